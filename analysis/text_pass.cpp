@@ -52,6 +52,11 @@ model::ForwardOptions with_inputs_of(const Text& text, model::ForwardOptions opt
   options.position_ids = row(text.position_ids);
   options.token_types = row(text.token_types);
   options.decoder_ids = row(text.decoder_ids);
+  options.decoder_position_ids = row(text.decoder_position_ids);
+  if (!text.patches.empty()) {
+    const auto tokens = static_cast<std::int64_t>(text.ids.size());
+    options.patches = at::tensor(text.patches).view({1, tokens, -1});
+  }
   return options;
 }
 

@@ -1,6 +1,7 @@
 #include "analysis/texts.h"
 
 #include <algorithm>
+#include <bit>
 #include <filesystem>
 
 #include "analysis/random.h"
@@ -105,6 +106,9 @@ std::string Texts::hash() const {
       all.push_back(-2);
       all.insert(all.end(), more->begin(), more->end());
     }
+    // Older kinds keep their hashes.
+    for (const std::int64_t place : text.decoder_position_ids) all.push_back(-3 - place);
+    for (const float pixel : text.patches) all.push_back(std::bit_cast<std::int32_t>(pixel));
   }
   return formats::sha256_hex(std::as_bytes(std::span(all)));
 }

@@ -23,9 +23,11 @@ struct Text {
   // what a forward pass takes anyway.
   std::vector<std::int64_t> position_ids = {}, token_types = {};
   std::vector<std::int64_t> decoder_ids = {};  // what the decoder of an encoder-decoder reads
+  std::vector<std::int64_t> decoder_position_ids = {};
+  std::vector<float> patches = {};  // of an image, all tokens' pieces one after the other
 
   bool ids_alone() const {
-    return position_ids.empty() && token_types.empty() && decoder_ids.empty();
+    return position_ids.empty() && token_types.empty() && decoder_ids.empty() && patches.empty();
   }
 };
 

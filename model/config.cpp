@@ -88,6 +88,7 @@ std::vector<Field> fields_of(ModelConfig& c) {
       {"attention", "low_rank", "low_rank", &c.attention.low_rank},
       {"attention", "log_scale", "log_scale", &c.attention.log_scale},
       {"attention", "padding", "padding", &c.attention.padding},
+      {"attention", "cross_positions", "cross_positions", &c.attention.cross_positions},
       {"mlp", "gated", "gated", &c.mlp.gated},
       {"mlp", "activation", "activation", &c.mlp.activation},
       {"mlp", "up_bias", "up_bias", &c.mlp.up_bias},
@@ -127,11 +128,15 @@ std::vector<Field> fields_of(ModelConfig& c) {
       {"embedding", "token_types", "token_types", &c.embedding.token_types},
       {"embedding", "layer_width", "layer_width", &c.embedding.layer_width},
       {"embedding", "layer_rows", "layer_rows", &c.embedding.layer_rows},
+      {"patches", "side", "side", &c.patches.side},
+      {"patches", "kernel", "kernel", &c.patches.kernel},
+      {"patches", "channels", "channels", &c.patches.channels},
       {"head", "present", "present", &c.head.present},
       {"head", "transform", "transform", &c.head.transform},
       {"head", "bias", "bias", &c.head.bias},
       {"head", "scale", "scale", &c.head.scale},
       {"head", "soft_cap", "soft_cap", &c.head.soft_cap},
+      {"head", "pool", "pool", &c.head.pool},
       {"positions", "map", "map", &c.positions.map},
       {"positions", "shift", "shift", &c.positions.shift},
       {"positions", "factor", "factor", &c.positions.factor},
@@ -634,6 +639,22 @@ void check_streams(const ModelConfig& config, formats::ConfigProblems& problems)
   }
 }
 
+void check_patches(const ModelConfig& config, formats::ConfigProblems& problems) {
+  constexpr std::int64_t kWidestPatch = 1024, kMostChannels = 1024;
+  const PatchesConfig& patches = config.patches;
+  check_choice("head.pool", config.head.pool, {"none", "softmax"}, problems);
+  if (patches.side == 0) return;
+  if (patches.side > kWidestPatch || patches.channels < 1 || patches.channels > kMostChannels) {
+    problems.add("patches.side", "a piece is at most 1024 pixels wide, of 1..1024 channels");
+  }
+  if (patches.kernel < 1 || patches.kernel > patches.side) {
+    problems.add("patches.kernel", "must lie in 1.." + std::to_string(patches.side));
+  }
+  if (config.encoder_layers > 0) {
+    problems.add("patches.side", "images are read by models with one stack alone");
+  }
+}
+
 void check_structure(const ModelConfig& config, formats::ConfigProblems& problems) {
   check_choice("norm.kind", config.norm.kind, {"rms", "layer"}, problems);
   check_choice("norm.placement", config.norm.placement, {"pre", "post", "output", "sandwich"},
@@ -715,6 +736,7 @@ void check_model_config(const ModelConfig& config, formats::ConfigProblems& prob
   check_latent(config, problems);
   check_linear(config, problems);
   check_streams(config, problems);
+  check_patches(config, problems);
   check_encodings(config, problems);
   // Groups that name layers which are not there have no sizes to be read.
   if (problems.empty()) check_layer_groups(config, problems);

@@ -80,6 +80,9 @@ struct AttentionConfig {
   // Above 0: r + norm(W_out W_in r) of so many numbers between is added to what attention makes of
   // the norm's output r, and the sum divided by sqrt(2) (LAuReL, arXiv 2411.07501).
   std::int64_t low_rank = 0;
+  // An encoder-decoder's decoder attends to the encoder's output at the places that the encoder's
+  // tokens have in their text (APE, arXiv 2312.16045); otherwise no positions enter there.
+  bool cross_positions = false;
 };
 
 struct MlpConfig {
@@ -142,6 +145,19 @@ struct EmbeddingConfig {
   std::int64_t layer_width = 0, layer_rows = 0;
 };
 
+// Of a model that reads images: a token has a piece of side x side pixels beside its id. What a
+// linear map makes of the piece's windows of kernel x kernel is added to the id's row; of several
+// windows what they give goes through a ReLU, and the largest stays (a convolution of stride 1 and
+// a pooling over the piece).
+struct PatchesConfig {
+  std::int64_t side = 0;      // 0: the model reads ids alone
+  std::int64_t kernel = 0;    // at most side
+  std::int64_t channels = 1;  // numbers a pixel
+
+  std::int64_t numbers() const { return side * side * channels; }          // of a piece
+  std::int64_t window() const { return kernel * kernel * channels; }       // of a window
+};
+
 // What some layers have in place of the model's own; 0 and none: nothing.
 struct LayerGroup {
   std::vector<std::int64_t> layers = {};  // ascending
@@ -165,6 +181,9 @@ struct HeadConfig {
   bool bias = false;
   double scale = 1;     // of the logits
   double soft_cap = 0;  // as for scores
+  // softmax: one answer a text, of the mean of all tokens' last states with the softmax of a linear
+  // map of each as weights; none: an answer at every token.
+  std::string pool = "none";
 };
 
 // What stands between a token's place in the text and its position id, for any encoding.
@@ -207,6 +226,7 @@ struct ModelConfig {
   LinearConfig linear;
   StreamsConfig streams;
   EmbeddingConfig embedding;
+  PatchesConfig patches;
   HeadConfig head;
   PositionsConfig positions;
   // Above 0 there is an encoder too: of the same sizes, seeing both ways, and the decoder's layers

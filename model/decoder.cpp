@@ -5,15 +5,19 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "formats/error.h"
 #include "model/attention/cuda_attention.h"
 #include "model/attention/repairs.h"
+#include "model/encodings/rotation.h"
 #include "model/feed_forward.h"
 #include "model/forward_inputs.h"
 #include "model/linear_attention.h"
+#include "model/recompute.h"
 #include "model/rms_norm.h"
 #include "model/streams.h"
 
@@ -59,9 +63,27 @@ constexpr double kLatentEps = 1e-6;  // of latent attention's norms, whatever th
 
 // What the decoder's layers attend to.
 struct Memory {
-  at::Tensor hidden;    // (B, M, C); undefined where there is no encoder
-  at::Tensor key_mask;  // (B, M) bool, or undefined
+  at::Tensor hidden;        // (B, M, C); undefined where there is no encoder
+  at::Tensor key_mask;      // (B, M) bool, or undefined
+  at::Tensor position_ids;  // (M) or (B, M) int64; undefined where they are consecutive
 };
+
+// The score of queries and keys of two texts, as a term has it of one. `rows` and `columns` are
+// their position ids, (B or 1, N) and (B or 1, M).
+auto across(const TermProgram& term, const at::Tensor& rows, const at::Tensor& columns) {
+  return [term, rows, columns](const at::Tensor& scores, const ScoreCorner& corner) {
+    const at::Tensor row_ids = rows.narrow(1, corner.row, scores.size(2));
+    const at::Tensor column_ids = columns.narrow(1, corner.column, scores.size(3));
+    return term.score({scores, row_ids.unsqueeze(2), column_ids.unsqueeze(1), corner.head,
+                       corner.row, corner.column});
+  };
+}
+
+// (B or 1, N) position ids.
+at::Tensor rows_of_ids(const Positions& positions) {
+  const at::Tensor ids = position_ids(positions);
+  return ids.dim() == 2 ? ids : ids.unsqueeze(0);
+}
 
 // One stack: its configuration, encodings and weights.
 struct Stack {
@@ -78,17 +100,18 @@ struct Norm {
   const at::Tensor& bias;
 };
 
-// One forward pass through one stack: what its steps share.
-class Pass {
+// One forward pass through one stack: what its steps share. Layers that run again for their
+// gradients keep it alive.
+class Pass : public std::enable_shared_from_this<Pass> {
  public:
-  Pass(const Decoder& decoder, const Stack& stack, const ForwardOptions& options,
-       const Memory& memory, Observer* observer)
+  Pass(const Decoder& decoder, const Stack& stack, const ForwardOptions& options, Memory memory,
+       Observer* observer)
       : config_(stack.config),
         stack_(stack),
         model_(decoder.weights()),
         dtype_(decoder.dtype()),
         options_(options),
-        memory_(memory),
+        memory_(std::move(memory)),
         observer_(observer) {
     if (options.key_mask.defined()) key_mask_ = options.key_mask.ne(0);
   }
@@ -111,7 +134,7 @@ class Pass {
     for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
       if (options_.cancelled && options_.cancelled()) throw formats::cancelled();
       if (layer > 0 && draws_by_layer(ids.size(1))) begin_again(layer, ids.size(1), states);
-      x = run_layer(layer, x, states);
+      x = runs_again() ? run_layer_again(layer, x, states) : run_layer(layer, x, states);
       report(layer + 1, x, states);
       if (options_.progress) {
         options_.progress(static_cast<double>(layer + 1) / static_cast<double>(config_.layers));
@@ -134,6 +157,48 @@ class Pass {
   };
 
   bool has_streams() const { return config_.streams.count > 1; }
+
+  // Where all that a layer reads of the layers before it is the stream, the states and the
+  // encoder's output, and nobody looks on.
+  bool runs_again() const {
+    return options_.recompute && at::GradMode::is_enabled() && observer_ == nullptr &&
+           options_.hook == nullptr && config_.attention.shared_layers.empty() &&
+           !layer_inputs_.defined();
+  }
+
+  // A layer that keeps its inputs alone and runs again when its gradients are asked for.
+  at::Tensor run_layer_again(std::int64_t layer, const at::Tensor& x, State& states) {
+    const auto compute = [self = shared_from_this(), layer,
+                          given = states](const std::vector<at::Tensor>& inputs) {
+      State own = given;
+      std::size_t next = 1;
+      for_each_tensor_of(own, [&](at::Tensor& tensor) { tensor = inputs[next++]; });
+      const at::Tensor memory = self->memory_.hidden;
+      if (memory.defined()) self->memory_.hidden = inputs[next];
+      std::vector<at::Tensor> made = {self->run_layer(layer, inputs[0], own)};
+      self->memory_.hidden = memory;
+      for_each_tensor_of(own, [&](const at::Tensor& tensor) { made.push_back(tensor); });
+      return made;
+    };
+    std::vector<at::Tensor> inputs = {x};
+    for_each_tensor_of(states, [&](const at::Tensor& tensor) { inputs.push_back(tensor); });
+    if (memory_.hidden.defined()) inputs.push_back(memory_.hidden);
+    const std::vector<at::Tensor> made = recomputed(compute, inputs);
+    std::size_t next = 1;
+    for_each_tensor_of(states, [&](at::Tensor& tensor) { tensor = made[next++]; });
+    return made[0];
+  }
+
+  // Those of position states that layers hand on; a layer defines none that was not.
+  template <class States, class Each>
+  static void for_each_tensor_of(States& states, const Each& each) {
+    const auto visit = [&each](auto& state) {
+      if (state.z.defined()) each(state.z);
+      if (state.table.defined()) each(state.table);
+    };
+    visit(states.global), visit(states.local);
+    for (auto& group : states.groups) visit(group);
+  }
 
   bool reads_local(std::int64_t layer) const {
     return stack_.local != nullptr && config_.is_local(layer);
@@ -211,6 +276,7 @@ class Pass {
   at::Tensor embed(const at::Tensor& ids, const StartContext& context) const {
     at::Tensor x = at::embedding(model_.embedding, ids);
     if (config_.embedding.scale != 1) x = x * config_.embedding.scale;
+    if (model_.patches.defined()) x = with_patches(x);
     if (model_.embedding_in.defined()) x = project(x, model_.embedding_in, {});
     if (model_.token_types.defined()) {
       const at::Tensor types =
@@ -220,6 +286,18 @@ class Pass {
     x = stack_.encoding.embed(x, context);
     if (!model_.embedding_norm.defined()) return x;
     return norm(x, {model_.embedding_norm, model_.embedding_norm_bias}, dtype_);
+  }
+
+  // x (B, N, E) with what each token's piece of an image gives (PatchesConfig).
+  at::Tensor with_patches(const at::Tensor& x) const {
+    const PatchesConfig& p = config_.patches;
+    const at::Tensor pieces =
+        options_.patches.to(dtype_).unflatten(-1, {p.side, p.side, p.channels});
+    // (B, N, windows, channels * kernel * kernel)
+    const at::Tensor windows =
+        pieces.unfold(2, p.kernel, 1).unfold(3, p.kernel, 1).flatten(2, 3).flatten(3);
+    const at::Tensor given = x.unsqueeze(2) + project(windows, model_.patches, {});
+    return windows.size(2) == 1 ? given.squeeze(2) : at::relu(given).amax(2);
   }
 
   void report(std::int64_t index, const at::Tensor& x, State& states) const {
@@ -317,7 +395,9 @@ class Pass {
         at::Tensor unused;
         result = with_branch(result, {w.cross_norm, w.cross_norm_bias},
                              {w.cross_output_norm, w.cross_output_norm_bias}, unused,
-                             [&](const at::Tensor& read) { return cross_attend(index, w, read); });
+                             [&](const at::Tensor& read) {
+                               return cross_attend(index, w, read, state);
+                             });
       }
       result = with_branch(result, {w.mlp_norm, w.mlp_norm_bias},
                            {w.mlp_output_norm, w.mlp_output_norm_bias}, context.mlp_output,
@@ -582,8 +662,32 @@ class Pass {
     v = values;
   }
 
-  // No positions here: the decoder's and the encoder's have nothing to do with each other.
-  at::Tensor cross_attend(std::int64_t index, const LayerWeights& w, const at::Tensor& read) const {
+  // Queries at the decoder's places, keys at those of the encoder's text, by the decoder's encoding.
+  void place_across(std::int64_t index, const LayerWeights& w, const PositionState& state,
+                    AttentionProgram& program) const {
+    const Encoding& encoding = encoding_of(index);
+    StartContext context = start_context(program.k.size(2), stack_.weights.encoding, index);
+    context.positions = {program.k.size(2), 0, memory_.position_ids};
+    const PositionState of_keys = encoding.start(context);
+    const AttentionProgram queries = encoding.program(w.encoding, program.q, program.q, state);
+    const AttentionProgram keys = encoding.program(w.encoding, program.k, program.k, of_keys);
+    const TermProgram* term = queries.term();
+    const bool of_places = term != nullptr && !term->reads_rows;
+    if (!queries.transformed || !(queries.is<PlainProgram>() || of_places)) {
+      throw formats::bad_input(encoding.info().key + " has no scores between places of two texts",
+                               "attention.cross_positions", "leave it out");
+    }
+    program.transform(queries.q, keys.k);
+    if (of_places) {
+      program.edit =
+          across(*term, rows_of_ids(state.positions), rows_of_ids(of_keys.positions));
+    }
+  }
+
+  // Without cross_positions no positions enter: the decoder's and the encoder's have nothing to do
+  // with each other.
+  at::Tensor cross_attend(std::int64_t index, const LayerWeights& w, const at::Tensor& read,
+                          const PositionState& state) const {
     AttentionProgram program;
     const std::int64_t head_dim = config_.head_dim;
     program.q = program.q_plain = split_heads(project(read, w.cross_wq, w.cross_bq), head_dim);
@@ -595,6 +699,7 @@ class Pass {
     program.positions.length = read.size(1);
     program.causal = false;
     program.key_mask = memory_.key_mask;
+    if (config_.attention.cross_positions) place_across(index, w, state, program);
     const at::Tensor v = split_heads(project(memory_.hidden, w.cross_wv, w.cross_bv), head_dim);
     const bool observed = observer_ != nullptr && observer_->wants_cross_attention(index);
     const AttentionResult result = attention(program, v,
@@ -612,11 +717,11 @@ class Pass {
   at::ScalarType product_dtype() const { return options_.product_dtype.value_or(dtype_); }
 
   const ModelConfig& config_;
-  const Stack& stack_;
+  const Stack stack_;
   const Weights& model_;
   at::ScalarType dtype_;
-  const ForwardOptions& options_;
-  const Memory& memory_;
+  const ForwardOptions options_;
+  Memory memory_;
   Observer* observer_;
   at::Tensor key_mask_;  // (B, N) bool, or undefined
   // Keys and values of the last layer with its own: of layers that are not local, and that are.
@@ -632,22 +737,42 @@ void check_per_token(const at::Tensor& given, const at::Tensor& ids, const char*
                            name);
 }
 
+void check_pieces(const at::Tensor& given, const PatchesConfig& patches, const at::Tensor& ids) {
+  if (patches.side == 0 && !given.defined()) return;
+  if (patches.side == 0) throw formats::bad_input("this model reads no images", "patches");
+  if (!given.defined()) {
+    throw formats::bad_input("this model reads images, and ids alone were given", "patches",
+                             "leave the input out: a sample of its task is read then");
+  }
+  if (given.dim() == 3 && given.size(0) == ids.size(0) && given.size(1) == ids.size(1) &&
+      given.size(2) == patches.numbers())
+    return;
+  throw formats::bad_input("pieces of images must be (" + std::to_string(ids.size(0)) + ", " +
+                               std::to_string(ids.size(1)) + ", " +
+                               std::to_string(patches.numbers()) + ")",
+                           "patches");
+}
+
 // The text itself, behind the token a decoder starts with.
 at::Tensor shifted_right(const at::Tensor& ids, std::int64_t start) {
   return at::cat({at::full({ids.size(0), 1}, start, ids.options()), ids.slice(1, 0, -1)}, 1);
 }
 
+// (N) or (B, N) for ids (B, N).
+void check_position_ids(const at::Tensor& positions, const at::Tensor& ids, const char* name) {
+  if (positions.defined() && positions.dim() == 2) check_per_token(positions, ids, name);
+  if (positions.defined() && positions.dim() != 2 &&
+      (positions.dim() != 1 || positions.size(0) != ids.size(1))) {
+    throw formats::bad_input(
+        "position ids must be one for each of the " + std::to_string(ids.size(1)) + " tokens",
+        name);
+  }
+}
+
 void check_options(const ForwardOptions& options, const ModelConfig& config,
                    const at::Tensor& ids) {
   const std::int64_t length = ids.size(1);
-  const at::Tensor& positions = options.position_ids;
-  if (positions.defined() && positions.dim() == 2) check_per_token(positions, ids, "position_ids");
-  if (positions.defined() && positions.dim() != 2 &&
-      (positions.dim() != 1 || positions.size(0) != length)) {
-    throw formats::bad_input(
-        "position ids must be one for each of the " + std::to_string(length) + " tokens",
-        "position_ids");
-  }
+  check_position_ids(options.position_ids, ids, "position_ids");
   const at::Tensor& by_layer = options.layer_position_ids;
   if (by_layer.defined() &&
       (by_layer.dim() != 2 || by_layer.size(0) != config.layers || by_layer.size(1) != length)) {
@@ -656,6 +781,7 @@ void check_options(const ForwardOptions& options, const ModelConfig& config,
                              "layer_position_ids");
   }
   check_per_token(options.key_mask, ids, "attention_mask");
+  check_pieces(options.patches, config.patches, ids);
   check_per_token(options.document_ids, ids, "document_ids");
   if (options.document_ids.defined() && config.encoder_layers > 0) {
     throw formats::bad_input("documents are read by models with one stack alone", "document_ids");
@@ -747,17 +873,19 @@ at::Tensor Decoder::hidden(const at::Tensor& ids, const ForwardOptions& given,
   place_cells(*encoding_, options);
   if (options.axis_positions.defined()) options.position_ids = options.axis_positions[0];
   const Stack decoder{config_, *encoding_, local_encoding_.get(), group_encodings_, weights_};
-  if (!encoder_encoding_) return Pass(*this, decoder, options, {}, observer).run(ids);
+  if (!encoder_encoding_)
+    return std::make_shared<Pass>(*this, decoder, options, Memory{}, observer)->run(ids);
 
-  const std::vector<std::shared_ptr<const Encoding>> no_groups;
+  static const std::vector<std::shared_ptr<const Encoding>> no_groups;
   const Stack encoder{*encoder_config_, *encoder_encoding_, nullptr, no_groups, weights_.encoder};
-  const Memory memory{
-      Pass(*this, encoder, options, {}, observer != nullptr ? observer->encoder() : nullptr)
-          .run(ids),
-      options.key_mask.defined() ? options.key_mask.ne(0) : at::Tensor()};
+  Observer* const of_encoder = observer != nullptr ? observer->encoder() : nullptr;
+  Memory memory{
+      std::make_shared<Pass>(*this, encoder, options, Memory{}, of_encoder)->run(ids),
+      options.key_mask.defined() ? options.key_mask.ne(0) : at::Tensor(), options.position_ids};
   ForwardOptions own = options;  // what was given speaks of the encoder's text
-  own.position_ids = own.axis_positions = own.layer_position_ids = own.key_mask = own.token_types =
-      own.mask = own.initial_state = at::Tensor();
+  own.position_ids = options.decoder_position_ids;
+  own.axis_positions = own.layer_position_ids = own.key_mask = own.token_types = own.mask =
+      own.initial_state = at::Tensor();
   const at::Tensor read = options.decoder_ids.defined() ? options.decoder_ids
                                                         : shifted_right(ids, config_.decoder_start);
   check_ids(read);
@@ -765,7 +893,17 @@ at::Tensor Decoder::hidden(const at::Tensor& ids, const ForwardOptions& given,
     throw formats::bad_input("there must be as many texts for the decoder as for the encoder",
                              "decoder_input_ids");
   }
-  return Pass(*this, decoder, own, memory, observer).run(read);
+  check_position_ids(own.position_ids, read, "decoder_position_ids");
+  return std::make_shared<Pass>(*this, decoder, own, std::move(memory), observer)->run(read);
+}
+
+at::Tensor Decoder::pooled(const at::Tensor& hidden, const at::Tensor& key_mask) const {
+  if (config_.head.pool == "none") return hidden;
+  at::Tensor scores = at::matmul(hidden, weights_.pool.transpose(0, 1));  // (B, N, 1)
+  if (key_mask.defined()) {
+    scores = scores.masked_fill(key_mask.eq(0).unsqueeze(-1), -std::numeric_limits<double>::infinity());
+  }
+  return (at::softmax(scores, 1) * hidden).sum(1, /*keepdim=*/true);
 }
 
 at::Tensor Decoder::logits(const at::Tensor& hidden, const ForwardOptions& options) const {
@@ -787,7 +925,7 @@ at::Tensor Decoder::logits(const at::Tensor& hidden, const ForwardOptions& optio
 
 at::Tensor Decoder::forward(const at::Tensor& ids, const ForwardOptions& options,
                             Observer* observer) const {
-  return logits(hidden(ids, options, observer), options);
+  return logits(pooled(hidden(ids, options, observer), options.key_mask), options);
 }
 
 }  // namespace phasescope::model

@@ -76,6 +76,11 @@ struct ForwardOptions {
   // (B, M) int64, what the decoder of an encoder-decoder reads; where undefined it reads the text
   // itself, one token later.
   at::Tensor decoder_ids;
+  // (M) or (B, M) int64: where those stand; position_ids are then the encoder's alone.
+  at::Tensor decoder_position_ids;
+  // (B, N, numbers of a piece) of a model that reads images (PatchesConfig): each token's piece, row
+  // by row, a pixel's channels beside each other.
+  at::Tensor patches;
   // (B, N) int64, of texts packed into one: a query sees the keys of its own document alone.
   at::Tensor document_ids;
   // (N, N) bool, true where a query (row) sees a key; runs plain. Causal where undefined.
@@ -98,6 +103,10 @@ struct ForwardOptions {
   std::optional<at::ScalarType> product_dtype;
   // dtype of position times frequency and its sine; the weights', float32 at least, by default.
   std::optional<at::ScalarType> angle_dtype;
+  // In training: a layer keeps what it read alone, and runs again when its gradients are asked for.
+  // The same bits, less memory, a third more time. Layers that read of others more than the
+  // residual stream and the position state keep theirs.
+  bool recompute = false;
   AttentionHook* hook = nullptr;  // of the decoder's self-attention; null: nobody
   AllRan* kernels = nullptr;      // gathers what runs attention, the encoder's too; null: nobody
   std::function<void(double)> progress;  // 0..1
@@ -127,14 +136,18 @@ class Decoder {
   // ids (B, N) int64. Throws Error "bad_input" for an empty text or ids outside the vocabulary.
   void check_ids(const at::Tensor& ids) const;
 
-  // Logits (B, N, V). Throws Error "bad_input" for a model without a head.
+  // Logits (B, N, V), or (B, 1, V) where the head pools. Throws Error "bad_input" for a model
+  // without a head.
   at::Tensor forward(const at::Tensor& ids, const ForwardOptions& options = {},
                      Observer* observer = nullptr) const;
   // (B, N, E) after the final norm, for readers that want the logits of some rows only; E is the
   // embedding's width.
   at::Tensor hidden(const at::Tensor& ids, const ForwardOptions& options = {},
                     Observer* observer = nullptr) const;
-  // Logits (..., V) of rows of hidden().
+  // What the head reads of a text: hidden() (B, N, E) itself, or where it pools (B, 1, E). Tokens
+  // that `key_mask` (B, N) has 0 for have no weight; undefined: all have.
+  at::Tensor pooled(const at::Tensor& hidden, const at::Tensor& key_mask = {}) const;
+  // Logits (..., V) of rows of pooled().
   at::Tensor logits(const at::Tensor& hidden, const ForwardOptions& options = {}) const;
 
  private:

@@ -301,6 +301,10 @@ struct UnderShift {
 };
 const char* name_of(UnderShift::Kind kind);
 
+// What position ids are the places of: tokens one after the other, cells of a grid row by row, or
+// nodes of a tree.
+enum class Places { line, grid, tree };
+
 struct EncodingInfo {
   std::string key, title;
   std::string formula;    // of the score, plain text
@@ -310,6 +314,7 @@ struct EncodingInfo {
   UnderShift under_shift = {};
   bool has_state = false;  // PositionState::z is defined
   bool of_one_text = false;  // it holds the attention of one text, whatever is read
+  Places places = Places::line;
 };
 
 struct ParameterSpec {

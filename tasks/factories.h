@@ -39,5 +39,6 @@ std::unique_ptr<Task> tree_c3_depth();
 std::unique_ptr<Task> tree_ops();
 std::unique_ptr<Task> tree_ops_depth();
 std::unique_ptr<Task> shapes();
+std::unique_ptr<Task> cifar10();
 
 }  // namespace phasescope::tasks

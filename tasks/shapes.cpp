@@ -2,12 +2,14 @@
 #include <array>
 
 #include "formats/error.h"
+#include "tasks/classes.h"
 #include "tasks/factories.h"
 
 namespace phasescope::tasks {
 namespace {
 
 constexpr std::int64_t kSide = 16, kFlips = 4;
+constexpr std::int64_t kPiece = 4;  // of a side, what a token reads
 constexpr std::array<const char*, 4> kShapes{"bar", "pole", "cross", "frame"};
 
 struct Figure {
@@ -72,7 +74,9 @@ class Shapes : public Task {
              .longest = 7,
              .trained = "3..5",
              .tested = "6, 7",
-             .metric = "accuracy"};
+             .metric = "accuracy",
+             .image = {.rows = kSide, .columns = kSide, .side = kPiece, .stride = kPiece,
+                       .kernel = kPiece}};
   }
   const TaskInfo& info() const override { return info_; }
 
@@ -117,13 +121,7 @@ class Shapes : public Task {
   }
 
   Json metric(const std::vector<Sample>& samples, const Json& given) const override {
-    const auto predictions = given.at("predictions").get<Ids>();
-    Score all;
-    for (std::size_t n = 0; n < samples.size(); ++n) {
-      all.correct += score_of(samples[n], {predictions.at(n)}).correct;
-    }
-    all.counted = static_cast<std::int64_t>(samples.size());
-    return {{"correct", all.correct}, {"counted", all.counted}, {"accuracy", all.share()}};
+    return accuracy_of_classes(samples, given);
   }
 
   Chance chance(const Ids&) const override { return {0.25, 0.25, "four shapes, even"}; }

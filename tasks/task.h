@@ -22,11 +22,24 @@ enum class Form {
   placeholders,     // sees both ways: reads `input` and a placeholder for each target
   encoder_decoder,  // the encoder reads `input`, the decoder `decoder_input`, and answers there
   text,             // reads `prompt` by its own tokenizer and answers with `answer`
-  image,            // reads 16 x 16 bits in patches and names one class
+  image,            // reads an image in pieces, sees both ways, and names one class
 };
 
 // "causal", "placeholders", ...
 const char* name_of(Form form);
+
+// How a model reads an image: pixels row by row, a pixel's channels beside each other, cut into
+// pieces of side x side pixels that begin every `stride` pixels; each piece is a token.
+struct ImageShape {
+  std::int64_t rows = 0, columns = 0, channels = 1;  // 0: no image
+  std::int64_t levels = 2;                           // of a pixel: 0..levels - 1
+  std::int64_t side = 0, stride = 0;
+  std::int64_t kernel = 0;  // what a linear map reads of a piece at once; see model::PatchesConfig
+
+  std::int64_t grid_rows() const { return (rows - side) / stride + 1; }
+  std::int64_t grid_columns() const { return (columns - side) / stride + 1; }
+  std::int64_t pieces() const { return grid_rows() * grid_columns(); }
+};
 
 struct Sample {
   Ids length;  // the task's own; two numbers in addition
@@ -76,6 +89,10 @@ struct TaskInfo {
   // What a map of the metric has on its two axes, where the task has one: both parts of a length,
   // or the length and where in a sample the answer stands.
   std::string rows, columns;
+  ImageShape image = {};  // of Form::image
+  // The environment variable that names the folder of the user's own files, where samples are read
+  // from some.
+  std::string needs_files = {};
 };
 
 class Task {
@@ -106,9 +123,17 @@ class Task {
   // Ids of a model of the task: inputs, placeholder and answers in one vocabulary.
   std::int64_t vocabulary() const;
   std::int64_t placeholder() const { return info().input_symbols; }
-  // All that a model of the task reads: `input`, of placeholders with them.
+  // All that a model of the task reads: `input`, of placeholders with them; of an image one id for
+  // each piece, behind those of the classes.
   Ids read_by_model(const Sample& sample) const;
 };
+
+// Whether a model of the task sees tokens that come later.
+bool sees_both_ways(const Task& task);
+
+// The pieces of an image, (pieces, side * side * channels) row-major, with levels from -1 to 1.
+// Throws Error "internal" where `pixels` are not those of the shape.
+std::vector<float> pieces_of(const ImageShape& shape, const Ids& pixels);
 
 const std::vector<std::unique_ptr<Task>>& all_tasks();
 // By key or alias; null where there is none.

@@ -22,7 +22,9 @@ std::vector<std::unique_ptr<Task>> made() {
       s5, s5_identity,
       // transduction
       seq_copy, seq_reverse, seq_repeat, tree_copy, tree_copy_depth, tree_rotate, tree_rotate_depth,
-      tree_c3, tree_c3_depth, tree_ops, tree_ops_depth, shapes};
+      tree_c3, tree_c3_depth, tree_ops, tree_ops_depth,
+      // images
+      shapes, cifar10};
   std::vector<std::unique_ptr<Task>> tasks;
   for (const Factory factory : factories) tasks.push_back(factory());
   return tasks;
@@ -92,15 +94,42 @@ Sample Task::draw(std::uint64_t seed, const Ids& length, std::uint64_t index) co
 
 std::int64_t Task::vocabulary() const {
   const TaskInfo& i = info();
+  if (i.form == Form::image) return i.output_symbols + 1;
   const std::int64_t read = i.input_symbols + (i.form == Form::placeholders ? 1 : 0);
   return std::max(read, i.output_symbols);
 }
 
 Ids Task::read_by_model(const Sample& sample) const {
+  if (info().form == Form::image)
+    return Ids(static_cast<std::size_t>(info().image.pieces()), info().output_symbols);
   Ids ids = sample.input;
   if (info().form == Form::placeholders)
     ids.resize(ids.size() + sample.target.size(), placeholder());
   return ids;
+}
+
+bool sees_both_ways(const Task& task) {
+  return task.info().form == Form::placeholders || task.info().form == Form::image;
+}
+
+std::vector<float> pieces_of(const ImageShape& shape, const Ids& pixels) {
+  if (static_cast<std::int64_t>(pixels.size()) != shape.rows * shape.columns * shape.channels) {
+    throw formats::internal_error("an image has not the pixels of its shape");
+  }
+  const auto steps = static_cast<float>(shape.levels - 1);
+  std::vector<float> pieces;
+  for (std::int64_t n = 0; n < shape.pieces(); ++n) {
+    const std::int64_t top = n / shape.grid_columns() * shape.stride;
+    const std::int64_t left = n % shape.grid_columns() * shape.stride;
+    for (std::int64_t row = top; row < top + shape.side; ++row) {
+      const std::int64_t first = (row * shape.columns + left) * shape.channels;
+      for (std::int64_t at = first; at < first + shape.side * shape.channels; ++at) {
+        const auto level = static_cast<float>(pixels[static_cast<std::size_t>(at)]);
+        pieces.push_back(2 * level / steps - 1);
+      }
+    }
+  }
+  return pieces;
 }
 
 const std::vector<std::unique_ptr<Task>>& all_tasks() {

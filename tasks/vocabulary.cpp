@@ -8,6 +8,13 @@ std::vector<std::string> symbols_of(const Task& task) {
   const bool placeholder = task.info().form == Form::placeholders;
   const std::int64_t read = task.info().input_symbols + (placeholder ? 1 : 0);
   std::vector<std::string> symbols;
+  if (task.info().form == Form::image) {
+    for (std::int64_t id = 0; id < task.info().output_symbols; ++id) {
+      symbols.push_back(task.output_symbol(id));
+    }
+    symbols.emplace_back("[piece]");
+    return symbols;
+  }
   for (std::int64_t id = 0; id < task.vocabulary(); ++id) {
     symbols.push_back(id < read ? task.input_symbol(id) : task.output_symbol(id));
   }

@@ -12,7 +12,7 @@ namespace phasescope::tasks {
 bool has_own_ids(const Task& task);
 
 // Names of the ids 0..vocabulary() - 1: of inputs, with the placeholder, and behind them those that
-// are answers alone.
+// are answers alone; of images the classes, and behind them a piece.
 std::vector<std::string> symbols_of(const Task& task);
 
 // {"type": "symbols", "task": key, "symbols": [...], "bos": id}, as formats/tokenizers/symbols.h

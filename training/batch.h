@@ -13,9 +13,23 @@ struct Batch {
   int64_t decoder_length = 0;     // above 0 in an encoder-decoder:
   std::vector<int64_t> decoder_ids;  // (windows, decoder_length), what its decoder reads
   std::vector<int64_t> targets;      // (windows, answers()), the id at each place; -1: none counts
+  // Where the ids stand, for encodings that know of nodes: the shapes of inputs and decoder_ids.
+  // Empty where they stand one after the other.
+  std::vector<int64_t> positions, decoder_positions;
+  std::vector<int64_t> cells;  // (length, 2), row and column on a grid, the same of all rows; or empty
+  // Of images: the numbers of a piece, and (windows, length, piece) of them; there is one answer.
+  int64_t piece = 0;
+  std::vector<float> pieces;
 
-  int64_t answers() const { return decoder_length > 0 ? decoder_length : length; }
+  int64_t answers() const {
+    if (piece > 0) return 1;
+    return decoder_length > 0 ? decoder_length : length;
+  }
   int64_t tokens() const { return windows * (length + decoder_length); }
+  int64_t counted() const;  // targets that count
 };
+
+// The rows begin .. end - 1 of a batch.
+Batch part_of(const Batch& batch, int64_t begin, int64_t end);
 
 }  // namespace phasescope::training

@@ -125,19 +125,34 @@ std::vector<formats::NamedText> read_validation_texts(const std::string& validat
   return texts;
 }
 
-Corpus::Corpus(std::string text, const DataSection& data, int64_t context)
+std::vector<int64_t> tokens_of(const std::string& text, const formats::Tokenizer* tokenizer) {
+  if (tokenizer != nullptr) return tokenizer->encode(text, formats::Template::leave_out).ids;
+  std::vector<int64_t> ids;
+  ids.reserve(text.size());
+  for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+  return ids;
+}
+
+Corpus::Corpus(std::string text, const DataSection& data, int64_t context,
+               const formats::Tokenizer* tokenizer)
     : text_(std::move(text)),
       sha256_(formats::sha256_hex(std::string_view(text_))),
-      bos_(data.bos) {
-  if (bytes() < context) {
-    throw formats::bad_input("the training text has " + std::to_string(bytes()) +
-                                 " bytes, less than one window of " + std::to_string(context),
+      bos_(tokenizer == nullptr ? data.bos : tokenizer->bos_id().value_or(data.bos)) {
+  if (tokenizer != nullptr) {
+    const std::vector<int64_t> ids = tokens_of(text_, tokenizer);
+    ids_.assign(ids.begin(), ids.end());
+  }
+  if (tokens() < context) {
+    throw formats::bad_input("the training text has " + std::to_string(tokens()) +
+                                 (tokenizer == nullptr ? " bytes" : " tokens") +
+                                 ", less than one window of " + std::to_string(context),
                              data.corpus);
   }
 }
 
-Corpus Corpus::open(const fs::path& path, const DataSection& data, int64_t context) {
-  return Corpus(formats::read_text_file(path), data, context);
+Corpus Corpus::open(const fs::path& path, const DataSection& data, int64_t context,
+                    const formats::Tokenizer* tokenizer) {
+  return Corpus(formats::read_text_file(path), data, context, tokenizer);
 }
 
 Batch Corpus::batch(const TrainSection& train, int64_t context, int64_t step) const {
@@ -145,7 +160,7 @@ Batch Corpus::batch(const TrainSection& train, int64_t context, int64_t step) co
   batch.length = window_length_at(train, context, step);
   batch.windows = windows_at(train, context, step);
   const CounterRandom random(static_cast<std::uint64_t>(train.seed), kWindowStream);
-  const auto starts = static_cast<std::uint64_t>(bytes() - batch.length + 1);
+  const auto starts = static_cast<std::uint64_t>(tokens() - batch.length + 1);
   // No step has more than batch_tokens windows, so the draws of different steps never overlap.
   const auto first = static_cast<std::uint64_t>(step * (train.batch_tokens + 1));
   for (int64_t row = 0; row < batch.windows; ++row) {
@@ -153,9 +168,9 @@ Batch Corpus::batch(const TrainSection& train, int64_t context, int64_t step) co
         static_cast<std::size_t>(random.below(starts, first + static_cast<std::uint64_t>(row)));
     batch.inputs.push_back(bos_);
     for (int64_t i = 0; i < batch.length; ++i) {
-      const auto byte = static_cast<unsigned char>(text_[start + static_cast<std::size_t>(i)]);
-      batch.targets.push_back(byte);
-      if (i + 1 < batch.length) batch.inputs.push_back(byte);
+      const int64_t id = token(start + static_cast<std::size_t>(i));
+      batch.targets.push_back(id);
+      if (i + 1 < batch.length) batch.inputs.push_back(id);
     }
   }
   return batch;

@@ -35,7 +35,7 @@ std::string unknown_key_sentence(const std::string& key) {
   if (own.find("near:") != own.npos) return "no such key" + own;
   const std::string name = key.substr(key.rfind('.') + 1);
   for (const char* section :
-       {"model.", "encoding.", "positions.", "data.", "task.", "train.", "eval."}) {
+       {"model.", "start.", "encoding.", "positions.", "data.", "task.", "train.", "eval."}) {
     const std::string near = formats::near_names(section + name, known);
     if (near.find("near:") != near.npos) return "no such key" + near;
   }
@@ -79,9 +79,10 @@ class Checker {
       problems_.add(key, "expected " + wanted + " but got " + given.dump());
     } else if (key == "train.curriculum") {
       stages(given, key);
-    } else if (key == "train.keep_steps") {
+    } else if (expected.is_array()) {
+      const json one = key == "train.keep_steps" ? json(0) : json("");
       for (std::size_t i = 0; i < given.size(); ++i) {
-        member(json(0), given[i], key + "[" + std::to_string(i) + "]");
+        member(one, given[i], key + "[" + std::to_string(i) + "]");
       }
     } else if (expected.is_object() && key != "encoding") {
       object(expected, given, key + ".");
@@ -151,6 +152,7 @@ class RangeChecker {
 
   void check(const RunConfig& c) {
     model(c);
+    start(c);
     train(c);
     task(c);
     need(c.data.bos < c.model.vocab_size, "data.bos", "must be an id below model.vocab_size");
@@ -169,11 +171,23 @@ class RangeChecker {
     const bool bytes = own == nullptr || !tasks::has_own_ids(*own);
     need(!bytes || m.vocab_size >= 256, "model.vocab_size",
          "must be at least 256, since bytes are tokens");
-    need(m.heads < 1 || m.width % m.heads == 0, "model.width", "must be a multiple of model.heads");
+    need(config.from_model() || m.heads < 1 || m.width % m.heads == 0, "model.width",
+         "must be a multiple of model.heads");
     need(m.kv_heads < 1 || m.heads % m.kv_heads == 0, "model.kv_heads", "must divide model.heads");
     need(m.norm_eps > 0, "model.norm_eps", "must be above 0");
     need(m.init_std > 0, "model.init_std", "must be above 0");
     need(m.embedding_scale > 0, "model.embedding_scale", "must be above 0");
+  }
+
+  void start(const RunConfig& c) {
+    const StartSection& s = c.start;
+    const StartSection none;
+    need(c.from_model() || (s.context == 0 && s.lora_rank == 0 && s.model_sha256.empty()),
+         "start.model", "must name the model that the other keys are about");
+    need(s.lora_rank > 0 || (s.lora_alpha == 0 && s.lora == none.lora && s.lora_save == "merged"),
+         "start.lora_rank", "must be above 0 for the keys of lora to count");
+    need(s.lora_rank == 0 || c.train.average == 0, "train.average",
+         "must be 0 with start.lora_rank, whose two factors have no mean");
   }
 
   void task(const RunConfig& c) {
@@ -182,12 +196,15 @@ class RangeChecker {
            "must name the task that the other keys are about");
       need(c.model.causal, "model.causal", "must be true for a text's next token to be learnt");
       need(c.model.encoder_layers == 0, "model.encoder_layers", "must be 0 where text is learnt");
+      need(c.model.patch_side == 0 && c.model.pool == "none", "model.patch_side",
+           "must be 0, and model.pool none, where text is learnt");
       return;
     }
     const tasks::Task* task = tasks::find_task(c.task.name);
     if (task == nullptr)
       return problems_.add("task.name", "no such task" + near_tasks(c.task.name));
     model_of_task(c.model, *task);
+    encoding_of_task(c.encoding, *task);
     lengths(c.task, task->info());
     // What is about text alone would be passed over.
     need(c.data.corpus == DataSection().corpus && c.data.validation == DataSection().validation,
@@ -207,10 +224,17 @@ class RangeChecker {
 
   void model_of_task(const ModelSection& m, const tasks::Task& task) {
     const tasks::TaskInfo& info = task.info();
-    const bool trees = task.draw(0, tasks::shown_length(task), 0).input_places.empty();
-    need(info.form != tasks::Form::image && trees, "task.name",
-         "cannot be trained here: patches of images and places in trees are not read");
-    const bool both_ways = info.form == tasks::Form::placeholders;
+    const bool image = info.form == tasks::Form::image;
+    const bool shaped = m.patch_side == info.image.side && m.patch_kernel == info.image.kernel &&
+                        m.patch_channels == info.image.channels;
+    need(shaped, "model.patch_side",
+         image ? "must be " + std::to_string(info.image.side) + ", with a patch_kernel of " +
+                     std::to_string(info.image.kernel) + " and patch_channels of " +
+                     std::to_string(info.image.channels) + ", for " + info.key
+               : "must be 0 for " + info.key + ", which is no image");
+    need((m.pool == "softmax") == image, "model.pool",
+         std::string("must be ") + (image ? "softmax" : "none") + " for " + info.key);
+    const bool both_ways = tasks::sees_both_ways(task);
     need(m.causal != both_ways, "model.causal",
          both_ways ? "must be false, since " + info.key + " is read both ways"
                    : "must be true for " + info.key);
@@ -222,6 +246,19 @@ class RangeChecker {
     const std::string ids = std::to_string(task.vocabulary());
     need(m.vocab_size == task.vocabulary(), "model.vocab_size",
          "must be " + ids + ", the ids of " + info.key);
+  }
+
+  // Places of nodes are those of a tree of two branches, counted level by level.
+  void encoding_of_task(const json& encoding, const tasks::Task& task) {
+    const std::string key = encoding.value("key", json("")).is_string()
+                                ? encoding.value("key", std::string())
+                                : std::string();
+    if (key != "ape_tree") return;
+    const bool tree = !task.draw(0, tasks::shown_length(task), 0).input_places.empty();
+    need(!tree || encoding.value("branches", json(2)) == 2, "encoding.branches",
+         "must be 2 for the nodes of " + task.info().key);
+    need(!tree || encoding.value("numbering", json("breadth_first")) == "breadth_first",
+         "encoding.numbering", "must be breadth_first for the nodes of " + task.info().key);
   }
 
   void lengths(const TaskSection& t, const tasks::TaskInfo& info) {
@@ -253,6 +290,9 @@ class RangeChecker {
     need(t.beta1 < 1, "train.beta1", "must be 0 to below 1");
     need(t.beta2 < 1, "train.beta2", "must be 0 to below 1");
     need(t.epsilon > 0, "train.epsilon", "must be above 0");
+    need(t.average < 1, "train.average", "must be 0 to below 1");
+    need(t.spike_above > 1, "train.spike_above", "must be above 1");
+    need(t.patience == 0 || config.eval.every > 0, "train.patience", "needs eval.every above 0");
     curriculum(t, context);
   }
 

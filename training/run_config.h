@@ -1,5 +1,5 @@
 #pragma once
-// The one run-configuration schema: {model, encoding, positions, data, task, train, eval}. Every
+// The one run-configuration schema: {model, start, encoding, positions, data, task, train, eval}. Every
 // key is a member of a struct below, so that reading, writing, checking and `--set` share one list.
 // Unknown keys are errors that name the near ones. No LibTorch here.
 #include <cstdint>
@@ -31,6 +31,11 @@ struct ModelSection {
   std::string norm_placement = "pre";
   bool causal = true;
   int64_t encoder_layers = 0;   // above 0: an encoder-decoder
+  bool cross_positions = false;  // its decoder attends to the encoder's tokens at their places
+  int64_t patch_side = 0;        // above 0: reads images in pieces of so many pixels a side
+  int64_t patch_kernel = 0;      // pixels a side that a linear map reads of a piece
+  int64_t patch_channels = 1;
+  std::string pool = "none";  // softmax: one answer of all tokens
   bool tie_embeddings = false;  // the head is the embedding's transpose
   double embedding_scale = 1;   // embeddings are multiplied by it
   double norm_eps = 1e-5;
@@ -60,6 +65,18 @@ struct ModelSection {
       About{.help = "above 0 an encoder of as many layers stands before the decoder",
             .low = 0,
             .high = 10'000});
+    v("cross_positions", cross_positions,
+      About{.help = "the decoder attends to the encoder's tokens at their places, by its encoding"});
+    v("patch_side", patch_side,
+      About{.help = "above 0 images are read, in pieces of so many pixels a side", .low = 0});
+    v("patch_kernel", patch_kernel,
+      About{.help = "pixels a side that a linear map reads of a piece; of several windows the "
+                    "largest of what they give, above 0, stays",
+            .low = 0});
+    v("patch_channels", patch_channels, About{.help = "numbers a pixel", .low = 1});
+    v("pool", pool,
+      About{.help = "softmax: one answer, of the weighted mean of all tokens",
+            .choices = "none|softmax"});
     v("tie_embeddings", tie_embeddings, About{.help = "the head is the embedding's transpose"});
     v("embedding_scale", embedding_scale,
       About{.help = "embeddings are multiplied by it, above 0"});
@@ -70,6 +87,44 @@ struct ModelSection {
     v("embedding_std", embedding_std,
       About{.help = "the same of the embedding; 0: init_std", .low = 0});
     v("note", note, About{.help = "a departure from a paper, shown wherever the model is"});
+  }
+};
+
+// What the weights are before the first step: drawn, or those of a model that is there.
+struct StartSection {
+  // A folder or a bundled model; empty: random weights. The model section is then the opened
+  // model's, and so are encoding and positions where the configuration names none.
+  std::string model;
+  int64_t context = 0;             // the length that an opened model is trained at; 0: its own
+  std::vector<std::string> train;  // tensors, by patterns; none: all
+  std::vector<std::string> freeze;
+  int64_t lora_rank = 0;  // above 0: W + alpha / rank B A of the matrices that `lora` names
+  double lora_alpha = 0;  // 0: twice the rank
+  std::vector<std::string> lora = {"*.q_proj.weight", "*.v_proj.weight"};
+  std::string lora_save = "merged";  // adapter: PEFT's layout, beside the model's own folder
+  std::string model_sha256;          // filled in when a job starts
+  template <class V>
+  void fields(V& v) {
+    v("model", model,
+      About{.help = "a model whose weights training begins with, a folder or a bundled one; "
+                    "empty: random weights"});
+    v("context", context,
+      About{.help = "length that it is trained at; 0: its own", .unit = "tokens", .low = 0});
+    v("train", train, About{.help = "tensors that are trained, as patterns with *; none: all"});
+    v("freeze", freeze, About{.help = "tensors that are not, as patterns with *"});
+    v("lora_rank", lora_rank,
+      About{.help = "above 0 products of two matrices of this rank are trained beside those that "
+                    "start.lora names, and of the rest what start.train names",
+            .low = 0,
+            .high = 1e5});
+    v("lora_alpha", lora_alpha,
+      About{.help = "the product is multiplied by alpha / rank; 0: twice the rank", .low = 0});
+    v("lora", lora, About{.help = "matrices that get such products, as patterns with *"});
+    v("lora_save", lora_save,
+      About{.help = "checkpoints hold the merged model, or the adapter alone",
+            .choices = "merged|adapter"});
+    v("model_sha256", model_sha256,
+      About{.help = "filled in when a job starts; a resume refuses another model"});
   }
 };
 
@@ -183,6 +238,14 @@ struct TrainSection {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
   double weight_decay = 0.1;  // of matrices alone
   double clip = 1.0;          // global gradient norm; 0 is off
+  int64_t accumulate = 1;     // parts of a step that are read one after the other
+  bool recompute = false;     // layers run again for their gradients, in place of being kept
+  double average = 0;         // of the weights: each step it keeps this share of itself; 0: none
+  int64_t patience = 0;       // validations without a better one before training ends; 0: all steps
+  std::string spike = "off";  // of the loss: skip, rewind
+  double spike_above = 2;     // times the mean of the last 50 losses
+  bool csv = false;           // metrics.csv beside metrics.jsonl
+  bool tensorboard = false;   // events.out.tfevents.* beside it
   std::vector<CurriculumStage> curriculum;
   template <class V>
   void fields(V& v) {
@@ -219,6 +282,26 @@ struct TrainSection {
     v("epsilon", epsilon, About{.help = "of AdamW, above 0"});
     v("weight_decay", weight_decay, About{.help = "of matrices alone", .low = 0});
     v("clip", clip, About{.help = "of the gradient's norm; 0 is off", .low = 0});
+    v("accumulate", accumulate,
+      About{.help = "parts that a step's rows are read in, one after the other, in less memory",
+            .low = 1,
+            .high = 1e6});
+    v("recompute", recompute,
+      About{.help = "layers run again for their gradients: less memory, a third more time"});
+    v("average", average,
+      About{.help = "share of itself that a mean of the weights keeps in a step (0.999); 0: none",
+            .low = 0});
+    v("patience", patience,
+      About{.help = "validations without a better one before training ends; 0: all steps",
+            .low = 0});
+    v("spike", spike,
+      About{.help = "a loss that jumps: the step is left out, or training goes back to the last "
+                    "checkpoint and on in another order",
+            .choices = "off|skip|rewind"});
+    v("spike_above", spike_above,
+      About{.help = "a jump is so many times the mean of the last 50 losses, above 1"});
+    v("csv", csv, About{.help = "metrics.csv beside metrics.jsonl"});
+    v("tensorboard", tensorboard, About{.help = "a file of TensorBoard events beside it"});
     v("curriculum", curriculum,
       About{.help = "windows of a length for a share of the steps, one stage after the other"});
   }
@@ -239,6 +322,7 @@ struct EvalSection {
 
 struct RunConfig {
   ModelSection model;
+  StartSection start;
   // {"key": ..., options of the encoding}; the encoding's own list checks the options.
   nlohmann::json encoding = {{"key", "rope"}};
   PositionsSection positions;
@@ -247,9 +331,10 @@ struct RunConfig {
   TrainSection train;
   EvalSection eval;
   bool of_text() const { return task.name.empty(); }
+  bool from_model() const { return !start.model.empty(); }
   template <class V>
   void fields(V& v) {
-    v("model", model), v("encoding", encoding), v("positions", positions);
+    v("model", model), v("start", start), v("encoding", encoding), v("positions", positions);
     v("data", data), v("task", task), v("train", train), v("eval", eval);
   }
 };

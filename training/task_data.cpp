@@ -21,6 +21,7 @@ using tasks::Task;
 
 // Of train.seed; the first four are the corpus' and the trainer's.
 constexpr std::uint64_t kLengthStream = 5, kSampleStream = 6, kValidationStream = 7;
+constexpr std::uint64_t kOrderStream = 8;
 constexpr int kSamplesOfALength = 32;  // looked at for the context
 
 // The ids of `answer` behind the last word of `prompt`.
@@ -41,6 +42,22 @@ Ids answer_ids(const formats::Tokenizer& tokenizer, const std::string& prompt,
 }
 
 bool needs_mask(Form form) { return form == Form::placeholders || form == Form::encoder_decoder; }
+
+// Row and column of each piece.
+std::vector<std::int64_t> cells_of(const tasks::ImageShape& image) {
+  std::vector<std::int64_t> cells;
+  for (std::int64_t n = 0; n < image.pieces(); ++n) {
+    cells.push_back(n / image.grid_columns());
+    cells.push_back(n % image.grid_columns());
+  }
+  return cells;
+}
+
+// Of which places an encoding of this configuration knows; a line's where there is none.
+model::Places places_of(const RunConfig& config) {
+  const auto* entry = model::find_encoding(config.encoding.value("key", std::string()));
+  return entry == nullptr ? model::Places::line : entry->info->places;
+}
 
 // Rows side by side; short ones end in `fill`.
 std::vector<std::int64_t> rows_of(std::span<const Ids> rows, std::size_t length,
@@ -69,6 +86,16 @@ void add_mask(std::span<const Ids> rows, Batch& batch) {
   }
 }
 
+void add_images(const tasks::ImageShape& image, std::span<const Sample> samples,
+                model::Places places, Batch& batch) {
+  batch.piece = image.side * image.side * image.channels;
+  for (const Sample& sample : samples) {
+    const std::vector<float> pieces = tasks::pieces_of(image, sample.input);
+    batch.pieces.insert(batch.pieces.end(), pieces.begin(), pieces.end());
+  }
+  if (places == model::Places::grid) batch.cells = cells_of(image);
+}
+
 }  // namespace
 
 Sample as_ids(const Task& task, Sample sample, const formats::Tokenizer* tokenizer) {
@@ -92,13 +119,18 @@ std::size_t first_answer(const Task& task, const Sample& sample) {
   return task.info().form == Form::placeholders ? sample.input.size() : 0;
 }
 
-Batch batch_of(const Task& task, std::span<const Sample> samples, Counted counted) {
+Batch batch_of(const Task& task, std::span<const Sample> samples, Counted counted,
+               model::Places places) {
   const Form form = task.info().form;
   const bool all = counted == Counted::in_training && form == Form::placeholders;
-  std::vector<Ids> read, decoded, answers;
+  std::vector<Ids> read, decoded, answers, places_read, places_decoded;
   for (const Sample& sample : samples) {
     read.push_back(task.read_by_model(sample));
     if (form == Form::encoder_decoder) decoded.push_back(sample.decoder_input);
+    if (places == model::Places::tree && !sample.input_places.empty()) {
+      places_read.push_back(sample.input_places);
+      places_decoded.push_back(sample.decoder_places);
+    }
     Ids& row = answers.emplace_back(first_answer(task, sample), -1);
     for (std::size_t t = 0; t < sample.target.size(); ++t) {
       row.push_back(all || sample.counts[t] != 0 ? sample.target[t] : -1);
@@ -110,7 +142,12 @@ Batch batch_of(const Task& task, std::span<const Sample> samples, Counted counte
   const std::int64_t padding = task.info().padding;
   batch.inputs = rows_of(read, static_cast<std::size_t>(batch.length), padding);
   batch.decoder_ids = rows_of(decoded, static_cast<std::size_t>(batch.decoder_length), padding);
+  if (form == Form::image) add_images(task.info().image, samples, places, batch);
   batch.targets = rows_of(answers, static_cast<std::size_t>(batch.answers()), -1);
+  // Padding stands outside the tree.
+  batch.positions = rows_of(places_read, static_cast<std::size_t>(batch.length), 0);
+  batch.decoder_positions =
+      rows_of(places_decoded, static_cast<std::size_t>(batch.decoder_length), 0);
   if (needs_mask(form)) add_mask(read, batch);
   return batch;
 }
@@ -124,6 +161,7 @@ TaskData::TaskData(const RunConfig& config)
       seed_(static_cast<std::uint64_t>(config.train.seed)),
       sample_seed_(CounterRandom(seed_, kSampleStream).bits(0)),
       validation_seed_(CounterRandom(seed_, kValidationStream).bits(0)),
+      places_(places_of(config)),
       bytes_(256, config.data.bos),
       sha256_(fingerprint()) {
   check_context();
@@ -142,10 +180,10 @@ int64_t TaskData::longest_at(int64_t step) const {
 }
 
 // All parts alike in distribution, each of its own draw.
-Ids TaskData::drawn_length(int64_t step, int64_t row) const {
+Ids TaskData::drawn_length(std::uint64_t seed, int64_t step, int64_t row) const {
   const bool together = section_.draw == "step";
   const int64_t parts = task_.info().dimensions;
-  const CounterRandom random(seed_, kLengthStream);
+  const CounterRandom random(seed, kLengthStream);
   // Two numbers a part, which a normal draw takes.
   const int64_t of_row = step * section_.batch + (together ? 0 : row);
   auto at = static_cast<std::uint64_t>(2 * parts * of_row);
@@ -165,13 +203,19 @@ Ids TaskData::drawn_length(int64_t step, int64_t row) const {
   return length;
 }
 
-Batch TaskData::batch(int64_t step) const {
+Batch TaskData::batch(int64_t step, int64_t order) const {
+  const bool first = order == 0;
+  const std::uint64_t other =
+      CounterRandom(seed_, kOrderStream).bits(static_cast<std::uint64_t>(order));
+  const std::uint64_t of_lengths = first ? seed_ : other;
+  const std::uint64_t of_samples =
+      first ? sample_seed_ : CounterRandom(other, kSampleStream).bits(0);
   std::vector<Sample> samples;
   for (int64_t row = 0; row < section_.batch; ++row) {
     const auto index = static_cast<std::uint64_t>(step * section_.batch + row);
-    samples.push_back(sample(sample_seed_, drawn_length(step, row), index));
+    samples.push_back(sample(of_samples, drawn_length(of_lengths, step, row), index));
   }
-  return batch_of(task_, samples, Counted::in_training);
+  return batch_of(task_, samples, Counted::in_training, places_);
 }
 
 std::vector<Sample> TaskData::validation() const {
@@ -210,7 +254,9 @@ std::string TaskData::fingerprint() const {
     const Ids all(static_cast<std::size_t>(task_.info().dimensions), length);
     for (std::uint64_t n = 0; n < kSamplesOfALength; ++n) {
       const Sample one = sample(sample_seed_, all, n);
-      for (const Ids* ids : {&one.input, &one.target, &one.counts, &one.decoder_input}) {
+      for (const Ids* ids : {&one.input, &one.target, &one.counts, &one.decoder_input,
+                             &one.input_places, &one.decoder_places}) {
+        if (ids->empty() && ids == &one.input_places) break;  // no tree
         text += '/';
         for (const std::int64_t id : *ids) text += ' ' + std::to_string(id);
       }

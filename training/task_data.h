@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "formats/tokenizer.h"
+#include "model/encoding.h"
 #include "tasks/task.h"
 #include "training/batch.h"
 #include "training/run_config.h"
@@ -24,8 +25,11 @@ tasks::Sample as_ids(const tasks::Task& task, tasks::Sample sample,
 enum class Counted { in_training, in_metric };
 
 // Samples side by side, padded on the right with the task's own id. Models that see both ways and
-// encoders get a mask of what is padding, where there is some.
-Batch batch_of(const tasks::Task& task, std::span<const tasks::Sample> samples, Counted counted);
+// encoders get a mask of what is padding, where there is some. `places`: of which the model's
+// encoding knows. Nodes of a tree and pieces of an image stand one after the other for those that
+// know of lines alone.
+Batch batch_of(const tasks::Task& task, std::span<const tasks::Sample> samples, Counted counted,
+               model::Places places = model::Places::line);
 
 // The column of a batch in which a sample's first target is answered.
 std::size_t first_answer(const tasks::Task& task, const tasks::Sample& sample);
@@ -39,7 +43,8 @@ class TaskData {
   explicit TaskData(const RunConfig& config);
 
   const tasks::Task& task() const { return task_; }
-  Batch batch(int64_t step) const;
+  // `order`: another one draws other samples for the same steps.
+  Batch batch(int64_t step, int64_t order = 0) const;
   // As many as eval.windows, over the lengths in turn.
   std::vector<tasks::Sample> validation() const;
   // Of the task, its lengths, and samples as they are drawn here: another version that draws others
@@ -50,7 +55,7 @@ class TaskData {
 
  private:
   tasks::Sample sample(std::uint64_t seed, const tasks::Ids& length, std::uint64_t index) const;
-  tasks::Ids drawn_length(int64_t step, int64_t row) const;
+  tasks::Ids drawn_length(std::uint64_t seed, int64_t step, int64_t row) const;
   void check_context() const;
   std::string fingerprint() const;
 
@@ -58,6 +63,7 @@ class TaskData {
   TaskSection section_;
   int64_t steps_, context_, tested_;
   std::uint64_t seed_, sample_seed_, validation_seed_;
+  model::Places places_;
   formats::ByteTokenizer bytes_;
   std::string sha256_;
 };

@@ -5,6 +5,7 @@
 #include <ATen/Version.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/lerp.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
@@ -12,15 +13,15 @@
 #include <cmath>
 #include <map>
 #include <numbers>
+#include <set>
 #include <thread>
 
 #include "formats/error.h"
 #include "formats/tensors/safetensors.h"
-#include "model/checkpoints/named_start.h"
+#include "formats/tokenizer_files.h"
 #include "model/checkpoints/open_model.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/loss.h"
-#include "tasks/vocabulary.h"
 #include "training/counter_random.h"
 #include "training/evals/task_answers.h"
 #include "training/schedule.h"
@@ -31,35 +32,42 @@ namespace {
 constexpr std::uint64_t kShiftStream = 2;
 constexpr std::uint64_t kTorchStream = 3;
 constexpr std::uint64_t kPositionStream = 4;
+constexpr std::uint64_t kOrderOfTextStream = 10;  // 5 to 9: of tasks and start/
 constexpr const char* kOptimiserFile = "optimiser.safetensors";
+constexpr const char* kAverageFile = "average.safetensors";
 
-model::Decoder fresh_decoder(const RunConfig& config) {
-  const model::ModelConfig model = model_config_of(config);
-  std::shared_ptr<const model::Encoding> encoding = model::make_encoding(model);
-  const auto draw = config.train.init == "named" ? model::weights_by_name : model::init_weights;
-  auto weights = draw(model, *encoding, static_cast<std::uint64_t>(config.train.seed));
-  // Drawn with init_std, as all matrices.
-  if (const double std = config.model.embedding_std; std > 0) {
-    weights.embedding.mul_(std / config.model.init_std);
-  }
-  return model::Decoder(model, encoding, std::move(weights));
-}
-
-// Of the tensors that are there: an encoding's optional ones may be absent.
-std::vector<AdamW::Parameter> trained_parameters(const model::Decoder& decoder) {
+// Those named `trained`, with the matrices beside them.
+std::vector<AdamW::Parameter> trained_parameters(const model::Decoder& decoder, const Lora& lora,
+                                                 const std::vector<std::string>& trained) {
   std::map<std::string, at::Tensor> there;
   for (const auto& [name, tensor] :
        model::named_tensors(decoder.config(), decoder.encoding(), decoder.weights())) {
     there.emplace(name, tensor);
   }
+  const std::set<std::string> names(trained.begin(), trained.end());
   std::vector<AdamW::Parameter> parameters;
   for (const model::TensorSpec& spec : model::tensor_specs(decoder.config(), decoder.encoding())) {
-    const auto found = there.find(spec.name);
-    if (found == there.end() || !spec.trainable) continue;
-    found->second.set_requires_grad(true);
-    parameters.push_back({spec.name, found->second, spec.decays});
+    if (!names.contains(spec.name) || lora.changes(spec.name)) continue;
+    at::Tensor& tensor = there.at(spec.name);
+    tensor.set_requires_grad(true);
+    parameters.push_back({spec.name, tensor, spec.decays});
   }
-  return parameters;
+  for (AdamW::Parameter& one : lora.parameters()) parameters.push_back(std::move(one));
+  if (!parameters.empty()) return parameters;
+  throw formats::bad_input("no tensor is left to train", "start.train",
+                           "name some, or fewer in start.freeze");
+}
+
+// The same model around copies of the tensors that are trained.
+model::Decoder with_own_tensors(const model::Decoder& decoder,
+                                const std::vector<std::string>& trained) {
+  const at::NoGradGuard no_gradients;
+  model::Weights weights = decoder.weights();
+  for (const std::string& name : trained) {
+    at::Tensor& tensor = model::tensor_at(weights, name);
+    tensor = tensor.detach().clone();
+  }
+  return model::Decoder(decoder.config(), decoder.shared_encoding(), std::move(weights));
 }
 
 // What the bits of a step depend on beside the configuration.
@@ -78,74 +86,48 @@ at::Tensor ids_of(std::vector<int64_t>& values, int64_t rows, int64_t columns) {
 }
 
 // Window w of the validation: texts in turn, and of each text its successive windows.
-std::vector<int64_t> validation_window(const std::vector<formats::NamedText>& texts, int64_t w,
+std::vector<int64_t> validation_window(const std::vector<std::vector<int64_t>>& texts, int64_t w,
                                        int64_t length, int64_t bos) {
   const auto count = static_cast<int64_t>(texts.size());
-  const std::string& text = texts[static_cast<std::size_t>(w % count)].text;
+  const std::vector<int64_t>& text = texts[static_cast<std::size_t>(w % count)];
   const int64_t windows = static_cast<int64_t>(text.size()) / length;
   std::vector<int64_t> ids{bos};
   if (windows == 0) return ids;
   const auto start = static_cast<std::size_t>((w / count) % windows * length);
-  for (int64_t i = 0; i < length; ++i) {
-    ids.push_back(static_cast<unsigned char>(text[start + static_cast<std::size_t>(i)]));
-  }
+  for (int64_t i = 0; i < length; ++i) ids.push_back(text[start + static_cast<std::size_t>(i)]);
   return ids;
 }
 
-}  // namespace
-
-namespace {
-
-// Of a task with ids of its own its symbols, with the lengths it was trained at.
-nlohmann::json tokenizer_of(const RunConfig& config) {
-  const tasks::Task* task = tasks::find_task(config.task.name);
-  if (task == nullptr || !tasks::has_own_ids(*task)) {
-    return {{"type", "bytes"}, {"vocab_size", 256}, {"bos", config.data.bos}};
+// What a tokenizer beside the opened model says, in files that a checkpoint carries along.
+void copy_tokenizer(formats::FileSystem& fs, const std::filesystem::path& from,
+                    const std::filesystem::path& to) {
+  const auto file = formats::find_tokenizer_file(from);
+  if (!file) return;
+  for (const std::string& name : {file->filename().string(), std::string("tokenizer_config.json"),
+                                  std::string("special_tokens_map.json")}) {
+    const std::filesystem::path source = file->parent_path() / name;
+    if (!fs.exists(source)) continue;
+    formats::write_file_atomically(fs, to / name, std::string_view(fs.read(source)));
   }
-  nlohmann::json tokenizer = tasks::tokenizer_of(*task);
-  tokenizer["trained"] = {config.task.shortest, config.task.longest};
-  return tokenizer;
+}
+
+void load_tensor(const formats::TensorArchive& archive, const std::string& name,
+                 const at::Tensor& tensor) {
+  const formats::TensorEntry* entry = archive.find(name);
+  if (!entry) throw formats::bad_input("the checkpoint lacks a tensor", name);
+  if (tensor.sizes() != at::IntArrayRef(entry->shape)) {
+    throw formats::bad_input("a tensor of the checkpoint does not fit the configuration", name);
+  }
+  tensor.copy_(model::read_tensor(archive, *entry));
+}
+
+int64_t bytes_of(const model::NamedTensors& tensors) {
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
 }
 
 }  // namespace
-
-model::ModelConfig model_config_of(const RunConfig& config) {
-  model::ModelConfig model;
-  model.vocab_size = config.model.vocab_size;
-  model.width = config.model.width;
-  model.layers = config.model.layers;
-  model.heads = config.model.heads;
-  model.kv_heads = config.model.kv_heads;
-  model.head_dim = config.model.width / config.model.heads;
-  model.ffn_width = config.model.ffn_width;
-  model.context = config.model.context;
-  model.mlp.gated = config.model.gated;
-  model.mlp.activation = config.model.activation;
-  model.norm.kind = config.model.norm;
-  model.norm.placement = config.model.norm_placement;
-  model.attention.causal = config.model.causal;
-  model.encoder_layers = config.model.encoder_layers;
-  model.tie_embeddings = config.model.tie_embeddings;
-  model.embedding.scale = config.model.embedding_scale;
-  model.norm_eps = config.model.norm_eps;
-  model.init_std = config.model.init_std;
-  model.encoding.key = config.encoding.at("key").get<std::string>();
-  model.encoding.options = config.encoding;
-  model.encoding.options.erase("key");
-  const PositionsSection& positions = config.positions;
-  model.positions = {.map = positions.map,
-                     .shift = positions.shift,
-                     .factor = positions.factor,
-                     .range = positions.range,
-                     .draw = positions.draw,
-                     .seed = positions.seed};
-  model.tokenizer = tokenizer_of(config);
-  model.note = config.model.note;
-  formats::ConfigProblems problems;
-  model::check_model_config(model, problems);
-  problems.throw_if_any("the run configuration");
-  return model;
-}
 
 formats::Error other_data(const RunConfig& config, const std::string& of) {
   if (config.of_text()) {
@@ -158,20 +140,32 @@ formats::Error other_data(const RunConfig& config, const std::string& of) {
 }
 
 Trainer::Trainer(RunConfig config, std::shared_ptr<const Corpus> corpus,
-                 std::vector<formats::NamedText> validation)
-    : Trainer(std::move(config), std::move(corpus), std::move(validation), nullptr) {}
+                 std::vector<formats::NamedText> validation,
+                 std::shared_ptr<const model::Model> from)
+    : Trainer(std::move(config), std::move(corpus), std::move(validation), nullptr,
+              std::move(from)) {}
 
-Trainer::Trainer(RunConfig config, std::shared_ptr<const TaskData> task)
-    : Trainer(std::move(config), nullptr, {}, std::move(task)) {}
+Trainer::Trainer(RunConfig config, std::shared_ptr<const TaskData> task,
+                 std::shared_ptr<const model::Model> from)
+    : Trainer(std::move(config), nullptr, {}, std::move(task), std::move(from)) {}
 
 Trainer::Trainer(RunConfig config, std::shared_ptr<const Corpus> corpus,
-                 std::vector<formats::NamedText> validation, std::shared_ptr<const TaskData> task)
+                 std::vector<formats::NamedText> validation, std::shared_ptr<const TaskData> task,
+                 std::shared_ptr<const model::Model> from)
     : config_(std::move(config)),
       corpus_(std::move(corpus)),
       task_(std::move(task)),
-      validation_(std::move(validation)),
-      decoder_(fresh_decoder(config_)),
-      optimiser_(trained_parameters(decoder_), optimiser_settings(config_.train)) {
+      from_(from ? std::move(from) : opened_start(config_)),
+      decoder_(start_decoder(config_, from_.get())),
+      lora_(config_.start, decoder_, static_cast<std::uint64_t>(config_.train.seed)),
+      trained_(trained_names(config_.start, decoder_)),
+      optimiser_(trained_parameters(decoder_, lora_, trained_),
+                 optimiser_settings(config_.train)),
+      watch_(config_.train) {
+  for (const formats::NamedText& text : validation) {
+    validation_.push_back(tokens_of(text.text, text_tokenizer(from_.get())));
+  }
+  if (config_.train.average > 0) average_.emplace(with_own_tensors(decoder_, trained_));
   const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
   at::set_num_threads(static_cast<int>(config_.train.threads > 0 ? config_.train.threads : cores));
 }
@@ -190,6 +184,53 @@ model::ForwardOptions Trainer::forward_options(int64_t step) const {
   return options;
 }
 
+at::Tensor Trainer::loss_of(Batch& batch, int64_t step) {
+  const at::Tensor inputs = ids_of(batch.inputs, batch.windows, batch.length);
+  const at::Tensor targets = ids_of(batch.targets, batch.windows, batch.answers());
+  model::ForwardOptions options = forward_options(step);
+  options.recompute = config_.train.recompute;
+  options.kernels = &kernels_;
+  add_to(options, batch);
+  lora_.apply(decoder_.weights());
+  return model::cross_entropy(decoder_.forward(inputs, options), targets);
+}
+
+double Trainer::add_gradients(Batch& batch, int64_t step) {
+  const int64_t parts = std::min(config_.train.accumulate, batch.windows);
+  if (parts == 1) {
+    const at::Tensor loss = loss_of(batch, step);
+    loss.backward();
+    return loss.item<double>();
+  }
+  // The mean over all targets: each part's mean by its share of them.
+  const auto all = static_cast<double>(batch.counted());
+  double sum = 0;
+  for (int64_t n = 0; n < parts; ++n) {
+    Batch part = part_of(batch, batch.windows * n / parts, batch.windows * (n + 1) / parts);
+    const auto counted = static_cast<double>(part.counted());
+    if (counted == 0) continue;
+    const at::Tensor loss = loss_of(part, step) * (counted / all);
+    loss.backward();
+    sum += loss.item<double>();
+  }
+  return sum;
+}
+
+void Trainer::update(double rate) {
+  updating_ = true;
+  optimiser_.step(rate);
+  const at::NoGradGuard no_gradients;
+  for (auto& layer : decoder_.weights().layers) decoder_.encoding().constrain(layer.encoding);
+  lora_.apply(decoder_.weights());
+  if (average_) {
+    for (const std::string& name : trained_) {
+      model::tensor_at(average_->weights(), name)
+          .lerp_(model::tensor_at(decoder_.weights(), name), 1 - config_.train.average);
+    }
+  }
+  updating_ = false;
+}
+
 protocol::MetricPoint Trainer::step() {
   const auto begun = std::chrono::steady_clock::now();
   const int64_t index = steps_done();
@@ -197,27 +238,22 @@ protocol::MetricPoint Trainer::step() {
   const CounterRandom seeds(static_cast<std::uint64_t>(config_.train.seed), kTorchStream);
   at::manual_seed(seeds.bits(static_cast<std::uint64_t>(index)));
   Batch batch = batch_of_step(index);
-  const at::Tensor inputs = ids_of(batch.inputs, batch.windows, batch.length);
-  const at::Tensor targets = ids_of(batch.targets, batch.windows, batch.answers());
   optimiser_.clear_gradients();
-  model::ForwardOptions options = forward_options(index);
-  options.kernels = &kernels_;
-  add_to(options, batch);
-  const at::Tensor loss = model::cross_entropy(decoder_.forward(inputs, options), targets);
-  loss.backward();
-  const double value = loss.item<double>();
+  const double value = add_gradients(batch, index);
   const double norm = optimiser_.clip_gradients(config_.train.clip);
-  if (!std::isfinite(value) || !std::isfinite(norm)) {
+  const bool jumps = watch_.jumps(value) || watch_.jumps(std::isfinite(norm) ? value : norm);
+  if (jumps && config_.train.spike == "rewind") throw LossSpike{index + 1, value};
+  if (!jumps && (!std::isfinite(value) || !std::isfinite(norm))) {
     throw formats::bad_input(
         "the loss is no finite number any more at step " + std::to_string(index + 1),
         "train.learning_rate", "try a smaller one");
   }
   const double rate = learning_rate_at(config_.train, index);
-  updating_ = true;
-  optimiser_.step(rate);
-  const at::NoGradGuard no_gradients;
-  for (auto& layer : decoder_.weights().layers) decoder_.encoding().constrain(layer.encoding);
-  updating_ = false;
+  if (!jumps) {
+    update(rate);
+    watch_.add(value);
+  }
+  ++steps_done_;
   samples_tokens_ += task_ ? batch.tokens() : 0;
   seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
 
@@ -232,8 +268,37 @@ protocol::MetricPoint Trainer::step() {
   return point;
 }
 
+StepCost Trainer::measured_step() {
+  const int64_t index = config_.train.steps - 1;
+  at::manual_seed(0);
+  StepCost cost;
+  // The first pass allocates, which later ones do not.
+  for (int n = 0; n < 2; ++n) {
+    const auto begun = std::chrono::steady_clock::now();
+    Batch batch = batch_of_step(index);
+    add_gradients(batch, index);
+    optimiser_.clear_gradients();
+    cost.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  }
+  const at::NoGradGuard no_gradients;
+  lora_.apply(decoder_.weights());
+  const bool adapter = config_.start.lora_save == "adapter";
+  const int64_t weights =
+      bytes_of(model::named_tensors(decoder_.config(), decoder_.encoding(), decoder_.weights()));
+  cost.checkpoint_bytes = bytes_of(optimiser_.state()) + bytes_of(lora_.tensors()) +
+                          (adapter ? bytes_of(lora_.tensors()) : weights) +
+                          (average_ ? weights : 0);
+  return cost;
+}
+
 Batch Trainer::batch_of_step(int64_t step) const {
-  return task_ ? task_->batch(step) : corpus_->batch(config_.train, config_.model.context, step);
+  if (task_) return task_->batch(step, order_);
+  TrainSection train = config_.train;
+  if (order_ > 0) {
+    const CounterRandom orders(static_cast<std::uint64_t>(train.seed), kOrderOfTextStream);
+    train.seed = static_cast<int64_t>(orders.bits(static_cast<std::uint64_t>(order_)));
+  }
+  return corpus_->batch(train, config_.model.context, step);
 }
 
 int64_t Trainer::tokens_done() const {
@@ -269,7 +334,7 @@ Validation Trainer::task_validation(protocol::Progress& progress) const {
                       "validation");
     progress.throw_if_cancelled();
     const auto part = std::span(samples).subspan(begin, std::min(at_once, samples.size() - begin));
-    for (const Answers& one : answers_of(decoder_, task_->task(), part, reading_options())) {
+    for (const Answers& one : answers_of(validated(), task_->task(), part, reading_options())) {
       all.correct += one.score.correct, all.counted += one.score.counted;
       nats += one.nats;
     }
@@ -287,10 +352,10 @@ double Trainer::text_bits(protocol::Progress& progress) const {
     progress.progress(static_cast<double>(w) / static_cast<double>(windows), "validation");
     progress.throw_if_cancelled();
     std::vector<int64_t> ids =
-        validation_window(validation_, w, config_.model.context, config_.data.bos);
+        validation_window(validation_, w, config_.model.context, corpus_->bos());
     if (ids.size() < 2) continue;
     const auto length = static_cast<int64_t>(ids.size());
-    const at::Tensor losses = model::token_losses(decoder_, ids_of(ids, 1, length), options);
+    const at::Tensor losses = model::token_losses(validated(), ids_of(ids, 1, length), options);
     nats += losses.sum().item<double>();
     count += length - 1;
   }
@@ -298,16 +363,37 @@ double Trainer::text_bits(protocol::Progress& progress) const {
 }
 
 void Trainer::write_files(formats::FileSystem& fs, const std::filesystem::path& folder) const {
-  model::save_model(fs, folder, decoder_.config(), decoder_.encoding(), decoder_.weights());
-  model::write_tensors(fs, folder / kOptimiserFile, optimiser_.state());
+  model::NamedTensors optimiser = optimiser_.state();
+  for (const auto& one : lora_.tensors()) optimiser.push_back(one);
+  if (lora_.there() && config_.start.lora_save == "adapter") {
+    model::Weights view = decoder_.weights();  // shares the tensors
+    model::NamedTensors whole;
+    for (const std::string& name : trained_) {
+      if (!lora_.changes(name)) whole.emplace_back(name, model::tensor_at(view, name));
+    }
+    lora_.write_adapter(fs, folder, from_->report.path, whole);
+  } else {
+    model::save_model(fs, folder, decoder_.config(), decoder_.encoding(), decoder_.weights());
+    if (from_) copy_tokenizer(fs, from_->report.path, folder);
+  }
+  model::write_tensors(fs, folder / kOptimiserFile, optimiser);
+  if (average_) {
+    model::write_tensors(
+        fs, folder / kAverageFile,
+        model::named_tensors(average_->config(), average_->encoding(), average_->weights()),
+        {{"format", "pt"}});
+  }
 }
 
 nlohmann::json Trainer::state() const {
   return {{"step", steps_done()},
           {"tokens", tokens_done()},
           {"seconds", seconds_},
-          {"optimiser", {{"kind", "adamw"}, {"steps", steps_done()}, {"file", kOptimiserFile}}},
-          {"data", {{"corpus_sha256", data_sha256()}, {"next_step", steps_done()}}},
+          {"optimiser",
+           {{"kind", "adamw"}, {"steps", optimiser_.steps_done()}, {"file", kOptimiserFile}}},
+          {"data",
+           {{"corpus_sha256", data_sha256()}, {"next_step", steps_done()}, {"order", order_}}},
+          {"watch", watch_.state()},
           {"random", {{"kind", "counter"}, {"seed", config_.train.seed}}},
           {"config", to_json(config_)},
           {"made_with", made_with()}};
@@ -339,24 +425,45 @@ void Trainer::load(const Checkpoint& checkpoint) {
   if (checkpoint.state.at("data").at("corpus_sha256") != data_sha256()) {
     throw other_data(config_, "run");
   }
-  const auto weights = formats::TensorArchive::open(checkpoint.folder / "model.safetensors");
-  for (const auto& [name, tensor] :
-       model::named_tensors(decoder_.config(), decoder_.encoding(), decoder_.weights())) {
-    const formats::TensorEntry* entry = weights.find(name);
-    if (!entry) throw formats::bad_input("the checkpoint lacks a tensor", name);
-    if (tensor.sizes() != at::IntArrayRef(entry->shape)) {
-      throw formats::bad_input("a tensor of the checkpoint does not fit the configuration", name);
-    }
-    tensor.copy_(model::read_tensor(weights, *entry));
-  }
+  load_weights(checkpoint.folder);
   const auto archive = formats::TensorArchive::open(checkpoint.folder / kOptimiserFile);
   std::vector<std::pair<std::string, at::Tensor>> moments;
   for (const formats::TensorEntry& entry : archive.tensors()) {
     moments.emplace_back(entry.name, model::read_tensor(archive, entry));
   }
-  optimiser_.load_state(moments, checkpoint.state.at("optimiser").at("steps").get<int64_t>());
-  seconds_ = checkpoint.state.at("seconds").get<double>();
-  if (task_) samples_tokens_ = checkpoint.state.at("tokens").get<int64_t>();
+  for (const auto& [name, tensor] : lora_.tensors()) load_tensor(archive, name, tensor);
+  lora_.apply(decoder_.weights());
+  const nlohmann::json& state = checkpoint.state;
+  optimiser_.load_state(moments, state.at("optimiser").at("steps").get<int64_t>());
+  steps_done_ = state.value("step", optimiser_.steps_done());
+  order_ = state.at("data").value("order", int64_t{0});
+  // Checkpoints of before have none.
+  if (state.contains("watch")) watch_.load(state.at("watch"));
+  seconds_ = state.at("seconds").get<double>();
+  if (task_) samples_tokens_ = state.at("tokens").get<int64_t>();
+}
+
+void Trainer::load_weights(const std::filesystem::path& folder) {
+  if (lora_.there() && config_.start.lora_save == "adapter") {
+    const auto adapter = formats::TensorArchive::open(folder / Lora::kAdapterFile);
+    for (const std::string& name : trained_) {
+      if (lora_.changes(name)) continue;
+      load_tensor(adapter, Lora::name_in_adapter(name),
+                  model::tensor_at(decoder_.weights(), name));
+    }
+    return;
+  }
+  const auto weights = formats::TensorArchive::open(folder / "model.safetensors");
+  for (const auto& [name, tensor] :
+       model::named_tensors(decoder_.config(), decoder_.encoding(), decoder_.weights())) {
+    // Matrices with a product beside them are the opened model's.
+    if (!lora_.changes(name)) load_tensor(weights, name, tensor);
+  }
+  if (!average_) return;
+  const auto averages = formats::TensorArchive::open(folder / kAverageFile);
+  for (const std::string& name : trained_) {
+    load_tensor(averages, name, model::tensor_at(average_->weights(), name));
+  }
 }
 
 }  // namespace phasescope::training

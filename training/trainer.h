@@ -18,14 +18,13 @@
 #include "training/adamw.h"
 #include "training/checkpoint.h"
 #include "training/corpus.h"
+#include "training/loss_watch.h"
 #include "training/run_config.h"
+#include "training/start/lora.h"
+#include "training/start/start_model.h"
 #include "training/task_data.h"
 
 namespace phasescope::training {
-
-// The canonical configuration of a run's model. Throws Error "bad_input" listing all problems,
-// options that the encoding does not know among them.
-model::ModelConfig model_config_of(const RunConfig& config);
 
 // What validation found: bits a byte of texts, a target of a task; of a task the share of targets
 // that are right, too.
@@ -34,23 +33,49 @@ struct Validation {
   std::optional<double> right;
 };
 
+// Thrown in place of a step's update where the loss jumps and train.spike is "rewind".
+struct LossSpike {
+  int64_t step = 0;  // the one that was not made, counted from 1
+  double loss = 0;
+};
+
+// What a training needs, from a step that was measured.
+struct StepCost {
+  double seconds = 0;
+  int64_t checkpoint_bytes = 0;  // of one checkpoint
+};
+
 // What is said where a text or a task's samples are not those that a run or a job began with.
 formats::Error other_data(const RunConfig& config, const std::string& of);
 
 class Trainer {
  public:
-  // Weights at their start values, drawn from train.seed.
+  // Weights at their start values: drawn from train.seed, or those of `from`, opened_start() of the
+  // configuration, which is opened here where it is left out.
   Trainer(RunConfig config, std::shared_ptr<const Corpus> corpus,
-          std::vector<formats::NamedText> validation);
+          std::vector<formats::NamedText> validation,
+          std::shared_ptr<const model::Model> from = nullptr);
   // The same on the samples of a task.
-  Trainer(RunConfig config, std::shared_ptr<const TaskData> task);
+  Trainer(RunConfig config, std::shared_ptr<const TaskData> task,
+          std::shared_ptr<const model::Model> from = nullptr);
 
   // One optimiser step. The point's `step` is the number of steps done with it, `time` the seconds
-  // spent in steps so far. Throws Error "bad_input" when the loss is no finite number.
+  // spent in steps so far. A step whose loss jumps is left out, and counted, or throws LossSpike, as
+  // train.spike says; without it Error "bad_input" is thrown when the loss is no finite number.
   protocol::MetricPoint step();
-  int64_t steps_done() const { return optimiser_.steps_done(); }
-  bool done() const { return steps_done() >= config_.train.steps; }
+  int64_t steps_done() const { return steps_done_; }
+  bool done() const { return steps_done() >= config_.train.steps || stopped_early(); }
   double seconds() const { return seconds_; }
+  // Steps without an update, since training began.
+  int64_t skipped() const { return steps_done_ - optimiser_.steps_done(); }
+  // Tells what validation found; afterwards training may be done.
+  void note(const Validation& found) { watch_.add_validation(found.bits); }
+  bool stopped_early() const { return watch_.gave_up(); }
+  // Which data the steps draw; 0 at first. Another order is other data for the same steps.
+  int64_t order() const { return order_; }
+  void set_order(int64_t order) { order_ = order; }
+  // Reads the longest batch of the run forwards and backwards and changes nothing.
+  StepCost measured_step();
   // False from the beginning of an update of the weights to its end: where one was cut off (there
   // was no memory) they are those of no step.
   bool between_steps() const { return !updating_; }
@@ -59,8 +84,9 @@ class Trainer {
   // task.
   Validation validation(protocol::Progress& progress) const;
 
-  // Files of a checkpoint, for save_checkpoint: model.safetensors, config.json (both as open_model
-  // reads them), optimiser.safetensors.
+  // Files of a checkpoint, for save_checkpoint: model.safetensors and config.json, or those of an
+  // adapter, which open_model reads; optimiser.safetensors; with train.average the averaged weights
+  // in average.safetensors, which opens too.
   void write_files(formats::FileSystem& fs, const std::filesystem::path& folder) const;
   // What else a checkpoint needs, for its manifest.
   nlohmann::json state() const;
@@ -81,8 +107,15 @@ class Trainer {
 
  private:
   Trainer(RunConfig config, std::shared_ptr<const Corpus> corpus,
-          std::vector<formats::NamedText> validation, std::shared_ptr<const TaskData> task);
+          std::vector<formats::NamedText> validation, std::shared_ptr<const TaskData> task,
+          std::shared_ptr<const model::Model> from);
   Batch batch_of_step(int64_t step) const;
+  // Mean loss of the batch's counted targets; its gradients are added to the parameters'.
+  double add_gradients(Batch& batch, int64_t step);
+  at::Tensor loss_of(Batch& batch, int64_t step);
+  void update(double rate);
+  void load_weights(const std::filesystem::path& folder);
+  const model::Decoder& validated() const { return average_ ? *average_ : decoder_; }
   // Of what is trained on: the text, or the task's samples.
   const std::string& data_sha256() const;
   model::ForwardOptions reading_options() const;
@@ -93,11 +126,17 @@ class Trainer {
   RunConfig config_;
   std::shared_ptr<const Corpus> corpus_;  // one of the two
   std::shared_ptr<const TaskData> task_;
-  std::vector<formats::NamedText> validation_;
+  std::vector<std::vector<int64_t>> validation_;  // tokens of the texts
+  std::shared_ptr<const model::Model> from_;  // null where weights were drawn
   model::Decoder decoder_;
+  Lora lora_;
+  std::vector<std::string> trained_;  // names of the tensors that are trained whole
   AdamW optimiser_;
+  std::optional<model::Decoder> average_;  // the mean of the weights, with train.average
+  LossWatch watch_;
   model::AllRan kernels_;
   double seconds_ = 0;
+  int64_t steps_done_ = 0, order_ = 0;
   int64_t samples_tokens_ = 0;  // read of a task's samples in the steps done
   bool updating_ = false;
 };

@@ -95,7 +95,8 @@ void add_encoding(const nlohmann::json& config, protocol::ConfigForm& form) {
 // Why a training would not start with it, and what it takes where it would.
 void add_check(const nlohmann::json& config, protocol::ConfigForm& form) {
   try {
-    const auto run = training::run_config_from_json(config, "the run configuration");
+    const auto run = training::run_config_from_json(training::filled_in_from_model(config),
+                                                    "the run configuration");
     const model::ModelConfig model = training::model_config_of(run);
     const auto encoding = model::make_encoding(model);
     for (const model::TensorSpec& spec : model::tensor_specs(model, *encoding)) {

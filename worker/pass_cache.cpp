@@ -17,7 +17,9 @@ std::string key_of(const model::Model* model, const analysis::Text& text, model:
   one.items.push_back({.ids = text.ids,
                        .position_ids = text.position_ids,
                        .token_types = text.token_types,
-                       .decoder_ids = text.decoder_ids});
+                       .decoder_ids = text.decoder_ids,
+                       .decoder_position_ids = text.decoder_position_ids,
+                       .patches = text.patches});
   return std::to_string(reinterpret_cast<std::uintptr_t>(model)) + "/" +
          std::to_string(static_cast<int>(backend)) + "/" + one.hash();
 }

@@ -18,6 +18,7 @@
 #include "model/forward_inputs.h"
 #include "tasks/named_sample.h"
 #include "tasks/vocabulary.h"
+#include "training/task_data.h"
 #include "worker/model_cache.h"
 
 namespace phasescope::worker {
@@ -263,16 +264,32 @@ Texts samples_of(const tasks::Task& task, const model::Model& model, std::int64_
   if (trained.is_array() && trained.size() == 2 && trained[1].is_number_integer()) {
     length.assign(length.size(), trained[1].get<std::int64_t>());
   }
-  IdLists read, decoded;
+  const std::int64_t columns = model.encoding().options().value("columns", std::int64_t{0});
+  std::vector<training::Batch> batches;
+  IdLists read;
   for (std::int64_t n = 0; n < count; ++n) {
     const tasks::Sample sample =
         task.draw(static_cast<std::uint64_t>(reading.seed), length, static_cast<std::uint64_t>(n));
-    read.push_back(task.read_by_model(sample));
-    decoded.push_back(sample.decoder_input);
+    batches.push_back(training::batch_of(task, {&sample, 1}, training::Counted::in_metric,
+                                         model.encoding().info().places));
+    read.push_back(batches.back().inputs);
   }
   Texts texts = analysis::texts_of_ids(read, model.config().vocab_size, reading.length,
                                        "samples of " + task.info().key);
-  for (std::size_t n = 0; n < decoded.size(); ++n) texts.items[n].decoder_ids = decoded[n];
+  for (std::size_t n = 0; n < batches.size(); ++n) {
+    analysis::Text& text = texts.items[n];
+    training::Batch& batch = batches[n];
+    text.decoder_ids = std::move(batch.decoder_ids);
+    text.position_ids = std::move(batch.positions);
+    text.decoder_position_ids = std::move(batch.decoder_positions);
+    text.patches = std::move(batch.pieces);
+    for (std::size_t at = 0; at + 1 < batch.cells.size(); at += 2) {
+      text.position_ids.push_back(batch.cells[at] * columns + batch.cells[at + 1]);
+    }
+    // Of a text that was cut.
+    if (!text.position_ids.empty()) text.position_ids.resize(text.ids.size());
+    text.patches.resize(text.ids.size() * static_cast<std::size_t>(batch.piece));
+  }
   texts.add_note(std::to_string(count) + (count > 1 ? " samples of " : " sample of ") +
                  task.info().key + " (--sample TASK:SEED reads another)");
   return texts;

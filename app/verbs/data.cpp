@@ -58,10 +58,30 @@ class DataVerb : public Verb {
     return line + "\n";
   }
 
+  static std::string text_of_image(const tasks::Task& task, const tasks::Sample& sample) {
+    const tasks::ImageShape& image = task.info().image;
+    std::string text;
+    // What has colours is no text.
+    const bool drawn = image.levels == 2 && image.channels == 1;
+    for (std::int64_t row = 0; drawn && row < image.rows; ++row) {
+      text += "  ";
+      for (std::int64_t column = 0; column < image.columns; ++column) {
+        text += task.input_symbol(sample.input[static_cast<std::size_t>(row * image.columns + column)]);
+      }
+      text += "\n";
+    }
+    if (!drawn) text += "  drawn   " + sample.drawn.dump() + "\n";
+    text += "  read in " + std::to_string(image.pieces()) + " pieces of " +
+            std::to_string(image.side) + " x " + std::to_string(image.side) + "\n";
+    return text + line_of("answers", sample.target,
+                          [&](std::int64_t id) { return task.output_symbol(id); });
+  }
+
   static std::string text_of(const tasks::Task& task, const tasks::Sample& sample) {
     if (task.info().form == tasks::Form::text) {
       return "  prompt  " + shortened_text(sample.prompt) + "\n  answer  " + sample.answer + "\n";
     }
+    if (task.info().form == tasks::Form::image) return text_of_image(task, sample);
     const auto in = [&](std::int64_t id) { return task.input_symbol(id); };
     const auto out = [&](std::int64_t id) { return task.output_symbol(id); };
     std::string text = line_of("reads  ", task.read_by_model(sample), in);

@@ -26,6 +26,8 @@ class TrainVerb : public Verb {
   }
   void declare(Options& options) override {
     options.argument("CONFIG", config_, "run configuration; not needed with --resume", false);
+    options.option("--from", from_,
+                   "a model whose weights it begins with (start.model of CONFIG; docs/training.md)");
     options.option("--job", job_, "the job's folder (default: a new one in the user's jobs)");
     options.request(start_, Options::Arguments::optional, {"resume", "set"});
     options.flag("--background", background_, "start and return");
@@ -44,12 +46,15 @@ class TrainVerb : public Verb {
 
  private:
   void fill_start() {
-    if (config_.empty() && !start_.resume) {
+    if (config_.empty() && from_.empty() && !start_.resume) {
       throw formats::bad_usage("train needs a run configuration", "CONFIG");
+    }
+    if (start_.resume && !from_.empty()) {
+      throw formats::bad_usage("a job goes on with its own weights", "--from");
     }
     if (start_.resume && job_.empty())
       throw formats::bad_usage("--resume needs the folder", "--job");
-    if (config_.empty() && !start_.set.list.empty()) {
+    if (config_.empty() && from_.empty() && !start_.set.list.empty()) {
       throw formats::bad_usage("a job goes on with its own configuration", "--set",
                                "start a new one with CONFIG and --set");
     }
@@ -57,7 +62,16 @@ class TrainVerb : public Verb {
       start_.config = formats::json_from_file(config_);
       start_.name = std::filesystem::path(config_).stem().string();
     }
+    if (!from_.empty()) begin_with_model();
     if (!job_.empty()) start_.dir = std::filesystem::absolute(job_).lexically_normal().string();
+  }
+
+  // A name that is no path is a bundled model's.
+  void begin_with_model() {
+    namespace fs = std::filesystem;
+    const fs::path path = fs::absolute(from_).lexically_normal();
+    if (config_.empty()) start_.config = nlohmann::json::object(), start_.name = path.stem();
+    start_.config["start"]["model"] = fs::exists(from_) ? path.string() : from_;
   }
 
   static bool ended(const std::string& state) {
@@ -111,7 +125,7 @@ class TrainVerb : public Verb {
   }
 
   protocol::StartRequest start_;
-  std::string config_, job_;
+  std::string config_, from_, job_;
   bool background_ = false;
 };
 

@@ -26,14 +26,14 @@ bool has_key(const Json& object, const char* key) {
 // The sections of a run configuration. A model's own configuration has "encoding" and "positions"
 // too, and a file of these two alone means the same as either; the others tell which it is.
 const std::vector<std::string>& run_sections() {
-  static const std::vector<std::string> names = {"model", "encoding", "positions", "data",
-                                                 "task",  "train",    "eval"};
+  static const std::vector<std::string> names = {"model", "start", "encoding", "positions",
+                                                 "data",  "task",  "train",    "eval"};
   return names;
 }
 
 bool is_run_config(const Json& object) {
   return !has_key(object, "model_type") &&
-         std::ranges::any_of(std::array{"model", "data", "task", "train", "eval"},
+         std::ranges::any_of(std::array{"model", "start", "data", "task", "train", "eval"},
                              [&](const char* section) { return has_key(object, section); });
 }
 
@@ -45,7 +45,12 @@ constexpr GroupedKey kGroupedKeys[] = {{"gated", "mlp", "gated"},
                                        {"norm", "norm", "kind"},
                                        {"norm_placement", "norm", "placement"},
                                        {"causal", "attention", "causal"},
-                                       {"embedding_scale", "embedding", "scale"}};
+                                       {"embedding_scale", "embedding", "scale"},
+                                       {"cross_positions", "attention", "cross_positions"},
+                                       {"patch_side", "patches", "side"},
+                                       {"patch_kernel", "patches", "kernel"},
+                                       {"patch_channels", "patches", "channels"},
+                                       {"pool", "head", "pool"}};
 
 Json in_groups(const Json& section) {
   Json model = section;

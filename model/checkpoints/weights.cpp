@@ -124,6 +124,7 @@ const Names<Weights>& model_names() {
       {"model.embed_tokens.weight", &Weights::embedding},
       {"model.embed_in.weight", &Weights::embedding_in},
       {"model.embed_out.weight", &Weights::embedding_out},
+      {"model.embed_patches.weight", &Weights::patches},
       {"model.embed_types.weight", &Weights::token_types},
       {"model.embed_norm.weight", &Weights::embedding_norm},
       {"model.embed_norm.bias", &Weights::embedding_norm_bias},
@@ -134,6 +135,7 @@ const Names<Weights>& model_names() {
       {"lm_head.transform.bias", &Weights::head_transform_bias},
       {"lm_head.norm.weight", &Weights::head_norm},
       {"lm_head.norm.bias", &Weights::head_norm_bias},
+      {"lm_head.pool.weight", &Weights::pool},
       {"lm_head.weight", &Weights::head},
       {"lm_head.bias", &Weights::head_bias},
   };
@@ -502,6 +504,9 @@ std::vector<TensorSpec> tensor_specs(const ModelConfig& config, const Encoding& 
   const EmbeddingConfig& e = config.embedding;
   const std::int64_t embedding_width = e.width > 0 ? e.width : config.width;
   list.matrix("model.embed_tokens.weight", config.vocab_size, embedding_width);
+  if (config.patches.side > 0) {
+    list.matrix("model.embed_patches.weight", embedding_width, config.patches.window());
+  }
   if (e.width > 0) list.matrix("model.embed_in.weight", config.width, e.width);
   if (e.token_types > 0) list.matrix("model.embed_types.weight", e.token_types, config.width);
   if (e.norm) list.norm("model.embed_norm", config.width);
@@ -526,6 +531,10 @@ std::vector<TensorSpec> tensor_specs(const ModelConfig& config, const Encoding& 
     list.matrix("lm_head.transform.weight", embedding_width, embedding_width);
     list.bias(true, "lm_head.transform", embedding_width);
     list.norm("lm_head.norm", embedding_width);
+  }
+  // Pooling begins as the mean.
+  if (config.head.pool != "none") {
+    list.matrix("lm_head.pool.weight", 1, embedding_width, Init::zeros);
   }
   if (!config.tie_embeddings) list.matrix("lm_head.weight", config.vocab_size, embedding_width);
   list.bias(config.head.bias, "lm_head", config.vocab_size);

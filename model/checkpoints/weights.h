@@ -69,6 +69,7 @@ struct StackWeights {
 struct Weights : StackWeights {
   at::Tensor embedding;                    // (V, E); E is C unless the embedding has a width
   at::Tensor embedding_in, embedding_out;  // (C, E), (E, C)
+  at::Tensor patches;                      // (E, numbers of a window), of image models
   at::Tensor token_types;                  // (T, C)
   at::Tensor embedding_norm, embedding_norm_bias;  // (C)
   // What layers read of their own, P numbers each: (rows, layers P), (layers P, C), (P).
@@ -76,6 +77,7 @@ struct Weights : StackWeights {
   std::vector<at::Tensor> streams_in, streams_out;  // (C, C) of each stream but the first
   at::Tensor head_transform, head_transform_bias;   // (C, C), (C)
   at::Tensor head_norm, head_norm_bias;             // (C)
+  at::Tensor pool;                                  // (1, E)
   at::Tensor head;                                  // (V, E); undefined where it is the embedding
   at::Tensor head_bias;                             // (V)
   StackWeights encoder;

@@ -34,6 +34,7 @@ const EncodingInfo& ape_grid_info() {
       .under_shift = {UnderShift::Kind::moves,
                       "ids fall into other rows; a shift by whole rows changes nothing"},
       .has_state = false,
+      .places = Places::grid,
   };
   return info;
 }

@@ -51,6 +51,7 @@ const EncodingInfo& ape_tree_info() {
       // Nodes have no shift: other ids are other nodes.
       .under_shift = {UnderShift::Kind::moves, "other ids are other nodes"},
       .has_state = false,
+      .places = Places::tree,
   };
   return info;
 }

@@ -22,6 +22,7 @@ const EncodingInfo& sinusoidal_2d_info() {
       .under_shift = {UnderShift::Kind::moves,
                       "what is added to the embeddings is of the place itself"},
       .has_state = false,
+      .places = Places::grid,
   };
   return info;
 }

@@ -14,6 +14,7 @@
 #include "formats/json.h"
 #include "model/checkpoints/open_model.h"
 #include "tasks/vocabulary.h"
+#include "tests/golden_folder.h"
 #include "tests/training/temporary_folder.h"
 #include "training/evals/task_answers.h"
 #include "training/jobs/job.h"
@@ -74,6 +75,36 @@ RunConfig passkey_run() {
   return config;
 }
 
+// Two trees of one shape, of which the second has its nodes' places moved to those of another tree:
+// only who reads places tells them apart.
+TEST(TreePlaces, ReachTheEncoderTheDecoderAndWhatIsBetweenThem) {
+  RunConfig config = short_run("tree_copy_ape", 1);
+  Trainer trainer = task_trainer(config);
+  losses_until(trainer, 1);
+  const tasks::Task& task = tasks::task_named("tree_copy");
+  const tasks::Sample given = task.draw(3, {3}, 1);
+  const auto losses = [&](const tasks::Sample& sample) {
+    const std::vector<tasks::Sample> one = {sample};
+    return answers_of(trainer.decoder(), task, one, {.backend = model::Backend::plain})[0].losses;
+  };
+  const auto exchanged = [](tasks::Ids places) {
+    // The mirrored tree: of every place the bits behind the first one are turned over.
+    for (std::int64_t& place : places) {
+      std::int64_t ones = 1;
+      while (2 * ones <= place) ones *= 2;
+      if (place > 1) place ^= ones - 1;
+    }
+    return places;
+  };
+  const std::vector<double> before = losses(given);
+  for (const auto part : {&tasks::Sample::input_places, &tasks::Sample::decoder_places}) {
+    tasks::Sample moved = given;
+    moved.*part = exchanged(moved.*part);
+    ASSERT_NE(moved.*part, given.*part);
+    EXPECT_NE(losses(moved), before);
+  }
+}
+
 class TaskTraining : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Desk, TaskTraining, testing::ValuesIn(task_configs()),
                          [](const auto& info) { return info.param; });
@@ -84,7 +115,7 @@ TEST(TaskConfigs, EveryFormHasADeskFile) {
     const RunConfig config = run_config_from_file(kDesk / (name + ".json"));
     forms.emplace_back(tasks::name_of(tasks::task_named(config.task.name).info().form));
   }
-  for (const char* form : {"causal", "placeholders", "encoder_decoder"}) {
+  for (const char* form : {"causal", "placeholders", "encoder_decoder", "image"}) {
     EXPECT_NE(std::ranges::find(forms, form), forms.end()) << form;
   }
 }
@@ -131,7 +162,7 @@ TEST_P(TaskTraining, ItsCheckpointOpensWithTheTasksSymbols) {
   EXPECT_EQ(model->tokenizer->name(), "symbols");
   EXPECT_EQ(model->tokenizer->vocab_size(), task.vocabulary());
   EXPECT_EQ(tasks::task_of_tokenizer(model->config().tokenizer), &task);
-  EXPECT_EQ(model->config().attention.causal, task.info().form != tasks::Form::placeholders);
+  EXPECT_EQ(model->config().attention.causal, !tasks::sees_both_ways(task));
   EXPECT_EQ(model->config().mlp.activation, "gelu");
 }
 
@@ -206,6 +237,98 @@ TEST(TaskData, PaddingThatCouldBeSeenIsMasked) {
   EXPECT_EQ(batch.answers(), 6);
 }
 
+json golden_rows(const std::string& name) {
+  json rows = json::array();
+  std::ifstream file(golden_path("tasks/" + name + ".jsonl"));
+  for (std::string line; std::getline(file, line);) {
+    const json row = json::parse(line);
+    if (row.at("kind") == "example") rows.push_back(row);
+  }
+  return rows;
+}
+
+// Row by row what the reference file has: ids, places, and what is read and answered.
+TEST(TaskData, ATreesBatchIsThatOfTheReference) {
+  for (const std::string name : {"tree_copy", "tree_rotate", "tree_c3", "tree_ops"}) {
+    for (const std::string order : {"breadth", "depth"}) {
+      const tasks::Task& task = tasks::task_named(order == "depth" ? name + "_depth" : name);
+      const json rows = golden_rows(name);
+      ASSERT_GT(rows.size(), 10u);
+      std::vector<tasks::Sample> samples;
+      for (const json& row : rows) samples.push_back(task.again(row));
+      const Batch batch =
+          batch_of(task, samples, Counted::in_training, model::Places::tree);
+      const auto length = static_cast<std::size_t>(batch.length);
+      const auto decoded = static_cast<std::size_t>(batch.decoder_length);
+      for (std::size_t n = 0; n < rows.size(); ++n) {
+        const auto places = rows[n].at("encoder_places").get<tasks::Ids>();
+        const auto decoder = rows[n].at(order).at("decoder").get<tasks::Ids>();
+        const auto decoder_places = rows[n].at(order).at("places").get<tasks::Ids>();
+        for (std::size_t t = 0; t < length; ++t) {
+          EXPECT_EQ(batch.positions[n * length + t], t < places.size() ? places[t] : 0);
+        }
+        for (std::size_t t = 0; t < decoded; ++t) {
+          const bool there = t + 1 < decoder.size();
+          const std::size_t at = n * decoded + t;
+          EXPECT_EQ(batch.decoder_ids[at], there ? decoder[t] : 0) << name << order << n;
+          EXPECT_EQ(batch.decoder_positions[at], there ? decoder_places[t] : 0);
+          EXPECT_EQ(batch.targets[at], there ? decoder[t + 1] : -1);
+        }
+      }
+      // Other encodings read nodes one after the other.
+      EXPECT_TRUE(batch_of(task, samples, Counted::in_training).positions.empty());
+    }
+  }
+}
+
+// Piece n of 4 x 4 has the pixels of rows 4 (n div 4) .. and columns 4 (n mod 4) .. .
+TEST(TaskData, AnImagesPiecesAreThoseOfTheReference) {
+  const tasks::Task& task = tasks::task_named("shapes");
+  const json rows = golden_rows("shapes");
+  std::vector<tasks::Sample> samples;
+  for (const json& row : rows) samples.push_back(task.again(row));
+  const Batch batch = batch_of(task, samples, Counted::in_training, model::Places::grid);
+  ASSERT_EQ(batch.length, 16);
+  ASSERT_EQ(batch.piece, 16);
+  EXPECT_EQ(batch.answers(), 1);
+  for (std::size_t n = 0; n < rows.size(); ++n) {
+    EXPECT_EQ(batch.targets[n], rows[n].at("target"));
+    for (std::size_t r = 0; r < 16; ++r) {
+      const auto line = rows[n].at("input").at(r).get<std::string>();
+      for (std::size_t c = 0; c < 16; ++c) {
+        const std::size_t piece = r / 4 * 4 + c / 4, place = r % 4 * 4 + c % 4;
+        EXPECT_EQ(batch.pieces[n * 256 + piece * 16 + place], line[c] == '1' ? 1.0f : -1.0f);
+      }
+    }
+  }
+  for (std::size_t n = 0; n < 16; ++n) {
+    EXPECT_EQ(batch.cells[2 * n], static_cast<int64_t>(n / 4));
+    EXPECT_EQ(batch.cells[2 * n + 1], static_cast<int64_t>(n % 4));
+  }
+}
+
+// Rows of a batch are a batch.
+TEST(TaskData, APartOfABatchIsTheBatchOfItsSamples) {
+  for (const std::string& name : task_configs()) {
+    const RunConfig config = short_run(name, 4);
+    const Batch whole = TaskData(config).batch(3);
+    const Batch part = part_of(whole, 5, 9);
+    const auto rows = [](const auto& values, int64_t width) {
+      return std::vector(values.begin() + 5 * width, values.begin() + 9 * width);
+    };
+    EXPECT_EQ(part.windows, 4);
+    EXPECT_EQ(part.inputs, rows(whole.inputs, whole.length));
+    EXPECT_EQ(part.targets, rows(whole.targets, whole.answers()));
+    if (!whole.positions.empty()) {
+      EXPECT_EQ(part.positions, rows(whole.positions, whole.length));
+    }
+    if (!whole.pieces.empty()) {
+      EXPECT_EQ(part.pieces, rows(whole.pieces, whole.length * whole.piece));
+    }
+    EXPECT_EQ(part_of(whole, 0, whole.windows).targets, whole.targets);
+  }
+}
+
 // Byte tokens: the answer begins with a blank and its bytes are what counts.
 TEST(TaskData, ATextsAnswerIsWhatCounts) {
   const tasks::Task& task = tasks::task_named("passkey");
@@ -269,6 +392,15 @@ TEST(TaskData, ASampleThatDoesNotFitIsRefused) {
   EXPECT_THROW(TaskData{config}, formats::Error);
 }
 
+// In another order the same steps have other samples, and the first order is what there was before.
+TEST(TaskData, AnotherOrderDrawsOtherSamples) {
+  const TaskData data(short_run("addition_rope", 4));
+  EXPECT_EQ(data.batch(2).inputs, data.batch(2, 0).inputs);
+  EXPECT_NE(data.batch(2, 1).inputs, data.batch(2).inputs);
+  EXPECT_NE(data.batch(2, 2).inputs, data.batch(2, 1).inputs);
+  EXPECT_EQ(data.batch(2, 1).inputs, data.batch(2, 1).inputs);
+}
+
 // ---- Answers -------------------------------------------------------------------------------------
 
 // Alone or beside a longer row: padding changes nothing of what a model answers.
@@ -329,8 +461,15 @@ TEST(TaskConfigs, WhatDoesNotFitATaskIsSaid) {
   says({{"model", {{"vocab_size", 20}}}}, "must be 19, the ids of addition");
   says({{"model", {{"causal", false}}}}, "must be true for addition");
   says({{"model", {{"encoder_layers", 2}}}}, "must be 0 for addition");
-  says({{"task", {{"name", "shapes"}}}}, "cannot be trained here");
-  says({{"task", {{"name", "tree_copy"}}}}, "cannot be trained here");
+  says({{"task", {{"name", "shapes"}}}}, "model.patch_side");
+  says({{"task", {{"name", "shapes"}}}}, "must be softmax for shapes");
+  says({{"task", {{"name", "tree_copy"}}}}, "must be at least 1, since tree_copy");
+  says({{"task", {{"name", "tree_copy"}}}, {"encoding", {{"key", "ape_tree"}, {"branches", 3}}}},
+       "must be 2 for the nodes of tree_copy");
+  says({{"model", {{"patch_side", 4}}}}, "which is no image");
+  says({{"train", {{"average", 1}}}}, "must be 0 to below 1");
+  says({{"train", {{"spike", "stop"}}}}, "must be off, skip or rewind");
+  says({{"start", {{"lora_alpha", 2}}}}, "start.lora_rank");
   says({{"task", {{"longest", 0}}}}, "task.longest");
   says({{"task", {{"growth", 0}}}}, "task.longest_at_first");
   says({{"train", {{"batch_tokens", 4096}}}}, "task.batch");

@@ -56,7 +56,9 @@ void require_fit(const EvalModel& entry, const Task& task) {
     throw unfit(
         entry, task,
         form == Form::encoder_decoder ? "it is no encoder-decoder" : "it is an encoder-decoder");
-  if (config.attention.causal == (form == Form::placeholders))
+  if ((config.patches.side > 0) != (form == Form::image))
+    throw unfit(entry, task, form == Form::image ? "it reads no images" : "it reads images");
+  if (config.attention.causal == tasks::sees_both_ways(task))
     throw unfit(entry, task,
                 config.attention.causal ? "it sees no token that comes later"
                                         : "it sees the tokens that it is to answer");
@@ -390,11 +392,6 @@ protocol::EvalResult evaluate_samples(const std::vector<EvalModel>& models,
   return result;
 }
 
-bool can_be_asked(const Task& task) {
-  if (task.info().form == Form::image) return false;
-  return task.draw(0, tasks::shown_length(task), 0).input_places.empty();
-}
-
 }  // namespace
 
 std::vector<SampleScore> answered_samples(const EvalModel& entry, const Task& task,
@@ -424,7 +421,6 @@ std::vector<EvalTask> sample_tasks() {
   std::vector<EvalTask> list;
   for (const auto& task : tasks::all_tasks()) {
     const tasks::TaskInfo& info = task->info();
-    if (!can_be_asked(*task)) continue;
     list.push_back({info.key, info.title,
                     info.help + "; " + info.metric + " against " + info.length_unit, info.source,
                     options_of<protocol::TaskOptions>(), evaluate_samples});

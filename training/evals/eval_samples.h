@@ -8,9 +8,8 @@
 
 namespace phasescope::training {
 
-// Every task of tasks/ that a model here can be asked, as an extrapolation task: its metric against
-// its lengths in one pass, with the guessers beside it and the map where it has one. Left out are
-// those whose samples are images or trees.
+// Every task of tasks/ as an extrapolation task: its metric against its lengths in one pass, with
+// the guessers beside it and the map where it has one.
 std::vector<EvalTask> sample_tasks();
 
 // `samples` of a task as a model answers them. Throws Error "bad_input"

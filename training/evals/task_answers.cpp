@@ -51,16 +51,28 @@ void add_to(model::ForwardOptions& options, Batch& batch) {
   if (batch.decoder_length > 0) {
     options.decoder_ids = rows_tensor(batch.decoder_ids, batch.windows, batch.decoder_length);
   }
+  if (!batch.positions.empty()) {
+    options.position_ids = rows_tensor(batch.positions, batch.windows, batch.length);
+  }
+  if (!batch.decoder_positions.empty()) {
+    options.decoder_position_ids =
+        rows_tensor(batch.decoder_positions, batch.windows, batch.decoder_length);
+  }
+  if (!batch.cells.empty()) options.grid_positions = rows_tensor(batch.cells, batch.length, 2);
+  if (batch.piece > 0) {
+    options.patches =
+        at::from_blob(batch.pieces.data(), {batch.windows, batch.length, batch.piece}, at::kFloat);
+  }
 }
 
 std::vector<Answers> answers_of(const model::Decoder& decoder, const tasks::Task& task,
                                 std::span<const tasks::Sample> samples,
                                 model::ForwardOptions options) {
   const at::NoGradGuard no_gradients;
-  Batch batch = batch_of(task, samples, Counted::in_metric);
+  Batch batch = batch_of(task, samples, Counted::in_metric, decoder.encoding().info().places);
   add_to(options, batch);
-  const at::Tensor hidden =
-      decoder.hidden(rows_tensor(batch.inputs, batch.windows, batch.length), options);
+  const at::Tensor read = rows_tensor(batch.inputs, batch.windows, batch.length);
+  const at::Tensor hidden = decoder.pooled(decoder.hidden(read, options), options.key_mask);
   std::vector<Answers> all;
   for (std::size_t n = 0; n < samples.size(); ++n) {
     const auto place = static_cast<int64_t>(first_answer(task, samples[n]));

@@ -25,7 +25,7 @@ std::vector<Answers> answers_of(const model::Decoder& decoder, const tasks::Task
                                 std::span<const tasks::Sample> samples,
                                 model::ForwardOptions options);
 
-// The mask and the decoder's ids of a batch, which `options` then looks into.
+// What a batch has beside the ids that are read, which `options` then looks into.
 void add_to(model::ForwardOptions& options, Batch& batch);
 
 }  // namespace phasescope::training

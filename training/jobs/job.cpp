@@ -18,6 +18,7 @@
 #include "training/jobs/job_folder.h"
 #include "training/jobs/job_lock.h"
 #include "training/jobs/job_reporter.h"
+#include "training/jobs/needs.h"
 #include "training/jobs/out_of_memory.h"
 #include "training/trainer.h"
 
@@ -41,6 +42,9 @@ int status_of_code(const std::string& code) {
   if (code == "out_of_memory") return kOutOfMemory;
   return code == "cancelled" ? kCancelled : kInternal;
 }
+
+// Orders of its data that a training tries when its loss jumps.
+constexpr int64_t kMostOrders = 10;
 
 class TrainingJob {
  public:
@@ -68,37 +72,73 @@ class TrainingJob {
       throw;
     }
     reporter_.sync_metrics();
-    require_last_checkpoint();
-    reporter_.set_state("done");
+    require_last_checkpoint(trainer);
+    reporter_.set_state("done", trainer.stopped_early()
+                                    ? "ended after step " + std::to_string(trainer.steps_done()) +
+                                          ": the last " + std::to_string(config_.train.patience) +
+                                          " validations were no better than the best"
+                                    : "");
   }
 
  private:
   Trainer prepared() {
     reporter_.set_state("running");
-    Trainer trainer = config_.of_text() ? of_text() : of_task();
+    const auto from = opened();
+    Trainer trainer = config_.of_text() ? of_text(from) : of_task(from);
     formats::make_directories(files_, checkpoints_);
     remove_litter();
     load_newest(trainer);
+    if (trainer.steps_done() == 0) say_what_it_needs(trainer);
+    reporter_.write_too({.csv = config_.train.csv, .tensorboard = config_.train.tensorboard});
     reporter_.begin_after(trainer.steps_done(), trainer.seconds());
+    // What the first jump goes back to.
+    if (trainer.steps_done() == 0 && config_.train.spike == "rewind") save(trainer);
     return trainer;
   }
 
-  Trainer of_text() {
+  // The model that training begins with; the configuration says from then on which one it was.
+  std::shared_ptr<const model::Model> opened() {
+    const auto from = opened_start(config_);
+    if (from == nullptr) return from;
+    log_line("begins with the weights of " + from->report.path + ", SHA-256 " +
+             from->report.sha256);
+    if (config_.start.model_sha256 != from->report.sha256) {
+      config_.start.model_sha256 = from->report.sha256;
+      write_config();
+    }
+    return from;
+  }
+
+  // Time, memory and disk, from a step that is measured and not made.
+  void say_what_it_needs(Trainer& trainer) {
+    const StepCost cost = trainer.measured_step();
+    const Needs needs = needs_of(config_, cost);
+    log_line(words_of(needs));
+    const std::string lacking = lacking_room(needs, dir_);
+    if (!lacking.empty()) reporter_.warn(lacking);
+  }
+
+  void write_config() {
+    formats::write_file_atomically(files_, dir_ / job_file::config,
+                                   to_json(config_).dump(1) + "\n");
+  }
+
+  Trainer of_text(const std::shared_ptr<const model::Model>& from) {
     const fs::path text = find_corpus(config_.data.corpus, log_line);
-    auto corpus =
-        std::make_shared<const Corpus>(Corpus::open(text, config_.data, config_.model.context));
+    auto corpus = std::make_shared<const Corpus>(
+        Corpus::open(text, config_.data, config_.model.context, text_tokenizer(from.get())));
     log_line("training text " + text.string() + ", " + std::to_string(corpus->bytes()) +
              " bytes, SHA-256 " + corpus->sha256());
     record_data(corpus->sha256());
     return Trainer(config_, corpus,
-                   read_validation_texts(config_.data.validation, config_.model.context));
+                   read_validation_texts(config_.data.validation, config_.model.context), from);
   }
 
-  Trainer of_task() {
+  Trainer of_task(const std::shared_ptr<const model::Model>& from) {
     auto task = std::make_shared<const TaskData>(config_);
     log_line("samples of " + config_.task.name + ", SHA-256 of the first " + task->sha256());
     record_data(task->sha256());
-    return Trainer(config_, std::move(task));
+    return Trainer(config_, std::move(task), from);
   }
 
   // The configuration says from then on which text or which samples it is about.
@@ -106,8 +146,7 @@ class TrainingJob {
     if (config_.data.corpus_sha256 == sha256) return;
     if (!config_.data.corpus_sha256.empty()) throw other_data(config_, "job");
     config_.data.corpus_sha256 = sha256;
-    formats::write_file_atomically(files_, dir_ / job_file::config,
-                                   to_json(config_).dump(1) + "\n");
+    write_config();
   }
 
   void remove_litter() {
@@ -141,29 +180,60 @@ class TrainingJob {
   }
 
   void one_step(Trainer& trainer) {
-    protocol::MetricPoint point = trainer.step();
+    protocol::MetricPoint point;
+    const int64_t skipped = trainer.skipped();
+    try {
+      point = trainer.step();
+    } catch (const LossSpike& spike) {
+      return go_back(trainer, spike);
+    }
     reporter_.set_kernel(trainer.kernel());
-    const bool last = trainer.done();
+    if (trainer.skipped() > skipped) {
+      reporter_.warn("step " + std::to_string(point.step) + " was left out: its loss of " +
+                     std::to_string(point.loss) + " jumps; " + std::to_string(trainer.skipped()) +
+                     " steps were left out so far");
+    }
+    const bool at_end = point.step >= config_.train.steps;
     const int64_t every = config_.eval.every;
-    if (last || (every > 0 && point.step % every == 0)) {
+    if (at_end || (every > 0 && point.step % every == 0)) {
       // A cancel is obeyed after the step: a checkpoint without its metrics line would leave a
       // hole.
       protocol::NoProgress undisturbed;
       const Validation found = trainer.validation(undisturbed);
       point.validation_bits = found.bits;
       point.validation_right = found.right;
+      trainer.note(found);
       log_line("step " + std::to_string(point.step) + ", loss " + std::to_string(point.loss) +
                ", validation " + in_words(found));
     }
     reporter_.point(point);
-    if (last || point.step % config_.train.checkpoint_every == 0) save(trainer);
+    if (trainer.done() || point.step % config_.train.checkpoint_every == 0) save(trainer);
+  }
+
+  // To the last checkpoint, and on with other data.
+  void go_back(Trainer& trainer, const LossSpike& spike) {
+    const std::string jump = "the loss of step " + std::to_string(spike.step) + " jumps to " +
+                             std::to_string(spike.loss);
+    const auto newest = find_newest_checkpoint(files_, checkpoints_).newest;
+    const int64_t order = trainer.order() + 1;
+    if (!newest || order > kMostOrders) {
+      throw formats::bad_input(
+          jump + (newest ? ", after " + std::to_string(kMostOrders) + " other orders of the data"
+                         : ", and there is no checkpoint to go back to"),
+          "train.learning_rate", "try a smaller one");
+    }
+    trainer.load(*newest);
+    trainer.set_order(order);
+    reporter_.warn(jump + "; training goes on from step " + std::to_string(newest->step) +
+                   " with its data in order " + std::to_string(order));
+    reporter_.begin_after(trainer.steps_done(), trainer.seconds());
   }
 
   // A training whose result is nowhere, or not whole, is not done; resumed, it makes the lost steps
   // again.
-  void require_last_checkpoint() {
+  void require_last_checkpoint(const Trainer& trainer) {
     try {
-      verify_checkpoint(files_, checkpoint_folder(checkpoints_, config_.train.steps));
+      verify_checkpoint(files_, checkpoint_folder(checkpoints_, trainer.steps_done()));
     } catch (const formats::Error& error) {
       throw formats::Error(
           "internal", "the last checkpoint could not be saved: " + error.message(), dir_.string(),

@@ -65,6 +65,10 @@ void JobReporter::begin_after(int64_t steps_done, double seconds) {
   status_.seconds = last_time_ = seconds;
   metrics_ = std::make_unique<MetricsLog>(files_, dir_ / job_file::metrics, steps_done);
   sync_metrics();
+  copies_.reset();
+  guarded("copies of metrics.jsonl cannot be written", [&] {
+    copies_ = std::make_unique<MetricsCopies>(files_, dir_, steps_done, forms_);
+  });
 }
 
 void JobReporter::point(const protocol::MetricPoint& point) {
@@ -78,6 +82,9 @@ void JobReporter::point(const protocol::MetricPoint& point) {
   status_.last = point;
   guarded("metrics.jsonl cannot be written", [&] {
     if (metrics_) metrics_->append(point);
+  });
+  guarded("copies of metrics.jsonl cannot be written", [&] {
+    if (copies_) copies_->append(point);
   });
   write(false);
 }
@@ -98,6 +105,9 @@ void JobReporter::warn(const std::string& text) {
 void JobReporter::sync_metrics() {
   guarded("metrics.jsonl cannot be synced", [&] {
     if (metrics_) metrics_->sync();
+  });
+  guarded("copies of metrics.jsonl cannot be synced", [&] {
+    if (copies_) copies_->sync();
   });
 }
 

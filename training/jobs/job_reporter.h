@@ -10,6 +10,7 @@
 #include "protocol/messages/jobs.h"
 #include "protocol/progress.h"
 #include "training/jobs/job_folder.h"
+#include "training/jobs/metrics_copies.h"
 #include "training/jobs/metrics_log.h"
 #include "training/jobs/stop_signal.h"
 
@@ -31,6 +32,8 @@ class JobReporter {
   // What ran attention; said in the log too, when it changes.
   void set_kernel(const std::string& kernel);
   void set_state(const std::string& state, const std::string& message = {});
+  // In which other forms the points of metrics.jsonl are written; before begin_after().
+  void write_too(const CopyForms& forms) { forms_ = forms; }
   // The steps done before, and the seconds they took: metrics.jsonl goes on from there, without the
   // lines after.
   void begin_after(int64_t steps_done, double seconds);
@@ -50,6 +53,8 @@ class JobReporter {
   std::filesystem::path dir_;
   protocol::JobStatus status_;
   std::unique_ptr<MetricsLog> metrics_;
+  CopyForms forms_;
+  std::unique_ptr<MetricsCopies> copies_;
   std::set<std::string> failed_;
   std::string warning_;  // the last one, which a state without a message leaves in place
   std::chrono::steady_clock::time_point last_write_{};

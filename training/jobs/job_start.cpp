@@ -67,6 +67,9 @@ void make_paths_absolute(RunConfig& config) {
   for (std::string* path : {&config.data.corpus, &config.data.validation}) {
     if (*path != "desk" && !path->empty()) *path = fs::absolute(*path).string();
   }
+  // A name that is no path is a bundled model's.
+  std::string& model = config.start.model;
+  if (!model.empty() && fs::exists(model)) model = fs::absolute(model).lexically_normal().string();
 }
 
 RunConfig config_to_start(const JobStart& start) {
@@ -76,13 +79,13 @@ RunConfig config_to_start(const JobStart& start) {
     errors.run([&] { apply_setting(given, setting); });
   }
   errors.throw_if_any("settings");
-  RunConfig config = run_config_from_json(given, "the run configuration");
+  RunConfig config = run_config_from_json(filled_in_from_model(given), "the run configuration");
   make_paths_absolute(config);
   model_config_of(config);  // sizes and options of the encoding
   // A missing text, or samples that do not fit, are said here, not in a log.
   if (!config.of_text()) {
     TaskData{config};
-  } else if (config.data.corpus != "desk") {
+  } else if (config.data.corpus != "desk" && !config.from_model()) {
     Corpus::open(find_corpus(config.data.corpus), config.data, config.model.context);
   }
   return config;
@@ -115,6 +118,7 @@ std::string differences(const JobStart& start, const json& own) {
   if (!start.config.is_object()) return {};
   json wanted = to_json(config_to_start(start));
   wanted["data"]["corpus_sha256"] = own.value("/data/corpus_sha256"_json_pointer, "");
+  wanted["start"]["model_sha256"] = own.value("/start/model_sha256"_json_pointer, "");
   std::string list;
   for (const std::string& key : differing_keys(wanted, with_defaults(own))) {
     list += (list.empty() ? "" : ", ") + key;
