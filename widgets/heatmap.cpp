@@ -120,11 +120,11 @@ void HeatmapTexture::release() {
   float_texture_ = color_texture_ = framebuffer_ = 0;
 }
 
-void HeatmapTexture::set_values(int rows, int cols, std::span<const float> values) {
+void HeatmapTexture::set_values(int rows, int cols, std::vector<float>&& values) {
   if (rows < 0 || cols < 0 || values.size() != static_cast<std::size_t>(rows) * cols)
     throw std::invalid_argument("a heatmap needs rows * cols values");
   rows_ = rows, cols_ = cols;
-  values_.assign(values.begin(), values.end());
+  values_ = std::move(values);
   for (float& value : values_) {
     if (value == kMaskedCell)
       value = kMaskMark;

@@ -312,6 +312,12 @@ std::vector<QuestionOf<MapResult>*> MapView::questions_of(const ViewContext& con
   return questions;
 }
 
+bool MapView::ready(const ViewContext& context) const {
+  context.models_known();
+  return std::ranges::all_of(sides(context),
+                             [&](const Side& side) { return context.model_known(side.model); });
+}
+
 void MapView::ask(ViewContext& context) {
   const auto state = context.state<MapState>();
   const Region& region = context.session().region;
@@ -331,7 +337,8 @@ void MapView::ask(ViewContext& context) {
       context.requests.ask(*questions[i], request, text.words);
     }
   }
-  ask_for_tokens(context);  // for the axes; the question that the text's own view asks
+  // For the axes: the question that the text's own view asks.
+  if (context.models_known()) ask_for_tokens(context);
 }
 
 // None of a model without the selected head, whose last answer is of another one.

@@ -49,10 +49,10 @@ void View::ask_what_changed(ViewContext& context) {
                        context.requests.generation() != asked_generation_;
   if (!changed) return;
   asked_generation_ = context.requests.generation();  // which grows when the last model is known
-  const bool ready = !about_models() || context.models_known();
-  if (ready && about_models()) fit_selection(context);
+  const bool can_ask = ready(context);
+  if (can_ask && about_models()) fit_selection(context);
   asked_revision_ = context.edit.revision();
-  if (ready) ask(context);
+  if (can_ask) ask(context);
 }
 
 void View::copy_command(ViewContext& context) {

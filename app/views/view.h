@@ -53,6 +53,10 @@ class View {
   virtual bool has_figures() const { return true; }
   // Its questions are about the open models, and wait until those are known.
   virtual bool about_models() const { return true; }
+  // Whether it can ask by now: what is asked of a model follows from its shape and its tokenizer.
+  virtual bool ready(const ViewContext& context) const {
+    return !about_models() || context.models_known();
+  }
   // It asks again by itself while it is seen, and needs frames for that.
   virtual bool polls() const { return false; }
   // What ran attention for the answers shown, as kernels_of() says it; empty where the view says so

@@ -463,6 +463,7 @@ void MainWindow::draw(float scale) {
   draw_shortcuts();
   draw_messages();
   draw_notices();
+  requests_.end_frame();
 }
 
 }  // namespace phasescope::app

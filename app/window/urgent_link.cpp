@@ -42,7 +42,6 @@ protocol::RequestId UrgentLink::submit(const std::string& method, nlohmann::json
     send(std::move(request));
   } else {
     waiting_.push_back(std::move(request));
-    send_waiting();
   }
   return last_id_;
 }
@@ -75,6 +74,7 @@ void UrgentLink::send(Request request) {
 
 void UrgentLink::send_waiting() {
   while (!waiting_.empty() && sent_.size() < kWithWorker) {
+    if (!sent_.empty() && !is_repeatable(waiting_.front().method)) return;
     Request next = std::move(waiting_.front());
     waiting_.pop_front();
     send(std::move(next));
@@ -123,7 +123,6 @@ std::size_t UrgentLink::drain() {
     waiting_.pop_front();
     send(std::move(next));
   }
-  send_waiting();
   return count;
 }
 

@@ -209,6 +209,11 @@ void WorkerRequests::begin_frame() {
   info_ends_ = ends;
 }
 
+void WorkerRequests::end_frame() {
+  quick_.link.flush();
+  if (!one_worker()) slow_.link.flush();
+}
+
 void WorkerRequests::look_after(Side& side) {
   if (!side.started) return;
   side.link.drain();

@@ -113,13 +113,13 @@ TEST(DrawBusy, SaysNothingBeforeTwoTenthsOfASecond) {
 
 TEST(HeadGrid, AtlasPutsLayersDownAndHeadsAcross) {
   // Thumbnails of 1 x 1 cell hold their own number.
-  const HeadAtlas atlas = atlas_of(2, 3, 1, {0, 1, 2, 3, 4, 5});
+  const HeadAtlas atlas = atlas_of(2, 3, 1, std::vector<float>{0, 1, 2, 3, 4, 5});
   EXPECT_EQ(atlas.rows, 2);
   EXPECT_EQ(atlas.cols, 3);
   EXPECT_EQ(atlas.values, (std::vector<float>{0, 1, 2, 3, 4, 5}));
-  const HeadAtlas wide = atlas_of(1, 2, 2, {0, 1, 2, 3, 10, 11, 12, 13});
+  const HeadAtlas wide = atlas_of(1, 2, 2, std::vector<float>{0, 1, 2, 3, 10, 11, 12, 13});
   EXPECT_EQ(wide.values, (std::vector<float>{0, 1, 10, 11, 2, 3, 12, 13}));
-  EXPECT_THROW(atlas_of(1, 2, 2, {0, 1}), std::invalid_argument);
+  EXPECT_THROW(atlas_of(1, 2, 2, std::vector<float>{0, 1}), std::invalid_argument);
 }
 
 TEST(HeadGrid, ClickFindsTheHeadUnderTheMouse) {
@@ -177,15 +177,18 @@ TEST(HeadGrid, CaptionsAreShownWholeOrShorterOrNotAtAll) {
   gui.begin_frame();
   HeadGridSpec grid;
   grid.layers = 1, grid.heads = 1;
-  grid.captions = {"L0H0  1.86"}, grid.short_captions = {"1.86"};
-  const CaptionWidths widths = caption_widths(grid);
+  const CaptionWidths widths = caption_widths({.full = {"L0H0  1.86"}, .brief = {"1.86"}});
   EXPECT_GT(widths.full, widths.brief);
+  EXPECT_EQ(widths.brief, caption_width("1.86"));
   const auto captions = [&](float width) {
     return fit_head_grid(grid, widths, {width, 500}).captions;
   };
   EXPECT_EQ(captions(widths.full + 1), HeadCaptions::full);
   EXPECT_EQ(captions(widths.full - 1), HeadCaptions::brief);
   EXPECT_EQ(captions(widths.brief - 1), HeadCaptions::none);
+  // Who makes no captions where their edge is too short for one of them misses none.
+  EXPECT_LT(captioned_edge(grid, {widths.brief - 1, 500}), widths.brief);
+  EXPECT_EQ(fit_head_grid(grid, {}, {500, 500}).captions, HeadCaptions::none);
   gui.end_frame();
 }
 
