@@ -154,8 +154,7 @@ void draw_cells(const HeadGridSpec& grid, const HeadGridDraw& draw, const Placem
 
 float widest(const std::vector<std::string>& list) {
   float width = 0;
-  for (const std::string& words : list)
-    width = std::max(width, caption_width(words));
+  for (const std::string& words : list) width = std::max(width, caption_width(words));
   return width;
 }
 

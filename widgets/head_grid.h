@@ -50,9 +50,9 @@ HeadGridFit fit_head_grid(const HeadGridSpec& grid, const CaptionWidths& widths,
 // What differs from frame to frame. pixels 0: one line a layer, as wide as the room.
 struct HeadGridDraw {
   HeadGridFit fit;
-  int selected = -1, hovered = -1;            // cells; hovered: pointed at elsewhere
-  const std::vector<char>* chosen = nullptr;  // one a cell
-  std::span<const char> found = {};           // one a cell, the others dimmed; empty: all
+  int selected = -1, hovered = -1;             // cells; hovered: pointed at elsewhere
+  const std::vector<char>* chosen = nullptr;   // one a cell
+  std::span<const char> found = {};            // one a cell, the others dimmed; empty: all
   const HeadCaptionWords* captions = nullptr;  // where `fit` has them
 };
 

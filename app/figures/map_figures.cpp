@@ -119,12 +119,19 @@ std::string stack_note(const std::string& stack) {
   return "shown: " + words + " (" + stack + ".)";
 }
 
-PlotSpec attention_map_figure(const MapResult& result, const Grid& map, const ModelNames& names) {
+std::vector<float> sink_of(std::span<const protocol::TensorRef> tensors) {
+  const auto* found = protocol::find_tensor(tensors, "sink_profile");
+  return found ? grid_of(*found).values : std::vector<float>{};
+}
+
+PlotSpec attention_map_figure(const MapResult& result, const Grid& map, const ModelNames& names,
+                              const std::vector<float>& sink) {
   PlotSpec plot{
       .id = "map_" + names.file_name(result.model) + "_" + head_id(result),
       .title = names.short_name(result.model) + " " + head_name(result) + ": " + result.of};
   label_axes(plot);
   plot.map = map_spec(result, map);
+  if (!sink.empty()) plot.map->margin = sink, plot.map->margin_name = "learned sink";
   plot.notes.push_back(
       "queries [" + std::to_string(result.row_begin) + ", " + std::to_string(result.row_end) +
       "), keys [" + std::to_string(result.column_begin) + ", " + std::to_string(result.column_end) +
@@ -134,7 +141,8 @@ PlotSpec attention_map_figure(const MapResult& result, const Grid& map, const Mo
     plot.notes.push_back(
         "a row's weights and that of the head's learned sink sum to 1; the sink "
         "has " +
-        short_number(result.learned_sink) + " in the mean of these rows");
+        short_number(result.learned_sink) + " in the mean of these rows" +
+        (sink.empty() ? "" : ", and in each what the strip beside the map shows"));
   }
   plot.notes.push_back(widgets::scale_note(*plot.map));
   return plot;
@@ -246,8 +254,8 @@ PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer, co
       .id = "pe_dot_" + names.file_name(result.model) + "_L" + std::to_string(layer),
       .title = names.short_name(result.model) + ": PE dot products " +
                (layer == 0 ? "at the start" : "after layer " + std::to_string(layer - 1))};
-  plot.x.label = "position j";
-  plot.y.label = "position i";
+  plot.x.label = "position j", plot.x.of = widgets::Coordinate::position;
+  plot.y.label = "position i", plot.y.of = widgets::Coordinate::position;
   plot.legend = false;
   MapSpec map{.rows = int(grid.shape.at(0)), .cols = int(grid.shape.at(1)), .values = grid.values};
   if (!result.positions.empty()) {

@@ -40,7 +40,8 @@ class MapVerb : public Verb {
         .result = std::move(json), .provenance = provenance_of(map), .tensors = std::move(tensors)};
     for (const protocol::TensorRef& tensor : output.tensors) {
       if (tensor.name != "map") continue;
-      output.figures = {attention_map_figure(map, grid_of(tensor), ModelNames({map.model}))};
+      output.figures = {attention_map_figure(map, grid_of(tensor), ModelNames({map.model}),
+                                             sink_of(output.tensors))};
     }
     // As text, so that a .csv holds the map itself.
     Table facts =

@@ -319,8 +319,7 @@ const widgets::HeadCaptionWords& HeadsView::captions_of(const ViewContext& conte
 widgets::HeadGridFit HeadsView::fit_of(const ViewContext& context, std::size_t index, ImVec2 room) {
   const widgets::HeadGridSpec& spec = spec_of(context, index);
   if (spec.layers * spec.heads == 0) return widgets::fit_head_grid(spec, {}, room);
-  const std::string key =
-      captions_key(context, index) + "/" + std::to_string(ImGui::GetFontSize());
+  const std::string key = captions_key(context, index) + "/" + std::to_string(ImGui::GetFontSize());
   Grid& grid = grids_[context.session().models[index]];
   const float least = grid.least_caption.get(key, [&] {
     const auto state = context.state<HeadsState>();
@@ -329,8 +328,8 @@ widgets::HeadGridFit HeadsView::fit_of(const ViewContext& context, std::size_t i
     return widgets::caption_width(caption_of(result, 0, value, state.sorted).brief);
   });
   if (widgets::captioned_edge(spec, room) < least) return widgets::fit_head_grid(spec, {}, room);
-  const auto& widths = grid.widths.get(
-      key, [&] { return widgets::caption_widths(captions_of(context, index)); });
+  const auto& widths =
+      grid.widths.get(key, [&] { return widgets::caption_widths(captions_of(context, index)); });
   return widgets::fit_head_grid(spec, widths, room);
 }
 
@@ -593,9 +592,9 @@ void HeadsView::make_pictures(ViewContext& context, const HeadsAnswer& answer, G
     context.window.moving = true;
     return;
   }
-  auto atlas = widgets::atlas_of(
-      static_cast<int>(answer.result.layers), static_cast<int>(answer.result.heads),
-      static_cast<int>(tensor->shape.at(3)), tensor->values<float>());
+  auto atlas = widgets::atlas_of(static_cast<int>(answer.result.layers),
+                                 static_cast<int>(answer.result.heads),
+                                 static_cast<int>(tensor->shape.at(3)), tensor->values<float>());
   grid.marks = widgets::marks_of(atlas.values);
   grid.atlas.set_values(atlas.rows, atlas.cols, std::move(atlas.values));
   grid.atlas_serial = answer.serial;
@@ -613,10 +612,9 @@ void HeadsView::draw_model(ViewContext& context, std::size_t index, ImVec2 room)
   if (draw.fit.captions != widgets::HeadCaptions::none)
     draw.captions = &captions_of(context, index);
   if (!context.state<HeadsState>().search.empty())
-    draw.found =
-        std::span<const char>(found_rows(context))
-            .subspan(static_cast<std::size_t>(rows(context).begin[index]),
-                     cells_of(answer->result));
+    draw.found = std::span<const char>(found_rows(context))
+                     .subspan(static_cast<std::size_t>(rows(context).begin[index]),
+                              cells_of(answer->result));
   const Selection& at = context.session().selection;
   if (at.model == static_cast<int64_t>(index))
     draw.selected = cell_of(answer->result, at.layer, at.head);

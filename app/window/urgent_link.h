@@ -17,6 +17,8 @@ class UrgentLink : public WorkerLink {
 
   // Somebody looks at the pixel that waits for this answer.
   static bool is_urgent(const std::string& method);
+  // Takes minutes, and is the last of what waits.
+  static bool is_long(const std::string& method);
   // Computing it once more gives the same and does no harm, so that it may be stopped for what is
   // urgent. Anything that is quick, starts something or opens a model is let be.
   static bool is_repeatable(const std::string& method);

@@ -154,6 +154,14 @@ TEST_F(UrgentLinkTest, StopsAQuestionSoOftenAndNoMore) {
   EXPECT_EQ(with_worker(), "aM");
 }
 
+// A model that is opened beside seven others is not the last to be measured.
+TEST_F(UrgentLinkTest, AnEvaluationIsTheLastOfWhatWaits) {
+  for (const char* name : {"a", "b", "c"}) ask("eval", name);
+  ask("distance", "d"), ask("shift", "s");
+  EXPECT_EQ(with_worker(), "ab");
+  EXPECT_EQ(answered(), "abdsc");
+}
+
 TEST_F(UrgentLinkTest, CancelsWhatWaitsWhereverItIs) {
   const auto a = ask("heads", "a");
   ask("heads", "b");

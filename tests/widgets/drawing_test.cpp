@@ -97,6 +97,16 @@ TEST(DrawPlot, LinkedAxesAreSharedWithTheCaller) {
   EXPECT_DOUBLE_EQ(x.high, 20);
 }
 
+// One rectangle a row and a frame around them.
+TEST(DrawPlot, AMarginIsDrawnBesideTheMap) {
+  HeadlessImGui gui;
+  PlotSpec plot{.id = "map"};
+  plot.map = MapSpec{.rows = 4, .cols = 4, .values = std::vector<float>(16, 0.5F)};
+  const int without = drawn_vertices(gui, [&] { draw_plot(plot, {}); });
+  plot.map->margin = {0, 0.25F, 0.5F, 1}, plot.map->margin_name = "learned sink";
+  EXPECT_GE(drawn_vertices(gui, [&] { draw_plot(plot, {}); }), without + 4 * 4);
+}
+
 TEST(DrawBusy, SaysNothingBeforeTwoTenthsOfASecond) {
   HeadlessImGui gui;
   const int idle = drawn_vertices(gui, [] { draw_busy({}); });
