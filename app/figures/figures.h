@@ -62,6 +62,9 @@ widgets::PlotSpec attention_map_figure(const protocol::MapResult& result, const 
                                        const std::vector<float>& sink = {});
 // That of a reply about a map; empty where it has none.
 std::vector<float> sink_of(std::span<const protocol::TensorRef> tensors);
+// The largest weights of each query of a result that has them: a line from each query at the left
+// to each of its keys at the right, thicker the more weight it has; token 0 at the top.
+widgets::PlotSpec arcs_figure(const protocol::MapResult& result, const ModelNames& names);
 // A - B of two maps of equal size, centred at 0.
 widgets::PlotSpec map_difference_figure(const protocol::MapResult& a, const Grid& map_a,
                                         const protocol::MapResult& b, const Grid& map_b,

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -145,6 +146,46 @@ PlotSpec attention_map_figure(const MapResult& result, const Grid& map, const Mo
         (sink.empty() ? "" : ", and in each what the strip beside the map shows"));
   }
   plot.notes.push_back(widgets::scale_note(*plot.map));
+  return plot;
+}
+
+PlotSpec arcs_figure(const MapResult& result, const ModelNames& names) {
+  PlotSpec plot{.id = "arcs_" + names.file_name(result.model) + "_" + head_id(result),
+                .title = names.short_name(result.model) + " " + head_name(result) +
+                         ": largest weights of each query"};
+  plot.x.low = 0, plot.x.high = 1, plot.x.ticks = {{0, "query"}, {1, "key"}};
+  plot.y.label = "token";
+  const auto down = [](int64_t token) { return -double(token); };
+  // One series for each range of weights: a line has one width.
+  struct Range {
+    double from;
+    const char* label;
+    double width;
+  };
+  constexpr Range kRanges[] = {
+      {0.5, "0.5 and above", 3}, {0.2, "0.2 to 0.5", 2}, {0.05, "0.05 to 0.2", 1}, {0, "less", 0.5}};
+  int64_t first = result.row_begin, last = result.row_begin;
+  for (const Range& range : kRanges) {
+    widgets::Series series{.label = range.label, .width = range.width};
+    series.color = int(plot.series.size());
+    for (const protocol::TopKeys& top : result.top) {
+      for (size_t n = 0; n < top.keys.size(); ++n) {
+        const auto* found = std::ranges::find_if(
+            kRanges, [&](const Range& one) { return top.weights[n] >= one.from; });
+        if (found != &range) continue;
+        series.x.insert(series.x.end(), {0, 1, std::nan("")});
+        series.y.insert(series.y.end(), {down(top.query), down(top.keys[n]), std::nan("")});
+        first = std::min({first, top.query, top.keys[n]});
+        last = std::max({last, top.query, top.keys[n]});
+      }
+    }
+    plot.series.push_back(std::move(series));
+  }
+  for (const widgets::AxisTick& tick :
+       widgets::nice_ticks(double(first), double(last), widgets::Scale::linear))
+    plot.y.ticks.push_back({-tick.at, tick.label});
+  plot.notes = {"queries [" + std::to_string(result.row_begin) + ", " +
+                std::to_string(result.row_end) + ") of " + tokens_of(result)};
   return plot;
 }
 

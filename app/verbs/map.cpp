@@ -43,6 +43,7 @@ class MapVerb : public Verb {
       output.figures = {attention_map_figure(map, grid_of(tensor), ModelNames({map.model}),
                                              sink_of(output.tensors))};
     }
+    if (!map.top.empty()) output.figures.push_back(arcs_figure(map, ModelNames({map.model})));
     // As text, so that a .csv holds the map itself.
     Table facts =
         facts_table("", output.result,

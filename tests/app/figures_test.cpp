@@ -305,6 +305,23 @@ TEST(Figures, ALearnedSinkIsAStripBesideTheMap) {
       plot.notes, [](const auto& note) { return note.find("strip") != std::string::npos; }));
 }
 
+TEST(Figures, ArcsJoinEachQueryWithItsKeys) {
+  protocol::MapResult map;
+  map.model = "rope", map.tokens = map.keys = map.row_end = 3;
+  map.top = {{0, {0}, {1}}, {2, {0, 1}, {0.3, 0.01}}};
+  const auto plot = arcs_figure(map, ModelNames({"rope"}));
+  ASSERT_EQ(plot.series.size(), 4U);
+  const auto ends = [&](std::size_t n) {
+    return std::vector<double>(plot.series[n].y.begin(), plot.series[n].y.begin() + 2);
+  };
+  EXPECT_EQ(ends(0), (std::vector<double>{0, 0}));    // weight 1
+  EXPECT_EQ(ends(1), (std::vector<double>{-2, 0}));   // 0.3
+  EXPECT_TRUE(plot.series[2].x.empty());
+  EXPECT_EQ(ends(3), (std::vector<double>{-2, -1}));  // 0.01
+  for (const auto& series : plot.series) EXPECT_EQ(series.x.size() % 3, 0U);
+  EXPECT_GT(plot.series[0].width, plot.series[3].width);
+}
+
 TEST(Figures, TheMeanOfHeadsWithSinksHasTheirMeanSink) {
   const auto head = [](float a, float b) {
     AnsweredMap map;

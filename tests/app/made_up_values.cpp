@@ -157,10 +157,10 @@ Reply map(const nlohmann::json& params, const MadeUpShape& shape) {
   result.head = mark == std::string::npos ? -1 : std::stoll(head.substr(mark + 1));
   result.tokens = shape.tokens;
   result.row_end = result.column_end = shape.tokens;
-  if (params.contains("rows")) {
+  if (params.contains("rows"))
     result.row_begin = params["rows"][0], result.row_end = params["rows"][1];
+  if (params.contains("cols"))
     result.column_begin = params["cols"][0], result.column_end = params["cols"][1];
-  }
   result.of = params.value("of", std::string("weight"));
   result.pool = params.value("pool", std::string("max"));
   const auto size = params.value("size", nlohmann::json({256, 256}));
@@ -184,6 +184,14 @@ Reply map(const nlohmann::json& params, const MadeUpShape& shape) {
   for (int64_t c = 0; c < result.width; ++c)
     by_column.push_back(static_cast<float>(0.02 + 0.01 * std::sin(0.05 * static_cast<double>(c))));
   result.low = 0, result.high = 1;
+  const auto top = params.value("top", int64_t{0});
+  for (int64_t q = result.row_begin; q < result.row_end && top > 0; ++q) {
+    TopKeys& keys = result.top.emplace_back(TopKeys{q, {}, {}});
+    for (int64_t n = 0; n < std::min(top, q + 1); ++n) {
+      keys.keys.push_back(n == 1 && q > 2 ? 0 : q - n);
+      keys.weights.push_back(0.6 / static_cast<double>(n + 1));
+    }
+  }
   const bool sink = shape.sink && result.of == "weight";
   if (sink) result.learned_sink = 0.25;
   result.provenance = made_up(shape);

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "app/views/arcs_view.h"
 #include "app/views/compare_view.h"
 #include "app/views/distance_view.h"
 #include "app/views/extrapolation_view.h"
@@ -198,6 +199,22 @@ TEST_F(Choices, ModelsThatReadTheSameTokensShareTheText) {
   draw();
   const auto groups = alike_readers(context_);  // the answer of before is of other tokens
   EXPECT_EQ(groups, (std::vector<std::vector<std::size_t>>{{0, 2}, {1}}));
+}
+
+// Of a text of thousands of tokens the queries around the selected one.
+TEST_F(Choices, ArcsAreOfAPartOfALongText) {
+  link_ = MadeUpWorker({.tokens = 5000});
+  Session session = default_session();
+  session.models = {"rope"};
+  session.selection.query = 4900;
+  open("arcs", session);
+  const json params = link_.last_params("map");
+  EXPECT_EQ(params.value("rows", json()), json({5000 - ArcsView::kMostQueries, 5000}));
+  EXPECT_EQ(params.value("top", 0), 3);
+  link_ = MadeUpWorker({.tokens = 64});
+  session.models = {"tape"};
+  open("arcs", session);
+  EXPECT_FALSE(link_.last_params("map").contains("rows")) << link_.last_params("map");
 }
 
 TEST_F(Choices, TheRopePlanIsAFigureOfTheModelItself) {

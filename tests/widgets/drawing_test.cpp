@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tests/widgets/headless_imgui.h"
+#include "widgets/arcs.h"
 #include "widgets/busy.h"
 #include "widgets/head_grid.h"
 #include "widgets/plot_draw.h"
@@ -206,6 +207,34 @@ TEST(HeadGrid, EmptyIsDrawnToo) {
   HeadlessImGui gui;
   HeatmapTexture atlas;
   EXPECT_GE(drawn_vertices(gui, [&] { draw_head_grid({}, atlas); }), 0);
+}
+
+// Lines of a thousand tokens: those in sight are drawn, and what the pointer is at is found.
+TEST(Arcs, FindTheTokenUnderThePointerAndDrawWhatIsInSight) {
+  HeadlessImGui gui;
+  std::vector<Arc> arcs;
+  for (int query = 0; query < 1000; ++query) arcs.push_back({query, query / 2, 0.5F});
+  EXPECT_EQ(arcs_of(arcs, 7).size(), 1U);
+  EXPECT_EQ(arcs_of(arcs, 7)[0].key, 3);
+  EXPECT_TRUE(arcs_of(arcs, 1000).empty());
+  ArcsSpec spec{.arcs = &arcs, .tokens = 1000};
+  ArcsDrawn drawn;
+  ImVec2 origin;
+  const auto draw = [&] {
+    origin = ImGui::GetCursorScreenPos();
+    drawn = draw_arcs(spec);
+  };
+  const int vertices = drawn_vertices(gui, draw);
+  spec.tokens = 10;
+  EXPECT_LT(vertices, 20 * drawn_vertices(gui, draw)) << "not all thousand lines";
+  spec.tokens = 1000;
+  gui.frame(draw);
+  const float line = std::round(ImGui::GetFontSize() * 1.35F);
+  ImGui::GetIO().AddMousePosEvent(origin.x + 20, origin.y + line * 4.5F);
+  gui.frame(draw), gui.frame(draw);
+  EXPECT_EQ(drawn.hovered_query, 4);
+  EXPECT_EQ(drawn.hovered_key, -1);
+  EXPECT_EQ(draw_arcs({}).hovered_query, -1);
 }
 
 TEST(TokenStrip, HoverFindsTheToken) {
