@@ -1,7 +1,6 @@
 #include "app/views/shift_view.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "app/figures/figures.h"

@@ -23,9 +23,11 @@ bool FileDialog::is_far(const ViewContext& context) {
 
 void FileDialog::enter(ViewContext& context, const fs::path& folder) {
   trouble_.clear();
-  if (is_far(context))
-    return context.requests.ask(context.requests.of(kFolder),
-                                protocol::FolderRequest{.path = folder.string()});
+  if (is_far(context)) {
+    auto& question = context.requests.of(kFolder);
+    if (question.failed()) context.requests.retry(question);
+    return context.requests.ask(question, protocol::FolderRequest{.path = folder.string()});
+  }
   try {
     here_ = {folder, formats::listed_entries(folder)};
     path_ = folder.string();

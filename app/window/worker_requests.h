@@ -66,6 +66,7 @@ class Question {
   bool begun() const { return fraction_ >= 0 || !progress_.empty(); }
   const protocol::ErrorInfo& error() const { return error_; }
   Lane lane() const { return lane_; }
+  const std::string& method() const { return method_; }
   // How often a worker died on just this request.
   int deaths() const { return deaths_; }
   // How often it was answered or failed.
