@@ -79,9 +79,9 @@ void draw_tokens(const ArcsSpec& spec, const Columns& place, const ArcsDrawn& dr
   const auto text = [](const auto& of, int row) { return of ? of(row) : std::string(); };
   for (int row = place.first; row < place.end; ++row) {
     draw_token(place, row, true, text(spec.query_text, row), row == spec.query,
-               row == drawn.hovered_query || row == spec.pointed);
+               row == drawn.hovered_query || row == spec.pointed_query);
     draw_token(place, row, false, text(spec.key_text, row), row == spec.key,
-               row == drawn.hovered_key || row == spec.pointed);
+               row == drawn.hovered_key || row == spec.pointed_key);
   }
 }
 

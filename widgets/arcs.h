@@ -21,9 +21,9 @@ struct ArcsSpec {
   const std::vector<Arc>* arcs = nullptr;  // by rising query
   int tokens = 0;                          // lines
   std::function<std::string(int64_t place)> query_text, key_text;  // empty where it is not known
-  int query = -1, key = -1;                                        // selected
-  int pointed = -1;                                                // in another view
-  int reveal = -1;                                                 // is scrolled to in this frame
+  int query = -1, key = -1;                  // selected
+  int pointed_query = -1, pointed_key = -1;  // in another view
+  int reveal = -1;                           // is scrolled to in this frame
 };
 
 struct ArcsDrawn {

@@ -105,12 +105,12 @@ TokenStripDrawn TokenStrip::draw(const TokenStripSpec& spec) {
       list->AddRectFilled(a, b, mark, 2);
     const ImU32 fill = loss_color((*spec.tokens)[i].loss, spec.high_loss);
     if (fill) list->AddRectFilled(a, b, fill, 2);
-    const bool pointed = index == drawn.hovered || index == spec.pointed;
-    if (pointed || index == spec.selected || index == spec.second)
-      list->AddRect(
-          a, b,
-          ImGui::ColorConvertFloat4ToU32(index == spec.second ? palette().warn : palette().accent),
-          2, pointed ? 1.0F : 2.0F);
+    const bool key = index == spec.second || index == spec.pointed_key;
+    const bool pointed =
+        index == drawn.hovered || index == spec.pointed || index == spec.pointed_key;
+    if (pointed || key || index == spec.selected)
+      list->AddRect(a, b, ImGui::ColorConvertFloat4ToU32(key ? palette().warn : palette().accent),
+                    2, pointed ? 1.0F : 2.0F);
     list->AddText({a.x, a.y + lift - 1}, ink, (*spec.tokens)[i].text.c_str());
   }
   ImGui::PopFont();

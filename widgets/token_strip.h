@@ -24,6 +24,7 @@ struct TokenStripSpec {
   int selected = -1;  // the query of the other views
   int second = -1;    // the key of the other views
   int pointed = -1;   // what the pointer is at in another view
+  int pointed_key = -1;  // and the key of the pair there
   // Ranges [begin, end) of tokens that are marked, in order: what a search found.
   const std::vector<std::pair<int, int>>* found = nullptr;
   int reveal = -1;  // is scrolled to in this frame

@@ -163,7 +163,9 @@ void ArcsView::draw_answer(ViewContext& context, const MapAnswer& answer) {
   if (answer.result.stack != "cross") spec.key_text = spec.query_text;
   spec.query = static_cast<int>(at.query.value_or(-1));
   spec.key = static_cast<int>(at.key.value_or(-1));
-  spec.pointed = static_cast<int>(context.hover().at(widgets::Coordinate::token).value_or(-1));
+  spec.pointed_query =
+      static_cast<int>(context.hover().at(widgets::Coordinate::token).value_or(-1));
+  spec.pointed_key = static_cast<int>(context.hover().key.value_or(-1));
   if (at.query && revealed_ != at.query && *at.query < spec.tokens) spec.reveal = spec.query;
   revealed_ = at.query;
   const auto drawn = widgets::draw_arcs(spec);

@@ -484,6 +484,7 @@ void TextView::draw_strip(ViewContext& context, const Readers& readers, std::siz
   if (less) spec.high_loss = kHighDifference, spec.difference = true;
   spec.found = &found;
   spec.pointed = static_cast<int>(context.hover().at(widgets::Coordinate::token).value_or(-1));
+  spec.pointed_key = static_cast<int>(context.hover().key.value_or(-1));
   spec.reveal = first ? reveal_ : -1;
   const Selection& at = context.session().selection;
   spec.selected = static_cast<int>(at.query.value_or(-1));

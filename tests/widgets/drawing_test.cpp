@@ -262,6 +262,21 @@ TEST(TokenStrip, HoverFindsTheToken) {
   EXPECT_GE(drawn_vertices(gui, draw), 0);
 }
 
+// Both tokens of a pair that the pointer is at in another view.
+TEST(TokenStrip, MarksBothTokensOfAPairThatIsPointedAt) {
+  HeadlessImGui gui;
+  TokenStrip strip;
+  const std::vector<StripToken> tokens{{"a", {}}, {"b", {}}, {"c", {}}};
+  TokenStripSpec spec{.tokens = &tokens};
+  const auto draw = [&] { strip.draw(spec); };
+  const int none = drawn_vertices(gui, draw);
+  spec.pointed = 2;
+  const int one = drawn_vertices(gui, draw);
+  spec.pointed_key = 0;
+  EXPECT_EQ(drawn_vertices(gui, draw) - one, one - none);
+  EXPECT_GT(one, none);
+}
+
 TEST(CellText, NamesPairsAndTheMask) {
   MapSpec map;
   map.rows = 2, map.cols = 2;
