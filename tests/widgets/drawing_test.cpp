@@ -242,7 +242,7 @@ TEST(TokenStrip, HoverFindsTheToken) {
   TokenStrip strip;
   const std::vector<StripToken> tokens{
       {"ab", {}}, {"\u00b7", 1.0}, {"cd", 6.0}, {"\u21b5", 0.1}, {"ef", NAN}};
-  TokenStripSpec spec{&tokens, 1, 6, 2, -1};
+  TokenStripSpec spec{.tokens = &tokens, .version = 1, .selected = 2};
   TokenStripDrawn drawn;
   ImVec2 origin;
   const auto draw = [&] {
