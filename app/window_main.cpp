@@ -279,6 +279,7 @@ int run_window(const WindowOptions& options) {
   quick->set_wake([&gl_window] { gl_window.wake(); });
   slow->set_wake([&gl_window] { gl_window.wake(); });
   MainWindow main_window(std::move(loaded.session), *quick, *slow);
+  main_window.window().remote = options.remote;
   gl_window.set_on_drop([&](const std::vector<std::string>& paths) {
     for (const std::string& path : paths) open_any(main_window.context(), path);
   });

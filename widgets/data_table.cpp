@@ -12,6 +12,7 @@
 #include <numeric>
 #include <optional>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "widgets/plot_spec.h"
@@ -92,22 +93,32 @@ std::vector<SearchTerm> terms_of(const TableSpec& table, const std::string& sear
   return terms;
 }
 
+// The rows by what is read of each of them once: thousands of rows lie far apart in memory, and
+// comparing them in their places would take longer than a frame may.
+template <class Value, class Read, class Before>
+void sort_by(std::vector<int>& rows, Read read, Before before) {
+  std::vector<std::pair<Value, int>> keys;
+  keys.reserve(rows.size());
+  for (const int row : rows) keys.emplace_back(read(row), row);
+  std::ranges::stable_sort(keys, before, &std::pair<Value, int>::first);
+  std::ranges::transform(keys, rows.begin(), &std::pair<Value, int>::second);
+}
+
 void sort_rows(const TableSpec& table, const TableArrangement& by, std::vector<int>& rows) {
   const auto column = static_cast<std::size_t>(by.column);
   const auto cell = [&](int row) -> const TableCell& {
     return table.rows[static_cast<std::size_t>(row)][column];
   };
-  if (!table.columns[column].numbers) {
-    std::ranges::stable_sort(rows, [&](int a, int b) {
-      return by.descending ? cell(b).words < cell(a).words : cell(a).words < cell(b).words;
-    });
-    return;
-  }
-  std::ranges::stable_sort(rows, [&](int a, int b) {
-    const double x = cell(a).number, y = cell(b).number;
-    if (std::isnan(x) || std::isnan(y)) return !std::isnan(x) && std::isnan(y);
-    return by.descending ? x > y : x < y;
-  });
+  if (!table.columns[column].numbers)
+    return sort_by<std::string_view>(
+        rows, [&](int row) { return std::string_view(cell(row).words); },
+        [&](std::string_view a, std::string_view b) { return by.descending ? b < a : a < b; });
+  sort_by<double>(
+      rows, [&](int row) { return cell(row).number; },
+      [&](double x, double y) {
+        if (std::isnan(x) || std::isnan(y)) return !std::isnan(x) && std::isnan(y);
+        return by.descending ? x > y : x < y;
+      });
 }
 
 // Enough digits to be read back.

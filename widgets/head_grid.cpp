@@ -40,7 +40,7 @@ struct Placement {
 
 Placement empty_placement(const HeadGridSpec& grid, HeadCaptions captions) {
   Placement place;
-  const bool with = captions != HeadCaptions::none && !grid.captions.empty();
+  const bool with = captions != HeadCaptions::none;
   place.cells = grid.order.empty() ? grid.layers * grid.heads : static_cast<int>(grid.order.size());
   place.group = std::max(1, grid.order.empty() ? grid.heads : place.cells);
   place.gap = std::round(ImGui::GetFontSize() * (with ? 0.4F : 0.2F));
@@ -60,8 +60,12 @@ float edge_of(Placement place, int columns, ImVec2 room) {
 float largest_edge(const HeadGridSpec& grid, HeadCaptions captions, ImVec2 room) {
   const Placement place = empty_placement(grid, captions);
   float best = 0;
-  for (int columns = 1; columns <= place.group; ++columns)
+  // More columns make each narrower: none after the first that is too narrow has to be tried.
+  for (int columns = 1; columns <= place.group; ++columns) {
+    const float wide = (room.x + place.gap) / static_cast<float>(columns) - place.gap;
+    if (columns > 1 && std::floor(wide) <= best) break;
     best = std::max(best, edge_of(place, columns, room));
+  }
   return best;
 }
 
@@ -89,14 +93,13 @@ int cell_under(const HeadGridSpec& grid, const Placement& place, ImVec2 mouse) {
 }
 
 void draw_thumbnail(const HeadGridSpec& grid, std::uint64_t picture, ImVec2 at, float pixels,
-                    int cell) {
+                    int cell, bool dim) {
   const ImVec2 end{at.x + pixels, at.y + pixels};
   const int layer = cell / grid.heads, head = cell % grid.heads;
   const ImVec2 uv0{static_cast<float>(head) / static_cast<float>(grid.heads),
                    static_cast<float>(layer) / static_cast<float>(grid.layers)};
   const ImVec2 uv1{uv0.x + 1.0F / static_cast<float>(grid.heads),
                    uv0.y + 1.0F / static_cast<float>(grid.layers)};
-  const bool dim = !grid.dimmed.empty() && grid.dimmed[static_cast<std::size_t>(cell)];
   ImDrawList* list = ImGui::GetWindowDrawList();
   if (picture)
     list->AddImage(static_cast<ImTextureID>(picture), at, end, uv0, uv1,
@@ -116,10 +119,10 @@ void draw_frame(const HeadGridDraw& draw, ImVec2 at, float pixels, int cell) {
   list->AddRect(at, end, ImGui::ColorConvertFloat4ToU32(color), 0, width);
 }
 
-void draw_caption(const HeadGridSpec& grid, const HeadGridDraw& draw, const Placement& place,
-                  ImVec2 at, int cell) {
-  if (place.caption <= 0) return;
-  const auto& words = draw.fit.captions == HeadCaptions::full ? grid.captions : grid.short_captions;
+void draw_caption(const HeadGridDraw& draw, const Placement& place, ImVec2 at, int cell) {
+  if (place.caption <= 0 || !draw.captions) return;
+  const auto& words =
+      draw.fit.captions == HeadCaptions::full ? draw.captions->full : draw.captions->brief;
   const ImVec4 color = cell == draw.selected ? palette().accent : palette().quiet;
   ImGui::GetWindowDrawList()->AddText(
       ImGui::GetFont(), caption_font(), {at.x, at.y + place.pixels + 1},
@@ -139,24 +142,25 @@ void draw_cells(const HeadGridSpec& grid, const HeadGridDraw& draw, const Placem
         if (const int slot = place.slot_at(line, column); slot >= 0)
           draw_one(place.corner(line, column), cell_at(grid, slot));
   };
-  each([&](ImVec2 at, int cell) { draw_thumbnail(grid, picture, at, place.pixels, cell); });
+  each([&](ImVec2 at, int cell) {
+    const bool dim = !draw.found.empty() && !draw.found[static_cast<std::size_t>(cell)];
+    draw_thumbnail(grid, picture, at, place.pixels, cell, dim);
+  });
   each([&](ImVec2 at, int cell) {
     draw_frame(draw, at, place.pixels, cell);
-    draw_caption(grid, draw, place, at, cell);
+    draw_caption(draw, place, at, cell);
   });
 }
 
 float widest(const std::vector<std::string>& list) {
   float width = 0;
-  for (const std::string& words : list)
-    width = std::max(width,
-                     ImGui::GetFont()->CalcTextSizeA(caption_font(), FLT_MAX, 0, words.c_str()).x);
+  for (const std::string& words : list) width = std::max(width, caption_width(words));
   return width;
 }
 
 }  // namespace
 
-HeadAtlas atlas_of(int layers, int heads, int side, const std::vector<float>& thumbnails) {
+HeadAtlas atlas_of(int layers, int heads, int side, std::span<const float> thumbnails) {
   const std::size_t cells = static_cast<std::size_t>(layers) * heads;
   if (thumbnails.size() != cells * side * side)
     throw std::invalid_argument("an atlas needs layers * heads * side * side values");
@@ -174,14 +178,22 @@ HeadAtlas atlas_of(int layers, int heads, int side, const std::vector<float>& th
   return atlas;
 }
 
-CaptionWidths caption_widths(const HeadGridSpec& grid) {
-  return {widest(grid.captions), widest(grid.short_captions)};
+float caption_width(const std::string& words) {
+  return ImGui::GetFont()->CalcTextSizeA(caption_font(), FLT_MAX, 0, words.c_str()).x;
+}
+
+CaptionWidths caption_widths(const HeadCaptionWords& words) {
+  return {widest(words.full), widest(words.brief)};
+}
+
+float captioned_edge(const HeadGridSpec& grid, ImVec2 room) {
+  return largest_edge(grid, HeadCaptions::full, room);
 }
 
 HeadGridFit fit_head_grid(const HeadGridSpec& grid, const CaptionWidths& widths, ImVec2 room) {
-  const float with = largest_edge(grid, HeadCaptions::full, room);
-  if (!grid.captions.empty() && with >= widths.full) return {with, HeadCaptions::full};
-  if (!grid.short_captions.empty() && with >= widths.brief) return {with, HeadCaptions::brief};
+  const float with = captioned_edge(grid, room);
+  if (widths.full > 0 && with >= widths.full) return {with, HeadCaptions::full};
+  if (widths.brief > 0 && with >= widths.brief) return {with, HeadCaptions::brief};
   return {std::max(grid.smallest_pixels, largest_edge(grid, HeadCaptions::none, room)),
           HeadCaptions::none};
 }

@@ -2,6 +2,7 @@
 
 #include <imgui.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,13 +15,17 @@ namespace phasescope::widgets {
 // need, layers down; or in any order of cells.
 struct HeadGridSpec {
   int layers = 0, heads = 0;
-  int side = 0;                             // cells of one thumbnail's edge in the atlas
-  MapSpec look;                             // colours and range of the thumbnails
-  std::vector<int> order;                   // cells (layer * heads + head); empty: as they stand
-  std::vector<std::string> captions;        // one a cell: "L3H5  1.86"
-  std::vector<std::string> short_captions;  // the same for small pictures: "1.86"
-  std::vector<char> dimmed;                 // one a cell, or empty: filtered out
-  float smallest_pixels = 12;               // of a thumbnail's edge
+  int side = 0;                // cells of one thumbnail's edge in the atlas
+  MapSpec look;                // colours and range of the thumbnails
+  std::vector<int> order;      // cells (layer * heads + head); empty: as they stand
+  float smallest_pixels = 12;  // of a thumbnail's edge
+};
+
+// What stands under the pictures, one a cell. A grid of a thousand heads has no room for it, so
+// that it is made where captioned_edge() says that there may be.
+struct HeadCaptionWords {
+  std::vector<std::string> full;   // "L3H5  1.86"
+  std::vector<std::string> brief;  // for small pictures: "1.86"
 };
 
 enum class HeadCaptions { none, brief, full };
@@ -30,11 +35,14 @@ struct HeadGridFit {
   float pixels = 0;
   HeadCaptions captions = HeadCaptions::none;
 };
-// The widest caption of each form in pixels, measured with the present font.
+// The widest caption of each form in pixels, measured with the present font; 0 without captions.
 struct CaptionWidths {
   float full = 0, brief = 0;
 };
-CaptionWidths caption_widths(const HeadGridSpec& grid);
+CaptionWidths caption_widths(const HeadCaptionWords& words);
+float caption_width(const std::string& words);
+// The edge of the pictures in that room, were there captions under them.
+float captioned_edge(const HeadGridSpec& grid, ImVec2 room);
 // As large as they can be so that all are in the room, never smaller than smallest_pixels: then
 // they are higher than the room, and to be scrolled.
 HeadGridFit fit_head_grid(const HeadGridSpec& grid, const CaptionWidths& widths, ImVec2 room);
@@ -42,8 +50,10 @@ HeadGridFit fit_head_grid(const HeadGridSpec& grid, const CaptionWidths& widths,
 // What differs from frame to frame. pixels 0: one line a layer, as wide as the room.
 struct HeadGridDraw {
   HeadGridFit fit;
-  int selected = -1, hovered = -1;            // cells; hovered: pointed at elsewhere
-  const std::vector<char>* chosen = nullptr;  // one a cell
+  int selected = -1, hovered = -1;             // cells; hovered: pointed at elsewhere
+  const std::vector<char>* chosen = nullptr;   // one a cell
+  std::span<const char> found = {};            // one a cell, the others dimmed; empty: all
+  const HeadCaptionWords* captions = nullptr;  // where `fit` has them
 };
 
 struct HeadGridDrawn {
@@ -56,7 +66,7 @@ struct HeadAtlas {
   int rows = 0, cols = 0;
   std::vector<float> values;
 };
-HeadAtlas atlas_of(int layers, int heads, int side, const std::vector<float>& thumbnails);
+HeadAtlas atlas_of(int layers, int heads, int side, std::span<const float> thumbnails);
 
 // One draw-list image a thumbnail and one invisible button for all of them.
 HeadGridDrawn draw_head_grid(const HeadGridSpec& grid, HeatmapTexture& atlas,

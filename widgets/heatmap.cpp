@@ -18,8 +18,8 @@ namespace {
 constexpr float kMaskMark = -3.0e38F;
 constexpr float kNotFiniteMark = 3.0e38F;
 
-// Half of a causal map is masked: on the screen it stays behind what is measured.
-constexpr Rgba kMaskedInLight{0xdc, 0xdd, 0xe2, 255}, kMaskedInDark{0x30, 0x35, 0x40, 255};
+// On the screen the masked half of a map is paler than in a file.
+constexpr Rgba kMaskedInLight{0xdc, 0xdd, 0xe2, 255};
 
 constexpr const char* kVertexSource = R"(#version 330 core
 void main() {  // one triangle that covers the target
@@ -120,11 +120,11 @@ void HeatmapTexture::release() {
   float_texture_ = color_texture_ = framebuffer_ = 0;
 }
 
-void HeatmapTexture::set_values(int rows, int cols, std::span<const float> values) {
+void HeatmapTexture::set_values(int rows, int cols, std::vector<float>&& values) {
   if (rows < 0 || cols < 0 || values.size() != static_cast<std::size_t>(rows) * cols)
     throw std::invalid_argument("a heatmap needs rows * cols values");
   rows_ = rows, cols_ = cols;
-  values_.assign(values.begin(), values.end());
+  values_ = std::move(values);
   for (float& value : values_) {
     if (value == kMaskedCell)
       value = kMaskMark;
@@ -155,7 +155,7 @@ std::uint64_t HeatmapTexture::taken() {
   Image picture{cols_, rows_, {}};
   for (const float value : values_) {
     const double place = std::clamp(scale_place(map, static_cast<double>(value)), 0.0, 1.0);
-    picture.pixels.push_back(value == kMaskMark ? look_.dark ? kMaskedInDark : kMaskedInLight
+    picture.pixels.push_back(value == kMaskMark ? look_.dark ? kMaskedOnDark : kMaskedInLight
                              : value == kNotFiniteMark
                                  ? kNotFiniteColor
                                  : table[static_cast<std::size_t>(place * 255 + 0.5)]);
@@ -196,7 +196,7 @@ void HeatmapTexture::render() {
   glUniform2f(paint.place("range"), static_cast<float>(look_.range.low),
               static_cast<float>(look_.range.high));
   glUniform1f(paint.place("decades"), static_cast<float>(look_.log_decades));
-  set_color(paint.place("masked"), look_.dark ? kMaskedInDark : kMaskedInLight);
+  set_color(paint.place("masked"), look_.dark ? kMaskedOnDark : kMaskedInLight);
   set_color(paint.place("not_finite"), kNotFiniteColor);
   glBindVertexArray(paint.vertex_array);
   glDrawArrays(GL_TRIANGLES, 0, 3);

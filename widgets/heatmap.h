@@ -29,7 +29,10 @@ class HeatmapTexture {
   HeatmapTexture& operator=(const HeatmapTexture&) = delete;
 
   // rows * cols values, row-major; kMaskedCell and what else is not finite keep their colours.
-  void set_values(int rows, int cols, std::span<const float> values);
+  void set_values(int rows, int cols, std::span<const float> values) {
+    set_values(rows, cols, std::vector<float>(values.begin(), values.end()));
+  }
+  void set_values(int rows, int cols, std::vector<float>&& values);
 
   // The coloured texture as an ImTextureID, 0 without values, or without OpenGL and somebody who
   // takes pictures. Only colormap,

@@ -38,6 +38,13 @@ Rgba color_at(Colormap map, double t, Ground ground) {
   return {between(a.r, b.r, part), between(a.g, b.g, part), between(a.b, b.b, part), 255};
 }
 
+Rgba cell_color(const MapSpec& map, double value, Ground ground) {
+  if (ground == Ground::light || (!std::isfinite(value) && value != kMaskedCell))
+    return cell_color(map, value);
+  if (value == kMaskedCell) return kMaskedOnDark;
+  return color_at(map.colormap, scale_place(map, value), ground);
+}
+
 std::array<Rgba, 256> color_table(Colormap map, Ground ground) {
   std::array<Rgba, 256> table;
   for (std::size_t i = 0; i < table.size(); ++i)

@@ -25,14 +25,14 @@ void append_bytes(void* target, void* data, int size) {
 
 }  // namespace
 
-Image image_of(const MapSpec& map, int scale) {
+Image image_of(const MapSpec& map, int scale, Ground ground) {
   Image image{map.cols * scale, map.rows * scale, {}};
   image.pixels.resize(static_cast<std::size_t>(image.width) * image.height);
   for (int y = 0; y < image.height; ++y)
     for (int x = 0; x < image.width; ++x) {
       const std::size_t cell = static_cast<std::size_t>(y / scale) * map.cols + x / scale;
       image.pixels[static_cast<std::size_t>(y) * image.width + x] =
-          cell_color(map, map.values[cell]);
+          cell_color(map, map.values[cell], ground);
     }
   return image;
 }
@@ -46,7 +46,9 @@ std::string png_of(const Image& image) {
   return bytes;
 }
 
-std::string png_of(const MapSpec& map, int scale) { return png_of(image_of(map, scale)); }
+std::string png_of(const MapSpec& map, int scale, Ground ground) {
+  return png_of(image_of(map, scale, ground));
+}
 
 std::string data_uri_of_png(const std::string& png_bytes) {
   return "data:image/png;base64," + formats::base64_of(png_bytes);

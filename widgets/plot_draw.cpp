@@ -15,6 +15,8 @@ namespace phasescope::widgets {
 namespace {
 
 constexpr float kSmall = 0.87F;
+// In font sizes: on a shorter axis the labels that ImPlot chooses overlap.
+constexpr float kNarrowAxis = 9;
 
 int format_tick(double value, char* buffer, int size, void*) {
   return std::snprintf(buffer, static_cast<std::size_t>(size), "%s", short_number(value).c_str());
@@ -241,6 +243,36 @@ void draw_map(const MapSpec& map, HeatmapTexture& texture) {
     list->AddCallback(platform.DrawCallback_SetSamplerLinear, nullptr);
 }
 
+// The strip of numbers beside the map, in the room that the last tick's label leaves; returns what
+// is said of the one under the pointer.
+std::string draw_margin(const MapSpec& map) {
+  std::string words;
+  if (map.margin.empty()) return words;
+  const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
+  const float left = origin.x + size.x + 4, right = left + std::round(ImGui::GetFontSize() * 0.7F);
+  const double step = (row_end(map) - map.row_begin) / static_cast<double>(map.margin.size());
+  const auto pixel = [&](std::size_t row) {
+    const double at = map.row_begin + step * static_cast<double>(row);
+    return std::clamp(ImPlot::PlotToPixels(0, at).y, origin.y, origin.y + size.y);
+  };
+  ImDrawList* list = ImGui::GetWindowDrawList();
+  const ImVec2 mouse = ImGui::GetMousePos();
+  const bool over = mouse.x >= left && mouse.x < right && ImGui::IsWindowHovered();
+  for (std::size_t row = 0; row < map.margin.size(); ++row) {
+    const float top = pixel(row), bottom = pixel(row + 1);
+    if (bottom <= top) continue;
+    const double value = static_cast<double>(map.margin[row]);
+    list->AddRectFilled({left, top}, {right, bottom},
+                        color_u32(cell_color(map, value, window_ground())));
+    if (over && mouse.y >= top && mouse.y < bottom)
+      words = map.row_name + " " + short_number(std::floor(row_place(map, static_cast<int>(row)))) +
+              ": " + map.margin_name + " " + short_number(value);
+  }
+  list->AddRect({left, pixel(0)}, {right, pixel(map.margin.size())},
+                ImGui::GetColorU32(ImGuiCol_Border));
+  return words;
+}
+
 struct AxisSetup {
   ImAxis which;
   ValueRange range;
@@ -265,6 +297,24 @@ std::size_t tick_step(const std::vector<AxisTick>& ticks, const AxisSpec& axis,
   return std::max<std::size_t>(1, static_cast<std::size_t>(std::ceil(taken / setup.pixels)));
 }
 
+// Of an axis along the bottom that is narrower than ImPlot's own labels, which would stand over
+// each other: as many at round places as have room, at least one. Nothing of a wider axis, and of
+// one that is zoomed with others.
+std::vector<AxisTick> few_ticks(const AxisSpec& axis, const AxisSetup& setup) {
+  const bool narrow = setup.which == ImAxis_X1 && setup.pixels < ImGui::GetFontSize() * kNarrowAxis;
+  if (!narrow || setup.link || axis.scale == Scale::log10 || !setup.tick_labels) return {};
+  for (int wanted = 3; wanted > 0; --wanted) {
+    auto ticks = nice_ticks(setup.range.low, setup.range.high, axis.scale, wanted);
+    float taken = 0;
+    for (const AxisTick& tick : ticks) taken += ImGui::CalcTextSize(tick.label.c_str()).x + 8;
+    if (taken < setup.pixels || wanted == 1) {
+      if (ticks.size() > 1 && taken >= setup.pixels) ticks.resize(1);
+      return ticks;
+    }
+  }
+  return {};
+}
+
 void set_axis(const AxisSpec& axis, const AxisSetup& setup) {
   const ImAxis which = setup.which;
   ImPlotAxisFlags flags = ImPlotAxisFlags_NoHighlight | ImPlotAxisFlags_NoSideSwitch;
@@ -279,7 +329,8 @@ void set_axis(const AxisSpec& axis, const AxisSetup& setup) {
     ImPlot::SetupAxisLimits(which, setup.range.low, setup.range.high,
                             setup.refit ? ImPlotCond_Always : ImPlotCond_Once);
   ImPlot::SetupAxisFormat(which, format_tick);
-  const std::vector<AxisTick>& ticks = setup.ticks ? *setup.ticks : axis.ticks;
+  const std::vector<AxisTick> few = few_ticks(axis, setup);
+  const std::vector<AxisTick>& ticks = setup.ticks ? *setup.ticks : few.empty() ? axis.ticks : few;
   if (ticks.empty()) return;
   std::vector<double> places;
   std::vector<const char*> labels;
@@ -334,7 +385,8 @@ bool label_fits(const AxisSpec& axis, float height) {
   return ImGui::CalcTextSize(axis.label.c_str()).x + ImGui::GetFontSize() * 3 < height;
 }
 
-void draw_inside(const PlotSpec& plot, const PlotDraw& options, bool refit, ImVec2 size) {
+// Returns what is to be said at the pointer outside of the axes.
+std::string draw_inside(const PlotSpec& plot, const PlotDraw& options, bool refit, ImVec2 size) {
   const float labels = ImGui::GetFontSize() * 3;  // of both axes, about
 
   set_axis(plot.x, {ImAxis_X1, axis_range(plot, false), options.link_x, refit, false,
@@ -346,6 +398,7 @@ void draw_inside(const PlotSpec& plot, const PlotDraw& options, bool refit, ImVe
   ImPlot::SetupFinish();
   for (const Marker& marker : plot.markers) shade_beyond(marker);
   if (plot.map && options.texture) draw_map(*plot.map, *options.texture);
+  std::string words = plot.map ? draw_margin(*plot.map) : "";
   for (std::size_t i = 0; i < plot.series.size(); ++i)
     draw_series(plot.series[i], static_cast<int>(i));
   int place = 0;
@@ -355,6 +408,7 @@ void draw_inside(const PlotSpec& plot, const PlotDraw& options, bool refit, ImVe
   if (options.mark_y) draw_mark(*options.mark_y, false, palette().warn);
   for (const PlotRing& ring : options.rings) draw_ring(ring);
   if (options.hover && !ImPlot::IsPlotHovered()) draw_marks(plot, *options.hover, palette().accent);
+  return words;
 }
 
 void show_cell(const PlotSpec& plot, const PlotDraw& options, PlotPointer at) {
@@ -482,7 +536,7 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
     ImGui::PopStyleVar();
     return drawn;
   }
-  draw_inside(plot, options, refit, size);
+  const std::string beside = draw_inside(plot, options, refit, size);
   bool menu = false;
   if (ImPlot::IsPlotHovered()) {
     const ImPlotPoint at = ImPlot::GetPlotMousePos();
@@ -499,6 +553,7 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
   ImPlot::EndPlot();
   ImPlot::PopStyleVar();
   ImGui::PopStyleVar();
+  if (!beside.empty()) ImGui::SetTooltip("%s", beside.c_str());
   if (drawn.pointer && plot.map) show_cell(plot, options, *drawn.pointer);
   if (drawn.pointer && !plot.map) show_points(plot, drawn.near);
   draw_menu(plot, options, drawn, menu);

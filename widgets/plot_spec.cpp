@@ -173,6 +173,14 @@ double col_place(const MapSpec& map, int col) {
   return place(map, col, map.col_begin, (end - map.col_begin) / std::max(1, map.cols));
 }
 
+MapSpec margin_of(const MapSpec& map) {
+  MapSpec strip;
+  strip.rows = static_cast<int>(map.margin.size()), strip.cols = 1;
+  strip.values = map.margin;
+  strip.colormap = map.colormap, strip.range = map.range, strip.log_decades = map.log_decades;
+  return strip;
+}
+
 double scale_place(const MapSpec& map, double value) {
   const ValueRange range = drawn_range(map.colormap, map.range);
   if (map.log_decades > 0)

@@ -88,7 +88,13 @@ struct MapSpec {
   std::string row_name = "query", col_name = "key";
   // Where a cell is one sample of what it covers: the place that row n and column n are of.
   std::vector<double> samples;
+  // One number of each row more, which is of no column: a strip at the right of the map in its
+  // colours. Empty, or one a row.
+  std::vector<float> margin = {};
+  std::string margin_name = {};  // "learned sink"
 };
+// The margin alone, as a map of one column.
+MapSpec margin_of(const MapSpec& map);
 // The place that row n or column n of a map is of: its sample, or where it begins.
 double row_place(const MapSpec& map, int row);
 double col_place(const MapSpec& map, int col);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "widgets/map_colors.h"
 #include "widgets/map_image.h"
 #include "widgets/svg_writer.h"
 
@@ -11,6 +12,8 @@ namespace {
 
 constexpr double kNoteSize = 10.5;
 constexpr double kNoteLine = 15;
+// Of the strip beside a map: its width, and its distance from the map.
+constexpr double kMarginWidth = 12, kMarginGap = 6;
 
 struct Frame {
   double left = 0, top = 0, width = 0, height = 0;
@@ -262,10 +265,12 @@ void draw_marker(Page& page, const Marker& marker, int place) {
 
 // Cells enlarged to whole blocks of pixels: not every reader of SVG heeds image-rendering, and one
 // that smooths would draw values that nobody measured.
-std::string embedded(const MapSpec& map, int pixels) {
+std::string embedded(const MapSpec& map, int pixels, Ground ground) {
   const int scale = std::max(1, pixels / std::max({1, map.rows, map.cols}));
-  return data_uri_of_png(png_of(map, scale));
+  return data_uri_of_png(png_of(map, scale, ground));
 }
+
+Ground ground_of(const SvgWriter& svg) { return svg.ink().dark ? Ground::dark : Ground::light; }
 
 // Few enough cells to be read as a table: the number stands in each.
 constexpr int kReadableCells = 16;
@@ -277,7 +282,7 @@ void draw_cell_values(Page& page, const MapSpec& map, double width, double heigh
     for (int c = 0; c < map.cols; ++c) {
       const float value = map.values[static_cast<std::size_t>(r) * map.cols + c];
       if (!std::isfinite(value)) continue;
-      const Rgba under = cell_color(map, value);
+      const Rgba under = cell_color(map, value, ground_of(page.svg));
       const bool dark = 299 * under.r + 587 * under.g + 114 * under.b < 128000;
       page.svg.text(x + width * (c + 0.5) / map.cols, y + height * (r + 0.5) / map.rows + 4,
                     short_number(value), {10.5, dark ? "#ffffff" : "#111114", TextAnchor::middle});
@@ -290,8 +295,25 @@ void draw_map(Page& page, const MapSpec& map) {
   const double x0 = page.x(map.col_begin), y0 = page.y(map.row_begin);
   const double x1 = page.x(map.col_end > 0 ? map.col_end : map.cols);
   const double y1 = page.y(map.row_end > 0 ? map.row_end : map.rows);
-  page.svg.image(x0, y0, x1 - x0, y1 - y0, embedded(map, 1024));
+  page.svg.image(x0, y0, x1 - x0, y1 - y0, embedded(map, 1024, ground_of(page.svg)));
   draw_cell_values(page, map, x1 - x0, y1 - y0);
+}
+
+// What the margin takes of the page's width.
+double margin_room(const PlotSpec& plot) {
+  return plot.map && !plot.map->margin.empty() ? kMarginGap + kMarginWidth : 0;
+}
+
+void draw_margin(Page& page, const MapSpec& map) {
+  if (map.margin.empty()) return;
+  const double left = page.frame.left + page.frame.width + kMarginGap;
+  const double top = page.y(map.row_begin);
+  const double bottom = page.y(map.row_end > 0 ? map.row_end : map.rows);
+  page.svg.image(left, top, kMarginWidth, bottom - top,
+                 embedded(margin_of(map), 1024, ground_of(page.svg)));
+  page.svg.rect(left, top, kMarginWidth, bottom - top, "none", 1, page.svg.ink().frame);
+  page.svg.text(left + kMarginWidth, page.frame.top + page.frame.height + 34, map.margin_name,
+                {10.5, page.svg.ink().ink, TextAnchor::middle});
 }
 
 void draw_color_scale(SvgWriter& svg, const MapSpec& map, const Frame& frame) {
@@ -303,7 +325,7 @@ void draw_color_scale(SvgWriter& svg, const MapSpec& map, const Frame& frame) {
   const double left = frame.left + frame.width + 14, steps = 48;
   for (int i = 0; i < steps; ++i)
     svg.rect(left, frame.top + frame.height * (1 - (i + 1) / steps), 13, frame.height / steps + 0.6,
-             hex_of(color_at(map.colormap, (i + 0.5) / steps)));
+             hex_of(color_at(map.colormap, (i + 0.5) / steps, ground_of(svg))));
   svg.rect(left, frame.top, 13, frame.height, "none", 1, svg.ink().frame);
   for (const double t : {0.0, 0.5, 1.0})
     svg.text(left + 18, frame.top + frame.height * (1 - t) + 4, short_number(value_at(t)),
@@ -355,7 +377,7 @@ double map_height(const MapSpec& map, const Frame& frame) {
 }  // namespace
 
 std::string svg_of(const PlotSpec& plot, PixelSize size, FigureTheme theme) {
-  const double left = 64, right = plot.map ? 78 : 18;
+  const double left = 64, right = (plot.map ? 78 : 18) + margin_room(plot);
   const auto notes = note_lines(plot.notes, size.width - left - 18);
   const auto legend = legend_of(plot, left, 44, size.width - 18);
   const double top = legend.empty() ? (plot.map ? 52 : 36) : legend.back().y + 14;
@@ -369,7 +391,12 @@ std::string svg_of(const PlotSpec& plot, PixelSize size, FigureTheme theme) {
   Page page = page_of(svg, plot, frame);
   draw_ticks(page);
   draw_data(page);
-  if (plot.map) draw_color_scale(svg, *plot.map, frame);
+  if (plot.map) {
+    draw_margin(page, *plot.map);
+    Frame scale = frame;
+    scale.width += margin_room(plot);
+    draw_color_scale(svg, *plot.map, scale);
+  }
   draw_axis_labels(page);
   draw_notes(svg, notes, left, top + frame.height + 58);
   return svg.finish();
@@ -391,7 +418,8 @@ void draw_small(SvgWriter& svg, const PlotSpec& plot, const Frame& cell) {
 void draw_cell(SvgWriter& svg, const GridCell& cell, const Frame& frame) {
   if (cell.plot) return draw_small(svg, *cell.plot, frame);
   if (!cell.map.values.empty())
-    svg.image(frame.left, frame.top, frame.width, frame.height, embedded(cell.map, 256));
+    svg.image(frame.left, frame.top, frame.width, frame.height,
+              embedded(cell.map, 256, ground_of(svg)));
   svg.rect(frame.left, frame.top, frame.width, frame.height, "none", 1, svg.ink().frame);
 }
 

@@ -49,6 +49,9 @@ std::string csv_of(const MapSpec& map) {
     for (int c = 0; c < map.cols; ++c)
       text += exact(row_place(map, r)) + "," + exact(col_place(map, c)) + "," +
               exact(map.values[static_cast<std::size_t>(r) * map.cols + c]) + "\n";
+  for (std::size_t r = 0; r < map.margin.size(); ++r)
+    text += exact(row_place(map, static_cast<int>(r))) + "," + csv_quoted(map.margin_name) + "," +
+            exact(map.margin[r]) + "\n";
   return text;
 }
 

@@ -15,15 +15,33 @@ bool ends_line(const std::string& text) {
          text.find('\n') != std::string::npos;
 }
 
-// Pale yellow to red with rising loss; nothing at all where the loss is 0.
+// Pale yellow to red with rising loss; nothing at all where the loss is 0. Below it, as a
+// difference may be, blue.
 ImU32 loss_color(std::optional<double> loss, double high) {
   if (!loss || !std::isfinite(*loss)) return 0;
-  const auto t = static_cast<float>(std::clamp(*loss / high, 0.0, 1.0));
-  const ImVec4 color{0.95F, 0.72F - 0.50F * t, 0.30F - 0.05F * t, 0.05F + 0.72F * t};
-  return ImGui::ColorConvertFloat4ToU32(color);
+  const auto t = static_cast<float>(std::clamp(std::abs(*loss) / high, 0.0, 1.0));
+  const ImVec4 above{0.95F, 0.72F - 0.50F * t, 0.30F - 0.05F * t, 0.05F + 0.72F * t};
+  const ImVec4 below{0.25F - 0.13F * t, 0.62F - 0.22F * t, 0.95F, 0.05F + 0.72F * t};
+  return ImGui::ColorConvertFloat4ToU32(*loss < 0 ? below : above);
 }
 
 }  // namespace
+
+void draw_loss_scale(const TokenStripSpec& spec, float width) {
+  constexpr int kSteps = 48;
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float height = ImGui::GetTextLineHeight();
+  const double low = spec.difference ? -spec.high_loss : 0;
+  ImDrawList* list = ImGui::GetWindowDrawList();
+  for (int i = 0; i < kSteps; ++i) {
+    const double loss = low + (spec.high_loss - low) * (i + 0.5) / kSteps;
+    const float left = at.x + width * static_cast<float>(i) / kSteps;
+    list->AddRectFilled({left, at.y}, {left + width / kSteps, at.y + height},
+                        loss_color(loss, spec.high_loss));
+  }
+  list->AddRect(at, {at.x + width, at.y + height}, ImGui::GetColorU32(ImGuiCol_Border));
+  ImGui::Dummy({width, height});
+}
 
 void TokenStrip::lay_out(const TokenStripSpec& spec, float width) {
   places_.clear();
@@ -87,12 +105,12 @@ TokenStripDrawn TokenStrip::draw(const TokenStripSpec& spec) {
       list->AddRectFilled(a, b, mark, 2);
     const ImU32 fill = loss_color((*spec.tokens)[i].loss, spec.high_loss);
     if (fill) list->AddRectFilled(a, b, fill, 2);
-    const bool pointed = index == drawn.hovered || index == spec.pointed;
-    if (pointed || index == spec.selected || index == spec.second)
-      list->AddRect(
-          a, b,
-          ImGui::ColorConvertFloat4ToU32(index == spec.second ? palette().warn : palette().accent),
-          2, pointed ? 1.0F : 2.0F);
+    const bool key = index == spec.second || index == spec.pointed_key;
+    const bool pointed =
+        index == drawn.hovered || index == spec.pointed || index == spec.pointed_key;
+    if (pointed || key || index == spec.selected)
+      list->AddRect(a, b, ImGui::ColorConvertFloat4ToU32(key ? palette().warn : palette().accent),
+                    2, pointed ? 1.0F : 2.0F);
     list->AddText({a.x, a.y + lift - 1}, ink, (*spec.tokens)[i].text.c_str());
   }
   ImGui::PopFont();

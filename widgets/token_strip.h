@@ -14,14 +14,17 @@ struct StripToken {
 };
 
 // Tokens in reading order, coloured by loss: quiet where the model expected them, warm where it was
-// surprised. The scale is fixed at 0 .. high_loss and printed by the caller.
+// surprised; of a difference of two losses, blue below 0. The scale is fixed at 0 .. high_loss, or
+// at -high_loss .. high_loss, and printed by the caller.
 struct TokenStripSpec {
   const std::vector<StripToken>* tokens = nullptr;
   std::uint64_t version = 0;  // another one lays the tokens out again
   double high_loss = 6;
+  bool difference = false;
   int selected = -1;  // the query of the other views
   int second = -1;    // the key of the other views
   int pointed = -1;   // what the pointer is at in another view
+  int pointed_key = -1;  // and the key of the pair there
   // Ranges [begin, end) of tokens that are marked, in order: what a search found.
   const std::vector<std::pair<int, int>>* found = nullptr;
   int reveal = -1;  // is scrolled to in this frame
@@ -31,6 +34,9 @@ struct TokenStripDrawn {
   int hovered = -1;
   int clicked = -1;
 };
+
+// The colours of a strip from the lowest loss to the highest, as high as a line of text.
+void draw_loss_scale(const TokenStripSpec& spec, float width);
 
 // Where each token stands; kept between frames so that drawing only draws.
 class TokenStrip {

@@ -7,10 +7,12 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <new>
 #include <stdexcept>
 #include <thread>
 
+#include "formats/folder_listing.h"
 #include "protocol/messages/worker.h"
 #include "worker/failure.h"
 
@@ -27,6 +29,17 @@ Reply worker_info(const protocol::WorkerInfoRequest&, RequestContext& context) {
   facts["device"] = context.settings().device;
   facts["process_id"] = ::getpid();
   return {std::move(facts), {}};
+}
+
+Reply worker_folder(const protocol::FolderRequest& request, RequestContext&) {
+  namespace fs = std::filesystem;
+  const fs::path folder =
+      fs::absolute(request.path.empty() ? fs::current_path() : fs::path(request.path))
+          .lexically_normal();
+  protocol::FolderResult result{.path = folder.string(), .above = folder.parent_path().string()};
+  for (formats::ListedEntry& entry : formats::listed_entries(folder))
+    result.entries.push_back({std::move(entry.name), entry.folder});
+  return reply_of(result);
 }
 
 Reply worker_sleep(const protocol::SleepRequest& request, RequestContext& context) {
@@ -78,6 +91,7 @@ Reply worker_echo(const json& params, RequestContext& context) {
 
 std::vector<Handler> worker_handlers() {
   return {method("versions, devices and threads of the worker", worker_info),
+          method("what is in a folder of the worker's machine", worker_folder),
           method("does nothing for some seconds", worker_sleep)};
 }
 

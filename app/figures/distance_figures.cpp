@@ -334,7 +334,7 @@ PlotSpec intrinsic_bias_figure(const DistanceModel& model, int64_t layer, const 
   PlotSpec plot{.id = "intrinsic_bias_" + names.file_name(model.model) + "_" + where,
                 .title = names.short_name(model.model) + " " + where + ": intrinsic distance bias"};
   plot.x.label = "distance (tokens, a model's angle)";
-  plot.x.scale = widgets::Scale::log10;
+  plot.x.scale = widgets::Scale::log10, plot.x.of = widgets::Coordinate::distance;
   plot.y.label = "mean score (before softmax)";
   for (const protocol::IntrinsicBias& bias : model.intrinsic) {
     if (bias.layer != layer) continue;

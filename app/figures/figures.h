@@ -17,6 +17,7 @@
 #include "protocol/messages/heads.h"
 #include "protocol/messages/jobs.h"
 #include "protocol/messages/map.h"
+#include "protocol/messages/models.h"
 #include "protocol/messages/patterns.h"
 #include "protocol/messages/provenance.h"
 #include "protocol/messages/shift.h"
@@ -54,9 +55,16 @@ void add_notes(std::vector<std::string>& notes, std::span<const protocol::Proven
 std::string stack_note(const std::string& stack);
 
 // ---- maps ----
-// `map` (h, w). Weights are drawn on 0..1, signed values centred at 0.
+// `map` (h, w). Weights are drawn on 0..1, signed values centred at 0. `sink` (h): what the head's
+// learned sink takes of each row, drawn beside the map; empty without one.
 widgets::PlotSpec attention_map_figure(const protocol::MapResult& result, const Grid& map,
-                                       const ModelNames& names);
+                                       const ModelNames& names,
+                                       const std::vector<float>& sink = {});
+// That of a reply about a map; empty where it has none.
+std::vector<float> sink_of(std::span<const protocol::TensorRef> tensors);
+// The largest weights of each query of a result that has them: a line from each query at the left
+// to each of its keys at the right, thicker the more weight it has; token 0 at the top.
+widgets::PlotSpec arcs_figure(const protocol::MapResult& result, const ModelNames& names);
 // A - B of two maps of equal size, centred at 0.
 widgets::PlotSpec map_difference_figure(const protocol::MapResult& a, const Grid& map_a,
                                         const protocol::MapResult& b, const Grid& map_b,
@@ -154,6 +162,12 @@ widgets::PlotSpec frequencies_figure(const protocol::PatternsResult& result,
 std::vector<widgets::GridSpec> grids_of(const protocol::PatternsResult& result,
                                         std::span<const protocol::TensorRef> tensors,
                                         const ModelNames& names);
+// The frequencies by which each group of layers turns, and in words how every group places its
+// tokens; nothing of a model that turns none. A result of `info`.
+std::optional<widgets::PlotSpec> rope_plan_figure(const protocol::LoadReport& report,
+                                                  const ModelNames& names);
+// How some layers place their tokens, in a line without the layers: "sees 43 tokens; rope, half".
+std::string words_of(const protocol::RopePlanRow& row);
 // Spectra and learned angles, rows of single queries, how a bias varies over texts, and another
 // model's products with their difference. Groups: "spectrum", "angles", "rows of queries",
 // "variation over texts", "against".

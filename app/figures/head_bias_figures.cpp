@@ -41,7 +41,9 @@ PlotSpec bias_figure(const HeadBias& bias, const protocol::DistanceModel& model,
                      const ModelNames& names) {
   PlotSpec plot =
       plot_of("bias", "mean score by distance, measured and intrinsic", bias, model, names);
-  plot.x = {.label = "distance (tokens, a model's angle)", .scale = Scale::log10};
+  plot.x = {.label = "distance (tokens, a model's angle)",
+            .scale = Scale::log10,
+            .of = widgets::Coordinate::distance};
   plot.y.label = "mean score (before softmax)";
   Series measured{.label = "measured"};
   for (const protocol::DistancePoint& point : bias.profile) {
@@ -147,7 +149,9 @@ PlotSpec sweep_figure(const HeadBias& bias, const protocol::DistanceModel& model
                       const ModelNames& names) {
   PlotSpec plot =
       plot_of("sweep", "the bias with other bases and interpolated positions", bias, model, names);
-  plot.x = {.label = "distance (tokens, a model's angle)", .scale = Scale::log10};
+  plot.x = {.label = "distance (tokens, a model's angle)",
+            .scale = Scale::log10,
+            .of = widgets::Coordinate::distance};
   plot.y.label = "mean score predicted";
   plot.series.push_back(
       {.label = "as it is", .x = bias.distances, .y = bias.per_plane, .width = 3});

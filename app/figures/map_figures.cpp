@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -119,12 +120,19 @@ std::string stack_note(const std::string& stack) {
   return "shown: " + words + " (" + stack + ".)";
 }
 
-PlotSpec attention_map_figure(const MapResult& result, const Grid& map, const ModelNames& names) {
+std::vector<float> sink_of(std::span<const protocol::TensorRef> tensors) {
+  const auto* found = protocol::find_tensor(tensors, "sink_profile");
+  return found ? grid_of(*found).values : std::vector<float>{};
+}
+
+PlotSpec attention_map_figure(const MapResult& result, const Grid& map, const ModelNames& names,
+                              const std::vector<float>& sink) {
   PlotSpec plot{
       .id = "map_" + names.file_name(result.model) + "_" + head_id(result),
       .title = names.short_name(result.model) + " " + head_name(result) + ": " + result.of};
   label_axes(plot);
   plot.map = map_spec(result, map);
+  if (!sink.empty()) plot.map->margin = sink, plot.map->margin_name = "learned sink";
   plot.notes.push_back(
       "queries [" + std::to_string(result.row_begin) + ", " + std::to_string(result.row_end) +
       "), keys [" + std::to_string(result.column_begin) + ", " + std::to_string(result.column_end) +
@@ -134,9 +142,50 @@ PlotSpec attention_map_figure(const MapResult& result, const Grid& map, const Mo
     plot.notes.push_back(
         "a row's weights and that of the head's learned sink sum to 1; the sink "
         "has " +
-        short_number(result.learned_sink) + " in the mean of these rows");
+        short_number(result.learned_sink) + " in the mean of these rows" +
+        (sink.empty() ? "" : ", and in each what the strip beside the map shows"));
   }
   plot.notes.push_back(widgets::scale_note(*plot.map));
+  return plot;
+}
+
+PlotSpec arcs_figure(const MapResult& result, const ModelNames& names) {
+  PlotSpec plot{.id = "arcs_" + names.file_name(result.model) + "_" + head_id(result),
+                .title = names.short_name(result.model) + " " + head_name(result) +
+                         ": largest weights of each query"};
+  plot.x.low = 0, plot.x.high = 1, plot.x.ticks = {{0, "query"}, {1, "key"}};
+  plot.y.label = "token";
+  const auto down = [](int64_t token) { return -double(token); };
+  // One series for each range of weights: a line has one width.
+  struct Range {
+    double from;
+    const char* label;
+    double width;
+  };
+  constexpr Range kRanges[] = {
+      {0.5, "0.5 and above", 3}, {0.2, "0.2 to 0.5", 2}, {0.05, "0.05 to 0.2", 1}, {0, "less", 0.5}};
+  int64_t first = result.row_begin, last = result.row_begin;
+  for (const Range& range : kRanges) {
+    widgets::Series series{.label = range.label, .width = range.width};
+    series.color = int(plot.series.size());
+    for (const protocol::TopKeys& top : result.top) {
+      for (size_t n = 0; n < top.keys.size(); ++n) {
+        const auto* found = std::ranges::find_if(
+            kRanges, [&](const Range& one) { return top.weights[n] >= one.from; });
+        if (found != &range) continue;
+        series.x.insert(series.x.end(), {0, 1, std::nan("")});
+        series.y.insert(series.y.end(), {down(top.query), down(top.keys[n]), std::nan("")});
+        first = std::min({first, top.query, top.keys[n]});
+        last = std::max({last, top.query, top.keys[n]});
+      }
+    }
+    plot.series.push_back(std::move(series));
+  }
+  for (const widgets::AxisTick& tick :
+       widgets::nice_ticks(double(first), double(last), widgets::Scale::linear))
+    plot.y.ticks.push_back({-tick.at, tick.label});
+  plot.notes = {"queries [" + std::to_string(result.row_begin) + ", " +
+                std::to_string(result.row_end) + ") of " + tokens_of(result)};
   return plot;
 }
 
@@ -246,8 +295,8 @@ PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer, co
       .id = "pe_dot_" + names.file_name(result.model) + "_L" + std::to_string(layer),
       .title = names.short_name(result.model) + ": PE dot products " +
                (layer == 0 ? "at the start" : "after layer " + std::to_string(layer - 1))};
-  plot.x.label = "position j";
-  plot.y.label = "position i";
+  plot.x.label = "position j", plot.x.of = widgets::Coordinate::position;
+  plot.y.label = "position i", plot.y.of = widgets::Coordinate::position;
   plot.legend = false;
   MapSpec map{.rows = int(grid.shape.at(0)), .cols = int(grid.shape.at(1)), .values = grid.values};
   if (!result.positions.empty()) {

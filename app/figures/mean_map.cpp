@@ -43,6 +43,18 @@ TensorRef mean_tensor(const std::vector<AnsweredMap>& maps, const char* name) {
   return TensorRef::own<float>(name, std::move(shape), std::move(mean));
 }
 
+// What learned sinks take, of heads that all have one.
+void add_mean_of_sinks(const std::vector<AnsweredMap>& maps, AnsweredMap& mean) {
+  double sum = 0;
+  bool all = true;
+  for (const AnsweredMap& map : maps) {
+    sum += map.result.learned_sink;
+    all = all && protocol::find_tensor(map.tensors, "sink_profile");
+  }
+  mean.result.learned_sink = sum / static_cast<double>(maps.size());
+  if (all) mean.tensors.push_back(mean_tensor(maps, "sink_profile"));
+}
+
 }  // namespace
 
 AnsweredMap mean_map(const std::vector<AnsweredMap>& maps) {
@@ -55,6 +67,7 @@ AnsweredMap mean_map(const std::vector<AnsweredMap>& maps) {
   mean.result.top.clear();
   for (const char* name : {"map", "row_profile", "column_profile"})
     mean.tensors.push_back(mean_tensor(maps, name));
+  add_mean_of_sinks(maps, mean);
   bool any = false;
   for (const float value : mean.tensors.front().values<float>()) {
     if (!std::isfinite(value)) continue;

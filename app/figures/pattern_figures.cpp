@@ -268,6 +268,37 @@ void add_against_figures(const PatternsResult& result, const std::map<int64_t, G
 
 }  // namespace
 
+std::string words_of(const protocol::RopePlanRow& row) {
+  std::string words = "sees " + row.sees + "; " + row.encoding;
+  if (!row.channels.empty()) words += ", " + row.channels + " channels";
+  if (!row.axes.empty()) words += ", planes turn by " + row.axes;
+  if (row.magnitude != 1) words += "; q and k times " + short_number(row.magnitude);
+  if (!row.norm.empty()) words += "; norm of q and k: " + row.norm;
+  if (!row.temperature.empty()) words += "; queries times " + row.temperature;
+  return words;
+}
+
+std::optional<PlotSpec> rope_plan_figure(const protocol::LoadReport& report,
+                                         const ModelNames& names) {
+  const std::string& model = report.model.name;
+  PlotSpec plot{.id = "rope_plan_" + names.file_name(model),
+                .title = names.short_name(model) + ": rope plan by layers"};
+  plot.x.label = "plane";
+  plot.y = {.label = "radians a token", .scale = Scale::log10};
+  for (const protocol::RopePlanRow& row : report.rope_plan) {
+    plot.notes.push_back("layers " + row.layers + ": " + words_of(row));
+    if (row.frequencies.empty()) continue;
+    Series series{.label = "layers " + row.layers,
+                  .kind = SeriesKind::scatter,
+                  .y = row.frequencies,
+                  .color = int(plot.series.size())};
+    for (size_t n = 0; n < row.frequencies.size(); ++n) series.x.push_back(double(n));
+    plot.series.push_back(std::move(series));
+  }
+  if (plot.series.empty()) return std::nullopt;
+  return plot;
+}
+
 std::vector<GridSpec> grids_of(const PatternsResult& result,
                                std::span<const protocol::TensorRef> tensors,
                                const ModelNames& names) {

@@ -54,18 +54,21 @@ json json_of(const Marker& marker) {
 json json_of(const MapSpec& map) {
   const double row_end = map.row_end > 0 ? map.row_end : map.rows;
   const double col_end = map.col_end > 0 ? map.col_end : map.cols;
-  return {{"rows", map.rows},
-          {"cols", map.cols},
-          {"query_range", {map.row_begin, row_end}},
-          {"key_range", {map.col_begin, col_end}},
-          {"colormap", widgets::name_of(map.colormap)},
-          {"range", {to_json_form(map.range.low), to_json_form(map.range.high)}},
-          {"value_label", map.value_label},
-          {"log_decades", map.log_decades},
-          {"row_name", map.row_name},
-          {"col_name", map.col_name},
-          {"samples", protocol::to_json_form(map.samples)},
-          {"values", to_json_form(map.values)}};
+  json out{{"rows", map.rows},
+           {"cols", map.cols},
+           {"query_range", {map.row_begin, row_end}},
+           {"key_range", {map.col_begin, col_end}},
+           {"colormap", widgets::name_of(map.colormap)},
+           {"range", {to_json_form(map.range.low), to_json_form(map.range.high)}},
+           {"value_label", map.value_label},
+           {"log_decades", map.log_decades},
+           {"row_name", map.row_name},
+           {"col_name", map.col_name},
+           {"samples", protocol::to_json_form(map.samples)},
+           {"values", to_json_form(map.values)}};
+  if (!map.margin.empty())
+    out["margin"] = {{"name", map.margin_name}, {"values", to_json_form(map.margin)}};
+  return out;
 }
 
 json json_of(const PlotSpec& plot) {

@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "app/figures/figures.h"
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 #include "formats/limits.h"
@@ -83,6 +84,9 @@ class InfoVerb : public Verb {
                                          "warnings",
                                          "hash"}));
     add_rope_plan(output);
+    const auto report = protocol::from_json_form<protocol::LoadReport>(output.result);
+    if (auto plan = rope_plan_figure(report, ModelNames({report.model.name})))
+      output.figures = {std::move(*plan)};
     const auto flagged = output.result.value("flagged", nlohmann::json::array());
     if (!flagged.empty()) {
       output.tables.push_back(

@@ -40,8 +40,10 @@ class MapVerb : public Verb {
         .result = std::move(json), .provenance = provenance_of(map), .tensors = std::move(tensors)};
     for (const protocol::TensorRef& tensor : output.tensors) {
       if (tensor.name != "map") continue;
-      output.figures = {attention_map_figure(map, grid_of(tensor), ModelNames({map.model}))};
+      output.figures = {attention_map_figure(map, grid_of(tensor), ModelNames({map.model}),
+                                             sink_of(output.tensors))};
     }
+    if (!map.top.empty()) output.figures.push_back(arcs_figure(map, ModelNames({map.model})));
     // As text, so that a .csv holds the map itself.
     Table facts =
         facts_table("", output.result,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <span>
 #include <tuple>
 
 #include "app/figures/figures.h"
@@ -99,6 +100,18 @@ widgets::TableCell cell_of_table(const Interval* value) {
   if (!value->known()) return widgets::number_cell_of(value->mean);
   return widgets::number_cell_of(value->mean, value->low.value_or(std::nan("")),
                                  value->high.value_or(std::nan("")));
+}
+
+// What stands under a head's picture, whole and where there is less room: sorted ones are told by
+// their names, the others stand at their place.
+struct HeadCaption {
+  std::string full, brief;
+};
+HeadCaption caption_of(const HeadsResult& result, int64_t cell, double value, bool sorted) {
+  const std::string name = name_of_head(cell / result.heads, cell % result.heads);
+  if (std::isnan(value)) return {name, name};
+  const std::string number = widgets::short_number(value);
+  return {name + "  " + number, sorted ? name : number};
 }
 
 ChosenHead chosen_head(const ViewContext& context, std::size_t model, const HeadsResult& result,
@@ -214,8 +227,13 @@ void HeadsView::add_rows(const ViewContext& context, std::size_t index, Rows& ro
 // The rows of a model whose answer is the same as before are moved, not made: of eight models of a
 // thousand heads all would take longer than a frame.
 const HeadsView::Rows& HeadsView::rows(const ViewContext& context) {
-  std::string key = names_key(context);
+  // Names of models follow from the session: they are looked up where that has changed.
+  std::string seen = std::to_string(context.edit.revision()) + "/", key;
   for (std::size_t i = 0; i < context.models(); ++i) key += serials_of(answer_of(context, i));
+  seen += key;
+  if (rows_version_ > 0 && seen == rows_seen_) return rows_;
+  rows_seen_ = std::move(seen);
+  key += names_key(context);
   if (rows_version_ > 0 && key == rows_key_) return rows_;
   Rows next = columns(context);
   std::string metrics;
@@ -257,47 +275,62 @@ const std::vector<char>& HeadsView::found_rows(const ViewContext& context) {
   });
 }
 
-widgets::HeadGridSpec HeadsView::make_spec(const ViewContext& context, std::size_t index) {
-  const auto* answer = answer_of(context, index);
-  const HeadsResult& result = answer->result;
-  widgets::HeadGridSpec spec;
-  spec.layers = static_cast<int>(result.layers);
-  spec.heads = static_cast<int>(result.heads);
-  const auto* tensor = protocol::find_tensor(answer->tensors, "thumbnails");
-  spec.side = tensor && tensor->shape.size() == 4 ? static_cast<int>(tensor->shape[3]) : 0;
-  const auto state = context.state<HeadsState>();
-  const std::vector<double> values = values_of(result, state.metric);
-  const std::vector<char>& found = found_rows(context);
-  const auto begin = static_cast<std::size_t>(rows(context).begin[index]);
-  for (int cell = 0; cell < spec.layers * spec.heads; ++cell) {
-    const auto at = static_cast<std::size_t>(cell);
-    const bool known = !std::isnan(values[at]);
-    const std::string number = known ? widgets::short_number(values[at]) : "";
-    const std::string name = name_of_head(cell / spec.heads, cell % spec.heads);
-    spec.captions.push_back(known ? name + "  " + number : name);
-    // Sorted ones are told by their names, the others stand at their place.
-    spec.short_captions.push_back(state.sorted || !known ? name : number);
-    spec.dimmed.push_back(!found[begin + at]);
-  }
-  if (state.sorted) spec.order = order_by(values);
-  return spec;
-}
-
+// Of a model's own answer alone: that of another one leaves it as it is.
 const widgets::HeadGridSpec& HeadsView::spec_of(const ViewContext& context, std::size_t index) {
   const auto state = context.state<HeadsState>();
-  rows(context), found_rows(context);
-  const std::string key = std::to_string(rows_version_) + "/" + state.metric + "/" +
-                          (state.sorted ? "sorted/" : "/") + std::to_string(found_.version());
-  Grid& grid = grids_[context.session().models[index]];
-  return grid.spec.get(key, [&] { return make_spec(context, index); });
+  const auto* answer = answer_of(context, index);
+  const std::string key = serials_of(answer) + (state.sorted ? state.metric : "");
+  return grids_[context.session().models[index]].spec.get(key, [&] {
+    widgets::HeadGridSpec spec;
+    spec.layers = static_cast<int>(answer->result.layers);
+    spec.heads = static_cast<int>(answer->result.heads);
+    const auto* tensor = protocol::find_tensor(answer->tensors, "thumbnails");
+    spec.side = tensor && tensor->shape.size() == 4 ? static_cast<int>(tensor->shape[3]) : 0;
+    if (state.sorted) spec.order = order_by(values_of(answer->result, state.metric));
+    return spec;
+  });
 }
 
-const widgets::CaptionWidths& HeadsView::widths_of(const ViewContext& context, std::size_t index) {
-  const widgets::HeadGridSpec& spec = spec_of(context, index);
+std::string HeadsView::captions_key(const ViewContext& context, std::size_t index) {
+  const auto state = context.state<HeadsState>();
+  spec_of(context, index);
+  return std::to_string(grids_[context.session().models[index]].spec.version()) + "/" +
+         state.metric + (state.sorted ? "/sorted" : "/");
+}
+
+const widgets::HeadCaptionWords& HeadsView::captions_of(const ViewContext& context,
+                                                        std::size_t index) {
   Grid& grid = grids_[context.session().models[index]];
-  const std::string key =
-      std::to_string(grid.spec.version()) + "/" + std::to_string(ImGui::GetFontSize());
-  return grid.widths.get(key, [&] { return widgets::caption_widths(spec); });
+  return grid.captions.get(captions_key(context, index), [&] {
+    const auto state = context.state<HeadsState>();
+    const HeadsResult& result = answer_of(context, index)->result;
+    widgets::HeadCaptionWords words;
+    for (const double value : values_of(result, state.metric)) {
+      const auto cell = static_cast<int64_t>(words.full.size());
+      HeadCaption caption = caption_of(result, cell, value, state.sorted);
+      words.full.push_back(std::move(caption.full));
+      words.brief.push_back(std::move(caption.brief));
+    }
+    return words;
+  });
+}
+
+// Captions are made where there may be room for the narrowest of them.
+widgets::HeadGridFit HeadsView::fit_of(const ViewContext& context, std::size_t index, ImVec2 room) {
+  const widgets::HeadGridSpec& spec = spec_of(context, index);
+  if (spec.layers * spec.heads == 0) return widgets::fit_head_grid(spec, {}, room);
+  const std::string key = captions_key(context, index) + "/" + std::to_string(ImGui::GetFontSize());
+  Grid& grid = grids_[context.session().models[index]];
+  const float least = grid.least_caption.get(key, [&] {
+    const auto state = context.state<HeadsState>();
+    const HeadsResult& result = answer_of(context, index)->result;
+    const double value = values_of(result, state.metric).front();
+    return widgets::caption_width(caption_of(result, 0, value, state.sorted).brief);
+  });
+  if (widgets::captioned_edge(spec, room) < least) return widgets::fit_head_grid(spec, {}, room);
+  const auto& widths =
+      grid.widths.get(key, [&] { return widgets::caption_widths(captions_of(context, index)); });
+  return widgets::fit_head_grid(spec, widths, room);
 }
 
 // So many models beside each other that the smallest of their pictures is as large as it can be.
@@ -314,8 +347,7 @@ HeadsView::Places HeadsView::best_places(const ViewContext& context, ImVec2 room
     float smallest = std::numeric_limits<float>::max();
     for (std::size_t i = 0; i < context.models(); ++i) {
       if (!answer_of(context, i)) continue;
-      const auto fit = widgets::fit_head_grid(spec_of(context, i), widths_of(context, i), each);
-      smallest = std::min(smallest, fit.pixels);
+      smallest = std::min(smallest, fit_of(context, i, each).pixels);
     }
     if (smallest > best.pixels) best = {columns, each, smallest};
   }
@@ -327,8 +359,7 @@ std::string HeadsView::places_key(const ViewContext& context, ImVec2 room) {
   std::string key = std::to_string(room.x) + "x" + std::to_string(room.y) + "/" +
                     std::to_string(ImGui::GetFontSize()) + "/";
   for (std::size_t i = 0; i < context.models(); ++i) {
-    if (answer_of(context, i)) spec_of(context, i);
-    key += std::to_string(grids_[context.session().models[i]].spec.version()) + "/";
+    key += answer_of(context, i) ? captions_key(context, i) + "/" : "/";
   }
   return key;
 }
@@ -552,22 +583,38 @@ void HeadsView::draw_model_line(ViewContext& context, std::size_t index) {
   tooltip("Attention was run by: " + ran.words);
 }
 
+// Those of a thousand heads take a good part of what a frame may: of several models whose answers
+// came together each has a frame of its own.
+void HeadsView::make_pictures(ViewContext& context, const HeadsAnswer& answer, Grid& grid) {
+  const auto* tensor = protocol::find_tensor(answer.tensors, "thumbnails");
+  if (!tensor || grid.atlas_serial == answer.serial) return;
+  if (made_pictures_) {
+    context.window.moving = true;
+    return;
+  }
+  auto atlas = widgets::atlas_of(static_cast<int>(answer.result.layers),
+                                 static_cast<int>(answer.result.heads),
+                                 static_cast<int>(tensor->shape.at(3)), tensor->values<float>());
+  grid.marks = widgets::marks_of(atlas.values);
+  grid.atlas.set_values(atlas.rows, atlas.cols, std::move(atlas.values));
+  grid.atlas_serial = answer.serial;
+  made_pictures_ = true;
+}
+
 void HeadsView::draw_model(ViewContext& context, std::size_t index, ImVec2 room) {
   draw_model_line(context, index);
   const auto* answer = answer_of(context, index);
   if (!answer) return;
   Grid& grid = grids_[context.session().models[index]];
-  const auto* tensor = protocol::find_tensor(answer->tensors, "thumbnails");
-  if (tensor && grid.atlas_serial != answer->serial) {
-    const auto atlas = widgets::atlas_of(
-        static_cast<int>(answer->result.layers), static_cast<int>(answer->result.heads),
-        static_cast<int>(tensor->shape.at(3)), grid_of(*tensor).values);
-    grid.atlas.set_values(atlas.rows, atlas.cols, atlas.values);
-    grid.marks = widgets::marks_of(atlas.values);
-    grid.atlas_serial = answer->serial;
-  }
+  make_pictures(context, *answer, grid);
   const widgets::HeadGridSpec& spec = spec_of(context, index);
-  widgets::HeadGridDraw draw{.fit = widgets::fit_head_grid(spec, widths_of(context, index), room)};
+  widgets::HeadGridDraw draw{.fit = fit_of(context, index, room)};
+  if (draw.fit.captions != widgets::HeadCaptions::none)
+    draw.captions = &captions_of(context, index);
+  if (!context.state<HeadsState>().search.empty())
+    draw.found = std::span<const char>(found_rows(context))
+                     .subspan(static_cast<std::size_t>(rows(context).begin[index]),
+                              cells_of(answer->result));
   const Selection& at = context.session().selection;
   if (at.model == static_cast<int64_t>(index))
     draw.selected = cell_of(answer->result, at.layer, at.head);
@@ -600,6 +647,7 @@ void HeadsView::draw_pictures(ViewContext& context) {
     return std::ranges::find(context.session().models, grid.first) ==
            context.session().models.end();
   });
+  made_pictures_ = false;
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const Places& places =
       places_.get(places_key(context, room), [&] { return best_places(context, room); });

@@ -62,6 +62,8 @@ class HeadsView : public View {
     std::uint64_t atlas_serial = 0;
     widgets::CellMarks marks;
     Cached<widgets::HeadGridSpec> spec;
+    Cached<widgets::HeadCaptionWords> captions;
+    Cached<float> least_caption;  // no caption of the widest ones is narrower
     Cached<widgets::CaptionWidths> widths;
   };
   // The heads of all models as rows, a model after the other; where each model's rows begin.
@@ -100,8 +102,10 @@ class HeadsView : public View {
   void add_rows(const ViewContext& context, std::size_t index, Rows& rows) const;
   const std::vector<char>& found_rows(const ViewContext& context);
   const widgets::HeadGridSpec& spec_of(const ViewContext& context, std::size_t index);
-  const widgets::CaptionWidths& widths_of(const ViewContext& context, std::size_t index);
-  widgets::HeadGridSpec make_spec(const ViewContext& context, std::size_t index);
+  const widgets::HeadCaptionWords& captions_of(const ViewContext& context, std::size_t index);
+  widgets::HeadGridFit fit_of(const ViewContext& context, std::size_t index, ImVec2 room);
+  std::string captions_key(const ViewContext& context, std::size_t index);
+  void make_pictures(ViewContext& context, const HeadsAnswer& answer, Grid& grid);
   Places best_places(const ViewContext& context, ImVec2 room);
   std::string places_key(const ViewContext& context, ImVec2 room);
   bool larger_beside(const ViewContext& context, ImVec2 room, ImVec2 whole, float part);
@@ -114,8 +118,9 @@ class HeadsView : public View {
   void point_at_head(ViewContext& context, Place place);
 
   std::map<std::string, Grid> grids_;
+  bool made_pictures_ = false;  // of a model, in this frame
   Rows rows_;
-  std::string rows_key_;
+  std::string rows_key_, rows_seen_;
   std::uint64_t rows_version_ = 0;
   Cached<std::vector<char>> found_;
   Cached<Places> places_;

@@ -19,7 +19,10 @@ namespace {
 namespace fs = std::filesystem;
 using protocol::JobStatus;
 
-constexpr auto kPollEvery = std::chrono::milliseconds(1000);
+// While a job runs, and while none does that could change.
+constexpr double kPollRunning = 1, kPollIdle = 5;
+// What was told to start or to go on shows that by then.
+constexpr auto kAfterAnAct = std::chrono::seconds(20);
 constexpr int64_t kLogLines = 200;
 
 // sample_configs/ stands beside assets/ in the source tree and inside it where installed.
@@ -150,11 +153,18 @@ void JobsView::ask(ViewContext& context) {
                        protocol::FormRequest{.config = context.state<JobsState>().run});
 }
 
-// A job's state changes by itself: its folder is read again every second while the view is seen.
+// A job's state changes by itself: its folder is read again while the view is seen, seldom where no
+// job runs, which only another program could start then.
 void JobsView::poll(ViewContext& context) {
   const auto now = std::chrono::steady_clock::now();
-  if (!context.window.may_ask || now - polled_at_ < kPollEvery ||
-      context.requests.of(kJobs).failed())
+  const auto* jobs = context.requests.of(kJobs).answer();
+  const bool running = jobs && std::ranges::any_of(jobs->result.jobs, [](const JobStatus& job) {
+                         return is_live(job.state);
+                       });
+  const bool acted = now - acted_at_ < kAfterAnAct;
+  poll_pause_ = !jobs || running || acted ? kPollRunning : kPollIdle;
+  const std::chrono::duration<double> since = now - polled_at_;
+  if (!context.window.may_ask || since.count() < poll_pause_ || context.requests.of(kJobs).failed())
     return;
   polled_at_ = now;
   context.requests.ask_again(context.requests.of(kJobs), protocol::JobsRequest{});
@@ -208,11 +218,13 @@ void JobsView::start_training(ViewContext& context) {
   const auto state = context.state<JobsState>();
   protocol::StartRequest request{
       .kind = "train", .name = fs::path(state.source).stem().string(), .config = state.run};
+  acted_at_ = std::chrono::steady_clock::now();
   context.requests.ask_again(context.requests.of(kStart), request);
 }
 
 void JobsView::start_eval(ViewContext& context) {
   const auto request = context.state<JobsState>().evaluation.request(context.session().models);
+  acted_at_ = std::chrono::steady_clock::now();
   context.requests.ask_again(
       context.requests.of(kStart),
       protocol::StartRequest{
@@ -361,9 +373,11 @@ void JobsView::draw_list(ViewContext& context) {
 void JobsView::draw_buttons(ViewContext& context, const JobStatus& job) {
   const auto act = [&](const char* word, const char* action, bool enabled) {
     ImGui::BeginDisabled(!enabled || context.requests.of(kControl).waiting());
-    if (ImGui::SmallButton(word))
+    if (ImGui::SmallButton(word)) {
+      acted_at_ = std::chrono::steady_clock::now();
       context.requests.ask_again(context.requests.of(kControl),
                                  protocol::ControlRequest{.dir = job.dir, .action = action});
+    }
     ImGui::EndDisabled();
     ImGui::SameLine();
   };

@@ -51,7 +51,7 @@ class JobsView : public View {
   std::string title() const override { return "Jobs"; }
   std::string help_text() const override;
   Slot slot() const override { return Slot::middle_bottom; }
-  bool polls() const override { return true; }
+  double seconds_between_polls() const override { return poll_pause_; }
   void ask(ViewContext& context) override;
   void draw_content(ViewContext& context) override;
   std::vector<Saved> saved(ViewContext& context) override;
@@ -87,6 +87,8 @@ class JobsView : public View {
   std::string first_, second_;        // checkpoints to compare
   bool log_seen_ = false;
   std::chrono::steady_clock::time_point polled_at_;
+  std::chrono::steady_clock::time_point acted_at_;  // a job was started or told something
+  double poll_pause_ = 1;
   std::uint64_t started_serial_ = 0;
 };
 

@@ -312,6 +312,12 @@ std::vector<QuestionOf<MapResult>*> MapView::questions_of(const ViewContext& con
   return questions;
 }
 
+bool MapView::ready(const ViewContext& context) const {
+  context.models_known();
+  return std::ranges::all_of(sides(context),
+                             [&](const Side& side) { return context.model_known(side.model); });
+}
+
 void MapView::ask(ViewContext& context) {
   const auto state = context.state<MapState>();
   const Region& region = context.session().region;
@@ -331,7 +337,8 @@ void MapView::ask(ViewContext& context) {
       context.requests.ask(*questions[i], request, text.words);
     }
   }
-  ask_for_tokens(context);  // for the axes; the question that the text's own view asks
+  // For the axes: the question that the text's own view asks.
+  if (context.models_known()) ask_for_tokens(context);
 }
 
 // None of a model without the selected head, whose last answer is of another one.
@@ -395,7 +402,8 @@ MapLook MapView::look_of(const ViewContext& context, const std::vector<Shown>& m
 PlotSpec MapView::plot_of(const ViewContext& context, const Shown& shown,
                           const MapLook& look) const {
   const MapAnswer& answer = *shown.answer;
-  PlotSpec plot = attention_map_figure(answer.result, map_of(answer), names_of(context.session()));
+  PlotSpec plot = attention_map_figure(answer.result, map_of(answer), names_of(context.session()),
+                                       sink_of(answer.tensors));
   if (!shown.heads.empty()) {
     plot.id = "map_" + names_of(context.session()).file_name(answer.result.model) + "_mean";
     plot.title = words_of(context.session(), shown) + ": " + answer.result.of;
@@ -594,8 +602,9 @@ void MapView::draw_controls(ViewContext& context) {
   changed |= draw_colors(state);
   next_control(5 * ImGui::GetFontSize());
   draw_goto(context);
-  draw_tools(context);
+  draw_tools(context, Bar::goes_on);
   if (state.show != "a") changed |= draw_b(context, state);
+  draw_openings(context);
   if (changed) context.set_state("Change the map", state, "map");
 }
 

@@ -57,6 +57,8 @@ class MapView : public View {
   std::string help_text() const override;
   Slot slot() const override { return Slot::right; }
   void add_commands(std::vector<Command>& list) const override;
+  // Only the models whose maps are shown have to be known: the others may still be opened.
+  bool ready(const ViewContext& context) const override;
   void ask(ViewContext& context) override;
   void draw_content(ViewContext& context) override;
   std::vector<Saved> saved(ViewContext& context) override;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "app/figures/figures.h"
 #include "protocol/model_reading.h"
 #include "widgets/theme.h"
 
@@ -262,6 +263,8 @@ void ModelsView::draw_report(const LoadReport& report, const std::string& name) 
   fact("tied", in_lines(report.tied));
   fact("quirks", in_lines(report.quirks));
   fact("warnings", in_lines(report.warnings), &colors.warn);
+  for (const protocol::RopePlanRow& row : report.rope_plan)
+    fact(report.rope_plan.size() > 1 ? ("layers " + row.layers).c_str() : "layers", words_of(row));
   for (const protocol::TensorInfo& tensor : report.flagged)
     fact("flagged", tensor.name + ": " + tensor.flag, &colors.bad);
   ImGui::EndTable();

@@ -53,6 +53,9 @@ void add_cells(const std::vector<widgets::GridSpec>& grids, std::vector<GroupedF
   }
 }
 
+// A figure of what the model is, and not of what was measured.
+constexpr const char* kRopePlan = "rope plan";
+
 // States are counted from the start: state n is the one after n layers.
 std::string layer_words(const std::string& figure, int64_t layer) {
   static const std::set<std::string> of_states{"dot products", "dot products side by side",
@@ -70,8 +73,8 @@ std::string PatternsView::help_text() const {
          "Figures "
          "7 and 8; 0 is the start, n the state after n layers), their mean by distance, how far "
          "the "
-         "state drifts with depth, the bias of every head by distance (CAPE, Figure 1), and the "
-         "frequencies of the rotation.";
+         "state drifts with depth, the bias of every head by distance (CAPE, Figure 1), the "
+         "frequencies of the rotation, and which layers turn by which of them (rope plan).";
 }
 
 std::string PatternsView::command_line(const ViewContext& context) const {
@@ -91,12 +94,17 @@ void PatternsView::ask(ViewContext& context) {
 
 const std::vector<GroupedFigure>& PatternsView::figures_of_answer(const ViewContext& context,
                                                                   const PatternsAnswer& answer) {
-  return pictures_[answer.result.model].figures.get(names_key(context) + serials_of(&answer), [&] {
+  const auto* report = context.requests.of(kInfo, answer.result.model).answer();
+  const std::string key = names_key(context) + serials_of(&answer, report);
+  return pictures_[answer.result.model].figures.get(key, [&] {
     const ModelNames names = names_of(context.session());
     auto figures = figures_of(answer.result, answer.tensors, names);
     for (GroupedFigure& one : more_figures_of(answer.result, answer.tensors, names))
       figures.push_back(std::move(one));
     add_cells(grids_of(answer.result, answer.tensors, names), figures);
+    if (!report) return figures;
+    if (auto plan = rope_plan_figure(report->result, names))
+      figures.push_back({kRopePlan, -1, std::move(*plan)});
     return figures;
   });
 }
@@ -128,8 +136,11 @@ std::vector<Saved> PatternsView::saved(ViewContext& context) {
                   .provenance = provenance_of(answer->result)};
     output.figures =
         figures_shown(figures_of_answer(context, *answer), context.state<PatternsState>());
+    const Asked& info = context.requests.of(kInfo, answer->result.model).asked();
     all.push_back({names_of(context.session()).file_name(answer->result.model), std::move(output),
-                   command_of<protocol::PatternsRequest>({answer->asked})});
+                   context.state<PatternsState>().figure == kRopePlan
+                       ? command_of<protocol::InfoRequest>({info})
+                       : command_of<protocol::PatternsRequest>({answer->asked})});
   }
   return all;
 }
@@ -185,6 +196,11 @@ void PatternsView::draw_content(ViewContext& context) {
   draw_controls(context);
   if (context.models() == 0)
     return widgets::draw_empty("Tick a model to see what its encoding does.");
+  // Of a closed model nothing stays on the graphics card.
+  std::erase_if(pictures_, [&](const auto& picture) {
+    return std::ranges::find(context.session().models, picture.first) ==
+           context.session().models.end();
+  });
   const auto state = context.state<PatternsState>();
   std::vector<std::size_t> drawn, silent;
   for (std::size_t i = 0; i < context.models(); ++i) {

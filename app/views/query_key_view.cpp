@@ -11,8 +11,8 @@ namespace {
 
 using widgets::PlotSpec;
 
-constexpr const char* kPair = "the selected pair";
-constexpr const char* kAll = "every token";
+constexpr const char* kSelectedPair = "the selected pair";
+constexpr const char* kEveryToken = "every token";
 
 // The pair that is selected, as far as it is in the text; else the last token and the one before.
 std::pair<int64_t, int64_t> pair_of(const Session& session, int64_t tokens) {
@@ -74,7 +74,7 @@ std::vector<PlotSpec> QueryKeyView::plots_of(const ViewContext& context,
                                              const QueryKey& values) const {
   if (values.tokens < 1) return {};
   const ModelNames names = names_of(context.session());
-  if (context.state<QueryKeyState>().figure == kAll) return channel_maps(values, names);
+  if (context.state<QueryKeyState>().figure == kEveryToken) return channel_maps(values, names);
   const auto [query, key] = pair_of(context.session(), values.tokens);
   return pair_channel_figures(values, query, key, names);
 }
@@ -90,7 +90,7 @@ std::vector<Saved> QueryKeyView::saved(ViewContext& context) {
 
 void QueryKeyView::draw_content(ViewContext& context) {
   auto state = context.state<QueryKeyState>();
-  if (draw_choice("##figure", state.figure, {kPair, kAll}))
+  if (draw_choice("##figure", state.figure, {kSelectedPair, kEveryToken}))
     context.set_state("Show other channels", state);
   draw_tools(context);
   const std::string model = selected_model(context.session());
@@ -106,7 +106,7 @@ void QueryKeyView::draw_content(ViewContext& context) {
       values_.get(serials_of(answer), [&] { return values_of(context, *answer); });
   const auto [query, key] = pair_of(context.session(), values.tokens);
   const std::string what =
-      state.figure == kAll ? "" : std::to_string(query) + "," + std::to_string(key);
+      state.figure == kEveryToken ? "" : std::to_string(query) + "," + std::to_string(key);
   const auto& plots = plots_.get(names_key(context) + serials_of(answer) + state.figure + what,
                                  [&] { return plots_of(context, values); });
   if (plots.empty()) return widgets::draw_empty("This head has no q and k that could be read.");

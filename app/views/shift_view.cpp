@@ -1,7 +1,6 @@
 #include "app/views/shift_view.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "app/figures/figures.h"
@@ -81,6 +80,51 @@ std::vector<Line> lines_of(const ShiftResult& result) {
   return lines;
 }
 
+widgets::TableCell cell_of_layer(const ShiftRow& row) {
+  auto cell = widgets::number_cell_of(row.attention_difference);
+  cell.help = with_ends(row.attention_difference, row.attention_low, row.attention_high) +
+              ", n = " + std::to_string(row.n) + " " + row.unit;
+  if (row.position_difference)
+    cell.help += "\nPE dot products differ by " +
+                 with_ends(*row.position_difference, row.position_low, row.position_high) + " %";
+  return cell;
+}
+
+// The paper's table: a line for each model, method, shift and dtype, the layers across.
+widgets::TableSpec table_of_lines(const ShiftResult& result, const ModelNames& names) {
+  widgets::TableSpec table{.id = "shift", .frozen = 2};
+  table.columns = {{.title = "model", .numbers = false},
+                   {.title = "shifted by"},
+                   {.title = "what", .help = "position ids, or tokens before the text",
+                    .numbers = false},
+                   {.title = "in", .numbers = false},
+                   {.title = "verdict", .numbers = false}};
+  int64_t layers = 0;
+  for (const ShiftRow& row : result.rows) layers = std::max(layers, row.layer + 1);
+  layers = std::min<int64_t>(layers, kMostColumns - 6);
+  for (int64_t layer = 0; layer < layers; ++layer)
+    table.columns.push_back({"L" + std::to_string(layer), "attention difference (1e-2)"});
+  table.columns.push_back({"logits", "largest difference"});
+  for (const Line& line : lines_of(result)) {
+    auto model = widgets::words_cell_of(names.short_name(line.model), names.color(line.model));
+    auto verdict = widgets::words_cell_of(line.verdict);
+    model.help = verdict.help = declared(result, line.model);
+    using Tone = widgets::TableCell::Tone;
+    verdict.tone = line.verdict == "failure" ? Tone::bad : Tone::quiet;
+    auto& row = table.rows.emplace_back(std::vector<widgets::TableCell>{
+        std::move(model), widgets::number_cell_of(static_cast<double>(line.by)),
+        widgets::words_cell_of(line.method), widgets::words_cell_of(line.dtype),
+        std::move(verdict)});
+    for (int64_t layer = 0; layer < layers; ++layer) {
+      const auto found = line.layers.find(layer);
+      row.push_back(found == line.layers.end() ? widgets::TableCell{}
+                                               : cell_of_layer(*found->second));
+    }
+    row.push_back(widgets::number_cell_of(line.layers.begin()->second->logits_difference));
+  }
+  return table;
+}
+
 }  // namespace
 
 std::string ShiftView::help_text() const {
@@ -113,55 +157,23 @@ std::vector<Saved> ShiftView::saved(ViewContext& context) {
   return {{"", std::move(output), command_of<protocol::ShiftRequest>(answers.asked())}};
 }
 
-void ShiftView::draw_table(const ViewContext& context, const ShiftResult& result) {
-  const std::vector<Line> lines = lines_of(result);
-  int64_t layers = 0;
-  for (const ShiftRow& row : result.rows) layers = std::max(layers, row.layer + 1);
-  // Layers that have no room are scrolled to.
-  const ImGuiTableFlags flags = ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_BordersInnerH |
-                                ImGuiTableFlags_ScrollY | ImGuiTableFlags_ScrollX;
-  const auto shown = static_cast<int>(std::min<int64_t>(layers, kMostColumns - 4));
-  if (!ImGui::BeginTable("shift", 4 + shown, flags)) return;
-  ImGui::TableSetupScrollFreeze(2, 1);
-  ImGui::TableSetupColumn("model");
-  ImGui::TableSetupColumn("shifted by");
-  ImGui::TableSetupColumn("verdict");
-  for (int layer = 0; layer < shown; ++layer)
-    ImGui::TableSetupColumn(("L" + std::to_string(layer)).c_str());
-  ImGui::TableSetupColumn("logits");
-  ImGui::TableHeadersRow();
-  for (const Line& line : lines) {
-    ImGui::TableNextRow();
-    ImGui::TableNextColumn();
-    draw_name_in_color(context.session(), line.model);
-    tooltip(declared(result, line.model));
-    ImGui::TableNextColumn();
-    ImGui::Text("%lld %s", static_cast<long long>(line.by), line.method.c_str());
-    if (line.dtype != "f32") ImGui::SameLine(), ImGui::TextDisabled("%s", line.dtype.c_str());
-    ImGui::TableNextColumn();
-    const bool failed = line.verdict == "failure";
-    ImGui::TextColored(failed ? widgets::palette().bad : widgets::palette().quiet, "%s",
-                       line.verdict.c_str());
-    tooltip(declared(result, line.model));
-    for (int layer = 0; layer < shown; ++layer) {
-      ImGui::TableNextColumn();
-      const auto found = line.layers.find(layer);
-      if (found == line.layers.end()) continue;
-      const ShiftRow& row = *found->second;
-      ImGui::Text("%.3g", row.attention_difference);
-      std::string words =
-          with_ends(row.attention_difference, row.attention_low, row.attention_high) +
-          ", n = " + std::to_string(row.n) + " " + row.unit;
-      if (row.position_difference)
-        words += "\nPE dot products differ by " +
-                 with_ends(*row.position_difference, row.position_low, row.position_high) + " %";
-      tooltip(words);
-    }
-    ImGui::TableNextColumn();
-    const double logits = line.layers.begin()->second->logits_difference;
-    if (std::isfinite(logits)) ImGui::Text("%.1e", logits);
-  }
-  ImGui::EndTable();
+// A click selects the model of a row.
+void ShiftView::draw_table(ViewContext& context, const widgets::TableSpec& spec) {
+  widgets::TableDraw options;
+  options.version = table_spec_.version();
+  options.hint = "Search, or a condition: L3>0.1";
+  const ModelNames names = names_of(context.session());
+  const auto model_of = [&](int row) {
+    const std::string& name = spec.rows[static_cast<std::size_t>(row)][0].words;
+    for (std::size_t i = 0; i < context.models(); ++i)
+      if (names.short_name(context.session().models[i]) == name) return static_cast<int64_t>(i);
+    return int64_t{-1};
+  };
+  options.selected = [&](int row) { return model_of(row) == context.session().selection.model; };
+  options.menu = [&](int) { draw_menu_items(context); };
+  const auto drawn = table_.draw(spec, options);
+  if (drawn.clicked < 0) return;
+  if (const int64_t model = model_of(drawn.clicked); model >= 0) select_model(context, model);
 }
 
 void ShiftView::draw_controls(ViewContext& context) {
@@ -221,9 +233,11 @@ void ShiftView::draw_results(ViewContext& context, const ShownAnswers<ShiftResul
     return made;
   });
   const float line = ImGui::GetTextLineHeightWithSpacing();
-  const auto lines = static_cast<float>(lines_of(result).size());
+  const auto& table = table_spec_.get(
+      key, [&] { return table_of_lines(result, names_of(context.session())); });
+  const auto lines = static_cast<float>(table.rows.size());
   // The table has its rows, but no more than half of the room.
-  const float rows = std::clamp(line * (lines * 1.2F + 3), line * 6,
+  const float rows = std::clamp(line * (lines * 1.2F + 4.5F), line * 6,
                                 std::max(line * 6, ImGui::GetContentRegionAvail().y * 0.5F));
   if (plots.empty())
     widgets::draw_notes(
@@ -235,7 +249,7 @@ void ShiftView::draw_results(ViewContext& context, const ShownAnswers<ShiftResul
              });
   if (ImGui::BeginChild("table", {0, rows})) {
     const Dimmed dimmed(answers.old);
-    draw_table(context, result);
+    draw_table(context, table);
   }
   ImGui::EndChild();
 }

@@ -4,6 +4,7 @@
 #include "app/views/plot_grid.h"
 #include "app/views/view.h"
 #include "protocol/messages/shift.h"
+#include "widgets/data_table.h"
 
 namespace phasescope::app {
 
@@ -40,11 +41,13 @@ class ShiftView : public View {
   void draw_controls(ViewContext& context);
   widgets::PlotSpec plot_of(const ViewContext& context, protocol::ShiftResult result) const;
   void draw_results(ViewContext& context, const ShownAnswers<protocol::ShiftResult>& answers);
-  void draw_table(const ViewContext& context, const protocol::ShiftResult& result);
+  void draw_table(ViewContext& context, const widgets::TableSpec& spec);
 
   OptionsForm form_;
   PlotGrid grid_;
   Cached<protocol::ShiftResult> result_;
+  Cached<widgets::TableSpec> table_spec_;
+  widgets::DataTable table_;
   Cached<std::vector<widgets::PlotSpec>> plots_;
 };
 

@@ -16,7 +16,7 @@ namespace {
 using protocol::TextResult;
 using protocol::TokenReading;
 
-constexpr double kHighLoss = 6;
+constexpr double kHighLoss = 6, kHighDifference = 2;
 // Of what was expected of a token; of the text, however small the view is.
 constexpr float kLinesOfGuesses = 6.6F, kLeastLines = 11;
 constexpr std::size_t kMostKept = 8;  // texts to go back to
@@ -44,11 +44,25 @@ std::string shown_text(const TokenReading& token, const TextState& state) {
   return text.find('\n') == std::string::npos ? text : token.text;
 }
 
-std::vector<widgets::StripToken> strip_tokens(const TextResult& result, const TextState& state) {
+// `less`: another reading of the same tokens, whose loss is taken from each.
+std::vector<widgets::StripToken> strip_tokens(const TextResult& result, const TextState& state,
+                                              const TextResult* less) {
   std::vector<widgets::StripToken> tokens;
-  for (const TokenReading& token : result.tokens)
-    tokens.push_back({shown_text(token, state), token.loss});
+  for (std::size_t i = 0; i < result.tokens.size(); ++i) {
+    std::optional<double> loss = result.tokens[i].loss;
+    if (less && loss) {
+      const auto& other = less->tokens[i].loss;
+      loss = other ? std::optional(*loss - *other) : std::nullopt;
+    }
+    tokens.push_back({shown_text(result.tokens[i], state), loss});
+  }
   return tokens;
+}
+
+bool same_tokens(const TextResult& a, const TextResult& b) {
+  return std::ranges::equal(a.tokens, b.tokens, [](const TokenReading& one, const auto& other) {
+    return one.id == other.id && one.text == other.text;
+  });
 }
 
 std::string bytes_in_words(int64_t bytes) {
@@ -132,6 +146,22 @@ std::vector<std::pair<int, int>> tokens_with(const std::vector<TokenReading>& to
   return found;
 }
 
+std::vector<std::vector<std::size_t>> alike_readers(const ViewContext& context) {
+  std::vector<std::vector<std::size_t>> groups;
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    const auto* answer = context.of(kText, i).answer();
+    const auto same = std::ranges::find_if(groups, [&](const std::vector<std::size_t>& group) {
+      const auto* first = context.of(kText, group.front()).answer();
+      return answer && first && same_tokens(first->result, answer->result);
+    });
+    if (same == groups.end())
+      groups.push_back({i});
+    else
+      same->push_back(i);
+  }
+  return groups;
+}
+
 void read_tokens(ViewContext& context, int64_t length) {
   context.edit.apply("Read " + std::to_string(length) + " tokens", [&](Session& s) {
     s.text.length = length;
@@ -140,8 +170,11 @@ void read_tokens(ViewContext& context, int64_t length) {
 }
 
 std::string TextView::help_text() const {
-  return "All open models read this text. A token's colour is the model's loss on it, clear at 0 "
-         "and red at 6 nats and above. Hover to see what the model expected there; click to make "
+  return "All open models read this text; those that read it as the same tokens share one copy of "
+         "it. A token's colour is the selected model's loss on it, clear at 0 and red at 6 nats "
+         "and "
+         "above, or what that is above another model's loss, blue where it is below. Hover to see "
+         "what the model expected there; click to make "
          "the token the query of the other views. The number of tokens may be more than the models "
          "were trained at: 0 is the trained length, and the memory it takes is said beside it. "
          "Continue lets every model write on.";
@@ -303,9 +336,10 @@ void TextView::draw_input(ViewContext& context) {
   if (ImGui::Button("Open...")) context.window.open_dialog = "text";
   next_control(9 * ImGui::GetFontSize());
   draw_choice_of_text(context);
-  draw_tools(context);
+  draw_tools(context, Bar::goes_on);
   draw_length(context);
   draw_reading(context);
+  draw_openings(context);
 }
 
 // How the text is shown, what is searched in it, and whether the models write on.
@@ -355,6 +389,7 @@ void TextView::go_to_next(ViewContext& context) {
 void TextView::draw_continuation(ViewContext& context, std::size_t index) {
   if (!context.state<TextState>().continued) return;
   auto& question = context.of(kContinued, index);
+  draw_model_name(context.session(), index);
   draw_question(context, question, "");
   const auto* answer = question.answer();
   if (!answer) return;
@@ -376,9 +411,11 @@ void TextView::draw_continuation(ViewContext& context, std::size_t index) {
   ImGui::PopID();
 }
 
-void TextView::draw_model(ViewContext& context, std::size_t index) {
+// A reader of the text: its loss on all of it, and what is under way. A click selects it.
+void TextView::draw_headline(ViewContext& context, std::size_t index) {
   auto& question = context.of(kText, index);
   draw_model_name(context.session(), index);
+  if (ImGui::IsItemClicked()) select_model(context, static_cast<int64_t>(index));
   if (const auto* answer = question.answer()) {
     ImGui::SameLine();
     ImGui::PushTextWrapPos(0.0F);
@@ -389,37 +426,94 @@ void TextView::draw_model(ViewContext& context, std::size_t index) {
   if (!question.answer()) return;
   const std::string& note = question.answer()->result.provenance.note;
   if (!note.empty()) widgets::draw_notes({note});
-  const Dimmed dimmed(!question.answers_now());
-  Strip& strip = strips_[context.session().models[index]];
+}
+
+// What the colours are: the loss of one of the readers, or that less another one's.
+void TextView::draw_colors(ViewContext& context, const Readers& readers, std::size_t owner,
+                           const widgets::TokenStripSpec& spec) {
+  const Session& session = context.session();
+  auto state = context.state<TextState>();
+  const std::string name = short_name(session, session.models[owner]);
+  std::vector<std::string> words{"loss of " + name}, models{""};
+  std::size_t now = 0;
+  for (const std::size_t i : readers) {
+    if (i == owner) continue;
+    if (session.models[i] == state.less) now = words.size();
+    words.push_back(name + " less " + short_name(session, session.models[i]));
+    models.push_back(session.models[i]);
+  }
+  std::string word = words[now];
+  if (words.size() == 1) {
+    ImGui::AlignTextToFramePadding();
+    ImGui::TextColored(widgets::palette().quiet, "loss");
+  } else if (draw_choice("##colors", word, words)) {
+    state.less = models[static_cast<std::size_t>(std::ranges::find(words, word) - words.begin())];
+    context.set_state("Colour the text", state);
+  }
+  const float scale = ImGui::GetFontSize() * 5;
+  next_control(scale * 2);
+  ImGui::AlignTextToFramePadding();
+  ImGui::TextColored(widgets::palette().quiet, "%s",
+                     widgets::short_number(spec.difference ? -spec.high_loss : 0).c_str());
+  ImGui::SameLine();
+  ImGui::SetCursorPosY(ImGui::GetCursorPosY() + ImGui::GetStyle().FramePadding.y);
+  widgets::draw_loss_scale(spec, scale);
+  ImGui::SameLine();
+  ImGui::TextColored(widgets::palette().quiet, "%s nats",
+                     widgets::short_number(spec.high_loss).c_str());
+}
+
+void TextView::draw_strip(ViewContext& context, const Readers& readers, std::size_t owner,
+                          bool first) {
   const auto state = context.state<TextState>();
+  const Answer<TextResult>* less = nullptr;
+  for (const std::size_t i : readers)
+    if (i != owner && context.session().models[i] == state.less)
+      less = context.of(kText, i).answer();
+  auto& question = context.of(kText, owner);
   const auto& result = question.answer()->result;
+  Strip& strip = strips_[context.session().models[owner]];
   const std::string look = std::to_string(state.ids) + std::to_string(state.spaces);
-  const auto& tokens = strip.tokens.get(serials_of(question.answer()) + look,
-                                        [&] { return strip_tokens(result, state); });
+  const auto& tokens = strip.tokens.get(serials_of(question.answer(), less) + look, [&] {
+    return strip_tokens(result, state, less ? &less->result : nullptr);
+  });
   const auto& found = strip.found.get(serials_of(question.answer()) + state.search,
                                       [&] { return tokens_with(result.tokens, state.search); });
   widgets::TokenStripSpec spec{
       .tokens = &tokens, .version = strip.tokens.version(), .high_loss = kHighLoss};
+  if (less) spec.high_loss = kHighDifference, spec.difference = true;
   spec.found = &found;
   spec.pointed = static_cast<int>(context.hover().at(widgets::Coordinate::token).value_or(-1));
-  spec.reveal = index == 0 ? reveal_ : -1;
+  spec.pointed_key = static_cast<int>(context.hover().key.value_or(-1));
+  spec.reveal = first ? reveal_ : -1;
   const Selection& at = context.session().selection;
   spec.selected = static_cast<int>(at.query.value_or(-1));
   spec.second = static_cast<int>(at.key.value_or(-1));
-  ImGui::PushID(static_cast<int>(index));
+  draw_colors(context, readers, owner, spec);
+  const Dimmed dimmed(!question.answers_now());
   const widgets::TokenStripDrawn drawn = strip.strip.draw(spec);
-  ImGui::PopID();
   if (drawn.hovered >= 0) {
     hovered_ = drawn.hovered;
     widgets::Hover hover;
-    hover.model = static_cast<int64_t>(index), hover.token = drawn.hovered;
+    hover.model = static_cast<int64_t>(owner), hover.token = drawn.hovered;
     context.point_at(hover);
   }
-  if (drawn.clicked >= 0) {
-    const bool again = at.query == drawn.clicked;
-    select_query(context, again ? std::nullopt : std::optional<int64_t>(drawn.clicked));
-  }
-  draw_continuation(context, index);
+  if (drawn.clicked < 0) return;
+  const bool again = at.query == drawn.clicked;
+  select_query(context, again ? std::nullopt : std::optional<int64_t>(drawn.clicked));
+}
+
+// Models that read the same tokens: a line each, and the text once, by the selected one of them.
+void TextView::draw_readers(ViewContext& context, const Readers& readers, bool first) {
+  for (const std::size_t i : readers) draw_headline(context, i);
+  const auto selected = static_cast<std::size_t>(context.session().selection.model);
+  const bool here = std::ranges::find(readers, selected) != readers.end();
+  const std::size_t owner = here ? selected : readers.front();
+  if (!context.of(kText, owner).answer()) return;
+  ImGui::PushID(static_cast<int>(readers.front()));
+  draw_strip(context, readers, owner, first);
+  ImGui::PopID();
+  for (const std::size_t i : readers) draw_continuation(context, i);
   ImGui::Dummy({0, 4});
 }
 
@@ -428,7 +522,7 @@ void TextView::draw_guesses(ViewContext& context) {
   const int64_t token =
       hovered_ >= 0 ? hovered_ : pointed.value_or(context.session().selection.query.value_or(-1));
   if (token < 0) {
-    widgets::draw_notes({"Colour: loss, 0 .. 6 nats. Hover a token to see what was expected."});
+    widgets::draw_notes({"Hover a token to see what was expected."});
     return;
   }
   if (!ImGui::BeginTable("guesses", std::max(1, static_cast<int>(context.models())))) return;
@@ -457,8 +551,16 @@ void TextView::draw_content(ViewContext& context) {
   const float line = ImGui::GetTextLineHeightWithSpacing();
   const float room = ImGui::GetContentRegionAvail().y - line * kLinesOfGuesses;
   hovered_ = -1;
+  std::erase_if(strips_, [&](const auto& strip) {
+    return std::ranges::find(context.session().models, strip.first) ==
+           context.session().models.end();
+  });
+  std::string key;
+  for (std::size_t i = 0; i < context.models(); ++i)
+    key += serials_of(context.of(kText, i).answer());
+  const auto& groups = readers_.get(key, [&] { return alike_readers(context); });
   if (ImGui::BeginChild("tokens", {0, std::max(line * kLeastLines, room)}))
-    for (std::size_t i = 0; i < context.models(); ++i) draw_model(context, i);
+    for (const Readers& readers : groups) draw_readers(context, readers, &readers == &groups[0]);
   ImGui::EndChild();
   reveal_ = -1;
   ImGui::Separator();

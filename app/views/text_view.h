@@ -26,12 +26,13 @@ struct TextState {
   bool spaces = true;      // whitespace is drawn as signs
   bool continued = false;  // the models write on
   std::string search;
+  std::string less;  // model whose loss is taken from that of the selected one; empty: none
   nlohmann::json writing = nlohmann::json::object();  // options of the GenerateRequest
   std::vector<KeptText> kept;                         // newest first
   template <class V>
   void fields(V& v) {
     v("ids", ids), v("spaces", spaces), v("continued", continued), v("search", search);
-    v("writing", writing), v("kept", kept);
+    v("less", less), v("writing", writing), v("kept", kept);
   }
 };
 
@@ -58,7 +59,12 @@ std::vector<std::pair<int, int>> tokens_with(const std::vector<protocol::TokenRe
 // The session's text is read to so many tokens; 0: as many as each model was trained at.
 void read_tokens(ViewContext& context, int64_t length);
 
-// The text that all open models read, token by token, coloured by each model's loss.
+// Models that read the session's text as the same tokens stand together, in their order; one that
+// has not read it yet stands alone.
+std::vector<std::vector<std::size_t>> alike_readers(const ViewContext& context);
+
+// The text that all open models read, token by token: once for all that read it as the same tokens,
+// coloured by the loss of the selected one, or by what that is above another one's.
 class TextView : public View {
  public:
   std::string id() const override { return "text"; }
@@ -87,14 +93,19 @@ class TextView : public View {
   void draw_choice_of_text(ViewContext& context);
   void draw_length(ViewContext& context);
   void draw_reading(ViewContext& context);
-  void draw_search(ViewContext& context, TextState& state);
   void draw_continuation(ViewContext& context, std::size_t index);
   void go_to_next(ViewContext& context);
   void draw_editor(ViewContext& context);
-  void draw_model(ViewContext& context, std::size_t index);
+  using Readers = std::vector<std::size_t>;
+  void draw_readers(ViewContext& context, const Readers& readers, bool first);
+  void draw_headline(ViewContext& context, std::size_t index);
+  void draw_colors(ViewContext& context, const Readers& readers, std::size_t owner,
+                   const widgets::TokenStripSpec& spec);
+  void draw_strip(ViewContext& context, const Readers& readers, std::size_t owner, bool first);
   void draw_guesses(ViewContext& context);
 
-  std::map<std::string, Strip> strips_;
+  std::map<std::string, Strip> strips_;  // by the model whose loss it shows
+  Cached<std::vector<Readers>> readers_;
   OptionsForm writing_form_;
   std::string draft_;
   bool editing_ = false, focus_editor_ = false;

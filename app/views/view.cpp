@@ -32,10 +32,6 @@ void View::draw(ViewContext& context) {
   visible_ = ImGui::Begin(window_name().c_str(), &open, flags);
   if (visible_) {
     ask_what_changed(context);
-    if (about_models())
-      for (std::size_t i = 0; i < context.models(); ++i)
-        if (auto& info = context.of(kInfo, i); info.waiting() && !info.answer())
-          draw_question(context, info, short_name(context.session(), context.session().models[i]));
     draw_content(context);
   }
   ImGui::End();
@@ -49,10 +45,17 @@ void View::ask_what_changed(ViewContext& context) {
                        context.requests.generation() != asked_generation_;
   if (!changed) return;
   asked_generation_ = context.requests.generation();  // which grows when the last model is known
-  const bool ready = !about_models() || context.models_known();
-  if (ready && about_models()) fit_selection(context);
+  const bool can_ask = ready(context);
+  if (can_ask && about_models()) fit_selection(context);
   asked_revision_ = context.edit.revision();
-  if (ready) ask(context);
+  if (can_ask) ask(context);
+}
+
+void View::draw_openings(ViewContext& context) {
+  if (!about_models()) return;
+  for (std::size_t i = 0; i < context.models(); ++i)
+    if (auto& info = context.of(kInfo, i); info.waiting() && !info.answer())
+      draw_question(context, info, short_name(context.session(), context.session().models[i]));
 }
 
 void View::copy_command(ViewContext& context) {
@@ -107,7 +110,12 @@ widgets::PlotDrawn View::draw_figure(ViewContext& context, const widgets::PlotSp
   return drawn;
 }
 
-void View::draw_tools(ViewContext& context) {
+void View::draw_tools(ViewContext& context, Bar bar) {
+  draw_tool_words(context);
+  if (bar == Bar::ends) draw_openings(context);
+}
+
+void View::draw_tool_words(ViewContext& context) {
   const auto [ran, fell_back] = kernels(context);
   next_control(link_width("...") + link_width("?"));
   const float room = ImGui::GetContentRegionAvail().x;

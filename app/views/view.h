@@ -6,6 +6,7 @@
 // full.
 #include <imgui.h>
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -53,8 +54,13 @@ class View {
   virtual bool has_figures() const { return true; }
   // Its questions are about the open models, and wait until those are known.
   virtual bool about_models() const { return true; }
-  // It asks again by itself while it is seen, and needs frames for that.
-  virtual bool polls() const { return false; }
+  // Whether it can ask by now: what is asked of a model follows from its shape and its tokenizer.
+  virtual bool ready(const ViewContext& context) const {
+    return !about_models() || context.models_known();
+  }
+  // It asks again by itself while it is seen, and needs a frame so often for that; infinite: it
+  // does not.
+  virtual double seconds_between_polls() const { return std::numeric_limits<double>::infinity(); }
   // What ran attention for the answers shown, as kernels_of() says it; empty where the view says so
   // in a place of its own.
   virtual WhatRan kernels(const ViewContext&) const { return {}; }
@@ -64,8 +70,12 @@ class View {
   // The window around it: asks, draws the content, marks the view as closed when its tab is closed.
   void draw(ViewContext& context);
   // What ran attention, "Save", "Command", "?" at the right end of the present line. What ran plain
-  // for want of a fused form is said in any case, if need be below it.
-  void draw_tools(ViewContext& context);
+  // for want of a fused form is said in any case, if need be below it. Models that are being opened
+  // are told of under the whole bar, which stays where it is meanwhile: where it goes on in further
+  // lines, the view calls draw_openings() after them.
+  enum class Bar { ends, goes_on };
+  void draw_tools(ViewContext& context, Bar bar = Bar::ends);
+  void draw_openings(ViewContext& context);
   // A figure in its place, linked with all views: what the pointer is at anywhere is marked in it,
   // its values are said at the pointer, a click selects what its axes are of, and the right button
   // has the menu of figures. Views draw figures with this alone. The map's click on a pair is the
@@ -83,6 +93,7 @@ class View {
   void copy_picture(ViewContext& context);
   void copy_command(ViewContext& context);
   void draw_tool_menu(ViewContext& context);
+  void draw_tool_words(ViewContext& context);
   void draw_command_tools(ViewContext& context, bool folded);
   void ask_what_changed(ViewContext& context);
 

@@ -2,6 +2,7 @@
 
 #include "app/views/acuity_view.h"
 #include "app/views/addressing_view.h"
+#include "app/views/arcs_view.h"
 #include "app/views/compare_view.h"
 #include "app/views/cost_view.h"
 #include "app/views/demand_view.h"
@@ -45,6 +46,7 @@ std::vector<std::unique_ptr<View>> all_views() {
   views.push_back(std::make_unique<CostView>());
   views.push_back(std::make_unique<PairView>());
   views.push_back(std::make_unique<InterveneView>());
+  views.push_back(std::make_unique<ArcsView>());
   return views;
 }
 

@@ -198,10 +198,13 @@ struct Clicks {
   std::vector<double> before;  // other answers that came before the map
 };
 
-// Clicks whenever another model's heads have come, until all have.
+// Clicks as soon as the first model is open, and whenever the heads of one have come, until all
+// have.
 Clicks click_while_busy(Frames& frames, MainWindow& main_window, const BenchWorker& worker) {
   Clicks clicks;
   ViewContext& context = main_window.context();
+  // A head can be clicked once its model is open; the others are still to be opened then.
+  while (worker.answers(protocol::InfoRequest::method) < 1) frames.draw();
   int heads = -1;
   while (worker.answers(protocol::HeadsRequest::method) < kWideModels) {
     frames.draw();

@@ -3,8 +3,6 @@
 #include <imgui.h>
 #include <misc/cpp/imgui_stdlib.h>
 
-#include <algorithm>
-
 #include "app/window/commands.h"
 #include "formats/error.h"
 #include "widgets/theme.h"
@@ -19,23 +17,37 @@ constexpr const char* kTextTitle = "Open a text###open";
 
 }  // namespace
 
-void FileDialog::enter(const fs::path& folder) {
-  std::error_code error;
-  std::vector<Entry> found;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.empty() || name[0] == '.') continue;
-    std::error_code ignored;
-    found.push_back({name, entry.is_directory(ignored)});
+bool FileDialog::is_far(const ViewContext& context) {
+  return !context.window.remote.empty() && context.window.open_dialog == "model";
+}
+
+void FileDialog::enter(ViewContext& context, const fs::path& folder) {
+  trouble_.clear();
+  if (is_far(context)) {
+    auto& question = context.requests.of(kFolder);
+    if (question.failed()) context.requests.retry(question);
+    return context.requests.ask(question, protocol::FolderRequest{.path = folder.string()});
   }
-  trouble_ = error ? "This folder cannot be read: " + error.message() : "";
-  if (error) return;
-  std::sort(found.begin(), found.end(), [](const Entry& a, const Entry& b) {
-    return a.folder != b.folder ? a.folder : a.name < b.name;
-  });
-  entries_ = std::move(found);
-  folder_ = folder;
-  path_ = folder.string();
+  try {
+    here_ = {folder, formats::listed_entries(folder)};
+    path_ = folder.string();
+  } catch (const formats::Error& error) {
+    trouble_ = error.full_text();
+  }
+}
+
+// What the worker has told of its folders since.
+void FileDialog::take_answer(ViewContext& context) {
+  if (!is_far(context)) return;
+  auto& question = context.requests.of(kFolder);
+  if (question.failed()) trouble_ = question.error().message;
+  const auto* answer = question.answer();
+  if (!answer || answer->serial == far_serial_) return;
+  far_serial_ = answer->serial;
+  far_ = {answer->result.path, {}};
+  for (const protocol::FolderEntry& entry : answer->result.entries)
+    far_.entries.push_back({entry.name, entry.folder});
+  path_ = answer->result.path;
 }
 
 void FileDialog::choose(ViewContext& context, const fs::path& path) {
@@ -53,11 +65,12 @@ void FileDialog::choose(ViewContext& context, const fs::path& path) {
 
 void FileDialog::draw_entries(ViewContext& context) {
   if (ImGui::BeginChild("entries", {0, ImGui::GetFontSize() * 22}, ImGuiChildFlags_Borders)) {
-    if (ImGui::Selectable("..")) enter(folder_.parent_path());
+    const Place& now = place(context);
     fs::path next;
-    for (const Entry& entry : entries_) {
+    if (ImGui::Selectable("..")) next = now.folder.parent_path();
+    for (const formats::ListedEntry& entry : now.entries) {
       const std::string label = entry.folder ? entry.name + "/" : entry.name;
-      const fs::path path = folder_ / entry.name;
+      const fs::path path = now.folder / entry.name;
       const auto flags =
           ImGuiSelectableFlags_AllowDoubleClick | ImGuiSelectableFlags_NoAutoClosePopups;
       if (!ImGui::Selectable(label.c_str(), path == path_, flags)) continue;
@@ -68,22 +81,22 @@ void FileDialog::draw_entries(ViewContext& context) {
       else
         choose(context, path);
     }
-    if (!next.empty()) enter(next);
+    if (!next.empty()) enter(context, next);
   }
   ImGui::EndChild();
 }
 
 // A model is a folder or a file, and desktops have a chooser for each.
 void FileDialog::draw_native(ViewContext& context, bool text) {
-  if (!NativeDialog::available()) return;
+  if (!NativeDialog::available() || is_far(context)) return;
   ImGui::SameLine(0, ImGui::GetFontSize() * 2);
   const char* title = text ? "Open a text" : "Open a model";
   if (ImGui::Button("Desktop's chooser..."))
-    native_.open(NativeDialog::Kind::file, title, folder_.string());
+    native_.open(NativeDialog::Kind::file, title, here_.folder.string());
   if (!text) {
     ImGui::SameLine();
     if (ImGui::Button("... of folders"))
-      native_.open(NativeDialog::Kind::folder, title, folder_.string());
+      native_.open(NativeDialog::Kind::folder, title, here_.folder.string());
   }
   context.window.moving = context.window.moving || native_.is_open();
   if (const auto chosen = native_.take(); chosen && !chosen->empty()) choose(context, *chosen);
@@ -94,8 +107,10 @@ void FileDialog::draw(ViewContext& context) {
   if (!ImGui::IsPopupOpen(kTextTitle)) {
     ImGui::OpenPopup(kTextTitle);
     std::error_code error;
-    enter(folder_.empty() ? fs::current_path(error) : folder_);
+    const fs::path& last = place(context).folder;
+    enter(context, last.empty() && !is_far(context) ? fs::current_path(error) : last);
   }
+  take_answer(context);
   const bool text = context.window.open_dialog == "text";
   const ImGuiViewport* view = ImGui::GetMainViewport();
   ImGui::SetNextWindowPos(view->GetCenter(), ImGuiCond_Appearing, {0.5F, 0.5F});
@@ -110,6 +125,10 @@ void FileDialog::draw(ViewContext& context) {
       widgets::palette().quiet, "%s",
       text ? "A text file (UTF-8)"
            : "A folder with config.json, a .safetensors, .gguf or .bin file, or a job");
+  if (is_far(context)) {
+    ImGui::SameLine();
+    ImGui::TextColored(widgets::palette().accent, "on %s", context.window.remote.c_str());
+  }
   ImGui::SetNextItemWidth(-1);
   const bool entered = ImGui::InputText("##path", &path_, ImGuiInputTextFlags_EnterReturnsTrue);
   draw_entries(context);

@@ -6,6 +6,7 @@
 #include <implot_internal.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "app/window/opening.h"
@@ -14,8 +15,8 @@
 namespace phasescope::app {
 namespace {
 
-// Of what moves by itself, and of a view that asks again by itself.
-constexpr double kAnimatedPause = 0.08, kPolledPause = 1.0;
+// Of what moves by itself, and of a look whether there is a worker by now.
+constexpr double kAnimatedPause = 0.08, kWorkerPause = 1.0;
 
 std::vector<Command> commands_of(const std::vector<std::unique_ptr<View>>& views) {
   std::vector<Command> list = window_commands();
@@ -80,8 +81,7 @@ bool MainWindow::animated() const {
 
 double MainWindow::next_frame_in() const {
   if (animated()) return kAnimatedPause;
-  const double notices = window_.seconds_to_next_change();
-  return polled() ? std::min(notices, kPolledPause) : notices;
+  return std::min(window_.seconds_to_next_change(), seconds_between_polls());
 }
 
 Session MainWindow::session_to_save() {
@@ -325,10 +325,12 @@ void MainWindow::draw_guarded(View& view) {
   }
 }
 
-bool MainWindow::polled() const {
-  return !requests_.recorded().empty() || std::ranges::any_of(views_, [](const auto& view) {
-    return view->visible() && view->polls();
-  });
+double MainWindow::seconds_between_polls() const {
+  double least =
+      requests_.recorded().empty() ? std::numeric_limits<double>::infinity() : kWorkerPause;
+  for (const auto& view : views_)
+    if (view->visible()) least = std::min(least, view->seconds_between_polls());
+  return least;
 }
 
 // A view that the session's layout does not know stands with one of its slot, in place of floating
@@ -463,6 +465,7 @@ void MainWindow::draw(float scale) {
   draw_shortcuts();
   draw_messages();
   draw_notices();
+  requests_.end_frame();
 }
 
 }  // namespace phasescope::app

@@ -37,8 +37,8 @@ class MainWindow {
   bool animated() const;
   // Seconds until a frame is to be drawn though nothing happens; infinite where none is.
   double next_frame_in() const;
-  // A view is seen that asks again by itself, or a worker is awaited.
-  bool polled() const;
+  // Seconds until a view that is seen asks again by itself, or a worker is looked for.
+  double seconds_between_polls() const;
   // The session as it is to be saved, with the present layout.
   Session session_to_save();
 

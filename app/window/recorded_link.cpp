@@ -101,6 +101,7 @@ class RecordingLink : public WorkerLink {
   }
   void cancel(protocol::RequestId id) override { live_->cancel(id); }
   std::size_t drain() override { return live_->drain(); }
+  void flush() override { live_->flush(); }
   protocol::WorkerState state() const override { return live_->state(); }
   std::optional<protocol::DeathNotice> death() const override { return live_->death(); }
   std::string description() const override { return live_->description(); }

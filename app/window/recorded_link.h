@@ -22,6 +22,9 @@ class RecordedLink : public WorkerLink {
                              protocol::Callbacks callbacks, const std::string& tag) override;
   void cancel(protocol::RequestId id) override;
   std::size_t drain() override;
+  void flush() override {
+    if (is_live_) live_->flush();
+  }
   protocol::WorkerState state() const override;
   std::optional<protocol::DeathNotice> death() const override;
   std::string description() const override;

@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "protocol/error_info.h"
+#include "protocol/messages/eval.h"
 #include "protocol/messages/map.h"
+#include "protocol/messages/worker.h"
 
 namespace phasescope::app {
 namespace {
@@ -17,7 +19,11 @@ constexpr std::size_t kWithWorker = 2;
 }  // namespace
 
 bool UrgentLink::is_urgent(const std::string& method) {
-  return method == protocol::MapRequest::method;
+  return method == protocol::MapRequest::method || method == protocol::FolderRequest::method;
+}
+
+bool UrgentLink::is_long(const std::string& method) {
+  return method == protocol::EvalRequest::method;
 }
 
 bool UrgentLink::is_repeatable(const std::string& method) {
@@ -42,7 +48,6 @@ protocol::RequestId UrgentLink::submit(const std::string& method, nlohmann::json
     send(std::move(request));
   } else {
     waiting_.push_back(std::move(request));
-    send_waiting();
   }
   return last_id_;
 }
@@ -75,9 +80,12 @@ void UrgentLink::send(Request request) {
 
 void UrgentLink::send_waiting() {
   while (!waiting_.empty() && sent_.size() < kWithWorker) {
-    Request next = std::move(waiting_.front());
-    waiting_.pop_front();
-    send(std::move(next));
+    auto next = std::ranges::find_if_not(waiting_, is_long, &Request::method);
+    if (next == waiting_.end()) next = waiting_.begin();
+    if (!sent_.empty() && !is_repeatable(next->method)) return;
+    Request request = std::move(*next);
+    waiting_.erase(next);
+    send(std::move(request));
   }
 }
 
@@ -123,7 +131,6 @@ std::size_t UrgentLink::drain() {
     waiting_.pop_front();
     send(std::move(next));
   }
-  send_waiting();
   return count;
 }
 

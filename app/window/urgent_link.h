@@ -1,6 +1,7 @@
 #pragma once
 // A worker answers its requests in the order they came. Here only two of them are with it at a
-// time, so that the map of a head that was clicked overtakes whatever waits.
+// time, so that the map of a head that was clicked overtakes whatever waits; and what cannot be
+// taken back is sent to an idle worker alone, so that a map waits for one such thing at most.
 #include <deque>
 #include <map>
 #include <string>
@@ -16,6 +17,8 @@ class UrgentLink : public WorkerLink {
 
   // Somebody looks at the pixel that waits for this answer.
   static bool is_urgent(const std::string& method);
+  // Takes minutes, and is the last of what waits.
+  static bool is_long(const std::string& method);
   // Computing it once more gives the same and does no harm, so that it may be stopped for what is
   // urgent. Anything that is quick, starts something or opens a model is let be.
   static bool is_repeatable(const std::string& method);
@@ -28,6 +31,7 @@ class UrgentLink : public WorkerLink {
                              protocol::Callbacks callbacks, const std::string& tag) override;
   void cancel(protocol::RequestId id) override;
   std::size_t drain() override;
+  void flush() override { send_waiting(); }
   protocol::WorkerState state() const override { return worker_->state(); }
   std::optional<protocol::DeathNotice> death() const override { return worker_->death(); }
   std::string description() const override { return worker_->description(); }

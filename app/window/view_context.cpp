@@ -65,15 +65,23 @@ const protocol::LoadReport* ViewContext::info(const std::string& model) const {
   return answer ? &answer->result : nullptr;
 }
 
+bool ViewContext::model_known(std::size_t index) const {
+  const auto& question = of(kInfo, index);
+  return question.answer() || (window.may_ask && !question.waiting());
+}
+
 bool ViewContext::models_known() const {
   bool known = true;
-  for (const std::string& model : session().models) {
-    auto& question = requests.of(kInfo, model);
-    protocol::InfoRequest request{.model = model};
+  const auto ask = [&](std::size_t index) {
+    protocol::InfoRequest request{.model = session().models[index]};
     request.length = session().text.length;
-    if (window.may_ask) requests.ask(question, request);
-    known = known && (question.answer() || (window.may_ask && !question.waiting()));
-  }
+    if (window.may_ask) requests.ask(of(kInfo, index), request);
+    known = known && model_known(index);
+  };
+  const auto first = static_cast<std::size_t>(std::max<int64_t>(0, session().selection.model));
+  if (first < models()) ask(first);
+  for (std::size_t i = 0; i < models(); ++i)
+    if (i != first) ask(i);
   return known;
 }
 

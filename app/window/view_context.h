@@ -20,6 +20,7 @@ struct ExportRequest;
 struct WindowState {
   using Clock = std::chrono::steady_clock;
   bool quit = false;
+  std::string remote;  // host whose worker is used, over ssh; empty: this machine's
   bool messages_open = false;
   bool sessions_open = false;
   std::shared_ptr<const ExportRequest> to_export;  // figures that the export dialog is about
@@ -91,9 +92,11 @@ struct ViewContext {
   }
   // What the model is; nullptr before that is known.
   const protocol::LoadReport* info(const std::string& model) const;
-  // Asks what every open model is. False while an answer is missing: what a view asks depends on
-  // the model's shape and its tokenizer.
+  // Asks what every open model is, that of the selected head first. False while an answer is
+  // missing: what a view asks depends on the model's shape and its tokenizer.
   bool models_known() const;
+  // Whether that is known of one of them, or cannot be, once it was asked.
+  bool model_known(std::size_t index) const;
   // The session's text; without its words for a model that does not read it. Nobody chose the text
   // that the window opens on: a model without a tokenizer is asked without an input, and the worker
   // takes seeded random ids.

@@ -18,6 +18,9 @@ class WorkerLink {
                                      protocol::Callbacks callbacks, const std::string& tag) = 0;
   virtual void cancel(protocol::RequestId id) = 0;
   virtual std::size_t drain() = 0;
+  // Sends what was submitted; once at the end of a frame, so that of what one frame asks the urgent
+  // goes first. A link that sends at once has nothing to do here.
+  virtual void flush() {}
   virtual protocol::WorkerState state() const = 0;
   virtual std::optional<protocol::DeathNotice> death() const = 0;
   // "cpu, version 0.1.0"; empty before the worker is ready.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "app/cli/given_input.h"
+#include "app/window/urgent_link.h"
 
 namespace phasescope::app {
 namespace {
@@ -209,6 +210,11 @@ void WorkerRequests::begin_frame() {
   info_ends_ = ends;
 }
 
+void WorkerRequests::end_frame() {
+  quick_.link.flush();
+  if (!one_worker()) slow_.link.flush();
+}
+
 void WorkerRequests::look_after(Side& side) {
   if (!side.started) return;
   side.link.drain();
@@ -270,11 +276,13 @@ void WorkerRequests::start_again() {
 widgets::BusySpec WorkerRequests::busy(const Question& question) const {
   widgets::BusySpec spec = question.busy();
   if (!question.waiting() || question.begun()) return spec;
-  int before = 0;  // a worker answers one question after the other
+  int before = 0;  // a worker answers one question after the other, a long one last
   for (const auto& [key, entry] : questions_) {
     const Question& other = *entry.question;
+    const bool lets_it_go_first = UrgentLink::is_long(other.method()) && !other.begun() &&
+                                  !UrgentLink::is_long(question.method());
     before += other.waiting() && (one_worker() || other.lane() == question.lane()) &&
-              other.asked_at() < question.asked_at();
+              other.asked_at() < question.asked_at() && !lets_it_go_first;
   }
   if (before > 0) spec.text = "waits for " + std::to_string(before) + " before it,";
   return spec;

@@ -66,6 +66,7 @@ class Question {
   bool begun() const { return fraction_ >= 0 || !progress_.empty(); }
   const protocol::ErrorInfo& error() const { return error_; }
   Lane lane() const { return lane_; }
+  const std::string& method() const { return method_; }
   // How often a worker died on just this request.
   int deaths() const { return deaths_; }
   // How often it was answered or failed.
@@ -202,6 +203,8 @@ class WorkerRequests {
   // Runs what has come; once at the start of a frame. Sees to workers that have died. Throws what
   // an answer's reader threw; what came after it waits for the next frame.
   void begin_frame();
+  // Sends what was asked since; once at the end of a frame.
+  void end_frame();
   // What a view says of a question: also that the worker has others to answer first.
   widgets::BusySpec busy(const Question& question) const;
   // Requests without an answer.

@@ -9,6 +9,8 @@
 
 #include "app/figures/cost_figures.h"
 #include "app/figures/map_look.h"
+#include "app/figures/mean_map.h"
+#include "app/figures/plot_json.h"
 #include "app/figures/query_key_figures.h"
 #include "app/figures/question_figures.h"
 #include "app/verbs/verb_tools.h"
@@ -285,6 +287,75 @@ widgets::MapSpec map_of_weights(int rows, int cols, std::vector<float> values) {
   widgets::MapSpec map{.rows = rows, .cols = cols, .values = std::move(values)};
   map.row_end = rows, map.col_end = cols;
   return map;
+}
+
+TEST(Figures, ALearnedSinkIsAStripBesideTheMap) {
+  protocol::MapResult map;
+  map.model = "rope", map.tokens = map.keys = map.row_end = map.column_end = 2;
+  map.height = map.width = 2, map.learned_sink = 0.375;
+  const Grid cells{{2, 2}, {1, 0, 0.5F, 0.5F}};
+  const ModelNames names({"rope"});
+  EXPECT_TRUE(attention_map_figure(map, cells, names).map->margin.empty());
+  const auto sink = protocol::TensorRef::own<float>("sink_profile", {2}, {0.25F, 0.5F});
+  const std::vector<protocol::TensorRef> tensors{sink};
+  const auto plot = attention_map_figure(map, cells, names, sink_of(tensors));
+  EXPECT_EQ(plot.map->margin, (std::vector<float>{0.25F, 0.5F}));
+  EXPECT_EQ(json_of(*plot.map)["margin"]["values"], nlohmann::json({0.25, 0.5}));
+  EXPECT_TRUE(std::ranges::any_of(
+      plot.notes, [](const auto& note) { return note.find("strip") != std::string::npos; }));
+}
+
+TEST(Figures, ArcsJoinEachQueryWithItsKeys) {
+  protocol::MapResult map;
+  map.model = "rope", map.tokens = map.keys = map.row_end = 3;
+  map.top = {{0, {0}, {1}}, {2, {0, 1}, {0.3, 0.01}}};
+  const auto plot = arcs_figure(map, ModelNames({"rope"}));
+  ASSERT_EQ(plot.series.size(), 4U);
+  const auto ends = [&](std::size_t n) {
+    return std::vector<double>(plot.series[n].y.begin(), plot.series[n].y.begin() + 2);
+  };
+  EXPECT_EQ(ends(0), (std::vector<double>{0, 0}));    // weight 1
+  EXPECT_EQ(ends(1), (std::vector<double>{-2, 0}));   // 0.3
+  EXPECT_TRUE(plot.series[2].x.empty());
+  EXPECT_EQ(ends(3), (std::vector<double>{-2, -1}));  // 0.01
+  for (const auto& series : plot.series) EXPECT_EQ(series.x.size() % 3, 0U);
+  EXPECT_GT(plot.series[0].width, plot.series[3].width);
+}
+
+TEST(Figures, TheMeanOfHeadsWithSinksHasTheirMeanSink) {
+  const auto head = [](float a, float b) {
+    AnsweredMap map;
+    map.result.model = "rope", map.result.height = 2, map.result.width = 1;
+    map.result.learned_sink = (a + b) / 2;
+    for (const char* name : {"map", "row_profile", "sink_profile"})
+      map.tensors.push_back(protocol::TensorRef::own<float>(name, {2}, {a, b}));
+    map.tensors.push_back(protocol::TensorRef::own<float>("column_profile", {1}, {a}));
+    return map;
+  };
+  const AnsweredMap mean = mean_map({head(0.25F, 0.5F), head(0.75F, 1)});
+  EXPECT_EQ(sink_of(mean.tensors), (std::vector<float>{0.5F, 0.75F}));
+  EXPECT_DOUBLE_EQ(mean.result.learned_sink, 0.625);
+  AnsweredMap without = head(0, 1);
+  without.tensors.erase(without.tensors.begin() + 2);
+  EXPECT_TRUE(sink_of(mean_map({head(0, 1), without}).tensors).empty());
+}
+
+TEST(Figures, ARopePlanHasTheFrequenciesOfEachGroupOfLayers) {
+  protocol::LoadReport report;
+  report.model.name = "rope";
+  EXPECT_FALSE(rope_plan_figure(report, ModelNames({"rope"})));
+  protocol::RopePlanRow linear{.layers = "1", .sees = "a state, no pairs", .encoding = "linear"};
+  protocol::RopePlanRow half{.layers = "0, 2", .sees = "43 tokens", .encoding = "rope, half"};
+  half.channels = "first 4 of 16", half.frequencies = {1, 0.01};
+  report.rope_plan = {half, linear};
+  const auto plot = rope_plan_figure(report, ModelNames({"rope"}));
+  ASSERT_TRUE(plot);
+  ASSERT_EQ(plot->series.size(), 1U);
+  EXPECT_EQ(plot->series[0].y, half.frequencies);
+  EXPECT_EQ(plot->series[0].x, (std::vector<double>{0, 1}));
+  EXPECT_EQ(plot->notes, (std::vector<std::string>{
+                             "layers 0, 2: sees 43 tokens; rope, half, first 4 of 16 channels",
+                             "layers 1: sees a state, no pairs; linear"}));
 }
 
 TEST(MapLook, ALineOfAFewCellsHasALogScaleByItself) {

@@ -23,6 +23,7 @@
 #include "protocol/messages/shift.h"
 #include "protocol/messages/text.h"
 #include "protocol/messages/theory.h"
+#include "protocol/messages/worker.h"
 #include "protocol/messages/xray.h"
 #include "tests/app/made_up_worker.h"
 
@@ -77,6 +78,13 @@ Reply model_info(const nlohmann::json& params, const MadeUpShape& shape) {
   report.head_dim = 48, report.weight_bytes = 3'800'000;
   report.tokenizer = shape.tokenizer ? "bytes" : "";
   report.dtype = "f32", report.length = shape.tokens, report.memory_bytes = 9'000'000;
+  RopePlanRow all{.layers = "0, 2-3", .sees = "all", .encoding = "rope, half"};
+  RopePlanRow near{.layers = "1", .sees = "43 tokens", .encoding = "rope, half"};
+  for (int plane = 0; plane < 24; ++plane) {
+    all.frequencies.push_back(std::pow(10000.0, -plane / 24.0));
+    near.frequencies.push_back(std::pow(100.0, -plane / 24.0));
+  }
+  report.rope_plan = {std::move(all), std::move(near)};
   return {to_json_form(report), {}};
 }
 
@@ -149,10 +157,10 @@ Reply map(const nlohmann::json& params, const MadeUpShape& shape) {
   result.head = mark == std::string::npos ? -1 : std::stoll(head.substr(mark + 1));
   result.tokens = shape.tokens;
   result.row_end = result.column_end = shape.tokens;
-  if (params.contains("rows")) {
+  if (params.contains("rows"))
     result.row_begin = params["rows"][0], result.row_end = params["rows"][1];
+  if (params.contains("cols"))
     result.column_begin = params["cols"][0], result.column_end = params["cols"][1];
-  }
   result.of = params.value("of", std::string("weight"));
   result.pool = params.value("pool", std::string("max"));
   const auto size = params.value("size", nlohmann::json({256, 256}));
@@ -176,6 +184,16 @@ Reply map(const nlohmann::json& params, const MadeUpShape& shape) {
   for (int64_t c = 0; c < result.width; ++c)
     by_column.push_back(static_cast<float>(0.02 + 0.01 * std::sin(0.05 * static_cast<double>(c))));
   result.low = 0, result.high = 1;
+  const auto top = params.value("top", int64_t{0});
+  for (int64_t q = result.row_begin; q < result.row_end && top > 0; ++q) {
+    TopKeys& keys = result.top.emplace_back(TopKeys{q, {}, {}});
+    for (int64_t n = 0; n < std::min(top, q + 1); ++n) {
+      keys.keys.push_back(n == 1 && q > 2 ? 0 : q - n);
+      keys.weights.push_back(0.6 / static_cast<double>(n + 1));
+    }
+  }
+  const bool sink = shape.sink && result.of == "weight";
+  if (sink) result.learned_sink = 0.25;
   result.provenance = made_up(shape);
   result.provenance.text_hash = result.model == shape.other_tokens ? "others" : "tokens";
   Reply reply{to_json_form(result), {}};
@@ -184,7 +202,19 @@ Reply map(const nlohmann::json& params, const MadeUpShape& shape) {
   reply.tensors.push_back(TensorRef::own<float>("row_profile", {result.height}, std::move(by_row)));
   reply.tensors.push_back(
       TensorRef::own<float>("column_profile", {result.width}, std::move(by_column)));
+  if (sink) {
+    std::vector<float> taken(static_cast<std::size_t>(result.height), 0.25F);
+    reply.tensors.push_back(
+        TensorRef::own<float>("sink_profile", {result.height}, std::move(taken)));
+  }
   return reply;
+}
+
+// Every folder of the made-up machine has a model and a folder more.
+Reply folder(const nlohmann::json& params, const MadeUpShape&) {
+  FolderResult result{.path = params.value("path", std::string("/far"))};
+  result.entries = {{"deeper", true}, {"model.gguf", false}};
+  return {to_json_form(result), {}};
 }
 
 Reply patterns(const nlohmann::json& params, const MadeUpShape& shape) {
@@ -634,6 +664,7 @@ Reply made_up_reply(const std::string& method, const nlohmann::json& params,
   using Make = Reply (*)(const nlohmann::json&, const MadeUpShape&);
   static const std::map<std::string, Make> kMakers{{"models.list", models_list},
                                                    {"model.info", model_info},
+                                                   {"worker.folder", folder},
                                                    {"text.read", text_read},
                                                    {"heads", heads},
                                                    {"map", map},

@@ -21,6 +21,7 @@ struct MadeUpShape {
   protocol::Ran ran{.implementation = "made up"};  // attention; nothing where it has no name
   std::string other_tokens = {};  // the name of a model that reads the text as other tokens
   int curves = 1;                 // of each check, on axes of their own
+  bool sink = false;              // heads have a learned sink
   bool flat_thumbnails = false;   // a tensor of another shape than it should have
   bool read_later = false;        // large answers are read beside the window, as a worker's are
 };

@@ -67,8 +67,12 @@ class UrgentLinkTest : public ::testing::Test {
     callbacks.on_error = [this, name](const protocol::ErrorInfo& error) {
       told_ += name + ":" + error.code;
     };
-    return link_.submit(method, name, std::move(callbacks), tag);
+    const auto id = link_.submit(method, name, std::move(callbacks), tag);
+    if (every_ask_is_a_frame_) link_.flush();
+    return id;
   }
+  // What is done between two frames.
+  void turn() { link_.drain(), link_.flush(); }
   // What is with the worker, in its order.
   std::string with_worker() const {
     std::string names;
@@ -77,13 +81,14 @@ class UrgentLinkTest : public ::testing::Test {
   }
   // What was answered, until nothing is left.
   std::string answered() {
-    while (!stage_->requests.empty()) stage_->answer(), link_.drain();
+    while (!stage_->requests.empty()) stage_->answer(), turn();
     return told_;
   }
 
   Stage* stage_ = new Stage;
   UrgentLink link_{std::unique_ptr<WorkerLink>(stage_)};
   std::string told_;
+  bool every_ask_is_a_frame_ = true;
 };
 
 TEST_F(UrgentLinkTest, KeepsTheOrderOfWhatIsNotUrgent) {
@@ -95,21 +100,44 @@ TEST_F(UrgentLinkTest, KeepsTheOrderOfWhatIsNotUrgent) {
 TEST_F(UrgentLinkTest, AnswersTheMapBeforeAllElse) {
   for (const char* name : {"a", "b", "c"}) ask("heads", name);
   ask("map", "M");
-  link_.drain();
+  turn();
   EXPECT_EQ(told_, "");  // nobody hears that a question was taken back
   EXPECT_EQ(answered(), "Mabc");
 }
 
 TEST_F(UrgentLinkTest, LetsBeWhatIsNotTheSameTwice) {
-  ask("model.info", "i"), ask("jobs.start", "j"), ask("map", "M");
-  EXPECT_EQ(answered(), "ijM");
+  ask("model.info", "i"), ask("map", "M");
+  EXPECT_EQ(answered(), "iM");
+}
+
+// Models that are still to be opened: the one that is under way cannot be stopped.
+TEST_F(UrgentLinkTest, WaitsForOneThingAtMostThatCannotBeStopped) {
+  ask("model.info", "i"), ask("model.info", "j"), ask("map", "M");
+  EXPECT_EQ(with_worker(), "iM");
+  EXPECT_EQ(answered(), "iMj");
+}
+
+TEST_F(UrgentLinkTest, SendsWhatCannotBeStoppedToAnIdleWorkerAlone) {
+  ask("heads", "a"), ask("model.info", "i"), ask("heads", "b");
+  EXPECT_EQ(with_worker(), "a");
+  stage_->answer(), turn();
+  EXPECT_EQ(with_worker(), "ib");
+  EXPECT_EQ(answered(), "aib");
+}
+
+TEST_F(UrgentLinkTest, OfWhatOneFrameAsksSendsTheUrgentFirst) {
+  every_ask_is_a_frame_ = false;
+  ask("model.info", "i"), ask("heads", "a"), ask("map", "M");
+  EXPECT_EQ(with_worker(), "M");
+  link_.flush();
+  EXPECT_EQ(answered(), "Mia");
 }
 
 TEST_F(UrgentLinkTest, TakesAnAnswerThatWasFirst) {
   ask("heads", "a"), ask("heads", "b");
   ask("map", "M");
   stage_->answer();  // before the worker saw that it was to stop
-  link_.drain();
+  turn();
   EXPECT_EQ(answered(), "aMb");
 }
 
@@ -117,13 +145,21 @@ TEST_F(UrgentLinkTest, StopsAQuestionSoOftenAndNoMore) {
   ask("heads", "a");
   for (int i = 0; i < UrgentLink::kMostStops; ++i) {
     ask("map", "M");
-    link_.drain();
+    turn();
     EXPECT_EQ(with_worker(), "Ma");
     stage_->answer();
   }
   ask("map", "M");
-  link_.drain();
+  turn();
   EXPECT_EQ(with_worker(), "aM");
+}
+
+// A model that is opened beside seven others is not the last to be measured.
+TEST_F(UrgentLinkTest, AnEvaluationIsTheLastOfWhatWaits) {
+  for (const char* name : {"a", "b", "c"}) ask("eval", name);
+  ask("distance", "d"), ask("shift", "s");
+  EXPECT_EQ(with_worker(), "ab");
+  EXPECT_EQ(answered(), "abdsc");
 }
 
 TEST_F(UrgentLinkTest, CancelsWhatWaitsWhereverItIs) {
@@ -132,11 +168,11 @@ TEST_F(UrgentLinkTest, CancelsWhatWaitsWhereverItIs) {
   const auto c = ask("heads", "c");
   ask("heads", "d");
   link_.cancel(c);
-  link_.drain();
+  turn();
   EXPECT_EQ(std::exchange(told_, ""), "c:cancelled");
   ask("map", "M");
   link_.cancel(a);  // taken back, and not heard of yet
-  link_.drain();
+  turn();
   EXPECT_EQ(std::exchange(told_, ""), "a:cancelled");
   EXPECT_EQ(answered(), "Mbd");
 }
@@ -144,7 +180,7 @@ TEST_F(UrgentLinkTest, CancelsWhatWaitsWhereverItIs) {
 TEST_F(UrgentLinkTest, ReplacesWhatWaitsUnderTheSameTag) {
   ask("heads", "a"), ask("heads", "b");
   ask("heads", "c", "tag"), ask("heads", "d", "tag");
-  link_.drain();
+  turn();
   EXPECT_EQ(std::exchange(told_, ""), "c:cancelled");
   EXPECT_EQ(answered(), "abd");
 }
@@ -152,7 +188,7 @@ TEST_F(UrgentLinkTest, ReplacesWhatWaitsUnderTheSameTag) {
 TEST_F(UrgentLinkTest, ADeadWorkerEndsAll) {
   for (const char* name : {"a", "b", "c"}) ask("heads", name);
   stage_->dead = true;
-  link_.drain(), link_.drain();
+  link_.drain(), turn();
   EXPECT_EQ(told_, "a:worker_diedb:worker_diedc:worker_died");
 }
 

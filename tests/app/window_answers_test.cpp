@@ -135,6 +135,33 @@ TEST_F(Answers, APictureIsTitledWithItsOwnHead) {
 }
 
 // 17.A4
+// Opening a model takes seconds: the map of one that is open does not wait for the others.
+TEST(MapOfAnOpenModel, WaitsForNoModelThatIsStillToBeOpened) {
+  class Worker : public MadeUpWorker {
+   public:
+    protocol::RequestId submit(const std::string& method, nlohmann::json params,
+                               protocol::Callbacks callbacks, const std::string& tag) override {
+      if (method == "model.info") asked.push_back(params.at("model"));
+      const bool never = method == "model.info" && params.at("model") == "tapa_norm";
+      return never ? 0 : MadeUpWorker::submit(method, std::move(params), std::move(callbacks), tag);
+    }
+    std::vector<std::string> asked;
+  };
+  HeadlessImGui gui;
+  Worker link;
+  Session session = default_session();
+  session.models = {"tapa_norm", "rope"};
+  session.selection.model = 1;
+  MainWindow main_window(session, link, link);
+  main_window.start_asking();
+  for (int frame = 0; frame < 8; ++frame)
+    gui.begin_frame(0.1F), main_window.draw(), gui.end_frame();
+  ASSERT_FALSE(link.asked.empty());
+  EXPECT_EQ(link.asked.front(), "rope") << "that of the selected head is the first to be opened";
+  EXPECT_TRUE(main_window.context().of(kMap, 1).answers_now());
+  EXPECT_EQ(link.counts().count("heads"), 0U) << "these wait until all shapes are known";
+}
+
 TEST_F(Answers, MapsOfDifferentTokensAreNotSubtracted) {
   link_ = MadeUpWorker({.other_tokens = "tapa_norm"});
   open("map", with_difference());

@@ -3,11 +3,13 @@
 
 #include <cmath>
 
+#include "app/views/arcs_view.h"
 #include "app/views/compare_view.h"
 #include "app/views/distance_view.h"
 #include "app/views/extrapolation_view.h"
 #include "app/views/heads_view.h"
 #include "app/views/map_view.h"
+#include "app/views/patterns_view.h"
 #include "app/views/shift_view.h"
 #include "app/views/text_view.h"
 #include "app/views/theory_view.h"
@@ -178,6 +180,54 @@ TEST_F(Choices, ModelsWriteOnWhereThatIsWanted) {
   draw();
   EXPECT_EQ(link_.last_params("generate")["tokens"], 12);
   ASSERT_NE(context_.of(kContinued, 0).answer(), nullptr);
+}
+
+// One copy of the text for all that read it as the same tokens, in the colours of one of them or of
+// the difference of two.
+TEST_F(Choices, ModelsThatReadTheSameTokensShareTheText) {
+  Session session = default_session();
+  session.models = {"rope", "tape", "none"};
+  open("text", session);
+  EXPECT_EQ(alike_readers(context_), (std::vector<std::vector<std::size_t>>{{0, 1, 2}}));
+  auto state = context_.state<TextState>();
+  state.less = "tape";
+  context_.set_state("", state);
+  draw();
+  EXPECT_EQ(window_.said.size(), 0U);
+  link_.set_manner_of_model("tape", MadeUpWorker::Manner::hold);
+  read_text(context_, TextInput::kTyped, "another text");
+  draw();
+  const auto groups = alike_readers(context_);  // the answer of before is of other tokens
+  EXPECT_EQ(groups, (std::vector<std::vector<std::size_t>>{{0, 2}, {1}}));
+}
+
+// Of a text of thousands of tokens the queries around the selected one.
+TEST_F(Choices, ArcsAreOfAPartOfALongText) {
+  link_ = MadeUpWorker({.tokens = 5000});
+  Session session = default_session();
+  session.models = {"rope"};
+  session.selection.query = 4900;
+  open("arcs", session);
+  const json params = link_.last_params("map");
+  EXPECT_EQ(params.value("rows", json()), json({5000 - ArcsView::kMostQueries, 5000}));
+  EXPECT_EQ(params.value("top", 0), 3);
+  link_ = MadeUpWorker({.tokens = 64});
+  session.models = {"tape"};
+  open("arcs", session);
+  EXPECT_FALSE(link_.last_params("map").contains("rows")) << link_.last_params("map");
+}
+
+TEST_F(Choices, TheRopePlanIsAFigureOfTheModelItself) {
+  Session session = default_session();
+  session.models = {"rope"};
+  PatternsState state;
+  state.figure = "rope plan";
+  session.views.set(state);
+  open("patterns", session);
+  ASSERT_EQ(saved_.size(), 1U);
+  ASSERT_EQ(saved_[0].output.figures.size(), 1U);
+  EXPECT_EQ(saved_[0].output.figures[0].series.size(), 2U);
+  EXPECT_EQ(saved_[0].command, "phasescope info rope");
 }
 
 TEST_F(Choices, TextsThatWereReadAreKept) {

@@ -210,6 +210,55 @@ TEST(AnIdleWindow, WantsNoFrames) {
   EXPECT_LT(main_window.next_frame_in(), 0.2) << "a bar moves";
 }
 
+// Looked at every second only while there is something to see.
+TEST(AnIdleWindow, LooksSeldomForJobsWhereNoneRuns) {
+  class Worker : public MadeUpWorker {
+   public:
+    protocol::RequestId submit(const std::string& method, nlohmann::json params,
+                               protocol::Callbacks callbacks, const std::string& tag) override {
+      if (method == "jobs.list")
+        callbacks.on_result = [this, take = callbacks.on_result](protocol::Reply reply) {
+          for (auto& job : reply.result["jobs"]) job["state"] = state;
+          take(std::move(reply));
+        };
+      return MadeUpWorker::submit(method, std::move(params), std::move(callbacks), tag);
+    }
+    std::string state = "done";
+  };
+  for (const std::string state : {"done", "running"}) {
+    testing::HeadlessImGui gui;
+    Worker link;
+    link.state = state;
+    link.set_manner("heads", MadeUpWorker::Manner::fail);
+    MainWindow main_window(default_session(), link, link);
+    main_window.start_asking();
+    show_view(main_window.context(), "jobs");
+    for (int i = 0; i < 60; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
+    ASSERT_TRUE(main_window.settled());
+    EXPECT_EQ(main_window.seconds_between_polls(), state == "running" ? 1 : 5) << state;
+  }
+}
+
+// --- models of another machine --------------------------------------------------------------------
+
+TEST(OpeningAModel, IsDoneAmongTheFoldersOfTheWorkersMachine) {
+  testing::HeadlessImGui gui;
+  MadeUpWorker link;
+  MainWindow main_window(default_session(), link, link);
+  main_window.start_asking();
+  main_window.window().remote = "far";
+  const auto draw = [&] {
+    for (int i = 0; i < 6; ++i) gui.begin_frame(0.1F), main_window.draw(), gui.end_frame();
+  };
+  main_window.window().open_dialog = "model";
+  draw();
+  EXPECT_EQ(link.counts().at("worker.folder"), 1);
+  EXPECT_EQ(link.last_params("worker.folder"), nlohmann::json::object()) << "where it stands";
+  const auto* answer = main_window.requests().of(kFolder).answer();
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->result.path, "/far");
+}
+
 // --- one hover and one selection ------------------------------------------------------------------
 
 TEST(Hovering, IsForgottenWhereThePointerIsNowhere) {

@@ -37,6 +37,7 @@
 #include "protocol/messages/sweep.h"
 #include "protocol/messages/text.h"
 #include "protocol/messages/theory.h"
+#include "protocol/messages/worker.h"
 #include "protocol/messages/xray.h"
 
 namespace phasescope::protocol {
@@ -78,6 +79,7 @@ std::string made_page() {
   page.add<ImportResult>(ImportRequest::method);
   page.add<CompareResult>(CompareRequest::method);
   page.add<DuelResult>(DuelRequest::method);
+  page.add<FolderResult>(FolderRequest::method);
   page.add<AblateResult>(AblateRequest::method);
   page.add<EvalResult>(EvalRequest::method);
   page.add<CostResult>(CostRequest::method);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tests/widgets/headless_imgui.h"
+#include "widgets/arcs.h"
 #include "widgets/busy.h"
 #include "widgets/head_grid.h"
 #include "widgets/plot_draw.h"
@@ -97,6 +98,16 @@ TEST(DrawPlot, LinkedAxesAreSharedWithTheCaller) {
   EXPECT_DOUBLE_EQ(x.high, 20);
 }
 
+// One rectangle a row and a frame around them.
+TEST(DrawPlot, AMarginIsDrawnBesideTheMap) {
+  HeadlessImGui gui;
+  PlotSpec plot{.id = "map"};
+  plot.map = MapSpec{.rows = 4, .cols = 4, .values = std::vector<float>(16, 0.5F)};
+  const int without = drawn_vertices(gui, [&] { draw_plot(plot, {}); });
+  plot.map->margin = {0, 0.25F, 0.5F, 1}, plot.map->margin_name = "learned sink";
+  EXPECT_GE(drawn_vertices(gui, [&] { draw_plot(plot, {}); }), without + 4 * 4);
+}
+
 TEST(DrawBusy, SaysNothingBeforeTwoTenthsOfASecond) {
   HeadlessImGui gui;
   const int idle = drawn_vertices(gui, [] { draw_busy({}); });
@@ -113,13 +124,13 @@ TEST(DrawBusy, SaysNothingBeforeTwoTenthsOfASecond) {
 
 TEST(HeadGrid, AtlasPutsLayersDownAndHeadsAcross) {
   // Thumbnails of 1 x 1 cell hold their own number.
-  const HeadAtlas atlas = atlas_of(2, 3, 1, {0, 1, 2, 3, 4, 5});
+  const HeadAtlas atlas = atlas_of(2, 3, 1, std::vector<float>{0, 1, 2, 3, 4, 5});
   EXPECT_EQ(atlas.rows, 2);
   EXPECT_EQ(atlas.cols, 3);
   EXPECT_EQ(atlas.values, (std::vector<float>{0, 1, 2, 3, 4, 5}));
-  const HeadAtlas wide = atlas_of(1, 2, 2, {0, 1, 2, 3, 10, 11, 12, 13});
+  const HeadAtlas wide = atlas_of(1, 2, 2, std::vector<float>{0, 1, 2, 3, 10, 11, 12, 13});
   EXPECT_EQ(wide.values, (std::vector<float>{0, 1, 10, 11, 2, 3, 12, 13}));
-  EXPECT_THROW(atlas_of(1, 2, 2, {0, 1}), std::invalid_argument);
+  EXPECT_THROW(atlas_of(1, 2, 2, std::vector<float>{0, 1}), std::invalid_argument);
 }
 
 TEST(HeadGrid, ClickFindsTheHeadUnderTheMouse) {
@@ -177,15 +188,18 @@ TEST(HeadGrid, CaptionsAreShownWholeOrShorterOrNotAtAll) {
   gui.begin_frame();
   HeadGridSpec grid;
   grid.layers = 1, grid.heads = 1;
-  grid.captions = {"L0H0  1.86"}, grid.short_captions = {"1.86"};
-  const CaptionWidths widths = caption_widths(grid);
+  const CaptionWidths widths = caption_widths({.full = {"L0H0  1.86"}, .brief = {"1.86"}});
   EXPECT_GT(widths.full, widths.brief);
+  EXPECT_EQ(widths.brief, caption_width("1.86"));
   const auto captions = [&](float width) {
     return fit_head_grid(grid, widths, {width, 500}).captions;
   };
   EXPECT_EQ(captions(widths.full + 1), HeadCaptions::full);
   EXPECT_EQ(captions(widths.full - 1), HeadCaptions::brief);
   EXPECT_EQ(captions(widths.brief - 1), HeadCaptions::none);
+  // Who makes no captions where their edge is too short for one of them misses none.
+  EXPECT_LT(captioned_edge(grid, {widths.brief - 1, 500}), widths.brief);
+  EXPECT_EQ(fit_head_grid(grid, {}, {500, 500}).captions, HeadCaptions::none);
   gui.end_frame();
 }
 
@@ -195,12 +209,40 @@ TEST(HeadGrid, EmptyIsDrawnToo) {
   EXPECT_GE(drawn_vertices(gui, [&] { draw_head_grid({}, atlas); }), 0);
 }
 
+// Lines of a thousand tokens: those in sight are drawn, and what the pointer is at is found.
+TEST(Arcs, FindTheTokenUnderThePointerAndDrawWhatIsInSight) {
+  HeadlessImGui gui;
+  std::vector<Arc> arcs;
+  for (int query = 0; query < 1000; ++query) arcs.push_back({query, query / 2, 0.5F});
+  EXPECT_EQ(arcs_of(arcs, 7).size(), 1U);
+  EXPECT_EQ(arcs_of(arcs, 7)[0].key, 3);
+  EXPECT_TRUE(arcs_of(arcs, 1000).empty());
+  ArcsSpec spec{.arcs = &arcs, .tokens = 1000};
+  ArcsDrawn drawn;
+  ImVec2 origin;
+  const auto draw = [&] {
+    origin = ImGui::GetCursorScreenPos();
+    drawn = draw_arcs(spec);
+  };
+  const int vertices = drawn_vertices(gui, draw);
+  spec.tokens = 10;
+  EXPECT_LT(vertices, 20 * drawn_vertices(gui, draw)) << "not all thousand lines";
+  spec.tokens = 1000;
+  gui.frame(draw);
+  const float line = std::round(ImGui::GetFontSize() * 1.35F);
+  ImGui::GetIO().AddMousePosEvent(origin.x + 20, origin.y + line * 4.5F);
+  gui.frame(draw), gui.frame(draw);
+  EXPECT_EQ(drawn.hovered_query, 4);
+  EXPECT_EQ(drawn.hovered_key, -1);
+  EXPECT_EQ(draw_arcs({}).hovered_query, -1);
+}
+
 TEST(TokenStrip, HoverFindsTheToken) {
   HeadlessImGui gui;
   TokenStrip strip;
   const std::vector<StripToken> tokens{
       {"ab", {}}, {"\u00b7", 1.0}, {"cd", 6.0}, {"\u21b5", 0.1}, {"ef", NAN}};
-  TokenStripSpec spec{&tokens, 1, 6, 2, -1};
+  TokenStripSpec spec{.tokens = &tokens, .version = 1, .selected = 2};
   TokenStripDrawn drawn;
   ImVec2 origin;
   const auto draw = [&] {
@@ -218,6 +260,21 @@ TEST(TokenStrip, HoverFindsTheToken) {
   const std::vector<StripToken> none;
   spec.tokens = &none;
   EXPECT_GE(drawn_vertices(gui, draw), 0);
+}
+
+// Both tokens of a pair that the pointer is at in another view.
+TEST(TokenStrip, MarksBothTokensOfAPairThatIsPointedAt) {
+  HeadlessImGui gui;
+  TokenStrip strip;
+  const std::vector<StripToken> tokens{{"a", {}}, {"b", {}}, {"c", {}}};
+  TokenStripSpec spec{.tokens = &tokens};
+  const auto draw = [&] { strip.draw(spec); };
+  const int none = drawn_vertices(gui, draw);
+  spec.pointed = 2;
+  const int one = drawn_vertices(gui, draw);
+  spec.pointed_key = 0;
+  EXPECT_EQ(drawn_vertices(gui, draw) - one, one - none);
+  EXPECT_GT(one, none);
 }
 
 TEST(CellText, NamesPairsAndTheMask) {

@@ -204,6 +204,43 @@ TEST(PlotSvg, CellsAreEmbeddedAsBlocks) {
   EXPECT_NE(svg_of(plot).find(data_uri_of_png(png_of(*plot.map, 512))), std::string::npos);
 }
 
+// What is nothing is nearly the ground: on a dark page an empty map must not glare.
+TEST(PlotSvg, MapsOnADarkPageHaveTheColoursOfTheDarkWindow) {
+  PlotSpec plot;
+  plot.map = MapSpec{.rows = 2, .cols = 2, .values = {0, 1, kMaskedCell, 0}};
+  const auto picture = [&](Ground ground) {
+    return data_uri_of_png(png_of(*plot.map, 512, ground));
+  };
+  ASSERT_NE(picture(Ground::light), picture(Ground::dark));
+  const std::string light = svg_of(plot), dark = svg_of(plot, {}, FigureTheme::dark);
+  EXPECT_NE(light.find(picture(Ground::light)), std::string::npos);
+  EXPECT_NE(dark.find(picture(Ground::dark)), std::string::npos);
+  EXPECT_EQ(dark.find(picture(Ground::light)), std::string::npos);
+  const Image image = image_of(*plot.map, 1, Ground::dark);
+  EXPECT_EQ(image.pixels[0], color_at(Colormap::weights, 0, Ground::dark));
+  EXPECT_EQ(image.pixels[1], color_at(Colormap::weights, 1, Ground::dark));
+  EXPECT_EQ(image.pixels[2], kMaskedOnDark);
+  // The scale beside it, from the lower end on.
+  const std::string lowest = hex_of(color_at(Colormap::weights, 0.5 / 48, Ground::dark));
+  EXPECT_NE(dark.find(lowest), std::string::npos);
+  EXPECT_EQ(light.find(lowest), std::string::npos);
+}
+
+// What a row has beside its columns, as the weight on a learned sink, is a strip of its own.
+TEST(PlotSvg, AMarginStandsBesideTheMapAndInItsNumbers) {
+  PlotSpec plot;
+  plot.map = MapSpec{.rows = 2, .cols = 2, .values = {0, 1, 1, 0}};
+  plot.map->row_begin = 4, plot.map->row_end = 6;
+  EXPECT_EQ(count_of(svg_of(plot), "<image "), 1);
+  plot.map->margin = {0.25F, 0.75F}, plot.map->margin_name = "learned sink";
+  const std::string svg = svg_of(plot);
+  EXPECT_EQ(count_of(svg, "<image "), 2);
+  EXPECT_NE(svg.find(data_uri_of_png(png_of(margin_of(*plot.map), 512))), std::string::npos);
+  EXPECT_NE(svg.find("learned sink"), std::string::npos);
+  const std::string csv = csv_of(*plot.map);
+  EXPECT_NE(csv.find("4,learned sink,0.25\n5,learned sink,0.75\n"), std::string::npos) << csv;
+}
+
 TEST(PlotSvg, EmptyPlotsAreDrawnToo) {
   EXPECT_NE(svg_of(PlotSpec{}).find("</svg>"), std::string::npos);
   EXPECT_NE(svg_of(GridSpec{}).find("</svg>"), std::string::npos);

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -75,6 +77,24 @@ TEST(Server, AnswersInfo) {
   EXPECT_EQ(reply.result["process_id"], client.process_id());
   EXPECT_EQ(reply.result["device"], "cpu");
   EXPECT_EQ(reply.result["version"], "0.1.0");
+}
+
+// For who chooses a model on the worker's machine.
+TEST(Server, TellsWhatIsInAFolder) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() / ("folder_" + std::to_string(::getpid()));
+  fs::create_directories(folder / "deeper");
+  std::ofstream(folder / "model.gguf") << "x";
+  WorkerClient client(options());
+  const json result = client.call("worker.folder", {{"path", folder.string()}}).result;
+  EXPECT_EQ(result["path"], folder.string());
+  EXPECT_EQ(result["above"], folder.parent_path().string());
+  EXPECT_EQ(result["entries"], json({{{"name", "deeper"}, {"folder", true}},
+                                     {{"name", "model.gguf"}, {"folder", false}}}));
+  fs::remove_all(folder);
+  EXPECT_EQ(code_of(client, "worker.folder", {{"path", folder.string()}}), "bad_input");
+  EXPECT_EQ(client.call("worker.folder", json::object()).result["path"],
+            fs::current_path().string());
 }
 
 TEST(Server, ErrorsHaveTheirCodesAndTheWorkerLives) {

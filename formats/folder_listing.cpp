@@ -1,0 +1,22 @@
+#include "formats/folder_listing.h"
+
+#include <algorithm>
+
+#include "formats/file_system.h"
+#include "formats/text_input.h"
+
+namespace phasescope::formats {
+
+std::vector<ListedEntry> listed_entries(const std::filesystem::path& folder) {
+  const FileSystem& files = real_file_system();
+  std::vector<ListedEntry> entries;
+  for (std::string& name : files.list(folder)) {
+    if (name.starts_with('.') || first_invalid_utf8(name) != name.size()) continue;
+    const bool is_folder = files.is_directory(folder / name);
+    entries.push_back({std::move(name), is_folder});
+  }
+  std::ranges::stable_partition(entries, &ListedEntry::folder);
+  return entries;
+}
+
+}  // namespace phasescope::formats
