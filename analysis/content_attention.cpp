@@ -6,7 +6,7 @@ namespace phasescope::analysis {
 
 bool content_is_score(const model::AttentionProgram& program) {
   return program.is<model::PlainProgram>() && !program.transformed && program.soft_cap == 0 &&
-         !program.token_bias.defined();
+         !program.tokens.defined();
 }
 
 model::LayerAttention content_attention(const model::LayerAttention& attention) {

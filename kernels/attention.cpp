@@ -16,9 +16,13 @@ struct Forward {
   const ForwardOutputs& outputs;
   bool probes;
 
-  void operator()(const PlainVariant&) const { forward_plain(inputs, outputs, probes); }
+  void operator()(const PlainVariant&) const {
+    (inputs.tokens.any() ? forward_plain_tokens : forward_plain)(inputs, outputs, probes);
+  }
   void operator()(const TableVariant& table) const {
-    (table.multiplies ? forward_table_multiplied : forward_table)(inputs, outputs, probes);
+    (table.multiplies      ? forward_table_multiplied
+     : inputs.tokens.any() ? forward_table_tokens
+                           : forward_table)(inputs, outputs, probes);
   }
   void operator()(const TapaVariant& tapa) const {
     (tapa.phase == TapaPhase::linear ? forward_tapa_linear : forward_tapa)(inputs, outputs, probes);
@@ -33,9 +37,13 @@ struct Backward {
   const SavedForward& saved;
   const Gradients& gradients;
 
-  void operator()(const PlainVariant&) const { backward_plain(inputs, saved, gradients); }
+  void operator()(const PlainVariant&) const {
+    (inputs.tokens.any() ? backward_plain_tokens : backward_plain)(inputs, saved, gradients);
+  }
   void operator()(const TableVariant& table) const {
-    (table.multiplies ? backward_table_multiplied : backward_table)(inputs, saved, gradients);
+    (table.multiplies      ? backward_table_multiplied
+     : inputs.tokens.any() ? backward_table_tokens
+                           : backward_table)(inputs, saved, gradients);
   }
   void operator()(const TapaVariant& tapa) const {
     (tapa.phase == TapaPhase::linear ? backward_tapa_linear : backward_tapa)(inputs, saved,
@@ -49,9 +57,13 @@ struct Backward {
 struct ReadRegion {
   const RegionCall& call;
 
-  void operator()(const PlainVariant&) const { region_plain(call); }
+  void operator()(const PlainVariant&) const {
+    (call.inputs.tokens.any() ? region_plain_tokens : region_plain)(call);
+  }
   void operator()(const TableVariant& table) const {
-    (table.multiplies ? region_table_multiplied : region_table)(call);
+    (table.multiplies           ? region_table_multiplied
+     : call.inputs.tokens.any() ? region_table_tokens
+                                : region_table)(call);
   }
   void operator()(const TapaVariant& tapa) const {
     (tapa.phase == TapaPhase::linear ? region_tapa_linear : region_tapa)(call);

@@ -154,6 +154,21 @@ inline constexpr std::int64_t kCapePieces = std::int64_t{1} << 18;
 using Variant =
     std::variant<PlainVariant, TableVariant, TapaVariant, TapeVariant, CapeVariant, FireVariant>;
 
+/// Numbers of single tokens in the scores of a plain variant or of an added table: its score s of
+/// query i and key j becomes
+///   factor[i] (s + query[i] + key[j])
+/// before the cap. Forgetting attention (arXiv 2503.02130) has query = c and key = -c, c the
+/// running sum of its gates' logarithms; a temperature by position is a factor. Biases are float64
+/// and their sum is taken before it is rounded, so that running sums may grow: what counts is how
+/// far two of them lie apart. All contiguous and finite; null: 0, 0, 1.
+struct TokenTerms {
+  const double* query = nullptr;  ///< (B, heads, queries)
+  const double* key = nullptr;    ///< (B, heads, keys), of query heads
+  const float* factor = nullptr;  ///< (B, heads, queries)
+
+  bool any() const { return query || key || factor; }
+};
+
 // ---- Probes ------------------------------------------------------------------------------------
 
 inline constexpr int kMaxWindows = 3;
@@ -212,7 +227,9 @@ struct AttentionInputs {
   InputTensor v;    ///< (B, kv_heads, keys, value_dim)
   float scale = 1;  ///< of q.k; 1/sqrt(d) in most models
   Variant variant;
-  /// Above 0: the variant's score s becomes soft_cap tanh(s / soft_cap), before any mask.
+  TokenTerms tokens;
+  /// Above 0: the score s of variant and tokens becomes soft_cap tanh(s / soft_cap), before any
+  /// mask.
   float soft_cap = 0;
   /// (heads), learned sinks (gpt-oss, arXiv 2508.10925): every row's normaliser has e^sink more, as
   /// if its query saw one more key of that score, whose value is 0. Natural units, finite or -inf,
@@ -276,6 +293,13 @@ struct CapeGradients {
   FireGradients fire = {};  ///< where CapeVariant has one
 };
 
+/// Same shapes as TokenTerms' arrays: of queries sums over their keys, of keys over their queries.
+struct TokenGradients {
+  float* query = nullptr;
+  float* key = nullptr;
+  float* factor = nullptr;
+};
+
 using VariantGradients =
     std::variant<std::monostate, TableGradients, TapeGradients, CapeGradients, FireGradients>;
 
@@ -293,6 +317,7 @@ struct Gradients {
   OutputTensor dk;  ///< (B, kv_heads, keys, head_dim)
   OutputTensor dv;  ///< (B, kv_heads, keys, value_dim)
   VariantGradients variant;
+  TokenGradients tokens;
   float* sinks = nullptr;  ///< (heads), sums over batch and queries
 };
 

@@ -174,6 +174,12 @@ struct GradientsFit {
   }
 };
 
+/// Whether TokenTerms stand beside the variant.
+bool takes_token_terms(const Variant& variant) {
+  const auto* table = std::get_if<TableVariant>(&variant);
+  return std::holds_alternative<PlainVariant>(variant) || (table && !table->multiplies);
+}
+
 void check_rows(const RowProbes& rows, const Requirements& require) {
   require(!wants_top_keys(rows) || (rows.top_count >= 1 && rows.top_count <= kMaxTopKeys),
           "expected 1 to " + number(kMaxTopKeys) + " top keys of a row but got " +
@@ -201,6 +207,8 @@ void check_inputs(const AttentionInputs& inputs, const Limits& limits) {
   require(empty || (inputs.q.data && inputs.k.data), "expected q and k but a pointer is null");
   require(empty || !inputs.query_documents == !inputs.key_documents,
           "expected the documents of both queries and keys, or of neither");
+  require(!inputs.tokens.any() || takes_token_terms(inputs.variant),
+          "expected numbers of tokens beside a plain variant or an added table alone");
   std::visit(CheckVariant{inputs, require}, inputs.variant);
 }
 
@@ -231,6 +239,10 @@ void check_backward(const AttentionInputs& inputs, const SavedForward& saved,
           "expected dk and dv but a pointer is null");
   require(!gradients.sinks || inputs.sinks,
           "expected sinks where their gradients are wanted but their pointer is null");
+  const TokenGradients& tokens = gradients.tokens;
+  require((!tokens.query || inputs.tokens.query) && (!tokens.key || inputs.tokens.key) &&
+              (!tokens.factor || inputs.tokens.factor),
+          "expected the tokens' numbers whose gradients are wanted but a pointer is null");
   const auto& got = gradients.variant;
   require(std::visit(GradientsFit{inputs.variant}, got),
           "expected the variant's own kind of gradients");

@@ -34,7 +34,9 @@ void add_gain(AttentionProgram& program, std::int64_t layer) {
   } else if (auto* table = program.as<TableProgram>(); table != nullptr && !table->multiplies) {
     table->values = table->values * gain;
   }
-  if (program.token_bias.defined()) program.token_bias = program.token_bias * gain;
+  for (at::Tensor* bias : {&program.tokens.query, &program.tokens.key}) {
+    if (bias->defined()) *bias = *bias * gain;
+  }
 }
 
 // The configuration's norm over the last dimension, in dtype `out`.
@@ -587,6 +589,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
     const Encoding& encoding = encoding_of(index);
     const auto [q, k, own_v] = head_tensors(index, w, read);
     const bool grows = config_.attention.log_scale > 0;
+    if (encoding.info().reads_hidden) encoding.read_hidden(w.encoding, read.to(dtype_), state);
     AttentionProgram program = encoding.program(
         w.encoding, grows ? (q * log_factors(read.size(1))).to(q.scalar_type()) : q, k, state);
     if (grows) program.q_plain = q, program.transformed = true;

@@ -158,6 +158,8 @@ PositionState Encoding::start(const StartContext& context) const { return {conte
 
 void Encoding::before_layer(std::int64_t, PositionState&) const {}
 
+void Encoding::read_hidden(const Parameters&, const at::Tensor&, PositionState&) const {}
+
 void Encoding::after_attention(const Parameters&, const at::Tensor&, PositionState&) const {}
 
 void Encoding::after_mlp(const Parameters&, const MlpContext&, PositionState&) const {}

@@ -57,6 +57,8 @@ struct PositionState {
   at::Tensor z;
   // What else the layers share, as the encoding says: t5's TableProgram values.
   at::Tensor table = {};
+  // What before_layer() or read_hidden() made for this layer alone, as the encoding says.
+  std::vector<at::Tensor> read = {};
 };
 
 // ---- What attention runs -----------------------------------------------------------------------
@@ -66,6 +68,7 @@ enum class Numbers {
   tokens,   // the model's dtype, one row a token, which kernels read as it is
   weights,  // the model's dtype; kernels read float32
   table,    // the table_dtype() of the model's; kernels read float32
+  sums,     // float64, running sums over a text, of which differences count; kernels read it so
 };
 struct TensorInfo {
   const char* name;
@@ -184,6 +187,22 @@ struct CapeProgram {
   }
 };
 
+// Numbers of single tokens in the scores, beside any variant: its score s of query i and key j
+// becomes factor_i (s + query_i + key_j). Biases (B or 1, H, N) in any dtype, whose sum is taken
+// before it is rounded to the scores'; factors likewise. Undefined: 0, 0, 1.
+struct TokenTerms {
+  at::Tensor query, key, factor;
+
+  bool defined() const { return query.defined() || key.defined() || factor.defined(); }
+
+  template <class Self, class Each>
+  static void tensors(Self& self, const Each& each) {
+    each(TensorInfo{"query_bias", Numbers::sums}, self.query);
+    each(TensorInfo{"key_bias", Numbers::sums}, self.key);
+    each(TensorInfo{"query_factor"}, self.factor);
+  }
+};
+
 // Where a region of the scores begins.
 struct ScoreCorner {
   std::int64_t head = 0, row = 0, column = 0;
@@ -199,9 +218,7 @@ struct AttentionProgram {
                TermProgram>
       variant;
   Positions positions;
-  // Added to the score of query i and key j: bias_j - bias_i, where rounding has made a bias that
-  // is no function of the distance. (B or 1, H, N); undefined for none.
-  at::Tensor token_bias = {};
+  TokenTerms tokens = {};
   double gain = 1;      // the score is multiplied by it; cape and term alone
   double soft_cap = 0;  // s becomes cap tanh(s / cap), before the mask; 0: not
   bool causal = true;
@@ -255,6 +272,7 @@ void for_each_tensor(Program& program, const Each& each) {
   each(TensorInfo{"k", Numbers::tokens}, program.k);
   std::visit([&each](auto& variant) { variant.tensors(variant, each); }, program.variant);
   each(TensorInfo{"sinks", Numbers::weights}, program.sinks);
+  program.tokens.tensors(program.tokens, each);
 }
 
 // Those of them that are defined and that gradients flow to, each(tensor), in the same order.
@@ -312,8 +330,9 @@ struct EncodingInfo {
   std::string departure;  // what differs from the paper, always shown; empty for nothing
   std::vector<OptionInfo> options;
   UnderShift under_shift = {};
-  bool has_state = false;  // PositionState::z is defined
-  bool of_one_text = false;  // it holds the attention of one text, whatever is read
+  bool has_state = false;     // PositionState::z is defined
+  bool reads_hidden = false;  // read_hidden() is to be called
+  bool of_one_text = false;   // it holds the attention of one text, whatever is read
   Places places = Places::line;
 };
 
@@ -411,6 +430,12 @@ class Encoding {
   virtual PositionState start(const StartContext& context) const;
   // Called before each layer, for states that no layer makes out of the one before.
   virtual void before_layer(std::int64_t layer, PositionState& state) const;
+  // Called after it with what the layer's projections read, x (B, N, C) in the weights' dtype, for
+  // encodings whose gates, positions or turns are made of the content (EncodingInfo::reads_hidden).
+  // What it makes is put into state.read, which is empty where program() is asked for pairs that
+  // have no hidden state.
+  virtual void read_hidden(const Parameters& layer, const at::Tensor& x,
+                           PositionState& state) const;
   // q (B, H, N, d), k (B, kv heads, N, d) as they leave the projections.
   virtual AttentionProgram program(const Parameters& layer, const at::Tensor& q,
                                    const at::Tensor& k, const PositionState& state) const = 0;

@@ -119,6 +119,12 @@ class VariantDefaults {
   template <class H>
   HWY_INLINE void score(const H&, const TilePlace&, Vec (&)[kTileKeys][kVecs],
                         const Vec (&)[kTileKeys][kVecs]) const {}
+  /// One vector of what score() makes of its first dot product, where it reads no other: of row r
+  /// and vector v of the tile.
+  template <class H>
+  HWY_INLINE Vec score_of(const H&, const TilePlace&, int, int, Vec dot) const {
+    return dot;
+  }
   Tile tile(const TilePlace&) const { return {}; }
   template <class H>
   HWY_INLINE DotGradients gradient(const H&, const Tile&, const TilePlace&, int, int, Vec d_score,

@@ -63,9 +63,13 @@ struct Forward {
   const CudaAttention& attention;
   const CudaForwardOutputs& outputs;
 
-  void operator()(const PlainVariant&) const { cuda::forward_plain(attention, outputs); }
+  void operator()(const PlainVariant&) const {
+    (attention.tokens.any() ? cuda::forward_plain_tokens : cuda::forward_plain)(attention, outputs);
+  }
   void operator()(const TableVariant& table) const {
-    (table.multiplies ? cuda::forward_table_multiplied : cuda::forward_table)(attention, outputs);
+    (table.multiplies         ? cuda::forward_table_multiplied
+     : attention.tokens.any() ? cuda::forward_table_tokens
+                              : cuda::forward_table)(attention, outputs);
   }
   void operator()(const TapaVariant&) const { cuda::forward_tapa(attention, outputs); }
   void operator()(const TapeVariant&) const {
@@ -85,10 +89,14 @@ struct Backward {
   const SavedForward& saved;
   const CudaGradients& gradients;
 
-  void operator()(const PlainVariant&) const { cuda::backward_plain(attention, saved, gradients); }
+  void operator()(const PlainVariant&) const {
+    (attention.tokens.any() ? cuda::backward_plain_tokens : cuda::backward_plain)(attention, saved,
+                                                                                  gradients);
+  }
   void operator()(const TableVariant& table) const {
-    (table.multiplies ? cuda::backward_table_multiplied : cuda::backward_table)(attention, saved,
-                                                                                gradients);
+    (table.multiplies         ? cuda::backward_table_multiplied
+     : attention.tokens.any() ? cuda::backward_table_tokens
+                              : cuda::backward_table)(attention, saved, gradients);
   }
   void operator()(const TapaVariant&) const { cuda::backward_tapa(attention, saved, gradients); }
   void operator()(const TapeVariant&) const {

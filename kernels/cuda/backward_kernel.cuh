@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kThreads)
   const Visibility visibility(launch.problem, batch);
   const Stretch tiles = visibility.key_tiles(query);
   float dq[D / 8][4] = {};
-  [[maybe_unused]] float d_factor[2] = {0, 0};
+  [[maybe_unused]] float d_factor[2] = {0, 0}, d_bias[2] = {0, 0};
   pair.fetch_queries(batch, head, query);
   for (int tile = tiles.first; tile < tiles.last; ++tile) {
     const int key = tile * kRows;
@@ -112,6 +112,10 @@ __global__ void __launch_bounds__(kThreads)
       pair.compute(visibility, query, key, first);
       pair.add_dots(first, dq);
       if constexpr (Score::kPieces) pair.add_factors(first, d_factor);
+      if constexpr (Score::kTokens) {
+        pair.add_rows(pair.d_score, d_bias);
+        pair.add_rows(pair.d_factor, d_factor);
+      }
     }
     __syncthreads();
   }
@@ -123,6 +127,12 @@ __global__ void __launch_bounds__(kThreads)
   if constexpr (Score::kPieces) {
     const std::int64_t rows = (batch * launch.problem.shape.heads + head) * pair.queries();
     pair.write_rows(launch.factors + rows, query, pair.queries(), d_factor);
+  }
+  if constexpr (Score::kTokens) {
+    const TokenGradients& to = launch.tokens;
+    const std::int64_t rows = (batch * launch.problem.shape.heads + head) * pair.queries();
+    if (to.query) pair.write_rows(to.query + rows, query, pair.queries(), d_bias);
+    if (to.factor) pair.write_rows(to.factor + rows, query, pair.queries(), d_factor);
   }
 }
 
@@ -140,6 +150,7 @@ __global__ void __launch_bounds__(kThreads)
   pair.fetch_keys(batch, kv_head, key);
   for (int n = 0; n < pair.group(); ++n) {
     const int head = kv_head * pair.group() + n;
+    [[maybe_unused]] float d_bias[2] = {0, 0};
     for (int tile = tiles.first; tile < tiles.last; ++tile) {
       const int query = tile * kRows;
       if (!visibility.may_share_document(query, key)) continue;
@@ -150,8 +161,14 @@ __global__ void __launch_bounds__(kThreads)
         pair.add_values(first, dv);
         pair.add_dots(first, dk);
         if constexpr (Score::kState) pair.add_state(first, d_state);
+        if constexpr (Score::kTokens) pair.add_rows(pair.d_score, d_bias);
       }
       __syncthreads();
+    }
+    if constexpr (Score::kTokens) {
+      float* to = launch.tokens.key;
+      const std::int64_t rows = (batch * launch.problem.shape.heads + head) * pair.keys();
+      if (to) pair.write_rows(to + rows, key, pair.keys(), d_bias);
     }
   }
   commit_copies();

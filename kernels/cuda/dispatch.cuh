@@ -167,7 +167,8 @@ void backward_with(const CudaAttention& a, const SavedForward& saved,
                                          delta,
                                          diagonals,
                                          factors,
-                                         pieces};
+                                         pieces,
+                                         gradients.tokens};
   const unsigned batch = static_cast<unsigned>(a.shape.batch);
   with_type_and_dim(a, [&](auto type, auto dim) {
     using T = decltype(type);

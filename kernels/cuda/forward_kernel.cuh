@@ -204,7 +204,7 @@ class BlockForward {
       multiply_rows<T, D>(problem_.score, rows(), row_sum_, stage(tile) + Layout::kKeys, first,
                           lane_, dots);
       const Entries<Score> entries{stage(tile) + Layout::kEntries, pieces_};
-      score_chunk(problem_, dots, entries, chunk, s);
+      score_chunk(problem_, {batch_, head_}, dots, entries, chunk, s);
     }
     const int row = position() + warp_ * 16, column = tile * kRows + first;
     if (!visibility_.whole(row, row + 15, column, column + kWidth - 1)) {

@@ -63,14 +63,14 @@ struct DocumentRange {
 void launch_documents(const CudaAttention& attention);
 
 using ForwardLauncher = void(const CudaAttention&, const CudaForwardOutputs&);
-ForwardLauncher forward_plain, forward_table, forward_table_multiplied, forward_tapa, forward_tape,
-    forward_fire, forward_cape;
+ForwardLauncher forward_plain, forward_plain_tokens, forward_table, forward_table_multiplied,
+    forward_table_tokens, forward_tapa, forward_tape, forward_fire, forward_cape;
 
 /// The sums by bucket, from those that launch_distances() left in the workspace.
 void launch_buckets(const CudaAttention& attention, const CudaForwardOutputs& outputs);
 
 using BackwardLauncher = void(const CudaAttention&, const SavedForward&, const CudaGradients&);
-BackwardLauncher backward_plain, backward_table, backward_table_multiplied, backward_tapa,
-    backward_tape, backward_fire, backward_cape;
+BackwardLauncher backward_plain, backward_plain_tokens, backward_table, backward_table_multiplied,
+    backward_table_tokens, backward_tapa, backward_tape, backward_fire, backward_cape;
 
 }  // namespace phasescope::kernels::cuda

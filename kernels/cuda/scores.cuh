@@ -79,9 +79,24 @@ __device__ __forceinline__ float capped(float t, float cap, float inverse) {
   return cap * tanhf(t * inverse);
 }
 
+/// The batch entry and head that a block of threads is at.
+struct HeadPlace {
+  int batch, head;
+};
+
+/// A score t of a pair of tokens, log2 units, with their numbers around it. What a table masks
+/// stays masked.
+template <DeviceScore Score>
+__device__ __forceinline__ float with_tokens(const Problem<Score>& problem, const HeadPlace& at,
+                                             int query, int key, float t) {
+  if (t == -INFINITY) return t;
+  const float bias = problem.score.tokens.bias(at.batch, at.head, query, key);
+  return problem.score.tokens.factor(at.batch, at.head, query) * fmaf(bias, kLog2e, t);
+}
+
 /// Scores in log2 units, before the mask: the variant's, capped.
 template <int kColumns, DeviceScore Score, bool kTransposed>
-__device__ __forceinline__ void score_chunk(const Problem<Score>& problem,
+__device__ __forceinline__ void score_chunk(const Problem<Score>& problem, const HeadPlace& at,
                                             const Dots<kColumns, Score>& dots,
                                             const Entries<Score>& entries,
                                             const Chunk<kTransposed>& chunk,
@@ -93,6 +108,10 @@ __device__ __forceinline__ void score_chunk(const Problem<Score>& problem,
       const float phase = Score::kDots == 2 ? dots.phase[Score::kDots == 2 ? n : 0][e] : 0;
       const float entry = entry_of(entries, chunk, n, e);
       t[n][e] = problem.score.score(dots.dot[n][e], phase, entry);
+      if constexpr (Score::kTokens) {
+        const int query = chunk.position(n, e) - static_cast<int>(problem.shape.query_offset);
+        t[n][e] = with_tokens(problem, at, query, chunk.key(n, e), t[n][e]);
+      }
     }
   }
   if (problem.soft_cap == 0) return;

@@ -4,8 +4,10 @@ set(PHASESCOPE_CUDA_SOURCES
   backward_cape.cu
   backward_fire.cu
   backward_plain.cu
+  backward_plain_tokens.cu
   backward_table.cu
   backward_table_multiplied.cu
+  backward_table_tokens.cu
   backward_tapa.cu
   backward_tape.cu
   buckets.cu
@@ -16,8 +18,10 @@ set(PHASESCOPE_CUDA_SOURCES
   forward_cape.cu
   forward_fire.cu
   forward_plain.cu
+  forward_plain_tokens.cu
   forward_table.cu
   forward_table_multiplied.cu
+  forward_table_tokens.cu
   forward_tapa.cu
   forward_tape.cu)
 list(TRANSFORM PHASESCOPE_CUDA_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)

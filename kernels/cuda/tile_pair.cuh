@@ -12,6 +12,7 @@
 namespace phasescope::kernels::cuda {
 
 inline constexpr int kColumns = 32;  // of a chunk: few, to keep registers low
+inline constexpr float kLn2 = 0.693147180559945309f;
 
 /// SavedForward and Gradients as kernels are given them, without the arrays of a variant that none
 /// of those for every score reads.
@@ -42,6 +43,7 @@ struct BackwardLaunch {
   float* diagonals;  // (heads, tile_distances(), kThreads)
   float* factors;    // FIRE alone: (B, heads, queries)
   float2* pieces;    // FIRE alone: (heads, tile_distances(), kMostSegments), slope and intercept
+  TokenGradients tokens = {};  // of scores with numbers of tokens alone
 };
 
 /// Tiles I of queries and J of keys have tile distance I - J; its diagonal n of 127 is the distance
@@ -116,6 +118,8 @@ class TilePair {
   float weight[kColumns / 8][4];   // of a chunk
   float d_score[kColumns / 8][4];  // natural units; of a score's entry where it has its own
   Dots<kColumns, Score> gradient;  // of the dot products, before factor(channel)
+  // Of the factor of the pair's query, where its score has one.
+  float d_factor[Score::kTokens ? kColumns / 8 : 1][4];
 
   __device__ TilePair(const BackwardLaunch<Score>& launch)
       : launch_(launch),
@@ -157,6 +161,7 @@ class TilePair {
       copy_tile<T, kStateDim>(tiles.state, pointer<T>(d_state, batch, head), d_state.row, first,
                               d_state.data ? queries() : 0, state_channels());
     }
+    batch_ = batch;
     pieces_.store(problem_.score, head, first, queries());
     const int n = static_cast<int>(threadIdx.x) % kRows, query = first + n;
     const bool exists = query < queries();
@@ -248,7 +253,10 @@ class TilePair {
         const float delta = of_query(Layout::kDelta, chunk, n, e);
         const float tangent = problem_.soft_cap > 0 ? t[n][e] / problem_.soft_cap : 0;
         const float p = weight[n][e];
-        const float ds = p == 0 ? 0 : p * (d_score[n][e] - delta) * (1 - tangent * tangent);
+        float ds = p == 0 ? 0 : p * (d_score[n][e] - delta) * (1 - tangent * tangent);
+        if constexpr (Score::kTokens) {
+          ds = through_tokens(chunk, dots, n, e, ds);
+        }
         d_score[n][e] = problem_.score.entry_gradient(ds, dots.dot[n][e]);
         const float phase = Score::kDots == 2 ? dots.phase[Score::kDots == 2 ? n : 0][e] : 0;
         const float entry = entry_of(entries(), chunk, n, e);
@@ -256,6 +264,16 @@ class TilePair {
         gradient.dot[n][e] = d.dot;
         if constexpr (Score::kDots == 2) gradient.phase[n][e] = d.phase;
       }
+    }
+  }
+
+  /// sums += what the chunk gives to the numbers of the thread's two rows: of the scores'
+  /// gradients, or of their queries' factors'.
+  __device__ void add_rows(const float (&gradients)[kColumns / 8][4], float (&sums)[2]) const {
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sums[e / 2] += gradients[n][e];
     }
   }
 
@@ -366,12 +384,25 @@ class TilePair {
                                                      const Chunk<kTransposed>& chunk, int first,
                                                      const Dots<kColumns, Score>& dots,
                                                      float (&t)[kColumns / 8][4]) const {
-    score_chunk(problem_, dots, entries(), chunk, t);
+    score_chunk(problem_, {batch_, head_}, dots, entries(), chunk, t);
     const int row = chunk.row + warp_ * 16, last_row = row + 15;
     const int column = chunk.column + first, last_column = column + kColumns - 1;
     const bool whole = kTransposed ? visibility.whole(column, last_column, row, last_row)
                                    : visibility.whole(row, last_row, column, last_column);
     if (!whole) mask_chunk<kColumns>(visibility, chunk, t);
+  }
+
+  /// From the gradient of a score with numbers of tokens to that of the score inside them.
+  __device__ __forceinline__ float through_tokens(const Chunk<kTransposed>& chunk,
+                                                  const Dots<kColumns, Score>& dots, int n, int e,
+                                                  float ds) {
+    const auto& tokens = problem_.score.tokens;
+    const int query = chunk.position(n, e) - static_cast<int>(shape_.query_offset);
+    const float inner =
+        problem_.score.score(dots.dot[n][e], 0, entry_of(entries(), chunk, n, e)) * kLn2;
+    const float before = inner + tokens.bias(batch_, head_, query, chunk.key(n, e));
+    d_factor[n][e] = ds == 0 ? 0 : ds * before;
+    return ds * tokens.factor(batch_, head_, query);
   }
 
   /// The log-sum-exp or delta of an element's query.
@@ -401,7 +432,7 @@ class TilePair {
   const Problem<Score>& problem_;
   const AttentionShape& shape_;
   int warp_, lane_;
-  int head_ = 0;  // of the pair of tiles
+  int batch_ = 0, head_ = 0;  // of the pair of tiles
   std::uint32_t shared_;
   typename Layout::Tiles rows_, columns_;
   float row_sum_[2] = {0, 0};

@@ -35,6 +35,8 @@ concept DeviceScore = requires(const S& score, float x, std::int64_t n) {
   { S::kStored } -> std::convertible_to<bool>;
   // Whether its pairs' dot products are computed beside that.
   { S::kProducts } -> std::convertible_to<bool>;
+  // Whether numbers of single tokens stand around it: score.tokens (TokenScore).
+  { S::kTokens } -> std::convertible_to<bool>;
   // Score in log2 units from the dot products and the entry.
   { score.score(x, x, x) } -> std::same_as<float>;
   // Gradients of the dot products from that of the score (natural units); what is q.k's alone,
@@ -53,6 +55,7 @@ struct ScoreDefaults {
   static constexpr bool kState = false;
   static constexpr bool kStored = false;
   static constexpr bool kProducts = true;
+  static constexpr bool kTokens = false;
   __device__ const float* entry(std::int64_t, std::int64_t) const { return nullptr; }
   __device__ __forceinline__ DotGradients gradient(float d_score, float, float, float) const {
     return {d_score, 0};
@@ -166,6 +169,44 @@ struct TapaScore : ScoreDefaults {
   }
 };
 static_assert(DeviceScore<TapaScore>);
+
+/// TokenTerms of a launch; a query or key that does not exist has those of the last one.
+struct DeviceTokens {
+  TokenTerms terms;
+  std::int64_t heads = 0, queries = 0, keys = 0;
+
+  DeviceTokens() = default;
+  explicit DeviceTokens(const AttentionInputs& inputs)
+      : terms(inputs.tokens),
+        heads(inputs.shape.heads),
+        queries(inputs.shape.queries),
+        keys(inputs.shape.keys) {}
+
+  /// query + key, natural units: the sum in float64, in which running sums cancel.
+  __device__ __forceinline__ float bias(int batch, int head, int query, int key) const {
+    const std::int64_t row = batch * heads + head;
+    double sum = 0;
+    if (terms.query) sum += terms.query[row * queries + clamped(query, queries)];
+    if (terms.key) sum += terms.key[row * keys + clamped(key, keys)];
+    return static_cast<float>(sum);
+  }
+  __device__ __forceinline__ float factor(int batch, int head, int query) const {
+    if (!terms.factor) return 1;
+    return terms.factor[(batch * heads + head) * queries + clamped(query, queries)];
+  }
+};
+
+/// s = factor[i] (the score of Base + query[i] + key[j]).
+template <class Base>
+struct TokenScore : Base {
+  static constexpr bool kTokens = true;
+  DeviceTokens tokens;
+};
+template <class Base>
+TokenScore<Base> around(const CudaAttention& attention, const Base& score) {
+  return {score, DeviceTokens(attention)};
+}
+static_assert(DeviceScore<TokenScore<PlainScore>> && DeviceScore<TokenScore<TableScore>>);
 
 /// One number for each pair of some query rows and some keys of a batch entry, for all heads:
 /// (heads, rows, keys), rows and keys in whole tiles.

@@ -54,6 +54,10 @@ class TableScore : public VariantDefaults {
     }
   }
 
+  HWY_INLINE Vec score_of(const Head& head, const TilePlace& place, int r, int v, Vec dot) const {
+    return hn::Add(dot, load_unaligned(head.bias + (place.query - place.key - r + v * kLanes)));
+  }
+
   std::int64_t scratch_size() const { return range_.size(); }
 
   void begin_gradients(const Gradients& gradients, std::int64_t slots) {

@@ -89,7 +89,11 @@ std::string fused_obstacle(const AttentionProgram& program, const at::Tensor& v)
            " numbers a head has no fused form";
   }
   if (program.gain != 1.0) return "a gain by layer has no fused form";
-  if (program.token_bias.defined()) return "a bias rounded by token has no fused form";
+  const auto* table = program.as<TableProgram>();
+  const bool adds = table != nullptr && !table->multiplies;
+  if (program.tokens.defined() && !adds && !program.is<PlainProgram>()) {
+    return std::string("numbers of tokens in the scores have no fused form with ") + program.name();
+  }
   return {};
 }
 

@@ -65,6 +65,11 @@ class DeviceMemory {
     return copy(values.const_data_ptr<float>(), values.numel());
   }
 
+  const double* doubles(const at::Tensor& tensor) {
+    const at::Tensor values = tensor.to(at::kDouble).contiguous();
+    return copy(values.const_data_ptr<double>(), values.numel());
+  }
+
   // A (B, H, N, d) tensor in the 16-bit type.
   kernels::InputTensor tokens(const at::Tensor& tensor) {
     const at::Tensor values = tensor.to(type_).contiguous();
@@ -130,6 +135,7 @@ kernels::CudaAttention inputs_of(const AttentionProgram& program, const at::Tens
   inputs.soft_cap = static_cast<float>(program.soft_cap);
   inputs.variant = std::visit(VariantOf<DeviceMemory>{program, memory}, program.variant);
   if (program.sinks.defined()) inputs.sinks = memory.floats(program.sinks);
+  inputs.tokens = token_terms_of(program, memory);
   if (program.key_mask.defined()) {
     const at::Tensor mask =
         program.key_mask.expand({inputs.shape.batch, inputs.shape.keys}).contiguous();

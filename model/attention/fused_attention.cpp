@@ -241,6 +241,7 @@ KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v)
     inputs_.query_documents = inputs_.key_documents = kept_.back().const_data_ptr<std::int32_t>();
   }
   if (program.sinks.defined()) inputs_.sinks = floats(program.sinks);
+  inputs_.tokens = token_terms_of(program, *this);
   inputs_.variant = std::visit(VariantOf<KernelInputs>{program, *this}, program.variant);
 }
 
@@ -254,10 +255,16 @@ const float* KernelInputs::floats(const at::Tensor& tensor) {
   return kept_.back().const_data_ptr<float>();
 }
 
+const double* KernelInputs::doubles(const at::Tensor& tensor) {
+  kept_.push_back(tensor.to(at::kDouble).contiguous());
+  return kept_.back().const_data_ptr<double>();
+}
+
 AttentionProgram with_float_tables(const AttentionProgram& program) {
   AttentionProgram result = program;
   for_each_tensor(result, [](const TensorInfo& info, at::Tensor& tensor) {
-    if (info.numbers != Numbers::tokens && tensor.defined()) tensor = tensor.to(at::kFloat);
+    const bool kept = info.numbers == Numbers::tokens || info.numbers == Numbers::sums;
+    if (!kept && tensor.defined()) tensor = tensor.to(at::kFloat);
   });
   return result;
 }
@@ -265,8 +272,8 @@ AttentionProgram with_float_tables(const AttentionProgram& program) {
 AttentionProgram in_dtype(const AttentionProgram& program, at::ScalarType dtype) {
   AttentionProgram result = program;
   for_each_tensor(result, [dtype](const TensorInfo& info, at::Tensor& tensor) {
-    const bool table = info.numbers == Numbers::table;
-    if (tensor.defined()) tensor = tensor.to(table ? table_dtype(dtype) : dtype);
+    if (!tensor.defined() || info.numbers == Numbers::sums) return;
+    tensor = tensor.to(info.numbers == Numbers::table ? table_dtype(dtype) : dtype);
   });
   // One copy where they are the same.
   result.q_plain = program.transformed ? program.q_plain.to(dtype) : result.q;
@@ -283,10 +290,7 @@ AttentionResult run_passes(const AttentionPasses& passes, const AttentionProgram
                            const at::Tensor& v, const AttentionOptions& options) {
   if (!at::GradMode::is_enabled()) return passes.forward(program, v, options);
   AttentionProgram given = program;
-  // A gradient is made of each head's state, and summed where heads share one.
-  if (auto* tape = given.as<TapeProgram>()) {
-    tape->state = tape->state.expand({program.q.size(0), program.q.size(1), -1, -1});
-  }
+  expand_operands(given);
   const torch::autograd::variable_list operands = operands_of(given, v);
   const torch::autograd::variable_list outputs =
       FusedAttention::apply(passes, given, at::TensorList(operands));

@@ -64,9 +64,12 @@ class KernelInputs {
 
  private:
   friend struct VariantOf<KernelInputs>;
+  friend kernels::TokenTerms token_terms_of<KernelInputs>(const AttentionProgram& program,
+                                                          KernelInputs& memory);
   // As it is stored; all but tokens in float32.
   kernels::InputTensor tokens(const at::Tensor& tensor);
   const float* floats(const at::Tensor& tensor);
+  const double* doubles(const at::Tensor& tensor);
 
   std::vector<at::Tensor> kept_;
   kernels::AttentionInputs inputs_;

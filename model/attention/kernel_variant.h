@@ -74,6 +74,21 @@ struct VariantOf {
   }
 };
 
+// A program's numbers of tokens, one for every text and head. Memory: also doubles(tensor) -> const
+// double*, as floats().
+template <class Memory>
+kernels::TokenTerms token_terms_of(const AttentionProgram& program, Memory& memory) {
+  const auto of_all = [&program](const at::Tensor& x) {
+    return x.expand({program.q.size(0), program.q.size(1), -1});
+  };
+  const TokenTerms& tokens = program.tokens;
+  kernels::TokenTerms terms;
+  if (tokens.query.defined()) terms.query = memory.doubles(of_all(tokens.query));
+  if (tokens.key.defined()) terms.key = memory.doubles(of_all(tokens.key));
+  if (tokens.factor.defined()) terms.factor = memory.floats(of_all(tokens.factor));
+  return terms;
+}
+
 // Memory: floats(tensor) -> float* and tokens(tensor) -> kernels::OutputTensor put memory for a
 // gradient in the place of the tensor that it is of. An undefined one has no gradient.
 template <class Memory>
@@ -117,20 +132,34 @@ struct GradientsOf {
   }
 };
 
+// Operands that texts or heads may share, one for each of them: a gradient is made of each, and
+// autograd sums those of what is shared.
+inline void expand_operands(AttentionProgram& program) {
+  const std::int64_t batch = program.q.size(0), heads = program.q.size(1);
+  if (auto* tape = program.as<TapeProgram>()) {
+    tape->state = tape->state.expand({batch, heads, -1, -1});
+  }
+  TokenTerms& tokens = program.tokens;
+  for (at::Tensor* x : {&tokens.query, &tokens.key, &tokens.factor}) {
+    if (x->defined()) *x = x->expand({batch, heads, -1});
+  }
+}
+
 // All gradients of a program and v, whose tensors are replaced by memory for them.
 template <class Memory>
 void add_gradients(AttentionProgram& program, at::Tensor& v,
                    const kernels::InputTensor& d_out_state, Memory& memory,
                    kernels::Gradients& gradients) {
-  // One of each head's state, as the kernels sum it.
-  if (auto* tape = program.as<TapeProgram>()) {
-    tape->state = tape->state.expand({program.q.size(0), program.q.size(1), -1, -1});
-  }
+  expand_operands(program);
   gradients.dq = memory.tokens(program.q);
   gradients.dk = memory.tokens(program.k);
   gradients.dv = memory.tokens(v);
   gradients.variant = std::visit(GradientsOf<Memory>{memory, d_out_state}, program.variant);
   if (program.sinks.defined()) gradients.sinks = memory.floats(program.sinks);
+  TokenTerms& tokens = program.tokens;
+  if (tokens.query.defined()) gradients.tokens.query = memory.floats(tokens.query);
+  if (tokens.key.defined()) gradients.tokens.key = memory.floats(tokens.key);
+  if (tokens.factor.defined()) gradients.tokens.factor = memory.floats(tokens.factor);
 }
 
 }  // namespace phasescope::model

@@ -106,11 +106,13 @@ std::string no_other_distance(const ModelConfig& config, const Encoding& encodin
       {"ape_grid", "positions are no line"},
       {"ape_tree", "positions are no line"},
       {"cope", "the distance is counted from the content"},
+      {"stick_breaking", "its pieces are counted from the content"},
       {"tape_circuit", "its states are counted from the tokens"},
       {"imported", "its queries, keys or weights came with their positions"},
   };
   const auto found = why.find(encoding.info().key);
   if (found != why.end()) return found->second;
+  if (encoding.info().reads_hidden) return "what it adds is made of both tokens' hidden states";
   const Json& options = encoding.options();
   const auto is = [&](const char* key, const Json& value) {
     return options.contains(key) && options.at(key) == value;

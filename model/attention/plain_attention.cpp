@@ -189,11 +189,39 @@ at::Tensor capped(const AttentionProgram& program, const at::Tensor& scores) {
   return cap > 0 ? cap * at::tanh(scores / cap) : scores;
 }
 
-// program.token_bias of heads and columns less that of rows, (B or 1, heads, rows, columns).
-at::Tensor token_biases(const AttentionProgram& program, Range heads, Range rows, Range columns) {
-  const at::Tensor bias = program.token_bias.slice(1, heads.begin, heads.end);
-  return bias.slice(2, columns.begin, columns.end).unsqueeze(2) -
-         bias.slice(2, rows.begin, rows.end).unsqueeze(3);
+// The sum of two biases, either of which may be undefined, as scores take it: sums in float64 are
+// rounded here.
+at::Tensor sum_of_biases(const at::Tensor& key, const at::Tensor& query, const at::Tensor& scores) {
+  const at::Tensor sum = !query.defined() ? key : key.defined() ? key + query : query;
+  const at::ScalarType most = table_dtype(scores.scalar_type());
+  return sum.defined() && sum.scalar_type() == at::kDouble ? sum.to(most) : sum;
+}
+
+// factor (scores + query + key) of scores (B, heads, rows, columns).
+at::Tensor with_token_terms(const AttentionProgram& program, const at::Tensor& scores, Range heads,
+                            Range rows, Range columns) {
+  const auto of = [&heads](const at::Tensor& x, Range tokens, std::int64_t beside) {
+    if (!x.defined()) return x;
+    return x.slice(1, heads.begin, heads.end).slice(2, tokens.begin, tokens.end).unsqueeze(beside);
+  };
+  const at::Tensor bias =
+      sum_of_biases(of(program.tokens.key, columns, 2), of(program.tokens.query, rows, 3), scores);
+  const at::Tensor sum = bias.defined() ? scores + bias : scores;
+  return program.tokens.factor.defined() ? sum * of(program.tokens.factor, rows, 3) : sum;
+}
+
+// The same of single pairs, scores (P).
+at::Tensor with_token_terms_of_pairs(const AttentionProgram& program, const at::Tensor& scores,
+                                     const at::Tensor& batch, const at::Tensor& head,
+                                     const at::Tensor& row, const at::Tensor& column) {
+  const auto of = [&](const at::Tensor& x, const at::Tensor& token) {
+    if (!x.defined()) return x;
+    return x.expand({program.q.size(0), -1, -1}).index({batch, head, token});
+  };
+  const at::Tensor bias =
+      sum_of_biases(of(program.tokens.key, column), of(program.tokens.query, row), scores);
+  const at::Tensor sum = bias.defined() ? scores + bias : scores;
+  return program.tokens.factor.defined() ? sum * of(program.tokens.factor, row) : sum;
 }
 
 at::Tensor content_scores(const AttentionProgram& program, const Operands& x) {
@@ -320,8 +348,8 @@ at::Tensor plain_scores(const AttentionProgram& program, Range heads, Range rows
           : open_scores(program,
                         operands(program.q, program.k, heads_read(program, heads), rows, columns),
                         distances(program.positions, rows, columns), heads);
-  if (program.token_bias.defined()) {
-    scores = scores + token_biases(program, heads, rows, columns);
+  if (program.tokens.defined()) {
+    scores = with_token_terms(program, scores, heads, rows, columns);
   }
   scores = capped(program, gained(program, scores));
   if (program.edit) scores = program.edit(scores, {heads.begin, rows.begin, columns.begin});
@@ -375,9 +403,8 @@ ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& 
     score = of_head(open_scores(program, pairs(program.q, program.k),
                                 (query_id - key_id).view({-1, 1, 1}), heads));
   }
-  if (program.token_bias.defined()) {
-    const at::Tensor bias = program.token_bias.expand({program.q.size(0), -1, -1});
-    score = score + bias.index({batch, head, column}) - bias.index({batch, head, row});
+  if (program.tokens.defined()) {
+    score = with_token_terms_of_pairs(program, score, batch, head, row, column);
   }
   score = capped(program, gained(program, score));
   if (program.edit) score = edited_pair_scores(program, batch, head, row, column);

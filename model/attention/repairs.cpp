@@ -305,9 +305,8 @@ void scale_bias(const at::Tensor& factors, const LayerInput& input, AttentionPro
   };
   if (adds) times(table->values);
   if (fire != nullptr) times(fire->slope), times(fire->intercept);
-  if (program.token_bias.defined()) {
-    const at::Tensor& bias = program.token_bias;
-    program.token_bias = bias * factors.to(bias.scalar_type()).view({1, -1, 1});
+  for (at::Tensor* bias : {&program.tokens.query, &program.tokens.key}) {
+    if (bias->defined()) *bias = *bias * factors.to(bias->scalar_type()).view({1, -1, 1});
   }
   TermProgram* term = program.term();
   if (term == nullptr) return;

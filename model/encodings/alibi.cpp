@@ -96,7 +96,8 @@ class Alibi final : public Encoding {
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
     if (text("rounding") == "bfloat16") {
-      program.token_bias = rounded_bias(layer, state.positions, q.scalar_type());
+      const at::Tensor bias = rounded_bias(layer, state.positions, q.scalar_type()).to(at::kDouble);
+      program.tokens.query = -bias, program.tokens.key = bias;
     } else {
       program.variant =
           TableProgram{bias_table(layer, state.positions.largest_distance() + 1, q.scalar_type())};

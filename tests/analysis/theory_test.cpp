@@ -477,7 +477,8 @@ class Falling final : public testing::Wrapped {
     model::AttentionProgram program = inner_->program(layer, q, k, state);
     const bool by_id = !by_index_ && !state.positions.consecutive();
     const at::Tensor place = by_id ? state.positions.ids : at::arange(q.size(2), at::kLong);
-    program.token_bias = (0.05 * place.to(at::kFloat)).view({1, 1, -1}).repeat({1, q.size(1), 1});
+    program.tokens.key = (0.05 * place.to(at::kFloat)).view({1, 1, -1}).repeat({1, q.size(1), 1});
+    program.tokens.query = -program.tokens.key;
     return program;
   }
 

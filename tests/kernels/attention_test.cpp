@@ -5,6 +5,8 @@
 
 #include <iterator>
 #include <limits>
+#include <stdexcept>
+#include <vector>
 
 #include "kernels/cpu/targets.h"
 #include "tests/kernels/cases.h"
@@ -53,6 +55,21 @@ void expect_fire_gradients(const Problem& problem, const Case& c, const Referenc
   const double factor = std::max(1.0, largest(c.slope) * largest(c.table));
   expect_close("d_factor", c.d_factor, plain.d_factor, truth.d_factor, floor,
                heads * factor * size);
+}
+
+void expect_token_gradients(const Problem& problem, const Case& c, const Reference<double>& truth,
+                            const Reference<float>& plain, double floor, double size) {
+  if (!has_tokens(problem.kind)) return;
+  // A row's d score sums to 0; a key's is a sum over rows, as a sink's is.
+  const double rows = std::sqrt(static_cast<double>(problem.shape.queries));
+  const double factor = std::max(1.0, largest(c.query_factor));
+  expect_close("d_query_bias", c.d_query_bias, plain.d_query_bias, truth.d_query_bias, floor,
+               factor * size);
+  expect_close("d_key_bias", c.d_key_bias, plain.d_key_bias, truth.d_key_bias, floor,
+               rows * factor * size);
+  // Times scores of about ten.
+  expect_close("d_query_factor", c.d_query_factor, plain.d_query_factor, truth.d_query_factor,
+               floor, 10 * size);
 }
 
 /// Rounding floor of what comes from scores. Phases here reach 200 radians: one rounding of such a
@@ -140,6 +157,7 @@ void expect_right(const Problem& problem) {
   }
   expect_network_gradients(problem, c, truth, plain, floor, sums * size);
   expect_fire_gradients(problem, c, truth, plain, floor, sums * size);
+  expect_token_gradients(problem, c, truth, plain, floor, sums * size);
 }
 
 /// Storages and instruction sets in turn; variants begin at different ones.
@@ -177,6 +195,69 @@ class EveryVariant : public ::testing::TestWithParam<Kind> {};
 TEST_P(EveryVariant, IsRightInEveryPairOfSizes) {
   InTurn turn(GetParam());
   for (const Problem& problem : paired_problems(GetParam())) turn.expect_right_once(problem);
+}
+
+// A bias that all keys have alike, a factor of 1 and tokens without numbers change nothing: of
+// biases not even a bit where they cancel.
+TEST(Tokens, OfNoConsequenceLeaveEverythingAsItIs) {
+  Problem problem{Kind::plain};
+  problem.shape = {2, 2, 1, 150, 150, 24};
+  Case without(problem);
+  without.forward();
+  without.backward();
+  problem.kind = Kind::tokens;
+  Case c(problem);
+  std::fill(c.query_bias.begin(), c.query_bias.end(), 1e9);
+  std::fill(c.key_bias.begin(), c.key_bias.end(), -1e9);
+  std::fill(c.query_factor.begin(), c.query_factor.end(), 1.0f);
+  c.forward();
+  c.backward();
+  EXPECT_EQ(c.out, without.out);
+  EXPECT_EQ(c.lse, without.lse);
+  EXPECT_EQ(c.dq, without.dq);
+  EXPECT_EQ(c.dk, without.dk);
+  EXPECT_EQ(c.dv, without.dv);
+}
+
+// Each array by itself; the others are 0, 0 and 1.
+TEST(Tokens, AreRightOneByOne) {
+  for (const int which : {0, 1, 2}) {
+    SCOPED_TRACE(which);
+    Problem problem{Kind::table_tokens};
+    problem.shape = {1, 2, 2, 100, 100, 16};
+    Case c(problem);
+    if (which != 0) c.inputs.tokens.query = nullptr, c.gradients.tokens.query = nullptr;
+    if (which != 1) c.inputs.tokens.key = nullptr, c.gradients.tokens.key = nullptr;
+    if (which != 2) c.inputs.tokens.factor = nullptr, c.gradients.tokens.factor = nullptr;
+    c.forward();
+    c.backward();
+    Reference<double> truth(c.inputs);
+    Reference<float> plain(c.inputs);
+    expect_close("out", c.out, plain.out, truth.out, 8, 1);
+    truth.backward(c.saved.d_out, {});
+    plain.backward(c.saved.d_out, {});
+    const double floor = gradient_floor(problem, truth), size = 6;  // sqrt(2 x 16 channels)
+    expect_close("dq", c.dq, plain.dq, truth.dq, floor, size);
+    if (which == 0) {
+      expect_close("d_query", c.d_query_bias, plain.d_query_bias, truth.d_query_bias, floor, size);
+    } else if (which == 1) {
+      expect_close("d_key", c.d_key_bias, plain.d_key_bias, truth.d_key_bias, floor, 10 * size);
+    } else {
+      expect_close("d_factor", c.d_query_factor, plain.d_query_factor, truth.d_query_factor, floor,
+                   10 * size);
+    }
+  }
+}
+
+TEST(Tokens, AreRefusedBesideOtherVariants) {
+  for (const Kind kind : {Kind::tapa, Kind::tape, Kind::fire, Kind::cape, Kind::table_multiplied}) {
+    Problem problem{kind};
+    problem.shape = {1, 2, 2, 20, 20, 16};
+    Case c(problem);
+    const std::vector<double> bias(40);
+    c.inputs.tokens.query = bias.data();
+    EXPECT_THROW(c.forward(), std::invalid_argument) << kind_name(kind);
+  }
 }
 
 // 256 alone and in the long tests: CAPE's rectifiers bend within float32's rounding somewhere among

@@ -90,7 +90,10 @@ const std::vector<Kind>& all_kinds() {
                                        Kind::cape_content,
                                        Kind::cape_fire,
                                        Kind::cape_fire_concat,
-                                       Kind::cape_fire_add_residual};
+                                       Kind::cape_fire_add_residual,
+                                       Kind::forgetting,
+                                       Kind::tokens,
+                                       Kind::table_tokens};
   return kinds;
 }
 
@@ -109,13 +112,19 @@ std::string kind_name(Kind kind) {
                                       "cape_content",
                                       "cape_fire",
                                       "cape_fire_concat",
-                                      "cape_fire_add_residual"};
+                                      "cape_fire_add_residual",
+                                      "forgetting",
+                                      "tokens",
+                                      "table_tokens"};
   return names[static_cast<int>(kind)];
 }
 
-bool is_cape(Kind kind) { return kind >= Kind::cape; }
+bool is_cape(Kind kind) { return kind >= Kind::cape && kind <= Kind::cape_fire_add_residual; }
 bool has_phase(Kind kind) { return kind == Kind::tapa || kind == Kind::tapa_linear; }
-bool is_on_fire(Kind kind) { return kind == Kind::fire || kind >= Kind::cape_fire; }
+bool is_on_fire(Kind kind) {
+  return kind == Kind::fire || (kind >= Kind::cape_fire && kind <= Kind::cape_fire_add_residual);
+}
+bool has_tokens(Kind kind) { return kind >= Kind::forgetting; }
 
 std::string problem_name(const Problem& p) {
   const AttentionShape& s = p.shape;
@@ -269,6 +278,7 @@ Case::Case(const Problem& problem) : storage_(problem.storage) {
   inputs.k = interleaved(k, s.kv_heads, s.keys, s.head_dim);
   inputs.v = interleaved(v, s.kv_heads, s.keys, dim);
   make_variant(problem, random);
+  if (has_tokens(problem.kind)) make_tokens(problem);
   out.resize(d_out.size());
   lse.resize(static_cast<std::size_t>(s.batch * s.heads * s.queries));
   outputs.out = contiguous<OutputTensor>(out, s.heads, s.queries, dim);
@@ -305,12 +315,49 @@ void Case::make_sinks(const Problem& problem) {
   gradients.sinks = d_sinks.data();
 }
 
+/// Forgetting's sums begin at 3e5, where float32 holds 1/32: their differences have to be exact.
+/// Factors of either sign, some of them 0.
+void Case::make_tokens(const Problem& problem) {
+  const AttentionShape& s = problem.shape;
+  Random random(problem.seed + 2000);
+  const auto rows = s.batch * s.heads;
+  const auto draw = [&](std::int64_t count) {
+    const std::vector<float> values = random.normal(count);
+    return std::vector<double>(values.begin(), values.end());
+  };
+  if (problem.kind == Kind::forgetting) {
+    const std::int64_t first = std::min<std::int64_t>(0, s.query_offset);
+    const std::int64_t last = std::max(s.keys, s.query_offset + s.queries);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      double sum = -3e5;
+      const std::vector<float> steps = random.normal(last - first, 0.05f);
+      for (std::int64_t n = first; n < last; ++n) {
+        sum -= std::abs(static_cast<double>(steps[static_cast<std::size_t>(n - first)]));
+        if (n >= 0 && n < s.keys) key_bias.push_back(-sum);
+        const std::int64_t query = n - s.query_offset;
+        if (query >= 0 && query < s.queries) query_bias.push_back(sum);
+      }
+    }
+  } else {
+    query_bias = draw(rows * s.queries);
+    key_bias = draw(rows * s.keys);
+    query_factor = random.normal(rows * s.queries);
+    for (std::size_t n = 0; n < query_factor.size(); n += 11) query_factor[n] = 0;
+  }
+  d_query_bias.resize(query_bias.size());
+  d_key_bias.resize(key_bias.size());
+  d_query_factor.resize(query_factor.size());
+  const auto given = [](auto& values) { return values.empty() ? nullptr : values.data(); };
+  inputs.tokens = {given(query_bias), given(key_bias), given(query_factor)};
+  gradients.tokens = {given(d_query_bias), given(d_key_bias), given(d_query_factor)};
+}
+
 void Case::make_variant(const Problem& problem, Random& random) {
   const AttentionShape& s = problem.shape;
   const std::int64_t length = s.queries + s.keys + std::abs(s.query_offset) + 3;
   const float none = -std::numeric_limits<float>::infinity();
   if (problem.kind == Kind::table || problem.kind == Kind::table_signed ||
-      problem.kind == Kind::table_multiplied) {
+      problem.kind == Kind::table_multiplied || problem.kind == Kind::table_tokens) {
     const bool with_sign = problem.kind == Kind::table_signed;
     const std::int64_t size = with_sign ? 2 * length : length;
     table = random.normal(s.heads * size);

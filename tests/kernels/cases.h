@@ -25,7 +25,10 @@ enum class Kind {
   cape_content,
   cape_fire,  ///< over FIRE, always causal too; so are the next two
   cape_fire_concat,
-  cape_fire_add_residual
+  cape_fire_add_residual,
+  forgetting,    ///< biases of running sums over the tokens
+  tokens,        ///< any biases of queries and keys, and a factor of each query
+  table_tokens,  ///< the same beside an added table
 };
 const std::vector<Kind>& all_kinds();
 std::string kind_name(Kind kind);
@@ -34,6 +37,8 @@ bool is_cape(Kind kind);
 bool is_on_fire(Kind kind);
 /// Whether a cosine of a phase is among the score's factors.
 bool has_phase(Kind kind);
+/// Whether single tokens have numbers in the scores (TokenTerms).
+bool has_tokens(Kind kind);
 
 /// Which keys are padding: of batch entry b the first or last b + 1 thirds, or every fifth key.
 enum class Padding { none, left, right, holes };
@@ -117,7 +122,9 @@ class Case {
   std::vector<float> out, out_state, lse;
   std::vector<float> dq, dk, dv, d_state, d_table, d_w1, d_b1, d_w2, d_b2;
   std::vector<float> d_factor, d_slope, d_intercept;
-  std::vector<float> sinks, d_sinks;  ///< empty where there are none
+  std::vector<float> sinks, d_sinks;         ///< empty where there are none
+  std::vector<double> query_bias, key_bias;  ///< of tokens; empty where there are none, as below
+  std::vector<float> query_factor, d_query_bias, d_key_bias, d_query_factor;
 
  private:
   /// 16-bit numbers of one of the arrays above.
@@ -135,6 +142,7 @@ class Case {
   FireVariant make_fire(const Problem& problem, class Random& random);
   CapeVariant make_cape(const Problem& problem, class Random& random);
   void make_variant(const Problem& problem, class Random& random);
+  void make_tokens(const Problem& problem);
   FireGradients make_fire_gradients(const FireVariant& fire);
   CapeGradients make_cape_gradients(const CapeVariant& cape);
   void make_gradients();

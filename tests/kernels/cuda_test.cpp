@@ -107,6 +107,21 @@ void expect_right_fire(const Case& c, const Reference<double>& truth, const Refe
   expect_close("d_intercept", c.d_intercept, plain.d_intercept, truth.d_intercept, floor, rows);
 }
 
+/// Sums over a row's or a column's pairs of d score, each with the rounding of d channels of its
+/// row's out; a factor's times scores of about ten.
+void expect_right_tokens(const Case& c, const Reference<double>& truth,
+                         const Reference<float>& plain, double floor) {
+  const double row = std::sqrt(static_cast<double>(truth.s.head_dim));
+  const double column = row * std::sqrt(static_cast<double>(truth.s.queries));
+  const double factor = std::max(1.0, largest(c.query_factor));
+  expect_close("d_query_bias", c.d_query_bias, plain.d_query_bias, truth.d_query_bias, floor,
+               factor * row);
+  expect_close("d_key_bias", c.d_key_bias, plain.d_key_bias, truth.d_key_bias, floor,
+               factor * column);
+  expect_close("d_query_factor", c.d_query_factor, plain.d_query_factor, truth.d_query_factor,
+               floor, 10 * row);
+}
+
 /// Sums over the pairs of all rows, whose scores' gradients carry the rounding of d channels of
 /// out; of weights times an input or a hidden unit, which over FIRE are of the size of its slopes.
 void expect_right_network(const Case& c, const Reference<double>& truth,
@@ -143,6 +158,7 @@ void expect_right_gradients(const HalfType& type, const Case& c, Reference<doubl
     const double rows = static_cast<double>(truth.s.head_dim * truth.s.batch * truth.s.queries);
     expect_close("d_sinks", c.d_sinks, twin.plain.d_sinks, truth.d_sinks, floor, std::sqrt(rows));
   }
+  if (!c.d_query_bias.empty()) expect_right_tokens(c, truth, twin.plain, floor);
   if (!c.d_factor.empty()) expect_right_fire(c, truth, twin.plain, floor);
   if (!c.d_w1.empty()) expect_right_network(c, truth, twin.plain, floor);
   if (std::holds_alternative<TableVariant>(c.inputs.variant)) {
@@ -151,7 +167,9 @@ void expect_right_gradients(const HalfType& type, const Case& c, Reference<doubl
     const AttentionShape& s = truth.s;
     const double rows = std::sqrt(static_cast<double>(s.head_dim * s.batch * s.queries));
     // Each times its content score, of up to three deviations, where the table multiplies.
-    const double factor = std::get<TableVariant>(c.inputs.variant).multiplies ? 3 : 1;
+    const double factor = std::get<TableVariant>(c.inputs.variant).multiplies
+                              ? 3
+                              : std::max(1.0, largest(c.query_factor));
     expect_close("d_table", c.d_table, twin.plain.d_table, truth.d_table, floor, factor * rows);
   }
 }

@@ -121,11 +121,18 @@ class DeviceCase {
         d_b1_(c.d_b1.size()),
         d_w2_(c.d_w2.size()),
         d_b2_(c.d_b2.size()),
-        d_sinks_(c.d_sinks.size()) {
+        d_sinks_(c.d_sinks.size()),
+        query_bias_(c.query_bias),
+        key_bias_(c.key_bias),
+        query_factor_(c.query_factor),
+        d_query_bias_(c.d_query_bias.size()),
+        d_key_bias_(c.d_key_bias.size()),
+        d_query_factor_(c.d_query_factor.size()) {
     attention.shape = c.inputs.shape;
     attention.scale = c.inputs.scale;
     attention.soft_cap = c.inputs.soft_cap;
     attention.sinks = sinks_.data();
+    attention.tokens = {query_bias_.data(), key_bias_.data(), query_factor_.data()};
     attention.key_mask = real_.data();
     attention.query_documents = query_documents_.data();
     attention.key_documents = key_documents_.data();
@@ -176,6 +183,7 @@ class DeviceCase {
                                         fire_gradients(cape->fire)};
     }
     gradients.sinks = d_sinks_.data();
+    gradients.tokens = {d_query_bias_.data(), d_key_bias_.data(), d_query_factor_.data()};
     cuda_attention_backward(attention, saved, gradients);
     PHASESCOPE_CUDA(cudaDeviceSynchronize());
     c_.dq = dq_.values();
@@ -184,6 +192,9 @@ class DeviceCase {
     c_.d_state = d_state_.values();
     if (writes_table()) c_.d_table = d_table_.values();
     c_.d_sinks = d_sinks_.values();
+    c_.d_query_bias = d_query_bias_.values();
+    c_.d_key_bias = d_key_bias_.values();
+    c_.d_query_factor = d_query_factor_.values();
     c_.d_factor = d_factor_.values();
     c_.d_slope = d_slope_.values();
     c_.d_intercept = d_intercept_.values();
@@ -258,6 +269,8 @@ class DeviceCase {
   HalfArray d_out_, d_out_state_, dq_, dk_, dv_, d_state_;
   DeviceArray<float> d_table_, d_factor_, d_slope_, d_intercept_, d_w1_, d_b1_, d_w2_, d_b2_,
       d_sinks_;
+  DeviceArray<double> query_bias_, key_bias_;
+  DeviceArray<float> query_factor_, d_query_bias_, d_key_bias_, d_query_factor_;
 };
 
 }  // namespace phasescope::kernels::testing

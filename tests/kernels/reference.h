@@ -177,6 +177,15 @@ struct Reference {
   }
   static Real leaky(Real x) { return x > 0 ? x : Real(0.01) * x; }
 
+  Real token_bias(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    const TokenTerms& t = in.tokens;
+    return Real((t.query ? t.query[row(b, h, i)] : 0) +
+                (t.key ? t.key[(b * s.heads + h) * s.keys + j] : 0));
+  }
+  Real token_factor(std::int64_t b, std::int64_t h, std::int64_t i) const {
+    return in.tokens.factor ? Real(in.tokens.factor[row(b, h, i)]) : Real(1);
+  }
+
   void fill_scores(std::int64_t b) {
     for (std::int64_t i = 0; i < s.queries; ++i) {
       for (std::int64_t j = 0; j < s.keys; ++j) fill_pair(b, i, j);
@@ -206,6 +215,9 @@ struct Reference {
         } else if (const auto* fire = std::get_if<FireVariant>(&in.variant)) {
           to += fire_bias(*fire, h, i, j);
         }
+      }
+      if (in.tokens.any() && visible(b, i, j)) {
+        to = token_factor(b, h, i) * (to + token_bias(b, h, i, j));
       }
       if (in.soft_cap > 0 && visible(b, i, j)) {
         to = Real(in.soft_cap) * std::tanh(to / Real(in.soft_cap));
@@ -312,6 +324,9 @@ struct Reference {
     dk = sized(s.batch * s.kv_heads * s.keys * s.head_dim);
     dv = sized(s.batch * s.kv_heads * s.keys * values());
     if (in.sinks) d_sinks = sized(s.heads);
+    d_query_bias = sized(in.tokens.query ? s.batch * s.heads * s.queries : 0);
+    d_key_bias = sized(in.tokens.key ? s.batch * s.heads * s.keys : 0);
+    d_query_factor = sized(in.tokens.factor ? s.batch * s.heads * s.queries : 0);
     if (const auto* t = std::get_if<TableVariant>(&in.variant))
       d_table = sized(s.heads * t->length);
     if (const auto* t = std::get_if<TapeVariant>(&in.variant)) {
@@ -408,7 +423,7 @@ struct Reference {
       return;
     }
     for (std::int64_t h = 0; h < s.heads; ++h) {
-      const Real g = d_score[static_cast<std::size_t>(h * s.keys + j)];
+      const Real g = token_gradient(b, h, i, j, d_score[static_cast<std::size_t>(h * s.keys + j)]);
       if (const auto* tapa = std::get_if<TapaVariant>(&in.variant)) {
         tapa_gradient(*tapa, b, h, i, j, g);
         continue;
@@ -426,6 +441,23 @@ struct Reference {
         fire_gradient(*fire, h, i, j, g);
       }
     }
+  }
+
+  /// From d of a score to d of the variant's own.
+  Real token_gradient(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j, Real g) {
+    const TokenTerms& t = in.tokens;
+    const auto query = static_cast<std::size_t>(row(b, h, i));
+    if (t.factor) {
+      Real before = Real(in.scale) * dot(b, h, i, j, 0, s.head_dim) + token_bias(b, h, i, j);
+      if (const auto* table = std::get_if<TableVariant>(&in.variant)) {
+        before += Real(table_value(*table, h, distance(i, j)));
+      }
+      d_query_factor[query] += g * before;
+      g *= Real(t.factor[query]);
+    }
+    if (t.query) d_query_bias[query] += g;
+    if (t.key) d_key_bias[static_cast<std::size_t>((b * s.heads + h) * s.keys + j)] += g;
+    return g;
   }
 
   void fire_gradient(const FireVariant& fire, std::int64_t h, std::int64_t i, std::int64_t j,
@@ -505,6 +537,7 @@ struct Reference {
   std::vector<Real> sink_weight, d_sinks;  ///< where there are sinks: (B, heads, queries), (heads)
   std::vector<Real> dq, dk, dv, d_table, d_state, d_w1, d_b1, d_w2, d_b2;
   std::vector<Real> d_factor, d_slope, d_intercept;
+  std::vector<Real> d_query_bias, d_key_bias, d_query_factor;  ///< of tokens' numbers
 };
 
 }  // namespace phasescope::kernels::testing

@@ -287,40 +287,5 @@ TEST(Recompute, RunsAgainForGradientsAlone) {
   EXPECT_LT((weight.grad() - 2 * (x * 2 + drawn) * x).detach().abs().max().item<double>(), 1e-5);
 }
 
-// ---- Weights by name -----------------------------------------------------------------------------
-
-TEST(StartDraws, ByNameTwoEncodingsShareWhatTheyHaveInCommon) {
-  const auto weights_of = [](const nlohmann::json& encoding, model::StartDraws draws) {
-    const ModelConfig config = small_model(encoding);
-    const auto own = model::make_encoding(config);
-    std::map<std::string, at::Tensor> weights;
-    for (const auto& [name, tensor] :
-         model::named_tensors(config, *own, model::init_weights(config, *own, 4, draws))) {
-      weights[name] = tensor;
-    }
-    return weights;
-  };
-  using model::StartDraws;
-  const auto rope = weights_of({{"key", "rope"}}, StartDraws::by_name);
-  const auto t5 = weights_of({{"key", "t5"}}, StartDraws::by_name);
-  const auto in_order = weights_of({{"key", "t5"}}, StartDraws::in_order);
-  const auto rope_in_order = weights_of({{"key", "rope"}}, StartDraws::in_order);
-  EXPECT_GT(t5.size(), rope.size());
-  bool otherwise = false;
-  for (const auto& [name, tensor] : rope) {
-    EXPECT_TRUE(tensor.equal(t5.at(name))) << name;
-    otherwise = otherwise || !rope_in_order.at(name).equal(in_order.at(name));
-  }
-  EXPECT_TRUE(otherwise);  // what by_name is for
-  // Tensors of one shape are drawn apart, with the deviation asked for.
-  EXPECT_FALSE(rope.at("model.layers.0.self_attn.q_proj.weight")
-                   .equal(rope.at("model.layers.0.self_attn.k_proj.weight")));
-  EXPECT_FALSE(rope.at("model.layers.0.self_attn.q_proj.weight")
-                   .equal(rope.at("model.layers.1.self_attn.q_proj.weight")));
-  const at::Tensor embedding = rope.at("model.embed_tokens.weight");
-  // 352 numbers: five standard errors of a deviation are 5 / sqrt(704) of it.
-  EXPECT_NEAR(embedding.std().item<double>() / ModelConfig().init_std, 1, 0.19);
-}
-
 }  // namespace
 }  // namespace phasescope::training

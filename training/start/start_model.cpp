@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "formats/error.h"
+#include "model/checkpoints/named_start.h"
 #include "model/checkpoints/config_without_weights.h"
 #include "protocol/json_form.h"
 #include "tasks/vocabulary.h"
@@ -193,10 +194,10 @@ model::Decoder start_decoder(const RunConfig& config, const model::Model* from) 
   const at::NoGradGuard no_gradients;
   const ModelConfig model = model_config_of(config);
   std::shared_ptr<const model::Encoding> encoding = model::make_encoding(model);
-  const bool by_name = config.start.draws == "by_name" || from != nullptr;
-  auto weights =
-      model::init_weights(model, *encoding, static_cast<std::uint64_t>(config.train.seed),
-                          by_name ? model::StartDraws::by_name : model::StartDraws::in_order);
+  // What an opened model lacks must not depend on what it has.
+  const bool by_name = config.train.init == "named" || from != nullptr;
+  const auto draw = by_name ? model::weights_by_name : model::init_weights;
+  auto weights = draw(model, *encoding, static_cast<std::uint64_t>(config.train.seed));
   if (from == nullptr) {
     // Drawn with init_std, as all matrices.
     if (const double std = config.model.embedding_std; std > 0) {

@@ -1,0 +1,31 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/forward_plain_tokens.cpp"
+#include "kernels/cpu/targets.h"
+// After the list of targets.
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/entries.h"
+#include "kernels/cpu/forward-inl.h"
+#include "kernels/variants/plain-inl.h"
+#include "kernels/variants/tokens-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phasescope::kernels::HWY_NAMESPACE {
+
+void forward_plain_tokens(const AttentionInputs& inputs, const ForwardOutputs& outputs,
+                          bool probes) {
+  run_forward<TokenScore<PlainScore>>(inputs, outputs, probes);
+}
+
+}  // namespace phasescope::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace phasescope::kernels {
+
+void forward_plain_tokens(const AttentionInputs& inputs, const ForwardOutputs& outputs,
+                          bool probes) {
+  PHASESCOPE_SELECT_TARGET(forward_plain_tokens)(inputs, outputs, probes);
+}
+
+}  // namespace phasescope::kernels
+#endif

@@ -1,0 +1,27 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/region_table_tokens.cpp"
+#include "kernels/cpu/targets.h"
+// After the list of targets.
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/entries.h"
+#include "kernels/cpu/region-inl.h"
+#include "kernels/variants/table-inl.h"
+#include "kernels/variants/tokens-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phasescope::kernels::HWY_NAMESPACE {
+
+void region_table_tokens(const RegionCall& call) { run_region<TokenScore<TableScore>>(call); }
+
+}  // namespace phasescope::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace phasescope::kernels {
+
+void region_table_tokens(const RegionCall& call) {
+  PHASESCOPE_SELECT_TARGET(region_table_tokens)(call);
+}
+
+}  // namespace phasescope::kernels
+#endif

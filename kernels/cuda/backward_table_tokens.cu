@@ -1,0 +1,12 @@
+#include "kernels/cuda/table_gradient.cuh"
+
+namespace phasescope::kernels::cuda {
+
+void backward_table_tokens(const CudaAttention& attention, const SavedForward& saved,
+                           const CudaGradients& gradients) {
+  const auto& table = std::get<TableVariant>(attention.variant);
+  backward_with_table(attention, saved, gradients,
+                      around(attention, TableScore{{.scale = attention.scale}, table}));
+}
+
+}  // namespace phasescope::kernels::cuda
