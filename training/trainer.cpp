@@ -92,7 +92,6 @@ std::vector<int64_t> validation_window(const std::vector<std::vector<int64_t>>& 
   const std::vector<int64_t>& text = texts[static_cast<std::size_t>(w % count)];
   const int64_t windows = static_cast<int64_t>(text.size()) / length;
   std::vector<int64_t> ids{bos};
-  if (windows == 0) return ids;
   const auto start = static_cast<std::size_t>((w / count) % windows * length);
   for (int64_t i = 0; i < length; ++i) ids.push_back(text[start + static_cast<std::size_t>(i)]);
   return ids;
@@ -164,6 +163,16 @@ Trainer::Trainer(RunConfig config, std::shared_ptr<const Corpus> corpus,
       watch_(config_.train) {
   for (const formats::NamedText& text : validation) {
     validation_.push_back(tokens_of(text.text, text_tokenizer(from_.get())));
+  }
+  const auto given = static_cast<int64_t>(validation_.size());
+  std::erase_if(validation_, [this](const std::vector<int64_t>& ids) {
+    return static_cast<int64_t>(ids.size()) < config_.model.context;
+  });
+  short_validation_ = given - static_cast<int64_t>(validation_.size());
+  if (corpus_ && validation_.empty() && config_.eval.every > 0) {
+    throw formats::bad_input("no validation text has the " +
+                                 std::to_string(config_.model.context) + " tokens of a window",
+                             "data.validation", "give longer texts, or eval.every=0");
   }
   if (config_.train.average > 0) average_.emplace(with_own_tensors(decoder_, trained_));
   const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
@@ -353,7 +362,6 @@ double Trainer::text_bits(protocol::Progress& progress) const {
     progress.throw_if_cancelled();
     std::vector<int64_t> ids =
         validation_window(validation_, w, config_.model.context, corpus_->bos());
-    if (ids.size() < 2) continue;
     const auto length = static_cast<int64_t>(ids.size());
     const at::Tensor losses = model::token_losses(validated(), ids_of(ids, 1, length), options);
     nats += losses.sum().item<double>();

@@ -83,6 +83,8 @@ class Trainer {
   // On eval.windows windows of the trained length from the validation texts, or samples of the
   // task.
   Validation validation(protocol::Progress& progress) const;
+  // How many validation texts are shorter than a window, and are not read.
+  int64_t short_validation_texts() const { return short_validation_; }
 
   // Files of a checkpoint, for save_checkpoint: model.safetensors and config.json, or those of an
   // adapter, which open_model reads; optimiser.safetensors; with train.average the averaged weights
@@ -126,7 +128,8 @@ class Trainer {
   RunConfig config_;
   std::shared_ptr<const Corpus> corpus_;  // one of the two
   std::shared_ptr<const TaskData> task_;
-  std::vector<std::vector<int64_t>> validation_;  // tokens of the texts
+  std::vector<std::vector<int64_t>> validation_;  // tokens of the texts that hold a window
+  int64_t short_validation_ = 0;                  // how many do not
   std::shared_ptr<const model::Model> from_;  // null where weights were drawn
   model::Decoder decoder_;
   Lora lora_;

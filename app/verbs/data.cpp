@@ -31,22 +31,39 @@ class DataVerb : public Verb {
   std::string missing_forms() const override { return ".csv .md .svg .pdf .png .npy .safetensors"; }
   void declare(Options& options) override {
     options.argument("TASK", task_, "addition, passkey, missing_duplicate, s5, copy, ...");
-    options.option("--trials", trials_, "samples shown", 1, 100000);
+    options.option("--trials", trials_, "samples shown (default: 3)", 1, 100000);
     options.option("--length", length_,
                    "the task's own length; of addition digits of both, 3,4 (default: 8, or the "
                    "nearest that it has)");
-    options.option("--seed", seed_, "seed of everything drawn", 0);
+    options.option("--seed", seed_, "seed of everything drawn (default: 0)", 0);
     options.option("--check", check_,
                    "JSON lines of examples and metrics: are targets, formats, counted places and "
                    "scores those of the task; status 1 with the first difference");
   }
 
+  Takes takes() const override { return {.remote = false}; }
+
   Output run(Run&) override {
     const tasks::Task& task = tasks::task_named(task_);
+    if (!check_.empty()) {
+      refuse_beside_check("--trials", trials_ != kNotGiven);
+      refuse_beside_check("--seed", seed_ != kNotGiven);
+      refuse_beside_check("--length", !length_.empty());
+    }
+    if (trials_ == kNotGiven) trials_ = 3;
+    if (seed_ == kNotGiven) seed_ = 0;
     return check_.empty() ? samples_of(task) : check_of(task);
   }
 
  private:
+  static constexpr std::int64_t kNotGiven = -1;
+
+  // Examples of a file are as long and as many as they are.
+  static void refuse_beside_check(const char* option, bool given) {
+    if (given) throw formats::bad_usage("a file of examples has its own samples", option,
+                                        "leave it out, or --check");
+  }
+
   tasks::Ids length_of(const tasks::Task& task) const {
     return length_.empty() ? tasks::shown_length(task)
                            : tasks::length_of_words(length_, "--length");
@@ -138,7 +155,7 @@ class DataVerb : public Verb {
   }
 
   std::string task_, length_, check_;
-  std::int64_t trials_ = 3, seed_ = 0;
+  std::int64_t trials_ = kNotGiven, seed_ = kNotGiven;
 };
 
 }  // namespace

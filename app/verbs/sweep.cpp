@@ -53,6 +53,9 @@ class SweepVerb : public Verb {
     if (!sbatch_.empty() && !slurm_) {
       throw formats::bad_usage("this is an option of Slurm's", "--sbatch", "give --slurm too");
     }
+    if (table_ && at_once_ > 0) {
+      throw formats::bad_usage("--table starts nothing", "--jobs", "give one of them");
+    }
     if (slurm_ && table_) {
       throw formats::bad_usage("--table starts nothing", "--slurm", "give one of them");
     }

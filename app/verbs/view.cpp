@@ -78,7 +78,8 @@ class ViewVerb : public Verb {
                                "add --screenshot");
     }
     if (record_.empty()) return;
-    if (!models_.empty() || !text_.empty() || !session_.empty() || !screenshot_.empty()) {
+    const bool looks = !theme_.empty() || !size_.empty();
+    if (!models_.empty() || !text_.empty() || !session_.empty() || !screenshot_.empty() || looks) {
       throw formats::bad_usage("a recording is of the first session, with its own models and text",
                                "--record", "give it alone");
     }

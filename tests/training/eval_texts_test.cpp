@@ -44,17 +44,38 @@ std::vector<std::size_t> sizes_of(const EvalTexts& texts) {
   return sizes;
 }
 
-TEST_F(TextsOfAnEval, AreThoseThatAreLongEnoughForTheLongest) {  // 17.A8
-  const EvalTexts texts = eval_texts(entry_, collection({10, 40, 20, 30}), {10, 30});
-  EXPECT_EQ(sizes_of(texts), (std::vector<std::size_t>{40, 30}));
+TEST_F(TextsOfAnEval, AShortTextIsLeftOutOfTheLengthsConcernedAlone) {  // 17.A8
+  const EvalTexts texts = eval_texts(entry_, collection({10, 40, 5, 30}), {10, 30});
+  EXPECT_EQ(sizes_of(texts), (std::vector<std::size_t>{10, 40, 30}));
   EXPECT_EQ(texts.lengths, (std::vector<int64_t>{10, 30}));
+  EXPECT_NE(texts.note.find("3 of 4 texts have the 10 tokens"), std::string::npos) << texts.note;
   EXPECT_NE(texts.note.find("2 of 4 texts have the 30 tokens"), std::string::npos) << texts.note;
+}
+
+TEST_F(TextsOfAnEval, AreTheSameAtEveryLengthWhereEnoughReachTheLongest) {  // 17.A8
+  EvalSource source = collection({10, 40, 12, 30, 35});
+  source.texts = 2;
+  EXPECT_EQ(sizes_of(eval_texts(entry_, source, {10, 30})), (std::vector<std::size_t>{40, 30}));
+}
+
+TEST_F(TextsOfAnEval, HaveAnIntervalOfTheirOwnAtEachLength) {  // 17.A8
+  const auto path = collection({80, 90, 20, 25, 100}).corpus.get<std::string>();
+  protocol::EvalRequest request;
+  request.corpus = {.asked = true, .path = path};
+  request.perplexity.lengths = {16, 64};
+  protocol::NoProgress progress;
+  NoEvalLog log;
+  const protocol::EvalResult result =
+      eval_task("perplexity").run({entry_}, request, progress, log);
+  ASSERT_EQ(result.rows.size(), 2u);
+  EXPECT_EQ(result.rows[0].n, 5);
+  EXPECT_EQ(result.rows[1].n, 3);
 }
 
 TEST_F(TextsOfAnEval, ALengthThatNoneReachesIsLeftOutAlone) {  // 17.A8
   const EvalTexts texts = eval_texts(entry_, collection({10, 40, 20}), {10, 20, 64, 128});
   EXPECT_EQ(texts.lengths, (std::vector<int64_t>{10, 20}));
-  EXPECT_EQ(sizes_of(texts), (std::vector<std::size_t>{40, 20}));
+  EXPECT_EQ(sizes_of(texts), (std::vector<std::size_t>{10, 40, 20}));
   EXPECT_NE(texts.note.find("left out is a length of 64 and 128: the longest text has 40 tokens"),
             std::string::npos)
       << texts.note;

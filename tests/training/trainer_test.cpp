@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <set>
@@ -290,6 +291,29 @@ TEST(Trainer, ValidatesAndResumesALearnedTableAtItsEnd) {  // 17.A1
   fs::remove_all(dir / "checkpoints/step-12");
   EXPECT_EQ(run_job(dir), 0);
   EXPECT_EQ(read_metrics(dir / "metrics.jsonl").size(), 12u);
+}
+
+// Texts that hold no window are left out, and counted; where none does nothing could be validated.
+TEST(Trainer, ValidationTextsHoldAWindow) {  // 17.A6
+  TemporaryFolder folder;
+  RunConfig config = small_run(folder.path(), 12);
+  const auto texts = folder.path() / "validation.jsonl";
+  config.data.validation = texts.string();
+  const auto write = [&](const std::vector<std::size_t>& sizes) {
+    std::ofstream file(texts);
+    for (const std::size_t size : sizes) {
+      file << nlohmann::json{{"name", "text"}, {"text", std::string(size, 'x')}} << "\n";
+    }
+  };
+  const auto length = static_cast<std::size_t>(config.model.context);
+  write({3, length, length - 1, 2 * length});
+  write_job(folder.path() / "some", config);
+  ASSERT_EQ(run_job(folder.path() / "some"), 0);
+  const auto points = read_metrics(folder.path() / "some" / "metrics.jsonl");
+  EXPECT_TRUE(std::isfinite(points[9].validation_bits.value()));
+  write({3, length - 1});
+  write_job(folder.path() / "none", config);
+  EXPECT_EQ(run_job(folder.path() / "none"), 2);
 }
 
 // reliability.md, row 26: training goes on with a warning and the last checkpoint is whole.

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "analysis/shift.h"
 #include "analysis/intervals/intervals.h"
 #include "formats/error.h"
 #include "formats/sha256.h"
@@ -132,6 +133,7 @@ class WindowReader {
     for (std::size_t t = 0; t < texts.items.size(); ++t) {
       const EvalText& text = texts.items[t];
       const auto tokens = static_cast<int64_t>(text.ids.size());
+      if (tokens < n_) continue;  // no part of this length's mean
       const auto windows = windows_of(request_.rule, tokens, n_);
       reading.left_out += tokens - scored_tokens(windows);
       reading.sums.put(t, kept_or_read(text, windows, progress));
@@ -208,6 +210,19 @@ double chance_of(const EvalModel& entry, Metric metric) {
 
 int64_t bucket_width(int64_t longest) { return std::max<int64_t>(1, longest / kPositionBuckets); }
 
+// How many of n tokens have a position: fewer than n where a learned table ends.
+int64_t places_for(const model::Model& model, int64_t n) {
+  return analysis::tokens_that_shift(model, n, {});
+}
+
+// The lengths that have, so that texts are not chosen for others; all where none has: reading them
+// says why.
+std::vector<int64_t> lengths_within(const EvalModel& entry, std::vector<int64_t> lengths) {
+  const std::vector<int64_t> all = lengths;
+  std::erase_if(lengths, [&](int64_t n) { return places_for(*entry.model, n) < n; });
+  return lengths.empty() ? all : lengths;
+}
+
 // One model at every length. From the longest length down: the windows of the longest that the
 // model reads give the loss by position too.
 class ModelEvaluation {
@@ -218,10 +233,19 @@ class ModelEvaluation {
         request_(request),
         progress_(progress),
         log_(log),
-        texts_(eval_texts(entry, request.source, request.lengths)),
+        texts_(eval_texts(entry, request.source, lengths_within(entry, request.lengths))),
         draws_(request.source.seed),
         metric_(texts_.drawn && request.metric == Metric::bits_per_byte ? Metric::bits_per_token
                                                                         : request.metric) {
+    for (const int64_t n : request.lengths) {
+      if (std::ranges::find(texts_.lengths, n) != texts_.lengths.end()) continue;
+      const int64_t places = places_for(*entry.model, n);
+      if (places < n) {
+        notes_ += "; a length of " + std::to_string(n) + " is left out: position " +
+                  std::to_string(n - 1) + " lies outside the table of " + std::to_string(places) +
+                  " positions";
+      }
+    }
     options_.backend = request.backend;
     options_.kernels = &kernels_;
     options_.cancelled = [this] { return progress_.cancelled(); };

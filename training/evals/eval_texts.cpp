@@ -44,7 +44,11 @@ void add(std::string& note, const std::string& more) {
   if (!more.empty()) note += (note.empty() ? "" : "; ") + more;
 }
 
-// Leaves the lengths that a text reaches, and the texts that reach the longest of these.
+int64_t reaching(const std::vector<EvalText>& texts, int64_t length) {
+  return std::ranges::count_if(texts, [&](const EvalText& t) { return tokens_of(t) >= length; });
+}
+
+// Leaves the lengths that a text reaches, and the texts that reach the shortest of these.
 void keep_what_reaches(EvalTexts& read) {
   const int64_t longest_text = longest_of(read.items);
   const auto beyond = std::upper_bound(read.lengths.begin(), read.lengths.end(), longest_text);
@@ -61,20 +65,27 @@ void keep_what_reaches(EvalTexts& read) {
     add(read.note, "left out is a length of " + joined(left_out) + ": the longest text has " +
                        std::to_string(longest_text) + " tokens");
   }
-  const std::size_t all = read.items.size();
-  const int64_t longest = read.lengths.back();
-  std::erase_if(read.items, [&](const EvalText& text) { return tokens_of(text) < longest; });
-  if (read.items.size() < all) {
-    add(read.note, std::to_string(read.items.size()) + " of " + std::to_string(all) +
-                       " texts have the " + std::to_string(longest) +
-                       " tokens of the longest window, and are read at every length");
+  const auto all = static_cast<int64_t>(read.items.size());
+  for (const int64_t length : read.lengths) {
+    const int64_t there = reaching(read.items, length);
+    if (there == all) continue;
+    add(read.note, std::to_string(there) + " of " + std::to_string(all) + " texts have the " +
+                       std::to_string(length) + " tokens of a window of that length");
   }
+  const int64_t shortest = read.lengths.front();
+  std::erase_if(read.items, [&](const EvalText& text) { return tokens_of(text) < shortest; });
 }
 
-// `texts` of them, evenly spread; all where that is 0.
-void choose(std::vector<EvalText>& items, int64_t texts) {
+// `texts` of them, evenly spread; all where that is 0. Where so many reach the longest length it is
+// those, so that all lengths are read from the same ones.
+void choose(EvalTexts& read, int64_t texts) {
+  std::vector<EvalText>& items = read.items;
+  if (texts == 0 || texts >= static_cast<int64_t>(items.size())) return;
+  const int64_t longest = read.lengths.back();
+  if (reaching(items, longest) >= texts) {
+    std::erase_if(items, [&](const EvalText& text) { return tokens_of(text) < longest; });
+  }
   const std::size_t all = items.size();
-  if (texts == 0 || static_cast<std::size_t>(texts) >= all) return;
   const auto wanted = static_cast<std::size_t>(texts);
   std::vector<EvalText> chosen;
   for (std::size_t i = 0; i < wanted; ++i) chosen.push_back(std::move(items[i * all / wanted]));
@@ -133,7 +144,7 @@ EvalTexts eval_texts(const EvalModel& entry, const EvalSource& source,
   EvalTexts read{tokenised(*tokenizer, collection.texts), lengths, collection.source,
                  collection.note, false};
   keep_what_reaches(read);
-  choose(read.items, source.texts);
+  choose(read, source.texts);
   return read;
 }
 

@@ -85,6 +85,11 @@ class TrainingJob {
     reporter_.set_state("running");
     const auto from = opened();
     Trainer trainer = config_.of_text() ? of_text(from) : of_task(from);
+    if (const int64_t short_ones = trainer.short_validation_texts(); short_ones > 0) {
+      log_line("warning: " + std::to_string(short_ones) +
+               " validation texts are shorter than a window of " +
+               std::to_string(config_.model.context) + " tokens, and are left out");
+    }
     formats::make_directories(files_, checkpoints_);
     remove_litter();
     load_newest(trainer);
@@ -305,9 +310,10 @@ void run_eval(formats::FileSystem& files, const fs::path& dir, json asked, JobRe
   }
   const std::vector<EvalModel> models = opened_models(request, folder, progress);
   EvalRows rows(files, dir / job_file::rows);
-  const protocol::EvalResult result = eval_task(request.task).run(models, request, progress, rows);
+  protocol::EvalResult result = eval_task(request.task).run(models, request, progress, rows);
   protocol::AllRan ran;
-  for (const protocol::Provenance& one : result.provenance) {
+  for (protocol::Provenance& one : result.provenance) {
+    one.command = protocol::command_line(request), one.version = PHASESCOPE_VERSION;
     ran.insert(one.ran.begin(), one.ran.end());
   }
   reporter.set_kernel(protocol::words_of(protocol::listed(ran)));
