@@ -116,8 +116,8 @@ ArcsDrawn draw_arcs(const ArcsSpec& spec) {
       "##arcs", {std::max(1.0F, place.width), place.line * static_cast<float>(spec.tokens)});
   if (ImGui::IsItemHovered()) {
     const ImVec2 mouse = ImGui::GetMousePos();
-    const int row = std::clamp(static_cast<int>((mouse.y - place.origin.y) / place.line), 0,
-                               spec.tokens - 1);
+    const int row =
+        std::clamp(static_cast<int>((mouse.y - place.origin.y) / place.line), 0, spec.tokens - 1);
     if (mouse.x < place.left()) drawn.hovered_query = row;
     if (mouse.x > place.right()) drawn.hovered_key = row;
     if (pressed) drawn.clicked_query = drawn.hovered_query, drawn.clicked_key = drawn.hovered_key;

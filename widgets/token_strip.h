@@ -21,9 +21,9 @@ struct TokenStripSpec {
   std::uint64_t version = 0;  // another one lays the tokens out again
   double high_loss = 6;
   bool difference = false;
-  int selected = -1;  // the query of the other views
-  int second = -1;    // the key of the other views
-  int pointed = -1;   // what the pointer is at in another view
+  int selected = -1;     // the query of the other views
+  int second = -1;       // the key of the other views
+  int pointed = -1;      // what the pointer is at in another view
   int pointed_key = -1;  // and the key of the pair there
   // Ranges [begin, end) of tokens that are marked, in order: what a search found.
   const std::vector<std::pair<int, int>>* found = nullptr;

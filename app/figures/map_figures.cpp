@@ -162,8 +162,10 @@ PlotSpec arcs_figure(const MapResult& result, const ModelNames& names) {
     const char* label;
     double width;
   };
-  constexpr Range kRanges[] = {
-      {0.5, "0.5 and above", 3}, {0.2, "0.2 to 0.5", 2}, {0.05, "0.05 to 0.2", 1}, {0, "less", 0.5}};
+  constexpr Range kRanges[] = {{0.5, "0.5 and above", 3},
+                               {0.2, "0.2 to 0.5", 2},
+                               {0.05, "0.05 to 0.2", 1},
+                               {0, "less", 0.5}};
   int64_t first = result.row_begin, last = result.row_begin;
   for (const Range& range : kRanges) {
     widgets::Series series{.label = range.label, .width = range.width};

@@ -28,8 +28,8 @@ std::vector<Arc> arcs_in(const MapResult& result) {
   return arcs;
 }
 
-// The queries on show in the map; of more than are asked for, those around the selected one. Nothing
-// where they are all of the text. `tokens`: how many it has, 0 where that is not known.
+// The queries on show in the map; of more than are asked for, those around the selected one.
+// Nothing where they are all of the text. `tokens`: how many it has, 0 where that is not known.
 std::optional<protocol::Range> queries_asked(const Session& session, int64_t tokens) {
   constexpr int64_t most = ArcsView::kMostQueries;
   const Region& region = session.region;

@@ -93,12 +93,12 @@ widgets::TableCell cell_of_layer(const ShiftRow& row) {
 // The paper's table: a line for each model, method, shift and dtype, the layers across.
 widgets::TableSpec table_of_lines(const ShiftResult& result, const ModelNames& names) {
   widgets::TableSpec table{.id = "shift", .frozen = 2};
-  table.columns = {{.title = "model", .numbers = false},
-                   {.title = "shifted by"},
-                   {.title = "what", .help = "position ids, or tokens before the text",
-                    .numbers = false},
-                   {.title = "in", .numbers = false},
-                   {.title = "verdict", .numbers = false}};
+  table.columns = {
+      {.title = "model", .numbers = false},
+      {.title = "shifted by"},
+      {.title = "what", .help = "position ids, or tokens before the text", .numbers = false},
+      {.title = "in", .numbers = false},
+      {.title = "verdict", .numbers = false}};
   int64_t layers = 0;
   for (const ShiftRow& row : result.rows) layers = std::max(layers, row.layer + 1);
   layers = std::min<int64_t>(layers, kMostColumns - 6);
@@ -233,8 +233,8 @@ void ShiftView::draw_results(ViewContext& context, const ShownAnswers<ShiftResul
     return made;
   });
   const float line = ImGui::GetTextLineHeightWithSpacing();
-  const auto& table = table_spec_.get(
-      key, [&] { return table_of_lines(result, names_of(context.session())); });
+  const auto& table =
+      table_spec_.get(key, [&] { return table_of_lines(result, names_of(context.session())); });
   const auto lines = static_cast<float>(table.rows.size());
   // The table has its rows, but no more than half of the room.
   const float rows = std::clamp(line * (lines * 1.2F + 4.5F), line * 6,

@@ -314,8 +314,8 @@ TEST(Figures, ArcsJoinEachQueryWithItsKeys) {
   const auto ends = [&](std::size_t n) {
     return std::vector<double>(plot.series[n].y.begin(), plot.series[n].y.begin() + 2);
   };
-  EXPECT_EQ(ends(0), (std::vector<double>{0, 0}));    // weight 1
-  EXPECT_EQ(ends(1), (std::vector<double>{-2, 0}));   // 0.3
+  EXPECT_EQ(ends(0), (std::vector<double>{0, 0}));   // weight 1
+  EXPECT_EQ(ends(1), (std::vector<double>{-2, 0}));  // 0.3
   EXPECT_TRUE(plot.series[2].x.empty());
   EXPECT_EQ(ends(3), (std::vector<double>{-2, -1}));  // 0.01
   for (const auto& series : plot.series) EXPECT_EQ(series.x.size() % 3, 0U);
