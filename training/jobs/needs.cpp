@@ -22,7 +22,7 @@ std::string duration(double seconds) {
   return number(seconds / 3600, "h");
 }
 
-std::string megabytes(std::int64_t bytes) { return number(static_cast<double>(bytes) / 1e6, "MB"); }
+std::string in_megabytes(std::int64_t bytes) { return number(static_cast<double>(bytes) / 1e6, "MB"); }
 
 }  // namespace
 
@@ -42,17 +42,17 @@ Needs needs_of(const RunConfig& config, const StepCost& cost) {
 std::string words_of(const Needs& needs) {
   return "a step takes " + duration(needs.step_seconds) + ", " + std::to_string(needs.steps) +
          " steps " + duration(needs.seconds) + " without validations; " +
-         megabytes(needs.memory_bytes) + " of memory; checkpoints of " +
-         megabytes(needs.checkpoint_bytes) + ", " + std::to_string(needs.checkpoints) +
-         " at once at most, " + megabytes(needs.disk_bytes());
+         in_megabytes(needs.memory_bytes) + " of memory; checkpoints of " +
+         in_megabytes(needs.checkpoint_bytes) + ", " + std::to_string(needs.checkpoints) +
+         " at once at most, " + in_megabytes(needs.disk_bytes());
 }
 
 std::string lacking_room(const Needs& needs, const std::filesystem::path& dir) {
   std::error_code error;
   const auto space = std::filesystem::space(dir, error);
   if (error || space.available >= static_cast<std::uintmax_t>(needs.disk_bytes())) return "";
-  return "the disk has " + megabytes(static_cast<std::int64_t>(space.available)) +
-         " left, and the checkpoints take " + megabytes(needs.disk_bytes());
+  return "the disk has " + in_megabytes(static_cast<std::int64_t>(space.available)) +
+         " left, and the checkpoints take " + in_megabytes(needs.disk_bytes());
 }
 
 }  // namespace phasescope::training
