@@ -308,20 +308,20 @@ void MainWindow::draw_dock(float top) {
   ImGui::End();
 }
 
-// An exception while a view is drawn leaves Dear ImGui in the middle of it: both are brought back
+// An exception while a part is drawn leaves Dear ImGui in the middle of it: both are brought back
 // to where they were before, and the window goes on.
-void MainWindow::draw_guarded(View& view) {
+void MainWindow::draw_guarded(const std::string& what, const std::function<void()>& draw) {
   ImGuiErrorRecoveryState before;
   ImGui::ErrorRecoveryStoreState(&before);
   try {
-    view.draw(context_);
+    draw();
   } catch (const std::exception& error) {
     if (ImPlot::GetCurrentContext()) ImPlot::ResetCtxForNextPlot(ImPlot::GetCurrentContext());
     ImGuiIO& io = ImGui::GetIO();
     io.ConfigErrorRecoveryEnableAssert = io.ConfigErrorRecoveryEnableTooltip = false;
     ImGui::ErrorRecoveryTryToRecoverState(&before);
     io.ConfigErrorRecoveryEnableAssert = io.ConfigErrorRecoveryEnableTooltip = true;
-    window_.say(view.title() + " could not be drawn: " + error.what(), true);
+    window_.say(what + ": " + error.what(), true);
   }
 }
 
@@ -351,7 +351,7 @@ void MainWindow::draw_views() {
   for (const auto& view : views_) {
     if (is_closed(edit_.session(), view->id())) continue;
     dock_if_new(*view);
-    draw_guarded(*view);
+    draw_guarded(view->title() + " could not be drawn", [&] { view->draw(context_); });
   }
   if (!window_.focus_view.empty()) to_focus_.push_back(window_.focus_view);
   window_.focus_view.clear();
@@ -450,18 +450,22 @@ void MainWindow::draw(float scale) {
   window_.begin_hover();
   window_.moving = false;
   apply_look(scale);
-  run_shortcuts();
-  draw_menu();
+  draw_guarded("The command failed", [this] { run_shortcuts(); });
+  draw_guarded("The command failed", [this] { draw_menu(); });
   draw_dock(draw_banner());
   draw_views();
-  palette_.draw(context_, commands_, [this](const std::string& words) {
-    std::vector<Command> found;
-    for (const auto& view : views_) view->add_found(context_, words, found);
-    return found;
+  draw_guarded("The command failed", [this] {
+    palette_.draw(context_, commands_, [this](const std::string& words) {
+      std::vector<Command> found;
+      for (const auto& view : views_) view->add_found(context_, words, found);
+      return found;
+    });
   });
-  dialog_.draw(context_);
-  export_.draw(context_);
-  sessions_.draw(context_, [this] { return session_to_save(); });
+  draw_guarded("The file could not be opened", [this] { dialog_.draw(context_); });
+  draw_guarded("The figure could not be saved", [this] { export_.draw(context_); });
+  draw_guarded("The session could not be kept", [this] {
+    sessions_.draw(context_, [this] { return session_to_save(); });
+  });
   draw_shortcuts();
   draw_messages();
   draw_notices();

@@ -59,7 +59,8 @@ class MainWindow {
   void scale_layout(unsigned dock);
   void dock_if_new(const View& view);
   void draw_views();
-  void draw_guarded(View& view);
+  // What an exception says stands behind `what`, as a notice.
+  void draw_guarded(const std::string& what, const std::function<void()>& draw);
   void draw_notices();
   void draw_messages();
   void draw_shortcuts();

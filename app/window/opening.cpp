@@ -42,6 +42,8 @@ void open_any(ViewContext& context, const std::string& path) {
     if (kind == Openable::text) read_text_file_into(context, path);
   } catch (const formats::Error& error) {
     context.window.say(error.full_text(), true);
+  } catch (const std::exception& error) {  // a folder that cannot be listed, no memory
+    context.window.say(path + ": " + error.what(), true);
   }
 }
 
