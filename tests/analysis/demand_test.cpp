@@ -13,6 +13,7 @@
 #include "formats/error.h"
 #include "model/attention/repairs.h"
 #include "model/checkpoints/constructed.h"
+#include "model/encodings/alibi.h"
 #include "model/loss.h"
 #include "text_passes.h"
 
@@ -126,6 +127,67 @@ TEST(Demand, OfT5IsTheGradientOfItsTable) {
   const at::Tensor gradient = table.grad().t();                   // (H, buckets)
   const double off = (gradient.slice(1, 0, 16) + demand.slice(1, 0, 16)).abs().max().item<double>();
   EXPECT_LE(off, 1e-12 * gradient.abs().max().item<double>());
+}
+
+// The gradients of a bias's two parameters in layer 0, (H) each, and what the demand says they are:
+// - sum over distances of D(lambda) db/dparameter, of b = -p ln(1 + a lambda).
+struct BiasGradients {
+  at::Tensor p, a, p_of_demand, a_of_demand;
+};
+BiasGradients bias_gradients(const std::string& encoding) {
+  const auto made = model::in_dtype(testing::small_model(encoding, 3), at::kDouble);
+  const Ids ids = some_ids();
+  model::Weights weights = made->decoder.weights();
+  auto& own = weights.layers[0].encoding;
+  for (const char* name : {"p", "a"}) own.at(name) = own.at(name).detach().clone().requires_grad_(true);
+  const model::Decoder decoder(made->config(), made->decoder.shared_encoding(), weights);
+  const at::AutoGradMode gradients(true);
+  model::ForwardOptions options;
+  options.backend = model::Backend::plain;
+  (model::token_losses(decoder, ids_tensor(ids), options).sum() / std::numbers::ln2).backward();
+  const at::Tensor demand = demand_in(*made, ids).demand[0];
+  const at::NoGradGuard no_gradients;
+  const at::Tensor lambda = at::arange(kTokens, at::kDouble);
+  const at::Tensor p = own.at("p").unsqueeze(1), a = own.at("a").unsqueeze(1);
+  return {own.at("p").grad(), own.at("a").grad(), (demand * at::log1p(a * lambda)).sum(1),
+          (demand * p * lambda / (1 + a * lambda)).sum(1)};
+}
+
+double apart(const at::Tensor& x, const at::Tensor& y) {
+  return ((x - y).abs().max() / y.abs().max()).item<double>();
+}
+
+// A bias that is added as it is: exact. CAPE's correction reads the bias too, so that its base has
+// another gradient than its distances' demand, or the bias would be added in the wrong place.
+TEST(Demand, OfKerpleIsTheGradientOfItsParametersAndOfCapesBaseItIsNot) {
+  const BiasGradients kerple = bias_gradients("kerple_log");
+  EXPECT_LE(apart(kerple.p_of_demand, kerple.p), 1e-12);
+  EXPECT_LE(apart(kerple.a_of_demand, kerple.a), 1e-12);
+  const BiasGradients cape = bias_gradients("cape");
+  EXPECT_GT(apart(cape.p_of_demand, cape.p), 1e-6);
+}
+
+// With the bundled model's slopes halved the loss falls as they grow, with them doubled as they
+// shrink. The added bias is (1 - f) m lambda for slopes f m.
+TEST(Demand, FindsSlopesThatAreTooFlatOrTooSteep) {
+  const auto alibi = model::open_model("alibi", {.dtype = at::kDouble});
+  constexpr std::int64_t kWindow = 128;
+  const auto texts =
+      bundled_texts(counted_by(*alibi->tokenizer, formats::Template::leave_out), kWindow).texts;
+  const at::Tensor slopes = at::tensor(model::alibi_slopes(4), at::kDouble).view({1, 4, 1});
+  const at::Tensor distances = at::arange(kWindow, at::kDouble);
+  const at::Tensor line = (slopes * distances).expand({4, 4, kWindow});
+  for (const double factor : {0.5, 2.0}) {
+    double derivative = 0;  // of the loss by the factor
+    for (const std::size_t n : {0, 30}) {
+      Ids ids = alibi->tokenizer->encode(texts[n].text, formats::Template::leave_out).ids;
+      ids.resize(kWindow);
+      const at::Tensor demand =
+          demand_in(*alibi, ids, {line * (1 - factor), every_distance(kWindow)}).demand;
+      derivative += (demand * line).sum().item<double>();
+    }
+    EXPECT_EQ(derivative < 0, factor < 1) << factor << ": " << derivative;
+  }
 }
 
 // What no output reads has no demand.
