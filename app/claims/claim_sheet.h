@@ -30,15 +30,16 @@ namespace phasescope::app {
 // Where a number stands in the JSON of a command's result: in the one row of a list all of whose
 // fields in `where` have these values. `list` and, where it begins with "/", `field` are JSON
 // pointers. A field that is an interval, or one beside which "low", "high" and "n" stand, has that
-// interval; all others are exact.
+// interval; all others are exact. `scale` brings it into the paper's unit.
 struct Place {
   std::string name;
   std::string list = "/rows";
   nlohmann::json where = nlohmann::json::object();
   std::string field = "value";
+  double scale = 1;
   template <class V>
   void fields(V& v) {
-    v("name", name), v("list", list), v("where", where), v("field", field);
+    v("name", name), v("list", list), v("where", where), v("field", field), v("scale", scale);
   }
 };
 

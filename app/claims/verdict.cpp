@@ -194,7 +194,7 @@ void judge_ratio(const Predicate& wanted, ClaimRow& row) {
   if (!ratio || !ratio->low || !ratio->high) {
     return tell(row, kCannotTell, "the ratio has no interval");
   }
-  const std::string words = "the ratio is " + in_words(*ratio) + ", and " +
+  const std::string words = ratio->name + " is " + in_words(*ratio) + ", and " +
                             widgets::short_number(wanted.from) + " to " +
                             widgets::short_number(wanted.to) + " counts";
   if (*ratio->low >= wanted.from && *ratio->high <= wanted.to) return tell(row, kAgrees, words);
@@ -239,7 +239,12 @@ std::string absent(const Claim& claim, const json& result, ClaimRow& row) {
 std::optional<MeasuredNumber> number_at(const json& result, const Place& place) {
   const auto rows = rows_at(result, place.list, place.where);
   if (rows.size() != 1) return std::nullopt;
-  return number_in(*rows.front(), place.name, place.field);
+  auto number = number_in(*rows.front(), place.name, place.field);
+  if (!number) return number;
+  number->value *= place.scale;
+  if (number->low) number->low = *number->low * place.scale;
+  if (number->high) number->high = *number->high * place.scale;
+  return number;
 }
 
 void judge(const Claim& claim, const json& result, ClaimRow& row) {

@@ -117,6 +117,15 @@ TEST(Verdicts, OfSignsRatiosAndChecks) {
   EXPECT_EQ(verdict_of({{"holds", "broken"}}), "disagrees");
 }
 
+TEST(Verdicts, AreInThePapersUnit) {
+  const Place place{.name = "macs", .list = "/counts", .field = "/published/macs", .scale = 1e-1};
+  const auto number = number_at(planted(), place);
+  ASSERT_TRUE(number);
+  EXPECT_DOUBLE_EQ(number->value, 18);
+  EXPECT_EQ(number->low, number->high);
+  EXPECT_DOUBLE_EQ(*number->low, 18);
+}
+
 TEST(Verdicts, AreNoneWithoutNumbersOrWithoutThePremise) {
   ClaimRow row;
   json result = planted();
