@@ -62,6 +62,15 @@ std::vector<Variant> variants() {
                   "tape",
                   {{"tensor_form", "adavector"}, {"post_attention_linear", "rowsum"}}});
   list.push_back({"ape_sequence_no_decay", "ape_sequence", {{"decay", 1.0}}});
+  list.push_back({"rope_nope_every_other", "rope_nope", {{"nope_every", 2}}});
+  list.push_back({"rope_nope_temperature",
+                  "rope_nope",
+                  {{"nope_every", 2}, {"temperature", 0.5}, {"temperature_length", 3.0}}});
+  list.push_back({"fox_rotated", "fox", {{"rotate", true}}});
+  list.push_back({"rope_fewer_planes", "rope", {{"turning_planes", 0.5}}});
+  list.push_back({"rope_learned_angles", "rope", {{"stored_angles", true}}});
+  list.push_back({"fope_of_many_planes", "fope", {{"base", 10.0}, {"learned", true}}});
+  list.push_back({"relative_logits_of_few_distances", "relative_logits", {{"extent", 5}}});
   list.push_back({"alibi_scaled", "alibi", {{"scaled", true}}});
   list.push_back({"tapa_gain", "tapa", {{"phase_gain", 0.3}}});
   list.push_back({"tapa_norm", "tapa", {{"phase_norm", 0.3}}});
