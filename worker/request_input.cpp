@@ -343,7 +343,7 @@ Texts read_input(const protocol::Reading& reading, const protocol::Corpus& corpu
   }
   const bool one_text = model.encoding().info().of_one_text;
   if (one_text && corpus.asked) {
-    throw formats::not_applicable("attention that was imported is that of one text, whatever is read",
+    throw formats::Error("not_applicable", "attention that was imported is that of one text, whatever is read",
                                   "corpus", "leave it out");
   }
   const bool many =

@@ -18,8 +18,8 @@ const EncodingInfo& fope_info() {
       .title = "FoPE (Fourier series in place of single frequencies)",
       .formula =
           "s_ij = (Z_i q_i).(Z_j k_j) / sqrt(d), plane m of Z_n times cos(w_m n) + sum_l a_hlm "
-          "cos(w_l n) + i (sin(w_m n) + sum_l b_hlm sin(w_l n)) where w_m > 2 pi / context, times 1 "
-          "elsewhere",
+          "cos(w_l n) + i (sin(w_m n) + sum_l b_hlm sin(w_l n)) where w_m > 2 pi / context, times "
+          "1 elsewhere",
       .source =
           "arXiv 2412.17739, Section 3; a and b apart, by head and drawn once, as its public code",
       .departure = "a and b are not divided by their sums, as the public code can",
