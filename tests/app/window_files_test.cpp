@@ -250,6 +250,7 @@ TEST(OpeningAModel, IsDoneAmongTheFoldersOfTheWorkersMachine) {
   const auto draw = [&] {
     for (int i = 0; i < 6; ++i) gui.begin_frame(0.1F), main_window.draw(), gui.end_frame();
   };
+  draw(), draw(), draw();  // the views have come forward, which would close a dialog
   main_window.window().open_dialog = "model";
   draw();
   EXPECT_EQ(link.counts().at("worker.folder"), 1);
