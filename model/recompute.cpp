@@ -31,6 +31,8 @@ class Recomputed : public torch::autograd::Function<Recomputed> {
  public:
   static variable_list forward(torch::autograd::AutogradContext* context,
                                const TensorFunction& compute, at::TensorList tensors) {
+    // What gets no gradient here gets none of zeros either: an optimiser tells them apart.
+    context->set_materialize_grads(false);
     variable_list saved = tensors.vec();
     saved.push_back(state_of_draws());
     context->save_for_backward(std::move(saved));
