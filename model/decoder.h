@@ -78,8 +78,8 @@ struct ForwardOptions {
   at::Tensor decoder_ids;
   // (M) or (B, M) int64: where those stand; position_ids are then the encoder's alone.
   at::Tensor decoder_position_ids;
-  // (B, N, numbers of a piece) of a model that reads images (PatchesConfig): each token's piece, row
-  // by row, a pixel's channels beside each other.
+  // (B, N, numbers of a piece) of a model that reads images (PatchesConfig): each token's piece,
+  // row by row, a pixel's channels beside each other.
   at::Tensor patches;
   // (B, N) int64, of texts packed into one: a query sees the keys of its own document alone.
   at::Tensor document_ids;

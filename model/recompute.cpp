@@ -49,8 +49,7 @@ class Recomputed : public torch::autograd::Function<Recomputed> {
     return outputs;
   }
 
-  static variable_list backward(torch::autograd::AutogradContext* context,
-                                variable_list incoming) {
+  static variable_list backward(torch::autograd::AutogradContext* context, variable_list incoming) {
     const variable_list saved = context->get_saved_variables();
     const auto holder =
         c10::static_intrusive_pointer_cast<Holder>(context->saved_data["compute"].toCapsule());

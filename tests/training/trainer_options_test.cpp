@@ -80,8 +80,8 @@ TEST_F(Options, PartsOfAStepAreTheStep) {
 
 // Samples of other lengths have other numbers of targets.
 TEST_F(Options, PartsOfATasksStepGoByTheirTargets) {
-  RunConfig config = run_config_from_file(fs::path(PHASESCOPE_SOURCE) /
-                                          "sample_configs/desk/addition_rope.json");
+  RunConfig config =
+      run_config_from_file(fs::path(PHASESCOPE_SOURCE) / "sample_configs/desk/addition_rope.json");
   config.task.batch = 10, config.task.longest_at_first = 0, config.task.growth = 0;
   config.train.steps = 1;
   const auto first_loss = [&](int64_t parts) {
@@ -347,12 +347,24 @@ std::vector<ReadEvent> events_of(const std::string& file) {
     WireReader fields(data);
     while (!fields.done()) {
       switch (fields.varint()) {
-        case 1 << 3 | 1: event.wall = fields.fixed<double>(); break;
-        case 2 << 3 | 0: event.step = static_cast<int64_t>(fields.varint()); break;
-        case 3 << 3 | 2: event.version = fields.take(fields.varint()); break;
-        case 5 << 3 | 2: read_summary(fields.take(fields.varint()), event); break;
-        case 7 << 3 | 2: event.restart = fields.take(fields.varint()) == "\x08\x01"; break;
-        default: ADD_FAILURE() << "an unknown field"; return events;
+        case 1 << 3 | 1:
+          event.wall = fields.fixed<double>();
+          break;
+        case 2 << 3 | 0:
+          event.step = static_cast<int64_t>(fields.varint());
+          break;
+        case 3 << 3 | 2:
+          event.version = fields.take(fields.varint());
+          break;
+        case 5 << 3 | 2:
+          read_summary(fields.take(fields.varint()), event);
+          break;
+        case 7 << 3 | 2:
+          event.restart = fields.take(fields.varint()) == "\x08\x01";
+          break;
+        default:
+          ADD_FAILURE() << "an unknown field";
+          return events;
       }
     }
   }
@@ -376,8 +388,7 @@ TEST_F(Options, MetricsAreWrittenInOtherFormsToo) {
   std::istringstream csv(content_of(dir / "metrics.csv"));
   std::string line;
   std::getline(csv, line);
-  EXPECT_EQ(line,
-            "step,tokens,loss,lr,time,validation_bits,validation_right,gradient_norm,length");
+  EXPECT_EQ(line, "step,tokens,loss,lr,time,validation_bits,validation_right,gradient_norm,length");
   for (const auto& point : points) {
     ASSERT_TRUE(std::getline(csv, line));
     EXPECT_TRUE(line.starts_with(std::to_string(point.step) + "," + std::to_string(point.tokens) +
@@ -405,7 +416,8 @@ TEST_F(Options, MetricsAreWrittenInOtherFormsToo) {
     const ReadEvent& event = files[0][n + 1];
     EXPECT_EQ(event.step, points[n].step);
     EXPECT_EQ(event.scalars.at("train/loss"), static_cast<float>(points[n].loss));
-    EXPECT_EQ(event.scalars.contains("train/validation_bits"), points[n].validation_bits.has_value());
+    EXPECT_EQ(event.scalars.contains("train/validation_bits"),
+              points[n].validation_bits.has_value());
     EXPECT_GT(event.wall, 1.6e9);
   }
   EXPECT_EQ(files[1][2].step, 15);
