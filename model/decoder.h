@@ -104,8 +104,8 @@ struct ForwardOptions {
   // dtype of position times frequency and its sine; the weights', float32 at least, by default.
   std::optional<at::ScalarType> angle_dtype;
   // In training: a layer keeps what it read alone, and runs again when its gradients are asked for.
-  // The same bits, less memory, a third more time. Layers that read of others more than the
-  // residual stream and the position state keep theirs.
+  // Less memory, a third more time, the same gradients (in encoder-decoders up to the order of the
+  // sums over layers). Layers that read of others more than the stream and the state keep theirs.
   bool recompute = false;
   AttentionHook* hook = nullptr;  // of the decoder's self-attention; null: nobody
   AllRan* kernels = nullptr;      // gathers what runs attention, the encoder's too; null: nobody

@@ -13,8 +13,7 @@ using TensorFunction =
     std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& inputs)>;
 
 // What `compute` makes of `inputs`, of whose steps nothing is kept: for its gradients it runs
-// again, with the random numbers that it drew before. Bits are those of compute(inputs), gradients
-// too.
+// again, with the random numbers that it drew before. Bits are those of compute(inputs).
 std::vector<at::Tensor> recomputed(const TensorFunction& compute,
                                    const std::vector<at::Tensor>& inputs);
 

@@ -246,7 +246,8 @@ std::map<std::string, at::Tensor> gradients_of(const ModelConfig& config, bool r
   return gradients;
 }
 
-// The same operations on the same numbers: the same bits.
+// The same operations on the same numbers. Where several layers read one tensor (one
+// for all layers, the encoder's output), their gradients are added in another order.
 TEST(Recompute, GradientsAreThoseOfAPassThatKeepsEverything) {
   std::vector<ModelConfig> configs;
   for (const nlohmann::json& encoding : {nlohmann::json{{"key", "rope"}},
@@ -265,10 +266,10 @@ TEST(Recompute, GradientsAreThoseOfAPassThatKeepsEverything) {
     for (const auto& [name, gradient] : kept) {
       ASSERT_EQ(gradient.defined(), again.at(name).defined()) << config.encoding.key << name;
       if (!gradient.defined()) continue;
-      // One tensor for all layers gets their gradients in another order.
-      const bool shared = name.find("layers.") == name.npos;
+      const bool read_once = config.encoder_layers == 0 && name.find("layers.") != name.npos;
       const double off = (gradient - again.at(name)).abs().max().item<double>();
-      EXPECT_LE(off, shared ? 1e-5 * gradient.abs().max().item<double>() : 0)
+      // float32 sums of a few layers' gradients, which may nearly cancel.
+      EXPECT_LE(off, read_once ? 0 : 1e-4 * gradient.abs().max().item<double>() + 1e-8)
           << config.encoding.key << " " << name;
     }
   }
