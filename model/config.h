@@ -154,8 +154,8 @@ struct PatchesConfig {
   std::int64_t kernel = 0;    // at most side
   std::int64_t channels = 1;  // numbers a pixel
 
-  std::int64_t numbers() const { return side * side * channels; }          // of a piece
-  std::int64_t window() const { return kernel * kernel * channels; }       // of a window
+  std::int64_t numbers() const { return side * side * channels; }     // of a piece
+  std::int64_t window() const { return kernel * kernel * channels; }  // of a window
 };
 
 // What some layers have in place of the model's own; 0 and none: nothing.

@@ -395,11 +395,10 @@ class Pass : public std::enable_shared_from_this<Pass> {
       }
       if (memory_.hidden.defined()) {
         at::Tensor unused;
-        result = with_branch(result, {w.cross_norm, w.cross_norm_bias},
-                             {w.cross_output_norm, w.cross_output_norm_bias}, unused,
-                             [&](const at::Tensor& read) {
-                               return cross_attend(index, w, read, state);
-                             });
+        result = with_branch(
+            result, {w.cross_norm, w.cross_norm_bias},
+            {w.cross_output_norm, w.cross_output_norm_bias}, unused,
+            [&](const at::Tensor& read) { return cross_attend(index, w, read, state); });
       }
       result = with_branch(result, {w.mlp_norm, w.mlp_norm_bias},
                            {w.mlp_output_norm, w.mlp_output_norm_bias}, context.mlp_output,
@@ -665,7 +664,8 @@ class Pass : public std::enable_shared_from_this<Pass> {
     v = values;
   }
 
-  // Queries at the decoder's places, keys at those of the encoder's text, by the decoder's encoding.
+  // Queries at the decoder's places, keys at those of the encoder's text, by the decoder's
+  // encoding.
   void place_across(std::int64_t index, const LayerWeights& w, const PositionState& state,
                     AttentionProgram& program) const {
     const Encoding& encoding = encoding_of(index);
@@ -682,8 +682,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
     }
     program.transform(queries.q, keys.k);
     if (of_places) {
-      program.edit =
-          across(*term, rows_of_ids(state.positions), rows_of_ids(of_keys.positions));
+      program.edit = across(*term, rows_of_ids(state.positions), rows_of_ids(of_keys.positions));
     }
   }
 
@@ -882,9 +881,9 @@ at::Tensor Decoder::hidden(const at::Tensor& ids, const ForwardOptions& given,
   static const std::vector<std::shared_ptr<const Encoding>> no_groups;
   const Stack encoder{*encoder_config_, *encoder_encoding_, nullptr, no_groups, weights_.encoder};
   Observer* const of_encoder = observer != nullptr ? observer->encoder() : nullptr;
-  Memory memory{
-      std::make_shared<Pass>(*this, encoder, options, Memory{}, of_encoder)->run(ids),
-      options.key_mask.defined() ? options.key_mask.ne(0) : at::Tensor(), options.position_ids};
+  Memory memory{std::make_shared<Pass>(*this, encoder, options, Memory{}, of_encoder)->run(ids),
+                options.key_mask.defined() ? options.key_mask.ne(0) : at::Tensor(),
+                options.position_ids};
   ForwardOptions own = options;  // what was given speaks of the encoder's text
   own.position_ids = options.decoder_position_ids;
   own.axis_positions = own.layer_position_ids = own.key_mask = own.token_types = own.mask =
@@ -904,7 +903,8 @@ at::Tensor Decoder::pooled(const at::Tensor& hidden, const at::Tensor& key_mask)
   if (config_.head.pool == "none") return hidden;
   at::Tensor scores = at::matmul(hidden, weights_.pool.transpose(0, 1));  // (B, N, 1)
   if (key_mask.defined()) {
-    scores = scores.masked_fill(key_mask.eq(0).unsqueeze(-1), -std::numeric_limits<double>::infinity());
+    scores =
+        scores.masked_fill(key_mask.eq(0).unsqueeze(-1), -std::numeric_limits<double>::infinity());
   }
   return (at::softmax(scores, 1) * hidden).sum(1, /*keepdim=*/true);
 }

@@ -78,8 +78,8 @@ struct ForwardOptions {
   at::Tensor decoder_ids;
   // (M) or (B, M) int64: where those stand; position_ids are then the encoder's alone.
   at::Tensor decoder_position_ids;
-  // (B, N, numbers of a piece) of a model that reads images (PatchesConfig): each token's piece, row
-  // by row, a pixel's channels beside each other.
+  // (B, N, numbers of a piece) of a model that reads images (PatchesConfig): each token's piece,
+  // row by row, a pixel's channels beside each other.
   at::Tensor patches;
   // (B, N) int64, of texts packed into one: a query sees the keys of its own document alone.
   at::Tensor document_ids;
@@ -104,8 +104,8 @@ struct ForwardOptions {
   // dtype of position times frequency and its sine; the weights', float32 at least, by default.
   std::optional<at::ScalarType> angle_dtype;
   // In training: a layer keeps what it read alone, and runs again when its gradients are asked for.
-  // The same bits, less memory, a third more time. Layers that read of others more than the
-  // residual stream and the position state keep theirs.
+  // Less memory, a third more time, the same gradients (in encoder-decoders up to the order of the
+  // sums over layers). Layers that read of others more than the stream and the state keep theirs.
   bool recompute = false;
   AttentionHook* hook = nullptr;  // of the decoder's self-attention; null: nobody
   AllRan* kernels = nullptr;      // gathers what runs attention, the encoder's too; null: nobody

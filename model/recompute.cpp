@@ -31,6 +31,8 @@ class Recomputed : public torch::autograd::Function<Recomputed> {
  public:
   static variable_list forward(torch::autograd::AutogradContext* context,
                                const TensorFunction& compute, at::TensorList tensors) {
+    // What gets no gradient here gets none of zeros either: an optimiser tells them apart.
+    context->set_materialize_grads(false);
     variable_list saved = tensors.vec();
     saved.push_back(state_of_draws());
     context->save_for_backward(std::move(saved));
@@ -47,8 +49,7 @@ class Recomputed : public torch::autograd::Function<Recomputed> {
     return outputs;
   }
 
-  static variable_list backward(torch::autograd::AutogradContext* context,
-                                variable_list incoming) {
+  static variable_list backward(torch::autograd::AutogradContext* context, variable_list incoming) {
     const variable_list saved = context->get_saved_variables();
     const auto holder =
         c10::static_intrusive_pointer_cast<Holder>(context->saved_data["compute"].toCapsule());

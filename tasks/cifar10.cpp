@@ -16,15 +16,15 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kPixelsASide = 32, kChannels = 3, kClasses = 10;
 constexpr std::int64_t kPlane = kPixelsASide * kPixelsASide;
-constexpr std::int64_t kRecord = 1 + kChannels * kPlane;  // a label, then planes of red, green, blue
+constexpr std::int64_t kRecord =
+    1 + kChannels * kPlane;  // a label, then planes of red, green, blue
 constexpr const char* kVariable = "PHASESCOPE_CIFAR10";
 constexpr std::array<const char*, 6> kFiles{"data_batch_1.bin", "data_batch_2.bin",
                                             "data_batch_3.bin", "data_batch_4.bin",
                                             "data_batch_5.bin", "test_batch.bin"};
 constexpr std::int64_t kTestFile = 5;
-constexpr std::array<const char*, kClasses> kNames{"airplane", "automobile", "bird",  "cat",
-                                                   "deer",     "dog",        "frog",  "horse",
-                                                   "ship",     "truck"};
+constexpr std::array<const char*, kClasses> kNames{
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
 
 // Nothing is downloaded: the user's own files.
 fs::path folder_of_files() {
@@ -82,8 +82,9 @@ class Cifar10 : public Task {
              .title = "CIFAR-10",
              .help = "which of ten things a photograph shows; of the user's own files",
              .source = "APE (arXiv 2312.16045) Table 3; images of Krizhevsky 2009",
-             .differs = "images as they are: no AutoAugment, crops, flips, drop path or smoothed "
-                        "labels; pixels from -1 to 1",
+             .differs =
+                 "images as they are: no AutoAugment, crops, flips, drop path or smoothed "
+                 "labels; pixels from -1 to 1",
              .form = Form::image,
              .input_symbols = 256,
              .output_symbols = kClasses,
@@ -94,8 +95,13 @@ class Cifar10 : public Task {
              .tested = "1",
              .metric = "accuracy",
              // 3 x 3 convolution of stride 1, then 3 x 3 pooling: 10 x 10 places.
-             .image = {.rows = kPixelsASide, .columns = kPixelsASide, .channels = kChannels,
-                       .levels = 256, .side = 5, .stride = 3, .kernel = 3},
+             .image = {.rows = kPixelsASide,
+                       .columns = kPixelsASide,
+                       .channels = kChannels,
+                       .levels = 256,
+                       .side = 5,
+                       .stride = 3,
+                       .kernel = 3},
              .needs_files = kVariable};
   }
   const TaskInfo& info() const override { return info_; }

@@ -62,21 +62,22 @@ Sample sample_of(const Figure& figure) {
 class Shapes : public Task {
  public:
   Shapes() {
-    info_ = {.key = "shapes",
-             .title = "Shapes",
-             .help = "which of four figures stands in an image of 16 x 16 bits",
-             .source = "own definition, a small stand-in for APE's CIFAR-10 (arXiv 2312.16045)",
-             .form = Form::image,
-             .input_symbols = 2,
-             .output_symbols = 4,
-             .length_unit = "pixels of the figure's side",
-             .shortest = 3,
-             .longest = 7,
-             .trained = "3..5",
-             .tested = "6, 7",
-             .metric = "accuracy",
-             .image = {.rows = kSide, .columns = kSide, .side = kPiece, .stride = kPiece,
-                       .kernel = kPiece}};
+    info_ = {
+        .key = "shapes",
+        .title = "Shapes",
+        .help = "which of four figures stands in an image of 16 x 16 bits",
+        .source = "own definition, a small stand-in for APE's CIFAR-10 (arXiv 2312.16045)",
+        .form = Form::image,
+        .input_symbols = 2,
+        .output_symbols = 4,
+        .length_unit = "pixels of the figure's side",
+        .shortest = 3,
+        .longest = 7,
+        .trained = "3..5",
+        .tested = "6, 7",
+        .metric = "accuracy",
+        .image = {
+            .rows = kSide, .columns = kSide, .side = kPiece, .stride = kPiece, .kernel = kPiece}};
   }
   const TaskInfo& info() const override { return info_; }
 

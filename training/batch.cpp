@@ -7,7 +7,8 @@ namespace {
 
 // Those of the rows, `width` values each; nothing of nothing.
 template <class T>
-std::vector<T> values_of_rows(const std::vector<T>& values, int64_t width, int64_t begin, int64_t end) {
+std::vector<T> values_of_rows(const std::vector<T>& values, int64_t width, int64_t begin,
+                              int64_t end) {
   if (values.empty()) return {};
   return {values.begin() + begin * width, values.begin() + end * width};
 }
@@ -26,7 +27,8 @@ Batch part_of(const Batch& batch, int64_t begin, int64_t end) {
   part.decoder_ids = values_of_rows(batch.decoder_ids, batch.decoder_length, begin, end);
   part.targets = values_of_rows(batch.targets, batch.answers(), begin, end);
   part.positions = values_of_rows(batch.positions, batch.length, begin, end);
-  part.decoder_positions = values_of_rows(batch.decoder_positions, batch.decoder_length, begin, end);
+  part.decoder_positions =
+      values_of_rows(batch.decoder_positions, batch.decoder_length, begin, end);
   part.pieces = values_of_rows(batch.pieces, batch.length * batch.piece, begin, end);
   return part;
 }

@@ -16,7 +16,8 @@ struct Batch {
   // Where the ids stand, for encodings that know of nodes: the shapes of inputs and decoder_ids.
   // Empty where they stand one after the other.
   std::vector<int64_t> positions, decoder_positions;
-  std::vector<int64_t> cells;  // (length, 2), row and column on a grid, the same of all rows; or empty
+  std::vector<int64_t>
+      cells;  // (length, 2), row and column on a grid, the same of all rows; or empty
   // Of images: the numbers of a piece, and (windows, length, piece) of them; there is one answer.
   int64_t piece = 0;
   std::vector<float> pieces;

@@ -1,7 +1,7 @@
 #pragma once
-// The one run-configuration schema: {model, start, encoding, positions, data, task, train, eval}. Every
-// key is a member of a struct below, so that reading, writing, checking and `--set` share one list.
-// Unknown keys are errors that name the near ones. No LibTorch here.
+// The one run-configuration schema: {model, start, encoding, positions, data, task, train, eval}.
+// Every key is a member of a struct below, so that reading, writing, checking and `--set` share one
+// list. Unknown keys are errors that name the near ones. No LibTorch here.
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -30,12 +30,12 @@ struct ModelSection {
   std::string norm = "rms";  // layer: the mean is taken off first
   std::string norm_placement = "pre";
   bool causal = true;
-  int64_t encoder_layers = 0;   // above 0: an encoder-decoder
+  int64_t encoder_layers = 0;    // above 0: an encoder-decoder
   bool cross_positions = false;  // its decoder attends to the encoder's tokens at their places
   int64_t patch_side = 0;        // above 0: reads images in pieces of so many pixels a side
   int64_t patch_kernel = 0;      // pixels a side that a linear map reads of a piece
   int64_t patch_channels = 1;
-  std::string pool = "none";  // softmax: one answer of all tokens
+  std::string pool = "none";    // softmax: one answer of all tokens
   bool tie_embeddings = false;  // the head is the embedding's transpose
   double embedding_scale = 1;   // embeddings are multiplied by it
   double norm_eps = 1e-5;
@@ -66,7 +66,8 @@ struct ModelSection {
             .low = 0,
             .high = 10'000});
     v("cross_positions", cross_positions,
-      About{.help = "the decoder attends to the encoder's tokens at their places, by its encoding"});
+      About{.help =
+                "the decoder attends to the encoder's tokens at their places, by its encoding"});
     v("patch_side", patch_side,
       About{.help = "above 0 images are read, in pieces of so many pixels a side", .low = 0});
     v("patch_kernel", patch_kernel,

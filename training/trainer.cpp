@@ -158,8 +158,7 @@ Trainer::Trainer(RunConfig config, std::shared_ptr<const Corpus> corpus,
       decoder_(start_decoder(config_, from_.get())),
       lora_(config_.start, decoder_, static_cast<std::uint64_t>(config_.train.seed)),
       trained_(trained_names(config_.start, decoder_)),
-      optimiser_(trained_parameters(decoder_, lora_, trained_),
-                 optimiser_settings(config_.train)),
+      optimiser_(trained_parameters(decoder_, lora_, trained_), optimiser_settings(config_.train)),
       watch_(config_.train) {
   for (const formats::NamedText& text : validation) {
     validation_.push_back(tokens_of(text.text, text_tokenizer(from_.get())));
@@ -394,17 +393,17 @@ void Trainer::write_files(formats::FileSystem& fs, const std::filesystem::path& 
 }
 
 nlohmann::json Trainer::state() const {
-  return {{"step", steps_done()},
-          {"tokens", tokens_done()},
-          {"seconds", seconds_},
-          {"optimiser",
-           {{"kind", "adamw"}, {"steps", optimiser_.steps_done()}, {"file", kOptimiserFile}}},
-          {"data",
-           {{"corpus_sha256", data_sha256()}, {"next_step", steps_done()}, {"order", order_}}},
-          {"watch", watch_.state()},
-          {"random", {{"kind", "counter"}, {"seed", config_.train.seed}}},
-          {"config", to_json(config_)},
-          {"made_with", made_with()}};
+  return {
+      {"step", steps_done()},
+      {"tokens", tokens_done()},
+      {"seconds", seconds_},
+      {"optimiser",
+       {{"kind", "adamw"}, {"steps", optimiser_.steps_done()}, {"file", kOptimiserFile}}},
+      {"data", {{"corpus_sha256", data_sha256()}, {"next_step", steps_done()}, {"order", order_}}},
+      {"watch", watch_.state()},
+      {"random", {{"kind", "counter"}, {"seed", config_.train.seed}}},
+      {"config", to_json(config_)},
+      {"made_with", made_with()}};
 }
 
 std::string Trainer::differences_from(const nlohmann::json& state) const {
@@ -456,8 +455,7 @@ void Trainer::load_weights(const std::filesystem::path& folder) {
     const auto adapter = formats::TensorArchive::open(folder / Lora::kAdapterFile);
     for (const std::string& name : trained_) {
       if (lora_.changes(name)) continue;
-      load_tensor(adapter, Lora::name_in_adapter(name),
-                  model::tensor_at(decoder_.weights(), name));
+      load_tensor(adapter, Lora::name_in_adapter(name), model::tensor_at(decoder_.weights(), name));
     }
     return;
   }

@@ -60,8 +60,8 @@ class Trainer {
           std::shared_ptr<const model::Model> from = nullptr);
 
   // One optimiser step. The point's `step` is the number of steps done with it, `time` the seconds
-  // spent in steps so far. A step whose loss jumps is left out, and counted, or throws LossSpike, as
-  // train.spike says; without it Error "bad_input" is thrown when the loss is no finite number.
+  // spent in steps so far. A step whose loss jumps is left out, and counted, or throws LossSpike,
+  // as train.spike says; without it Error "bad_input" is thrown when the loss is no finite number.
   protocol::MetricPoint step();
   int64_t steps_done() const { return steps_done_; }
   bool done() const { return steps_done() >= config_.train.steps || stopped_early(); }
@@ -130,7 +130,7 @@ class Trainer {
   std::shared_ptr<const TaskData> task_;
   std::vector<std::vector<int64_t>> validation_;  // tokens of the texts that hold a window
   int64_t short_validation_ = 0;                  // how many do not
-  std::shared_ptr<const model::Model> from_;  // null where weights were drawn
+  std::shared_ptr<const model::Model> from_;      // null where weights were drawn
   model::Decoder decoder_;
   Lora lora_;
   std::vector<std::string> trained_;  // names of the tensors that are trained whole

@@ -83,7 +83,8 @@ class DataVerb : public Verb {
     for (std::int64_t row = 0; drawn && row < image.rows; ++row) {
       text += "  ";
       for (std::int64_t column = 0; column < image.columns; ++column) {
-        text += task.input_symbol(sample.input[static_cast<std::size_t>(row * image.columns + column)]);
+        text +=
+            task.input_symbol(sample.input[static_cast<std::size_t>(row * image.columns + column)]);
       }
       text += "\n";
     }

@@ -26,8 +26,9 @@ class TrainVerb : public Verb {
   }
   void declare(Options& options) override {
     options.argument("CONFIG", config_, "run configuration; not needed with --resume", false);
-    options.option("--from", from_,
-                   "a model whose weights it begins with (start.model of CONFIG; docs/training.md)");
+    options.option(
+        "--from", from_,
+        "a model whose weights it begins with (start.model of CONFIG; docs/training.md)");
     options.option("--job", job_, "the job's folder (default: a new one in the user's jobs)");
     options.request(start_, Options::Arguments::optional, {"resume", "set"});
     options.flag("--background", background_, "start and return");

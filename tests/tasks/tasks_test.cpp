@@ -47,8 +47,7 @@ class MadeUpFiles : public testing::Environment {
  private:
   fs::path folder_;
 };
-const testing::Environment* const kMadeUpFiles =
-    testing::AddGlobalTestEnvironment(new MadeUpFiles);
+const testing::Environment* const kMadeUpFiles = testing::AddGlobalTestEnvironment(new MadeUpFiles);
 
 // A length in the middle of what a task is tested at.
 Ids usual_length(const Task& task) {
@@ -240,7 +239,9 @@ TEST(Cifar10, ImagesAreReadAsTheFilesHaveThem) {
   stream.seekg(2 * 3073);
   std::string record(3073, '\0');
   stream.read(record.data(), 3073);
-  const auto byte = [&](std::size_t at) { return std::int64_t{static_cast<unsigned char>(record[at])}; };
+  const auto byte = [&](std::size_t at) {
+    return std::int64_t{static_cast<unsigned char>(record[at])};
+  };
   EXPECT_EQ(sample.target, Ids{byte(0)});
   for (const std::size_t r : {0, 7, 31}) {
     for (const std::size_t c : {0, 5, 31}) {
@@ -249,7 +250,8 @@ TEST(Cifar10, ImagesAreReadAsTheFilesHaveThem) {
       }
     }
   }
-  // 10 x 10 pieces of 5 x 5 pixels, every third pixel, as a 3 x 3 convolution and pooling read them.
+  // 10 x 10 pieces of 5 x 5 pixels, every third pixel, as a 3 x 3 convolution and pooling read
+  // them.
   const ImageShape& image = task.info().image;
   EXPECT_EQ(image.pieces(), 100);
   const std::vector<float> pieces = pieces_of(image, sample.input);

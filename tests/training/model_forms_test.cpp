@@ -70,8 +70,8 @@ std::shared_ptr<const model::LayerAttention> cross_of(const model::Model& model,
 // The definition with a product for every step: query n at the root's path of its node, key m at
 // that of its own; decay for each step between both nodes.
 TEST(CrossPositions, OfTreesAreTheDefinition) {
-  const auto model = model::random_model(encoder_decoder({{"key", "ape_tree"}, {"decay", 0.9}}), 3,
-                                         at::kDouble);
+  const auto model =
+      model::random_model(encoder_decoder({{"key", "ape_tree"}, {"decay", 0.9}}), 3, at::kDouble);
   const std::vector<int64_t> rows = {0, 1, 2, 3, 5, 11}, columns = {1, 3, 6, 7, 4};
   model::ForwardOptions options{.backend = model::Backend::plain};
   options.decoder_ids = some_ids(1, 6, 22);
@@ -100,14 +100,16 @@ TEST(CrossPositions, OfTreesAreTheDefinition) {
   for (std::size_t n = 0; n < rows.size(); ++n) {
     for (std::size_t m = 0; m < columns.size(); ++m) {
       for (int64_t head = 0; head < 2; ++head) {
-        const at::Tensor q = at::matmul(matrix(rows[n]), cross->q()[0][head][static_cast<int64_t>(n)]);
+        const at::Tensor q =
+            at::matmul(matrix(rows[n]), cross->q()[0][head][static_cast<int64_t>(n)]);
         const at::Tensor k =
             at::matmul(matrix(columns[m]), cross->k()[0][head][static_cast<int64_t>(m)]);
-        const double expected = q.dot(k).item<double>() / std::sqrt(8.0) *
-                                std::pow(0.9, steps(rows[n], columns[m]));
+        const double expected =
+            q.dot(k).item<double>() / std::sqrt(8.0) * std::pow(0.9, steps(rows[n], columns[m]));
         // float64 of sums of 8 terms below 10.
-        EXPECT_NEAR(scores[0][head][static_cast<int64_t>(n)][static_cast<int64_t>(m)].item<double>(),
-                    expected, 1e-12);
+        EXPECT_NEAR(
+            scores[0][head][static_cast<int64_t>(n)][static_cast<int64_t>(m)].item<double>(),
+            expected, 1e-12);
       }
     }
   }
@@ -161,22 +163,22 @@ class EmbeddingKeeper final : public model::Observer {
   at::Tensor kept;
 };
 
-// An image of 9 x 9 pixels of 2 numbers, in pieces of 3 pixels a side: a linear map is a convolution
-// whose kernel is the piece, and a 2 x 2 kernel with the largest of its four windows is a convolution
-// with pooling, as torch has them.
+// An image of 9 x 9 pixels of 2 numbers, in pieces of 3 pixels a side: a linear map is a
+// convolution whose kernel is the piece, and a 2 x 2 kernel with the largest of its four windows is
+// a convolution with pooling, as torch has them.
 TEST(Images, PiecesAreReadAsAConvolutionReadsThem) {
   for (const int64_t kernel : {3, 2}) {
     const auto model = model::random_model(image_model(3, kernel, 2), 5);
     const at::NoGradGuard no_gradients;
     const at::Tensor image = at::randn({2, 9, 9, 2});
-    const at::Tensor pieces = image.unfold(1, 3, 3).unfold(2, 3, 3)  // (2, 3, 3, channel, row, column)
+    const at::Tensor pieces = image.unfold(1, 3, 3)
+                                  .unfold(2, 3, 3)  // (2, 3, 3, channel, row, column)
                                   .permute({0, 1, 2, 4, 5, 3})
                                   .reshape({2, 9, 18});
     model::ForwardOptions options{.backend = model::Backend::plain};
     options.patches = pieces;
-    options.grid_positions = at::stack({at::arange(9, at::kLong).floor_divide(3),
-                                        at::arange(9, at::kLong).remainder(3)},
-                                       1);
+    options.grid_positions = at::stack(
+        {at::arange(9, at::kLong).floor_divide(3), at::arange(9, at::kLong).remainder(3)}, 1);
     EmbeddingKeeper keeper;
     model->decoder.hidden(at::full({2, 9}, 4, at::kLong), options, &keeper);
     const model::Weights& w = model->decoder.weights();
@@ -196,7 +198,8 @@ TEST(Images, TheHeadPoolsByASoftmaxOfItsOwn) {
   const at::NoGradGuard no_gradients;
   const at::Tensor hidden = at::randn({2, 9, 16});
   // It begins as the mean.
-  EXPECT_LT((model->decoder.pooled(hidden) - hidden.mean(1, true)).abs().max().item<double>(), 1e-6);
+  EXPECT_LT((model->decoder.pooled(hidden) - hidden.mean(1, true)).abs().max().item<double>(),
+            1e-6);
   model::Weights weights = model->decoder.weights();
   weights.pool = at::randn({1, 16});
   const model::Decoder decoder(model->config(), model->decoder.shared_encoding(), weights);
@@ -243,13 +246,17 @@ std::map<std::string, at::Tensor> gradients_of(const ModelConfig& config, bool r
   return gradients;
 }
 
-// The same operations on the same numbers: the same bits.
+// The same operations on the same numbers. Where several layers read one tensor (one
+// for all layers, the encoder's output), their gradients are added in another order.
 TEST(Recompute, GradientsAreThoseOfAPassThatKeepsEverything) {
   std::vector<ModelConfig> configs;
-  for (const nlohmann::json& encoding :
-       {nlohmann::json{{"key", "rope"}}, {{"key", "tape"}}, {{"key", "t5"}}, {{"key", "cope"}},
-        {{"key", "ape_sequence"}}, {{"key", "cape"}, {"base", "kerple_log"}},
-        {{"key", "randomized_rope"}, {"draw", "layer"}}}) {
+  for (const nlohmann::json& encoding : {nlohmann::json{{"key", "rope"}},
+                                         {{"key", "tape"}},
+                                         {{"key", "t5"}},
+                                         {{"key", "cope"}},
+                                         {{"key", "ape_sequence"}},
+                                         {{"key", "cape"}, {"base", "kerple_log"}},
+                                         {{"key", "randomized_rope"}, {"draw", "layer"}}}) {
     configs.push_back(small_model(encoding));
   }
   configs.push_back(encoder_decoder({{"key", "ape_sequence"}, {"decay", 1.0}}));
@@ -259,10 +266,10 @@ TEST(Recompute, GradientsAreThoseOfAPassThatKeepsEverything) {
     for (const auto& [name, gradient] : kept) {
       ASSERT_EQ(gradient.defined(), again.at(name).defined()) << config.encoding.key << name;
       if (!gradient.defined()) continue;
-      // One tensor for all layers gets their gradients in another order.
-      const bool shared = name.find("layers.") == name.npos;
+      const bool read_once = config.encoder_layers == 0 && name.find("layers.") != name.npos;
       const double off = (gradient - again.at(name)).abs().max().item<double>();
-      EXPECT_LE(off, shared ? 1e-5 * gradient.abs().max().item<double>() : 0)
+      // float32 sums of a few layers' gradients, which may nearly cancel.
+      EXPECT_LE(off, read_once ? 0 : 1e-4 * gradient.abs().max().item<double>() + 1e-8)
           << config.encoding.key << " " << name;
     }
   }

@@ -1,6 +1,4 @@
 // Trainings that begin with a model: what is copied, what is trained, what resumes.
-#include "training/start/start_model.h"
-
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
@@ -22,6 +20,7 @@
 #include "training/jobs/job.h"
 #include "training/jobs/metrics_log.h"
 #include "training/start/name_pattern.h"
+#include "training/start/start_model.h"
 #include "training/trainer.h"
 
 namespace phasescope::training {
@@ -156,8 +155,7 @@ TEST(NamePattern, StarsStandForAnything) {
 // what TAPE adds is trained.
 TEST_F(FromAModel, RopeBecomesTapeWithTheRestFrozen) {
   const json tape = {{"key", "tape"}, {"train_shift", false}};
-  const RunConfig config =
-      from_it({{"encoding", tape}, {"start", {{"train", {"*.encoding.*"}}}}});
+  const RunConfig config = from_it({{"encoding", tape}, {"start", {{"train", {"*.encoding.*"}}}}});
   Trainer rope = text_trainer(from_it({}));
   Trainer trainer = text_trainer(config);
   const at::Tensor before = logits_of(rope.decoder());
@@ -189,8 +187,8 @@ TEST_F(FromAModel, ScalingsAreThoseOfTheReader) {
     }
     const auto read = model::open_model(base().string(), {.overrides = set});
     EXPECT_TRUE(logits_of(trainer.decoder()).equal(logits_of(read->decoder))) << name;
-    EXPECT_FALSE(logits_of(trainer.decoder())
-                     .equal(logits_of(model::open_model(base().string())->decoder)))
+    EXPECT_FALSE(
+        logits_of(trainer.decoder()).equal(logits_of(model::open_model(base().string())->decoder)))
         << name;
     EXPECT_EQ(trainer.step().length, 64) << name;
   }
@@ -232,12 +230,13 @@ TEST_F(FromAModel, LoraTrainsProductsBesideMatrices) {
     EXPECT_EQ(fs::exists(saved.path() / "model.safetensors"), std::string(save) == "merged");
     const auto opened = model::open_model(saved.path().string());
     // The adapter's product is made again, in float32 (merged: the same bits).
-    EXPECT_LT((logits_of(opened->decoder) - logits_of(trainer.decoder())).abs().max().item<double>(),
-              std::string(save) == "merged" ? 1e-9 : 1e-4);
+    EXPECT_LT(
+        (logits_of(opened->decoder) - logits_of(trainer.decoder())).abs().max().item<double>(),
+        std::string(save) == "merged" ? 1e-9 : 1e-4);
     resumes_bit_for_bit(config);
     // Others are trained whole beside them.
-    resumes_bit_for_bit(from_it(
-        {{"start", {{"lora_rank", 2}, {"lora_save", save}, {"train", {"*norm.weight"}}}}}));
+    resumes_bit_for_bit(
+        from_it({{"start", {{"lora_rank", 2}, {"lora_save", save}, {"train", {"*norm.weight"}}}}}));
   }
   EXPECT_THROW(text_trainer(from_it({{"encoding", {{"key", "none"}}},
                                      {"start", {{"lora_rank", 2}, {"lora_save", "adapter"}}}})),

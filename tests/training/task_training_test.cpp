@@ -256,8 +256,7 @@ TEST(TaskData, ATreesBatchIsThatOfTheReference) {
       ASSERT_GT(rows.size(), 10u);
       std::vector<tasks::Sample> samples;
       for (const json& row : rows) samples.push_back(task.again(row));
-      const Batch batch =
-          batch_of(task, samples, Counted::in_training, model::Places::tree);
+      const Batch batch = batch_of(task, samples, Counted::in_training, model::Places::tree);
       const auto length = static_cast<std::size_t>(batch.length);
       const auto decoded = static_cast<std::size_t>(batch.decoder_length);
       for (std::size_t n = 0; n < rows.size(); ++n) {

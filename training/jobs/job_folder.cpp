@@ -274,9 +274,9 @@ std::string remove_job(formats::FileSystem& files, const fs::path& dir) {
     say(std::to_string(steps.size()) + (steps.size() == 1 ? " checkpoint" : " checkpoints"));
   }
   // Only what a job writes: the folder may be one that holds other things too.
-  std::vector<std::string> own = {job_file::control, job_file::metrics, job_file::metrics_csv,
-                                  job_file::checkpoints, job_file::log, job_file::rows,
-                                  job_file::result, job_file::config, job_file::status};
+  std::vector<std::string> own = {job_file::control,     job_file::metrics, job_file::metrics_csv,
+                                  job_file::checkpoints, job_file::log,     job_file::rows,
+                                  job_file::result,      job_file::config,  job_file::status};
   for (std::string& name : files.list(dir)) {
     if (name.starts_with(job_file::events)) own.push_back(std::move(name));
   }

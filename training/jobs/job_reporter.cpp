@@ -66,9 +66,8 @@ void JobReporter::begin_after(int64_t steps_done, double seconds) {
   metrics_ = std::make_unique<MetricsLog>(files_, dir_ / job_file::metrics, steps_done);
   sync_metrics();
   copies_.reset();
-  guarded("copies of metrics.jsonl cannot be written", [&] {
-    copies_ = std::make_unique<MetricsCopies>(files_, dir_, steps_done, forms_);
-  });
+  guarded("copies of metrics.jsonl cannot be written",
+          [&] { copies_ = std::make_unique<MetricsCopies>(files_, dir_, steps_done, forms_); });
 }
 
 void JobReporter::point(const protocol::MetricPoint& point) {

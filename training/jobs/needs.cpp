@@ -22,7 +22,9 @@ std::string duration(double seconds) {
   return number(seconds / 3600, "h");
 }
 
-std::string in_megabytes(std::int64_t bytes) { return number(static_cast<double>(bytes) / 1e6, "MB"); }
+std::string in_megabytes(std::int64_t bytes) {
+  return number(static_cast<double>(bytes) / 1e6, "MB");
+}
 
 }  // namespace
 

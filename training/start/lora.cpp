@@ -38,8 +38,7 @@ Lora::Lora(const StartSection& start, const model::Decoder& decoder, std::uint64
         start.lora, [&](const std::string& pattern) { return name_matches(pattern, name); });
     if (named == start.lora.end() || tensor.dim() != 2) continue;
     used.insert(*named);
-    at::Generator generator =
-        at::make_generator<at::CPUGeneratorImpl>(seeds.bits(changes_.size()));
+    at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seeds.bits(changes_.size()));
     const double bound = 1 / std::sqrt(static_cast<double>(tensor.size(1)));
     Change change{name, tensor.detach(), {}, {}};
     change.a = at::empty({rank_, tensor.size(1)}, at::kFloat).uniform_(-bound, bound, generator);

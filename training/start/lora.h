@@ -12,13 +12,12 @@
 
 namespace phasescope::training {
 
-// Products of two matrices of low rank that are trained beside chosen ones: W + alpha / r B A (LoRA,
-// arXiv 2106.09685, Section 4.1), A (r, in) even in +-1/sqrt(in) as PEFT draws it, B (out, r) 0, so
-// that the first step begins with the model itself.
+// Products of two matrices of low rank that are trained beside chosen ones: W + alpha / r B A
+// (LoRA, arXiv 2106.09685, Section 4.1), A (r, in) even in +-1/sqrt(in) as PEFT draws it, B (out,
+// r) 0, so that the first step begins with the model itself.
 class Lora {
  public:
   static constexpr const char* kAdapterFile = "adapter_model.safetensors";
-
 
   // Nothing where start.lora_rank is 0. Throws Error "bad_input" for patterns that name no matrix.
   Lora(const StartSection& start, const model::Decoder& decoder, std::uint64_t seed);

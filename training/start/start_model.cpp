@@ -95,9 +95,7 @@ bool has_name(const model::NamedTensors& tensors, const std::string& name) {
   return std::ranges::any_of(tensors, [&](const auto& one) { return one.first == name; });
 }
 
-bool of_an_encoding(const std::string& name) {
-  return name.find("encoding.") != std::string::npos;
-}
+bool of_an_encoding(const std::string& name) { return name.find("encoding.") != std::string::npos; }
 
 // An adapter holds tensors alone: whoever reads it reads the base's configuration.
 void require_adaptable(const RunConfig& config, const ModelConfig& trained,
@@ -170,8 +168,8 @@ nlohmann::json filled_in_from_model(nlohmann::json given) {
   }
   if (!given.contains("positions")) {
     const model::PositionsConfig& p = own.positions;
-    given["positions"] = {{"map", p.map},       {"shift", p.shift}, {"factor", p.factor},
-                          {"range", p.range},   {"draw", p.draw},   {"seed", p.seed}};
+    given["positions"] = {{"map", p.map},     {"shift", p.shift}, {"factor", p.factor},
+                          {"range", p.range}, {"draw", p.draw},   {"seed", p.seed}};
   }
   return given;
 }
