@@ -11,8 +11,9 @@
 namespace phasescope::analysis {
 namespace {
 
-// A context's squares about the mean over contexts, over n - 1; and the variance over distances plus
-// its derivative by the mean bias, 2 (mean_d - mean of all) / D, times how far the context is off.
+// A context's squares about the mean over contexts, over n - 1; and the variance over distances
+// plus its derivative by the mean bias, 2 (mean_d - mean of all) / D, times how far the context is
+// off.
 std::vector<Part> share_parts(const AdaptiveBias& bias, const AdaptiveHead& head) {
   const auto contexts = static_cast<double>(bias.values.size());
   const auto distances = static_cast<double>(head.mean.size());

@@ -22,9 +22,9 @@ struct AdaptiveHead {
   protocol::Interval slope;      // of the bias in ln(distance), over contexts
   std::string kind;              // local, anti-local, flat; empty below kFewestContexts
   std::vector<double> mean, sd;  // over contexts, by distance
-  // Of over_contexts over over_distance: what each context adds to either, the latter to first order
-  // in the context (its mean over contexts is over_distance as it is). A ratio_interval of them, of
-  // one head or of several added up, speaks of the ratio.
+  // Of over_contexts over over_distance: what each context adds to either, the latter to first
+  // order in the context (its mean over contexts is over_distance as it is). A ratio_interval of
+  // them, of one head or of several added up, speaks of the ratio.
   std::vector<Part> share;
 };
 AdaptiveHead adaptive_head(const AdaptiveBias& bias, std::uint64_t seed);

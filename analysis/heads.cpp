@@ -295,8 +295,8 @@ class HeadsAnalysis {
         stack_(stack_named(options.stack, passes[0]->model().config())),
         causal_(is_causal(stack_, passes[0]->model().config())),
         windows_(windows_of(options.windows)),
-        metrics_(metrics_of(passes[0]->model(), causal_,
-                            select_metrics(options.metrics, windows_))),
+        metrics_(
+            metrics_of(passes[0]->model(), causal_, select_metrics(options.metrics, windows_))),
         profiles_(longest_of(passes, stack_)),
         draws_(options.seed) {}
 

@@ -305,7 +305,8 @@ RunDifference run_difference(TextPass& run, TextPass& other, std::int64_t offset
   run.visit_layers([&layers](const AttentionPointer& attention) { layers.push_back(attention); });
   other.visit_layers([&](const AttentionPointer& attention) {
     const auto& layer = layers[static_cast<std::size_t>(attention->layer())];
-    const AttentionDifference difference = attention_difference(*layer, *attention, offset, progress);
+    const AttentionDifference difference =
+        attention_difference(*layer, *attention, offset, progress);
     out.attention.push_back(rows_interval(difference.rows));
     out.attention_largest.push_back(difference.largest);
   });

@@ -581,8 +581,8 @@ Reply compare(const protocol::CompareRequest& given, RequestContext& context) {
   ModelTexts first =
       open_with_texts(request, request.models[0], context, DefaultInput::first_session);
   const std::vector<Compared> all = all_compared(request, first, context);
-  const analysis::CompareOptions options{
-      .match = request.match, .seed = static_cast<std::uint64_t>(request.reading.seed)};
+  const analysis::CompareOptions options{.match = request.match,
+                                         .seed = static_cast<std::uint64_t>(request.reading.seed)};
   protocol::CompareResult result;
   std::vector<protocol::TensorRef> tensors;
   for (std::size_t n = 1; n < all.size(); ++n) {
@@ -590,8 +590,8 @@ Reply compare(const protocol::CompareRequest& given, RequestContext& context) {
     protocol::PartOfProgress part(context, static_cast<double>(n - 1) / share,
                                   static_cast<double>(n) / share);
     at::Tensor between;
-    protocol::CompareResult one = analysis::analyse_compare(all[0].passes, all[n].passes, part,
-                                                            options, &between);
+    protocol::CompareResult one =
+        analysis::analyse_compare(all[0].passes, all[n].passes, part, options, &between);
     if (!request.other.empty()) one.b = all[n].name;
     if (between.defined()) {
       const std::string name = n == 1 ? "js_between" : "js_between_" + std::to_string(n);

@@ -63,7 +63,8 @@ void require_own_scores(const model::Model& model) {
   for (const char* key :
        {"bias_table", "head_windows", "head_clamps", "head_bias_scales", "head_sink_caps"}) {
     if (model.encoding().options().value(key, "").empty()) continue;
-    throw formats::Error("not_applicable", 
+    throw formats::Error(
+        "not_applicable",
         "keys cannot be shown at other distances to a reading that changes scores (" +
             std::string(key) + ")",
         key, "ask it of the model without this setting");
@@ -73,8 +74,9 @@ void require_own_scores(const model::Model& model) {
 // A window leaves no score that a fit could read.
 void require_no_windows(const model::Model& model) {
   if (model.encoding().options().value("head_windows", "").empty()) return;
-  throw formats::Error("not_applicable", "the scores of a windowed head have no effects of all distances",
-                                "head_windows", "ask it of the model without this setting");
+  throw formats::Error("not_applicable",
+                       "the scores of a windowed head have no effects of all distances",
+                       "head_windows", "ask it of the model without this setting");
 }
 
 // ---- addressing ---------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-// phasescope-worker as it is installed: finds LibTorch, which is no part of the package, and becomes
-// the worker, lib/phasescope/phasescope-worker beside the folder of this program.
+// phasescope-worker as it is installed: finds LibTorch, which is no part of the package, and
+// becomes the worker, lib/phasescope/phasescope-worker beside the folder of this program.
 //
 // LibTorch is, the first that is there: the folder that PHASESCOPE_TORCH names, the folder torch in
 // lib/phasescope, or the module torch of the Python beside this program or on the PATH.

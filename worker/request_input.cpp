@@ -343,11 +343,11 @@ Texts read_input(const protocol::Reading& reading, const protocol::Corpus& corpu
   }
   const bool one_text = model.encoding().info().of_one_text;
   if (one_text && corpus.asked) {
-    throw formats::Error("not_applicable", "attention that was imported is that of one text, whatever is read",
-                                  "corpus", "leave it out");
+    throw formats::Error("not_applicable",
+                         "attention that was imported is that of one text, whatever is read",
+                         "corpus", "leave it out");
   }
-  const bool many =
-      !one_text && (fallback == DefaultInput::validation_texts || corpus.asked);
+  const bool many = !one_text && (fallback == DefaultInput::validation_texts || corpus.asked);
   const bool named = corpus.asked && corpus.form() != json(true);
   if (const tasks::Task* own = tasks::task_of_tokenizer(model.config().tokenizer); own && !named) {
     return samples_of(*own, model, many ? analysis::kRandomTexts : 1, reading);

@@ -201,8 +201,8 @@ std::vector<ScoreMarginals> marginals_of(const model::LayerAttention& attention,
   at::Tensor by_distance = at::zeros({heads, tokens}, at::kDouble),
              by_key = at::zeros_like(by_distance);
   at::Tensor square = at::zeros({heads}, at::kDouble), raw = at::zeros_like(square);
-  // Made before the blocks: what is kept between two of them would hold the allocator's memory apart,
-  // so that no freed block had room for the next one, which is a little larger.
+  // Made before the blocks: what is kept between two of them would hold the allocator's memory
+  // apart, so that no freed block had room for the next one, which is a little larger.
   const at::Tensor mean = at::zeros_like(by_distance), count = at::zeros({tokens}, at::kDouble);
   const std::int64_t step = rows_of_block(heads, tokens);
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
@@ -217,8 +217,7 @@ std::vector<ScoreMarginals> marginals_of(const model::LayerAttention& attention,
     const at::Tensor means = mean.narrow(1, begin, end - begin);
     counts.copy_(seen.sum(1));
     means.copy_(scores.sum(2) / counts);
-    const at::Tensor centred =
-        (scores - means.unsqueeze(2)).masked_fill(seen.logical_not(), 0.0);
+    const at::Tensor centred = (scores - means.unsqueeze(2)).masked_fill(seen.logical_not(), 0.0);
     add_by_distance(centred, begin, by_distance);
     by_key.narrow(1, 0, end).add_(centred.sum(1));
     square.add_(centred.square().sum(at::IntArrayRef{1, 2}));

@@ -65,8 +65,8 @@ class GradientHook final : public model::AttentionHook {
 
   at::Tensor demand_of_layer(const Layer& layer, const DemandPass& pass) const {
     const at::NoGradGuard no_gradients;
-    const model::LayerAttention attention(layer.index, layer.program, layer.v, {}, {},
-                                          pass.backend, layer.ran);
+    const model::LayerAttention attention(layer.index, layer.program, layer.v, {}, {}, pass.backend,
+                                          layer.ran);
     const std::int64_t heads = attention.heads(), rows = attention.length();
     at::Tensor sums = at::zeros({heads, tokens_}, at::kDouble);
     if (!layer.out.grad().defined()) return sums;  // nothing reads it

@@ -82,16 +82,15 @@ CheckResult run_cape_adaptive(const CheckContext& context) {
   for (const auto& [kind, count] : kinds) classes += " " + std::to_string(count) + " " + kind;
   // Scores of float32 of a size of some tens: their rounding squared.
   constexpr double kRounding = 1e-10;
-  CheckResult result = answer(least > kRounding ? Verdict::holds : Verdict::fails,
-                              {least, kRounding, 0, static_cast<std::int64_t>(contexts)},
-                              "query " + std::to_string(query) + " of " + std::to_string(contexts) +
-                                  " contexts: the bias of every head varies over contexts by a "
-                                  "variance of " +
-                                  short_number(least) +
-                                  " or more (as a share of the variance over distance: " +
-                                  interval_text(ratio_interval(share, Draws(context.seed))) +
-                                  " of all heads together, " + short_number(largest_share) +
-                                  " where it is most); heads:" + classes);
+  CheckResult result = answer(
+      least > kRounding ? Verdict::holds : Verdict::fails,
+      {least, kRounding, 0, static_cast<std::int64_t>(contexts)},
+      "query " + std::to_string(query) + " of " + std::to_string(contexts) +
+          " contexts: the bias of every head varies over contexts by a "
+          "variance of " +
+          short_number(least) + " or more (as a share of the variance over distance: " +
+          interval_text(ratio_interval(share, Draws(context.seed))) + " of all heads together, " +
+          short_number(largest_share) + " where it is most); heads:" + classes);
   result.curves = {std::move(over), std::move(by), std::move(slopes)};
   return result;
 }

@@ -65,8 +65,8 @@ CheckResult run_cape_cost(const CheckContext& context) {
   result.detail = form + ": " + result.detail + "; against attention's own 2 H N^2 d it is " +
                   short_number(cape_constant(form) * hidden /
                                (2 * static_cast<double>(context.model->config().head_dim)));
-  result.curves = {counts_by_tokens(form, static_cast<double>(context.model->config().heads), hidden,
-                                    static_cast<double>(context.model->config().head_dim))};
+  result.curves = {counts_by_tokens(form, static_cast<double>(context.model->config().heads),
+                                    hidden, static_cast<double>(context.model->config().head_dim))};
   return result;
 }
 

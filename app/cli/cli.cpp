@@ -242,7 +242,8 @@ int run_program(int argc, char** argv) {
   parser.set_version_flag("--version", "phasescope " PHASESCOPE_VERSION);
   parser.require_subcommand(0, 1);
   parser.footer(
-      "phasescope --completion bash|zsh|fish prints what completes its words in that shell, --man its "
+      "phasescope --completion bash|zsh|fish prints what completes its words in that shell, --man "
+      "its "
       "manual page");
   CommonOptions common;
   const auto verbs = all_verbs();

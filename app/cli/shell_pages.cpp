@@ -127,9 +127,10 @@ std::string man_page(const CLI::App& parser) {
   std::string text =
       ".TH PHASESCOPE 1\n.SH NAME\nphasescope \\- " + roff("oscilloscope for attention") +
       "\n.SH SYNOPSIS\n.B phasescope\n[\\fIVERB\\fR] [\\fIOPTIONS\\fR] ...\n.SH DESCRIPTION\n" +
-      roff("Opens trained transformers, runs the whole model with instrumented kernels, and shows "
-           "what its positional encoding does. Without a verb, or with names of models, the window "
-           "opens.") +
+      roff(
+          "Opens trained transformers, runs the whole model with instrumented kernels, and shows "
+          "what its positional encoding does. Without a verb, or with names of models, the window "
+          "opens.") +
       "\n.SH VERBS\n";
   for (const CLI::App* verb : verbs_of(parser)) {
     text += ".SS " + roff(verb->get_name()) + "\n" + roff(verb->get_description()) + "\n";
@@ -138,8 +139,10 @@ std::string man_page(const CLI::App& parser) {
   }
   return text +
          ".SH EXIT STATUS\n"
-         "0 done; 1 done, and a check or verdict failed, or there is no such thing in this model; 2 "
-         "wrong usage or input; 3 the device or host asked for is not there; 4 the worker died, or a "
+         "0 done; 1 done, and a check or verdict failed, or there is no such thing in this model; "
+         "2 "
+         "wrong usage or input; 3 the device or host asked for is not there; 4 the worker died, or "
+         "a "
          "fault of the program; 5 out of memory; 130 cancelled.\n"
          ".SH ENVIRONMENT\n"
          ".TP\n.B PHASESCOPE_TORCH\nfolder of LibTorch, which holds lib/libtorch_cpu.so\n"

@@ -10,9 +10,9 @@ class App;
 
 namespace phasescope::app {
 
-// The answer to `--completion bash|zsh|fish` (a script for that shell, which completes verbs, options,
-// the names of `models` and files) and to `--man` (the manual page, in roff); nothing where the words
-// ask for neither. Throws Error "bad_usage" for another shell.
+// The answer to `--completion bash|zsh|fish` (a script for that shell, which completes verbs,
+// options, the names of `models` and files) and to `--man` (the manual page, in roff); nothing
+// where the words ask for neither. Throws Error "bad_usage" for another shell.
 std::optional<std::string> shell_page(const CLI::App& parser, const std::vector<std::string>& words,
                                       const std::vector<std::string>& models);
 

@@ -51,7 +51,8 @@ void add_head(const protocol::AddressingRow& row, const std::string& name, Serie
 }
 
 constexpr const char* kDotsAndWhiskers =
-    "a dot is a head, the larger the more of its variance lies between rows, which no weight sees; a "
+    "a dot is a head, the larger the more of its variance lies between rows, which no weight sees; "
+    "a "
     "trend that distance or key could have is the distance's, and the whisker ends where the head "
     "stands if it is the key's";
 
@@ -190,8 +191,8 @@ widgets::GridSpec demand_grid(const protocol::DemandResult& result, const ModelN
   grid.notes = {
       "across: buckets of distances, named by their first one (tokens); up: the bucket's sum (bits "
       "a token per unit of score), one scale for all heads, from " +
-          widgets::short_number(range.low) + " to " + widgets::short_number(range.high) + "; lines: 95 %, " +
-          words_of(result.loss) + "; shaded: beyond the trained length of " +
+          widgets::short_number(range.low) + " to " + widgets::short_number(range.high) +
+          "; lines: 95 %, " + words_of(result.loss) + "; shaded: beyond the trained length of " +
           std::to_string(result.trained) + " tokens",
       result.formula};
   add_notes(grid.notes, std::vector{result.provenance}, names);

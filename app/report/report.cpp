@@ -246,13 +246,13 @@ class Report {
     const auto eval = ask<protocol::EvalResult>(request, "eval").result;
     int64_t longest = 0;
     for (const protocol::EvalRow& row : eval.rows) longest = std::max(longest, row.length);
-    page_.section(
-        "Loss against position",
-        "On " + texts_name() + " (a model without a tokenizer reads seeded random "
-        "ids), in windows of " +
-            std::to_string(longest) +
-            " tokens: past the trained length, what was learnt about positions has to "
-            "carry on by itself.");
+    page_.section("Loss against position",
+                  "On " + texts_name() +
+                      " (a model without a tokenizer reads seeded random "
+                      "ids), in windows of " +
+                      std::to_string(longest) +
+                      " tokens: past the trained length, what was learnt about positions has to "
+                      "carry on by itself.");
     page_.begin_row();
     if (!eval.positions.empty()) page_.figure(position_loss_figure(eval, names_), sidecar_);
     page_.figure(eval_figure(eval, names_), sidecar_);
@@ -276,7 +276,8 @@ class Report {
     const auto result = ask<protocol::DistanceResult>(request, "distance").result;
     page_.section("Near minus far",
                   "One query, one near and one far key: the difference of their scores before "
-                  "the softmax, on " + texts_name() + " (TAPA, arXiv 2509.12635, Appendix I).");
+                  "the softmax, on " +
+                      texts_name() + " (TAPA, arXiv 2509.12635, Appendix I).");
     page_.begin_row();
     const auto figures = figures_of(measured(result), names_);
     for (const widgets::PlotSpec& plot : plots_of(without("intrinsic bias", figures))) {
@@ -348,7 +349,8 @@ class Report {
   void ablations() {
     page_.section("Without each head",
                   "What the loss rises by where a head's output is replaced by zeros, head by "
-                  "head, on every 10th of " + texts_name() + ".");
+                  "head, on every 10th of " +
+                      texts_name() + ".");
     for (const std::string& model : request_.models) {
       auto request = about<protocol::AblateRequest>(model);
       request.model = with_settings(model, request.running.set);  // they are not the change
@@ -428,9 +430,8 @@ class Report {
   // Every question of all models that it is defined for, in one figure each.
   void questions() {
     using namespace protocol;
-    page_.section("Questions",
-                  "What heads go by, want and need (docs/questions.md), on some of " +
-                      texts_name() + ".");
+    page_.section("Questions", "What heads go by, want and need (docs/questions.md), on some of " +
+                                   texts_name() + ".");
     question<AddressingResult>("addressing", asked_of<AddressingRequest>(kQuestionTexts),
                                addressing_of_models);
     question<ProfileResult>("profile", asked_of<ProfileRequest>(kQuestionTexts), profile_of_models);

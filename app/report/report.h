@@ -24,8 +24,9 @@ struct ReportRequest {
       protocol::About{.help = protocol::kModelsHelp, .argument = "MODEL", .alias = "model"});
     reading.fields(v);
     v("corpus", corpus,
-      protocol::About{.help = "texts of what is measured over many: the bundled validation texts, or "
-                              "those of a file, a folder or a .jsonl file"});
+      protocol::About{.help =
+                          "texts of what is measured over many: the bundled validation texts, or "
+                          "those of a file, a folder or a .jsonl file"});
     running.fields(v);
   }
 };

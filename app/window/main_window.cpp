@@ -463,9 +463,8 @@ void MainWindow::draw(float scale) {
   });
   draw_guarded("The file could not be opened", [this] { dialog_.draw(context_); });
   draw_guarded("The figure could not be saved", [this] { export_.draw(context_); });
-  draw_guarded("The session could not be kept", [this] {
-    sessions_.draw(context_, [this] { return session_to_save(); });
-  });
+  draw_guarded("The session could not be kept",
+               [this] { sessions_.draw(context_, [this] { return session_to_save(); }); });
   draw_shortcuts();
   draw_messages();
   draw_notices();

@@ -139,7 +139,8 @@ BiasGradients bias_gradients(const std::string& encoding) {
   const Ids ids = some_ids();
   model::Weights weights = made->decoder.weights();
   auto& own = weights.layers[0].encoding;
-  for (const char* name : {"p", "a"}) own.at(name) = own.at(name).detach().clone().requires_grad_(true);
+  for (const char* name : {"p", "a"})
+    own.at(name) = own.at(name).detach().clone().requires_grad_(true);
   const model::Decoder decoder(made->config(), made->decoder.shared_encoding(), weights);
   const at::AutoGradMode gradients(true);
   model::ForwardOptions options;

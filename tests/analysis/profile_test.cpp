@@ -59,8 +59,8 @@ TEST(Profile, BiasesOfDistanceKeepTheOrderOfKeys) {
   }
 }
 
-// s(t) of one query and key at t = 0 .. window - 1, plane by plane from q and k before the rotation,
-// and the norm of its coefficients.
+// s(t) of one query and key at t = 0 .. window - 1, plane by plane from q and k before the
+// rotation, and the norm of its coefficients.
 struct Curve {
   std::vector<double> scores;
   double norm = 0;

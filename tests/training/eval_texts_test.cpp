@@ -65,8 +65,7 @@ TEST_F(TextsOfAnEval, HaveAnIntervalOfTheirOwnAtEachLength) {  // 17.A8
   request.perplexity.lengths = {16, 64};
   protocol::NoProgress progress;
   NoEvalLog log;
-  const protocol::EvalResult result =
-      eval_task("perplexity").run({entry_}, request, progress, log);
+  const protocol::EvalResult result = eval_task("perplexity").run({entry_}, request, progress, log);
   ASSERT_EQ(result.rows.size(), 2u);
   EXPECT_EQ(result.rows[0].n, 5);
   EXPECT_EQ(result.rows[1].n, 3);

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <utility>
 
-#include "analysis/shift.h"
 #include "analysis/intervals/intervals.h"
+#include "analysis/shift.h"
 #include "formats/error.h"
 #include "formats/sha256.h"
 #include "model/checkpoints/tensor_io.h"

@@ -29,8 +29,8 @@ struct EvalText {
   std::vector<double> bytes;  // of each token; empty where ids were drawn
 };
 
-// The texts that are long enough for the shortest of `lengths`; a length is read from those that reach
-// it, and the note says how many these are where they are not all.
+// The texts that are long enough for the shortest of `lengths`; a length is read from those that
+// reach it, and the note says how many these are where they are not all.
 struct EvalTexts {
   std::vector<EvalText> items;
   std::vector<int64_t> lengths;  // of those asked for, all that a text is long enough for; rising

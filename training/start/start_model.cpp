@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "formats/error.h"
-#include "model/checkpoints/named_start.h"
 #include "model/checkpoints/config_without_weights.h"
+#include "model/checkpoints/named_start.h"
 #include "protocol/json_form.h"
 #include "tasks/vocabulary.h"
 #include "training/start/name_pattern.h"
