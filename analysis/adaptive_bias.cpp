@@ -33,6 +33,20 @@ std::vector<Part> share_parts(const AdaptiveBias& bias, const AdaptiveHead& head
 
 }  // namespace
 
+protocol::Interval contexts_share(const std::vector<Part>& parts, const Draws& draws) {
+  Part mean;
+  for (const Part& part : parts) {
+    mean.sum += part.sum / static_cast<double>(parts.size());
+    mean.weight += part.weight / static_cast<double>(parts.size());
+  }
+  const double ratio = mean.sum / mean.weight;
+  std::vector<double> values;
+  for (const Part& part : parts) {
+    values.push_back(ratio + (part.sum - ratio * part.weight) / mean.weight);
+  }
+  return counted_in("contexts", mean_interval(values, draws));
+}
+
 AdaptiveHead adaptive_head(const AdaptiveBias& bias, std::uint64_t seed) {
   AdaptiveHead out;
   std::vector<double> ln, means, slopes;

@@ -23,10 +23,13 @@ struct AdaptiveHead {
   std::string kind;              // local, anti-local, flat; empty below kFewestContexts
   std::vector<double> mean, sd;  // over contexts, by distance
   // Of over_contexts over over_distance: what each context adds to either, the latter to first
-  // order in the context (its mean over contexts is over_distance as it is). A ratio_interval of
-  // them, of one head or of several added up, speaks of the ratio.
+  // order in the context (its mean over contexts is over_distance as it is; one may be below 0).
   std::vector<Part> share;
 };
+// Of the ratio that these parts have, of one head or of several added up: the mean of what each
+// context makes of it to first order.
+protocol::Interval contexts_share(const std::vector<Part>& parts, const Draws& draws);
+
 AdaptiveHead adaptive_head(const AdaptiveBias& bias, std::uint64_t seed);
 
 // Contexts that a class needs.

@@ -89,7 +89,7 @@ CheckResult run_cape_adaptive(const CheckContext& context) {
           " contexts: the bias of every head varies over contexts by a "
           "variance of " +
           short_number(least) + " or more (as a share of the variance over distance: " +
-          interval_text(ratio_interval(share, Draws(context.seed))) + " of all heads together, " +
+          interval_text(contexts_share(share, Draws(context.seed))) + " of all heads together, " +
           short_number(largest_share) + " where it is most); heads:" + classes);
   result.curves = {std::move(over), std::move(by), std::move(slopes)};
   return result;

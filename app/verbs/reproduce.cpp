@@ -147,7 +147,7 @@ class ReproduceVerb : public Verb {
   }
   std::string example() const override {
     return "phasescope reproduce 2501.00712 --desk --only 'Table 3' --out out/claims\n"
-           "phasescope reproduce --budget 1 --out out/claims/all.md";
+           "phasescope reproduce --out out/claims/all.md";
   }
   std::string missing_forms() const override { return ".svg .pdf .png .npy .safetensors"; }
   void declare(Options& options) override {
@@ -155,6 +155,9 @@ class ReproduceVerb : public Verb {
   }
 
   Output run(Run& run) override {
+    if (request_.budget > 0 && !request_.desk) {
+      throw formats::bad_usage("nothing is run that could take long", "--budget", "add --desk");
+    }
     const auto sheets = claim_sheets(assets_folder() / "claims", request_.paper);
     DeskRuns desk(run, desk_options());
     Output output;

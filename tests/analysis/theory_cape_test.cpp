@@ -150,7 +150,7 @@ TEST(CapeAdaptive, TheShareOfAllContextsHasAnIntervalThatCovers) {
       for (int d = 0; d < kDistances; ++d) row.push_back(d + normal(random));
     }
     const AdaptiveHead head = adaptive_head(bias, 1);
-    const Interval share = ratio_interval(head.share, draws);
+    const Interval share = contexts_share(head.share, draws);
     ASSERT_NEAR(share.mean, head.over_contexts / head.over_distance, 1e-12 * share.mean);
     covered += *share.low <= truth && truth <= *share.high;
   }

@@ -33,9 +33,14 @@ const std::set<std::string> kOfTheOutput = {
     "tokenize --pre-tokens",
     "train --background",
     "bench --write",
-    // How many jobs run at once, and whether any is started.
+    // How many jobs run at once, where, and whether any is started.
     "sweep --jobs",
     "sweep --table",
+    "sweep --slurm",
+    "sweep --sbatch",
+    // What of the claims' own commands is kept where, and until when they are run.
+    "reproduce --job",
+    "reproduce --budget",
 };
 // Options that are refused without another one.
 const std::map<std::string, std::string> kMeansNothingWithout = {
@@ -238,6 +243,7 @@ TEST(Options, WhatWouldBeDroppedIsRefused) {
       {"view", "--set", "encoding.base=3"},
       {"view", "rope", "--frames", "7"},
       {"view", "rope", "--record", "out/r"},
+      {"reproduce", "2501.00712", "--budget", "1"},
       {"eval", "perplexity", "rope", "--trials", "0"},
   };
   for (const Words& line : lines) {

@@ -58,8 +58,8 @@ TEST(SeveralModels, AreAskedOneByOneAndShownTogether) {
   EXPECT_EQ(output.tables[0].rows.size(), 3U);
   EXPECT_EQ(output.tables[0].rows[1]["model"], "tapa");
   ASSERT_EQ(output.figures.size(), 1U);
-  // The triangle, and a model each.
-  ASSERT_EQ(output.figures[0].series.size(), 4U);
+  // The triangle, and the dots and whiskers of a model each.
+  ASSERT_EQ(output.figures[0].series.size(), 7U);
   EXPECT_EQ(output.figures[0].series[1].label, "rope");
   EXPECT_EQ(output.figures[0].series[1].x.at(0), 0.25 + 0.25 / 2);
 }

@@ -122,7 +122,7 @@ TEST(QuestionRequests, WhatAReadingHidesIsNotMeasured) {
   const json given =
       with(params(), "model", model_folder("rope") + " (encoding.head_windows=L0H0:4)");
   for (const char* method : {"addressing", "profile"}) {
-    EXPECT_EQ(code_of(questions_handlers(), method, given), "bad_usage") << method;
+    EXPECT_EQ(code_of(questions_handlers(), method, given), "not_applicable") << method;
   }
   EXPECT_EQ(code_of(questions_handlers(), "addressing", with(params(), "within", 1)), "bad_usage");
 }
@@ -171,10 +171,14 @@ TEST(QuestionRequests, APairIsReadOfOneText) {
 // What a reading adds by distance would be lost where keys are shown at other distances.
 TEST(QuestionRequests, ReadingsThatChangeScoresAreNotShownOtherDistances) {
   const std::string reading = model_folder("rope") + " (head_windows=L0H0:8)";
-  EXPECT_EQ(code_of(questions_handlers(), "acuity", with(params(), "model", reading)), "bad_usage");
+  EXPECT_EQ(code_of(questions_handlers(), "acuity", with(params(), "model", reading)),
+            "not_applicable");
+  const std::string capped = model_folder("rope") + " (head_sink_caps=L0H0:0.05)";
+  EXPECT_EQ(code_of(questions_handlers(), "pair", with(params(), "model", capped)),
+            "not_applicable");
   json clamp = with(params(), "model", reading);
   clamp["treatment"] = "clamp";
-  EXPECT_EQ(code_of(questions_handlers(), "xray", clamp), "bad_usage");
+  EXPECT_EQ(code_of(questions_handlers(), "xray", clamp), "not_applicable");
 }
 
 TEST(QuestionRequests, ProofsHold) {
