@@ -31,9 +31,15 @@ json schema() {
 // finds "model.context".
 std::string unknown_key_sentence(const std::string& key) {
   const std::vector<std::string> known = known_keys();
+  const std::string name = key.substr(key.rfind('.') + 1);
+  // The right name in the wrong section, which may be in several.
+  std::string elsewhere;
+  for (const std::string& one : known) {
+    if (one.substr(one.rfind('.') + 1) == name) elsewhere += (elsewhere.empty() ? "" : ", ") + one;
+  }
+  if (!elsewhere.empty()) return "no such key; near: " + elsewhere;
   const std::string own = formats::near_names(key, known);
   if (own.find("near:") != own.npos) return "no such key" + own;
-  const std::string name = key.substr(key.rfind('.') + 1);
   for (const char* section :
        {"model.", "start.", "encoding.", "positions.", "data.", "task.", "train.", "eval."}) {
     const std::string near = formats::near_names(section + name, known);

@@ -168,11 +168,6 @@ Trainer::Trainer(RunConfig config, std::shared_ptr<const Corpus> corpus,
     return static_cast<int64_t>(ids.size()) < config_.model.context;
   });
   short_validation_ = given - static_cast<int64_t>(validation_.size());
-  if (corpus_ && validation_.empty() && config_.eval.every > 0) {
-    throw formats::bad_input("no validation text has the " + std::to_string(config_.model.context) +
-                                 " tokens of a window",
-                             "data.validation", "give longer texts, or eval.every=0");
-  }
   if (config_.train.average > 0) average_.emplace(with_own_tensors(decoder_, trained_));
   const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
   at::set_num_threads(static_cast<int>(config_.train.threads > 0 ? config_.train.threads : cores));

@@ -83,8 +83,9 @@ class Trainer {
   // On eval.windows windows of the trained length from the validation texts, or samples of the
   // task.
   Validation validation(protocol::Progress& progress) const;
-  // How many validation texts are shorter than a window, and are not read.
+  // How many validation texts are shorter than a window, and are not read; and whether any is left.
   int64_t short_validation_texts() const { return short_validation_; }
+  bool has_validation_texts() const { return !validation_.empty(); }
 
   // Files of a checkpoint, for save_checkpoint: model.safetensors and config.json, or those of an
   // adapter, which open_model reads; optimiser.safetensors; with train.average the averaged weights

@@ -147,7 +147,8 @@ TEST_P(TaskTraining, BeginsAtTheUniformGuesserAndResumesBitForBit) {
   // Another seed draws other samples.
   RunConfig other = config;
   other.train.seed = 2;
-  EXPECT_NE(TaskData(other).batch(0).inputs, TaskData(config).batch(0).inputs);
+  const Batch one = TaskData(config).batch(0), another = TaskData(other).batch(0);
+  EXPECT_TRUE(one.inputs != another.inputs || one.pieces != another.pieces);
 }
 
 TEST_P(TaskTraining, ItsCheckpointOpensWithTheTasksSymbols) {
@@ -242,7 +243,9 @@ json golden_rows(const std::string& name) {
   std::ifstream file(golden_path("tasks/" + name + ".jsonl"));
   for (std::string line; std::getline(file, line);) {
     const json row = json::parse(line);
-    if (row.at("kind") == "example") rows.push_back(row);
+    // Long trees are kept without their lists.
+    const bool whole = row.contains("encoder_places") || !row.contains("encoder_input");
+    if (row.at("kind") == "example" && whole) rows.push_back(row);
   }
   return rows;
 }

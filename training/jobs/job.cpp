@@ -85,6 +85,11 @@ class TrainingJob {
     reporter_.set_state("running");
     const auto from = opened();
     Trainer trainer = config_.of_text() ? of_text(from) : of_task(from);
+    if (config_.of_text() && config_.eval.every > 0 && !trainer.has_validation_texts()) {
+      throw formats::bad_input("no validation text has the " +
+                                   std::to_string(config_.model.context) + " tokens of a window",
+                               "data.validation", "give longer texts, or eval.every=0");
+    }
     if (const int64_t short_ones = trainer.short_validation_texts(); short_ones > 0) {
       log_line("warning: " + std::to_string(short_ones) +
                " validation texts are shorter than a window of " +
