@@ -63,11 +63,9 @@ void require_own_scores(const model::Model& model) {
   for (const char* key :
        {"bias_table", "head_windows", "head_clamps", "head_bias_scales", "head_sink_caps"}) {
     if (model.encoding().options().value(key, "").empty()) continue;
-    throw formats::Error(
-        "not_applicable",
-        "keys cannot be shown at other distances to a reading that changes scores (" +
-            std::string(key) + ")",
-        key, "ask it of the model without this setting");
+    throw formats::Error("not_applicable",
+                         "keys cannot be shown at other distances to a reading that changes scores",
+                         key, "ask it of the model without this setting");
   }
 }
 

@@ -174,10 +174,9 @@ TEST(QuestionRequests, ReadingsThatChangeScoresAreNotShownOtherDistances) {
   EXPECT_EQ(code_of(questions_handlers(), "acuity", with(params(), "model", reading)),
             "not_applicable");
   const std::string capped = model_folder("rope") + " (head_sink_caps=L0H0:0.05)";
-  EXPECT_EQ(code_of(questions_handlers(), "pair", with(params(), "model", capped)),
+  EXPECT_EQ(code_of(questions_handlers(), "pair", {{"model", capped}, {"head", "L0H0"}}),
             "not_applicable");
-  json clamp = with(params(), "model", reading);
-  clamp["treatment"] = "clamp";
+  const json clamp = {{"model", reading}, {"treatment", "clamp"}};
   EXPECT_EQ(code_of(questions_handlers(), "xray", clamp), "not_applicable");
 }
 
