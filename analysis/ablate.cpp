@@ -14,6 +14,7 @@
 #include "analysis/tensors.h"
 #include "formats/error.h"
 #include "model/attention/repairs.h"
+#include "model/host_memory.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -133,7 +134,7 @@ GuessChange guess_change(TextPass& pass, TextPass& other) {
     divergence.push_back((p.exp() * (p - q)).sum(-1).clamp_min(0));
     differs.push_back((x.argmax(-1) != y.argmax(-1)).to(at::kDouble));
   }
-  return {at::cat(divergence), at::cat(differs)};
+  return {model::on_host(at::cat(divergence)), model::on_host(at::cat(differs))};
 }
 
 class Ablation {

@@ -7,6 +7,7 @@
 
 #include "analysis/tensors.h"
 #include "formats/error.h"
+#include "model/host_memory.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -111,7 +112,8 @@ at::Tensor table_of_layer(const model::Model& model, std::int64_t layer, std::in
   const model::Weights& weights = model.decoder.weights();
   model::Parameters parameters = weights.layers[static_cast<std::size_t>(layer)].encoding;
   parameters.insert(weights.encoding.begin(), weights.encoding.end());  // those of all layers
-  return model.encoding().bias_table(parameters, length, at::kDouble);
+  return model::on_host(model.encoding().bias_table(
+      parameters, length, at::TensorOptions(at::kDouble).device(model.decoder.device())));
 }
 
 std::vector<protocol::BiasRow> bias_rows(const std::vector<std::shared_ptr<TextPass>>& passes,

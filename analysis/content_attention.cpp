@@ -24,6 +24,7 @@ model::LayerAttention content_attention(const model::LayerAttention& attention) 
   program.causal = from.causal;
   program.window = from.window;
   program.key_mask = from.key_mask;
+  program.query_offset = from.query_offset;
   program.documents = from.documents;
   program.mask = from.mask;
   program.sinks = from.sinks;

@@ -73,7 +73,9 @@ at::Tensor divergence_of(const model::LayerAttention& a, const model::LayerAtten
   const std::int64_t tokens = a.length(), heads = std::min(a.heads(), b.heads());
   const std::int64_t step = rows_per_block(heads, tokens);
   const bool sinks = has_sinks(a) || has_sinks(b);
-  std::vector<at::Tensor> blocks;
+  // Made before the blocks: what is kept between two of them would hold freed memory apart, so that
+  // none had room for the next block, which is a little larger.
+  const at::Tensor divergence = at::empty({heads, tokens}, at::kDouble);
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
     tell(progress, begin, tokens);
     const std::int64_t end = std::min(begin + step, tokens);
@@ -81,9 +83,9 @@ at::Tensor divergence_of(const model::LayerAttention& a, const model::LayerAtten
     const at::Tensor q = block_of(b, heads, begin, end, sinks);
     const at::Tensor mixed = entropy_rows((p + q) / 2);
     const at::Tensor rows = mixed - (entropy_rows(p) + entropy_rows(q)) / 2;
-    blocks.push_back(rows.clamp_min(0).to(at::kDouble));
+    divergence.narrow(1, begin, end - begin).copy_(rows.clamp_min(0));
   }
-  return at::cat(blocks, 1);
+  return divergence;
 }
 
 at::Tensor divergence_within(TextPass& pass, Stack stack, protocol::Progress* progress) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "analysis/divergence.h"
@@ -48,9 +49,25 @@ DistanceSums sums_of(const model::ProbeResult& probe, std::int64_t head,
   return sums;
 }
 
-TextValues values_of(TextPass& pass, Stack stack, const std::vector<HeadMetric>& metrics,
-                     std::span<const std::int64_t> windows, std::vector<DistanceSums>* profile,
-                     model::AllRan* kernels) {
+// The layers whose heads are measured; none for all.
+class ChosenLayers {
+ public:
+  explicit ChosenLayers(std::vector<std::int64_t> list) : list_(std::move(list)) {}
+  bool all() const { return list_.empty(); }
+  bool has(std::int64_t layer) const { return all() || std::ranges::count(list_, layer) > 0; }
+  // Behind which no layer need run.
+  std::optional<std::int64_t> last() const {
+    if (all()) return std::nullopt;
+    return std::ranges::max(list_);
+  }
+
+ private:
+  std::vector<std::int64_t> list_;
+};
+
+TextValues values_of(TextPass& pass, Stack stack, const ChosenLayers& layers,
+                     const std::vector<HeadMetric>& metrics, std::span<const std::int64_t> windows,
+                     std::vector<DistanceSums>* profile, model::AllRan* kernels) {
   const model::ModelConfig& config = pass.model().config();
   const model::ProbeRequest probes = head_probes(
       profile != nullptr ? distance_edges(pass.tokens(stack)) : std::vector<std::int64_t>{0, 1, 2},
@@ -58,6 +75,7 @@ TextValues values_of(TextPass& pass, Stack stack, const std::vector<HeadMetric>&
   TextValues values = no_values(config, stack, metrics.size());
   if (profile != nullptr) profile->assign(values.size(), DistanceSums(probes.bucket_edges));
   const auto read = [&](const AttentionPointer& attention) {
+    if (!layers.has(attention->layer())) return;
     std::vector<HeadReading> readings = read_heads(*attention, probes, kernels);
     for (std::size_t head = 0; head < readings.size(); ++head) {
       MetricInput input{&readings[head], nullptr, 0};
@@ -68,7 +86,7 @@ TextValues values_of(TextPass& pass, Stack stack, const std::vector<HeadMetric>&
       if (profile != nullptr) (*profile)[place] = std::move(readings[head].by_distance);
     }
   };
-  pass.visit_layers_with_maps(read, &probes, stack);
+  pass.visit_layers_with_maps(read, &probes, stack, layers.last());
   kernels->insert(pass.kernels().begin(), pass.kernels().end());
   return values;
 }
@@ -101,9 +119,9 @@ std::int64_t default_period(const TextPass& pass) {
 }
 
 // Draw by draw; nothing of a draw is kept but its numbers.
-RepeatedValues repeated_values(const TextPass& like, const std::vector<HeadMetric>& metrics,
-                               const HeadsOptions& options, model::AllRan* kernels,
-                               protocol::Progress& progress) {
+RepeatedValues repeated_values(const TextPass& like, const ChosenLayers& layers,
+                               const std::vector<HeadMetric>& metrics, const HeadsOptions& options,
+                               model::AllRan* kernels, protocol::Progress& progress) {
   const std::int64_t period = options.period > 0 ? options.period : default_period(like);
   const auto& tokenizer = like.model().tokenizer;
   const std::optional<std::int64_t> bos = tokenizer ? tokenizer->bos_id() : std::nullopt;
@@ -120,6 +138,7 @@ RepeatedValues repeated_values(const TextPass& like, const std::vector<HeadMetri
     const model::ModelConfig& config = like.model().config();
     TextValues& values = out.draws.emplace_back(no_values(config, Stack::main, metrics.size()));
     const auto read = [&](const AttentionPointer& attention) {
+      if (!layers.has(attention->layer())) return;
       const std::vector<HeadReading> readings = read_heads(*attention, probes, kernels);
       for (std::size_t head = 0; head < readings.size(); ++head) {
         const MetricInput input{nullptr, &readings[head], period};
@@ -129,9 +148,9 @@ RepeatedValues repeated_values(const TextPass& like, const std::vector<HeadMetri
         }
       }
     };
-    pass.visit_layers_with_maps(read, &probes);
+    pass.visit_layers_with_maps(read, &probes, Stack::main, layers.last());
     kernels->insert(pass.kernels().begin(), pass.kernels().end());
-    if (!loss_obstacle(like.model().config()).empty()) continue;
+    if (!layers.all() || !loss_obstacle(like.model().config()).empty()) continue;
     // Entry n is the loss of token n + 1.
     out.losses.push_back(pass.losses().slice(1, period - 1).mean().item<double>());
   }
@@ -221,11 +240,12 @@ class Profiles {
   std::vector<Bands> parts_;
 };
 
-void add_thumbnails(TextPass& pass, Stack stack, std::int64_t side, model::AllRan* kernels,
-                    HeadsOutput& out) {
+void add_thumbnails(TextPass& pass, Stack stack, const ChosenLayers& layers, std::int64_t side,
+                    model::AllRan* kernels, HeadsOutput& out) {
   const model::ModelConfig& config = pass.model().config();
   at::Tensor all;  // (L, H, S, S); nothing is seen in the pictures of heads that a layer has not
   const auto picture = [&](const AttentionPointer& attention) {
+    if (!layers.has(attention->layer())) return;
     const at::Tensor layer = layer_thumbnails(*attention, side, kernels);
     if (!all.defined()) {
       all = at::full({layers_of(stack, config), config.heads, layer.size(1), layer.size(2)},
@@ -233,8 +253,8 @@ void add_thumbnails(TextPass& pass, Stack stack, std::int64_t side, model::AllRa
     }
     all[attention->layer()].narrow(0, 0, layer.size(0)).copy_(layer);
   };
-  pass.visit_layers_with_maps(picture, nullptr, stack);
-  out.tensors.push_back(tensor_ref("thumbnails", all));
+  pass.visit_layers_with_maps(picture, nullptr, stack, layers.last());
+  if (all.defined()) out.tensors.push_back(tensor_ref("thumbnails", all));
 }
 
 }  // namespace
@@ -293,6 +313,7 @@ class HeadsAnalysis {
       : passes_(passes),
         options_(options),
         stack_(stack_named(options.stack, passes[0]->model().config())),
+        layers_(layers_to_measure()),
         causal_(is_causal(stack_, passes[0]->model().config())),
         windows_(windows_of(options.windows)),
         metrics_(
@@ -321,6 +342,23 @@ class HeadsAnalysis {
                              "windows", "give three at most, e.g. 16,64,256");
   }
 
+  ChosenLayers layers_to_measure() const {
+    const std::int64_t count = layers_of(stack_, passes_[0]->model().config());
+    for (const std::int64_t layer : options_.layers) {
+      if (layer >= 0 && layer < count) continue;
+      throw formats::bad_usage("there is no layer " + std::to_string(layer) + "; " +
+                                   passes_[0]->model().report.name + " has " +
+                                   std::to_string(count) + ", counted from 0",
+                               "layers");
+    }
+    for (const char* key : {"js_divergence", "induction_loss"}) {
+      if (options_.layers.empty() || std::ranges::count(options_.metrics, key) == 0) continue;
+      throw formats::bad_usage(std::string(key) + " is measured over all layers", "layers",
+                               "leave out the layers, or this statistic");
+    }
+    return ChosenLayers(options_.layers);
+  }
+
   static std::int64_t longest_of(const std::vector<std::shared_ptr<TextPass>>& passes,
                                  Stack stack) {
     std::int64_t longest = 0;
@@ -331,8 +369,10 @@ class HeadsAnalysis {
   bool wants(std::string_view key) const { return asks_for(options_.metrics, key); }
   bool wants_repeated() const {
     const auto repeated = [](const HeadMetric& m) { return m.source == MetricSource::repeated; };
-    return std::ranges::any_of(metrics_, repeated) || (causal_ && wants("induction_loss"));
+    return std::ranges::any_of(metrics_, repeated) || wants_loss();
   }
+  // On repeated random tokens, of the whole model.
+  bool wants_loss() const { return causal_ && layers_.all() && wants("induction_loss"); }
 
   void start_result() {
     protocol::HeadsResult& result = out_.result;
@@ -344,7 +384,7 @@ class HeadsAnalysis {
     result.heads = config.heads;
     for (const HeadMetric& metric : metrics_) result.metrics.push_back(metric.info);
     for (const protocol::MetricInfo& info : extra_metrics()) {
-      if (wants(info.key)) result.metrics.push_back(info);
+      if (wants(info.key) && layers_.all()) result.metrics.push_back(info);
     }
   }
 
@@ -354,7 +394,7 @@ class HeadsAnalysis {
       progress.progress(0.9 * static_cast<double>(n) / static_cast<double>(passes_.size()),
                         "reading heads");
       std::vector<DistanceSums> profile;
-      texts_.push_back(values_of(*passes_[n], stack_, metrics_, windows_,
+      texts_.push_back(values_of(*passes_[n], stack_, layers_, metrics_, windows_,
                                  wants("distance_profile") ? &profile : nullptr, &kernels_));
       if (!profile.empty()) profiles_.add(std::move(profile));
       if (wants("js_divergence")) {
@@ -371,12 +411,13 @@ class HeadsAnalysis {
     if (!wants_repeated()) return;
     progress.throw_if_cancelled();
     protocol::PartOfProgress part(progress, 0.9, 1);
-    repeated_ = repeated_values(*passes_[0], metrics_, options_, &kernels_, part);
+    repeated_ = repeated_values(*passes_[0], layers_, metrics_, options_, &kernels_, part);
   }
 
   void fill_rows() {
     const std::int64_t heads = out_.result.heads;
     for (std::int64_t n = 0; n < out_.result.layers * heads; ++n) {
+      if (!layers_.has(n / heads)) continue;
       protocol::HeadRow row{n / heads, n % heads, {}, {}};
       const auto at = static_cast<std::size_t>(n);
       for (std::size_t m = 0; m < metrics_.size(); ++m) {
@@ -392,9 +433,10 @@ class HeadsAnalysis {
 
   void fill_extras() {
     add_sink_rate();
-    if (wants_repeated() || wants("induction_loss")) add_induction_loss();
-    if (options_.thumbnails > 0)
-      add_thumbnails(*passes_[0], stack_, options_.thumbnails, &kernels_, out_);
+    if (layers_.all() && (wants_repeated() || wants("induction_loss"))) add_induction_loss();
+    if (options_.thumbnails > 0) {
+      add_thumbnails(*passes_[0], stack_, layers_, options_.thumbnails, &kernels_, out_);
+    }
     if (wants("js_divergence")) add_divergence();
   }
 
@@ -403,7 +445,7 @@ class HeadsAnalysis {
   void add_sink_rate() {
     out_.result.sink_rate = std::nan("");
     const auto sink = std::ranges::find(metrics_, "sink", [](const auto& m) { return m.info.key; });
-    if (sink == metrics_.end()) return;
+    if (sink == metrics_.end() || !layers_.all()) return;
     const auto m = static_cast<std::size_t>(sink - metrics_.begin());
     std::vector<double> rates;
     for (const TextValues& text : texts_) {
@@ -479,6 +521,7 @@ class HeadsAnalysis {
   const std::vector<std::shared_ptr<TextPass>>& passes_;
   const HeadsOptions& options_;
   Stack stack_;
+  ChosenLayers layers_;
   bool causal_;
   std::vector<std::int64_t> windows_;
   std::vector<HeadMetric> metrics_;

@@ -16,6 +16,7 @@ namespace phasescope::analysis {
 
 struct HeadsOptions {
   std::string stack;                 // for stack_named()
+  std::vector<std::int64_t> layers;  // whose heads; empty for all
   std::vector<std::string> metrics;  // keys; empty for all numbers a head
   std::int64_t thumbnails = 0;       // side of each head's picture; 0 for none
   std::int64_t period = 0;           // S of the repeated random tokens; 0: chosen by the context
@@ -35,8 +36,11 @@ struct HeadsOutput {
 // text is kept but its numbers. The thumbnails are of the first one. Tensors: `js_divergence` (L H,
 // L H), the mean over texts, and where there are several texts and at most kMostHeadsWithEnds heads
 // the ends of its intervals, `js_divergence_low` and `js_divergence_high`. The induction loss is
-// NaN, and the result's note says why, where the model has no loss of the next token. Throws Error
-// "bad_usage" for a metric that does not exist and for windows that are none.
+// NaN, and the result's note says why, where the model has no loss of the next token. Of some
+// layers there are neither that loss nor a sink rate, and those behind the last of them do not run.
+// Throws Error "bad_usage" for a metric that does not exist, for windows that are none, for layers
+// that are not there, and for a metric of all layers (js_divergence, induction_loss) where some are
+// chosen.
 inline constexpr std::int64_t kMostHeadsWithEnds = 64;
 HeadsOutput analyse_heads(const std::vector<std::shared_ptr<TextPass>>& passes,
                           const HeadsOptions& options, protocol::Progress& progress);

@@ -19,6 +19,7 @@
 #include "analysis/theory/cape_surface.h"
 #include "analysis/theory/orthogonal_matrices.h"
 #include "formats/error.h"
+#include "model/host_memory.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -99,9 +100,10 @@ at::Tensor added_positions(const model::Model& model, std::int64_t count) {
   model::StartContext context = start_context(model.decoder, count, at::kDouble);
   const auto& how = model.config().positions;
   if (how.map == "shift") context.positions.shift = how.shift;
-  const at::Tensor nothing = at::zeros({1, count, model.config().width}, at::kDouble);
+  const at::Tensor nothing =
+      at::zeros({1, count, model.config().width}, context.positions.options(at::kDouble));
   const at::Tensor added = model.encoding().embed(nothing, context);
-  return added.is_same(nothing) ? at::Tensor() : added[0];
+  return added.is_same(nothing) ? at::Tensor() : model::on_host(added[0]);
 }
 
 // Positions of a stored table; of a computed one those of the context, or of a longer text.
@@ -217,7 +219,9 @@ class PatternsAnalysis {
         fixed_ = true;
         return;
       }
-      if (wanted(index)) add_state(index, state.z, first, rows);
+      if (wanted(index)) {
+        add_state(index, model::on_host(state.z), model::on_host(first), rows);
+      }
     });
   }
 
@@ -298,38 +302,58 @@ class PatternsAnalysis {
            std::to_string(texts) + " reach this query";
   }
 
-  // Of the same queries, over all texts that reach them, where there are two or more.
+  // One query's biases, over the texts that reach it.
+  struct AdaptiveQuery {
+    std::int64_t query = 0;
+    std::vector<std::int64_t> distances;
+    std::vector<AdaptiveBias> heads;  // of all layers
+    std::int64_t texts = 0;
+  };
+
+  // Of the same queries, over all texts that reach them, where there are two or more; a text is
+  // read once for all of them.
   void add_adaptive(protocol::Progress& progress) {
     std::set<std::int64_t> queries;
     for (const protocol::BiasRow& row : out_.result.rows) queries.insert(row.query);
     const model::ModelConfig& config = pass_.model().config();
+    std::vector<AdaptiveQuery> all;
     for (const std::int64_t query : queries) {
       if (query < 2) continue;
-      const std::vector<std::int64_t> distances = spread_distances(query);
-      std::vector<AdaptiveBias> heads(static_cast<std::size_t>(config.layers * config.heads));
-      std::int64_t texts = 0;
-      for (const auto& pass : passes_) {
-        progress.throw_if_cancelled();
-        if (pass->tokens() <= query) continue;
-        ++texts;
-        pass->visit_layers([&](const AttentionPointer& attention) {
-          add_biases(*attention, query, distances, heads);
-        });
-      }
-      if (texts < 2) continue;
-      for (std::size_t n = 0; n < heads.size(); ++n) {
-        const auto layer = static_cast<std::int64_t>(n) / config.heads;
-        if (!wanted(layer)) continue;
-        heads[n].distance.assign(distances.begin(), distances.end());
-        AdaptiveHead head = adaptive_head(heads[n], options_.seed);
-        protocol::AdaptiveBiasOfHead& out = out_.result.adaptive.emplace_back();
-        out.layer = layer, out.head = static_cast<std::int64_t>(n) % config.heads;
-        out.query = query, out.kind = head.kind, out.slope = head.slope;
-        if (out.kind.empty()) out.why = too_few_contexts(texts);
-        out.over_contexts = head.over_contexts, out.over_distance = head.over_distance;
-        out.distances = heads[n].distance;
-        out.mean = std::move(head.mean), out.sd = std::move(head.sd);
-      }
+      all.push_back({query, spread_distances(query), {}});
+      all.back().heads.resize(static_cast<std::size_t>(config.layers * config.heads));
+    }
+    for (std::size_t t = 0; t < passes_.size() && !all.empty(); ++t) {
+      progress.throw_if_cancelled();
+      progress.progress(0.7 + 0.3 * static_cast<double>(t) / static_cast<double>(passes_.size()),
+                        "reading single queries of all texts");
+      if (passes_[t]->tokens() <= all.front().query) continue;  // the least of them
+      passes_[t]->visit_layers([&](const AttentionPointer& attention) {
+        for (AdaptiveQuery& one : all) {
+          if (passes_[t]->tokens() <= one.query) continue;
+          add_biases(*attention, one.query, one.distances, one.heads);
+          one.texts += attention->layer() == 0;
+        }
+      });
+    }
+    for (AdaptiveQuery& one : all) {
+      if (one.texts > 1) tell_adaptive(one);
+    }
+  }
+
+  void tell_adaptive(AdaptiveQuery& one) {
+    const std::int64_t in_layer = pass_.model().config().heads;
+    for (std::size_t n = 0; n < one.heads.size(); ++n) {
+      const auto layer = static_cast<std::int64_t>(n) / in_layer;
+      if (!wanted(layer)) continue;
+      one.heads[n].distance.assign(one.distances.begin(), one.distances.end());
+      AdaptiveHead head = adaptive_head(one.heads[n], options_.seed);
+      protocol::AdaptiveBiasOfHead& out = out_.result.adaptive.emplace_back();
+      out.layer = layer, out.head = static_cast<std::int64_t>(n) % in_layer;
+      out.query = one.query, out.kind = head.kind, out.slope = head.slope;
+      if (out.kind.empty()) out.why = too_few_contexts(one.texts);
+      out.over_contexts = head.over_contexts, out.over_distance = head.over_distance;
+      out.distances = one.heads[n].distance;
+      out.mean = std::move(head.mean), out.sd = std::move(head.sd);
     }
   }
 
@@ -418,8 +442,9 @@ class PatternsAnalysis {
     if (!added_) {
       const auto layer = pass_.layer(first_layer_with_maps(pass_.model().config()));
       const model::AttentionProgram& program = layer->program();
-      added_ = {program.is<model::TableProgram>(),
-                program.is<model::CapeProgram>() || program.term() != nullptr};
+      added_ = {program.is<model::TableProgram>(), program.is<model::CapeProgram>() ||
+                                                       program.is<model::QueryTableProgram>() ||
+                                                       program.term() != nullptr};
     }
     return *added_;
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "analysis/tensors.h"
+#include "model/host_memory.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -74,11 +75,11 @@ CoefficientSums coefficient_sums(const model::LayerAttention& attention, PlaneLa
   const at::NoGradGuard no_gradients;
   const std::int64_t tokens = attention.length();
   const std::int64_t group = attention.heads() / attention.kv_heads();
-  at::Tensor q = at::zeros_like(attention.q()[0][queries.head], at::kDouble);
+  const at::Tensor own = model::on_host(attention.q()[0][queries.head]);
+  at::Tensor q = at::zeros_like(own, at::kDouble);
   const std::int64_t rows = queries.end - queries.begin;
-  q.narrow(0, queries.begin, rows)
-      .copy_(attention.q()[0][queries.head].narrow(0, queries.begin, rows));
-  const at::Tensor k = attention.k()[0][queries.head / group].to(at::kDouble);
+  q.narrow(0, queries.begin, rows).copy_(own.narrow(0, queries.begin, rows));
+  const at::Tensor k = model::on_host(attention.k()[0][queries.head / group]).to(at::kDouble);
   const PlaneChannels x = plane_channels(q.t().contiguous(), layout);
   const PlaneChannels y = plane_channels(k.t().contiguous(), layout);
   const at::Tensor bucket = bucket_of_lags(edges, tokens);

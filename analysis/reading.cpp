@@ -3,14 +3,18 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <chrono>
 #include <cmath>
+#include <limits>
 #include <numbers>
+#include <optional>
 
 #include "analysis/model_sides.h"
 #include "analysis/random.h"
 #include "analysis/tensors.h"
 #include "formats/error.h"
 #include "formats/text_input.h"
+#include "model/key_value_cache.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -126,7 +130,11 @@ namespace {
 class Writer {
  public:
   Writer(const model::Model& model, const Text& prompt, const GenerateOptions& options)
-      : model_(model), options_(options), random_(options.seed), context_(model.config().context) {
+      : model_(model),
+        options_(options),
+        random_(options.seed),
+        context_(options.extend ? std::numeric_limits<std::int64_t>::max()
+                                : model.config().context) {
     forward_.backend = options.backend;
     forward_.kernels = &kernels_;
     if (encodes()) {
@@ -135,6 +143,7 @@ class Writer {
     } else {
       ids_ = prompt.ids;
     }
+    begin_cache();
   }
 
   std::int64_t write() {
@@ -143,6 +152,13 @@ class Writer {
   }
   const model::AllRan& kernels() const { return kernels_; }
 
+  // GenerateResult::cache
+  std::string cache() const {
+    if (why_not_.empty()) return "yes";
+    if (cached_ == 0) return "no: " + why_not_;
+    return "for the first " + std::to_string(cached_) + " tokens; then " + why_not_;
+  }
+
  private:
   bool encodes() const { return model_.config().encoder_layers > 0; }
 
@@ -150,11 +166,33 @@ class Writer {
     return ids.last(std::min<std::size_t>(ids.size(), static_cast<std::size_t>(context_)));
   }
 
+  void begin_cache() {
+    const auto length = static_cast<std::int64_t>(ids_.size());
+    const std::int64_t most = std::min(context_, length + options_.tokens);
+    why_not_ = options_.whole ? "whole passes were asked for"
+                              : model::cache_obstacle(model_.decoder, most);
+    if (why_not_.empty()) cache_.emplace(model_.decoder, most);
+  }
+
+  // The tokens to read: those that the cache has not, or all that fit the context.
+  std::span<const std::int64_t> unread() {
+    const auto length = static_cast<std::int64_t>(ids_.size());
+    if (cache_ && length > context_) {
+      cache_.reset();
+      why_not_ = "the last " + std::to_string(context_) +
+                 " tokens, the trained context, are read again for each token";
+    }
+    if (!cache_) return last(ids_);
+    ++cached_;
+    return std::span(ids_).subspan(static_cast<std::size_t>(cache_->length()));
+  }
+
   at::Tensor next_logits() {
     const at::NoGradGuard no_gradients;
-    const at::Tensor written = ids_tensor(last(ids_));
-    if (encodes()) forward_.decoder_ids = written;
-    const at::Tensor hidden = model_.decoder.hidden(encodes() ? read_ : written, forward_);
+    const at::Tensor tokens = ids_tensor(unread());
+    forward_.cache = cache_ ? &*cache_ : nullptr;
+    if (encodes()) forward_.decoder_ids = tokens;
+    const at::Tensor hidden = model_.decoder.hidden(encodes() ? read_ : tokens, forward_);
     return model_.decoder.logits(hidden[0][-1]).to(at::kDouble);
   }
 
@@ -173,10 +211,13 @@ class Writer {
   const model::Model& model_;
   const GenerateOptions& options_;
   Random random_;
-  std::int64_t context_;
+  std::int64_t context_;  // most tokens that are read
   model::ForwardOptions forward_;
   at::Tensor read_;                // by the encoder
   std::vector<std::int64_t> ids_;  // the text so far; of an encoder-decoder, what it has written
+  std::optional<model::KeyValueCache> cache_;
+  std::int64_t cached_ = 0;  // tokens that were written with it
+  std::string why_not_;      // from there on; empty where all are
   model::AllRan kernels_;
 };
 
@@ -195,13 +236,17 @@ void check_generate(const model::ModelConfig& config, const GenerateOptions& opt
 protocol::GenerateResult generate(const model::Model& model, const Text& prompt,
                                   const GenerateOptions& options, protocol::Progress& progress) {
   check_generate(model.config(), options);
+  using Clock = std::chrono::steady_clock;
   Writer writer(model, prompt, options);
   protocol::GenerateResult out;
   for (std::int64_t n = 0; n < options.tokens; ++n) {
     progress.throw_if_cancelled();
     progress.progress(static_cast<double>(n) / static_cast<double>(options.tokens), "writing");
+    const Clock::time_point start = Clock::now();
     out.ids.push_back(writer.write());
+    out.seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
   }
+  out.cache = writer.cache();
   out.model = model.report.name;
   out.prompt = as_utf8(prompt.text);
   out.provenance.set_ran(protocol::listed(writer.kernels()));

@@ -74,15 +74,18 @@ struct ProductDifference {
 // ||G - G'||_F / ||G||_F over heads, by blocks of rows. (The norms have a closed form without rows,
 // but their difference would lose half of the digits.)
 ProductDifference product_difference(const at::Tensor& z, const at::Tensor& other,
-                                     std::int64_t offset) {
+                                     std::int64_t offset, const protocol::Progress& progress) {
   const at::NoGradGuard no_gradients;
   const std::int64_t tokens = z.size(2);
   const at::Tensor a = z[0].flatten(-2).to(at::kDouble);
   const at::Tensor b = other[0].narrow(1, offset, tokens).flatten(-2).to(at::kDouble).expand_as(a);
   std::vector<Part> parts;
   Part whole;
-  constexpr std::int64_t step = 256;
+  // Blocks of 32 MB at most, several of which there are.
+  const std::int64_t most = (std::int64_t{32} << 20) / (a.size(0) * tokens * 8);
+  const std::int64_t step = std::clamp<std::int64_t>(most, 1, 256);
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
+    progress.throw_if_cancelled();
     const std::int64_t rows = std::min(step, tokens - begin);
     const at::Tensor g = at::matmul(a.narrow(1, begin, rows), a.transpose(1, 2));
     const at::Tensor h = at::matmul(b.narrow(1, begin, rows), b.transpose(1, 2));
@@ -259,7 +262,8 @@ bool has_positions(const model::Model& model, std::int64_t tokens, std::int64_t 
   const model::ModelConfig& config = model.config();
   model::StartContext context = start_context(model.decoder, tokens, model.decoder.dtype());
   context.positions.shift = shift + (config.positions.map == "shift" ? config.positions.shift : 0);
-  const at::Tensor token = at::zeros({1, 1, config.width}, model.decoder.dtype());
+  const at::Tensor token =
+      at::zeros({1, 1, config.width}, context.positions.options(model.decoder.dtype()));
   try {
     model.encoding().start(context);
     model.encoding().embed(token.expand({1, tokens, config.width}), context);
@@ -312,7 +316,7 @@ RunDifference run_difference(TextPass& run, TextPass& other, std::int64_t offset
   });
   const std::vector<at::Tensor> states = states_of(run), moved = states_of(other);
   for (std::size_t n = 0; n < states.size(); ++n) {
-    const ProductDifference products = product_difference(states[n], moved[n], offset);
+    const ProductDifference products = product_difference(states[n], moved[n], offset, progress);
     out.position.push_back(products.ratio), out.products.push_back(products.whole);
   }
   const auto difference = [&](const at::Tensor& a, const at::Tensor& b) {

@@ -4,13 +4,15 @@
 #include <ATen/core/grad_mode.h>
 
 #include "analysis/random.h"
+#include "model/host_memory.h"
 
 namespace phasescope::analysis {
 namespace {
 
 at::Tensor ids_of(const model::Positions& positions) {
   if (positions.consecutive()) {
-    return at::arange(positions.shift, positions.shift + positions.length, at::kLong);
+    return at::arange(positions.shift, positions.shift + positions.length,
+                      positions.options(at::kLong));
   }
   return positions.ids.dim() == 2 ? positions.ids[0] : positions.ids;
 }
@@ -19,7 +21,8 @@ model::LayerAttention at_positions(const model::Model& model,
                                    const model::LayerAttention& attention, const at::Tensor& ids) {
   const model::Encoding& encoding = model.decoder.encoding_of(attention.layer());
   model::StartContext context = start_context(model.decoder, attention.length(), at::kFloat);
-  context.positions.ids = ids;
+  context.positions.ids = ids.to(context.positions.device);
+  context.positions.extent = model::extent_of(ids);
   model::PositionState state = encoding.start(context);
   encoding.before_layer(attention.layer(), state);
   const auto layer = static_cast<std::size_t>(attention.layer());
@@ -50,7 +53,7 @@ std::optional<model::LayerAttention> with_positions_shuffled(const model::Model&
                                                              const model::LayerAttention& attention,
                                                              std::uint64_t seed) {
   const at::NoGradGuard no_gradients;
-  const at::Tensor ids = ids_of(attention.program().positions);
+  const at::Tensor ids = model::on_host(ids_of(attention.program().positions));
   const at::Tensor own = some_scores(attention);
   const at::Tensor again = some_scores(at_positions(model, attention, ids));
   const at::Tensor seen = own.isfinite();  // a window hides the others

@@ -7,6 +7,7 @@
 
 #include "analysis/model_sides.h"
 #include "formats/error.h"
+#include "model/host_memory.h"
 #include "model/loss.h"
 
 namespace phasescope::analysis {
@@ -63,7 +64,7 @@ model::ForwardOptions with_inputs_of(const Text& text, model::ForwardOptions opt
 model::StartContext start_context(const model::Decoder& decoder, std::int64_t tokens,
                                   at::ScalarType angle_dtype) {
   model::StartContext context;
-  context.positions.length = tokens;
+  context.positions.length = tokens, context.positions.device = decoder.device();
   context.dtype = decoder.dtype();
   context.angle_dtype = angle_dtype;
   context.shared = &decoder.weights().encoding;
@@ -216,14 +217,15 @@ void TextPass::visit_layers(const LayerVisitor& visitor, const model::ProbeReque
 }
 
 void TextPass::visit_layers_with_maps(const LayerVisitor& visitor,
-                                      const model::ProbeRequest* probes, Stack stack) {
+                                      const model::ProbeRequest* probes, Stack stack,
+                                      std::optional<std::int64_t> last) {
   if (!keep_ || !has_run_) {
-    run_with(&visitor, nullptr, probes, stack);
-    return;
+    if (last) return run_until(*last, visitor, probes, stack);
+    return run_with(&visitor, nullptr, probes, stack);
   }
   for (const AttentionPointer& attention : kept(stack)) {
     if (options_.cancelled && options_.cancelled()) throw formats::cancelled();
-    visitor(attention);
+    if (!last || attention->layer() <= *last) visitor(attention);
   }
 }
 
@@ -253,13 +255,12 @@ AttentionPointer TextPass::layer(std::int64_t index, Stack stack) {
                              "the first layer that has some is " +
                                  std::to_string(first_layer_with_maps(model_->config())));
   }
-  if (!keep_) return layer_alone(index, stack);
+  if (!keep_ || (!has_run_ && reads_from_file())) return layer_alone(index, stack);
   run();
   const auto found = std::ranges::find(kept(stack), index, &model::LayerAttention::layer);
   return found == kept(stack).end() ? nullptr : *found;
 }
 
-// The layers that come after it are stopped like those of a pass that is cancelled.
 AttentionPointer TextPass::layer_alone(std::int64_t index, Stack stack) {
   if (alone_ && alone_->layer() == index && stack_of_alone_ == stack) return alone_;
   alone_.reset();
@@ -267,19 +268,32 @@ AttentionPointer TextPass::layer_alone(std::int64_t index, Stack stack) {
   const LayerVisitor pick = [&](const AttentionPointer& attention) {
     if (attention->layer() == index) found = attention;
   };
+  run_until(index, pick, nullptr, stack);
+  if (layer_bytes() <= keep_bytes_) alone_ = found, stack_of_alone_ = stack;
+  return found;
+}
+
+// The layers that come after it are stopped like those of a pass that is cancelled.
+void TextPass::run_until(std::int64_t last, const LayerVisitor& visitor,
+                         const model::ProbeRequest* probes, Stack stack) {
+  bool reached = false;
+  const LayerVisitor before_end = [&](const AttentionPointer& attention) {
+    if (attention->layer() <= last) visitor(attention);
+    reached = reached || attention->layer() >= last;
+  };
   const auto cancelled = options_.cancelled;
   const auto is_cancelled = [&] { return cancelled && cancelled(); };
-  options_.cancelled = [&] { return found != nullptr || is_cancelled(); };
+  options_.cancelled = [&] { return reached || is_cancelled(); };
   try {
-    run_with(&pick, nullptr, nullptr, stack);
+    run_with(&before_end, nullptr, probes, stack);
   } catch (const formats::Error& error) {
     options_.cancelled = cancelled;
-    if (!found || error.code() != "cancelled" || is_cancelled()) throw;
+    layers_ = {};
+    positions_.clear();
+    if (!reached || error.code() != "cancelled" || is_cancelled()) throw;
     if (options_.kernels != nullptr) options_.kernels->insert(kernels_.begin(), kernels_.end());
   }
   options_.cancelled = cancelled;
-  if (layer_bytes() <= keep_bytes_) alone_ = found, stack_of_alone_ = stack;
-  return found;
 }
 
 const at::Tensor& TextPass::hidden() {
@@ -289,7 +303,7 @@ const at::Tensor& TextPass::hidden() {
 
 at::Tensor TextPass::logits() {
   const at::NoGradGuard no_gradients;
-  return model_->decoder.logits(hidden(), options_);
+  return model::on_host(model_->decoder.logits(hidden(), options_));
 }
 
 at::Tensor TextPass::losses() {
@@ -298,7 +312,7 @@ at::Tensor TextPass::losses() {
     throw formats::Error("not_applicable", "the model has no loss of the next token: " + why,
                          "loss");
   }
-  return model::token_losses_of(model_->decoder, hidden(), ids_, options_);
+  return model::on_host(model::token_losses_of(model_->decoder, hidden(), ids_, options_));
 }
 
 std::string TextPass::loss_obstacle() const {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -68,15 +69,18 @@ class TextPass {
   // others: most readers count on a map of every head of every layer.
   void visit_layers(const LayerVisitor& visitor, const model::ProbeRequest* probes = nullptr,
                     Stack stack = Stack::main);
-  // The same for readers that take the layers that have maps, and the heads that these have.
+  // The same for readers that take the layers that have maps, and the heads that these have. Layers
+  // after `last`, where it is given, are not visited, and not run for it.
   void visit_layers_with_maps(const LayerVisitor& visitor,
                               const model::ProbeRequest* probes = nullptr,
-                              Stack stack = Stack::main);
+                              Stack stack = Stack::main,
+                              std::optional<std::int64_t> last = std::nullopt);
   // The position states 0 (initial) .. n (after n layers), of encodings that have any.
   void visit_positions(const PositionVisitor& visitor);
-  // One layer's attention. Of a pass that is not kept, the layers after it are not run, and it is
-  // kept alone until another one is asked for or release(), where it needs no more than a whole
-  // pass may. Throws Error "bad_usage" where there is no such layer, or it has no maps.
+  // One layer's attention. Of a pass that is not kept, or has not run and would read its weights
+  // from a mapped file, the layers after it are not run, and it is kept alone until another one is
+  // asked for or release(), where it needs no more than a whole pass may. Throws Error "bad_usage"
+  // where there is no such layer, or it has no maps.
   AttentionPointer layer(std::int64_t index, Stack stack = Stack::main);
 
   // (B, N, C) after the final norm.
@@ -105,6 +109,9 @@ class TextPass {
   std::int64_t estimated_bytes() const;
   std::int64_t layer_bytes() const;
   AttentionPointer layer_alone(std::int64_t index, Stack stack);
+  bool reads_from_file() const { return !model_->decoder.weights().files.empty(); }
+  void run_until(std::int64_t last, const LayerVisitor& visitor, const model::ProbeRequest* probes,
+                 Stack stack);
   std::vector<AttentionPointer>& kept(Stack stack);
   void run_with(const LayerVisitor* layers, const PositionVisitor* positions,
                 const model::ProbeRequest* probes = nullptr, Stack stack = Stack::main);

@@ -36,10 +36,10 @@ int run_window(const WindowOptions& options);
 // wide.frame_own_p99 (ms, of frames in which nothing new is to be made), wide.revision_max (ms, the
 // longest of those in which the session or an answer has changed),
 // wide.map_click (ms, from a click on a head to its map on the screen while all heads are being
-// measured), wide.answers_before_map (others that came in between), wide.memory_growth (MB). With
-// the worker, where it is there: zoom_4k and zoom_32k (ms, from a zoom to the sharp map of a
-// bundled model at so many tokens). Call it first thing in the process, or first_frame counts what
-// came before.
+// measured), wide.answers_before_map (others that views took between the frame of the click and
+// that of its map), wide.memory_growth (MB). With the worker, where it is there: zoom_4k and
+// zoom_32k (ms, from a zoom to the sharp map of a bundled model at so many tokens). Call it first
+// thing in the process, or first_frame counts what came before.
 protocol::BenchResult bench_window(int frames = 300);
 
 }  // namespace phasescope::app

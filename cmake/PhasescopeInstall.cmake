@@ -30,6 +30,8 @@ install(FILES tools/make_corpus.py DESTINATION share/phasescope/tools)
 install(DIRECTORY tools/python DESTINATION share/phasescope PATTERN __pycache__ EXCLUDE)
 install(FILES assets/desktop/phasescope.desktop DESTINATION share/applications)
 install(FILES assets/desktop/phasescope.svg DESTINATION share/icons/hicolor/scalable/apps)
+# Debian's desktop-file-utils and shared-mime-info take these two in by triggers of their own.
+install(FILES assets/desktop/phasescope.xml DESTINATION share/mime/packages)
 install(FILES README.md LICENSE DESTINATION share/doc/phasescope)
 install(DIRECTORY docs DESTINATION share/doc/phasescope)
 

@@ -70,6 +70,10 @@ function(phasescope_test folder)
   target_compile_definitions(${folder}_test PRIVATE
     PHASESCOPE_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data" PHASESCOPE_SOURCE="${CMAKE_SOURCE_DIR}")
   phasescope_warnings(${folder}_test)
+  if(PHASESCOPE_SANITIZE)
+    # What is looked at is the code that is tested; the tests' own would take most of the compiling.
+    target_compile_options(${folder}_test PRIVATE -O0)
+  endif()
   if(ARG_SLOW)
     phasescope_add_test(${folder} ${folder}_test "${ARG_LABELS}" "-${ARG_SLOW}")
     phasescope_add_test(${folder}_slow ${folder}_test slow "${ARG_SLOW}")

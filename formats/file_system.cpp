@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "formats/unique_fd.h"
+
 namespace phasescope::formats {
 namespace {
 
@@ -35,22 +37,6 @@ std::string hint_for(int error_number) {
 [[noreturn]] void fail(const std::string& doing, const stdfs::path& path, int error_number) {
   throw FileError("cannot " + doing + ": " + std::strerror(error_number), path, error_number);
 }
-
-// Owns a file descriptor.
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  int get() const { return value_; }
-  int release() { return std::exchange(value_, -1); }
-
- private:
-  int value_;
-};
 
 int open_again_when_interrupted(const stdfs::path& path, int flags, mode_t mode = 0) {
   int fd;
@@ -86,7 +72,7 @@ class RealFile : public WritableFile {
   }
 
  private:
-  Descriptor fd_;
+  UniqueFd fd_;
   stdfs::path path_;
 };
 
@@ -117,8 +103,8 @@ class RealFileSystem : public FileSystem {
   }
 
   void sync_directory(const stdfs::path& path) override {
-    const Descriptor fd(open_again_when_interrupted(path, O_RDONLY | O_DIRECTORY));
-    if (fd.get() < 0) fail("open the folder", path, errno);
+    const UniqueFd fd(open_again_when_interrupted(path, O_RDONLY | O_DIRECTORY));
+    if (!fd) fail("open the folder", path, errno);
     sync_descriptor(fd.get(), "sync the folder", path);
   }
 
@@ -156,8 +142,8 @@ class RealFileSystem : public FileSystem {
 
   void read_pieces(const stdfs::path& path,
                    const std::function<void(std::span<const std::byte>)>& take) const override {
-    const Descriptor fd(open_again_when_interrupted(path, O_RDONLY));
-    if (fd.get() < 0) fail("open", path, errno);
+    const UniqueFd fd(open_again_when_interrupted(path, O_RDONLY));
+    if (!fd) fail("open", path, errno);
     std::vector<std::byte> piece(1 << 18);
     while (true) {
       const ssize_t count = ::read(fd.get(), piece.data(), piece.size());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 namespace phasescope::formats {
 namespace {
@@ -45,6 +46,17 @@ std::string near_names(const std::string& name, const std::vector<std::string>& 
   const std::vector<std::string> near = names_near(name, known);
   if (!near.empty()) return "; near: " + joined(near);
   return known.size() <= 12 && !known.empty() ? "; known: " + joined(known) : "";
+}
+
+std::string hint_of_names(const std::vector<std::string>& unknown,
+                          const std::vector<std::string>& known) {
+  std::vector<std::string> near;
+  for (const std::string& name : unknown) {
+    for (std::string& one : names_near(name, known)) {
+      if (std::ranges::find(near, one) == near.end()) near.push_back(std::move(one));
+    }
+  }
+  return near.empty() ? "known: " + joined(known) : "near: " + joined(near);
 }
 
 }  // namespace phasescope::formats

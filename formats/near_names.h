@@ -13,4 +13,9 @@ std::vector<std::string> names_near(const std::string& name, const std::vector<s
 // is near and there are at most twelve. Empty otherwise. For sentences about unknown keys.
 std::string near_names(const std::string& name, const std::vector<std::string>& known);
 
+// "near: a, b" for the names that are near one of `unknown`, or "known: ..." with all of them where
+// none is. For hints.
+std::string hint_of_names(const std::vector<std::string>& unknown,
+                          const std::vector<std::string>& known);
+
 }  // namespace phasescope::formats

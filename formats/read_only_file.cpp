@@ -24,38 +24,23 @@ Error changed_file(const std::filesystem::path& path) {
 
 ReadOnlyFile::ReadOnlyFile(std::filesystem::path path) : path_(std::move(path)) {
   // Without O_NONBLOCK a named pipe would wait for its writer.
-  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  fd_.reset(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status = {};
-  const int failed = fd_ < 0 || ::fstat(fd_, &status) != 0 ? errno : 0;
+  const int failed = !fd_ || ::fstat(fd_.get(), &status) != 0 ? errno : 0;
   if (failed == 0 && S_ISREG(status.st_mode)) {
     stamp_ = {static_cast<std::uint64_t>(status.st_size), status.st_mtim.tv_sec,
               status.st_mtim.tv_nsec};
     return;
   }
-  if (fd_ >= 0) ::close(fd_);
   if (failed != 0) {
     throw FileError(std::string("cannot open: ") + std::strerror(failed), path_, failed);
   }
   throw bad_input("this is not a file", path_.string());
 }
 
-ReadOnlyFile::ReadOnlyFile(ReadOnlyFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), stamp_(other.stamp_) {}
-
-ReadOnlyFile& ReadOnlyFile::operator=(ReadOnlyFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(fd_, other.fd_);
-  std::swap(stamp_, other.stamp_);
-  return *this;
-}
-
-ReadOnlyFile::~ReadOnlyFile() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 void ReadOnlyFile::read(std::uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
-    const ssize_t count = ::pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
+    const ssize_t count = ::pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       throw FileError(std::string("cannot read: ") + std::strerror(errno), path_, errno);
@@ -66,9 +51,20 @@ void ReadOnlyFile::read(std::uint64_t offset, std::span<std::byte> out) const {
   }
 }
 
+ReadOnlyFile ReadOnlyFile::duplicate() const {
+  ReadOnlyFile copy;
+  copy.path_ = path_;
+  copy.stamp_ = stamp_;
+  copy.fd_.reset(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy.fd_) {
+    throw FileError(std::string("cannot open: ") + std::strerror(errno), path_, errno);
+  }
+  return copy;
+}
+
 void ReadOnlyFile::check_unchanged() const {
   struct stat status = {};
-  if (::fstat(fd_, &status) != 0 ||
+  if (::fstat(fd_.get(), &status) != 0 ||
       Stamp{static_cast<std::uint64_t>(status.st_size), status.st_mtim.tv_sec,
             status.st_mtim.tv_nsec} != stamp_) {
     throw changed_file(path_);

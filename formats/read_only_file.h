@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <span>
 
+#include "formats/unique_fd.h"
+
 namespace phasescope::formats {
 
 // A regular file open for reading by pread, so that one cut short or rewritten after it was opened
@@ -13,9 +15,6 @@ namespace phasescope::formats {
 class ReadOnlyFile {
  public:
   explicit ReadOnlyFile(std::filesystem::path path);
-  ReadOnlyFile(ReadOnlyFile&& other) noexcept;
-  ReadOnlyFile& operator=(ReadOnlyFile&& other) noexcept;
-  ~ReadOnlyFile();
 
   const std::filesystem::path& path() const { return path_; }
   // Bytes, when it was opened.
@@ -23,10 +22,15 @@ class ReadOnlyFile {
 
   // Fills `out` from byte `offset` on.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
+  // The same open file once more, with its stamp.
+  ReadOnlyFile duplicate() const;
+  int descriptor() const { return fd_.get(); }
   // Throws where the file's length or time of change is no longer what it was when it was opened.
   void check_unchanged() const;
 
  private:
+  ReadOnlyFile() = default;
+
   // What tells a file from the one that was opened: its length and when it was last written.
   struct Stamp {
     std::uint64_t size = 0;
@@ -36,7 +40,7 @@ class ReadOnlyFile {
   };
 
   std::filesystem::path path_;
-  int fd_ = -1;
+  UniqueFd fd_;
   Stamp stamp_;
 };
 

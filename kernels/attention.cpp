@@ -30,6 +30,7 @@ struct Forward {
   void operator()(const TapeVariant&) const { forward_tape(inputs, outputs, probes); }
   void operator()(const CapeVariant&) const { forward_cape(inputs, outputs, probes); }
   void operator()(const FireVariant&) const { forward_fire(inputs, outputs, probes); }
+  void operator()(const QueryTableVariant&) const { forward_query_table(inputs, outputs, probes); }
 };
 
 struct Backward {
@@ -52,6 +53,9 @@ struct Backward {
   void operator()(const TapeVariant&) const { backward_tape(inputs, saved, gradients); }
   void operator()(const CapeVariant&) const { backward_cape(inputs, saved, gradients); }
   void operator()(const FireVariant&) const { backward_fire(inputs, saved, gradients); }
+  void operator()(const QueryTableVariant&) const {
+    backward_query_table(inputs, saved, gradients);
+  }
 };
 
 struct ReadRegion {
@@ -71,6 +75,7 @@ struct ReadRegion {
   void operator()(const TapeVariant&) const { region_plain(call); }
   void operator()(const CapeVariant&) const { region_cape(call); }
   void operator()(const FireVariant&) const { region_fire(call); }
+  void operator()(const QueryTableVariant&) const { region_query_table(call); }
 };
 
 bool wants_row_probes(const RowProbes& rows) {

@@ -80,6 +80,14 @@ struct TableVariant {
   bool multiplies = false;
 };
 
+/// s = scale * q.k + values[b][h][i][lambda] for 0 <= lambda < length, and scale * q.k for all
+/// other distances: what a vector of each query makes of a table of vectors by distance (r_i .
+/// P[lambda]). values: (B, heads, queries, length) float32, contiguous and finite. CPU alone.
+struct QueryTableVariant {
+  const float* values = nullptr;
+  std::int64_t length = 0;
+};
+
 enum class TapaPhase { quadratic, linear };
 
 /// TAPA (arXiv 2509.12635): the first content_dim channels A, the rest P;
@@ -151,8 +159,8 @@ struct CapeVariant {
 inline constexpr std::int64_t kCapePieces = std::int64_t{1} << 18;
 
 /// The list of variants. A new one adds its struct here and its traits in kernels/variants/.
-using Variant =
-    std::variant<PlainVariant, TableVariant, TapaVariant, TapeVariant, CapeVariant, FireVariant>;
+using Variant = std::variant<PlainVariant, TableVariant, TapaVariant, TapeVariant, CapeVariant,
+                             FireVariant, QueryTableVariant>;
 
 /// Numbers of single tokens in the scores of a plain variant or of an added table: its score s of
 /// query i and key j becomes
@@ -267,6 +275,11 @@ struct TableGradients {
   std::int64_t head_stride = 0;
 };
 
+/// values: like QueryTableVariant's. Entries that no visible pair reads get 0.
+struct QueryTableGradients {
+  float* values = nullptr;
+};
+
 struct TapeGradients {
   InputTensor d_out_state;  ///< gradient that comes in for out_state; data null: zero
   OutputTensor d_state;     ///< (B, kv_heads, keys, state_dim)
@@ -300,8 +313,8 @@ struct TokenGradients {
   float* factor = nullptr;
 };
 
-using VariantGradients =
-    std::variant<std::monostate, TableGradients, TapeGradients, CapeGradients, FireGradients>;
+using VariantGradients = std::variant<std::monostate, TableGradients, TapeGradients, CapeGradients,
+                                      FireGradients, QueryTableGradients>;
 
 /// What the forward pass left, and the gradient that comes in.
 struct SavedForward {

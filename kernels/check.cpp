@@ -88,6 +88,14 @@ struct CheckVariant {
                 number(table.first_distance));
   }
 
+  void operator()(const QueryTableVariant& table) const {
+    require(require.limits.query_tables, "expected no table of each query's own");
+    require(table.length >= 0, "expected a length of the queries' tables of at least 0 but got " +
+                                   number(table.length));
+    require(table.values || table.length == 0 || inputs.shape.queries == 0,
+            "expected the queries' tables but their pointer is null");
+  }
+
   void operator()(const TapaVariant& tapa) const {
     require(tapa.content_dim >= 1 && tapa.content_dim < inputs.shape.head_dim,
             "expected tapa's content_dim inside head_dim " + number(inputs.shape.head_dim) +
@@ -166,6 +174,7 @@ struct GradientsFit {
   bool operator()(const TapeGradients&) const { return is<TapeVariant>(); }
   bool operator()(const CapeGradients&) const { return is<CapeVariant>(); }
   bool operator()(const FireGradients&) const { return is<FireVariant>(); }
+  bool operator()(const QueryTableGradients&) const { return is<QueryTableVariant>(); }
 
  private:
   template <typename V>

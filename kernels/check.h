@@ -16,6 +16,7 @@ struct Limits {
   std::int64_t segments = std::numeric_limits<std::int64_t>::max();  ///< of fire
   std::int64_t cape_units = 1024, cape_heads = std::numeric_limits<std::int64_t>::max();
   std::int64_t cape_pieces = kCapePieces;
+  bool query_tables = true;  ///< QueryTableVariant
   bool reads_arrays = true;  ///< pointers are memory that a check can read
 };
 /// Of the kernels on the CPU; up to 2^24 every integer is a float.

@@ -10,6 +10,7 @@
 
 #include "formats/error.h"
 #include "formats/near_names.h"
+#include "model/host_memory.h"
 
 namespace phasescope::model {
 namespace {
@@ -339,11 +340,12 @@ class Collector : public Observer {
   }
 
   at::Tensor chosen_heads(const at::Tensor& x) const {
-    return spec_.heads ? x.index_select(1, at::tensor(*spec_.heads, at::kLong)) : x;
+    return spec_.heads ? x.index_select(1, at::tensor(*spec_.heads, x.options().dtype(at::kLong)))
+                       : x;
   }
 
   void keep(const std::string& name, const at::Tensor& tensor) {
-    result_.tensors[name] = tensor.contiguous();
+    result_.tensors[name] = on_host(tensor).contiguous();
   }
 
   std::vector<Part> parts_;
@@ -359,7 +361,7 @@ class Collector : public Observer {
 void keep_frequencies(const Decoder& decoder, std::int64_t length, const ForwardOptions& options,
                       const Wanted& wanted, Captured& result) {
   StartContext context;
-  context.positions.length = length;
+  context.positions.length = length, context.positions.device = decoder.device();
   context.dtype = decoder.dtype();
   context.angle_dtype =
       options.angle_dtype.value_or(at::promote_types(decoder.dtype(), at::kFloat));
@@ -367,7 +369,7 @@ void keep_frequencies(const Decoder& decoder, std::int64_t length, const Forward
   const auto keep = [&](const char* name, const Encoding& encoding) {
     if (!wanted.named(name)) return;
     const at::Tensor frequencies = encoding.frequencies(context);
-    if (frequencies.defined()) result.tensors[name] = frequencies.contiguous();
+    if (frequencies.defined()) result.tensors[name] = on_host(frequencies).contiguous();
   };
   const ModelConfig& config = decoder.config();
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
@@ -434,7 +436,7 @@ Captured capture(const Decoder& decoder, const at::Tensor& ids, const CaptureSpe
   if (wanted.logits() && config.head.present) {
     const Range rows = spec.rows.value_or(Range{0, decoder_length});
     result.tensors["logits"] =
-        decoder.logits(hidden.slice(1, rows.begin, rows.end), options).contiguous();
+        on_host(decoder.logits(hidden.slice(1, rows.begin, rows.end), options)).contiguous();
   } else if (wanted.logits()) {
     result.notes.push_back("the model has no head, so there are no logits");
   }

@@ -1,6 +1,7 @@
 #include "model/decoder.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <array>
@@ -15,7 +16,9 @@
 #include "model/attention/repairs.h"
 #include "model/encodings/rotation.h"
 #include "model/feed_forward.h"
+#include "model/forward_checks.h"
 #include "model/forward_inputs.h"
+#include "model/key_value_cache.h"
 #include "model/linear_attention.h"
 #include "model/recompute.h"
 #include "model/rms_norm.h"
@@ -33,6 +36,8 @@ void add_gain(AttentionProgram& program, std::int64_t layer) {
     program.gain = gain;
   } else if (auto* table = program.as<TableProgram>(); table != nullptr && !table->multiplies) {
     table->values = table->values * gain;
+  } else if (auto* own = program.as<QueryTableProgram>()) {
+    own->values = own->values * gain;
   }
   for (at::Tensor* bias : {&program.tokens.query, &program.tokens.key}) {
     if (bias->defined()) *bias = *bias * gain;
@@ -68,7 +73,35 @@ struct Memory {
   at::Tensor hidden;        // (B, M, C); undefined where there is no encoder
   at::Tensor key_mask;      // (B, M) bool, or undefined
   at::Tensor position_ids;  // (M) or (B, M) int64; undefined where they are consecutive
+  std::optional<PositionExtent> extent = {};  // of position_ids
 };
+
+// Whether some query sees padding alone: mask (B, N) bool of real keys, on the host.
+bool leaves_rows_empty(const at::Tensor& mask, bool causal) {
+  const at::Tensor sees = causal ? mask.select(1, 0) : mask.any(1);
+  return !sees.all().item<bool>();
+}
+
+// The options with all tensors where the model is. Documents are counted from 0 on the way: the
+// kernels there read 32 bits.
+ForwardOptions beside(const at::Device& device, const ForwardOptions& given) {
+  ForwardOptions options = given;
+  if (device.is_cpu()) return options;
+  if (options.document_ids.defined()) {
+    options.document_ids = std::get<1>(at::_unique(options.document_ids.cpu(), true, true));
+  }
+  for (at::Tensor* tensor :
+       {&options.position_ids, &options.key_mask, &options.token_types, &options.decoder_ids,
+        &options.decoder_position_ids, &options.patches, &options.document_ids, &options.mask,
+        &options.layer_position_ids, &options.axis_positions, &options.initial_state}) {
+    if (tensor->defined()) *tensor = tensor->to(device);
+  }
+  return options;
+}
+
+std::optional<PositionExtent> extent_of_given(const at::Tensor& ids) {
+  return ids.defined() ? std::optional(extent_of(ids)) : std::nullopt;
+}
 
 // The score of queries and keys of two texts, as a term has it of one. `rows` and `columns` are
 // their position ids, (B or 1, N) and (B or 1, M).
@@ -112,24 +145,37 @@ class Pass : public std::enable_shared_from_this<Pass> {
         stack_(stack),
         model_(decoder.weights()),
         dtype_(decoder.dtype()),
-        options_(options),
+        device_(decoder.device()),
+        options_(beside(device_, options)),
         memory_(std::move(memory)),
-        observer_(observer) {
-    if (options.key_mask.defined()) key_mask_ = options.key_mask.ne(0);
+        observer_(observer),
+        before_(options.cache != nullptr ? options.cache->length() : 0),
+        extent_(extent_of_given(options.position_ids)) {
+    if (memory_.key_mask.defined()) memory_.key_mask = memory_.key_mask.to(device_);
+    if (memory_.position_ids.defined()) {
+      memory_.extent = extent_of(memory_.position_ids);
+      memory_.position_ids = memory_.position_ids.to(device_);
+    }
+    if (!options.key_mask.defined()) return;
+    given_mask_ = options.key_mask.ne(0);
+    key_mask_ = given_mask_.to(device_);
+    const AttentionConfig& a = config_.attention;
+    if (a.padding == "added") loses_rows_ = leaves_rows_empty(given_mask_, a.causal);
   }
 
-  at::Tensor run(const at::Tensor& ids) {
-    const StartContext context = start_context(ids.size(1), stack_.weights.encoding);
+  at::Tensor run(const at::Tensor& given) {
+    const at::Tensor ids = given.to(device_);
+    const StartContext context = context_of_tokens(ids.size(1), stack_.weights.encoding);
     at::Tensor x = embed(ids, context);
     if (model_.layer_embedding.defined()) layer_inputs_ = layer_inputs(ids, x);
     if (has_streams()) x = begin_streams(model_, x, options_.product_dtype);
-    State states = {stack_.encoding.start(context), {}};
+    State states = {start_of(stack_.encoding, ids.size(1), stack_.weights.encoding), {}};
     if (options_.initial_state.defined()) states.global.z = options_.initial_state;
     if (stack_.local != nullptr) {
-      states.local = stack_.local->start(start_context(ids.size(1), stack_.weights.local_encoding));
+      states.local = start_of(*stack_.local, ids.size(1), stack_.weights.local_encoding);
     }
     for (const auto& group : stack_.groups) {
-      states.groups.push_back(group ? group->start(start_context(ids.size(1), no_parameters()))
+      states.groups.push_back(group ? start_of(*group, ids.size(1), no_parameters())
                                     : PositionState());
     }
     report(0, x, states);
@@ -231,17 +277,37 @@ class Pass : public std::enable_shared_from_this<Pass> {
     }
   }
 
+  // Of the tokens of this pass alone, which stand behind those that a cache holds.
+  StartContext context_of_tokens(std::int64_t tokens, const Parameters& shared) const {
+    StartContext context = start_context(tokens, shared);
+    context.positions.shift += before_;
+    return context;
+  }
+
+  // The first state of an encoding that its programs of this pass take.
+  PositionState start_of(const Encoding& encoding, std::int64_t tokens,
+                         const Parameters& shared) const {
+    const bool whole = options_.cache != nullptr && options_.cache->asks_whole_text(encoding);
+    return encoding.start(whole ? start_context(before_ + tokens, shared)
+                                : context_of_tokens(tokens, shared));
+  }
+
   StartContext start_context(std::int64_t length, const Parameters& shared,
                              std::int64_t layer = 0) const {
     StartContext context;
-    context.positions = {length, options_.shift, options_.position_ids, options_.axis_positions};
+    context.positions = {length,  options_.shift, options_.position_ids, options_.axis_positions,
+                         device_, extent_};
     if (!options_.position_ids.defined()) map_positions(context.positions, layer);
     if (config_.positions_skip_padding && key_mask_.defined() && !options_.position_ids.defined()) {
-      const at::Tensor text = key_mask_.to(at::kLong);
+      const at::Tensor text = given_mask_.to(at::kLong);
       const at::Tensor places = text.cumsum(1) * text - 1;
       const at::Tensor& drawn = context.positions.ids;  // (N), where the map draws
       context.positions.ids =
           drawn.defined() ? drawn.index({places.clamp_min(0)}) : places + context.positions.shift;
+    }
+    if (!options_.position_ids.defined() && !context.positions.consecutive()) {
+      context.positions.extent = extent_of(context.positions.ids);
+      context.positions.ids = context.positions.ids.to(device_);
     }
     context.dtype = dtype_;
     context.angle_dtype = options_.angle_dtype.value_or(at::promote_types(dtype_, at::kFloat));
@@ -335,6 +401,12 @@ class Pass : public std::enable_shared_from_this<Pass> {
   // x is (B, N, C), or (S, B, N, C) where the model has several streams.
   at::Tensor run_layer(std::int64_t index, const at::Tensor& x, State& states) const {
     const LayerWeights& w = stack_.weights.layers[static_cast<std::size_t>(index)];
+    if (w.as_stored) return run_with(index, converted(w, dtype_), x, states);
+    return run_with(index, w, x, states);
+  }
+
+  at::Tensor run_with(std::int64_t index, const LayerWeights& w, const at::Tensor& x,
+                      State& states) const {
     if (has_streams()) return run_streams(index, w, x, states);
     at::Tensor result = run_branches(index, w, x, states);
     if (layer_inputs_.defined()) result = result + layer_input(index, w, result);
@@ -374,7 +446,10 @@ class Pass : public std::enable_shared_from_this<Pass> {
     at::Tensor read_by_attention;
     const auto attend_to = [&](const at::Tensor& read) {
       read_by_attention = read;
-      return linear ? linear_attention(config_, w, read, key_mask_, options_.product_dtype, dtype_)
+      LinearState* kept =
+          linear && options_.cache != nullptr ? &options_.cache->linear_state(index) : nullptr;
+      return linear ? linear_attention(config_, w, read, key_mask_, options_.product_dtype, dtype_,
+                                       kept)
                     : attend(index, w, read, state);
     };
     const auto mlp = [&](const at::Tensor& read) {
@@ -518,15 +593,15 @@ class Pass : public std::enable_shared_from_this<Pass> {
     return given;
   }
 
-  // 1 + temperature ln(1 + floor((i + from) / length)) of each token's position, (N, 1) or
-  // (B, 1, N, 1).
+  // 1 + temperature ln(1 + floor((i + from) / length)) of the position of each token in the state,
+  // (N, 1) or (B, 1, N, 1).
   at::Tensor temperatures(const PositionState& state) const {
     const AttentionConfig& a = config_.attention;
     const Positions& positions = state.positions;
-    const at::Tensor ids =
-        positions.consecutive()
-            ? at::arange(positions.shift, positions.shift + positions.length, at::kLong)
-            : positions.ids;
+    const at::Tensor ids = positions.consecutive()
+                               ? at::arange(positions.shift, positions.shift + positions.length,
+                                            positions.options(at::kLong))
+                               : positions.ids;
     const at::Tensor steps = at::floor(
         (ids.to(at::kDouble) + static_cast<double>(a.temperature_from)) / a.temperature_length);
     const at::Tensor factors =
@@ -549,22 +624,28 @@ class Pass : public std::enable_shared_from_this<Pass> {
       program.k = of_unit_square(program.k, config_.norm_eps);
     }
     if (has_temperature(index)) {
-      program.q = (program.q * temperatures(state)).to(program.q.scalar_type());
+      const at::Tensor factors = temperatures(state);
+      const std::int64_t rows = program.q.size(2);
+      program.q = (program.q * factors.narrow(-2, factors.size(-2) - rows, rows))
+                      .to(program.q.scalar_type());
       program.transformed = true;
     }
     if (names_layer(a.sink_layers, index)) program.sinks = w.sinks;
     program.content_from = a.kv_rank > 0 ? a.position_dim : 0;
   }
 
-  // (B, N) int64: a query sees the keys of its own number alone. Undefined where it sees all.
+  // (B, M) int64 of all tokens: a query sees the keys of its own number alone. Undefined where it
+  // sees all.
   at::Tensor documents_of(std::int64_t index, const at::Tensor& read) const {
     const std::int64_t chunk = config_.attention.chunk;
     if (chunk == 0 || !config_.is_local(index)) return options_.document_ids;
-    const std::int64_t tokens = read.size(1);
-    const at::Tensor runs =
-        at::arange(tokens, at::kLong).floor_divide(chunk).unsqueeze(0).expand({read.size(0), -1});
+    const std::int64_t tokens = before_ + read.size(1);
+    const at::Tensor runs = at::arange(tokens, read.options().dtype(at::kLong))
+                                .floor_divide(chunk)
+                                .unsqueeze(0)
+                                .expand({read.size(0), -1});
     if (!options_.document_ids.defined()) return runs;
-    return options_.document_ids * (tokens + 1) + runs;
+    return options_.document_ids * (tokens / chunk + 1) + runs;
   }
 
   // out (B, H, N, d_v) with the gate that a layer's heads have.
@@ -578,9 +659,34 @@ class Pass : public std::enable_shared_from_this<Pass> {
 
   // ln(i + 1) / ln(log_scale) of each token, (N, 1): 0 for the first one.
   at::Tensor log_factors(std::int64_t length) const {
-    const at::Tensor counts = at::arange(1, length + 1, at::kDouble);
+    const at::Tensor counts = at::arange(before_ + 1, before_ + length + 1,
+                                         at::TensorOptions(at::kDouble).device(device_));
     const at::Tensor factors = counts.log() / std::log(config_.attention.log_scale);
     return factors.to(table_dtype(dtype_)).unsqueeze(1);
+  }
+
+  // What an encoding makes of what a layer's projections read.
+  void read_hidden(std::int64_t index, const LayerWeights& w, const at::Tensor& read,
+                   PositionState& state) const {
+    const Encoding& encoding = encoding_of(index);
+    if (!encoding.info().reads_hidden) return;
+    const at::Tensor x = read.to(dtype_);
+    if (options_.cache != nullptr) {
+      options_.cache->read_hidden(index, encoding, w.encoding, x, state);
+    } else {
+      state.sums = at::Tensor();  // another layer's
+      encoding.read_hidden(w.encoding, x, state);
+    }
+  }
+
+  // What an encoding makes of q and k of this pass.
+  AttentionProgram program_of(std::int64_t index, const LayerWeights& w, const at::Tensor& q,
+                              const at::Tensor& k, const PositionState& state) const {
+    const Encoding& encoding = encoding_of(index);
+    if (options_.cache != nullptr && options_.cache->asks_whole_text(encoding)) {
+      return options_.cache->whole_text_program(index, encoding, w.encoding, q, k, state);
+    }
+    return encoding.program(w.encoding, q, k, state);
   }
 
   at::Tensor attend(std::int64_t index, const LayerWeights& w, const at::Tensor& read,
@@ -588,9 +694,9 @@ class Pass : public std::enable_shared_from_this<Pass> {
     const Encoding& encoding = encoding_of(index);
     const auto [q, k, own_v] = head_tensors(index, w, read);
     const bool grows = config_.attention.log_scale > 0;
-    if (encoding.info().reads_hidden) encoding.read_hidden(w.encoding, read.to(dtype_), state);
-    AttentionProgram program = encoding.program(
-        w.encoding, grows ? (q * log_factors(read.size(1))).to(q.scalar_type()) : q, k, state);
+    read_hidden(index, w, read, state);
+    AttentionProgram program = program_of(
+        index, w, grows ? (q * log_factors(read.size(1))).to(q.scalar_type()) : q, k, state);
     if (grows) program.q_plain = q, program.transformed = true;
     change_turned(index, w, state, program);
     if (config_.attention.scale_by_layer) program.scale /= static_cast<double>(index + 1);
@@ -600,10 +706,12 @@ class Pass : public std::enable_shared_from_this<Pass> {
     program.window = config_.is_local(index) ? config_.attention.window : 0;
     program.key_mask = key_mask_;
     program.padding_added = config_.attention.padding == "added";
+    program.loses_rows = loses_rows_;
     program.documents = documents_of(index, read);
     program.mask = options_.mask;
-    change(index, w, state, program);
+    change(index, state, program);
     at::Tensor v = encoding.values(own_v, state);
+    if (options_.cache != nullptr) options_.cache->join(index, encoding, program, v);
     narrow_for_cuda(program, v);
     const bool observed = observer_ != nullptr && observer_->wants_attention(index);
     const ProbeRequest* probes = observed ? observer_->wants_probes(index) : nullptr;
@@ -634,17 +742,18 @@ class Pass : public std::enable_shared_from_this<Pass> {
   }
 
   // What the encoding's options and the caller do to a layer's scores.
-  void change(std::int64_t index, const LayerWeights& w, const PositionState& state,
-              AttentionProgram& program) const {
+  void change(std::int64_t index, const PositionState& state, AttentionProgram& program) const {
     const Encoding& encoding = encoding_of(index);
     const Repairs& repairs = repairs_of(index);
     if (options_.hook == nullptr && !repairs.changes_scores()) return;
     const Parameters& shared = config_.encoding_group_of(index) >= 0 ? no_parameters()
                                : reads_local(index)                  ? stack_.weights.local_encoding
                                                                      : stack_.weights.encoding;
-    const LayerInput input{index,       &encoding,
-                           &w.encoding, start_context(program.q.size(2), shared, index),
-                           state,       config_.attention.log_scale};
+    // A converted layer's own weights are gone when it has run.
+    const Parameters& own = stack_.weights.layers[static_cast<std::size_t>(index)].encoding;
+    const LayerInput input{index, &encoding,
+                           &own,  start_context(program.q.size(2), shared, index),
+                           state, config_.attention.log_scale};
     repair(repairs, input, options_.backend, program);
     if (options_.hook != nullptr) options_.hook->before(input, program);
   }
@@ -670,7 +779,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
                     AttentionProgram& program) const {
     const Encoding& encoding = encoding_of(index);
     StartContext context = start_context(program.k.size(2), stack_.weights.encoding, index);
-    context.positions = {program.k.size(2), 0, memory_.position_ids};
+    context.positions = {program.k.size(2), 0, memory_.position_ids, {}, device_, memory_.extent};
     const PositionState of_keys = encoding.start(context);
     const AttentionProgram queries = encoding.program(w.encoding, program.q, program.q, state);
     const AttentionProgram keys = encoding.program(w.encoding, program.k, program.k, of_keys);
@@ -686,32 +795,44 @@ class Pass : public std::enable_shared_from_this<Pass> {
     }
   }
 
+  // A layer's keys and values of the encoder's output, which a cache keeps.
+  KeyValueCache::Across across_of(std::int64_t index, const LayerWeights& w) const {
+    KeyValueCache::Across made;
+    KeyValueCache::Across& across =
+        options_.cache != nullptr ? options_.cache->across(index) : made;
+    if (!across.k.defined()) {
+      const std::int64_t head_dim = config_.head_dim;
+      across = {split_heads(project(memory_.hidden, w.cross_wk, w.cross_bk), head_dim),
+                split_heads(project(memory_.hidden, w.cross_wv, w.cross_bv), head_dim)};
+    }
+    return across;
+  }
+
   // Without cross_positions no positions enter: the decoder's and the encoder's have nothing to do
   // with each other.
   at::Tensor cross_attend(std::int64_t index, const LayerWeights& w, const at::Tensor& read,
                           const PositionState& state) const {
     AttentionProgram program;
     const std::int64_t head_dim = config_.head_dim;
+    const KeyValueCache::Across given = across_of(index, w);
     program.q = program.q_plain = split_heads(project(read, w.cross_wq, w.cross_bq), head_dim);
-    program.k = program.k_plain =
-        split_heads(project(memory_.hidden, w.cross_wk, w.cross_bk), head_dim);
+    program.k = program.k_plain = given.k;
     program.scale = config_.attention.scale > 0
                         ? config_.attention.scale
                         : 1.0 / std::sqrt(static_cast<double>(config_.head_dim));
-    program.positions.length = read.size(1);
+    program.positions.length = read.size(1), program.positions.device = device_;
     program.causal = false;
     program.key_mask = memory_.key_mask;
     if (config_.attention.cross_positions) place_across(index, w, state, program);
-    const at::Tensor v = split_heads(project(memory_.hidden, w.cross_wv, w.cross_bv), head_dim);
     const bool observed = observer_ != nullptr && observer_->wants_cross_attention(index);
-    const AttentionResult result = attention(program, v,
+    const AttentionResult result = attention(program, given.v,
                                              {.backend = options_.backend,
                                               .want_lse = observed,
                                               .want_entropy = observed,
                                               .kernels = options_.kernels});
     if (observed) {
       observer_->on_cross_attention(std::make_shared<LayerAttention>(
-          index, program, v, result.lse, result.entropy, options_.backend, result.ran));
+          index, program, given.v, result.lse, result.entropy, options_.backend, result.ran));
     }
     return project(result.out.transpose(1, 2).flatten(2), w.cross_wo, w.cross_bo);
   }
@@ -722,98 +843,22 @@ class Pass : public std::enable_shared_from_this<Pass> {
   const Stack stack_;
   const Weights& model_;
   at::ScalarType dtype_;
+  at::Device device_;
   const ForwardOptions options_;
   Memory memory_;
   Observer* observer_;
-  at::Tensor key_mask_;  // (B, N) bool, or undefined
+  std::int64_t before_;  // tokens that a cache holds
+  std::optional<PositionExtent> extent_;  // of options_.position_ids
+  at::Tensor given_mask_, key_mask_;      // (B, N) bool, as it was given and where the model is
+  std::optional<bool> loses_rows_;        // AttentionProgram::loses_rows
   // Keys and values of the last layer with its own: of layers that are not local, and that are.
   mutable std::array<HeadTensors, 2> last_own_;
   at::Tensor layer_inputs_;  // (B, N, layers, P); undefined where layers read none of their own
 };
 
-// (B, N) of whole numbers, one a token of `ids`.
-void check_per_token(const at::Tensor& given, const at::Tensor& ids, const char* name) {
-  if (!given.defined() || (given.dim() == 2 && given.sizes() == ids.sizes())) return;
-  throw formats::bad_input("there must be one for each token, (" + std::to_string(ids.size(0)) +
-                               ", " + std::to_string(ids.size(1)) + ")",
-                           name);
-}
-
-void check_pieces(const at::Tensor& given, const PatchesConfig& patches, const at::Tensor& ids) {
-  if (patches.side == 0 && !given.defined()) return;
-  if (patches.side == 0) throw formats::bad_input("this model reads no images", "patches");
-  if (!given.defined()) {
-    throw formats::bad_input("this model reads images, and ids alone were given", "patches",
-                             "leave the input out: a sample of its task is read then");
-  }
-  if (given.dim() == 3 && given.size(0) == ids.size(0) && given.size(1) == ids.size(1) &&
-      given.size(2) == patches.numbers())
-    return;
-  throw formats::bad_input("pieces of images must be (" + std::to_string(ids.size(0)) + ", " +
-                               std::to_string(ids.size(1)) + ", " +
-                               std::to_string(patches.numbers()) + ")",
-                           "patches");
-}
-
 // The text itself, behind the token a decoder starts with.
 at::Tensor shifted_right(const at::Tensor& ids, std::int64_t start) {
   return at::cat({at::full({ids.size(0), 1}, start, ids.options()), ids.slice(1, 0, -1)}, 1);
-}
-
-// (N) or (B, N) for ids (B, N).
-void check_position_ids(const at::Tensor& positions, const at::Tensor& ids, const char* name) {
-  if (positions.defined() && positions.dim() == 2) check_per_token(positions, ids, name);
-  if (positions.defined() && positions.dim() != 2 &&
-      (positions.dim() != 1 || positions.size(0) != ids.size(1))) {
-    throw formats::bad_input(
-        "position ids must be one for each of the " + std::to_string(ids.size(1)) + " tokens",
-        name);
-  }
-}
-
-void check_options(const ForwardOptions& options, const ModelConfig& config,
-                   const at::Tensor& ids) {
-  const std::int64_t length = ids.size(1);
-  check_position_ids(options.position_ids, ids, "position_ids");
-  const at::Tensor& by_layer = options.layer_position_ids;
-  if (by_layer.defined() &&
-      (by_layer.dim() != 2 || by_layer.size(0) != config.layers || by_layer.size(1) != length)) {
-    throw formats::bad_input("there must be " + std::to_string(config.layers) + " rows of " +
-                                 std::to_string(length) + " positions, one a layer",
-                             "layer_position_ids");
-  }
-  check_per_token(options.key_mask, ids, "attention_mask");
-  check_pieces(options.patches, config.patches, ids);
-  check_per_token(options.document_ids, ids, "document_ids");
-  if (options.document_ids.defined() && config.encoder_layers > 0) {
-    throw formats::bad_input("documents are read by models with one stack alone", "document_ids");
-  }
-  const at::Tensor& types = options.token_types;
-  check_per_token(types, ids, "token_type_ids");
-  const std::int64_t kinds = config.embedding.token_types;
-  if (types.defined() && kinds > 0 && (types.lt(0) | types.ge(kinds)).any().item<bool>()) {
-    throw formats::bad_input("token types must lie in 0.." + std::to_string(kinds - 1),
-                             "token_type_ids");
-  }
-  const at::Tensor& axes = options.axis_positions;
-  if (axes.defined() &&
-      (axes.dim() != 3 || axes.size(1) != ids.size(0) || axes.size(2) != length)) {
-    throw formats::bad_input("positions of several axes must be (axes, " +
-                                 std::to_string(ids.size(0)) + ", " + std::to_string(length) + ")",
-                             "position_ids");
-  }
-  const at::Tensor& cells = options.grid_positions;
-  if (cells.defined() &&
-      (cells.dim() < 2 || cells.dim() > 3 || cells.size(-1) != 2 || cells.size(-2) != length ||
-       (cells.dim() == 3 && cells.size(0) != ids.size(0)))) {
-    throw formats::bad_input(
-        "there must be a row and a column for each of the " + std::to_string(length) + " tokens",
-        "grid_positions");
-  }
-  const at::Tensor& mask = options.mask;
-  if (mask.defined() && (mask.dim() != 2 || mask.size(0) != length || mask.size(1) != length)) {
-    throw formats::bad_input("the mask must have a row and a column for each token", "mask");
-  }
 }
 
 }  // namespace
@@ -857,7 +902,7 @@ void Decoder::check_ids(const at::Tensor& ids) const {
   if (ids.numel() == 0) {
     throw formats::bad_input("the text has no tokens; give at least one", "ids");
   }
-  for (const at::Tensor& id : {ids.min(), ids.max()}) {
+  for (const at::Tensor& id : {ids.min(), ids.max()}) {  // read before ids go to a device
     const std::int64_t value = id.item<std::int64_t>();
     if (value >= 0 && value < config_.vocab_size) continue;
     throw formats::bad_input("token id " + std::to_string(value) +
@@ -874,14 +919,29 @@ at::Tensor Decoder::hidden(const at::Tensor& ids, const ForwardOptions& given,
   ForwardOptions options = given;
   place_cells(*encoding_, options);
   if (options.axis_positions.defined()) options.position_ids = options.axis_positions[0];
+  if (options.cache != nullptr) check_cached_pass(options, observer);
   const Stack decoder{config_, *encoding_, local_encoding_.get(), group_encodings_, weights_};
-  if (!encoder_encoding_)
-    return std::make_shared<Pass>(*this, decoder, options, Memory{}, observer)->run(ids);
+  const auto run = [&](const ForwardOptions& own, Memory memory, const at::Tensor& read) {
+    if (own.cache != nullptr) own.cache->begin(read);
+    const at::Tensor x =
+        std::make_shared<Pass>(*this, decoder, own, std::move(memory), observer)->run(read);
+    if (own.cache != nullptr) own.cache->advance(read.size(1));
+    return x;
+  };
+  if (!encoder_encoding_) return run(options, Memory{}, ids);
 
   static const std::vector<std::shared_ptr<const Encoding>> no_groups;
   const Stack encoder{*encoder_config_, *encoder_encoding_, nullptr, no_groups, weights_.encoder};
   Observer* const of_encoder = observer != nullptr ? observer->encoder() : nullptr;
-  Memory memory{std::make_shared<Pass>(*this, encoder, options, Memory{}, of_encoder)->run(ids),
+  const auto encoded = [&] {
+    ForwardOptions own = options;
+    own.cache = nullptr;
+    return std::make_shared<Pass>(*this, encoder, own, Memory{}, of_encoder)->run(ids);
+  };
+  at::Tensor made;
+  at::Tensor& hidden_of_encoder = options.cache != nullptr ? options.cache->encoded() : made;
+  if (!hidden_of_encoder.defined()) hidden_of_encoder = encoded();
+  Memory memory{hidden_of_encoder,
                 options.key_mask.defined() ? options.key_mask.ne(0) : at::Tensor(),
                 options.position_ids};
   ForwardOptions own = options;  // what was given speaks of the encoder's text
@@ -896,15 +956,15 @@ at::Tensor Decoder::hidden(const at::Tensor& ids, const ForwardOptions& given,
                              "decoder_input_ids");
   }
   check_position_ids(own.position_ids, read, "decoder_position_ids");
-  return std::make_shared<Pass>(*this, decoder, own, std::move(memory), observer)->run(read);
+  return run(own, std::move(memory), read);
 }
 
 at::Tensor Decoder::pooled(const at::Tensor& hidden, const at::Tensor& key_mask) const {
   if (config_.head.pool == "none") return hidden;
   at::Tensor scores = at::matmul(hidden, weights_.pool.transpose(0, 1));  // (B, N, 1)
   if (key_mask.defined()) {
-    scores =
-        scores.masked_fill(key_mask.eq(0).unsqueeze(-1), -std::numeric_limits<double>::infinity());
+    const at::Tensor padded = key_mask.eq(0).unsqueeze(-1).to(scores.device());
+    scores = scores.masked_fill(padded, -std::numeric_limits<double>::infinity());
   }
   return (at::softmax(scores, 1) * hidden).sum(1, /*keepdim=*/true);
 }

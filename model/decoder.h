@@ -17,6 +17,8 @@
 
 namespace phasescope::model {
 
+class KeyValueCache;
+
 // Looks into a forward pass; without one nothing is kept. Layers count from 0.
 class Observer {
  public:
@@ -67,6 +69,9 @@ class AttentionHook {
 
 struct ForwardOptions {
   Backend backend = Backend::fused;
+  // What was kept of the tokens before these (key_value_cache.h), which this pass adds to; null:
+  // the ids are a whole text.
+  KeyValueCache* cache = nullptr;
   // Position ids start here; or are given, (N) or (B, N) int64: terms of distance run plain then.
   std::int64_t shift = 0;
   at::Tensor position_ids;
@@ -81,7 +86,8 @@ struct ForwardOptions {
   // (B, N, numbers of a piece) of a model that reads images (PatchesConfig): each token's piece,
   // row by row, a pixel's channels beside each other.
   at::Tensor patches;
-  // (B, N) int64, of texts packed into one: a query sees the keys of its own document alone.
+  // (B, N) int64, of texts packed into one: a query sees the keys of its own document alone. For a
+  // model on a device they are counted from 0 before they go there.
   at::Tensor document_ids;
   // (N, N) bool, true where a query (row) sees a key; runs plain. Causal where undefined.
   at::Tensor mask;
@@ -127,6 +133,8 @@ class Decoder {
   const Weights& weights() const { return weights_; }
   Weights& weights() { return weights_; }
   at::ScalarType dtype() const { return weights_.embedding.scalar_type(); }
+  // Where the weights lie; a forward pass computes there, whatever its inputs lie on.
+  at::Device device() const { return weights_.embedding.device(); }
 
   // Of a layer: `encoding()`, or that of the local layers or of its group.
   const Encoding& encoding_of(std::int64_t layer) const;

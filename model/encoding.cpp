@@ -75,18 +75,36 @@ std::string fault_of(const Json& value, const OptionInfo& option) {
 
 }  // namespace
 
-std::int64_t Positions::largest_distance() const {
-  if (length == 0) return 0;
-  if (consecutive()) return length - 1;
+PositionExtent extent_of(const at::Tensor& ids) {
+  if (ids.numel() == 0) return {};
   const at::Tensor greatest = ids.amax(-1), least = ids.amin(-1);
   // In doubles first: the difference of two ids may be too large for an integer.
   const double apart = (greatest.to(at::kDouble) - least.to(at::kDouble)).max().item<double>();
-  if (apart > static_cast<double>(kFarthest)) {
+  return {least.min().item<std::int64_t>(), greatest.max().item<std::int64_t>(),
+          apart > static_cast<double>(kFarthest) ? kFarthest + 1
+                                                 : (greatest - least).max().item<std::int64_t>()};
+}
+
+PositionExtent Positions::measured() const {
+  if (length == 0) return {};
+  if (consecutive()) return {shift, shift + length - 1, length - 1};
+  return extent ? *extent : extent_of(ids);
+}
+
+std::int64_t Positions::largest_distance() const {
+  const std::int64_t reach = measured().reach;
+  if (reach > kFarthest) {
     throw formats::bad_input("positions of one text lie more than " + std::to_string(kFarthest) +
                                  " apart, too far for a table of distances",
                              "position_ids");
   }
-  return (greatest - least).max().item<std::int64_t>();
+  return reach;
+}
+
+DistanceRange TermRegion::distance_range() const {
+  if (distances) return *distances;
+  const at::Tensor distance = query_id - key_id;
+  return {distance.min().item<std::int64_t>(), distance.max().item<std::int64_t>()};
 }
 
 at::Tensor drawn_positions(std::int64_t length, std::int64_t range, std::uint64_t seed) {
@@ -96,6 +114,19 @@ at::Tensor drawn_positions(std::int64_t length, std::int64_t range, std::uint64_
 }
 
 at::ScalarType table_dtype(at::ScalarType dtype) { return at::promote_types(dtype, at::kFloat); }
+
+at::Tensor tensor_of(const std::vector<double>& values, const at::TensorOptions& options) {
+  if (options.device().is_cpu()) return at::tensor(values, options);
+  at::Tensor result = at::empty({static_cast<std::int64_t>(values.size())}, options);
+  for (std::size_t n = 0; n < values.size(); ++n) {
+    result.select(0, static_cast<std::int64_t>(n)).fill_(values[n]);
+  }
+  return result;
+}
+
+at::TensorOptions table_options(const at::TensorOptions& options) {
+  return options.dtype(table_dtype(options.dtype().toScalarType()));
+}
 
 at::Tensor whole_places(const at::Tensor& tokens, double step) {
   return step == 1.0 ? tokens : (tokens.to(at::kDouble) * step).trunc().to(at::kLong);
@@ -150,6 +181,13 @@ Encoding::Encoding(const Json& options, const ModelConfig& model)
       options_(options),
       repairs_(read_repairs(options, model)) {}
 
+at::Tensor running_sums(const at::Tensor& steps, PositionState& state) {
+  at::Tensor sums = steps.cumsum(1);
+  if (state.sums.defined()) sums = sums + state.sums;
+  state.sums = sums.narrow(1, sums.size(1) - 1, 1);
+  return sums;
+}
+
 at::Tensor Encoding::frequencies(const StartContext&) const { return {}; }
 
 at::Tensor Encoding::embed(const at::Tensor& x, const StartContext&) const { return x; }
@@ -166,12 +204,12 @@ void Encoding::after_mlp(const Parameters&, const MlpContext&, PositionState&) c
 
 at::Tensor Encoding::values(const at::Tensor& v, const PositionState&) const { return v; }
 
-at::Tensor Encoding::bias_table(const Parameters&, std::int64_t, at::ScalarType) const {
+at::Tensor Encoding::bias_table(const Parameters&, std::int64_t, const at::TensorOptions&) const {
   return {};
 }
 
-at::Tensor Encoding::distances(std::int64_t length) const {
-  return at::arange(length, at::kDouble) * step_;
+at::Tensor Encoding::distances(std::int64_t length, at::Device device) const {
+  return at::arange(length, at::TensorOptions(at::kDouble).device(device)) * step_;
 }
 
 void Encoding::refuse_interpolation(const char* key) const {
@@ -193,10 +231,12 @@ AttentionProgram Encoding::unrotated(const at::Tensor& q, const at::Tensor& k,
 
 at::Tensor Encoding::bias(const Parameters& layer, const TermRegion& region) const {
   const at::Tensor distance = (region.query_id - region.key_id).clamp_min(0);
-  const at::Tensor table =
-      bias_table(layer, distance.max().item<std::int64_t>() + 1, region.content.scalar_type());
+  const std::int64_t farthest = std::max<std::int64_t>(0, region.distance_range().greatest);
+  const at::Tensor table = bias_table(layer, farthest + 1, region.content.options());
   return table.index_select(1, distance.flatten()).unflatten(1, distance.sizes()).transpose(0, 1);
 }
+
+Pieces Encoding::in_pieces(std::int64_t) const { return {}; }
 
 void Encoding::constrain(Parameters&) const {}
 

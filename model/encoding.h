@@ -24,6 +24,14 @@ struct EncodingCost;
 
 // ---- Positions and state -----------------------------------------------------------------------
 
+// Ends of given position ids, and the largest |difference| of two of one text; past 2^24 that is
+// 2^24 + 1.
+struct PositionExtent {
+  std::int64_t least = 0, greatest = 0, reach = 0;
+};
+// Reads the ids (N) or (B, N): on a device that is a transfer.
+PositionExtent extent_of(const at::Tensor& ids);
+
 // Position ids of N tokens: shift, shift + 1, ... unless `ids` says otherwise. Ids feed the
 // encoding (angles, distances); the causal mask goes by index.
 struct Positions {
@@ -31,7 +39,15 @@ struct Positions {
   std::int64_t shift = 0;
   at::Tensor ids;        // (N) or (B, N) int64; undefined where positions are consecutive
   at::Tensor axes = {};  // (A, B, N) int64 where tokens have A positions each; `ids` are the first
+  at::Device device = at::kCPU;               // of `ids`, and of all that is made of positions
+  std::optional<PositionExtent> extent = {};  // of `ids`; empty where nobody has measured them
 
+  // Of a tensor that is made of positions.
+  at::TensorOptions options(at::ScalarType dtype) const {
+    return at::TensorOptions(dtype).device(device);
+  }
+  // Of the ids, given or not; 0 for none.
+  PositionExtent measured() const;
   bool consecutive() const { return !ids.defined(); }
   // Largest |difference| of two ids.
   std::int64_t largest_distance() const;
@@ -44,6 +60,12 @@ at::Tensor drawn_positions(std::int64_t length, std::int64_t range, std::uint64_
 // What a table by distance is kept in for a model of `dtype`: float64 for float64, float32 for all
 // others. In 16 bits neighbours far from a query would share an entry, and float16 ends at 65,504.
 at::ScalarType table_dtype(at::ScalarType dtype);
+// Options of a table for tensors that have these.
+at::TensorOptions table_options(const at::TensorOptions& options);
+
+// Few numbers, (values), written where the tensor lies: on a device nothing is copied from the
+// host.
+at::Tensor tensor_of(const std::vector<double>& values, const at::TensorOptions& options);
 
 // Tokens (int64) times `step`, rounded towards 0: for encodings that know whole places alone.
 at::Tensor whole_places(const at::Tensor& tokens, double step);
@@ -57,9 +79,16 @@ struct PositionState {
   at::Tensor z;
   // What else the layers share, as the encoding says: t5's TableProgram values.
   at::Tensor table = {};
-  // What before_layer() or read_hidden() made for this layer alone, as the encoding says.
+  // What before_layer() or read_hidden() made for this layer alone, as the encoding says; of
+  // read_hidden() tokens stand in dimension 2.
   std::vector<at::Tensor> read = {};
+  // What running_sums() of this layer came to over the tokens before these, (B, 1, ...); undefined
+  // where there are none. It leaves there what they come to with these.
+  at::Tensor sums = {};
 };
+
+// Sums over tokens up to each, of steps (B, N, ...): those before are in state.sums.
+at::Tensor running_sums(const at::Tensor& steps, PositionState& state);
 
 // ---- What attention runs -----------------------------------------------------------------------
 
@@ -100,6 +129,17 @@ struct TableProgram {
     each(TensorInfo{"values"}, self.values);
   }
 };
+// scale * q.k + values[b][h][i][lambda] for 0 <= lambda < L, scale * q.k elsewhere: values (B or 1,
+// H, N, L), a row for each query.
+struct QueryTableProgram {
+  at::Tensor values;
+
+  static constexpr const char* kName = "query table";
+  template <class Self, class Each>
+  static void tensors(Self& self, const Each& each) {
+    each(TensorInfo{"values"}, self.values);
+  }
+};
 // TAPA: scale_content * qA.kA * cos(power[|lambda|] * phase); see kernels/attention.h.
 struct TapaProgram {
   std::int64_t content_dim = 0;
@@ -125,6 +165,11 @@ struct TapeProgram {
   }
 };
 
+// All distances of a region's pairs lie within.
+struct DistanceRange {
+  std::int64_t least = 0, greatest = 0;
+};
+
 // A region of the scores, as a term is asked for it: content (B, heads, rows, columns), scale * q.k
 // of q and k as transformed, with the index of its first head, row and column; the position ids of
 // its queries (B or 1, rows, 1) and keys (B or 1, 1, columns), int64. The content's dtype is a
@@ -133,6 +178,11 @@ struct TermRegion {
   at::Tensor content;
   at::Tensor query_id, key_id;
   std::int64_t first_head = 0, first_row = 0, first_column = 0;
+  // Ends of query_id - key_id where they are known without reading the ids.
+  std::optional<DistanceRange> distances = {};
+
+  // The same, read of the ids where they are not known.
+  DistanceRange distance_range() const;
 };
 // What no other struct can say, by plain tensor ops alone: the score of a region, of its content's
 // shape and before any mask. It may outlive the encoding, so it holds what it needs.
@@ -209,23 +259,29 @@ struct ScoreCorner {
 };
 
 struct AttentionProgram {
-  at::Tensor q, k;  // (B, H, N, d), (B, kv heads, M, d), transformed; any strides. M is N
-                    // but in cross attention
+  at::Tensor q, k;  // (B, H, N, d), (B, kv heads, M, d), transformed; any strides. M is N but in
+                    // cross attention, and where keys are kept from tokens before (query_offset)
   at::Tensor q_plain, k_plain;  // the same before the transform
   bool transformed = false;     // whether q and k are others than these
   double scale = 1;             // of q.k; also of the content score where the variant is not tapa
-  std::variant<PlainProgram, TableProgram, TapaProgram, TapeProgram, CapeProgram, FireProgram,
-               TermProgram>
+  std::variant<PlainProgram, TableProgram, QueryTableProgram, TapaProgram, TapeProgram, CapeProgram,
+               FireProgram, TermProgram>
       variant;
   Positions positions;
   TokenTerms tokens = {};
   double gain = 1;      // the score is multiplied by it; cape and term alone
   double soft_cap = 0;  // s becomes cap tanh(s / cap), before the mask; 0: not
   bool causal = true;
-  std::int64_t window = 0;     // a query sees keys less than this many tokens away; 0: all
+  std::int64_t window = 0;  // a query sees keys less than this many tokens away; 0: all
+  // Row i is the text's token query_offset + i: masks, positions and documents are those of tokens.
+  // Only the queries of q, `tokens`, a query table and fire's factor count rows.
+  std::int64_t query_offset = 0;
   at::Tensor key_mask = {};    // (B, M) bool, false for padding, which nothing sees
   bool padding_added = false;  // AttentionConfig::padding is "added"
-  at::Tensor documents = {};   // (B, N) int64: a query sees the keys of its own document alone
+  // Whether causal and key_mask leave some query padding alone, where it is known without reading
+  // the mask.
+  std::optional<bool> loses_rows = {};
+  at::Tensor documents = {};  // (B, M) int64: a query sees the keys of its own document alone
   at::Tensor mask;  // (N, M) bool, true where a query sees a key; replaces `causal` and `window`
   // (H), learned sinks: each row's normaliser has e^sink more, so that its weights sum to less than
   // 1; log-sum-exps leave it out (kernels/attention.h). Undefined for none.
@@ -346,6 +402,9 @@ struct ParameterSpec {
   bool optional = false;  // may be absent from a checkpoint
   bool decays = true;     // weight decay applies
   at::Tensor start = {};  // values to start with in place of `init`, broadcast to the shape
+  // A single number that decisions read: it stays in the host's memory wherever the model lives,
+  // and operations on a device take it from there.
+  bool of_host = false;
 };
 
 using Parameters = std::map<std::string, at::Tensor>;
@@ -361,12 +420,32 @@ struct StartContext {
   at::Tensor layer_ids = {};
   // In training: what encodings that draw their positions draw them from.
   std::optional<std::uint64_t> draw = {};
+
+  // Of angles, where the positions are.
+  at::TensorOptions angle_options() const { return positions.options(angle_dtype); }
 };
 
 // What a layer gives to the update of the state after its MLP; each (B, N, C).
 struct MlpContext {
   at::Tensor mlp_output;        // before it is added to the residual
   at::Tensor attention_output;  // W_O o, before it was added
+};
+
+// How a text may be read piece by piece, what was made of the pieces before being kept
+// (key_value_cache.h).
+struct Pieces {
+  enum class Kind {
+    // A token's q, k, state and numbers are its own: program() is asked for the new tokens alone,
+    // whose positions say where they stand. Its variant is plain, or tape's.
+    tokens,
+    // Scores of the tokens before stay as they are, but it takes the whole text to say those of the
+    // new ones: program() is asked for it, and what is not of the new tokens' rows is not read.
+    text,
+    // What earlier tokens were given is no longer so when the text has grown.
+    refused
+  };
+  Kind kind = Kind::text;
+  std::string why = {};  // of `refused`, a clause
 };
 
 // What options that every encoding has do to single heads: to their scores and outputs.
@@ -448,13 +527,16 @@ class Encoding {
                          PositionState& state) const;
 
   // Bias of each head at distances 0..length-1, (H, length), computed in float64 and kept in the
-  // table_dtype() of `dtype`, for encodings that add one that depends on nothing else; undefined
-  // for the others. Differentiable.
+  // table_options() of `options`, for encodings that add one that depends on nothing else;
+  // undefined for the others. Differentiable.
   virtual at::Tensor bias_table(const Parameters& layer, std::int64_t length,
-                                at::ScalarType dtype) const;
+                                const at::TensorOptions& options) const;
   // The same of a region's pairs and all heads, (B or 1, H, rows, columns), keys after the query
   // being at distance 0; for those too whose bias depends on the positions themselves.
   virtual at::Tensor bias(const Parameters& layer, const TermRegion& region) const;
+
+  // How a text of up to `length` tokens may be read in pieces.
+  virtual Pieces in_pieces(std::int64_t length) const;
 
   // Largest shift of position ids that training draws (uniformly in 0..value); 0 for none.
   virtual std::int64_t train_shift() const { return 0; }
@@ -473,7 +555,7 @@ class Encoding {
 
   // Distances 0..length-1 in places, tokens times step_: float64, in which what depends on them is
   // computed before it is kept in its table_dtype().
-  at::Tensor distances(std::int64_t length) const;
+  at::Tensor distances(std::int64_t length, at::Device device) const;
   // Throws Error "bad_input" where positions are interpolated.
   void refuse_interpolation(const char* key) const;
 

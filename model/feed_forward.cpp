@@ -44,7 +44,8 @@ at::Tensor of_chosen(const ModelConfig& config, const LayerWeights& w, const at:
   const ExpertsConfig& experts = config.experts;
   at::Tensor sum = at::zeros(x.sizes(), x.options().dtype(out));
   for (std::int64_t n = 0; n < experts.count; ++n) {
-    const at::Tensor places = chosen.experts.eq(n).nonzero();  // (rows, 2)
+    // (rows, 2). On a device their number comes to the host: an expert reads its own tokens alone.
+    const at::Tensor places = chosen.experts.eq(n).nonzero();
     if (places.size(0) == 0) continue;
     const at::Tensor token = places.select(1, 0);
     const at::Tensor weight = chosen.weights.index({token, places.select(1, 1)}).unsqueeze(1);

@@ -18,10 +18,13 @@ at::Tensor of_unit_length(const at::Tensor& x) {
 }
 
 // Each channel's weighted sum over the last `kernel` tokens: x (B, N, C), weight (C, kernel), whose
-// last number is the token's own.
-at::Tensor causal_convolution(const at::Tensor& x, const at::Tensor& weight) {
+// last number is the token's own. `last` (B, kernel - 1, C): the tokens before x, which become its
+// last ones; undefined where there are none.
+at::Tensor causal_convolution(const at::Tensor& x, const at::Tensor& weight, at::Tensor& last) {
   const std::int64_t kernel = weight.size(1), tokens = x.size(1);
-  const at::Tensor padded = at::constant_pad_nd(x, {0, 0, kernel - 1, 0});
+  const at::Tensor padded =
+      last.defined() ? at::cat({last, x}, 1) : at::constant_pad_nd(x, {0, 0, kernel - 1, 0});
+  last = padded.narrow(1, tokens, kernel - 1);
   at::Tensor sum;
   for (std::int64_t n = 0; n < kernel; ++n) {
     const at::Tensor part = padded.narrow(1, n, tokens) * weight.select(1, n);
@@ -36,10 +39,12 @@ struct RuleInputs {
   at::Tensor q, k, v, decay, beta;
 };
 
-// o (B, heads, N, d_v)
-at::Tensor run_rule(const RuleInputs& in) {
-  at::Tensor state = at::zeros({in.q.size(0), in.q.size(1), in.q.size(3), in.v.size(3)},
-                               in.q.options());  // (B, heads, d_k, d_v)
+// o (B, heads, N, d_v). `state` (B, heads, d_k, d_v) is that before the tokens, undefined for none,
+// and becomes that after them.
+at::Tensor run_rule(const RuleInputs& in, at::Tensor& state) {
+  if (!state.defined()) {
+    state = at::zeros({in.q.size(0), in.q.size(1), in.q.size(3), in.v.size(3)}, in.q.options());
+  }
   std::vector<at::Tensor> outputs;
   for (std::int64_t n = 0; n < in.q.size(2); ++n) {
     const auto at_token = [n](const at::Tensor& x) { return x.select(2, n); };
@@ -57,8 +62,11 @@ at::Tensor run_rule(const RuleInputs& in) {
 
 at::Tensor linear_attention(const ModelConfig& config, const LayerWeights& weights,
                             const at::Tensor& given, const at::Tensor& present,
-                            std::optional<at::ScalarType> product_dtype, at::ScalarType out) {
+                            std::optional<at::ScalarType> product_dtype, at::ScalarType out,
+                            LinearState* kept) {
   const LinearConfig& linear = config.linear;
+  LinearState none;
+  LinearState& before = kept != nullptr ? *kept : none;
   const at::Tensor x =
       present.defined() ? given.masked_fill(present.logical_not().unsqueeze(-1), 0.0) : given;
   // What a state has lost stays lost for all later tokens, and an output of nearly nothing is
@@ -69,8 +77,8 @@ at::Tensor linear_attention(const ModelConfig& config, const LayerWeights& weigh
   const auto project = [&](const at::Tensor& weight) {
     return wide(product(x, weight, {}, inner));
   };
-  const at::Tensor u =
-      at::silu(causal_convolution(project(weights.linear_qkv), wide(weights.linear_conv)));
+  const at::Tensor u = at::silu(
+      causal_convolution(project(weights.linear_qkv), wide(weights.linear_conv), before.last));
   const std::int64_t keys = linear.key_heads * linear.key_dim;
   // (B, N, heads * d) -> (B, value heads, N, d): value head h reads key head h / group.
   const std::int64_t group = linear.value_heads / linear.key_heads;
@@ -89,7 +97,7 @@ at::Tensor linear_attention(const ModelConfig& config, const LayerWeights& weigh
   const at::Tensor rate = at::softplus(project(weights.linear_a) + wide(weights.linear_dt_bias));
   in.decay = at::exp(-at::exp(wide(weights.linear_log_decay)) * rate).transpose(1, 2);
   in.beta = at::sigmoid(project(weights.linear_b)).transpose(1, 2);
-  const at::Tensor o = run_rule(in).transpose(1, 2);  // (B, N, heads, d_v)
+  const at::Tensor o = run_rule(in, before.state).transpose(1, 2);  // (B, N, heads, d_v)
   const at::Tensor z = project(weights.linear_z).unflatten(-1, {linear.value_heads, -1});
   const at::Tensor gated =
       plain_rms_norm(o, wide(weights.linear_norm), config.norm_eps) * at::silu(z);

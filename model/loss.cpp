@@ -15,8 +15,8 @@ bool reads_one_later(const Decoder& decoder) { return decoder.config().encoder_l
 }  // namespace
 
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets) {
-  return at::cross_entropy_loss(logits.flatten(0, -2), targets.flatten(), {}, at::Reduction::Mean,
-                                -1);
+  return at::cross_entropy_loss(logits.flatten(0, -2), targets.flatten().to(logits.device()), {},
+                                at::Reduction::Mean, -1);
 }
 
 at::Tensor next_token_loss(const at::Tensor& logits, const at::Tensor& ids) {
@@ -36,10 +36,11 @@ at::Tensor token_losses_of(const Decoder& decoder, const at::Tensor& hidden, con
   const std::int64_t step = std::max<std::int64_t>(
       1, kBudget / (decoder.config().vocab_size * std::max<std::int64_t>(1, ids.size(0))));
   std::vector<at::Tensor> parts;
+  const at::Tensor all = ids.to(hidden.device());
   for (std::int64_t begin = 0; begin < predicted; begin += step) {
     const std::int64_t end = std::min(predicted, begin + step);
     const at::Tensor logits = decoder.logits(hidden.slice(1, begin + later, end + later), options);
-    const at::Tensor targets = ids.slice(1, begin + 1, end + 1).unsqueeze(-1);
+    const at::Tensor targets = all.slice(1, begin + 1, end + 1).unsqueeze(-1);
     parts.push_back(at::logsumexp(logits, -1) - logits.gather(-1, targets).squeeze(-1));
   }
   if (parts.empty()) return at::empty({ids.size(0), 0}, hidden.options());

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "model/host_memory.h"
+
 namespace phasescope::model {
 namespace {
 
@@ -78,8 +80,8 @@ class RmsNorm : public torch::autograd::Function<RmsNorm> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& given,
                             const at::Tensor& weight, double eps, at::ScalarType dtype) {
     const at::Tensor x = given.contiguous();
-    at::Tensor inverse = at::empty({x.numel() / x.size(-1)}, at::kFloat);
-    at::Tensor out = at::empty(x.sizes(), dtype);
+    at::Tensor inverse = at::empty({x.numel() / x.size(-1)}, x.options());
+    at::Tensor out = at::empty(x.sizes(), x.options().dtype(dtype));
     if (dtype == at::kBFloat16) {
       forward_all<at::BFloat16>(x, weight, eps, inverse, out);
     } else {
@@ -98,7 +100,7 @@ class RmsNorm : public torch::autograd::Function<RmsNorm> {
     const std::int64_t rows = x.numel() / width;
     const std::int64_t chunks = (rows + kChunk - 1) / kChunk;
     const at::Tensor dx = at::empty_like(x);
-    const at::Tensor dw = at::zeros({chunks, width}, at::kFloat);
+    const at::Tensor dw = at::zeros({chunks, width}, x.options());
     at::parallel_for(0, chunks, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t chunk = begin; chunk < end; ++chunk) {
         backward_rows(x.const_data_ptr<float>(), saved[1].const_data_ptr<float>(),
@@ -120,7 +122,7 @@ at::Tensor plain_rms_norm(const at::Tensor& x, const at::Tensor& weight, double 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, at::ScalarType out) {
   const bool single = x.scalar_type() == at::kFloat && weight.scalar_type() == at::kFloat;
   const bool known = out == at::kFloat || out == at::kBFloat16;
-  if (!single || !known || !x.device().is_cpu() || !weight.is_contiguous()) {
+  if (!single || !known || !in_host_memory(x.device()) || !weight.is_contiguous()) {
     return plain_rms_norm(x, weight, eps).to(out);
   }
   return RmsNorm::apply(x, weight, eps, out);

@@ -150,15 +150,41 @@ bool same_plan(const RopePlanRow& a, const RopePlanRow& b) {
   return a.sees == b.sees && a.encoding == b.encoding && a.channels == b.channels &&
          a.frequencies == b.frequencies && a.magnitude == b.magnitude && a.axes == b.axes &&
          a.norm == b.norm && a.temperature == b.temperature &&
-         a.stored_difference == b.stored_difference;
+         a.stored_difference == b.stored_difference && a.library_difference == b.library_difference;
 }
+
+// What a family's library would apply, layer by layer.
+class LibraryFrequencies {
+ public:
+  LibraryFrequencies(const ModelConfig* config, std::int64_t length)
+      : config_(config), length_(length) {
+    if (config != nullptr) encodings_.emplace(*config);
+  }
+
+  // Of what is applied in a layer; nothing where there is no library or the layer turns nothing.
+  std::optional<double> difference_from(const std::vector<double>& applied, std::int64_t layer) {
+    if (config_ == nullptr || applied.empty() || layer >= config_->layers) return std::nullopt;
+    const Encoding& encoding = encodings_->of(layer);
+    if (&encoding != last_) list_ = frequencies_of(encoding, length_), last_ = &encoding;
+    if (list_.empty()) return std::numeric_limits<double>::infinity();
+    return difference(list_, applied);
+  }
+
+ private:
+  const ModelConfig* config_;
+  std::int64_t length_;
+  std::optional<LayerEncodings> encodings_;
+  const Encoding* last_ = nullptr;  // whose frequencies `list_` has
+  std::vector<double> list_;
+};
 
 }  // namespace
 
 std::vector<RopePlanRow> rope_plan(const ModelConfig& config, std::int64_t length,
-                                   const StoredFrequencies& stored) {
+                                   const StoredFrequencies& stored, const ModelConfig* library) {
   const at::NoGradGuard no_grad;
   const LayerEncodings encodings(config);
+  LibraryFrequencies of_library(library, length);
   std::vector<RopePlanRow> plan;
   bool turns = false;
   const Encoding* last = nullptr;  // of the row before, whose frequencies need no second reading
@@ -172,6 +198,7 @@ std::vector<RopePlanRow> rope_plan(const ModelConfig& config, std::int64_t lengt
     const auto own = stored.contains(layer) ? stored.find(layer) : stored.find(-1);
     row.stored_difference =
         own == stored.end() ? std::nullopt : difference(own->second, row.frequencies);
+    row.library_difference = of_library.difference_from(row.frequencies, layer);
     turns = turns || !row.frequencies.empty();
     last = &encoding, before = row;
     auto same = std::find_if(plan.begin(), plan.end(),

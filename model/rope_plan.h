@@ -26,12 +26,18 @@ struct RopePlanRow {
   std::string temperature;          // what queries are multiplied by, of position i; empty: 1
   // Largest |stored / applied - 1| of the planes that the file stores for these layers.
   std::optional<double> stored_difference;
+  // The same of what the library of the family would apply by the checkpoint's configuration;
+  // infinite where that turns other planes, or none.
+  std::optional<double> library_difference;
 };
 
 // Layers with the same plan together, in the order of their first. `length` is that of the text
-// (scalings may depend on it). Empty for a model none of whose layers turns planes.
+// (scalings may depend on it). Empty for a model none of whose layers turns planes. `library`: the
+// configuration as its family reads it, which is as the library does, before any setting of ours;
+// null where there is no such library.
 std::vector<RopePlanRow> rope_plan(const ModelConfig& config, std::int64_t length,
-                                   const StoredFrequencies& stored = {});
+                                   const StoredFrequencies& stored = {},
+                                   const ModelConfig* library = nullptr);
 
 // "0, 2-5"
 std::string layers_text(const std::vector<std::int64_t>& layers);

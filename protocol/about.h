@@ -15,12 +15,16 @@ struct About {
   const char* argument = "";  // it is no option but an argument of the command line: "MODEL"
   bool required = true;       // of an argument
   bool wire_only = false;     // the command line has no option for it
-  const char* alias = "";     // another name that requests may use
+  const char* alias = "";     // another name: that requests may use, or that saved results have
+  bool or_null = false;       // of an empty optional of a result: null is written, nothing left out
   int when_true = 0;          // what a number is where a request says true
   // Other fields of the request: one that must be given where this one is, and one that cannot be.
   // A request that holds to neither is refused on both sides.
   const char* needs = "";
   const char* excludes = "";
+  // "task=perplexity": it belongs to requests whose field `task` has that value. Of any other it is
+  // refused where it is named at all, whatever its value.
+  const char* of = "";
 };
 
 }  // namespace phasescope::protocol

@@ -67,8 +67,8 @@ std::string named(const Hello& hello) {
 
 }  // namespace
 
-Channel::Channel(UniqueFd in, UniqueFd out, bool may_pass_memory, FrameLimits frames,
-                 TimeLimits times)
+Channel::Channel(formats::UniqueFd in, formats::UniqueFd out, bool may_pass_memory,
+                 FrameLimits frames, TimeLimits times)
     : in_(std::move(in)),
       out_(std::move(out)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
@@ -269,7 +269,7 @@ void Channel::check_pace() {
 }
 
 Frame Channel::take_frame() {
-  UniqueFd file;
+  formats::UniqueFd file;
   if (!passed_files_.empty()) file = std::move(passed_files_.back());
   passed_files_.clear();
   try {

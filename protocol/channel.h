@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "formats/unique_fd.h"
 #include "protocol/frame.h"
-#include "protocol/unique_fd.h"
 
 namespace phasescope::protocol {
 
@@ -44,8 +44,8 @@ class Channel {
   // `in` and `out` are the same socket (one a dup of the other) or two pipe ends; with pipes the
   // process must ignore SIGPIPE. `may_pass_memory`: this side has reason to think that memory files
   // arrive; they are used when both sides say so.
-  Channel(UniqueFd in, UniqueFd out, bool may_pass_memory, FrameLimits frames = {},
-          TimeLimits times = {});
+  Channel(formats::UniqueFd in, formats::UniqueFd out, bool may_pass_memory,
+          FrameLimits frames = {}, TimeLimits times = {});
   ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
@@ -89,9 +89,9 @@ class Channel {
   [[noreturn]] void fail(const std::string& reason, bool end_of_input = false);
   void throw_if_closed() const;
 
-  UniqueFd in_;
-  UniqueFd out_;
-  UniqueFd wake_;  // readable once closed
+  formats::UniqueFd in_;
+  formats::UniqueFd out_;
+  formats::UniqueFd wake_;  // readable once closed
   bool in_is_socket_;
   bool out_is_socket_;
   bool may_pass_memory_;
@@ -99,7 +99,7 @@ class Channel {
   FrameLimits frame_limits_;
   TimeLimits times_;
   FrameDecoder decoder_;
-  std::vector<UniqueFd> passed_files_;
+  std::vector<formats::UniqueFd> passed_files_;
   Clock::time_point last_byte_;
   Clock::time_point frame_start_;
   std::mutex send_mutex_;

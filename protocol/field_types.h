@@ -49,6 +49,7 @@ struct Input {
   std::optional<std::string> base64;  // a text whose bytes are no UTF-8
   nlohmann::json ids;                 // a list of token ids, or lists of them
   std::optional<std::string> inputs;  // path of a safetensors file
+  std::optional<std::string> sample;  // of a task, "tree_copy:7"
   nlohmann::json corpus;              // texts, or {"name", "text"}, or what Corpus says
   std::string name;
   bool operator==(const Input&) const = default;
@@ -62,6 +63,10 @@ struct Input {
     v("inputs", inputs,
       About{.help = "path of a safetensors file with input_ids (B, N), masks, "
                     "positions, token types"});
+    v("sample", sample,
+      About{.help =
+                "a sample of a task, TASK, TASK:SEED or TASK:SEED:LENGTH, with all that a model "
+                "reads of it: of trees and images where their tokens stand"});
     v("corpus", corpus,
       About{.help = "true for the bundled validation texts, a list of texts or "
                     "of {\"name\", \"text\"}, or a path"});

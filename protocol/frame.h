@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "formats/unique_fd.h"
 #include "protocol/memory.h"
 #include "protocol/tensor.h"
-#include "protocol/unique_fd.h"
 
 namespace phasescope::protocol {
 
@@ -90,7 +90,7 @@ class FrameError : public std::runtime_error {
 struct EncodedFrame {
   std::string head;                                 // preamble and JSON header
   std::vector<std::span<const std::byte>> payload;  // with padding; points into the frame's tensors
-  UniqueFd memory_file;                             // large tensors, when there are any
+  formats::UniqueFd memory_file;                    // large tensors, when there are any
 };
 
 // Tensors of at least `memory_file_from` bytes go to a memory file (no limit: all inline). The
@@ -126,7 +126,7 @@ class FrameDecoder {
   bool complete() const { return stage_ == Stage::complete; }
   // The complete frame; its large tensors are in `memory_file` when the preamble says so. The
   // decoder then waits for the next one. Throws FrameError.
-  Frame take(const UniqueFd& memory_file = UniqueFd());
+  Frame take(const formats::UniqueFd& memory_file = formats::UniqueFd());
 
   // True from the first byte of a frame to its last.
   bool inside_frame() const;

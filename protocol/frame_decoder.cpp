@@ -111,7 +111,7 @@ std::size_t file_size(const std::vector<TensorEntry>& entries, std::size_t limit
   return end;
 }
 
-Memory map_file(const UniqueFd& file, std::size_t size) {
+Memory map_file(const formats::UniqueFd& file, std::size_t size) {
   try {
     return map_sealed_memory(file, size);
   } catch (const std::runtime_error& error) {
@@ -251,7 +251,7 @@ std::size_t FrameDecoder::frame_bytes() const {
   return preamble_bytes + preamble_.header_bytes + preamble_.payload_bytes + trailer_.size();
 }
 
-Frame FrameDecoder::take(const UniqueFd& memory_file) {
+Frame FrameDecoder::take(const formats::UniqueFd& memory_file) {
   const std::string text = std::exchange(header_, {});
   const Memory payload = std::exchange(payload_, {});
   const Preamble preamble = preamble_;

@@ -10,8 +10,9 @@
 // (a field may be followed by what is said of it, about.h)
 // and to_json(row) / from_json<Row>(json) follow from that. Numbers are plain; NaN and infinities
 // are the strings "nan", "inf", "-inf" (JSON has no other form for them). An empty optional is left
-// out when writing and stays empty when absent. Members that are absent when reading keep their
-// default, so that fields can be added.
+// out when writing, or null where its field says `or_null`, and stays empty when absent or null.
+// Members that are absent when reading keep their default, so that fields can be added; a field is
+// read by its alias too.
 #include <cmath>
 #include <concepts>
 #include <limits>
@@ -63,8 +64,12 @@ struct Form {
       return write_double(static_cast<double>(value));
     } else if constexpr (HasFields<T>) {
       json out = json::object();
-      auto visit = [&out]<class M>(const char* name, M& member, const About& = {}) {
-        Form<M>::put(out, name, member);
+      auto visit = [&out]<class M>(const char* name, M& member, const About& about = {}) {
+        if (about.or_null) {
+          out[name] = Form<M>::write(member);
+        } else {
+          Form<M>::put(out, name, member);
+        }
       };
       const_cast<T&>(value).fields(visit);  // fields() only hands out references
       return out;
@@ -76,8 +81,9 @@ struct Form {
     if constexpr (std::is_floating_point_v<T>) {
       value = static_cast<T>(read_double(j));
     } else if constexpr (HasFields<T>) {
-      auto visit = [&j]<class M>(const char* name, M& member, const About& = {}) {
-        const auto it = j.find(name);
+      auto visit = [&j]<class M>(const char* name, M& member, const About& about = {}) {
+        auto it = j.find(name);
+        if (it == j.end() && *about.alias) it = j.find(about.alias);
         if (it != j.end() && !it->is_null()) Form<M>::read(*it, member);
       };
       value.fields(visit);

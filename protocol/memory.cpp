@@ -48,8 +48,8 @@ Memory reserve_memory(std::size_t size) {
   return mapped(address, size);
 }
 
-UniqueFd sealed_memory_file(std::span<const std::span<const std::byte>> pieces) {
-  UniqueFd file(::memfd_create("phasescope-tensors", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+formats::UniqueFd sealed_memory_file(std::span<const std::span<const std::byte>> pieces) {
+  formats::UniqueFd file(::memfd_create("phasescope-tensors", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) throw std::system_error(errno, std::generic_category(), "memory file");
   for (auto piece : pieces) write_all(file.get(), piece);
   if (::fcntl(file.get(), F_ADD_SEALS, required_seals | F_SEAL_SEAL) != 0)
@@ -57,7 +57,7 @@ UniqueFd sealed_memory_file(std::span<const std::span<const std::byte>> pieces) 
   return file;
 }
 
-Memory map_sealed_memory(const UniqueFd& file, std::size_t size) {
+Memory map_sealed_memory(const formats::UniqueFd& file, std::size_t size) {
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
   if (seals < 0 || (seals & required_seals) != required_seals)
     throw std::runtime_error("the memory file of a frame is not sealed");

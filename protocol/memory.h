@@ -6,7 +6,7 @@
 #include <memory>
 #include <span>
 
-#include "protocol/unique_fd.h"
+#include "formats/unique_fd.h"
 
 namespace phasescope::protocol {
 
@@ -22,10 +22,10 @@ Memory reserve_memory(std::size_t size);
 
 // A memory file holding the pieces one after another, sealed against any later change. Throws
 // std::system_error.
-UniqueFd sealed_memory_file(std::span<const std::span<const std::byte>> pieces);
+formats::UniqueFd sealed_memory_file(std::span<const std::span<const std::byte>> pieces);
 
 // Maps a received memory file for reading. Throws std::runtime_error saying what is wrong when it
 // is not exactly `size` bytes or could still be written, grown or shrunk by its sender.
-Memory map_sealed_memory(const UniqueFd& file, std::size_t size);
+Memory map_sealed_memory(const formats::UniqueFd& file, std::size_t size);
 
 }  // namespace phasescope::protocol

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "formats/near_names.h"
 #include "protocol/error_info.h"
 #include "protocol/shell_word.h"
 
@@ -23,6 +24,11 @@ std::string list_of(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
   return text;
+}
+
+std::vector<std::string> quoted(std::vector<std::string> words) {
+  for (std::string& word : words) word = "\"" + word + "\"";
+  return words;
 }
 
 // An option whose value begins with a dash takes it behind "=".
@@ -80,19 +86,44 @@ void read_into(const std::vector<BoundField>& fields, const json& params,
     throw RequestError({std::string(error_code::bad_usage), message, where, hint});
   };
   if (!params.is_object()) refuse(whose + " must be an object", whose, "");
-  std::vector<std::string> unknown;
+  std::vector<std::string> known, unknown;
+  for (const BoundField& field : fields) known.push_back(field.key);
   for (const auto& [key, value] : params.items()) {
-    if (named(fields, key) == nullptr) unknown.push_back("\"" + key + "\"");
+    if (named(fields, key) == nullptr) unknown.push_back(key);
   }
   if (!unknown.empty()) {
-    std::vector<std::string> known;
-    for (const BoundField& field : fields) known.push_back(field.key);
-    refuse(whose + " has no parameter " + list_of(unknown), unknown.front(),
-           known.empty() ? "it takes none" : "it takes " + list_of(known));
+    refuse(whose + " has no parameter " + list_of(quoted(unknown)), quoted(unknown).front(),
+           known.empty() ? "it takes none" : formats::hint_of_names(unknown, known));
   }
   for (const auto& [key, value] : params.items()) {
     if (!value.is_null()) named(fields, key)->read(value);
   }
+  for (const auto& [key, value] : params.items()) {
+    if (!value.is_null()) require_belonging(*named(fields, key), fields);
+  }
+}
+
+Owner owner_of(const About& about) {
+  const std::string of = about.of;
+  const std::size_t at = of.find('=');
+  return at == std::string::npos ? Owner{} : Owner{of.substr(0, at), of.substr(at + 1)};
+}
+
+bool belongs(const BoundField& field, const std::vector<BoundField>& fields) {
+  const Owner owner = owner_of(field.about);
+  const BoundField* by = named(fields, owner.key);
+  return by == nullptr || by->write() == json(owner.value);
+}
+
+void require_belonging(const BoundField& field, const std::vector<BoundField>& fields) {
+  if (belongs(field, fields)) return;
+  const Owner owner = owner_of(field.about);
+  const json asked = named(fields, owner.key)->write();
+  throw RequestError(
+      {std::string(error_code::bad_usage),
+       named_option(field) + " is of the " + owner.key + " " + owner.value + " alone; " +
+           (asked.is_string() ? asked.get<std::string>() : asked.dump()) + " has no such option",
+       named_option(field), ""});
 }
 
 void check_together(const std::vector<BoundField>& fields,
@@ -102,6 +133,7 @@ void check_together(const std::vector<BoundField>& fields,
   };
   for (const BoundField& field : fields) {
     if (!given(field)) continue;
+    require_belonging(field, fields);
     const BoundField* needed = named(fields, field.about.needs);
     const BoundField* excluded = named(fields, field.about.excludes);
     if (needed != nullptr && !given(*needed)) {

@@ -111,8 +111,18 @@ nlohmann::json written(const std::vector<BoundField>& fields,
                        const std::vector<BoundField>& defaults);
 void read_into(const std::vector<BoundField>& fields, const nlohmann::json& params,
                const std::string& whose);
+// What a field belongs to (About::of): the key of another field and its value; both empty of one
+// that every request has.
+struct Owner {
+  std::string key, value;
+};
+Owner owner_of(const About& about);
+// Whether a field belongs to the request that `fields` are bound to.
+bool belongs(const BoundField& field, const std::vector<BoundField>& fields);
+// Throws RequestError "bad_usage" where it does not.
+void require_belonging(const BoundField& field, const std::vector<BoundField>& fields);
 // Throws RequestError "bad_usage" where a field differs from its default and what it needs does
-// not, or what it excludes does too.
+// not, or what it excludes does too, or it belongs to other requests.
 void check_together(const std::vector<BoundField>& fields, const std::vector<BoundField>& defaults);
 std::string command_line(const std::string& verb, const std::vector<BoundField>& fields,
                          const std::vector<BoundField>& defaults);

@@ -423,7 +423,8 @@ std::vector<FieldInfo> described(const std::vector<BoundField>& fields) {
     const json value = field.write();
     const bool empty = value.is_null() || value == json("") || value == json::array() ||
                        value == json::object() || value == json(false);
-    std::string help = field.about.help;
+    const std::string owner = detail::owner_of(field.about).value;
+    std::string help = (owner.empty() ? "" : "of " + owner + ": ") + field.about.help;
     if (*field.about.needs) help += " (with " + option_name(field.about.needs) + ")";
     all.push_back({field.key, field.type, empty ? "" : value.dump(), std::move(help),
                    in_words(choices_of(field.about)), range_text(field.about),

@@ -25,8 +25,12 @@ class ResultsPage {
     text_ += "| field | form | title | unit |\n|---|---|---|---|\n";
     std::vector<void (ResultsPage::*)()> inner;
     auto visit = [&]<class M>(const char* name, M&, const About& about = {}) {
-      text_ += "| `" + std::string(name) + "` | " + form_of<M>(inner) + " | " + about.title +
-               " | " + about.unit + " |\n";
+      std::string form = form_of<M>(inner);
+      if constexpr (requires { typename Parts<M>::Optional; }) {
+        form += about.or_null ? ", or null" : ", or absent";
+      }
+      text_ += "| `" + std::string(name) + "` | " + form + " | " + about.title + " | " +
+               about.unit + " |\n";
     };
     T value{};
     value.fields(visit);
@@ -78,7 +82,7 @@ class ResultsPage {
     } else if constexpr (requires { typename Parts<T>::Map; }) {
       return "by name, " + form_of<typename Parts<T>::Map>(inner);
     } else if constexpr (requires { typename Parts<T>::Optional; }) {
-      return form_of<typename Parts<T>::Optional>(inner) + ", or absent";
+      return form_of<typename Parts<T>::Optional>(inner);
     } else if constexpr (std::is_same_v<T, IntervalEnd>) {
       return "number or null";
     } else if constexpr (std::is_same_v<T, bool>) {

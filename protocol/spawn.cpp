@@ -34,26 +34,26 @@ std::vector<char*> pointers(const std::vector<std::string>& argv) {
 }
 
 // Away from 0, 1 and 2, which the child's own descriptors are put on.
-UniqueFd above_standard(UniqueFd fd) {
+formats::UniqueFd above_standard(formats::UniqueFd fd) {
   if (fd.get() > 2) return fd;
-  return UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 3));
+  return formats::UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 3));
 }
 
 struct Ends {
-  UniqueFd ours, theirs;
+  formats::UniqueFd ours, theirs;
 };
 
 Ends make_socket_pair() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     throw_errno(errno, "socket pair");
-  return {above_standard(UniqueFd(ends[0])), above_standard(UniqueFd(ends[1]))};
+  return {above_standard(formats::UniqueFd(ends[0])), above_standard(formats::UniqueFd(ends[1]))};
 }
 
 Ends make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno(errno, "pipe");
-  return {above_standard(UniqueFd(ends[0])), above_standard(UniqueFd(ends[1]))};
+  return {above_standard(formats::UniqueFd(ends[0])), above_standard(formats::UniqueFd(ends[1]))};
 }
 
 ProcessEnd from_status(int status) {
@@ -162,8 +162,8 @@ pid_t start(const std::vector<std::string>& argv, const Standard& standard, Plac
   return id;
 }
 
-UniqueFd open_above_standard(const std::string& path, int flags) {
-  UniqueFd fd(::open(path.c_str(), flags | O_CLOEXEC, 0666));
+formats::UniqueFd open_above_standard(const std::string& path, int flags) {
+  formats::UniqueFd fd(::open(path.c_str(), flags | O_CLOEXEC, 0666));
   if (!fd) throw_errno(errno, path);
   return above_standard(std::move(fd));
 }
@@ -210,8 +210,8 @@ FilterResult run_filter(const std::vector<std::string>& argv, std::string_view i
 }
 
 void start_detached(const std::vector<std::string>& argv, const std::string& log) {
-  const UniqueFd input = open_above_standard("/dev/null", O_RDONLY);
-  const UniqueFd output = open_above_standard(log, O_WRONLY | O_CREAT | O_APPEND);
+  const formats::UniqueFd input = open_above_standard("/dev/null", O_RDONLY);
+  const formats::UniqueFd output = open_above_standard(log, O_WRONLY | O_CREAT | O_APPEND);
   start(argv, {input.get(), output.get(), output.get()}, Place::outliving_us);
 }
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "protocol/unique_fd.h"
+#include "formats/unique_fd.h"
 
 namespace phasescope::protocol {
 
@@ -56,8 +56,8 @@ class ChildProcess {
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   pid_t id() const { return id_; }
-  UniqueFd take_socket() { return std::move(socket_); }
-  UniqueFd take_stderr() { return std::move(stderr_); }
+  formats::UniqueFd take_socket() { return std::move(socket_); }
+  formats::UniqueFd take_stderr() { return std::move(stderr_); }
 
   // How it ended, when it has within `limit`.
   std::optional<ProcessEnd> wait(std::chrono::milliseconds limit);
@@ -69,8 +69,8 @@ class ChildProcess {
   void signal_group(int signal) const;
 
   pid_t id_ = 0;
-  UniqueFd socket_;
-  UniqueFd stderr_;
+  formats::UniqueFd socket_;
+  formats::UniqueFd stderr_;
   std::optional<ProcessEnd> ended_;
 };
 

@@ -10,7 +10,7 @@
 
 namespace phasescope::protocol {
 
-StderrTail::StderrTail(UniqueFd pipe)
+StderrTail::StderrTail(formats::UniqueFd pipe)
     : pipe_(std::move(pipe)), stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   ::fcntl(pipe_.get(), F_SETFL, ::fcntl(pipe_.get(), F_GETFL) | O_NONBLOCK);
   thread_ = std::thread([this] { run(); });

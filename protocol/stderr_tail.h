@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "protocol/unique_fd.h"
+#include "formats/unique_fd.h"
 
 namespace phasescope::protocol {
 
@@ -17,7 +17,7 @@ class StderrTail {
   static constexpr std::size_t kept_lines = 64;
   static constexpr std::size_t longest_line = 4096;
 
-  explicit StderrTail(UniqueFd pipe);
+  explicit StderrTail(formats::UniqueFd pipe);
   ~StderrTail();
   StderrTail(const StderrTail&) = delete;
   StderrTail& operator=(const StderrTail&) = delete;
@@ -32,8 +32,8 @@ class StderrTail {
   bool read_once();
   void add(std::string_view text);
 
-  UniqueFd pipe_;
-  UniqueFd stop_;
+  formats::UniqueFd pipe_;
+  formats::UniqueFd stop_;
   mutable std::mutex mutex_;
   std::deque<std::string> lines_;
   bool line_open_ = false;  // the last of lines_ has no end yet

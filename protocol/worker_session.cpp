@@ -98,8 +98,8 @@ void WorkerSession::connect_and_converse(ChildProcess& child) {
 }
 
 void WorkerSession::connect(ChildProcess& child) {
-  UniqueFd in = child.take_socket();
-  UniqueFd out(::fcntl(in.get(), F_DUPFD_CLOEXEC, 3));
+  formats::UniqueFd in = child.take_socket();
+  formats::UniqueFd out(::fcntl(in.get(), F_DUPFD_CLOEXEC, 3));
   auto channel = std::make_unique<Channel>(std::move(in), std::move(out), !options_.command.relayed,
                                            options_.frame_limits, options_.time_limits);
   auto refused = [this](const Frame& frame, const std::string& why) { refuse(frame, why); };

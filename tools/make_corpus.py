@@ -303,6 +303,7 @@ def main():
     options.out.mkdir(parents=True, exist_ok=True)
     replace(options.out / "train.txt", train)
     replace(options.out / "validation.jsonl", lines)
+    replace(options.out / "corpus.json", (json.dumps(made, indent=2) + "\n").encode())
     print(f"{options.out / 'train.txt'}: {len(train)} bytes, sha256 {made['train']['sha256']}")
 
     texts = Path(__file__).resolve().parent.parent / "assets" / "texts"

@@ -7,6 +7,7 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <map>
 
 #include "formats/error.h"
@@ -23,11 +24,21 @@ AdamW::AdamW(std::vector<Parameter> parameters, const AdamWSettings& settings)
   }
 }
 
-AdamW::Group AdamW::group_with_gradients(bool decays) const {
+std::vector<at::Device> AdamW::devices() const {
+  std::vector<at::Device> list;
+  for (const Parameter& parameter : parameters_) {
+    const at::Device device = parameter.value.device();
+    if (std::ranges::find(list, device) == list.end()) list.push_back(device);
+  }
+  return list;
+}
+
+AdamW::Group AdamW::group_with_gradients(bool decays, const at::Device& device) const {
   Group group;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const at::Tensor& gradient = parameters_[i].value.grad();
     if (parameters_[i].decays != decays || !gradient.defined()) continue;
+    if (parameters_[i].value.device() != device) continue;
     group.values.push_back(parameters_[i].value);
     group.gradients.push_back(gradient);
     group.means.push_back(means_[i]);
@@ -41,14 +52,19 @@ void AdamW::step(double learning_rate) {
   const at::NoGradGuard no_gradients;
   ++steps_done_;
   for (const bool decays : {true, false}) {
-    Group group = group_with_gradients(decays);
-    if (group.values.empty()) continue;
-    for (at::Tensor& count : group.counts) count.fill_(static_cast<double>(steps_done_));
-    at::_fused_adamw_(group.values, group.gradients, group.means, group.squares, {}, group.counts,
-                      learning_rate, settings_.beta1, settings_.beta2,
-                      decays ? settings_.weight_decay : 0.0, settings_.epsilon,
-                      /*amsgrad=*/false, /*maximize=*/false);
+    for (const at::Device& device : devices()) {
+      Group group = group_with_gradients(decays, device);
+      if (!group.values.empty()) step(group, learning_rate, decays ? settings_.weight_decay : 0.0);
+    }
   }
+}
+
+void AdamW::step(Group& group, double learning_rate, double weight_decay) {
+  for (at::Tensor& count : group.counts) count.fill_(static_cast<double>(steps_done_));
+  at::_fused_adamw_(group.values, group.gradients, group.means, group.squares, {}, group.counts,
+                    learning_rate, settings_.beta1, settings_.beta2, weight_decay,
+                    settings_.epsilon,
+                    /*amsgrad=*/false, /*maximize=*/false);
 }
 
 void AdamW::clear_gradients() {
@@ -63,6 +79,7 @@ double AdamW::clip_gradients(double limit) {
     if (gradient.defined()) norms.push_back(at::linalg_vector_norm(gradient));
   }
   if (norms.empty()) return 0;
+  for (at::Tensor& norm : norms) norm = norm.to(norms.front().device());
   const double norm = at::linalg_vector_norm(at::stack(norms)).item<double>();
   if (limit > 0 && norm > limit) {
     for (Parameter& parameter : parameters_) {

@@ -29,6 +29,7 @@ class AdamW {
   // One step with the gradients that stand in the parameters; those without one are left alone.
   void step(double learning_rate);
   void clear_gradients();
+  const std::vector<Parameter>& parameters() const { return parameters_; }
   // Scales all gradients so that their global 2-norm is at most `limit` (0: leaves them); returns
   // the norm before.
   double clip_gradients(double limit);
@@ -43,7 +44,10 @@ class AdamW {
   struct Group {
     std::vector<at::Tensor> values, gradients, means, squares, counts;
   };
-  Group group_with_gradients(bool decays) const;
+  // Numbers of encodings stay on the host beside a model on a device.
+  std::vector<at::Device> devices() const;
+  Group group_with_gradients(bool decays, const at::Device& device) const;
+  void step(Group& group, double learning_rate, double weight_decay);
 
   std::vector<Parameter> parameters_;
   std::vector<at::Tensor> means_, squares_, counts_;

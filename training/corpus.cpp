@@ -7,13 +7,13 @@
 #include <system_error>
 
 #include "analysis/texts.h"
+#include "formats/counter_random.h"
 #include "formats/error.h"
 #include "formats/file_system.h"
 #include "formats/json.h"
 #include "formats/sha256.h"
 #include "model/checkpoints/open_model.h"
 #include "protocol/spawn.h"
-#include "training/counter_random.h"
 #include "training/schedule.h"
 
 namespace phasescope::training {
@@ -33,6 +33,11 @@ fs::path user_cache() {
   if (const auto cache = environment("XDG_CACHE_HOME")) return *cache;
   const auto home = environment("HOME");
   return home ? fs::path(*home) / ".cache" : fs::temp_directory_path();
+}
+
+// The id at every window's start.
+int64_t beginning_of(const DataSection& data, const formats::Tokenizer* tokenizer) {
+  return tokenizer == nullptr ? data.bos : tokenizer->bos_id().value_or(data.bos);
 }
 
 bool writable(const fs::path& folder) {
@@ -69,6 +74,16 @@ fs::path make_desk_corpus(const std::function<void(const std::string&)>& notice)
   throw no_corpus("no folder for it can be written to");
 }
 
+// What tools/make_corpus.py has made stands beside it; nothing beside other texts.
+bool is_what_was_made(const fs::path& text, const std::function<void(const std::string&)>& notice) {
+  const fs::path made = text.parent_path() / "corpus.json";
+  if (text.filename() != "train.txt" || !fs::exists(made)) return true;
+  const auto expected = formats::json_from_file(made).at("train").at("sha256");
+  if (expected == formats::sha256_of_file(text)) return true;
+  if (notice) notice(text.string() + " is cut or changed since it was made; it is made anew");
+  return false;
+}
+
 // Other versions of the packages make another text, which trains other models than the bundled
 // ones.
 void compare_with_pinned(const fs::path& text,
@@ -99,7 +114,7 @@ fs::path find_corpus(const std::string& corpus,
                      const std::function<void(const std::string&)>& notice) {
   if (corpus != "desk") return corpus;
   for (const fs::path& place : desk_corpus_places()) {
-    if (!fs::is_regular_file(place)) continue;
+    if (!fs::is_regular_file(place) || !is_what_was_made(place, notice)) continue;
     compare_with_pinned(place, notice);
     return place;
   }
@@ -135,43 +150,64 @@ std::vector<int64_t> tokens_of(const std::string& text, const formats::Tokenizer
 
 Corpus::Corpus(std::string text, const DataSection& data, int64_t context,
                const formats::Tokenizer* tokenizer)
-    : text_(std::move(text)),
-      sha256_(formats::sha256_hex(std::string_view(text_))),
-      bos_(tokenizer == nullptr ? data.bos : tokenizer->bos_id().value_or(data.bos)) {
-  if (tokenizer != nullptr) {
-    const std::vector<int64_t> ids = tokens_of(text_, tokenizer);
-    ids_.assign(ids.begin(), ids.end());
-  }
-  if (tokens() < context) {
-    throw formats::bad_input("the training text has " + std::to_string(tokens()) +
-                                 (tokenizer == nullptr ? " bytes" : " tokens") +
-                                 ", less than one window of " + std::to_string(context),
-                             data.corpus);
-  }
+    : ids_(tokens_of(text, tokenizer)),
+      by_bytes_(tokenizer == nullptr),
+      bytes_(static_cast<int64_t>(text.size())),
+      sha256_(formats::sha256_hex(std::string_view(text))),
+      bos_(beginning_of(data, tokenizer)) {
+  require_a_window(data, context);
+}
+
+Corpus::Corpus(PreparedCorpus prepared, int64_t bos)
+    : file_(std::move(prepared.ids)),
+      bytes_(prepared.bytes),
+      sha256_(std::move(prepared.sha256)),
+      bos_(bos) {}
+
+void Corpus::require_a_window(const DataSection& data, int64_t context) const {
+  if (tokens() >= context) return;
+  throw formats::bad_input("the training text has " + std::to_string(tokens()) +
+                               (by_bytes_ ? " bytes" : " tokens") + ", less than one window of " +
+                               std::to_string(context),
+                           data.corpus);
 }
 
 Corpus Corpus::open(const fs::path& path, const DataSection& data, int64_t context,
-                    const formats::Tokenizer* tokenizer) {
-  return Corpus(formats::read_text_file(path), data, context, tokenizer);
+                    const formats::Tokenizer* tokenizer,
+                    const std::function<void(const std::string&)>& notice) {
+  const int64_t bos = beginning_of(data, tokenizer);
+  PrepareOptions options;
+  options.tokenizer = tokenizer;
+  options.between = bos;
+  options.cache = user_cache() / "phasescope/tokens";
+  options.notice = notice;
+  Corpus corpus(prepare_corpus(path, options), bos);
+  corpus.by_bytes_ = tokenizer == nullptr;
+  corpus.require_a_window(data, context);
+  return corpus;
+}
+
+std::vector<int64_t> Corpus::read(int64_t begin, int64_t count) const {
+  if (file_) return file_->read(begin, count);
+  const auto first = ids_.begin() + begin;
+  return {first, first + count};
 }
 
 Batch Corpus::batch(const TrainSection& train, int64_t context, int64_t step) const {
   Batch batch;
   batch.length = window_length_at(train, context, step);
   batch.windows = windows_at(train, context, step);
-  const CounterRandom random(static_cast<std::uint64_t>(train.seed), kWindowStream);
+  const formats::CounterRandom random(static_cast<std::uint64_t>(train.seed), kWindowStream);
   const auto starts = static_cast<std::uint64_t>(tokens() - batch.length + 1);
   // No step has more than batch_tokens windows, so the draws of different steps never overlap.
   const auto first = static_cast<std::uint64_t>(step * (train.batch_tokens + 1));
   for (int64_t row = 0; row < batch.windows; ++row) {
     const auto start =
-        static_cast<std::size_t>(random.below(starts, first + static_cast<std::uint64_t>(row)));
+        static_cast<int64_t>(random.below(starts, first + static_cast<std::uint64_t>(row)));
+    const std::vector<int64_t> window = read(start, batch.length);
     batch.inputs.push_back(bos_);
-    for (int64_t i = 0; i < batch.length; ++i) {
-      const int64_t id = token(start + static_cast<std::size_t>(i));
-      batch.targets.push_back(id);
-      if (i + 1 < batch.length) batch.inputs.push_back(id);
-    }
+    batch.inputs.insert(batch.inputs.end(), window.begin(), window.end() - 1);
+    batch.targets.insert(batch.targets.end(), window.begin(), window.end());
   }
   return batch;
 }

@@ -10,7 +10,9 @@
 #include "formats/text_input.h"
 #include "formats/tokenizer.h"
 #include "training/batch.h"
+#include "training/prepared_corpus.h"
 #include "training/run_config.h"
+#include "training/token_file.h"
 
 namespace phasescope::training {
 
@@ -19,9 +21,9 @@ namespace phasescope::training {
 // $XDG_CACHE_HOME/phasescope/corpus (default ~/.cache).
 std::vector<std::filesystem::path> desk_corpus_places();
 
-// The training text's file: of "desk" the first of the places that is there, made by
-// tools/make_corpus.py where none is (`notice` is told so); otherwise the path itself. Throws Error
-// "bad_input" that says what to install or to type.
+// The training text's file: of "desk" the first of the places that is there and as it was made
+// (corpus.json beside it says that), made by tools/make_corpus.py where none is (`notice` is told
+// so); otherwise the path itself. Throws Error "bad_input" that says what to install or to type.
 std::filesystem::path find_corpus(const std::string& corpus,
                                   const std::function<void(const std::string&)>& notice = {});
 
@@ -34,8 +36,9 @@ std::vector<formats::NamedText> read_validation_texts(const std::string& validat
 // A text's tokens by a tokenizer, without its template; bytes where it is null.
 std::vector<int64_t> tokens_of(const std::string& text, const formats::Tokenizer* tokenizer);
 
-// A text by bytes or by a tokenizer, and windows drawn from it. What a step reads depends on the
-// seed and the step alone, never on the steps before, so a resumed run reads the same.
+// A text, or several of them, by bytes or by a tokenizer, and windows drawn from it. What a step
+// reads depends on the seed and the step alone, never on the steps before, so a resumed run reads
+// the same.
 class Corpus {
  public:
   // `tokenizer`: of the model that is trained, null for bytes; its [BOS], where it has one, is at
@@ -43,23 +46,30 @@ class Corpus {
   // `context` tokens.
   Corpus(std::string text, const DataSection& data, int64_t context,
          const formats::Tokenizer* tokenizer = nullptr);
+  // Of a text file, a folder or a .jsonl file, read window by window from a file of ids
+  // (prepared_corpus.h; what is prepared is kept in $XDG_CACHE_HOME/phasescope/tokens). Between two
+  // documents stands the beginning's id. `notice` is told what takes a while.
   static Corpus open(const std::filesystem::path& path, const DataSection& data, int64_t context,
-                     const formats::Tokenizer* tokenizer = nullptr);
+                     const formats::Tokenizer* tokenizer = nullptr,
+                     const std::function<void(const std::string&)>& notice = {});
 
   // Inputs: the beginning id, then the text; targets: the text itself, one place further.
   Batch batch(const TrainSection& train, int64_t context, int64_t step) const;
   const std::string& sha256() const { return sha256_; }
-  int64_t bytes() const { return static_cast<int64_t>(text_.size()); }
-  int64_t tokens() const { return ids_.empty() ? bytes() : static_cast<int64_t>(ids_.size()); }
+  int64_t bytes() const { return bytes_; }
+  int64_t tokens() const { return file_ ? file_->size() : static_cast<int64_t>(ids_.size()); }
   int64_t bos() const { return bos_; }
+  // `count` ids from place `begin` on.
+  std::vector<int64_t> read(int64_t begin, int64_t count) const;
 
  private:
-  int64_t token(std::size_t place) const {
-    return ids_.empty() ? static_cast<unsigned char>(text_[place]) : ids_[place];
-  }
+  Corpus(PreparedCorpus prepared, int64_t bos);
+  void require_a_window(const DataSection& data, int64_t context) const;
 
-  std::string text_;
-  std::vector<std::int32_t> ids_;  // empty where tokens are the text's bytes
+  std::vector<int64_t> ids_;  // of a text in memory, or:
+  std::optional<TokenFile> file_;
+  bool by_bytes_ = true;
+  int64_t bytes_ = 0;
   std::string sha256_;
   int64_t bos_;
 };

@@ -299,6 +299,8 @@ class RangeChecker {
     need(t.average < 1, "train.average", "must be 0 to below 1");
     need(t.spike_above > 1, "train.spike_above", "must be above 1");
     need(t.patience == 0 || config.eval.every > 0, "train.patience", "needs eval.every above 0");
+    need(config.of_text() || config.eval.probe_every == 0, "eval.probe_every",
+         "must be 0 for a task: heads are measured on a text");
     curriculum(t, context);
   }
 

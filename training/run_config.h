@@ -154,14 +154,17 @@ struct PositionsSection {
 };
 
 struct DataSection {
-  // "desk": the English texts that tools/make_corpus.py puts together; else a text file's path.
+  // "desk": the English texts that tools/make_corpus.py puts together; else the path of a text
+  // file, of a folder of them or of a .jsonl file.
   std::string corpus = "desk";
   std::string validation = "desk";  // "desk": the bundled validation texts; else a .jsonl or text
   int64_t bos = 0;                  // the id at every window's start
   std::string corpus_sha256;        // filled in when a job starts; a resume refuses another corpus
   template <class V>
   void fields(V& v) {
-    v("corpus", corpus, About{.help = "desk: the English texts of the project; else a text file"});
+    v("corpus", corpus,
+      About{.help = "desk: the English texts of the project; else a text file, a folder of "
+                    "them or a .jsonl file"});
     v("validation", validation,
       About{.help = "desk: the bundled validation texts; else a .jsonl or text file"});
     v("bos", bos, About{.help = "the id at every window's start", .low = 0});
@@ -229,6 +232,7 @@ struct TrainSection {
   int64_t seed = 1;
   std::string init = "sequential";  // how the first weights are drawn: sequential, named
   int64_t threads = 1;
+  std::string device = "cpu";    // where the model lives: cpu, cuda, cuda:1
   std::string dtype = "bf16";    // of the matrix products; weights and sums stay f32
   std::string backend = "auto";  // auto, fused, plain, cuda-unverified
   double learning_rate = 2e-3;
@@ -264,6 +268,7 @@ struct TrainSection {
                 "two encodings start with all that they have in common",
             .choices = "sequential|named"});
     v("threads", threads, About{.help = "0: all cores", .low = 0});
+    v("device", device, About{.help = "where the model lives and trains: cpu or cuda[:i]"});
     v("dtype", dtype,
       About{.help = "of the matrix products; weights and sums stay f32", .choices = "f32|bf16"});
     v("backend", backend,
@@ -310,14 +315,23 @@ struct TrainSection {
 
 // Validation while training.
 struct EvalSection {
-  int64_t every = 100;   // steps; 0: at the end alone
-  int64_t windows = 64;  // of the context's length, spread over the validation texts
+  int64_t every = 100;      // steps; 0: at the end alone
+  int64_t windows = 64;     // of the context's length, spread over the validation texts
+  int64_t probe_every = 0;  // steps between measurements of every head on one text; 0: none
+  std::string probe_text;   // that text; empty: the beginning of the first validation text
+  std::vector<std::string> probe_metrics = {"entropy", "sink", "previous_token", "induction"};
   template <class V>
   void fields(V& v) {
     v("every", every, About{.help = "steps between validations; 0: at the end alone", .low = 0});
     v("windows", windows,
       About{.help = "of the context's length, spread over the validation texts; samples of a task",
             .low = 1});
+    v("probe_every", probe_every,
+      About{.help = "steps between measurements of every head on one text; 0: none", .low = 0});
+    v("probe_text", probe_text,
+      About{.help = "that text, cut to the context; empty: the first validation text"});
+    v("probe_metrics", probe_metrics,
+      About{.help = "what is measured: keys of phasescope heads --metrics"});
   }
 };
 

@@ -5,11 +5,11 @@
 #include <numbers>
 #include <utility>
 
+#include "formats/counter_random.h"
 #include "formats/error.h"
 #include "formats/sha256.h"
 #include "formats/utf8.h"
 #include "tasks/vocabulary.h"
-#include "training/counter_random.h"
 
 namespace phasescope::training {
 namespace {
@@ -159,8 +159,8 @@ TaskData::TaskData(const RunConfig& config)
       context_(config.model.context),
       tested_(config.eval.windows),
       seed_(static_cast<std::uint64_t>(config.train.seed)),
-      sample_seed_(CounterRandom(seed_, kSampleStream).bits(0)),
-      validation_seed_(CounterRandom(seed_, kValidationStream).bits(0)),
+      sample_seed_(formats::CounterRandom(seed_, kSampleStream).bits(0)),
+      validation_seed_(formats::CounterRandom(seed_, kValidationStream).bits(0)),
       places_(places_of(config)),
       bytes_(256, config.data.bos),
       sha256_(fingerprint()) {
@@ -183,7 +183,7 @@ int64_t TaskData::longest_at(int64_t step) const {
 Ids TaskData::drawn_length(std::uint64_t seed, int64_t step, int64_t row) const {
   const bool together = section_.draw == "step";
   const int64_t parts = task_.info().dimensions;
-  const CounterRandom random(seed, kLengthStream);
+  const formats::CounterRandom random(seed, kLengthStream);
   // Two numbers a part, which a normal draw takes.
   const int64_t of_row = step * section_.batch + (together ? 0 : row);
   auto at = static_cast<std::uint64_t>(2 * parts * of_row);
@@ -206,10 +206,10 @@ Ids TaskData::drawn_length(std::uint64_t seed, int64_t step, int64_t row) const 
 Batch TaskData::batch(int64_t step, int64_t order) const {
   const bool first = order == 0;
   const std::uint64_t other =
-      CounterRandom(seed_, kOrderStream).bits(static_cast<std::uint64_t>(order));
+      formats::CounterRandom(seed_, kOrderStream).bits(static_cast<std::uint64_t>(order));
   const std::uint64_t of_lengths = first ? seed_ : other;
   const std::uint64_t of_samples =
-      first ? sample_seed_ : CounterRandom(other, kSampleStream).bits(0);
+      first ? sample_seed_ : formats::CounterRandom(other, kSampleStream).bits(0);
   std::vector<Sample> samples;
   for (int64_t row = 0; row < section_.batch; ++row) {
     const auto index = static_cast<std::uint64_t>(step * section_.batch + row);

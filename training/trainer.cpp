@@ -7,6 +7,7 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/lerp.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,13 +17,14 @@
 #include <set>
 #include <thread>
 
+#include "formats/counter_random.h"
 #include "formats/error.h"
 #include "formats/tensors/safetensors.h"
 #include "formats/tokenizer_files.h"
 #include "model/checkpoints/open_model.h"
 #include "model/checkpoints/tensor_io.h"
+#include "model/devices.h"
 #include "model/loss.h"
-#include "training/counter_random.h"
 #include "training/evals/task_answers.h"
 #include "training/schedule.h"
 
@@ -58,6 +60,16 @@ std::vector<AdamW::Parameter> trained_parameters(const model::Decoder& decoder, 
                            "name some, or fewer in start.freeze");
 }
 
+// Drawn or opened on the host, so that it starts alike wherever it trains.
+model::Decoder on_its_device(model::Decoder decoder, const RunConfig& config) {
+  const at::Device device = model::device_named(config.train.device);
+  if (device.is_cpu()) return decoder;
+  const at::NoGradGuard no_gradients;
+  model::Weights weights =
+      model::on_device(decoder.config(), decoder.encoding(), decoder.weights(), device);
+  return model::Decoder(decoder.config(), decoder.shared_encoding(), std::move(weights));
+}
+
 // The same model around copies of the tensors that are trained.
 model::Decoder with_own_tensors(const model::Decoder& decoder,
                                 const std::vector<std::string>& trained) {
@@ -68,13 +80,6 @@ model::Decoder with_own_tensors(const model::Decoder& decoder,
     tensor = tensor.detach().clone();
   }
   return model::Decoder(decoder.config(), decoder.shared_encoding(), std::move(weights));
-}
-
-// What the bits of a step depend on beside the configuration.
-nlohmann::json made_with() {
-  return {{"version", PHASESCOPE_VERSION},
-          {"threads", at::get_num_threads()},
-          {"instructions", at::get_cpu_capability()}};
 }
 
 AdamWSettings optimiser_settings(const TrainSection& train) {
@@ -155,7 +160,7 @@ Trainer::Trainer(RunConfig config, std::shared_ptr<const Corpus> corpus,
       corpus_(std::move(corpus)),
       task_(std::move(task)),
       from_(from ? std::move(from) : opened_start(config_)),
-      decoder_(start_decoder(config_, from_.get())),
+      decoder_(on_its_device(start_decoder(config_, from_.get()), config_)),
       lora_(config_.start, decoder_, static_cast<std::uint64_t>(config_.train.seed)),
       trained_(trained_names(config_.start, decoder_)),
       optimiser_(trained_parameters(decoder_, lora_, trained_), optimiser_settings(config_.train)),
@@ -179,11 +184,12 @@ model::ForwardOptions Trainer::forward_options(int64_t step) const {
   options.backend = model::backend_named(config_.train.backend);
   if (config_.train.dtype == "bf16") options.product_dtype = at::kBFloat16;
   if (const int64_t most = decoder_.encoding().train_shift()) {
-    const CounterRandom random(seed, kShiftStream);
+    const formats::CounterRandom random(seed, kShiftStream);
     options.shift = static_cast<int64_t>(
         random.below(static_cast<std::uint64_t>(most) + 1, static_cast<std::uint64_t>(step)));
   }
-  options.draw = CounterRandom(seed, kPositionStream).bits(static_cast<std::uint64_t>(step));
+  options.draw =
+      formats::CounterRandom(seed, kPositionStream).bits(static_cast<std::uint64_t>(step));
   return options;
 }
 
@@ -198,25 +204,82 @@ at::Tensor Trainer::loss_of(Batch& batch, int64_t step) {
   return model::cross_entropy(decoder_.forward(inputs, options), targets);
 }
 
-double Trainer::add_gradients(Batch& batch, int64_t step) {
+double Trainer::add_gradients(Batch& batch, int64_t step, int64_t all) {
   const int64_t parts = std::min(config_.train.accumulate, batch.windows);
-  if (parts == 1) {
+  if (parts == 1 && batch.counted() == all) {
     const at::Tensor loss = loss_of(batch, step);
     loss.backward();
     return loss.item<double>();
   }
   // The mean over all targets: each part's mean by its share of them.
-  const auto all = static_cast<double>(batch.counted());
   double sum = 0;
   for (int64_t n = 0; n < parts; ++n) {
     Batch part = part_of(batch, batch.windows * n / parts, batch.windows * (n + 1) / parts);
     const auto counted = static_cast<double>(part.counted());
     if (counted == 0) continue;
-    const at::Tensor loss = loss_of(part, step) * (counted / all);
+    const at::Tensor loss = loss_of(part, step) * (counted / static_cast<double>(all));
     loss.backward();
     sum += loss.item<double>();
   }
   return sum;
+}
+
+Batch Trainer::own_rows(const Batch& batch) const {
+  if (!ranks_) return batch;
+  const int64_t rank = ranks_->rank(), size = ranks_->size();
+  return part_of(batch, batch.windows * rank / size, batch.windows * (rank + 1) / size);
+}
+
+double Trainer::summed_over_ranks(double loss) {
+  if (!ranks_) return loss;
+  const std::vector<AdamW::Parameter>& parameters = optimiser_.parameters();
+  // What no row of one rank reads has no gradient there.
+  std::vector<double> own{loss};
+  for (const auto& one : parameters) own.push_back(one.value.grad().defined() ? 1 : 0);
+  const std::vector<double> all = ranks_->gathered(own);
+  std::vector<double> sums(own.size());
+  for (std::size_t n = 0; n < all.size(); ++n) sums[n % own.size()] += all[n];
+  std::vector<at::Tensor> gradients;
+  for (std::size_t n = 0; n < parameters.size(); ++n) {
+    if (sums[n + 1] == 0) continue;
+    at::Tensor& gradient = parameters[n].value.mutable_grad();
+    if (!gradient.defined()) gradient = at::zeros_like(parameters[n].value.detach());
+    gradients.push_back(gradient);
+  }
+  ranks_->add_up(gradients);
+  return sums[0];
+}
+
+void Trainer::require_same_weights() const {
+  if (!ranks_) return;
+  const at::NoGradGuard no_gradients;
+  std::vector<double> own;
+  for (const auto& one : optimiser_.parameters()) {
+    own.push_back(one.value.sum(at::kDouble).item<double>());
+  }
+  const std::vector<double> all = ranks_->gathered(own);
+  for (std::size_t n = 0; n < all.size(); ++n) {
+    // A weight that is no number is so everywhere, and no difference.
+    if (all[n] == own[n % own.size()] || std::isnan(all[n])) continue;
+    throw formats::internal_error(
+        ranks_->name() + " has other weights than rank " + std::to_string(n / own.size()) + " in " +
+            optimiser_.parameters()[n % own.size()].name + " after step " +
+            std::to_string(steps_done()),
+        {}, "ranks must run on processors of one kind, with the same program");
+  }
+}
+
+bool Trainer::is_own(std::size_t n) const {
+  return !ranks_ ||
+         n % static_cast<std::size_t>(ranks_->size()) == static_cast<std::size_t>(ranks_->rank());
+}
+
+std::vector<double> Trainer::completed(std::vector<double> values) const {
+  if (!ranks_ || values.empty()) return values;
+  const std::vector<double> all = ranks_->gathered(values);
+  std::ranges::fill(values, 0);
+  for (std::size_t n = 0; n < all.size(); ++n) values[n % values.size()] += all[n];
+  return values;
 }
 
 void Trainer::update(double rate) {
@@ -238,11 +301,12 @@ protocol::MetricPoint Trainer::step() {
   const auto begun = std::chrono::steady_clock::now();
   const int64_t index = steps_done();
   // Encodings that draw do so from torch's generator; seeding it by the step keeps resumes exact.
-  const CounterRandom seeds(static_cast<std::uint64_t>(config_.train.seed), kTorchStream);
+  const formats::CounterRandom seeds(static_cast<std::uint64_t>(config_.train.seed), kTorchStream);
   at::manual_seed(seeds.bits(static_cast<std::uint64_t>(index)));
   Batch batch = batch_of_step(index);
   optimiser_.clear_gradients();
-  const double value = add_gradients(batch, index);
+  Batch own = own_rows(batch);
+  const double value = summed_over_ranks(add_gradients(own, index, batch.counted()));
   const double norm = optimiser_.clip_gradients(config_.train.clip);
   const bool jumps = watch_.jumps(value) || watch_.jumps(std::isfinite(norm) ? value : norm);
   if (jumps && config_.train.spike == "rewind") throw LossSpike{index + 1, value};
@@ -278,8 +342,9 @@ StepCost Trainer::measured_step() {
   // The first pass allocates, which later ones do not.
   for (int n = 0; n < 2; ++n) {
     const auto begun = std::chrono::steady_clock::now();
-    Batch batch = batch_of_step(index);
-    add_gradients(batch, index);
+    const Batch batch = batch_of_step(index);
+    Batch own = own_rows(batch);
+    add_gradients(own, index, batch.counted());
     optimiser_.clear_gradients();
     cost.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   }
@@ -298,7 +363,7 @@ Batch Trainer::batch_of_step(int64_t step) const {
   if (task_) return task_->batch(step, order_);
   TrainSection train = config_.train;
   if (order_ > 0) {
-    const CounterRandom orders(static_cast<std::uint64_t>(train.seed), kOrderOfTextStream);
+    const formats::CounterRandom orders(static_cast<std::uint64_t>(train.seed), kOrderOfTextStream);
     train.seed = static_cast<int64_t>(orders.bits(static_cast<std::uint64_t>(order_)));
   }
   return corpus_->batch(train, config_.model.context, step);
@@ -318,6 +383,22 @@ Validation Trainer::validation(protocol::Progress& progress) const {
   return task_ ? task_validation(progress) : Validation{text_bits(progress), std::nullopt};
 }
 
+HeadValues Trainer::head_values() const {
+  const auto context = static_cast<std::size_t>(config_.model.context);
+  std::vector<int64_t> ids{corpus_->bos()};
+  if (config_.eval.probe_text.empty() && validation_.empty()) {
+    throw formats::bad_input("there is no text to measure heads on", "eval.probe_text",
+                             "give one, or validation texts that hold a window");
+  }
+  const std::vector<int64_t> text =
+      config_.eval.probe_text.empty()
+          ? validation_.front()
+          : tokens_of(config_.eval.probe_text, text_tokenizer(from_.get()));
+  ids.insert(ids.end(), text.begin(), text.end());
+  if (ids.size() > context) ids.resize(context);
+  return training::head_values(validated(), ids, config_.eval, reading_options());
+}
+
 // As a reader of the finished model sees it.
 model::ForwardOptions Trainer::reading_options() const {
   model::ForwardOptions options = forward_options(0);
@@ -330,38 +411,52 @@ model::ForwardOptions Trainer::reading_options() const {
 Validation Trainer::task_validation(protocol::Progress& progress) const {
   const std::vector<tasks::Sample> samples = task_->validation();
   const auto at_once = static_cast<std::size_t>(config_.task.batch);
-  double nats = 0;
-  tasks::Score all;
+  // Of every sample, so that sums do not depend on who read it.
+  std::vector<double> nats(samples.size()), correct(samples.size()), counted(samples.size());
   for (std::size_t begin = 0; begin < samples.size(); begin += at_once) {
+    if (!is_own(begin / at_once)) continue;
     progress.progress(static_cast<double>(begin) / static_cast<double>(samples.size()),
                       "validation");
     progress.throw_if_cancelled();
     const auto part = std::span(samples).subspan(begin, std::min(at_once, samples.size() - begin));
+    std::size_t n = begin;
     for (const Answers& one : answers_of(validated(), task_->task(), part, reading_options())) {
-      all.correct += one.score.correct, all.counted += one.score.counted;
-      nats += one.nats;
+      correct[n] = static_cast<double>(one.score.correct);
+      counted[n] = static_cast<double>(one.score.counted);
+      nats[n++] = one.nats;
     }
   }
-  const auto counted = static_cast<double>(std::max<int64_t>(all.counted, 1));
-  return {nats / counted / std::numbers::ln2, all.share()};
+  const auto sum_of = [this](std::vector<double>& values) {
+    double sum = 0;
+    for (const double value : completed(std::move(values))) sum += value;
+    return sum;
+  };
+  tasks::Score all;
+  all.correct = static_cast<int64_t>(sum_of(correct));
+  all.counted = static_cast<int64_t>(sum_of(counted));
+  const auto targets = static_cast<double>(std::max<int64_t>(all.counted, 1));
+  return {sum_of(nats) / targets / std::numbers::ln2, all.share()};
 }
 
 double Trainer::text_bits(protocol::Progress& progress) const {
   const int64_t windows = config_.eval.windows;
   const model::ForwardOptions options = reading_options();
-  double nats = 0;
+  std::vector<double> nats(static_cast<std::size_t>(windows));
   int64_t count = 0;
   for (int64_t w = 0; w < windows; ++w) {
+    count += config_.model.context;
+    if (!is_own(static_cast<std::size_t>(w))) continue;
     progress.progress(static_cast<double>(w) / static_cast<double>(windows), "validation");
     progress.throw_if_cancelled();
     std::vector<int64_t> ids =
         validation_window(validation_, w, config_.model.context, corpus_->bos());
     const auto length = static_cast<int64_t>(ids.size());
     const at::Tensor losses = model::token_losses(validated(), ids_of(ids, 1, length), options);
-    nats += losses.sum().item<double>();
-    count += length - 1;
+    nats[static_cast<std::size_t>(w)] = losses.sum().item<double>();
   }
-  return count == 0 ? std::nan("") : nats / static_cast<double>(count) / std::numbers::ln2;
+  double sum = 0;
+  for (const double one : completed(std::move(nats))) sum += one;
+  return count == 0 ? std::nan("") : sum / static_cast<double>(count) / std::numbers::ln2;
 }
 
 void Trainer::write_files(formats::FileSystem& fs, const std::filesystem::path& folder) const {
@@ -385,6 +480,15 @@ void Trainer::write_files(formats::FileSystem& fs, const std::filesystem::path& 
         model::named_tensors(average_->config(), average_->encoding(), average_->weights()),
         {{"format", "pt"}});
   }
+}
+
+// What the bits of a step depend on beside the configuration.
+nlohmann::json Trainer::made_with() const {
+  nlohmann::json made = {{"version", PHASESCOPE_VERSION},
+                         {"threads", at::get_num_threads()},
+                         {"instructions", at::get_cpu_capability()}};
+  if (ranks_ && ranks_->size() > 1) made["ranks"] = ranks_->size();
+  return made;
 }
 
 nlohmann::json Trainer::state() const {

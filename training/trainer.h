@@ -18,7 +18,9 @@
 #include "training/adamw.h"
 #include "training/checkpoint.h"
 #include "training/corpus.h"
+#include "training/head_probe.h"
 #include "training/loss_watch.h"
+#include "training/ranks/ranks.h"
 #include "training/run_config.h"
 #include "training/start/lora.h"
 #include "training/start/start_model.h"
@@ -59,6 +61,16 @@ class Trainer {
   Trainer(RunConfig config, std::shared_ptr<const TaskData> task,
           std::shared_ptr<const model::Model> from = nullptr);
 
+  // From now on this is one of several ranks (null: alone), which must outlive it: each reads its
+  // rows of a step's batch and its share of a validation. Losses, weights and validations are then
+  // the same at all ranks, and with train.accumulate 1 bit for bit those of one process with as
+  // many parts (accumulate) as there are ranks; with other parts they differ by the order of
+  // float32 sums.
+  void join(const Ranks* ranks) { ranks_ = ranks; }
+  // Throws Error "internal" where the weights are not the same at all ranks, which ranks on
+  // processors of different kinds may come to.
+  void require_same_weights() const;
+
   // One optimiser step. The point's `step` is the number of steps done with it, `time` the seconds
   // spent in steps so far. A step whose loss jumps is left out, and counted, or throws LossSpike,
   // as train.spike says; without it Error "bad_input" is thrown when the loss is no finite number.
@@ -83,6 +95,9 @@ class Trainer {
   // On eval.windows windows of the trained length from the validation texts, or samples of the
   // task.
   Validation validation(protocol::Progress& progress) const;
+  // What eval.probe_metrics are of every head, on eval.probe_text or the first validation text.
+  // Throws Error "bad_input" where there is neither.
+  HeadValues head_values() const;
   // How many validation texts are shorter than a window, and are not read; and whether any is left.
   int64_t short_validation_texts() const { return short_validation_; }
   bool has_validation_texts() const { return !validation_.empty(); }
@@ -113,8 +128,18 @@ class Trainer {
           std::vector<formats::NamedText> validation, std::shared_ptr<const TaskData> task,
           std::shared_ptr<const model::Model> from);
   Batch batch_of_step(int64_t step) const;
-  // Mean loss of the batch's counted targets; its gradients are added to the parameters'.
-  double add_gradients(Batch& batch, int64_t step);
+  // Mean loss of the batch's counted targets; its gradients are added to the parameters'. Of a part
+  // of a step's batch both are its share of the mean over `all` counted targets.
+  double add_gradients(Batch& batch, int64_t step, int64_t all);
+  // The rows of a step's batch that this rank reads.
+  Batch own_rows(const Batch& batch) const;
+  // Adds up what the ranks found; `loss` is this rank's share.
+  double summed_over_ranks(double loss);
+  // Whether place n of what a validation measures is this rank's, and the values of all places
+  // where each rank has its own and 0 elsewhere.
+  bool is_own(std::size_t n) const;
+  std::vector<double> completed(std::vector<double> values) const;
+  nlohmann::json made_with() const;
   at::Tensor loss_of(Batch& batch, int64_t step);
   void update(double rate);
   void load_weights(const std::filesystem::path& folder);
@@ -138,6 +163,7 @@ class Trainer {
   AdamW optimiser_;
   std::optional<model::Decoder> average_;  // the mean of the weights, with train.average
   LossWatch watch_;
+  const Ranks* ranks_ = nullptr;
   model::AllRan kernels_;
   double seconds_ = 0;
   int64_t steps_done_ = 0, order_ = 0;

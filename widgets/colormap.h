@@ -47,6 +47,7 @@ Colormap colormap_named(const std::string& name);
 
 // Colours for lines and bars, told apart also by colour-blind readers; repeats after its length.
 Rgba series_color(int index);
+int series_count();
 std::string hex_of(Rgba color);
 
 }  // namespace phasescope::widgets

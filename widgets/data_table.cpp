@@ -147,26 +147,19 @@ void draw_at_the_right(const std::string& words) {
   ImGui::TextUnformatted(words.c_str());
 }
 
-ImVec4 color_of(TableCell::Tone tone) {
-  const Palette& colors = palette();
-  switch (tone) {
-    case TableCell::Tone::plain:
-      break;
-    case TableCell::Tone::quiet:
-      return colors.quiet;
-    case TableCell::Tone::good:
-      return colors.good;
-    case TableCell::Tone::bad:
-      return colors.bad;
-    case TableCell::Tone::warn:
-      return colors.warn;
-  }
-  return ImGui::GetStyleColorVec4(ImGuiCol_Text);
+// True where it was clicked. No higher than a line of words.
+bool draw_box(const TableCell& cell) {
+  bool ticked = *cell.box;
+  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, {0, 0});
+  const bool clicked = ImGui::Checkbox("##box", &ticked);
+  ImGui::PopStyleVar();
+  if (!cell.help.empty()) ImGui::SetItemTooltip("%s", cell.help.c_str());
+  return clicked;
 }
 
 void draw_words(const TableColumn& column, const TableCell& cell) {
   if (cell.color >= 0)
-    ImGui::TextColored(series_vec(cell.color), "%s", cell.words.c_str());
+    ImGui::TextColored(series_text(cell.color), "%s", cell.words.c_str());
   else if (cell.tone != TableCell::Tone::plain)
     ImGui::TextColored(color_of(cell.tone), "%s", cell.words.c_str());
   else if (column.numbers)
@@ -177,6 +170,25 @@ void draw_words(const TableColumn& column, const TableCell& cell) {
 }
 
 }  // namespace
+
+ImVec4 color_of(TableCell::Tone tone) {
+  const Palette& colors = palette();
+  switch (tone) {
+    case TableCell::Tone::plain:
+      break;
+    case TableCell::Tone::quiet:
+      return colors.quiet;
+    case TableCell::Tone::accent:
+      return colors.accent;
+    case TableCell::Tone::good:
+      return colors.good;
+    case TableCell::Tone::bad:
+      return colors.bad;
+    case TableCell::Tone::warn:
+      return colors.warn;
+  }
+  return ImGui::GetStyleColorVec4(ImGuiCol_Text);
+}
 
 TableCell number_cell_of(double value, double low, double high) {
   TableCell cell;
@@ -195,6 +207,12 @@ std::string text_of(const TableCell& cell) {
 TableCell words_cell_of(std::string words, int color) {
   TableCell cell;
   cell.words = std::move(words), cell.color = color;
+  return cell;
+}
+
+TableCell box_cell_of(bool ticked, std::string help) {
+  TableCell cell = number_cell_of(ticked ? 1 : 0);
+  cell.box = ticked, cell.help = std::move(help);
   return cell;
 }
 
@@ -316,8 +334,13 @@ void DataTable::draw_row(const TableSpec& table, const TableDraw& options, int r
   if (row == options.hovered)
     ImGui::TableSetBgColor(ImGuiTableBgTarget_RowBg0, ImGui::GetColorU32(ImGuiCol_HeaderHovered));
   ImGui::SameLine(0, 0);
-  for (std::size_t c = 0; c < cells.size(); ++c)
-    if (ImGui::TableSetColumnIndex(static_cast<int>(c))) draw_words(table.columns[c], cells[c]);
+  for (std::size_t c = 0; c < cells.size(); ++c) {
+    if (!ImGui::TableSetColumnIndex(static_cast<int>(c))) continue;
+    if (!cells[c].box)
+      draw_words(table.columns[c], cells[c]);
+    else if (draw_box(cells[c]))
+      drawn.box = row;
+  }
   ImGui::PopID();
 }
 

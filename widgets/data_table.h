@@ -1,8 +1,11 @@
 #pragma once
 // A table that is sorted, searched, clicked and copied, of as many rows as there are.
+#include <imgui.h>
+
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,12 +24,17 @@ struct TableCell {
   double low = kNone, high = kNone;  // its interval
   int color = -1;                    // index for series_color
   // What the words mean, where they are no series': said in the theme's colour for it.
-  enum class Tone { plain, quiet, good, bad, warn } tone = Tone::plain;
+  enum class Tone { plain, quiet, accent, good, bad, warn } tone = Tone::plain;
   std::string help = {};  // said on hover
+  // A box in place of words, which a click ticks or clears; `number` is 1 or 0 to be sorted by.
+  std::optional<bool> box = {};
 };
 TableCell number_cell_of(double value, double low = TableCell::kNone,
                          double high = TableCell::kNone);
 TableCell words_cell_of(std::string words, int color = -1);
+TableCell box_cell_of(bool ticked, std::string help);
+// In the theme as it is.
+ImVec4 color_of(TableCell::Tone tone);
 // "1.86", "1.86 [1.8, 1.9]", "-" where there is no number.
 std::string text_of(const TableCell& cell);
 
@@ -68,6 +76,7 @@ struct TableDraw {
 
 struct TableDrawn {
   int hovered = -1, clicked = -1, double_clicked = -1;  // rows of the spec
+  int box = -1;                                         // the row whose box was clicked
   bool arranged = false;                                // by a click or a search in this frame
 };
 

@@ -204,6 +204,8 @@ void draw_marker(const Marker& marker, int place) {
   const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
   const ImVec4 color = marker.color < 0 ? palette().quiet : series_vec(marker.color);
   const ImU32 ink = ImGui::ColorConvertFloat4ToU32(color);
+  const ImU32 letters =
+      marker.color < 0 ? ink : ImGui::ColorConvertFloat4ToU32(series_text(marker.color));
   const ImVec2 at =
       ImPlot::PlotToPixels(marker.vertical ? marker.at : 0, marker.vertical ? 0 : marker.at);
   ImDrawList* list = ImPlot::GetPlotDrawList();
@@ -218,11 +220,11 @@ void draw_marker(const Marker& marker, int place) {
     const float last = origin.x + size.x - words.x - 3;
     const ImVec2 begin{std::max(origin.x + 3, std::min(wanted, last)),
                        origin.y + 3 + static_cast<float>(place) * (font + 1)};
-    list->AddText(ImGui::GetFont(), font, begin, ink, marker.label.c_str());
+    list->AddText(ImGui::GetFont(), font, begin, letters, marker.label.c_str());
   } else {
     list->AddLine({origin.x, at.y}, {origin.x + size.x, at.y}, ink, 1.2F);
-    list->AddText(ImGui::GetFont(), font, {origin.x + size.x - words.x - 5, at.y - font - 2}, ink,
-                  marker.label.c_str());
+    list->AddText(ImGui::GetFont(), font, {origin.x + size.x - words.x - 5, at.y - font - 2},
+                  letters, marker.label.c_str());
   }
   ImPlot::PopPlotClipRect();
 }

@@ -6,14 +6,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <initializer_list>
+#include <utility>
+#include <vector>
 
 namespace phasescope::widgets {
 namespace {
 
+// What letters of the window's size need against what they stand on (WCAG 2.1, 1.4.3).
+constexpr double kLeastContrast = 4.5;
+
 struct State {
   Fonts fonts;
   Palette palette;
+  std::vector<ImVec4> series_texts;
   bool dark = false;
 };
 
@@ -86,13 +94,30 @@ ImVec4 rgb(unsigned hex, float alpha = 1.0F) {
           static_cast<float>(hex & 255) / 255, alpha};
 }
 
+// Those of WCAG 2.1: relative luminance, and the contrast of two colours.
+double luminance(const ImVec4& color) {
+  const auto linear = [](double part) {
+    return part <= 0.04045 ? part / 12.92 : std::pow((part + 0.055) / 1.055, 2.4);
+  };
+  return 0.2126 * linear(color.x) + 0.7152 * linear(color.y) + 0.0722 * linear(color.z);
+}
+
+double contrast(const ImVec4& a, const ImVec4& b) {
+  const auto [low, high] = std::minmax({luminance(a), luminance(b)});
+  return (high + 0.05) / (low + 0.05);
+}
+
+ImVec4 mixed(const ImVec4& a, const ImVec4& b, float part) {
+  return {a.x + (b.x - a.x) * part, a.y + (b.y - a.y) * part, a.z + (b.z - a.z) * part, 1};
+}
+
 struct Shades {
   unsigned back, panel, raised, input, text, quiet, rule, accent;
 };
 constexpr Shades kLight{0xf6f7f9, 0xffffff, 0xeef0f4, 0xf1f3f6,
-                        0x1b1e25, 0x6a7080, 0xdadee6, 0x2563a8};
+                        0x1b1e25, 0x5a606e, 0xdadee6, 0x2561a4};
 constexpr Shades kDark{0x14161b, 0x1b1e25, 0x262a34, 0x242833,
-                       0xe4e7ee, 0x949bab, 0x343a47, 0x5da4ec};
+                       0xe4e7ee, 0x9fa6b4, 0x343a47, 0x69aaec};
 
 void set_colors(const Shades& s) {
   ImVec4* c = ImGui::GetStyle().Colors;
@@ -152,6 +177,24 @@ void set_plot_colors(const Shades& s) {
   style.MinorAlpha = 0.0F;
 }
 
+// What coloured words stand on: the window's ground and panels, and rows that are lit.
+std::vector<ImVec4> grounds_of_words(const Shades& s) {
+  const ImVec4 panel = rgb(s.panel), accent = rgb(s.accent);
+  return {rgb(s.back), panel, rgb(s.raised), rgb(s.input), mixed(panel, accent, 0.22F)};
+}
+
+// The colour of a model's curves, as far towards that of words as its name needs to be read.
+ImVec4 readable(const ImVec4& color, const Shades& s) {
+  const std::vector<ImVec4> grounds = grounds_of_words(s);
+  constexpr int kSteps = 64;
+  for (int step = 0; step < kSteps; ++step) {
+    const ImVec4 tried = mixed(color, rgb(s.text), static_cast<float>(step) / kSteps);
+    const auto legible = [&](const ImVec4& on) { return contrast(tried, on) >= kLeastContrast; };
+    if (std::ranges::all_of(grounds, legible)) return tried;
+  }
+  return rgb(s.text);
+}
+
 void set_shape(float scale) {
   ImGuiStyle& style = ImGui::GetStyle();
   style.WindowPadding = {10, 8};
@@ -197,11 +240,14 @@ void apply_theme(const std::string& name, float scale) {
   if (ImPlot::GetCurrentContext()) set_plot_colors(shades);
   s.palette = {rgb(shades.quiet),
                rgb(shades.accent),
-               rgb(s.dark ? 0x53c28b : 0x1d7f4f),
-               rgb(s.dark ? 0xf0717f : 0xb3263b),
-               rgb(s.dark ? 0xe0b050 : 0x9a6700),
+               rgb(s.dark ? 0x53c28b : 0x1d6d47),
+               rgb(s.dark ? 0xee8995 : 0xb3263b),
+               rgb(s.dark ? 0xe0b050 : 0x815807),
                rgb(shades.raised),
                rgb(shades.rule)};
+  s.series_texts.clear();
+  for (int i = 0; i < series_count(); ++i)
+    s.series_texts.push_back(readable(series_vec(i), shades));
 }
 
 bool is_dark() { return state().dark; }
@@ -221,6 +267,13 @@ ImVec4 series_vec(int index, float alpha) {
   // On a dark ground the same hues need more light.
   for (float* part : {&color.x, &color.y, &color.z}) *part += (1.0F - *part) * 0.25F;
   return color;
+}
+
+ImVec4 series_text(int index) {
+  const auto& texts = state().series_texts;
+  if (texts.empty()) return series_vec(index);
+  const int count = static_cast<int>(texts.size());
+  return texts[static_cast<std::size_t>(((index % count) + count) % count)];
 }
 
 }  // namespace phasescope::widgets

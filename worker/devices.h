@@ -1,6 +1,8 @@
 // What this machine computes on, and what LibTorch's errors about it mean.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <exception>
 #include <nlohmann/json.hpp>
@@ -12,16 +14,19 @@
 
 namespace phasescope::worker {
 
-// For worker.info: {"version", "torch", "threads", "devices": ["cpu", "cuda:0", ...], "notice"?};
-// the notice says why the device asked for is not used.
+// For worker.info: {"version", "torch", "torch_library" (where LibTorch was found), "torch_code"
+// and "attention_code" (the instruction sets that LibTorch and the kernels run), "assets", "jobs"
+// (their folders), "threads", "devices": ["cpu", "cuda:0", ...], "notice"?}; the notice says why
+// the device asked for is not used.
 nlohmann::json worker_facts(const WorkerSettings& settings, const std::string& version);
-
-// Throws Error "device_unavailable" for a device that models cannot be computed on here,
-// "bad_usage" for a name that is none ("cpu", "cuda", "cuda:1").
-void check_device(const std::string& name);
 
 // Bytes that programs can still get, caches that would be given up included; 0 when not known.
 std::int64_t available_bytes();
+// The same of a device's memory.
+std::int64_t available_bytes(const at::Device& device);
+
+// Gives back what LibTorch's allocators keep for later on all devices.
+void empty_device_cache();
 
 // LibTorch's exceptions: out of memory (bytes wanted and free, after its cache was emptied), device
 // faults (fatal), and its other errors without their stack traces.

@@ -11,6 +11,7 @@
 #include "analysis/map.h"
 #include "analysis/metrics/registry.h"
 #include "analysis/patterns.h"
+#include "analysis/query_rows.h"
 #include "analysis/shift.h"
 #include "analysis/tensors.h"
 #include "analysis/theory/check.h"
@@ -21,6 +22,7 @@
 #include "protocol/messages/heads.h"
 #include "protocol/messages/map.h"
 #include "protocol/messages/patterns.h"
+#include "protocol/messages/query.h"
 #include "protocol/messages/shift.h"
 #include "protocol/messages/theory.h"
 #include "worker/model_cache.h"
@@ -106,12 +108,13 @@ void require_readers(const protocol::HeadsRequest& request) {
                              std::string("read by ") + readers);
   };
   const auto repeated = [](const std::string& key) {
-    return std::ranges::any_of(
-        analysis::head_metrics(), [&key](const analysis::HeadMetric& metric) {
+    const bool of_a_head =
+        std::ranges::any_of(analysis::head_metrics(), [&key](const analysis::HeadMetric& metric) {
           return metric.info.key == key && metric.source == analysis::MetricSource::repeated;
         });
+    return of_a_head || key == "induction_loss";
   };
-  constexpr const char* kOfRepeated = "induction and duplicate_token";
+  constexpr const char* kOfRepeated = "induction, induction_loss and duplicate_token";
   require(request.period != 0, "period", kOfRepeated, repeated);
   require(request.draws != protocol::HeadsRequest{}.draws, "draws", kOfRepeated, repeated);
   require(!request.windows.empty(), "windows", "window_mass",
@@ -124,6 +127,7 @@ Reply heads(const protocol::HeadsRequest& request, RequestContext& context) {
       open_with_texts(request, request.model, context, DefaultInput::first_session);
   analysis::HeadsOptions options;
   options.stack = request.stack;
+  options.layers = request.layers.value_or(std::vector<std::int64_t>());
   options.metrics = request.metrics;
   options.thumbnails = request.thumbnails;
   options.period = request.period;
@@ -155,6 +159,24 @@ Reply map(const protocol::MapRequest& request, RequestContext& context) {
   const auto pass = pass_cache().get(model, texts.items[0],
                                      model::backend_named(request.running.backend), context);
   analysis::MapOutput out = analysis::analyse_map(*pass, options);
+  out.result.provenance =
+      provenance_of(asked(request), context, {model}, &texts, out.result.provenance.ran);
+  return reply_of(out.result, std::move(out.tensors));
+}
+
+// ---- one query ----------------------------------------------------------------------------------
+
+Reply one_query(const protocol::QueryRequest& request, RequestContext& context) {
+  auto [model, texts] =
+      open_with_texts(request, request.model, context, DefaultInput::first_session);
+  texts = only_first(std::move(texts));
+  const analysis::QueryOptions options{.stack = request.stack,
+                                       .query = request.query.value_or(-1),
+                                       .width = request.width,
+                                       .top = request.top};
+  const auto pass = pass_cache().get(model, texts.items[0],
+                                     model::backend_named(request.running.backend), context);
+  analysis::QueryOutput out = analysis::analyse_query(*pass, options);
   out.result.provenance =
       provenance_of(asked(request), context, {model}, &texts, out.result.provenance.ran);
   return reply_of(out.result, std::move(out.tensors));
@@ -304,7 +326,7 @@ analysis::ShiftOptions shift_options(const protocol::ShiftRequest& request) {
 
 // Ids, and texts whose length was asked for, are read as they are.
 bool text_may_be_cut(const protocol::Reading& reading) {
-  const bool ids = !reading.input.ids.is_null() || reading.input.inputs.has_value();
+  const bool ids = !reading.input.ids.is_null() || reading.input.inputs || reading.input.sample;
   return !ids && reading.length == 0;
 }
 
@@ -620,6 +642,7 @@ std::vector<Handler> analysis_handlers() {
   return {
       method("every statistic of every head", heads),
       method("the attention map of a head", map),
+      method("where one query looks in every head", one_query),
       method("position products, frequencies, bias curves", patterns),
       method("score and weight by distance, near-far histograms", distance),
       method("what a shift of the text changes", shift),

@@ -9,19 +9,12 @@
 namespace phasescope::worker {
 namespace {
 
-using nlohmann::json;
 using protocol::Reply;
 
 Reply eval_list(const protocol::EvalListRequest&, RequestContext&) {
-  json tasks = json::array();
-  for (const training::EvalTask& task : training::eval_tasks()) {
-    tasks.push_back({{"key", task.key},
-                     {"title", task.title},
-                     {"help", task.help},
-                     {"source", task.source},
-                     {"options", protocol::to_json_form(task.options)}});
-  }
-  return {{{"tasks", std::move(tasks)}}, {}};
+  protocol::EvalTasks list;
+  for (const training::EvalTask& task : training::eval_tasks()) list.tasks.push_back(task);
+  return {protocol::to_json_form(list), {}};
 }
 
 Reply eval(const protocol::EvalRequest& request, RequestContext& context) {

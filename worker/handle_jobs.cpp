@@ -8,6 +8,7 @@
 #include "formats/file_system.h"
 #include "formats/json.h"
 #include "model/checkpoints/weights.h"
+#include "model/devices.h"
 #include "model/encoding.h"
 #include "protocol/messages/jobs.h"
 #include "protocol/messages/sweep.h"
@@ -17,7 +18,6 @@
 #include "training/jobs/sweep_table.h"
 #include "training/run_config.h"
 #include "training/trainer.h"
-#include "worker/devices.h"
 
 namespace phasescope::worker {
 namespace {
@@ -63,6 +63,7 @@ training::JobStart start_of(const protocol::StartRequest& request) {
   start.config = request.config;
   start.settings = request.set.list;
   if (request.resume) start.existing = training::ExistingJob::resume;
+  start.launched = request.launched;
   return start;
 }
 
@@ -126,7 +127,7 @@ Reply jobs_start(const protocol::StartRequest& request, RequestContext&) {
   const training::JobStart start = start_of(request);
   formats::FileSystem& files = formats::real_file_system();
   if (request.kind == "train") return reply_of(training::start_training(files, start));
-  if (start.config.is_object()) check_device(start.config.value("device", "cpu"));
+  if (start.config.is_object()) model::device_named(start.config.value("device", "cpu"));
   return reply_of(training::start_eval(files, start, start.config));
 }
 

@@ -155,17 +155,35 @@ protocol::LoadReport load_report(const model::LoadReport& from, const model::Mod
   out.memory_bytes = model::memory_bytes(
       config, from.weight_bytes, static_cast<std::int64_t>(at::elementSize(dtype)), out.length);
   for (const model::RopePlanRow& row :
-       model::rope_plan(config, out.length, from.stored_frequencies)) {
+       model::rope_plan(config, out.length, from.stored_frequencies, from.as_library.get())) {
     out.rope_plan.push_back({model::layers_text(row.layers), row.sees, row.encoding, row.channels,
                              row.frequencies, row.magnitude, row.axes, row.norm, row.temperature,
-                             row.stored_difference});
+                             row.stored_difference, row.library_difference});
   }
   out.tokenizer = from.tokenizer, out.hash = from.sha256;
   return out;
 }
 
+// What a configuration says by itself, with the settings of the request.
+protocol::LoadReport report_of(model::ConfigAlone alone, const protocol::InfoRequest& request,
+                               const std::vector<std::pair<std::string, std::string>>& settings) {
+  model::set_fields(alone.config, settings);
+  const auto encoding = model::make_encoding(alone.config);
+  const at::ScalarType dtype = model::dtype_of_name(request.opening.dtype);
+  const auto item = static_cast<std::int64_t>(at::elementSize(dtype));
+  alone.report.parameters = parameters_of(alone.config, *encoding);
+  alone.report.weight_bytes = alone.report.parameters * item;
+  alone.report.memory_bytes_at_context =
+      model::memory_bytes(alone.config, alone.report.weight_bytes, item, alone.config.context);
+  return load_report(alone.report, alone.config, *encoding, dtype, request.length);
+}
+
 Reply model_info(const protocol::InfoRequest& request, RequestContext& context) {
   const std::int64_t length = request.length;
+  const protocol::ModelReading reading = reading_of(request.model, request.opening.set);
+  if (auto alone = model::config_alone(reading.model)) {
+    return reply_of(report_of(std::move(*alone), request, reading.settings));
+  }
   try {
     const ModelPointer model = context.models().open(request.model, request.opening, context);
     return reply_of(load_report(model->report, model->config(), model->encoding(),
@@ -173,8 +191,7 @@ Reply model_info(const protocol::InfoRequest& request, RequestContext& context) 
   } catch (const formats::Error& error) {
     if (error.code() != "bad_input") throw;
     // What is in a file can be told where its types, or what it lacks, keep it from being run.
-    model::CheckpointReader reader(reading_of(request.model, request.opening.set).model,
-                                   [&context] { return context.cancelled(); });
+    model::CheckpointReader reader(reading.model, [&context] { return context.cancelled(); });
     if (reader.readable()) throw;
     const at::ScalarType dtype = model::dtype_of_name(request.opening.dtype);
     model::LoadReport report = model::unread_report(reader, dtype);
@@ -277,6 +294,7 @@ Reply generate(const protocol::GenerateRequest& request, RequestContext& context
   options.temperature = request.temperature;
   options.seed = static_cast<std::uint64_t>(request.reading.seed);
   options.backend = model::backend_named(request.running.backend);
+  options.whole = request.whole, options.extend = request.extend;
   protocol::GenerateResult result = analysis::generate(*model, texts.items[0], options, context);
   texts.add_note(result.provenance.note);
   result.provenance =
@@ -306,10 +324,14 @@ bool wants_ids(const protocol::CaptureRequest& request) {
   return std::count(request.what.begin(), request.what.end(), kInputIds) > 0;
 }
 
-// What an inputs file holds beside the ids.
-void add_inputs(const protocol::Input& input, const at::Tensor& ids,
+// What an inputs file, or the one sample of a task that is read, holds beside the ids.
+void add_inputs(const protocol::Input& input, const Texts& texts, const at::Tensor& ids,
                 const model::ModelConfig& config, model::ForwardOptions& options) {
-  if (input.inputs.value_or("").empty()) return;  // or the tensors came with the request
+  if (input.inputs.value_or("").empty()) {  // or the tensors came with the request
+    const bool more = texts.items.size() == 1 && !texts.items[0].ids_alone();
+    if (more) options = analysis::with_inputs_of(texts.items[0], options);
+    return;
+  }
   model::read_forward_inputs(formats::SafetensorsFile::open(*input.inputs), "", ids, config,
                              options);
 }
@@ -333,7 +355,7 @@ Reply capture(const protocol::CaptureRequest& request, RequestContext& context) 
   const at::Tensor ids = batch_of(texts);
   model::ForwardOptions options;
   options.backend = model::backend_named(request.running.backend);
-  add_inputs(request.reading.input, ids, model->config(), options);
+  add_inputs(request.reading.input, texts, ids, model->config(), options);
   options.progress = [&context](double done) { context.progress(done, "reading the text"); };
   options.cancelled = [&context] { return context.cancelled(); };
   const model::Captured captured =
@@ -412,6 +434,7 @@ Reply convert(const protocol::ConvertRequest& request, RequestContext& context) 
   model::ConvertOptions options;
   options.overrides = reading.settings;
   if (!request.dtype.empty()) options.dtype = model::dtype_of_name(request.dtype);
+  options.seed = static_cast<std::uint64_t>(request.seed);
   options.progress = [&context](double done) { context.progress(done, "writing tensors"); };
   options.cancelled = [&context] { return context.cancelled(); };
   const std::filesystem::path out = request.out;
@@ -428,7 +451,7 @@ Reply convert(const protocol::ConvertRequest& request, RequestContext& context) 
   how.command += " --out " + protocol::shell_word(request.out);
   result.provenance = provenance_of(how, context, {}, nullptr);
   result.provenance.models = {done.model};
-  result.provenance.model_hashes = {done.sha256};
+  if (!done.sha256.empty()) result.provenance.model_hashes = {done.sha256};
   result.provenance.dtype = options.dtype ? model::name_of_dtype(*options.dtype) : "";
   write_sidecar(out, result);
   result.files.push_back("model.safetensors.json");

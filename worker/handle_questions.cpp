@@ -156,7 +156,8 @@ Reply acuity(const protocol::AcuityRequest& request, RequestContext& context) {
 protocol::XrayRequest with_length(protocol::XrayRequest request, const model::Model& model) {
   std::int64_t& length = request.reading.length;
   const std::int64_t trained = model.config().context;
-  const bool given = !request.reading.input.ids.is_null() || request.reading.input.inputs;
+  const protocol::Input& input = request.reading.input;
+  const bool given = !input.ids.is_null() || input.inputs || input.sample;
   if (length == 0 && !given) length = 2 * trained;
   if (length > 0 && length <= trained) {
     throw formats::bad_usage(

@@ -7,7 +7,7 @@
 
 namespace phasescope::worker {
 
-// worker.info: {"version", "torch", "threads", "device", "devices": [...], "process_id"}.
+// worker.info: worker_facts() of devices.h, with "device" and "process_id".
 // worker.sleep {"seconds"}: does nothing for that long, with progress, can be cancelled.
 std::vector<Handler> worker_handlers();
 

@@ -30,11 +30,13 @@ constexpr const char* usage =
     "phasescope-worker [--device cpu|cuda[:i]] [--threads N]   serve phasescope on stdin and "
     "stdout\n"
     "phasescope-worker --job DIR                               run the job in a folder\n"
+    "phasescope-worker --job-rank DIR                          the same as one of several "
+    "processes\n"
     "phasescope-worker --version | --help\n";
 
 struct Arguments {
   worker::WorkerSettings settings;
-  std::optional<std::string> job;
+  std::optional<std::string> job, job_rank;
   bool help = false;
   bool version = false;
   std::string fault;  // what cannot be understood
@@ -56,6 +58,8 @@ void take_option(Arguments& arguments, const std::string& name, const std::strin
     arguments.settings.threads = number.value_or(0);
   } else if (name == training::kJobArgument || name == "job") {
     arguments.job = value;
+  } else if (name == training::kRankArgument) {
+    arguments.job_rank = value;
   } else {
     arguments.fault = "unknown option '" + name + "'";
   }
@@ -86,6 +90,9 @@ int serve(const worker::WorkerSettings& settings, worker::FrameFds fds) {
   options.handlers = worker::all_handlers();
   options.settings = settings;
   options.facts = worker::worker_facts(settings, PHASESCOPE_VERSION);
+#ifdef PHASESCOPE_CUDA_KERNELS
+  options.facts["cuda_kernels"] = "compiled in";
+#endif
   options.models = &models;
   options.translators = {worker::translate_torch};
   options.version = PHASESCOPE_VERSION;
@@ -113,9 +120,10 @@ int main(int argc, char** argv) {
   model::use_cuda_kernels(&kernels::cuda_kernels());
 #endif
   if (arguments.settings.threads > 0) at::set_num_threads(arguments.settings.threads);
-  if (arguments.job) {
+  if (arguments.job || arguments.job_rank) {
     training::heed_stop_signals();
-    return training::run_job(*arguments.job);
+    return arguments.job ? training::run_job(*arguments.job)
+                         : training::run_job_as_rank(*arguments.job_rank);
   }
   if (::isatty(0)) {
     std::fprintf(stderr, "phasescope-worker speaks to phasescope, not to a terminal\n%s", usage);

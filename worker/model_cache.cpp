@@ -1,13 +1,18 @@
 #include "worker/model_cache.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "formats/error.h"
 #include "formats/gathered_errors.h"
 #include "model/checkpoints/model_files.h"
 #include "model/checkpoints/tensor_io.h"
+#include "model/devices.h"
+#include "protocol/error_info.h"
 #include "worker/devices.h"
 
 namespace phasescope::worker {
@@ -18,6 +23,9 @@ using nlohmann::json;
 
 // Where it is not known how much memory is free.
 constexpr std::int64_t kLeastLimit = std::int64_t{1} << 30;
+// From this size on, weights stay in their file where they can. Smaller ones cost little as copies,
+// which no change of the file reaches.
+constexpr std::uint64_t kMappedFrom = std::uint64_t{256} << 20;
 // Readings take next to nothing, but each slider makes many.
 constexpr std::size_t kMostReadings = 128;
 
@@ -82,20 +90,58 @@ ModelCache::ModelPointer ModelCache::find(const std::string& key) {
 
 void ModelCache::keep(const std::string& key, const ModelPointer& model, std::int64_t bytes) {
   entries_.push_front({key, files_state(model->report.path), model, bytes});
-  if (limit_bytes_ == 0) limit_bytes_ = std::max(available_bytes() / 3, kLeastLimit);
+  const at::Device device = model->decoder.device();
+  const std::int64_t limit = limit_of(device);
   std::int64_t sum = 0;
-  for (const Entry& entry : entries_) sum += entry.bytes;
-  while (entries_.size() > 1 && (sum > limit_bytes_ || entries_.size() > kMostReadings)) {
-    sum -= entries_.back().bytes;
-    entries_.pop_back();
+  for (const Entry& entry : entries_) {
+    if (entry.model->decoder.device() == device) sum += entry.bytes;
   }
+  for (auto entry = std::prev(entries_.end()); entry != entries_.begin();) {
+    const auto oldest = entry--;
+    const bool here = oldest->model->decoder.device() == device;
+    if (!(here && sum > limit) && entries_.size() <= kMostReadings) continue;
+    if (here) sum -= oldest->bytes;
+    entries_.erase(oldest);
+  }
+}
+
+std::int64_t ModelCache::limit_of(const at::Device& device) {
+  if (limit_bytes_ > 0) return limit_bytes_;
+  const auto [found, is_new] = limits_.emplace(device.str(), 0);
+  if (is_new) found->second = std::max(available_bytes(device) / 3, kLeastLimit);
+  return found->second;
+}
+
+ModelCache::ModelPointer ModelCache::moved(const ModelPointer& model, const at::Device& device) {
+  try {
+    return model::on_device(model, device);
+  } catch (const c10::OutOfMemoryError&) {
+    std::erase_if(entries_,
+                  [&](const Entry& entry) { return entry.model->decoder.device() == device; });
+    empty_device_cache();
+  }
+  return model::on_device(model, device);
+}
+
+ModelCache::ModelPointer ModelCache::opened(const std::string& path,
+                                            model::OpenModelOptions options) {
+  options.memory = {.mapped_from = kMappedFrom, .free_bytes = available_bytes()};
+  try {
+    return model::open_model(path, options);
+  } catch (const formats::Error& error) {
+    if (error.code() != protocol::error_code::out_of_memory || entries_.empty()) throw;
+  }
+  clear();
+  options.memory.free_bytes = available_bytes();
+  return model::open_model(path, options);
 }
 
 std::shared_ptr<const model::Model> ModelCache::open(const std::string& name,
                                                      const protocol::Opening& opening,
                                                      protocol::Progress& progress) {
   const protocol::ModelReading reading = reading_of(name, opening.set);
-  check_device(opening.device.empty() ? settings_.device : opening.device);
+  const at::Device device =
+      model::device_named(opening.device.empty() ? settings_.device : opening.device);
   model::OpenModelOptions options;
   const std::string dtype = opening.dtype.empty() ? "f32" : opening.dtype;
   options.dtype = model::dtype_of_name(dtype);
@@ -103,16 +149,17 @@ std::shared_ptr<const model::Model> ModelCache::open(const std::string& name,
   options.progress = [&progress, &reading](const model::LoadProgress& load) {
     progress.progress(load.fraction(), "opening " + reading.model + ", " + load.words());
   };
-  const std::string key = json({reading.model, dtype}).dump();
+  const std::string key = json({reading.model, dtype, device.str()}).dump();
   ModelPointer model = find(key);
   if (!model) {
-    model = model::open_model(reading.model, options);
-    keep(key, model, model->report.weight_bytes);
+    model = moved(opened(reading.model, options), device);
+    const std::int64_t mapped = device.is_cpu() ? model->report.mapped_bytes : 0;
+    keep(key, model, model->report.weight_bytes - mapped);
   }
   if (reading.settings.empty()) return model;
 
   const std::string asked = asked_name(name, opening.set);
-  const std::string changed_key = json({asked, dtype, reading.settings}).dump();
+  const std::string changed_key = json({asked, dtype, device.str(), reading.settings}).dump();
   if (ModelPointer known = find(changed_key)) return known;
   model = model::with_overrides(model, reading.settings, asked);
   keep(changed_key, model, 0);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -23,9 +24,9 @@ std::string asked_name(const std::string& model, const protocol::Assignments& se
 
 class ModelCache {
  public:
-  // Kept are as many as take no more than `limit_bytes` of weights together, the one used last
-  // always; those used longest ago go first. Without a limit it is a third of what is free when the
-  // first one is opened.
+  // Kept are as many as take no more than `limit_bytes` of weights together on each device, the one
+  // used last always; those used longest ago go first. Without a limit it is a third of what is
+  // free there when the first one is opened.
   explicit ModelCache(WorkerSettings settings, std::int64_t limit_bytes = 0)
       : settings_(std::move(settings)), limit_bytes_(limit_bytes) {}
 
@@ -45,8 +46,13 @@ class ModelCache {
   using ModelPointer = std::shared_ptr<const model::Model>;
 
   ModelPointer find(const std::string& key);
+  // Where its weights do not fit beside the models that are kept, without those.
+  ModelPointer opened(const std::string& path, model::OpenModelOptions options);
   // `bytes` of weights that no other entry has.
   void keep(const std::string& key, const ModelPointer& model, std::int64_t bytes);
+  std::int64_t limit_of(const at::Device& device);
+  // The model there; where it has no room, once more when all others have left the device.
+  ModelPointer moved(const ModelPointer& model, const at::Device& device);
 
   struct Entry {
     std::string key;    // what was asked for
@@ -56,8 +62,9 @@ class ModelCache {
   };
 
   WorkerSettings settings_;
-  std::int64_t limit_bytes_;
-  std::list<Entry> entries_;  // newest first
+  std::int64_t limit_bytes_;                    // given; 0: by device
+  std::map<std::string, std::int64_t> limits_;  // by device
+  std::list<Entry> entries_;                    // newest first
 };
 
 }  // namespace phasescope::worker

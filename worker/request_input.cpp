@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <regex>
+#include <span>
 #include <utility>
 
 #include "analysis/tensors.h"
@@ -235,47 +236,19 @@ Texts of_corpus(const json& corpus, const model::Model& model, std::int64_t aske
   return texts;
 }
 
-// Ids are read whole, but for a length that is asked for.
-Texts given_input(const protocol::Input& input, RequestContext& context, const model::Model& model,
-                  std::int64_t asked, Padding padding) {
-  const std::int64_t vocabulary = model.config().vocab_size;
-  if (const auto text = analysis::given_text(input)) {
-    return through_tokenizer({*text}, model, asked);
-  }
-  if (!input.corpus.is_null()) return of_corpus(input.corpus, model, asked);
-  if (!input.ids.is_null()) {
-    return analysis::texts_of_ids(id_lists(input), vocabulary, asked, name_of(input, "ids"));
-  }
-  if (const auto* sent = protocol::find_tensor(context.tensors(), "input_ids")) {
-    const auto values = sent->values<std::int64_t>();
-    return analysis::texts_of_ids(rows_of({values.begin(), values.end()}, sent->shape, "input_ids"),
-                                  vocabulary, asked);
-  }
-  if (input.inputs) return texts_of_file(*input.inputs, model, asked, padding);
-  throw formats::bad_usage("the input has none of text, prompt, ids, inputs, corpus", "input");
-}
-
-// What a model of a task reads where nothing is given: samples of the task, at the longest length
-// that it was trained at.
-Texts samples_of(const tasks::Task& task, const model::Model& model, std::int64_t count,
-                 const protocol::Reading& reading) {
-  const json trained = model.config().tokenizer.value("trained", json());
-  tasks::Ids length = tasks::shown_length(task);
-  if (trained.is_array() && trained.size() == 2 && trained[1].is_number_integer()) {
-    length.assign(length.size(), trained[1].get<std::int64_t>());
-  }
+// What a model reads of samples of a task: of trees and images with the places of their tokens, for
+// encodings that know of them.
+Texts texts_of_samples(const tasks::Task& task, std::span<const tasks::Sample> samples,
+                       const model::Model& model, std::int64_t length, const std::string& name) {
   const std::int64_t columns = model.encoding().options().value("columns", std::int64_t{0});
   std::vector<training::Batch> batches;
   IdLists read;
-  for (std::int64_t n = 0; n < count; ++n) {
-    const tasks::Sample sample =
-        task.draw(static_cast<std::uint64_t>(reading.seed), length, static_cast<std::uint64_t>(n));
+  for (const tasks::Sample& sample : samples) {
     batches.push_back(training::batch_of(task, {&sample, 1}, training::Counted::in_metric,
                                          model.encoding().info().places));
     read.push_back(batches.back().inputs);
   }
-  Texts texts = analysis::texts_of_ids(read, model.config().vocab_size, reading.length,
-                                       "samples of " + task.info().key);
+  Texts texts = analysis::texts_of_ids(read, model.config().vocab_size, length, name);
   for (std::size_t n = 0; n < batches.size(); ++n) {
     analysis::Text& text = texts.items[n];
     training::Batch& batch = batches[n];
@@ -290,6 +263,72 @@ Texts samples_of(const tasks::Task& task, const model::Model& model, std::int64_
     if (!text.position_ids.empty()) text.position_ids.resize(text.ids.size());
     text.patches.resize(text.ids.size() * static_cast<std::size_t>(batch.piece));
   }
+  return texts;
+}
+
+// A sample that was asked for by name.
+Texts text_of_sample(const std::string& words, const model::Model& model, std::int64_t length) {
+  const tasks::NamedSample named = tasks::named_sample(words);
+  const tasks::TaskInfo& info = named.task->info();
+  if (!tasks::has_own_ids(*named.task)) {
+    return through_tokenizer({{"sample " + words, named.sample.prompt}}, model, length);
+  }
+  const bool two = info.form == tasks::Form::encoder_decoder;
+  const bool image = info.form == tasks::Form::image;
+  const model::ModelConfig& config = model.config();
+  if (two != (config.encoder_layers > 0)) {
+    throw formats::bad_input("a sample of " + info.key +
+                                 (two ? " is for an encoder-decoder" : " is for one stack") +
+                                 ", which this model is not",
+                             "input.sample");
+  }
+  const std::int64_t numbers = info.image.side * info.image.side * info.image.channels;
+  if (config.patches.side == 0 ? image : !image || config.patches.numbers() != numbers) {
+    throw formats::bad_input("a sample of " + info.key + (image ? " is" : " is no") +
+                                 " image in pieces as this model reads them",
+                             "input.sample");
+  }
+  return texts_of_samples(*named.task, {&named.sample, 1}, model, length, "sample " + words);
+}
+
+// Ids are read whole, but for a length that is asked for.
+Texts given_input(const protocol::Input& input, RequestContext& context, const model::Model& model,
+                  std::int64_t asked, Padding padding) {
+  const std::int64_t vocabulary = model.config().vocab_size;
+  if (const auto text = analysis::given_text(input)) {
+    return through_tokenizer({*text}, model, asked);
+  }
+  if (input.sample) return text_of_sample(*input.sample, model, asked);
+  if (!input.corpus.is_null()) return of_corpus(input.corpus, model, asked);
+  if (!input.ids.is_null()) {
+    return analysis::texts_of_ids(id_lists(input), vocabulary, asked, name_of(input, "ids"));
+  }
+  if (const auto* sent = protocol::find_tensor(context.tensors(), "input_ids")) {
+    const auto values = sent->values<std::int64_t>();
+    return analysis::texts_of_ids(rows_of({values.begin(), values.end()}, sent->shape, "input_ids"),
+                                  vocabulary, asked);
+  }
+  if (input.inputs) return texts_of_file(*input.inputs, model, asked, padding);
+  throw formats::bad_usage("the input has none of text, prompt, ids, inputs, sample, corpus",
+                           "input");
+}
+
+// What a model of a task reads where nothing is given: samples of the task, at the longest length
+// that it was trained at.
+Texts samples_of(const tasks::Task& task, const model::Model& model, std::int64_t count,
+                 const protocol::Reading& reading) {
+  const json trained = model.config().tokenizer.value("trained", json());
+  tasks::Ids length = tasks::shown_length(task);
+  if (trained.is_array() && trained.size() == 2 && trained[1].is_number_integer()) {
+    length.assign(length.size(), trained[1].get<std::int64_t>());
+  }
+  std::vector<tasks::Sample> samples;
+  for (std::int64_t n = 0; n < count; ++n) {
+    samples.push_back(
+        task.draw(static_cast<std::uint64_t>(reading.seed), length, static_cast<std::uint64_t>(n)));
+  }
+  Texts texts =
+      texts_of_samples(task, samples, model, reading.length, "samples of " + task.info().key);
   texts.add_note(std::to_string(count) + (count > 1 ? " samples of " : " sample of ") +
                  task.info().key + " (--sample TASK:SEED reads another)");
   return texts;
@@ -386,6 +425,7 @@ protocol::Provenance provenance_of(const Asked& asked, RequestContext& context,
   protocol::Provenance out;
   out.command = asked.command;
   for (const auto& model : models) {
+    model::check_unchanged(model->decoder.weights());
     out.models.push_back(model->report.name);
     out.model_hashes.push_back(model->report.sha256);
   }
@@ -397,7 +437,7 @@ protocol::Provenance provenance_of(const Asked& asked, RequestContext& context,
                 model->report.weights_from;
   }
   out.version = context.facts().value("version", "");
-  out.device = context.settings().device;
+  out.device = models.empty() ? context.settings().device : models[0]->decoder.device().str();
   out.seed = asked.seed;
   return out;
 }

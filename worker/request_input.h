@@ -56,7 +56,8 @@ std::vector<std::string> names_of(const analysis::Texts& texts);
 analysis::Texts only_first(analysis::Texts texts);
 
 // Sidecar facts of a result. `command`: the command line that asks the same; `ran`:
-// attention; left out where a method runs none.
+// attention; left out where a method runs none. Made when the result is there: throws Error
+// "bad_input" where a model's file has changed since it was opened.
 struct Asked {
   std::string command;
   std::int64_t seed = 0;

@@ -18,9 +18,9 @@ int checked(int result, const char* what) {
 }  // namespace
 
 FrameFds take_standard_streams() {
-  FrameFds fds{protocol::UniqueFd(checked(::fcntl(0, F_DUPFD_CLOEXEC, 3), "standard input")),
-               protocol::UniqueFd(checked(::fcntl(1, F_DUPFD_CLOEXEC, 3), "standard output"))};
-  const protocol::UniqueFd null(checked(::open("/dev/null", O_RDONLY | O_CLOEXEC), "/dev/null"));
+  FrameFds fds{formats::UniqueFd(checked(::fcntl(0, F_DUPFD_CLOEXEC, 3), "standard input")),
+               formats::UniqueFd(checked(::fcntl(1, F_DUPFD_CLOEXEC, 3), "standard output"))};
+  const formats::UniqueFd null(checked(::open("/dev/null", O_RDONLY | O_CLOEXEC), "/dev/null"));
   checked(::dup2(null.get(), 0), "standard input");
   checked(::dup2(2, 1), "standard output");
   return fds;

@@ -1,13 +1,13 @@
 // Keeps standard input and output for frames, away from every library that prints.
 #pragma once
 
-#include "protocol/unique_fd.h"
+#include "formats/unique_fd.h"
 
 namespace phasescope::worker {
 
 struct FrameFds {
-  protocol::UniqueFd in;
-  protocol::UniqueFd out;
+  formats::UniqueFd in;
+  formats::UniqueFd out;
 };
 
 // To be called before anything else: returns duplicates of descriptors 0 and 1, then points 0 at

@@ -6,6 +6,7 @@
 #include "analysis/metrics/repeated.h"
 #include "analysis/metrics/rows.h"
 #include "formats/error.h"
+#include "formats/near_names.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -121,11 +122,11 @@ std::vector<HeadMetric> select_metrics(const std::vector<std::string>& keys,
     }
     const auto is_key = [&key](const protocol::MetricInfo& info) { return info.key == key; };
     if (chosen.size() == before && std::ranges::none_of(extra_metrics(), is_key)) {
-      std::string known;
-      for (const HeadMetric& metric : all) known += metric.info.key + " ";
-      for (const protocol::MetricInfo& info : extra_metrics()) known += info.key + " ";
+      std::vector<std::string> known;
+      for (const HeadMetric& metric : all) known.push_back(metric.info.key);
+      for (const protocol::MetricInfo& info : extra_metrics()) known.push_back(info.key);
       throw formats::bad_usage("there is no metric \"" + key + "\"", "metrics",
-                               "known: " + known.substr(0, known.size() - 1));
+                               formats::hint_of_names({key}, known));
     }
   }
   return chosen;

@@ -6,9 +6,9 @@
 #include <charconv>
 #include <utility>
 
-#include "analysis/counter_random.h"
 #include "analysis/intervals/intervals.h"
 #include "analysis/questions/common.h"
+#include "formats/counter_random.h"
 #include "formats/error.h"
 
 namespace phasescope::analysis {
@@ -197,7 +197,7 @@ model::MovedPairs permuted_pairs(const DistanceBand& band, std::uint64_t seed, s
                                  std::int64_t first, std::int64_t count) {
   std::vector<std::int64_t> row, column, distance;
   for (std::int64_t i = first; i < first + count; ++i) {
-    const CounterRandom random(
+    const formats::CounterRandom random(
         seed, (static_cast<std::uint64_t>(text) << 32) | static_cast<std::uint64_t>(i));
     std::vector<std::pair<std::uint64_t, std::int64_t>> order;
     for (std::int64_t d = band.low; d < std::min(band.high, i + 1); ++d) {

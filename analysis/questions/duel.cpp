@@ -9,11 +9,11 @@
 #include <set>
 #include <utility>
 
-#include "analysis/counter_random.h"
 #include "analysis/intervals/anytime.h"
 #include "analysis/questions/common.h"
 #include "analysis/statistics.h"
 #include "analysis/tensors.h"
+#include "formats/counter_random.h"
 #include "formats/error.h"
 #include "model/checkpoints/tensor_io.h"
 
@@ -113,7 +113,7 @@ void require_same_texts(const Texts& a, const Texts& b) {
 std::vector<std::size_t> duel_order(std::size_t n, std::uint64_t seed) {
   std::vector<std::size_t> order(n);
   for (std::size_t i = 0; i < n; ++i) order[i] = i;
-  const CounterRandom random(seed, 0);
+  const formats::CounterRandom random(seed, 0);
   for (std::size_t i = n; i-- > 1;) {
     std::swap(order[i], order[static_cast<std::size_t>(random.below(i + 1, i))]);
   }

@@ -154,10 +154,37 @@ class PairReader {
     for (std::size_t n = 0; n < distances.size(); ++n) {
       curve.push_back({distances[n], scores[n], weight_of(scores[n], result_.rest)});
     }
+    if (input_.encoding->info().key == "cape") take_apart(curve);
     const auto best = std::ranges::max_element(curve, {}, &protocol::PairPoint::weight);
     result_.best_distance = best->distance;
     result_.share_above = share_above();
     result_.curve = std::move(curve);
+  }
+
+  // CAPE's score is content + base + f of both, or without the base where its form adds none. With
+  // f's last matrix at 0 nothing is corrected, which leaves the first two.
+  void take_apart(std::vector<protocol::PairPoint>& curve) {
+    const auto form = input_.encoding->options().at("form").get<std::string>();
+    model::Parameters uncorrected = *input_.parameters;
+    for (const char* name : {"mlp.2.weight", "mlp.2.bias"}) {
+      const auto found = uncorrected.find(name);
+      if (found == uncorrected.end()) return;  // of a form that is no network of one pair
+      found->second = at::zeros_like(found->second);
+    }
+    model::LayerInput plain = input_;
+    plain.parameters = &uncorrected;
+    std::vector<std::int64_t> distances;
+    for (const protocol::PairPoint& point : curve) distances.push_back(point.distance);
+    const at::Tensor distance = at::tensor(distances, at::kLong);
+    const auto without =
+        to_vector<double>(model::moved_scores(plain, program_, at::full_like(distance, query_),
+                                              at::full_like(distance, key_), distance)[head_]);
+    for (std::size_t n = 0; n < curve.size(); ++n) {
+      curve[n].correction = curve[n].score - without[n];
+      if (form.ends_with("residual")) curve[n].base = without[n] - result_.content;
+      if (curve[n].distance != result_.true_distance) continue;
+      result_.base = curve[n].base, result_.correction = curve[n].correction;
+    }
   }
 
   // A decay leaves a dtype's range somewhere: farther distances are left out, and it is said.

@@ -9,13 +9,13 @@
 #include <numeric>
 #include <utility>
 
-#include "analysis/counter_random.h"
 #include "analysis/intervals/intervals.h"
 #include "analysis/questions/by_distance.h"
 #include "analysis/questions/common.h"
 #include "analysis/questions/treated.h"
 #include "analysis/tensors.h"
 #include "analysis/text_pass.h"
+#include "formats/counter_random.h"
 #include "formats/error.h"
 #include "model/attention/moved_scores.h"
 
@@ -27,7 +27,23 @@ struct Sampled {
   std::vector<std::int64_t> query, first, second;  // second: of triplets alone
 };
 
-Sampled drawn_pairs(std::int64_t tokens, std::int64_t count, const CounterRandom& random) {
+Sampled some_of(const Sampled& all, std::size_t begin, std::size_t end) {
+  const auto cut = [&](const std::vector<std::int64_t>& from) {
+    const auto at = [&](std::size_t n) {
+      return from.begin() + static_cast<std::ptrdiff_t>(std::min(n, from.size()));
+    };
+    return std::vector<std::int64_t>(at(begin), at(end));
+  };
+  return {cut(all.query), cut(all.first), cut(all.second)};
+}
+
+// Curves of so many pairs at once that those of all heads stay near 64 MB.
+std::size_t pairs_at_once(std::size_t heads, std::int64_t window) {
+  const std::size_t pair = heads * static_cast<std::size_t>(window) * sizeof(double);
+  return std::max<std::size_t>(1, (std::size_t{64} << 20) / pair);
+}
+
+Sampled drawn_pairs(std::int64_t tokens, std::int64_t count, const formats::CounterRandom& random) {
   Sampled out;
   for (std::int64_t n = 0; n < count; ++n) {
     const auto at = static_cast<std::uint64_t>(2 * n);
@@ -39,7 +55,8 @@ Sampled drawn_pairs(std::int64_t tokens, std::int64_t count, const CounterRandom
 }
 
 // Draws from 2^32 on, which no pair uses.
-Sampled drawn_triplets(std::int64_t tokens, std::int64_t count, const CounterRandom& random) {
+Sampled drawn_triplets(std::int64_t tokens, std::int64_t count,
+                       const formats::CounterRandom& random) {
   Sampled out;
   for (std::int64_t n = 0; n < count; ++n) {
     const std::uint64_t at = (std::uint64_t{1} << 32) + static_cast<std::uint64_t>(3 * n);
@@ -142,12 +159,14 @@ struct HeadSums {
 void add_to(Part& part, double value) { part.sum += value, part.weight += 1; }
 
 // (H, N): deviation of each row's visible scores, dividing by their number.
-at::Tensor deviations_of(const model::LayerAttention& attention) {
+at::Tensor deviations_of(const model::LayerAttention& attention,
+                         const protocol::Progress& progress) {
   const std::int64_t heads = attention.heads(), tokens = attention.length();
   // Made before the blocks: what is kept between two of them would hold freed memory apart.
   const at::Tensor deviations = at::zeros({heads, tokens}, at::kDouble);
   const std::int64_t step = rows_of_block(heads, tokens);
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
+    progress.throw_if_cancelled();
     const std::int64_t end = std::min(begin + step, tokens);
     const at::Tensor scores =
         attention.scores({{0, heads}, {begin, end}, {0, end}}).score[0].to(at::kDouble);
@@ -165,35 +184,51 @@ at::Tensor deviations_of(const model::LayerAttention& attention) {
 class ProfileHook final : public model::AttentionHook {
  public:
   ProfileHook(const ProfileOptions& options, std::int64_t window, std::int64_t tokens,
-              std::uint64_t text)
+              std::uint64_t text, const protocol::Progress& progress)
       : options_(options),
+        progress_(progress),
         window_(window),
-        pairs_(drawn_pairs(tokens, options.samples, CounterRandom(options.seed, text))),
-        triplets_(drawn_triplets(tokens, options.samples, CounterRandom(options.seed, text))) {}
+        pairs_(drawn_pairs(tokens, options.samples, formats::CounterRandom(options.seed, text))),
+        triplets_(
+            drawn_triplets(tokens, options.samples, formats::CounterRandom(options.seed, text))) {}
 
   void before(const model::LayerInput& input, model::AttentionProgram& program) override {
     const Curves curves(input, program, window_);
     std::vector<HeadSums> heads(static_cast<std::size_t>(program.q.size(1)));
     const model::LayerAttention attention(input.layer, program, program.q, {}, {}, options_.backend,
                                           model::ran_plain(program.q));
-    add_pairs(curves, program, deviations_of(attention), heads);
-    add_triplets(curves, heads);
+    const at::Tensor deviations = deviations_of(attention, progress_);
+    in_parts(pairs_, heads.size(),
+             [&](const Sampled& some) { add_pairs(curves, program, deviations, some, heads); });
+    if (curves.has_planes()) add_high_frequencies(curves, heads);
+    in_parts(triplets_, heads.size(),
+             [&](const Sampled& some) { add_triplets(curves, some, heads); });
     layers.push_back(std::move(heads));
   }
 
   std::vector<std::vector<HeadSums>> layers;
 
  private:
+  template <class Read>
+  void in_parts(const Sampled& all, std::size_t heads, const Read& read) const {
+    const std::size_t step = pairs_at_once(heads, window_);
+    for (std::size_t begin = 0; begin < all.query.size(); begin += step) {
+      progress_.throw_if_cancelled();
+      read(some_of(all, begin, begin + step));
+    }
+  }
+
   // ||a|| of each head and pair, (H, P); undefined where there are no planes.
-  at::Tensor amplitudes(const Curves& curves, const model::AttentionProgram& program) const {
+  static at::Tensor amplitudes(const Curves& curves, const model::AttentionProgram& program,
+                               const Sampled& pairs) {
     if (curves.has_planes()) {
-      const auto a = curves.coefficients(pairs_.query, pairs_.first);
+      const auto a = curves.coefficients(pairs.query, pairs.first);
       return (a.re.square() + a.im.square()).sum(-1).sqrt();
     }
     const auto* tapa = program.as<model::TapaProgram>();
     if (tapa == nullptr) return {};
-    const at::Tensor i = at::tensor(pairs_.query, at::kLong);
-    const at::Tensor j = at::tensor(pairs_.first, at::kLong);
+    const at::Tensor i = at::tensor(pairs.query, at::kLong);
+    const at::Tensor j = at::tensor(pairs.first, at::kLong);
     const std::int64_t group = program.q.size(1) / program.k.size(1);
     const std::int64_t width = tapa->content_dim;
     const at::Tensor q = program.q[0].index_select(1, i).slice(2, 0, width);
@@ -202,12 +237,13 @@ class ProfileHook final : public model::AttentionHook {
     return ((q * k).sum(-1) * tapa->scale_content).abs().to(at::kDouble);
   }
 
-  void add_pairs(const Curves& curves, const model::AttentionProgram& program,
-                 const at::Tensor& deviations, std::vector<HeadSums>& heads) const {
-    const at::Tensor curve = curves.of(pairs_.query, pairs_.first);
+  static void add_pairs(const Curves& curves, const model::AttentionProgram& program,
+                        const at::Tensor& deviations, const Sampled& pairs,
+                        std::vector<HeadSums>& heads) {
+    const at::Tensor curve = curves.of(pairs.query, pairs.first);
     const at::Tensor steps = curve.diff(1, -1).abs().mean(-1);  // (H, P)
-    const at::Tensor size = amplitudes(curves, program);
-    const at::Tensor rows = deviations.index_select(1, at::tensor(pairs_.query, at::kLong));
+    const at::Tensor size = amplitudes(curves, program, pairs);
+    const at::Tensor rows = deviations.index_select(1, at::tensor(pairs.query, at::kLong));
     for (std::size_t h = 0; h < heads.size(); ++h) {
       const auto of = [&](const at::Tensor& x) {
         return to_vector<double>(x[static_cast<std::int64_t>(h)]);
@@ -223,7 +259,6 @@ class ProfileHook final : public model::AttentionHook {
         if (norm[p] > 0) add_to(heads[h].positional, step[p] / norm[p]);
       }
     }
-    if (curves.has_planes()) add_high_frequencies(curves, heads);
   }
 
   void add_high_frequencies(const Curves& curves, std::vector<HeadSums>& heads) const {
@@ -238,11 +273,12 @@ class ProfileHook final : public model::AttentionHook {
     }
   }
 
-  void add_triplets(const Curves& curves, std::vector<HeadSums>& heads) const {
-    const at::Tensor first = curves.of(triplets_.query, triplets_.first);
-    const at::Tensor second = curves.of(triplets_.query, triplets_.second);
+  static void add_triplets(const Curves& curves, const Sampled& triplets,
+                           std::vector<HeadSums>& heads) {
+    const at::Tensor first = curves.of(triplets.query, triplets.first);
+    const at::Tensor second = curves.of(triplets.query, triplets.second);
     const at::Tensor difference = first - second;
-    const at::Tensor mass = mass_of(curves, first, second);
+    const at::Tensor mass = mass_of(curves, triplets, first, second);
     for (std::int64_t h = 0; h < difference.size(0); ++h) {
       HeadSums& sums = heads[static_cast<std::size_t>(h)];
       const auto masses = to_vector<double>(mass[h]);
@@ -257,15 +293,16 @@ class ProfileHook final : public model::AttentionHook {
   }
 
   // (H, P): what the difference of two scores is summed from.
-  at::Tensor mass_of(const Curves& curves, const at::Tensor& first,
-                     const at::Tensor& second) const {
+  static at::Tensor mass_of(const Curves& curves, const Sampled& triplets, const at::Tensor& first,
+                            const at::Tensor& second) {
     if (!curves.has_planes()) return first.select(2, 0).abs() + second.select(2, 0).abs();
-    const auto a = curves.coefficients(triplets_.query, triplets_.first);
-    const auto b = curves.coefficients(triplets_.query, triplets_.second);
+    const auto a = curves.coefficients(triplets.query, triplets.first);
+    const auto b = curves.coefficients(triplets.query, triplets.second);
     return at::hypot(a.re - b.re, a.im - b.im).sum(-1) + (a.tail - b.tail).abs();
   }
 
   const ProfileOptions& options_;
+  const protocol::Progress& progress_;
   std::int64_t window_;
   Sampled pairs_, triplets_;
 };
@@ -279,6 +316,19 @@ std::optional<Interval> interval_of(const std::vector<HeadSums>& texts, Part Hea
   return ratio_interval(parts, draws);
 }
 
+// Of the numbers that a row has not.
+std::string why_undefined(const protocol::ProfileRow& row) {
+  std::string why;
+  const auto add = [&](bool defined, const std::string& words) {
+    if (!defined) why += (why.empty() ? "" : "; ") + words;
+  };
+  add(row.positional.has_value(), "positional: no plane has an amplitude");
+  add(row.positional_row.has_value(), "positional_row: the scores of no sampled row vary");
+  add(row.semantic.has_value(), "semantic, semantic_share: no triplet is valid");
+  add(row.high_frequency.has_value(), "high_frequency: no plane has an amplitude");
+  return why;
+}
+
 protocol::ProfileRow row_of(std::int64_t layer, std::int64_t head,
                             const std::vector<HeadSums>& texts, const Draws& draws) {
   protocol::ProfileRow row;
@@ -289,6 +339,7 @@ protocol::ProfileRow row_of(std::int64_t layer, std::int64_t head,
   row.semantic_share = interval_of(texts, &HeadSums::semantic_share, draws);
   row.high_frequency = interval_of(texts, &HeadSums::high_frequency, draws);
   for (const HeadSums& text : texts) row.ties += text.ties, row.invalid += text.invalid;
+  row.why = why_undefined(row);
   return row;
 }
 
@@ -339,7 +390,7 @@ protocol::ProfileResult analyse_profile(const std::shared_ptr<const model::Model
       throw formats::bad_input("a query with two keys before it needs three tokens",
                                texts.items[n].name);
     }
-    ProfileHook hook(options, window, tokens, n);
+    ProfileHook hook(options, window, tokens, n, progress);
     model::ForwardOptions forward;
     forward.backend = options.backend;
     forward.hook = &hook;

@@ -42,7 +42,7 @@ const std::vector<protocol::QuestionInfo>& questions() {
        "phasescope duel rope tapa --out out/duel", "duel"},
       {"prove", "Does the program find what is true by construction?",
        "Weights and head statistics of models whose heads are known, against closed forms.",
-       "this program", "", ""},
+       "this program", "phasescope prove --out out/prove", "prove"},
   };
   return list;
 }

@@ -172,7 +172,7 @@ class Xray {
 
   protocol::XrayResult run() {
     const std::vector<Heads> units = units_asked();
-    expected_ = static_cast<double>(2 + 2 * units.size());
+    plan(units.size());
     const Losses plain = losses({}), all = losses(all_);
     start(plain, all);
     std::vector<double> alone, left_out;
@@ -183,15 +183,19 @@ class Xray {
       const Losses treated = losses(unit), others = losses(all_but(unit));
       row.one_alone = difference_of(plain, treated);
       row.leave_one_out = difference_of(others, all);
-      if (fails_) row.share = share_of(plain, treated, all);
+      if (fails_) {
+        row.share = share_of(plain, treated, all);
+      } else {
+        row.why = result_.verdict;
+      }
       alone.push_back(row.one_alone.mean), left_out.push_back(row.leave_one_out.mean);
       result_.rows.push_back(std::move(row));
     }
-    const double agreement = alone.size() > 2 ? spearman(alone, left_out) : std::nan("");
-    if (std::isfinite(agreement)) result_.order_agreement = agreement;
+    tell_agreement(alone, left_out);
+    doing_ = "weighing what training never showed";
     measure_unseen();
     Losses repaired;
-    if (options_.repair && fails_) repaired = repair();
+    if (options_.repair && fails_) repaired = repair(plain, all);
     fill_positions(plain, all, repaired);
     result_.passes = passes_;
     result_.provenance.ran = protocol::listed(kernels_);
@@ -210,6 +214,30 @@ class Xray {
       }
     }
     return units;
+  }
+
+  // What it will take, said before it is begun: a repair tries each head for each that it finds, on
+  // half of the texts, then each of those found without the others.
+  void plan(std::size_t units) {
+    const std::size_t texts = texts_.size(), sure = texts * (3 + 2 * units);
+    expected_ = static_cast<double>(sure);
+    doing_ = "treating heads, " + std::to_string(sure) + " passes";
+    if (!options_.repair) return;
+    const std::size_t most = std::min(kMostRepaired, all_.size()), half = (texts + 1) / 2;
+    std::size_t bound = half * most + texts;
+    for (std::size_t found = 0; found < most; ++found) bound += half * (all_.size() - found);
+    doing_ += " and at most " + std::to_string(bound) + " of a repair";
+    expected_ += static_cast<double>(half * all_.size() + texts);  // where one head is enough
+  }
+
+  void tell_agreement(const std::vector<double>& alone, const std::vector<double>& left_out) {
+    const double agreement = alone.size() > 2 ? spearman(alone, left_out) : std::nan("");
+    if (std::isfinite(agreement)) {
+      result_.order_agreement = agreement;
+    } else {
+      result_.why = alone.size() > 2 ? "no order to compare: the heads differ in nothing"
+                                     : "no order to compare: fewer than three were treated";
+    }
   }
 
   Heads all_but(const Heads& some) const {
@@ -242,7 +270,15 @@ class Xray {
     return {options_.clamp ? model::Backend::plain : options_.backend, &kernels_, &progress_};
   }
 
+  // Another pass over a text begins.
+  void count_pass() {
+    progress_.throw_if_cancelled();
+    progress_.progress(std::min(1.0, static_cast<double>(passes_) / expected_), doing_);
+    ++passes_;
+  }
+
   PastLoss loss_of(const std::vector<std::int64_t>& ids, const Heads& heads) {
+    count_pass();
     PastLoss loss;
     const Treatment treatment = heads.empty() ? Treatment() : treatment_of(heads);
     loss.rows = treated_losses(*model_, ids, treatment, pass());
@@ -251,9 +287,6 @@ class Xray {
   }
 
   Losses losses(const Heads& heads) {
-    progress_.throw_if_cancelled();
-    progress_.progress(std::min(1.0, static_cast<double>(passes_) / expected_), "treating heads");
-    ++passes_;
     Losses out;
     for (const auto& ids : texts_) out.push_back(loss_of(ids, heads));
     return out;
@@ -341,11 +374,14 @@ class Xray {
     double rows = 0;
     for (const auto& ids : texts_) rows += static_cast<double>(std::ssize(ids) - trained_);
     for (const auto& ids : texts_) {
-      progress_.throw_if_cancelled();
+      count_pass();
       model::ForwardOptions options;
       options.backend = options_.backend;
       TextPass pass(model_, ids_tensor(ids), options, 0);
-      pass.watch(&progress_);
+      // Asked only whether to go on: the bar stands where it is.
+      const double here = std::min(1.0, static_cast<double>(passes_) / expected_);
+      protocol::PartOfProgress part(progress_, here, here);
+      pass.watch(&part);
       const UnseenMeter meter(*model_, pass.tokens());
       const double share = static_cast<double>(std::ssize(ids) - trained_) / rows;
       std::size_t at = 0;
@@ -363,34 +399,37 @@ class Xray {
           for (std::size_t p = 0; p < sums.size(); ++p) sums[p] += share * planes[p];
         }
       });
-      ++result_.passes;
     }
   }
 
   // ---- The smallest repair found ----
 
-  // Of the texts of even rank (choose) or odd rank (test).
-  double sum_on(const Heads& heads, std::size_t parity) {
+  // Of the texts of even rank, which it is chosen on; those of odd rank test it.
+  double sum_of_chosen(const Losses& losses) const {
     double sum = 0;
-    for (std::size_t n = parity; n < texts_.size(); n += 2) sum += loss_of(texts_[n], heads).sum;
+    for (std::size_t n = 0; n < texts_.size(); n += 2) sum += losses[n].sum;
+    return sum;
+  }
+  double sum_of_chosen(const Heads& heads) {
+    double sum = 0;
+    for (std::size_t n = 0; n < texts_.size(); n += 2) sum += loss_of(texts_[n], heads).sum;
     return sum;
   }
 
-  Losses repair() {
-    const double plain = sum_on({}, 0), whole = plain - sum_on(all_, 0);
+  Losses repair(const Losses& untreated, const Losses& all) {
+    const double plain = sum_of_chosen(untreated), whole = plain - sum_of_chosen(all);
     const auto share = [&](double loss) { return (plain - loss) / whole; };
     Heads found;
     double reached = 0;
     while (reached < options_.enough && found.size() < std::min(kMostRepaired, all_.size())) {
-      progress_.throw_if_cancelled();
-      progress_.progress(0.9, "looking for a repair, head " + std::to_string(found.size() + 1));
+      doing_ = "looking for a repair, head " + std::to_string(found.size() + 1);
       Head best;
       double lowest = std::numeric_limits<double>::infinity();
       for (const Head& head : all_) {
         if (found.contains(head)) continue;
         Heads with = found;
         with.insert(head);
-        const double loss = sum_on(with, 0);
+        const double loss = sum_of_chosen(with);
         if (loss < lowest) lowest = loss, best = head;
       }
       found.insert(best);
@@ -400,19 +439,19 @@ class Xray {
       if (found.size() < 2 || reached < options_.enough) break;
       Heads without = found;
       without.erase(head);
-      const double kept = share(sum_on(without, 0));
+      const double kept = share(sum_of_chosen(without));
       if (kept >= options_.enough) found = without, reached = kept;
     }
-    return tell(found, reached);
+    return tell(found, reached, untreated);
   }
 
-  Losses tell(const Heads& found, double share) {
+  Losses tell(const Heads& found, double share, const Losses& untreated) {
     Losses repaired;
     std::vector<Part> change;
     for (std::size_t n = 0; n < texts_.size(); ++n) {
       repaired.push_back(loss_of(texts_[n], found));
       if (n % 2 == 0) continue;
-      change.push_back({repaired.back().sum - loss_of(texts_[n], {}).sum, rows_of(n)});
+      change.push_back({repaired.back().sum - untreated[n].sum, rows_of(n)});
     }
     protocol::XrayRepair repair;
     std::string list;
@@ -467,6 +506,7 @@ class Xray {
   model::AllRan kernels_;
   std::int64_t passes_ = 0;
   double expected_ = 1;
+  std::string doing_;
   protocol::XrayResult result_;
 };
 

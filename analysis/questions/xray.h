@@ -26,11 +26,12 @@ struct XrayOptions {
 // (radians a token): those whose phase lies further from every phase seen than half a step.
 std::vector<bool> unseen_phases(double frequency, std::int64_t trained, std::int64_t length);
 
-// 2 + 2 heads passes a text, greedy repair about heads more for each that it finds. Intervals are
-// over texts, of one text over 8 blocks of its rows past T; it fails where that of `returned` lies
-// above 0, and what has no interval (fewer than 64 such rows) is not said to fail. Throws Error
-// "not_applicable" for encoders, and for a clamp where the model cannot be shown another distance;
-// "bad_usage" where no text is longer than T.
+// 2 + 2 heads passes a text and one for the weights on what training never showed; a greedy repair
+// about heads more, on half of the texts, for each that it finds. `passes` counts them all.
+// Intervals are over texts, of one text over 8 blocks of its rows past T; it fails where that of
+// `returned` lies above 0, and what has no interval (fewer than 64 such rows) is not said to fail.
+// Throws Error "not_applicable" for encoders, and for a clamp where the model cannot be shown
+// another distance; "bad_usage" where no text is longer than T.
 protocol::XrayResult analyse_xray(const std::shared_ptr<const model::Model>& model,
                                   const Texts& texts, const XrayOptions& options,
                                   protocol::Progress& progress);

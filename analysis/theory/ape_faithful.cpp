@@ -58,19 +58,27 @@ void extend(std::vector<Word>& words, const Matrices& letters, Word& nearest, do
 }
 
 CheckResult of_words(const Matrices& branches) {
-  constexpr int kLetters = 4;
+  constexpr int kLetters = 6;
   const at::Tensor &a = branches.at(0), &b = branches.at(branches.size() > 1 ? 1 : 0);
   const Matrices letters = {a, a.t(), b, b.t()};
   std::vector<Word> words = {{"", -1, power_of(a, 0)}};
   Word nearest;
   double least = 3;
-  for (int n = 0; n < kLetters; ++n) extend(words, letters, nearest, least);
+  CheckCurve curve =
+      curve_of("nearest word", {"letters at most", "spectral norm of W - I", false, true}, {}, {});
+  for (int n = 0; n < kLetters; ++n) {
+    extend(words, letters, nearest, least);
+    curve.x.push_back(n + 1), curve.y.push_back(least);
+  }
   const double bound = power_rounding(a.size(0), kLetters);
-  return answer(least > bound ? Verdict::holds : Verdict::fails,
-                {least, bound, bound, static_cast<std::int64_t>(words.size())},
-                "the reduced word nearest to I of up to " + std::to_string(kLetters) +
-                    " letters is " + nearest.name + " (capitals are inverses), at " +
-                    short_number(least));
+  curve.bound.assign(curve.x.size(), bound);
+  CheckResult result =
+      answer(least > bound ? Verdict::holds : Verdict::fails,
+             {least, bound, bound, static_cast<std::int64_t>(words.size())},
+             "the reduced word nearest to I of up to " + std::to_string(kLetters) + " letters is " +
+                 nearest.name + " (capitals are inverses), at " + short_number(least));
+  result.curves = {std::move(curve)};
+  return result;
 }
 
 double rounding_of(std::size_t planes, std::int64_t p) {

@@ -52,6 +52,16 @@ CheckResult ape_no_order_alone(const CheckContext& context) {
   return result;
 }
 
+// How far each token's outputs move, below what the verdict allows.
+CheckCurve moved_by_token(const std::string& dtype, const OrderInModel& moved, double bound) {
+  CheckCurve curve = curve_of("moved in " + dtype, {"token", "difference, relative", false, true},
+                              {}, moved.by_token);
+  for (std::size_t n = 0; n < moved.by_token.size(); ++n) {
+    curve.x.push_back(static_cast<double>(n)), curve.bound.push_back(bound);
+  }
+  return curve;
+}
+
 CheckResult run_ape_no_order(const CheckContext& context) {
   const at::NoGradGuard no_gradients;
   if (context.model == nullptr) return ape_no_order_alone(context);
@@ -59,21 +69,25 @@ CheckResult run_ape_no_order(const CheckContext& context) {
   Random random(context.seed);
   const auto order = random.permutation(ids.size(1));
   const auto model64 = in_float64(context.model);
-  const double off = order_in_model(model64->decoder, ids, order);
-  const double single = order_in_model(context.model->decoder, ids, order);
+  const OrderInModel wide = order_in_model(model64->decoder, ids, order);
+  const OrderInModel narrow = order_in_model(context.model->decoder, ids, order);
+  const double off = wide.largest, single = narrow.largest;
   const Measured measured{off, 1e-10, rounding_noise(context, ids).logits, ids.size(1)};
   const model::ModelConfig& config = context.model->config();
   const std::string moved = "permuting the tokens moves the outputs by " + short_number(off) +
                             " in float64, " + short_number(single) + " in float32";
-  if (config.encoding.key != "none" || config.attention.causal) {
-    return answer(Verdict::premise_not_met, measured,
-                  std::string("premise: no encoding and no causal mask; here the encoding is ") +
-                      config.encoding.key +
-                      (config.attention.causal ? " and queries see earlier keys alone" : "") +
-                      ": " + moved);
-  }
+  const bool applies = config.encoding.key == "none" && !config.attention.causal;
   const bool holds = off <= measured.bound && single <= 3 * measured.noise;
-  return answer(holds ? Verdict::holds : Verdict::fails, measured, moved);
+  CheckResult result =
+      applies ? answer(holds ? Verdict::holds : Verdict::fails, measured, moved)
+              : answer(Verdict::premise_not_met, measured,
+                       "premise: no encoding and no causal mask; here the encoding is " +
+                           config.encoding.key +
+                           (config.attention.causal ? " and queries see earlier keys alone" : "") +
+                           ": " + moved);
+  result.curves = {moved_by_token("float64", wide, measured.bound),
+                   moved_by_token("float32", narrow, 3 * measured.noise)};
+  return result;
 }
 
 }  // namespace
@@ -112,14 +126,22 @@ OrderResiduals order_residuals(const BareAttention& attention, const at::Tensor&
   return out;
 }
 
-double order_in_model(const model::Decoder& decoder, const at::Tensor& ids,
-                      const std::vector<std::int64_t>& permutation) {
+OrderInModel order_in_model(const model::Decoder& decoder, const at::Tensor& ids,
+                            const std::vector<std::int64_t>& permutation) {
   const at::NoGradGuard no_gradients;
   model::ForwardOptions plain;
   plain.backend = model::Backend::plain;
   const at::Tensor order = index_of(permutation);
   const at::Tensor there = outputs_of(decoder, ids.index_select(1, order), plain);
-  return relative_difference(there, outputs_of(decoder, ids, plain).index_select(1, order));
+  const at::Tensor here = outputs_of(decoder, ids, plain).index_select(1, order);
+  const double size = here.abs().max().item<double>();
+  OrderInModel out{relative_difference(there, here), std::vector<double>(permutation.size())};
+  for (std::size_t n = 0; n < permutation.size(); ++n) {
+    const auto at = static_cast<std::int64_t>(n);
+    out.by_token[static_cast<std::size_t>(permutation[n])] =
+        (there[0][at] - here[0][at]).abs().max().item<double>() / size;
+  }
+  return out;
 }
 
 TheoryCheck ape_no_order() {

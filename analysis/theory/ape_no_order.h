@@ -38,9 +38,13 @@ OrderResiduals order_residuals(const BareAttention& attention, const at::Tensor&
                                const at::Tensor& y, const at::Tensor& permutation,
                                const at::Tensor& early_permutation);
 
-// How much order enters a model: the largest difference of its outputs, relative, when ids are
-// permuted in place (the positions stay).
-double order_in_model(const model::Decoder& decoder, const at::Tensor& ids,
-                      const std::vector<std::int64_t>& permutation);
+// How much order enters a model: the largest difference of its outputs, relative to the largest of
+// them, when ids are permuted in place (the positions stay).
+struct OrderInModel {
+  double largest = 0;
+  std::vector<double> by_token;  // of each token, where it stood before
+};
+OrderInModel order_in_model(const model::Decoder& decoder, const at::Tensor& ids,
+                            const std::vector<std::int64_t>& permutation);
 
 }  // namespace phasescope::analysis

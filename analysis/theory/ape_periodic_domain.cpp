@@ -17,6 +17,12 @@ double rounding(std::int64_t dim, std::int64_t period) {
   return 4 * power_rounding(dim, static_cast<double>(period));
 }
 
+CheckCurve powers_of(const PeriodDistances& distances) {
+  std::vector<double> x(distances.by_power.size());
+  std::iota(x.begin(), x.end(), 1);
+  return curve_of("|W^p - I|", {"p", "spectral norm", false, false}, x, distances.by_power);
+}
+
 CheckResult run_ape_periodic_domain(const CheckContext& context) {
   if (context.model == nullptr) {
     Random random(context.seed);
@@ -30,10 +36,13 @@ CheckResult run_ape_periodic_domain(const CheckContext& context) {
     return not_measured(Verdict::premise_not_met, generators.missing);
   }
   if (generators.period > 0) return judge_period(generators.matrices, generators.period);
-  const double off = period_distances(generators.matrices[0], 64).whole;
-  return answer(Verdict::premise_not_met, {off, rounding(generators.dim(), 64), 0, 1},
-                "premise: a period; these are matrices of a " + generators.kind +
-                    ", and |W^64 - I| is " + short_number(off));
+  const PeriodDistances distances = period_distances(generators.matrices[0], 64);
+  CheckResult result =
+      answer(Verdict::premise_not_met, {distances.whole, rounding(generators.dim(), 64), 0, 1},
+             "premise: a period; these are matrices of a " + generators.kind +
+                 ", and |W^64 - I| is " + short_number(distances.whole));
+  result.curves = {powers_of(distances)};
+  return result;
 }
 
 }  // namespace
@@ -84,9 +93,7 @@ CheckResult judge_period(const Matrices& matrices, std::int64_t period) {
                  std::to_string(shorter) + " of " + std::to_string(matrices.size()) +
                  " have a shorter period" +
                  (shorter > 0 ? ", here " + std::to_string(worst.true_period) : ""));
-  std::vector<double> x(worst.by_power.size());
-  std::iota(x.begin(), x.end(), 1);
-  result.curves = {curve_of("|W^p - I|", {"p", "spectral norm", false, false}, x, worst.by_power)};
+  result.curves = {powers_of(worst)};
   return result;
 }
 

@@ -57,8 +57,12 @@ CheckResult run_ape_reflection(const CheckContext& context) {
   Random random(context.seed);
   double worst = 0, lowest = 1;
   std::int64_t reflecting = 0;
+  CheckCurve determinants =
+      curve_of("determinants", {"generator", "determinant", false, false}, {}, {});
   for (const at::Tensor& w : generators.matrices) {
     lowest = std::min(lowest, determinant(w));
+    determinants.x.push_back(static_cast<double>(determinants.x.size()));
+    determinants.y.push_back(determinant(w));
     if (determinant(w) > 0) continue;
     ++reflecting;
     worst = worst_of(worst, reflected_difference(w, normal_tensor(random, {w.size(0)}),
@@ -66,15 +70,17 @@ CheckResult run_ape_reflection(const CheckContext& context) {
                                                  kApeReflectionPowers, wide_rope));
   }
   const auto count = static_cast<std::int64_t>(generators.matrices.size());
-  if (reflecting == 0) {
-    return answer(Verdict::premise_not_met, {lowest, -1, 0, count},
-                  "premise: a W of determinant -1; the determinants here are " +
-                      short_number(lowest) + " or more, and ape.rope_equivalence applies");
-  }
-  return answer_below({worst, product_bound(generators.matrices, 50), 0, reflecting},
-                      std::to_string(reflecting) + " of " + std::to_string(count) +
-                          " reflect; RoPE of width d + 2 has their scores to " +
-                          short_number(worst) + " of |q| |k|");
+  CheckResult result =
+      reflecting == 0
+          ? answer(Verdict::premise_not_met, {lowest, -1, 0, count},
+                   "premise: a W of determinant -1; the determinants here are " +
+                       short_number(lowest) + " or more, and ape.rope_equivalence applies")
+          : answer_below({worst, product_bound(generators.matrices, 50), 0, reflecting},
+                         std::to_string(reflecting) + " of " + std::to_string(count) +
+                             " reflect; RoPE of width d + 2 has their scores to " +
+                             short_number(worst) + " of |q| |k|");
+  result.curves = {std::move(determinants)};
+  return result;
 }
 
 }  // namespace

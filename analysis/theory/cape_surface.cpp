@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/bias_rows.h"
+#include "analysis/random.h"
+#include "analysis/tensors.h"
 #include "analysis/theory/equality.h"
 #include "analysis/theory/orthogonal_matrices.h"
 #include "analysis/worst.h"
@@ -60,16 +63,13 @@ std::string shares_text(const SurfaceShares& s) {
          short_number(s.interaction) + " (cosine with a b " + short_number(s.product_cosine) + ")";
 }
 
-// The middle row of the surface, as a curve of the content.
-CheckCurve slice_of(const Correction& f, const at::Tensor& held, const std::string& label) {
-  const at::Tensor a = at::linspace(-3, 3, 121, at::kDouble);
+// One row of the surface, as a curve of the content.
+CheckCurve slice_of(const Correction& f, std::int64_t head, const at::Tensor& held,
+                    const at::Tensor& a, double bias, const std::string& label) {
   const at::Tensor values =
-      surface_of(f, 0, held, a, at::full({1}, -1.0, at::kDouble)).select(1, 0);
-  CheckCurve curve = curve_of(label, {"content score", "f", false, false}, {}, {});
-  for (std::int64_t n = 0; n < a.size(0); ++n) {
-    curve.x.push_back(a[n].item<double>()), curve.y.push_back(values[n].item<double>());
-  }
-  return curve;
+      surface_of(f, head, held, a, at::full({1}, bias, at::kDouble)).select(1, 0);
+  return curve_of(label, {"content score", "f", false, false}, to_vector<double>(a),
+                  to_vector<double>(values));
 }
 
 CheckResult cape_surface_alone(const CheckContext& context) {
@@ -92,8 +92,116 @@ CheckResult cape_surface_alone(const CheckContext& context) {
   if (!parts.hold()) result.verdict = name_of(Verdict::fails);
   result.detail += "; " + parts.detail();
   result.curves = {std::move(curve),
-                   slice_of(f, at::zeros({8}, at::kDouble), "a drawn f, bias -1")};
+                   slice_of(f, 0, at::zeros({8}, at::kDouble),
+                            at::linspace(-3, 3, 121, at::kDouble), -1, "a drawn f, bias -1")};
   return result;
+}
+
+// f at w . z + c = 0 of one unit, the other inputs held: w_a a + w_b b + c.
+struct Crease {
+  double a = 0, b = 0, c = 0;
+  double at(double content, double bias) const { return a * content + b * bias + c; }
+};
+std::vector<Crease> creases_of(const Correction& f, std::int64_t head, const at::Tensor& held) {
+  const std::int64_t heads = held.size(0) / 2;
+  at::Tensor others = held.clone();
+  others[head] = 0, others[heads + head] = 0;
+  const auto a = to_vector<double>(f.w1.select(1, head).contiguous());
+  const auto b = to_vector<double>(f.w1.select(1, heads + head).contiguous());
+  const auto c = to_vector<double>(at::matmul(f.w1, others) + f.b1);
+  std::vector<Crease> creases;
+  for (std::size_t n = 0; n < a.size(); ++n) creases.push_back({a[n], b[n], c[n]});
+  return creases;
+}
+
+// The box that a region stands in.
+struct Box {
+  double low = 0, high = 0, least = 0, most = 0;  // of x, of y
+};
+Box box_of(const ConvexRegion& region) {
+  const auto [low, high] = std::ranges::minmax(region.x);
+  const auto [least, most] = std::ranges::minmax(region.y);
+  return {low, high, least, most};
+}
+
+// Where creases run through a box, each a line of points with a gap after it.
+CheckCurve crease_lines(const std::vector<Crease>& creases, const Box& box, const Axes& axes) {
+  constexpr int kPoints = 49;
+  CheckCurve curve = curve_of("creases of f", axes, {}, {});
+  for (const Crease& crease : creases) {
+    const double wide = box.high - box.low, tall = box.most - box.least;
+    const bool along = std::abs(crease.a) * wide <= std::abs(crease.b) * tall;
+    std::size_t inside = 0;
+    for (int n = 0; n < kPoints; ++n) {
+      const double share = n / double{kPoints - 1};
+      double x = box.low + share * wide, y = box.least + share * tall;
+      (along ? y : x) =
+          along ? -(crease.a * x + crease.c) / crease.b : -(crease.b * y + crease.c) / crease.a;
+      if (!(x >= box.low && x <= box.high && y >= box.least && y <= box.most)) continue;
+      curve.x.push_back(x), curve.y.push_back(y), ++inside;
+    }
+    if (inside > 0) curve.x.push_back(std::nan("")), curve.y.push_back(std::nan(""));
+  }
+  return curve;
+}
+
+// Five biases of those that were read, from the least to the largest.
+std::vector<double> spread_of(std::vector<double> values) {
+  std::ranges::sort(values);
+  std::vector<double> spread;
+  for (const std::size_t n : {0, 1, 2, 3, 4}) spread.push_back(values[n * (values.size() - 1) / 4]);
+  spread.erase(std::ranges::unique(spread).begin(), spread.end());
+  return spread;
+}
+
+constexpr std::int64_t kSurfacePairs = 4096;
+
+// The surface of the head that was asked for, over what its f reads in texts.
+void show_head(const CheckContext& context, const std::string& name, CheckResult& result) {
+  const Correction f = *correction_of(*context.model, static_cast<std::size_t>(context.layer));
+  const std::int64_t heads = f.w2.size(0), head = context.head;
+  const PairsRead read =
+      pairs_read(context, context.layer, context.pairs > 0 ? context.pairs : kSurfacePairs);
+  if (read.query.size() < 3) {
+    result.detail += "; " + name +
+                     ": its base bias is no table of distances at these lengths, so "
+                     "what f reads of it is not known";
+    return;
+  }
+  const at::Tensor held = read.inputs.mean(0);
+  const auto content = to_vector<double>(read.inputs.select(1, head).contiguous());
+  const auto bias = to_vector<double>(read.inputs.select(1, heads + head).contiguous());
+  std::vector<std::pair<double, double>> points;
+  for (std::size_t n = 0; n < content.size(); ++n) points.emplace_back(content[n], bias[n]);
+  const ConvexRegion region = region_around(std::move(points));
+  const Box box = box_of(region);
+  const at::Tensor a = at::linspace(box.low, box.high, 25, at::kDouble),
+                   b = at::linspace(box.least, box.most, 21, at::kDouble);
+  result.detail +=
+      "; " + name + " over content scores " + short_number(box.low) + " to " +
+      short_number(box.high) + " and biases " + short_number(box.least) + " to " +
+      short_number(box.most) + ", which " + std::to_string(read.query.size()) + " pairs of " +
+      std::to_string(read.text.back() + 1) + " texts have, the other inputs at their means: " +
+      shares_text(surface_shares(surface_of(f, head, held, a, b), a, b)) + "; " +
+      std::to_string(creases_inside(f, head, held, region)) + " of " +
+      std::to_string(f.w1.size(0)) + " creases run through the region where these pairs lie";
+  const at::Tensor fine = at::linspace(box.low, box.high, 121, at::kDouble);
+  for (const double one : spread_of(bias)) {
+    result.curves.push_back(
+        slice_of(f, head, held, fine, one, name + ", bias " + short_number(one)));
+  }
+  const Axes axes{"content score", "bias"};
+  // With points between the corners, so that few corners are drawn as a line too.
+  CheckCurve around = curve_of("where pairs lie", axes, {}, {});
+  for (std::size_t n = 0; n + 1 < region.x.size(); ++n) {
+    for (const double share : {0.0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0}) {
+      around.x.push_back(region.x[n] + share * (region.x[n + 1] - region.x[n]));
+      around.y.push_back(region.y[n] + share * (region.y[n + 1] - region.y[n]));
+    }
+  }
+  result.curves.push_back(std::move(around));
+  CheckCurve lines = crease_lines(creases_of(f, head, held), box, axes);
+  if (!lines.x.empty()) result.curves.push_back(std::move(lines));
 }
 
 CheckResult cape_surface_of_model(const CheckContext& context) {
@@ -101,10 +209,10 @@ CheckResult cape_surface_of_model(const CheckContext& context) {
     return not_measured(Verdict::premise_not_met,
                         "premise: an f that reads content and bias of a pair; this model has none");
   }
+  const std::string shown = shown_head(context);
   std::string detail;
   Measured worst{0, 0, 0, 0};
   bool hold = true;
-  std::vector<CheckCurve> curves;
   const auto& layers = context.model->decoder.weights().layers;
   for (std::size_t l = 0; l < layers.size(); ++l) {
     const Correction f = *correction_of(*context.model, l);
@@ -112,16 +220,10 @@ CheckResult cape_surface_of_model(const CheckContext& context) {
     hold = hold && one.verdict == "holds";
     worst.samples += one.samples;
     if (l == 0 || one.verdict != "holds") worst.value = one.value, worst.bound = one.bound;
-    const at::Tensor held = at::zeros({f.w1.size(1)}, at::kDouble);
-    const at::Tensor a = at::linspace(-3, 3, 25, at::kDouble),
-                     b = at::linspace(-4, 0, 21, at::kDouble);
-    if (l == 0)
-      detail =
-          one.detail + "; L0H0: " + shares_text(surface_shares(surface_of(f, 0, held, a, b), a, b));
-    curves.push_back(slice_of(f, held, "L" + std::to_string(l) + "H0, bias -1"));
+    if (l == 0) detail = one.detail;
   }
   CheckResult result = answer(hold ? Verdict::holds : Verdict::fails, worst, detail);
-  result.curves = std::move(curves);
+  show_head(context, shown, result);
   return result;
 }
 
@@ -195,6 +297,80 @@ SurfaceShares surface_shares(const at::Tensor& surface, const at::Tensor& a, con
   return out;
 }
 
+PairsRead pairs_read(const CheckContext& context, std::int64_t layer, std::int64_t pairs) {
+  const at::NoGradGuard no_gradients;
+  constexpr std::size_t kMostTexts = 16;
+  const std::vector<Text>& texts = context.texts->items;
+  const std::size_t used = std::min(kMostTexts, texts.size());
+  const std::int64_t share = std::max<std::int64_t>(1, pairs / static_cast<std::int64_t>(used));
+  PairsRead out;
+  std::vector<at::Tensor> inputs;
+  for (std::size_t t = 0; t < used; ++t) {
+    context.progress->throw_if_cancelled();
+    context.progress->progress(static_cast<double>(t) / static_cast<double>(used), "reading pairs");
+    TextPass pass(context.model, ids_tensor(texts[t].ids), asked_options(context));
+    const AttentionPointer attention = pass.layer(layer);
+    const at::Tensor table = table_of_layer(*context.model, layer, pass.tokens());
+    if (!table.defined()) return {};
+    Random random(context.seed * 7919 + t);
+    std::vector<std::int64_t> query, key;
+    for (std::int64_t n = 0; n < share; ++n) {
+      query.push_back(random.below(pass.tokens()));
+      key.push_back(random.below(query.back() + 1));
+    }
+    const at::Tensor rows = at::tensor(query, at::kLong), columns = at::tensor(key, at::kLong);
+    const std::int64_t group = attention->heads() / attention->kv_heads();
+    const at::Tensor q = attention->q_rotated()[0].index_select(1, rows).to(at::kDouble);
+    const at::Tensor k = attention->k_rotated()[0]
+                             .index_select(1, columns)
+                             .repeat_interleave(group, 0)
+                             .to(at::kDouble);
+    const at::Tensor content = (q * k).sum(-1) * attention->program().scale;  // (H, P)
+    inputs.push_back(at::cat({content, table.index_select(1, rows - columns)}).t());
+    out.text.insert(out.text.end(), query.size(), static_cast<std::int64_t>(t));
+    out.query.insert(out.query.end(), query.begin(), query.end());
+    out.key.insert(out.key.end(), key.begin(), key.end());
+  }
+  out.inputs = at::cat(inputs);
+  return out;
+}
+
+// Andrew's monotone chain: the lower side from the left, then the upper one from the right.
+ConvexRegion region_around(std::vector<std::pair<double, double>> points) {
+  std::ranges::sort(points);
+  points.erase(std::ranges::unique(points).begin(), points.end());
+  std::vector<std::pair<double, double>> corners;
+  const auto add = [&corners](const std::pair<double, double>& point, std::size_t least) {
+    const auto turns_left = [&] {
+      const auto &o = corners[corners.size() - 2], &a = corners.back();
+      return (a.first - o.first) * (point.second - o.second) -
+                 (a.second - o.second) * (point.first - o.first) >
+             0;
+    };
+    while (corners.size() >= least + 2 && !turns_left()) corners.pop_back();
+    corners.push_back(point);
+  };
+  for (const auto& point : points) add(point, 0);
+  const std::size_t lower = corners.size() - 1;
+  for (std::size_t n = points.size() - 1; n-- > 0;) add(points[n], lower);
+  ConvexRegion region;
+  for (const auto& [x, y] : corners) region.x.push_back(x), region.y.push_back(y);
+  return region;
+}
+
+std::int64_t creases_inside(const Correction& f, std::int64_t head, const at::Tensor& held,
+                            const ConvexRegion& region) {
+  const auto crosses = [&region](const Crease& crease) {
+    bool above = false, below = false;
+    for (std::size_t n = 0; n < region.x.size(); ++n) {
+      const double side = crease.at(region.x[n], region.y[n]);
+      above = above || side > 0, below = below || side < 0;
+    }
+    return above && below;
+  };
+  return std::ranges::count_if(creases_of(f, head, held), crosses);
+}
+
 double product_error(std::int64_t width) {
   const auto n = static_cast<double>(width / 2 + 1);
   const double step = 4 / n / (1 - kSlope);  // the slope changes by twice 4/n at each inner knot
@@ -240,13 +416,15 @@ TheoryCheck cape_surface() {
                     "a product never: its error is between 1/(2 (D + 1)^2) and 4/(D + 2)^2.",
        .source = "arXiv 2405.14722, Section 3.2, corrected",
        .title = "What f makes of a content score and a bias",
-       .needs = "nothing, or a CAPE model whose f reads both",
+       .needs = "nothing, or a CAPE model whose f reads both, and texts",
        .rule = "holds where, along 16 random lines of 4001 samples, second differences differ "
                "from 0 at no more than two samples a crease crossed, the exact cases are met to "
                "1e-13 and the products lie between their bounds; shares of variance are numbers "
-               "without verdict"},
+               "without verdict, of a model those of one head (--layer, --head) over what it reads "
+               "in texts"},
       &run_cape_surface,
-      On::model_or_construction};
+      On::model_or_construction,
+      {.pairs = true, .head = true}};
 }
 
 }  // namespace phasescope::analysis

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "analysis/theory/check.h"
@@ -40,6 +41,24 @@ struct SurfaceShares {
   double product_cosine = 0;  // of the interaction with a b
 };
 SurfaceShares surface_shares(const at::Tensor& surface, const at::Tensor& a, const at::Tensor& b);
+
+// Pairs drawn from texts, and what a layer's f reads of them.
+struct PairsRead {
+  at::Tensor inputs;                           // (P, 2 H) float64: content scores, then base biases
+  std::vector<std::int64_t> text, query, key;  // of each
+};
+// As many pairs of each of the first texts, 16 at most, `pairs` in all; a query and a key it sees
+// are drawn uniformly. Without pairs where the base is no table of distances.
+PairsRead pairs_read(const CheckContext& context, std::int64_t layer, std::int64_t pairs);
+
+// The smallest convex region that holds points: its corners in order, the first one again at last.
+struct ConvexRegion {
+  std::vector<double> x, y;
+};
+ConvexRegion region_around(std::vector<std::pair<double, double>> points);
+// How many of f's creases in (own content, own bias) cross a region, the other inputs held.
+std::int64_t creases_inside(const Correction& f, std::int64_t head, const at::Tensor& held,
+                            const ConvexRegion& region);
 
 // |f - a b| on |a|, |b| <= 1 of the best f that ridges along a + b and a - b give, `width` units a
 // multiple of 4; 4/(D + 2)^2 by construction. No f of that width is better than 1/(2 (D + 1)^2).

@@ -9,6 +9,7 @@
 #include "analysis/random.h"
 #include "analysis/shift.h"
 #include "analysis/worst.h"
+#include "formats/error.h"
 
 namespace phasescope::analysis {
 
@@ -126,6 +127,18 @@ model::ForwardOptions plain_run() {
   model::ForwardOptions options;
   options.backend = model::Backend::plain;
   return options;
+}
+
+std::string shown_head(const CheckContext& context) {
+  const model::ModelConfig& config = context.model->config();
+  if (context.layer >= config.layers || context.head >= config.heads) {
+    throw formats::bad_usage("there is no head " + std::to_string(context.head) + " of layer " +
+                                 std::to_string(context.layer),
+                             "head",
+                             "the model has " + std::to_string(config.layers) + " layers of " +
+                                 std::to_string(config.heads) + " heads");
+  }
+  return "L" + std::to_string(context.layer) + "H" + std::to_string(context.head);
 }
 
 at::Tensor first_ids(const CheckContext& context, std::int64_t limit) {

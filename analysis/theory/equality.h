@@ -60,6 +60,9 @@ model::ForwardOptions plain_options(const CheckContext& context);
 // Plain operations of which nobody hears: a side computation of a check.
 model::ForwardOptions plain_run();
 
+// "L3H1", the head that the context names. Throws Error "bad_usage" where its model has none such.
+std::string shown_head(const CheckContext& context);
+
 // The first `limit` ids of the first text, (1, N).
 at::Tensor first_ids(const CheckContext& context, std::int64_t limit);
 

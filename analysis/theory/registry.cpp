@@ -43,6 +43,7 @@
 #include "analysis/theory/tape_wy.h"
 #include "analysis/theory/verdicts.h"
 #include "formats/error.h"
+#include "formats/near_names.h"
 
 namespace phasescope::analysis {
 
@@ -102,9 +103,10 @@ std::vector<TheoryCheck> select_checks(const std::vector<std::string>& ids) {
       chosen.push_back(*at);
       continue;
     }
-    std::string known;
-    for (const TheoryCheck& check : theory_checks()) known += " " + check.info.id;
-    throw formats::bad_usage("there is no check \"" + id + "\"", "check", "known:" + known);
+    std::vector<std::string> known;
+    for (const TheoryCheck& check : theory_checks()) known.push_back(check.info.id);
+    throw formats::bad_usage("there is no check \"" + id + "\"", "check",
+                             formats::hint_of_names({id}, known));
   }
   return chosen;
 }

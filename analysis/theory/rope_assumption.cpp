@@ -10,6 +10,7 @@
 #include "analysis/tensors.h"
 #include "analysis/theory/equality.h"
 #include "analysis/theory/pair_samples.h"
+#include "model/host_memory.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -42,8 +43,10 @@ void read_layer(const DrawnPairs& drawn, const model::LayerAttention& attention,
   const std::int64_t group = attention.heads() / attention.kv_heads();
   const auto distance = to_vector<double>(drawn.queries - drawn.keys);
   for (std::int64_t head = 0; head < attention.heads(); ++head) {
-    const at::Tensor q = attention.q()[0][head].index_select(0, drawn.queries).to(at::kDouble);
-    const at::Tensor k = attention.k()[0][head / group].index_select(0, drawn.keys).to(at::kDouble);
+    const at::Tensor q =
+        model::on_host(attention.q()[0][head]).index_select(0, drawn.queries).to(at::kDouble);
+    const at::Tensor k =
+        model::on_host(attention.k()[0][head / group]).index_select(0, drawn.keys).to(at::kDouble);
     const PlaneProducts products = plane_products(q, k, rotation.layout);
     CoefficientPairs& out =
         heads[static_cast<std::size_t>(attention.layer() * attention.heads() + head)];

@@ -16,7 +16,7 @@
 #include "analysis/tensors.h"
 #include "analysis/theory/equality.h"
 #include "analysis/worst.h"
-#include "formats/error.h"
+#include "model/host_memory.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -252,8 +252,10 @@ class BiasSampler {
     const std::int64_t group = attention.heads() / attention.kv_heads();
     const at::Tensor rows = index(queries_), columns = index(keys_);
     for (std::int64_t head = 0; head < attention.heads(); ++head) {
-      const at::Tensor q = attention.q()[0][head].index_select(0, rows).to(at::kDouble);
-      const at::Tensor k = attention.k()[0][head / group].index_select(0, columns).to(at::kDouble);
+      const at::Tensor q =
+          model::on_host(attention.q()[0][head]).index_select(0, rows).to(at::kDouble);
+      const at::Tensor k =
+          model::on_host(attention.k()[0][head / group]).index_select(0, columns).to(at::kDouble);
       const PlaneProducts products = plane_products(q, k, rotation_.layout);
       const std::vector<std::int64_t> heads(queries_.size(), head);
       const std::vector<double> scores = scores_at(attention, heads, queries_, keys_);
@@ -313,20 +315,6 @@ std::string missing_premise(const model::Model& model) {
          "here only a part of each head is rotated, the angles differ or the scale is another one";
 }
 
-// Throws Error "bad_usage" where there is no such head.
-ShownHead shown_head(const CheckContext& context) {
-  const model::ModelConfig& config = context.model->config();
-  if (context.layer >= config.layers || context.head >= config.heads) {
-    throw formats::bad_usage("there is no head " + std::to_string(context.head) + " of layer " +
-                                 std::to_string(context.layer),
-                             "head",
-                             "the model has " + std::to_string(config.layers) + " layers of " +
-                                 std::to_string(config.heads) + " heads");
-  }
-  return {static_cast<std::size_t>(context.layer * config.heads + context.head),
-          "L" + std::to_string(context.layer) + "H" + std::to_string(context.head)};
-}
-
 PlaneMeans means_of_sample(const BiasSample& sample) {
   std::vector<PlaneMeans> pooled;
   for (const BiasText& text : sample.texts) pooled.push_back(pooled_over_distances(text));
@@ -366,7 +354,9 @@ CheckResult run_rope_intrinsic_bias(const CheckContext& context) {
   const std::int64_t share =
       std::max<std::int64_t>(1, pairs / (texts * static_cast<std::int64_t>(distances.size())));
   std::vector<BiasJudgement> heads;
-  const ShownHead shown = shown_head(context);
+  const ShownHead shown{
+      static_cast<std::size_t>(context.layer * context.model->config().heads + context.head),
+      shown_head(context)};
   PlaneMeans means;  // of the head shown
   std::int64_t used = 0;
   for (const BiasSample& sample : BiasSampler(context, distances, *rotation).run(share)) {

@@ -59,20 +59,36 @@ CheckCurve plotted(const std::vector<LemmaPoint>& points, const std::vector<CosS
 
 double bound_on_c(const LemmaPoint& point) { return lemma_bounds(point).c; }
 
+std::vector<CheckCurve> both_bounds(const std::vector<LemmaPoint>& points,
+                                    const std::vector<CosSin>& sums) {
+  return {plotted(points, sums, "|C| and the lemma's bound", bound_on_c),
+          plotted(points, sums, "|C| and the sharper bound", sharper_bound)};
+}
+
 CheckResult rope_lemma_of_model(const GeometricAngles& angles) {
   const double least = smallest_lemma_bound(angles.base, angles.dim);
   const std::int64_t dim = smallest_speaking_dim(angles.base);
   const Measured measured{least, kNothingExceeds, 0, 1};
-  if (least < kNothingExceeds) {
-    return answer(Verdict::undecided, measured,
-                  "at this D the bound speaks; the check without a model tries its points");
+  const bool speaks = least < kNothingExceeds;
+  CheckResult result =
+      speaks ? answer(Verdict::undecided, measured,
+                      "at this D the bound speaks; the check without a model tries its points")
+             : answer(Verdict::premise_not_met, measured,
+                      "premise: a D at which the bound on |C| can be exceeded; at D = " +
+                          std::to_string(angles.dim) + " and base " + short_number(angles.base) +
+                          " it is never below " + short_number(least) +
+                          ", and |C| never above 1/2. The smallest power of two that speaks is "
+                          "D = " +
+                          std::to_string(dim));
+  // The model's own sums all the same, below a bound that says nothing.
+  std::vector<LemmaPoint> points;
+  std::vector<CosSin> sums;
+  for (const double lambda : spread_in_log(1.5, 1e3 * angles.base, 120)) {
+    points.push_back({angles.base, angles.dim, lambda});
+    sums.push_back(sums_of(points.back()));
   }
-  return answer(Verdict::premise_not_met, measured,
-                "premise: a D at which the bound on |C| can be exceeded; at D = " +
-                    std::to_string(angles.dim) + " and base " + short_number(angles.base) +
-                    " it is never below " + short_number(least) +
-                    ", and |C| never above 1/2. The smallest power of two that speaks is D = " +
-                    std::to_string(dim));
+  result.curves = both_bounds(points, sums);
+  return result;
 }
 
 CheckResult run_rope_lemma(const CheckContext& context) {
@@ -133,8 +149,7 @@ CheckResult judge_lemma(const std::vector<LemmaPoint>& points, const LemmaSums& 
                                    ", at base " + short_number(where.base) +
                                    ", D = " + std::to_string(where.dim) + ", lambda " +
                                    short_number(where.lambda) + " (the paper's)");
-  result.curves = {plotted(points, all, "|C| and the lemma's bound", bound_on_c),
-                   plotted(points, all, "|C| and the sharper bound", sharper_bound)};
+  result.curves = both_bounds(points, all);
   return result;
 }
 

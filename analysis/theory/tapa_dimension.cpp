@@ -74,6 +74,19 @@ CheckResult tapa_dimension_alone(const CheckContext& context) {
   return result;
 }
 
+// What the head of the largest g would do in heads of other sizes: its g kept, or the variance of
+// its q and k, below its limit n g / 2.
+CheckCurve at_other_sizes(const std::string& label, double dims, double g, bool same_variance) {
+  CheckCurve curve =
+      curve_of(label, {"n = (1 - t) D", "-ln E cos, Gaussian q and k", true, true}, {}, {});
+  for (double n = 2; n <= 0x1p20; n *= 2) {
+    const double here = same_variance ? g * dims / n : g;
+    curve.x.push_back(n), curve.y.push_back(n / 2 * std::log1p(here));
+    if (same_variance) curve.bound.push_back(dims * g / 2);
+  }
+  return curve;
+}
+
 // A model has one D: g, and what it would do in another one.
 CheckResult run_tapa_dimension(const CheckContext& context) {
   if (context.model == nullptr) return tapa_dimension_alone(context);
@@ -81,20 +94,28 @@ CheckResult run_tapa_dimension(const CheckContext& context) {
   if (samples.heads.empty()) return samples.refused;
   const auto dims = static_cast<double>(samples.phase_channels);
   double largest = 0;
+  CheckCurve heads = curve_of("g of each head", {"head", "g", false, false}, {}, {});
   for (const TapaHead& head : samples.heads) {
     double squares = 0;
     const TapaPairs& near = head.pairs.front();
     for (const double angle : near.angle) squares += angle * angle;
     // Var of the phase's angle is n g / n.
-    largest = worst_of(largest, squares / static_cast<double>(near.angle.size()) / dims);
+    const double g = squares / static_cast<double>(near.angle.size()) / dims;
+    largest = worst_of(largest, g);
+    heads.x.push_back(static_cast<double>(heads.x.size())), heads.y.push_back(g);
   }
   const double exact = dims / 2 * std::log1p(largest);
-  return answer(Verdict::premise_not_met,
-                {exact, dims * largest / 2, 0, static_cast<std::int64_t>(samples.heads.size())},
-                "premise: several head sizes; a model has one. n = " + short_number(dims) +
-                    ", the largest g of a head is " + short_number(largest) +
-                    ", (n/2) ln(1 + g) = " + short_number(exact) +
-                    " and its limit n g/2 = " + short_number(dims * largest / 2));
+  CheckResult result =
+      answer(Verdict::premise_not_met,
+             {exact, dims * largest / 2, 0, static_cast<std::int64_t>(samples.heads.size())},
+             "premise: several head sizes; a model has one. n = " + short_number(dims) +
+                 ", the largest g of a head is " + short_number(largest) +
+                 ", (n/2) ln(1 + g) = " + short_number(exact) +
+                 " and its limit n g/2 = " + short_number(dims * largest / 2));
+  result.curves = {at_other_sizes("g as it is, variance like sqrt n", dims, largest, false),
+                   at_other_sizes("variance as it is, g like 1/n", dims, largest, true),
+                   std::move(heads)};
+  return result;
 }
 
 }  // namespace

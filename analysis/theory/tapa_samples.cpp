@@ -7,6 +7,7 @@
 #include "analysis/tensors.h"
 #include "analysis/theory/equality.h"
 #include "analysis/theory/pair_samples.h"
+#include "model/host_memory.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -18,14 +19,15 @@ void read_head(const DrawnPairs& drawn, const model::LayerAttention& attention, 
   const model::AttentionProgram& program = attention.program();
   const model::TapaProgram& tapa = *program.as<model::TapaProgram>();
   const std::int64_t group = attention.heads() / attention.kv_heads();
-  const at::Tensor q = program.q[0][out.head].index_select(0, drawn.queries);
-  const at::Tensor k = program.k[0][out.head / group].index_select(0, drawn.keys);
+  const at::Tensor q = model::on_host(program.q[0][out.head]).index_select(0, drawn.queries);
+  const at::Tensor k = model::on_host(program.k[0][out.head / group]).index_select(0, drawn.keys);
   const std::int64_t rest = q.size(1) - tapa.content_dim;
   const at::Tensor qp = q.narrow(1, tapa.content_dim, rest),
                    kp = k.narrow(1, tapa.content_dim, rest);
   const at::Tensor phase =
       (tapa.linear_phase ? qp.sum(1) + kp.sum(1) : (qp * kp).sum(1)) * tapa.scale_phase;
-  const at::Tensor angle = tapa.power.index_select(0, drawn.queries - drawn.keys) * phase;
+  const at::Tensor angle =
+      model::on_host(tapa.power).index_select(0, drawn.queries - drawn.keys) * phase;
   const at::Tensor amplitude =
       tapa.scale_content *
       (q.narrow(1, 0, tapa.content_dim) * k.narrow(1, 0, tapa.content_dim)).sum(1);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "analysis/tensors.h"
 #include "analysis/theory/equality.h"
 #include "analysis/theory/orthogonal_matrices.h"
 #include "analysis/worst.h"
@@ -73,6 +74,7 @@ CheckResult tape_neighbourhood_mean_of_model(const CheckContext& context) {
   TextPass pass(silent, first_ids(context, 64), plain_options(context));
   double worst = 0;
   bool products = true;
+  std::vector<CheckCurve> curves;
   pass.visit_layers([&](const AttentionPointer& attention) {
     const model::AttentionProgram& program = attention->program();
     const auto* table = program.as<model::TableProgram>();
@@ -81,7 +83,15 @@ CheckResult tape_neighbourhood_mean_of_model(const CheckContext& context) {
                      program.is<model::TapaProgram>() || (table != nullptr && table->multiplies));
     const at::Tensor a = attention->weights(attention->whole())[0];
     const at::Tensor seen = a.gt(0).sum(-1, true).to(a.scalar_type());
-    worst = worst_of(worst, largest_entry(a * seen - a.gt(0).to(a.scalar_type())));
+    const at::Tensor off = (a * seen - a.gt(0).to(a.scalar_type())).abs();
+    worst = worst_of(worst, largest_entry(off));
+    CheckCurve& curve =
+        curves.emplace_back(curve_of("layer " + std::to_string(attention->layer()),
+                                     {"row", "largest difference of its weights", false, true}, {},
+                                     to_vector<double>(off.amax({0, 2}))));
+    for (std::size_t n = 0; n < curve.y.size(); ++n) {
+      curve.x.push_back(static_cast<double>(n)), curve.bound.push_back(kTapeNeighbourhoodMeanBound);
+    }
   });
   const Measured measured{worst, kTapeNeighbourhoodMeanBound,
                           rounding_floor(silent->decoder, 64, at::kDouble), pass.tokens()};
@@ -89,11 +99,12 @@ CheckResult tape_neighbourhood_mean_of_model(const CheckContext& context) {
       "weights without queries, times the keys that a row sees, differ from "
       "1 by " +
       short_number(worst);
-  if (!products) {
-    return answer(Verdict::premise_not_met, measured,
-                  "premise: scores made of q.k alone; this encoding adds a bias. " + detail);
-  }
-  return answer_below(measured, detail);
+  CheckResult result =
+      products ? answer_below(measured, detail)
+               : answer(Verdict::premise_not_met, measured,
+                        "premise: scores made of q.k alone; this encoding adds a bias. " + detail);
+  result.curves = std::move(curves);
+  return result;
 }
 
 CheckResult run_tape_neighbourhood_mean(const CheckContext& context) {

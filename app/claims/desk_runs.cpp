@@ -8,6 +8,7 @@
 #include "formats/json.h"
 #include "formats/sha256.h"
 #include "protocol/error_info.h"
+#include "protocol/json_form.h"
 #include "protocol/shell_word.h"
 
 namespace phasescope::app {
@@ -81,17 +82,14 @@ fs::path DeskRuns::kept_at(const std::vector<std::string>& words) const {
 }
 
 DeskRun DeskRuns::kept(const fs::path& file) const {
-  DeskRun run{.problem = kNotRun};
   std::error_code error;
-  if (!fs::is_regular_file(file, error)) return run;
+  if (!fs::is_regular_file(file, error)) return {.problem = kNotRun};
   try {
-    const json read = formats::json_from_file(file);
-    run.result = read.at("result"), run.whole = read.at("whole").get<bool>();
-    run.seconds = read.value("seconds", 0.0), run.problem = read.value("problem", "");
+    DeskRun run = protocol::from_json_form<DeskRun>(formats::json_from_file(file));
+    if (!run.result.is_null()) return run;
   } catch (const std::exception&) {  // cut short or written by another hand: it is run again
-    return {.problem = kNotRun};
   }
-  return run;
+  return {.problem = kNotRun};
 }
 
 void DeskRuns::run_now(const std::vector<std::string>& words, DeskRun& known) const {
@@ -125,15 +123,11 @@ const DeskRun& DeskRuns::of(const std::vector<std::string>& words) {
   const double before = known.seconds;
   if (!known.whole) run_now(words, known);
   if (!known.result.is_null() && known.seconds > before) {
+    known.command = line_of(words);
     formats::make_directories(formats::real_file_system(), file.parent_path());
-    formats::write_file_atomically(formats::real_file_system(), file,
-                                   json{{"command", line_of(words)},
-                                        {"whole", known.whole},
-                                        {"problem", known.problem},
-                                        {"seconds", known.seconds},
-                                        {"result", known.result}}
-                                           .dump(1, ' ', false, json::error_handler_t::replace) +
-                                       "\n");
+    formats::write_file_atomically(
+        formats::real_file_system(), file,
+        protocol::to_json_form(known).dump(1, ' ', false, json::error_handler_t::replace) + "\n");
   }
   return done_.emplace(words, std::move(known)).first->second;
 }

@@ -13,13 +13,19 @@
 
 namespace phasescope::app {
 
-// What a command has come to.
+// What a command has come to; its fields are what is kept of it.
 struct DeskRun {
+  std::string command;    // the line that runs it again
   nlohmann::json result;  // null where there is none yet
   bool whole = false;     // nothing of it is left
   bool tried = false;     // it was run here, and refused where there is no result
   std::string problem;    // why there is no result, or not all of it
   double seconds = 0;     // over all times that it was run
+  template <class V>
+  void fields(V& v) {
+    v("command", command), v("whole", whole), v("problem", problem), v("seconds", seconds);
+    v("result", result);
+  }
 };
 
 struct DeskRunOptions {

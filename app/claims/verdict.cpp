@@ -71,8 +71,8 @@ std::optional<MeasuredNumber> number_in(const json& row, const std::string& name
       return MeasuredNumber{.name = name, .words = text};
     return exact(name, protocol::detail::read_double(*value));
   }
-  if (value->is_object() && value->contains("mean")) {
-    return with_interval(name, protocol::detail::read_double(value->at("mean")), *value);
+  if (const json* number = protocol::value_of_interval(*value)) {
+    return with_interval(name, protocol::detail::read_double(*number), *value);
   }
   if (!value->is_number()) return std::nullopt;
   const bool beside = !field.starts_with("/") && row.contains("low") && row.contains("high");

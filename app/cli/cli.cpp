@@ -15,11 +15,13 @@
 #include <optional>
 #include <sstream>
 
+#include "app/cli/doctor_facts.h"
 #include "app/cli/output.h"
 #include "app/cli/shell_pages.h"
+#include "app/cli/verbs_page.h"
 #include "app/cli/worker_run.h"
 #include "app/verbs/verbs.h"
-#include "app/window/session.h"
+#include "app/window/commands.h"
 #include "formats/error.h"
 #include "formats/file_system.h"
 #include "formats/near_names.h"
@@ -186,16 +188,6 @@ std::vector<std::string> with_view(std::vector<std::string> words,
   return words;
 }
 
-std::vector<std::string> bundled_names() {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(assets_folder() / "models", error)) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::ranges::sort(names);
-  return names;
-}
-
 // A parser for each verb, in their order.
 std::vector<CLI::App*> declare_verbs(CLI::App& parser,
                                      const std::vector<std::unique_ptr<Verb>>& verbs,
@@ -233,13 +225,21 @@ Output output_of(Run& run, const std::vector<std::string>& words) {
   return verbs[size_t(parsed - parsers.begin())]->run(run);
 }
 
+std::string page_of_verbs() {
+  CLI::App parser("", "phasescope");
+  CommonOptions common;
+  const auto verbs = all_verbs();
+  declare_verbs(parser, verbs, common);
+  return verbs_page(parser);
+}
+
 int run_program(int argc, char** argv) {
   hold_standard_descriptors();
   // Workers inherit it. OpenMP threads that spin while they wait cost most where cores are shared:
   // with the window, with jobs.
   ::setenv("OMP_WAIT_POLICY", "passive", 0);
   CLI::App parser("Phasescope: an oscilloscope for attention", "phasescope");
-  parser.set_version_flag("--version", "phasescope " PHASESCOPE_VERSION);
+  parser.set_version_flag("--version", version_text());
   parser.require_subcommand(0, 1);
   parser.footer(
       "phasescope --completion bash|zsh|fish prints what completes its words in that shell, --man "
@@ -252,7 +252,7 @@ int run_program(int argc, char** argv) {
   const bool json = std::find(given.begin(), given.end(), "--json") != given.end();
   std::vector<std::string> words;
   try {
-    if (const auto page = shell_page(parser, given, bundled_names())) {
+    if (const auto page = shell_page(parser, given, bundled_models())) {
       print(*page);
       return 0;
     }

@@ -18,4 +18,7 @@ int run_program(int argc, char** argv);
 // or written. Throws Error "bad_usage" for words that are no command, and what the verb throws.
 Output output_of(Run& run, const std::vector<std::string>& words);
 
+// What docs/verbs.md has of every verb, in Markdown.
+std::string page_of_verbs();
+
 }  // namespace phasescope::app

@@ -49,11 +49,10 @@ json input_of_sample(const std::string& words) {
   const tasks::NamedSample named = tasks::named_sample(words);
   const std::string name = "sample " + words;
   if (!tasks::has_own_ids(*named.task)) return {{"prompt", named.sample.prompt}, {"name", name}};
-  if (!named.sample.input_places.empty()) {
-    throw formats::bad_usage("the ids of " + words + " do not say where in its tree they stand",
-                             "--sample",
-                             "leave it out: a model that was trained on the task reads its samples "
-                             "with their places");
+  // More than ids, which the worker puts together for the model.
+  const tasks::Form form = named.task->info().form;
+  if (form == tasks::Form::encoder_decoder || form == tasks::Form::image) {
+    return {{"sample", words}, {"name", name}};
   }
   return {{"ids", named.task->read_by_model(named.sample)}, {"name", name}};
 }

@@ -1,8 +1,10 @@
 #include "app/cli/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <memory>
 #include <utility>
@@ -72,6 +74,49 @@ std::string value_name_of(const protocol::BoundField& field) {
   return found == names.end() ? "TEXT" : found->second;
 }
 
+// The field that says which request it is to which another belongs.
+const protocol::BoundField* owner_among(const std::vector<protocol::BoundField>& fields,
+                                        const protocol::BoundField& field) {
+  const std::string key = protocol::detail::owner_of(field.about).key;
+  return &*std::ranges::find(fields, key, &protocol::BoundField::key);
+}
+
+bool owns_any(const std::vector<protocol::BoundField>& fields, const protocol::BoundField& owner) {
+  return std::ranges::any_of(fields, [&](const protocol::BoundField& field) {
+    return protocol::detail::owner_of(field.about).key == owner.key;
+  });
+}
+
+// The same field, which takes nothing where it does not belong to the request. Given as it is by
+// default it is given all the same.
+protocol::BoundField refusing(protocol::BoundField field, const protocol::BoundField& owner) {
+  const auto require = [field, owner] { protocol::detail::require_belonging(field, {owner}); };
+  field.parse = [require, parse = field.parse](const std::string& word) { require(), parse(word); };
+  field.read = [require, read = field.read](const nlohmann::json& value) {
+    require(), read(value);
+  };
+  return field;
+}
+
+// The same field, with something done once its word is read.
+protocol::BoundField then(protocol::BoundField field, const std::function<void()>& done) {
+  field.parse = [done, parse = field.parse](const std::string& word) { parse(word), done(); };
+  return field;
+}
+
+struct Belonging {
+  protocol::BoundField field, owner;
+  std::vector<CLI::Option*> options;
+};
+
+// An option of no group is not listed by the help.
+void hide_what_does_not_belong(const std::vector<Belonging>& all) {
+  for (const Belonging& one : all) {
+    if (protocol::detail::belongs(one.field, {one.owner})) continue;
+    for (CLI::Option* option : one.options) option->group("");
+  }
+}
+
 }  // namespace
 
 void Options::argument(const std::string& name, std::string& value, const std::string& help,
@@ -129,21 +174,22 @@ void Options::flag(const std::string& name, bool& value, const std::string& help
   parser_.add_flag(name, value, help);
 }
 
-void Options::declare_argument(protocol::BoundField field, Arguments arguments) {
+Options::Declared Options::declare_argument(protocol::BoundField field, Arguments arguments) {
   const std::string name = field.about.argument, help = help_of(field);
   const bool required = field.about.required && arguments == Arguments::needed;
   if (field.kind != protocol::FieldKind::list) {
-    parser_.add_option_function<std::string>(name, field.parse, help)->required(required);
-    return;
+    return {parser_.add_option_function<std::string>(name, field.parse, help)->required(required)};
   }
   // A word is a name as it is: a path may hold commas and parentheses.
   const auto read = [field](const std::vector<std::string>& words) {
     field.read(nlohmann::json(words));
   };
-  parser_.add_option_function<std::vector<std::string>>(name, read, help)->required(required);
+  return {
+      parser_.add_option_function<std::vector<std::string>>(name, read, help)->required(required)};
 }
 
-void Options::declare_input(const protocol::BoundField& field) {
+Options::Declared Options::declare_input(const protocol::BoundField& field) {
+  Declared declared;
   // One of the five; given empty is not the same as not given: an empty text is refused.
   const auto taken = std::make_shared<bool>(false);
   const auto add = [&](const char* option, const char* help,
@@ -155,7 +201,7 @@ void Options::declare_input(const protocol::BoundField& field) {
       }
       field.read(input(word));
     };
-    parser_.add_option_function<std::string>(option, read, help);
+    declared.push_back(parser_.add_option_function<std::string>(option, read, help));
   };
   add("--text", "file to read (- is standard input)", input_of_file);
   add("--prompt", "the text itself", input_of_prompt);
@@ -166,18 +212,18 @@ void Options::declare_input(const protocol::BoundField& field) {
         return nlohmann::json{{"inputs", path}};
       });
   add("--sample", "a sample of a task: TASK, TASK:SEED or TASK:SEED:LENGTH", input_of_sample);
+  return declared;
 }
 
-void Options::declare(protocol::BoundField field, Arguments arguments) {
+Options::Declared Options::declare(protocol::BoundField field, Arguments arguments) {
   using protocol::FieldKind;
-  if (field.about.wire_only) return;
+  if (field.about.wire_only) return {};
   if (*field.about.argument) return declare_argument(std::move(field), arguments);
   if (field.kind == FieldKind::object) return declare_input(field);
   const std::string name = protocol::option_name(field.key), help = help_of(field);
   if (field.kind == FieldKind::flag) {
-    parser_.add_flag_callback(
-        name, [field] { field.read(true); }, help);
-    return;
+    return {parser_.add_flag_callback(
+        name, [field] { field.read(true); }, help)};
   }
   const auto read = [field](const std::vector<std::string>& words) {
     if (words.empty() ||
@@ -195,6 +241,25 @@ void Options::declare(protocol::BoundField field, Arguments arguments) {
   if (field.kind == FieldKind::value || field.kind == FieldKind::list) option->expected(1);
   // A word behind the value is an argument: "--texts 0:4:2 none".
   if (field.kind != FieldKind::optional_value) option->allow_extra_args(false);
+  return {option};
+}
+
+// Values are read in the order of the fields: what says which request this is comes before what
+// belongs to some requests alone.
+void Options::declare_all(const std::vector<protocol::BoundField>& fields, Arguments arguments,
+                          const std::vector<std::string>& only) {
+  const auto belonging = std::make_shared<std::vector<Belonging>>();
+  for (const protocol::BoundField& field : fields) {
+    if (!only.empty() && std::ranges::find(only, field.key) == only.end()) continue;
+    if (*field.about.of) {
+      const protocol::BoundField* owner = owner_among(fields, field);
+      belonging->push_back({field, *owner, declare(refusing(field, *owner), arguments)});
+    } else if (owns_any(fields, field)) {
+      declare(then(field, [belonging] { hide_what_does_not_belong(*belonging); }), arguments);
+    } else {
+      declare(field, arguments);
+    }
+  }
 }
 
 std::vector<int64_t> integer_range(const std::string& text, const std::string& option) {

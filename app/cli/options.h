@@ -1,7 +1,6 @@
 #pragma once
 // What a verb declares of its command line. Verbs see only this, so that the parser's header is
 // compiled once.
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,7 +11,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace phasescope::app {
 
@@ -42,21 +42,25 @@ class Options {
   // Every field of a request as its argument or option, with its help, choices and range; what is
   // given goes into `request`. A field of type Input has --text, --prompt, --ids and --inputs,
   // whose files are read here. `arguments`: whether those that the request needs must be there.
-  // `only`: the keys of the fields that are declared, where the verb fills the others itself.
+  // `only`: the keys of the fields that are declared, where the verb fills the others itself. What
+  // belongs to other requests (About::of) is refused, and left out of the help of a line that says
+  // which request it is: `eval addition --help`.
   enum class Arguments { needed, optional };
   template <class R>
   void request(R& request, Arguments arguments = Arguments::needed,
                const std::vector<std::string>& only = {}) {
-    for (protocol::BoundField& field : protocol::detail::bound_fields(request)) {
-      const bool asked = only.empty() || std::ranges::find(only, field.key) != only.end();
-      if (asked) declare(std::move(field), arguments);
-    }
+    declare_all(protocol::detail::bound_fields(request), arguments, only);
   }
 
  private:
-  void declare(protocol::BoundField field, Arguments arguments);
-  void declare_argument(protocol::BoundField field, Arguments arguments);
-  void declare_input(const protocol::BoundField& field);
+  using Declared = std::vector<CLI::Option*>;
+
+  void declare_all(const std::vector<protocol::BoundField>& fields, Arguments arguments,
+                   const std::vector<std::string>& only);
+  // The options of a field: of an input five.
+  Declared declare(protocol::BoundField field, Arguments arguments);
+  Declared declare_argument(protocol::BoundField field, Arguments arguments);
+  Declared declare_input(const protocol::BoundField& field);
 
   CLI::App& parser_;
 };

@@ -11,7 +11,7 @@
 
 namespace phasescope::app {
 
-// What a cell {"mean", "low", "high", "mark"} may be marked as: the best of what it is compared
+// What a cell {"value", "low", "high", "mark"} may be marked as: the best of what it is compared
 // with, or held by the best's interval. Bold and underlined on pages, * and + on the terminal.
 inline constexpr const char *kBestMark = "best", *kWithinMark = "within";
 std::string mark_of(const nlohmann::json& cell);  // empty for none

@@ -1,6 +1,7 @@
 #include "app/cli/page.h"
 
 #include "formats/file_system.h"
+#include "protocol/messages/provenance.h"
 #include "widgets/plot_svg.h"
 
 namespace phasescope::app {
@@ -63,9 +64,9 @@ std::string cell_html(const json& value) {
   if (value.is_null()) return "&ndash;";
   if (value.is_string()) return html_escaped(value.get<std::string>());
   if (value.is_number_float()) return widgets::short_number(value.get<double>());
-  if (value.is_object() && value.contains("mean")) {
-    const std::string text = cell_html(value["mean"]) + " [" + cell_html(value["low"]) + ", " +
-                             cell_html(value["high"]) + "]";
+  if (const json* number = protocol::value_of_interval(value)) {
+    const std::string text =
+        cell_html(*number) + " [" + cell_html(value["low"]) + ", " + cell_html(value["high"]) + "]";
     const std::string mark = mark_of(value);
     if (mark == kBestMark) return "<b>" + text + "</b>";
     return mark == kWithinMark ? "<u>" + text + "</u>" : text;

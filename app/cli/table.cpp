@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "app/cli/output.h"
+#include "protocol/messages/provenance.h"
 #include "widgets/plot_spec.h"
 #include "widgets/plot_table.h"
 
@@ -23,10 +24,10 @@ std::string short_text(const json& value) {
   if (value.is_null()) return "-";
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_float()) return widgets::short_number(value.get<double>());
-  if (value.is_object() && value.contains("mean")) {  // an interval
+  if (const json* number = protocol::value_of_interval(value)) {
     const json &low = cell(value, "low"), &high = cell(value, "high");
-    if (low.is_null() && high.is_null()) return short_text(value["mean"]) + " [-]";
-    return short_text(value["mean"]) + " [" + short_text(low) + ", " + short_text(high) + "]";
+    if (low.is_null() && high.is_null()) return short_text(*number) + " [-]";
+    return short_text(*number) + " [" + short_text(low) + ", " + short_text(high) + "]";
   }
   if (value.is_array()) {
     std::string text;

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <set>
 
+#include "formats/error.h"
 #include "protocol/model_reading.h"
 
 namespace phasescope::app {
@@ -48,6 +51,17 @@ std::vector<std::string> worker_arguments(const protocol::Place& place) {
     arguments.insert(arguments.end(), {"--threads", std::to_string(place.threads)});
   }
   return arguments;
+}
+
+void become_worker(std::vector<std::string> arguments) {
+  protocol::WorkerCommand command = protocol::local_worker(std::move(arguments));
+  std::vector<char*> argv;
+  for (std::string& word : command.argv) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  throw formats::bad_input(
+      "the worker program could not be started: " + std::string(std::strerror(errno)),
+      command.argv[0]);
 }
 
 WorkerRun::WorkerRun(CommonOptions common, std::string command)

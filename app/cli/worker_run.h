@@ -15,6 +15,10 @@ namespace phasescope::app {
 // The options of phasescope-worker that start one there.
 std::vector<std::string> worker_arguments(const protocol::Place& place);
 
+// This process is phasescope-worker from here on. Throws Error "bad_input" where that cannot be
+// started.
+[[noreturn]] void become_worker(std::vector<std::string> arguments);
+
 class WorkerRun : public Run {
  public:
   WorkerRun(CommonOptions common, std::string command);

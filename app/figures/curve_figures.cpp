@@ -213,14 +213,17 @@ PlotSpec eval_figure(const protocol::EvalResult& result, const ModelNames& names
   for (const auto& [length, unused] : lengths) {
     plot.x.ticks.push_back({double(length), std::to_string(length)});
   }
+  std::vector<std::string> encodings;
+  for (const protocol::EvalRow& row : result.rows) place_of(row.encoding, encodings);
   if (result.length_unit) {
     add_guessers(result, names, plot);
+    if (add_published(plot, metric + " " + result.task, encodings)) {
+      plot.notes.emplace_back(kPublishedTask);
+    }
     plot.notes.push_back("band: 95 % interval over " + result.counted.value_or("samples"));
     return plot;
   }
   plot.notes.push_back("window rule: " + window + "; band: 95 % interval by text");
-  std::vector<std::string> encodings;
-  for (const protocol::EvalRow& row : result.rows) place_of(row.encoding, encodings);
   if (metric == "perplexity" && add_published(plot, metric, encodings)) {
     plot.notes.emplace_back(kPublishedPerplexity);
   }

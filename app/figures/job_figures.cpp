@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
+#include <string_view>
 
 namespace phasescope::app {
 
@@ -41,6 +43,67 @@ constexpr Quantity kQuantities[] = {
      [](const MetricPoint& point, const MetricPoint*) { return point.length; }},
 };
 
+constexpr const char* kHeads = "heads: ";
+
+// Of the heads that have a number; nothing where none has.
+std::optional<double> mean_of(std::span<const std::vector<double>> layers) {
+  double sum = 0;
+  int count = 0;
+  for (const std::vector<double>& layer : layers) {
+    for (const double value : layer) {
+      if (std::isfinite(value)) sum += value, ++count;
+    }
+  }
+  return count == 0 ? std::nullopt : std::optional(sum / count);
+}
+
+// The mean over layers begin .. end - 1 at every point that has the metric.
+widgets::Series heads_series(const protocol::JobStatus& job, const std::string& metric,
+                             std::size_t begin, std::size_t end) {
+  widgets::Series series{.label = job.name, .width = 1.2};
+  for (const MetricPoint& point : job.curve) {
+    if (!point.heads || !point.heads->contains(metric)) continue;
+    const std::span<const std::vector<double>> layers = point.heads->at(metric);
+    if (begin >= layers.size()) continue;
+    const auto mean = mean_of(layers.subspan(begin, std::min(end, layers.size()) - begin));
+    if (!mean) continue;
+    series.x.push_back(double(point.step)), series.y.push_back(*mean);
+  }
+  if (series.x.size() == 1) series.points = widgets::PointShape::circle;
+  return series;
+}
+
+std::size_t most_layers(const protocol::JobStatus& job, const std::string& metric) {
+  std::size_t most = 0;
+  for (const MetricPoint& point : job.curve) {
+    if (point.heads && point.heads->contains(metric))
+      most = std::max(most, point.heads->at(metric).size());
+  }
+  return most;
+}
+
+widgets::PlotSpec heads_figure(std::span<const protocol::JobStatus> jobs,
+                               const std::string& metric) {
+  widgets::PlotSpec plot{.id = "jobs_heads", .title = "Jobs: " + metric + " of heads"};
+  plot.x.label = "step", plot.y.label = metric + ", mean of heads";
+  int color = 0;
+  if (jobs.size() == 1) {
+    for (std::size_t layer = 0; layer < most_layers(jobs[0], metric); ++layer) {
+      widgets::Series series = heads_series(jobs[0], metric, layer, layer + 1);
+      series.label = "L" + std::to_string(layer), series.color = color++;
+      plot.series.push_back(std::move(series));
+    }
+    plot.notes.push_back("the mean over each layer's heads, on the probe text");
+    return plot;
+  }
+  for (const protocol::JobStatus& job : jobs) {
+    plot.series.push_back(heads_series(job, metric, 0, most_layers(job, metric)));
+    plot.series.back().color = color++;
+  }
+  plot.notes.push_back("the mean over all heads, each job on its own probe text");
+  return plot;
+}
+
 const Quantity& quantity_of(const std::string& name) {
   const auto* found = std::ranges::find_if(
       kQuantities, [&](const Quantity& quantity) { return name == quantity.name; });
@@ -58,8 +121,24 @@ const std::vector<std::string>& job_quantities() {
   return names;
 }
 
+std::vector<std::string> job_quantities(std::span<const protocol::JobStatus> jobs) {
+  std::vector<std::string> names = job_quantities();
+  std::set<std::string> metrics;
+  for (const protocol::JobStatus& job : jobs) {
+    for (const MetricPoint& point : job.curve) {
+      if (!point.heads) continue;
+      for (const auto& [metric, layers] : *point.heads) metrics.insert(metric);
+    }
+  }
+  for (const std::string& metric : metrics) names.push_back(kHeads + metric);
+  return names;
+}
+
 widgets::PlotSpec job_curves_figure(std::span<const protocol::JobStatus> jobs,
                                     const std::string& name) {
+  if (name.starts_with(kHeads)) {
+    return heads_figure(jobs, name.substr(std::string_view(kHeads).size()));
+  }
   const Quantity& quantity = quantity_of(name);
   widgets::PlotSpec plot{.id = "jobs", .title = std::string("Jobs: ") + quantity.name};
   plot.x.label = "step", plot.y.label = quantity.label;

@@ -12,9 +12,12 @@ namespace phasescope::app {
 // What a training writes at every step, in the order of the choice: "loss", "validation loss",
 // "learning rate", "gradient norm", "tokens a second", "window length".
 const std::vector<std::string>& job_quantities();
+// Those, and the metrics of heads that a probe text of these jobs has: "heads: entropy".
+std::vector<std::string> job_quantities(std::span<const protocol::JobStatus> jobs);
 
 // One of them against the step, a colour a job; points that do not have it are left out. Tokens a
-// second are those between two points of a curve.
+// second are those between two points of a curve. A metric of heads is the mean over the heads of
+// each layer of one job, a colour a layer, or over all heads of each of several jobs.
 widgets::PlotSpec job_curves_figure(std::span<const protocol::JobStatus> jobs,
                                     const std::string& quantity);
 

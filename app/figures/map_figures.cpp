@@ -221,6 +221,9 @@ widgets::GridSpec head_grid_figure(const HeadsResult& result, const Grid& thumbn
   const int side = int(thumbnails.shape.at(2));
   const size_t cell_size = size_t(side) * size_t(side);
   for (int64_t layer = 0; layer < result.layers; ++layer) {
+    // Where some were chosen, the others have no rows.
+    const bool chosen = std::ranges::count(result.rows, layer, &protocol::HeadRow::layer) > 0;
+    if (!chosen && !result.rows.empty()) continue;
     for (int64_t head = 0; head < result.heads; ++head) {
       const auto* begin =
           thumbnails.values.data() + size_t(layer * result.heads + head) * cell_size;

@@ -3,6 +3,7 @@
 #include <map>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
@@ -275,6 +276,15 @@ std::string words_of(const protocol::RopePlanRow& row) {
   if (row.magnitude != 1) words += "; q and k times " + short_number(row.magnitude);
   if (!row.norm.empty()) words += "; norm of q and k: " + row.norm;
   if (!row.temperature.empty()) words += "; queries times " + row.temperature;
+  // Both are equal up to the rounding of 16 bits in what was neither changed nor mistaken.
+  constexpr double kRounding = 0.005;
+  for (const auto& [difference, whose] :
+       {std::pair{row.stored_difference, "the file stores"},
+        std::pair{row.library_difference, "the family's library would apply"}}) {
+    if (!difference || *difference <= kRounding) continue;
+    words += std::string("; the frequencies that ") + whose + " differ";
+    if (std::isfinite(*difference)) words += " by up to " + short_number(100 * *difference) + " %";
+  }
   return words;
 }
 

@@ -31,6 +31,10 @@ inline constexpr const char* kPublishedPerplexity =
     "pale: published, not measured here: other models, data and tokens, a token of another "
     "tokenizer; shown beside, not to be compared";
 
+inline constexpr const char* kPublishedTask =
+    "pale: published, not measured here: other models, other trainings; the order of the encodings "
+    "can be compared";
+
 // What TAPE's Table 3 counts: models of these sizes, and a forward pass of so many tokens.
 inline constexpr int kPublishedCostLayers = 12, kPublishedCostWidth = 768,
                      kPublishedCostLength = 1024;
@@ -39,7 +43,7 @@ inline constexpr int kPublishedCostLayers = 12, kPublishedCostWidth = 768,
 struct PublishedSeries {
   std::string encoding;  // its key here
   // "attention difference ids", "position difference tokens", "perplexity"; "FLOPs", "MACs" and
-  // "parameters" of a forward pass.
+  // "parameters" of a forward pass; of a task its metric and its name, "accuracy even_pairs".
   std::string metric;
   std::string where;  // the paper and its table
   std::string setting;
@@ -47,6 +51,8 @@ struct PublishedSeries {
   std::string comparable;  // how far a measurement here can be held against it
   std::vector<double> x, y;
 };
+// Those of tasks, shares of right answers.
+std::vector<PublishedSeries> published_of_tasks();
 // Of everything that a figure here measures too.
 const std::vector<PublishedSeries>& published_series();
 

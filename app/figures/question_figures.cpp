@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numbers>
 
 #include "app/figures/intervals.h"
 
@@ -467,6 +468,76 @@ PlotSpec phasor_figure(const protocol::PairResult& result, const std::string& ti
   return plot;
 }
 
+// TAPA's one hand, and the circle that its tip is on at any distance: the real part is the score.
+PlotSpec hand_figure(const protocol::PairResult& result, const std::string& title,
+                     const std::string& id) {
+  PlotSpec plot{.id = "pair_hand_" + id, .title = title + ": its hand"};
+  plot.x.label = "real part (score)", plot.y.label = "imaginary part";
+  const double length = std::abs(result.clock->amplitude), phase = result.clock->phase;
+  Series circle{.label = "at other distances", .color = 7, .quiet = true};
+  constexpr int kPoints = 96;
+  for (int n = 0; n <= kPoints; ++n) {
+    const double angle = 2 * std::numbers::pi * n / kPoints;
+    circle.x.push_back(length * std::cos(angle)), circle.y.push_back(length * std::sin(angle));
+  }
+  Series hand{.label = "at distance " + std::to_string(result.true_distance),
+              .x = {0, length * std::cos(phase)},
+              .y = {0, length * std::sin(phase)}};
+  hand.points = widgets::PointShape::circle;
+  plot.series = {std::move(circle), std::move(hand)};
+  plot.markers.push_back({.at = result.score, .label = "score"});
+  plot.notes.push_back("length " + widgets::short_number(length) + ", angle " +
+                       widgets::short_number(phase) +
+                       " radians, turns and the sign of the amplitude (pi) included");
+  return plot;
+}
+
+// Values on what lies below them: y is `under` + `values`, and the band between is filled.
+Series stacked(const std::string& label, const std::vector<double>& under,
+               const std::vector<double>& values, int color) {
+  Series series{.label = label, .color = color};
+  for (size_t n = 0; n < values.size(); ++n) {
+    const double below = under.empty() ? 0 : under[n];
+    series.y.push_back(below + values[n]);
+    series.low.push_back(std::min(below, series.y.back()));
+    series.high.push_back(std::max(below, series.y.back()));
+  }
+  return series;
+}
+
+// What a score that planes do not turn is the sum of, against the distance: content, what distance
+// adds, and CAPE's correction of both.
+PlotSpec parts_figure(const protocol::PairResult& result, const std::string& title,
+                      const std::string& id) {
+  PlotSpec plot{.id = "pair_parts_" + id, .title = title + ": what the score is made of"};
+  plot.x.label = "distance + 1 (tokens)", plot.x.of = widgets::Coordinate::distance,
+  plot.x.zero = 1, plot.x.scale = widgets::Scale::log10;
+  plot.y.label = "score";
+  std::vector<double> x, content, bias, correction;
+  for (const protocol::PairPoint& point : *result.curve) {
+    x.push_back(double(point.distance) + 1);
+    content.push_back(result.content);
+    correction.push_back(point.correction.value_or(0));
+    bias.push_back(point.base.value_or(point.score - result.content - correction.back()));
+  }
+  const bool corrects = result.correction.has_value(), adds = !corrects || result.base.has_value();
+  plot.series.push_back(stacked("content", {}, content, 0));
+  const auto add = [&](const std::string& label, const std::vector<double>& values) {
+    const std::vector<double> under = plot.series.back().y;
+    plot.series.push_back(stacked(label, under, values, int(plot.series.size())));
+  };
+  if (adds) add(corrects ? "base bias on it" : "what distance adds", bias);
+  if (corrects) add("correction on that", correction);
+  for (Series& series : plot.series) series.x = x;
+  plot.markers.push_back({.at = double(result.true_distance) + 1, .label = "true distance"});
+  plot.markers.push_back(
+      {.at = double(result.trained) + 1, .label = "trained length", .beyond = true});
+  plot.notes.push_back("each part stands on the ones before it; the last line is the score");
+  if (!result.cut.empty()) plot.notes.push_back(result.cut);
+  plot.notes.push_back(result.formula);
+  return plot;
+}
+
 PlotSpec pair_curve(const protocol::PairResult& result, const std::string& title,
                     const std::string& id, bool weight) {
   PlotSpec plot{.id = (weight ? "pair_weight_" : "pair_score_") + id,
@@ -498,6 +569,10 @@ std::vector<PlotSpec> pair_figures(const protocol::PairResult& result, const Mod
   const std::string id = names.file_name(result.model) + "_" + head;
   std::vector<PlotSpec> figures;
   if (!result.phasors.empty()) figures.push_back(phasor_figure(result, title, id));
+  if (result.clock) figures.push_back(hand_figure(result, title, id));
+  if (result.curve && result.phasors.empty() && !result.clock) {
+    figures.push_back(parts_figure(result, title, id));
+  }
   if (result.curve) {
     figures.push_back(pair_curve(result, title, id, false));
     figures.push_back(pair_curve(result, title, id, true));
@@ -527,6 +602,50 @@ PlotSpec profile_figure(const protocol::ProfileResult& result, const ModelNames&
   plot.notes.push_back(result.formula);
   plot.notes.push_back("n = " + std::to_string(result.texts.size()) + " texts");
   add_notes(plot.notes, std::vector{result.provenance}, names);
+  return plot;
+}
+
+namespace {
+
+// How far a claim's number is off, as a share of what it may be; NaN where there is no number on
+// either side.
+double off_by(const protocol::Claim& claim) {
+  return std::abs(claim.measured - claim.value) / claim.tolerance;
+}
+
+}  // namespace
+
+PlotSpec prove_figure(const protocol::ProveResult& result) {
+  PlotSpec plot{.id = "prove", .title = "What is measured on models whose heads are known"};
+  plot.x.label = "model";
+  plot.y.label = "difference from the closed form (share of what is allowed)";
+  // The claim that is off most, of each metric of each model.
+  std::map<std::string, std::map<std::string, const protocol::Claim*>> worst;
+  std::vector<std::string> models;
+  for (const protocol::Claim& claim : result.claims) {
+    if (std::ranges::find(models, claim.model) == models.end()) models.push_back(claim.model);
+    const protocol::Claim*& most = worst[claim.model][claim.metric];
+    if (std::isnan(off_by(claim)) && claim.holds) continue;
+    if (most == nullptr || !(off_by(claim) <= off_by(*most))) most = &claim;
+  }
+  Series dots{.label = "a metric, its worst head", .kind = SeriesKind::scatter};
+  for (size_t m = 0; m < models.size(); ++m) {
+    const std::string& name = models[m];
+    plot.x.ticks.push_back({double(m), name.starts_with("proof-") ? name.substr(6) : name});
+    for (const auto& [metric, claim] : worst[name]) {
+      if (claim == nullptr) continue;
+      dots.x.push_back(double(m)), dots.y.push_back(off_by(*claim));
+      dots.names.push_back(metric + " of " + layer_name(claim->layer) + "H" +
+                           std::to_string(claim->head));
+    }
+  }
+  plot.series.push_back(std::move(dots));
+  plot.x.low = -0.5, plot.x.high = double(models.size()) - 0.5;
+  plot.markers.push_back({.at = 1, .vertical = false, .label = "allowed"});
+  plot.legend = false;
+  const auto fails = std::ranges::count(result.claims, false, &protocol::Claim::holds);
+  plot.notes.push_back(std::to_string(result.claims.size()) + " claims, " + std::to_string(fails) +
+                       " fail; a dot is the head that is off most in one metric");
   return plot;
 }
 

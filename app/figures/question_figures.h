@@ -9,6 +9,7 @@
 #include "protocol/messages/duel.h"
 #include "protocol/messages/pair.h"
 #include "protocol/messages/profile.h"
+#include "protocol/messages/prove.h"
 #include "protocol/messages/xray.h"
 
 namespace phasescope::app {
@@ -39,12 +40,17 @@ widgets::PlotSpec acuity_figure(const protocol::AcuityResult& result, const Mode
 std::vector<widgets::PlotSpec> xray_figures(const protocol::XrayResult& result,
                                             const ModelNames& names);
 
-// A pair's phasors head to tail; its score and its weight against the key's distance.
+// A pair's phasors head to tail, TAPA's one hand, or the parts that other scores are the sum of;
+// its score and its weight against the key's distance.
 std::vector<widgets::PlotSpec> pair_figures(const protocol::PairResult& result,
                                             const ModelNames& names);
 
 // A dot a head: semantic score against positional score.
 widgets::PlotSpec profile_figure(const protocol::ProfileResult& result, const ModelNames& names);
+
+// How far what is measured on constructed models is from what is known, of what it may be: a dot a
+// metric and model.
+widgets::PlotSpec prove_figure(const protocol::ProveResult& result);
 
 // The mean difference with its closing interval against the number of units; a dot a unit.
 widgets::PlotSpec duel_figure(const protocol::DuelResult& result, const ModelNames& names);

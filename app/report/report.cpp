@@ -8,6 +8,7 @@
 #include "app/figures/intervention_figures.h"
 #include "app/figures/published.h"
 #include "app/figures/question_figures.h"
+#include "app/verbs/eval_output.h"
 #include "app/verbs/verb_tools.h"
 #include "protocol/error_info.h"
 #include "protocol/messages/ablate.h"
@@ -137,8 +138,8 @@ class Report {
     if (!request_.corpus.asked) return request;
     if constexpr (requires { request.reading.corpus; }) {
       request.reading.corpus = request_.corpus;
-    } else if constexpr (requires { request.corpus; }) {
-      request.corpus = request_.corpus;
+    } else if constexpr (requires { request.perplexity.corpus; }) {
+      request.perplexity.corpus = request_.corpus;
     }
     return request;
   }
@@ -254,18 +255,14 @@ class Report {
                       " tokens: past the trained length, what was learnt about positions has to "
                       "carry on by itself.");
     page_.begin_row();
-    if (!eval.positions.empty()) page_.figure(position_loss_figure(eval, names_), sidecar_);
-    page_.figure(eval_figure(eval, names_), sidecar_);
+    for (const widgets::PlotSpec& plot : plots_of(figures_of(eval, names_))) {
+      page_.figure(plot, sidecar_);
+    }
     page_.end_row();
-    Table table = table_of<protocol::EvalRow>(
-        "", protocol::to_json_form(eval.rows),
-        {"model", "metric", "length", "value", "low", "high", "n", "window"});
-    table.notes.push_back(
+    page_.paragraph(
         "value: of the last positions below the length; low, high: 95 % interval by text");
-    add_notes(table.notes, eval.provenance, names_);
-    page_.table(table, sidecar_, "eval");
-    if (!eval.differences.empty()) {
-      page_.table(differences_table(eval), sidecar_, "eval_differences");
+    for (const NamedTable& one : eval_tables(eval, names_)) {
+      page_.table(one.table, sidecar_, one.name);
     }
   }
 

@@ -43,7 +43,7 @@ namespace {
 
 Table blocks_table(const protocol::AblateResult& result) {
   Table table{.title = "change of the loss by position",
-              .columns = {"change", "begin", "end", "mean", "low", "high", "n"}};
+              .columns = {"change", "begin", "end", "value", "low", "high", "n"}};
   for (const protocol::AblateRow& row : result.rows) {
     for (const protocol::LossBlock& block : row.positions) {
       json cells = protocol::to_json_form(block.change);
@@ -59,7 +59,7 @@ Table blocks_table(const protocol::AblateResult& result) {
 Table moved_table(const protocol::AblateResult& result) {
   constexpr size_t most = 12;
   Table table{.title = "maps that move (JS divergence of the rows, nats)",
-              .columns = {"change", "layer", "head", "mean", "low", "high", "n"}};
+              .columns = {"change", "layer", "head", "value", "low", "high", "n"}};
   size_t still = 0;
   for (const protocol::AblateRow& row : result.rows) {
     std::vector<protocol::MapChange> maps = row.maps;

@@ -20,7 +20,7 @@ protocol::CompareResult alone(const protocol::ComparePair& pair,
 
 Table blocks_table(const protocol::CompareResult& result) {
   Table table{.title = "loss of " + result.b + " - loss of " + result.a + ", by position",
-              .columns = {"begin", "end", "mean", "low", "high", "n"},
+              .columns = {"begin", "end", "value", "low", "high", "n"},
               .for_files = true};
   for (const protocol::LossBlock& block : result.positions) {
     nlohmann::json cells = protocol::to_json_form(block.change);
@@ -41,7 +41,7 @@ Table matches_table(const protocol::CompareResult& result) {
     nlohmann::json cells = protocol::to_json_form(match.js_divergence);
     cells["head"] = label(match.layer, match.head);
     cells["other"] = label(match.other_layer, match.other_head);
-    cells["js_divergence"] = cells["mean"];
+    cells["js_divergence"] = cells["value"];
     table.rows.push_back(std::move(cells));
   }
   table.notes = {

@@ -1,9 +1,8 @@
 #include "protocol/messages/eval.h"
 
+#include "app/verbs/eval_output.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/results_table.h"
 #include "app/verbs/verb_tools.h"
-#include "formats/error.h"
 #include "protocol/messages/jobs.h"
 
 namespace phasescope::app {
@@ -29,14 +28,7 @@ class EvalVerb : public Verb {
   Output run(Run& run) override {
     if (!job_.empty()) return start_job(run);
     auto [eval, json, tensors] = run.ask<protocol::EvalResult>(request_);
-    Output output{.result = std::move(json), .provenance = provenance_of(eval)};
-    output.tables = {eval_table(eval)};
-    if (request_.models.size() > 1) {
-      output.tables.push_back(results_table(eval, names_in(eval)));
-    }
-    if (!eval.differences.empty()) output.tables.push_back(differences_table(eval));
-    output.figures = plots_of(figures_of(eval, names_in(eval)));
-    return output;
+    return eval_output(eval, std::move(json), names_in(eval));
   }
 
  private:

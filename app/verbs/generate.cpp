@@ -1,5 +1,9 @@
 #include "protocol/messages/generate.h"
 
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 
@@ -20,10 +24,28 @@ class GenerateVerb : public Verb {
     Output output{.result = std::move(json), .provenance = provenance_of(written)};
     output.text = (written.text.empty() ? ids_of(written) : written.text) + "\n";
     if (!written.provenance.note.empty()) run.say(written.provenance.note);
+    if (!written.seconds.empty()) run.say(times_of(written));
     return output;
   }
 
  private:
+  // "1.9 ms a token (median), 20 ms the first one with the prompt; cache: yes"
+  static std::string times_of(const protocol::GenerateResult& written) {
+    const auto words = [](double seconds) {
+      char text[32];
+      std::snprintf(text, sizeof text, "%.3g ms", 1e3 * seconds);
+      return std::string(text);
+    };
+    const std::string first = words(written.seconds.front());
+    std::vector<double> later(written.seconds.begin() + 1, written.seconds.end());
+    const std::string cache = "; cache: " + written.cache;
+    if (later.empty()) return first + " for the token, with the prompt" + cache;
+    const auto middle = later.begin() + static_cast<std::ptrdiff_t>(later.size() / 2);
+    std::nth_element(later.begin(), middle, later.end());
+    return words(*middle) + " a token (median), " + first + " the first one with the prompt" +
+           cache;
+  }
+
   // Without a tokenizer there is no text.
   static std::string ids_of(const protocol::GenerateResult& written) {
     std::string line;

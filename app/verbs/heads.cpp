@@ -67,7 +67,8 @@ class HeadsVerb : public Verb {
     }
     const auto value = [&](const nlohmann::json& row) {
       const nlohmann::json& cell = row[sort_];
-      return protocol::detail::read_double(cell.is_object() ? cell["mean"] : cell);
+      const nlohmann::json* number = protocol::value_of_interval(cell);
+      return protocol::detail::read_double(number != nullptr ? *number : cell);
     };
     std::stable_sort(rows.begin(), rows.end(),
                      [&](const auto& a, const auto& b) { return value(a) > value(b); });

@@ -33,7 +33,7 @@ void add_rope_plan(Output& output) {
   output.tables.push_back(table_of<protocol::RopePlanRow>(
       "Rope plan", plan,
       {"layers", "sees", "encoding", "channels", "frequencies", "magnitude", "axes", "norm",
-       "temperature", "stored_difference"}));
+       "temperature", "stored_difference", "library_difference"}));
 }
 
 class InfoVerb : public Verb {

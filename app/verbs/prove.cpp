@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "app/figures/question_figures.h"
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 
@@ -31,6 +32,7 @@ class ProveVerb : public Verb {
     table.notes.push_back(std::to_string(proof.claims.size()) + " claims, " +
                           std::to_string(fails) + " fail");
     output.tables = {std::move(table)};
+    output.figures = {prove_figure(proof)};
     output.status = fails > 0 ? 1 : 0;
     return output;
   }

@@ -191,7 +191,10 @@ void add_facts(const protocol::XrayResult& xray, std::vector<std::string>& notes
                   " bits a token; " + words_of(xray.returned));
   if (xray.order_agreement) {
     notes.push_back("Spearman correlation of the two orders " + number(*xray.order_agreement));
+  } else if (!xray.why.empty()) {
+    notes.push_back(xray.why);
   }
+  notes.push_back(std::to_string(xray.passes) + " passes over a text");
   notes.push_back(std::to_string(xray.rows.size()) + " intervals of 95 % each: " +
                   number(0.05 * double(xray.rows.size())) + " are expected to exclude 0 by chance");
   notes.push_back(xray.formula);
@@ -209,13 +212,17 @@ Table xray_table(const protocol::XrayResult& xray, const json& form) {
 
 const std::vector<std::string>& pair_facts() {
   static const std::vector<std::string> facts = {
-      "true_distance", "score", "weight",        "content",     "positional",
-      "rest",          "tail",  "best_distance", "share_above", "why"};
+      "true_distance", "score", "weight", "content",       "positional",  "base",
+      "correction",    "rest",  "tail",   "best_distance", "share_above", "why"};
   return facts;
 }
 
 Table curve_table(const json& pair) {
-  Table curve = table_of("", pair["curve"], {"distance", "score", "weight"});
+  std::vector<std::string> columns = {"distance", "score", "weight"};
+  for (const char* part : {"base", "correction"}) {
+    if (pair.contains(part)) columns.emplace_back(part);
+  }
+  Table curve = table_of("", pair["curve"], columns);
   curve.for_files = true;
   return curve;
 }
@@ -232,7 +239,7 @@ Table pair_row(const protocol::PairResult& pair, const json& form) {
 Table profile_table(const protocol::ProfileResult& profile, const json& form) {
   Table table = table_of("", form["rows"],
                          {"layer", "head", "positional", "positional_row", "semantic",
-                          "semantic_share", "high_frequency", "ties", "invalid"});
+                          "semantic_share", "high_frequency", "ties", "invalid", "why"});
   table.notes.push_back(profile.formula);
   table.notes.push_back("W = " + std::to_string(profile.window) + "; " +
                         std::to_string(profile.samples) + " pairs and triplets of each of " +

@@ -14,7 +14,7 @@ class ReportVerb : public Verb {
   std::string help() const override {
     return "one self-contained page with every measurement, its figures and data as files";
   }
-  std::string example() const override { return "phasescope report rope tapa --out out/report"; }
+  std::string example() const override { return "phasescope report rope --out out/report"; }
   bool exports() const override { return false; }
   void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {

@@ -18,7 +18,7 @@ bool lower_is_better(const std::string& metric) {
 }
 
 json cell_of(const EvalRow& row) {
-  json cell{{"mean", row.value}, {"n", row.n}};
+  json cell{{"value", row.value}, {"n", row.n}};
   cell["low"] = protocol::to_json_form(row.low), cell["high"] = protocol::to_json_form(row.high);
   return cell;
 }

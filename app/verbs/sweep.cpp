@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <iterator>
 #include <set>
 #include <thread>
 #include <utility>
 
 #include "app/figures/job_figures.h"
+#include "app/verbs/eval_output.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/results_table.h"
 #include "app/verbs/sweep_plan.h"
 #include "app/verbs/verb_tools.h"
 #include "formats/error.h"
@@ -72,10 +73,6 @@ class SweepVerb : public Verb {
   }
 
  private:
-  static bool runs(const std::string& state) {
-    return state == "running" || state == "queued" || state == "paused";
-  }
-
   SweepResult read(Run& run) const {
     nlohmann::json cells = nlohmann::json::array();
     for (size_t n = 0; n < dirs_.size(); ++n) {
@@ -93,7 +90,7 @@ class SweepVerb : public Verb {
       const SweepResult now = read(run);
       int64_t running = 0;
       for (const SweepCell& cell : now.cells) {
-        running += runs(cell.state) || runs(cell.evaluated) ? 1 : 0;
+        running += protocol::is_live(cell.state) || protocol::is_live(cell.evaluated) ? 1 : 0;
       }
       say_progress(run, now, running, ended_of(now));
       if (run.interrupted() && !stopping) {
@@ -167,7 +164,7 @@ class SweepVerb : public Verb {
   // The training of a cell, or its eval where it is trained; false where nothing is left of it.
   // What was started in this run and has ended without being done is not tried again.
   bool start_next(Run& run, size_t n, const SweepCell& cell) {
-    if (runs(cell.state) || runs(cell.evaluated)) return false;
+    if (protocol::is_live(cell.state) || protocol::is_live(cell.evaluated)) return false;
     const bool trained = cell.state == "done";
     if (trained && (!evaluates() || cell.evaluated == "done")) return false;
     if (!attempted_.insert({n, trained}).second) return false;
@@ -205,19 +202,18 @@ class SweepVerb : public Verb {
   // Each saves a checkpoint first; the same command goes on later.
   void stop(Run& run, const SweepResult& now) {
     for (const SweepCell& cell : now.cells) {
-      if (runs(cell.state)) run.call(protocol::ControlRequest{.dir = cell.dir, .action = "cancel"});
-      if (runs(cell.evaluated)) {
+      if (protocol::is_live(cell.state))
+        run.call(protocol::ControlRequest{.dir = cell.dir, .action = "cancel"});
+      if (protocol::is_live(cell.evaluated)) {
         run.call(protocol::ControlRequest{.dir = cell.dir + "/eval", .action = "cancel"});
       }
     }
   }
 
   static void add_eval(const protocol::EvalResult& eval, Output& output) {
-    const ModelNames names = names_in(eval);
-    output.tables.push_back(eval_table(eval));
-    output.tables.push_back(results_table(eval, names));
-    if (!eval.differences.empty()) output.tables.push_back(differences_table(eval));
-    output.figures = plots_of(figures_of(eval, names));
+    Output made = eval_output(eval, {}, names_in(eval));
+    std::ranges::move(made.tables, std::back_inserter(output.tables));
+    output.figures = std::move(made.figures);
   }
 
   // Before anything is evaluated: the losses of what has begun.

@@ -87,6 +87,16 @@ std::vector<Choice> choices_of(const json& grid, const std::string& where) {
   return choices;
 }
 
+// A seed of everything goes before the next seed of anything: a half-finished table compares like with like.
+void order_by_seed(std::vector<Choice>& choices, const json& grid) {
+  if (!grid.contains(kSeed)) return;
+  const json& seeds = grid.at(kSeed);
+  std::ranges::stable_sort(choices, {}, [&](const Choice& choice) {
+    const auto chosen = std::ranges::find(choice, kSeed, &Choice::value_type::first);
+    return std::ranges::find(seeds, chosen->second) - seeds.begin();
+  });
+}
+
 SweepJob job_of(const json& base, const Choice& choice) {
   SweepJob job{.config = base};
   for (const auto& [key, value] : choice) {
@@ -133,7 +143,9 @@ SweepPlan sweep_plan(const std::filesystem::path& file) {
   if (!sweep.eval.is_null() && (!sweep.eval.is_object() || !sweep.eval.contains("task"))) {
     throw formats::bad_input("must be an object with a \"task\"", where + ", key eval");
   }
-  for (const Choice& choice : choices_of(grid, where)) {
+  std::vector<Choice> choices = choices_of(grid, where);
+  order_by_seed(choices, grid);
+  for (const Choice& choice : choices) {
     sweep.jobs.push_back(job_of(base, choice));
     const auto same = std::ranges::count(sweep.jobs, sweep.jobs.back().name, &SweepJob::name);
     if (same > 1) sweep.jobs.back().name += "_" + std::to_string(same);

@@ -1,7 +1,10 @@
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <thread>
 
+#include "app/cli/worker_run.h"
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
 #include "formats/error.h"
@@ -16,7 +19,8 @@ namespace {
 using protocol::JobStatus;
 
 // Training runs as a detached job; in the foreground this verb follows its folder. So Ctrl-C,
-// closing the terminal or kill -9 of this program never tears a checkpoint.
+// closing the terminal or kill -9 of this program never tears a checkpoint. Under a launcher
+// (torchrun's variables) this process itself becomes one of the job's.
 class TrainVerb : public Verb {
  public:
   std::string name() const override { return "train"; }
@@ -38,6 +42,7 @@ class TrainVerb : public Verb {
   }
   Output run(Run& run) override {
     fill_start();
+    if (const std::string rank = launched_rank(); !rank.empty()) run_as_rank(run, rank);
     protocol::Reply reply = run.call(start_);
     const JobStatus started = result_of<JobStatus>(reply);
     run.say("job " + started.dir);
@@ -73,6 +78,35 @@ class TrainVerb : public Verb {
     const fs::path path = fs::absolute(from_).lexically_normal();
     if (config_.empty()) start_.config = nlohmann::json::object(), start_.name = path.stem();
     start_.config["start"]["model"] = fs::exists(from_) ? path.string() : from_;
+  }
+
+  // RANK, where a launcher has set it; empty otherwise.
+  static std::string launched_rank() {
+    const char *rank = std::getenv("RANK"), *size = std::getenv("WORLD_SIZE");
+    return rank == nullptr || size == nullptr ? "" : rank;
+  }
+
+  // Rank 0 makes the folder that the others only need the name of.
+  [[noreturn]] void run_as_rank(Run& run, const std::string& rank) {
+    const std::string hint =
+        "RANK and WORLD_SIZE are set, as a launcher sets them; unset them to train alone";
+    if (start_.dir.empty()) {
+      throw formats::bad_usage("several processes need the folder of their job", "--job", hint);
+    }
+    const CommonOptions& common = run.common();
+    if (background_ || common.json || !common.out.empty() || !common.remote.empty()) {
+      throw formats::bad_usage(
+          "one of several processes trains in the foreground, here, and writes to its job alone",
+          "--background, --json, --out, --remote", hint);
+    }
+    if (rank == "0") {
+      start_.launched = true;
+      // torchrun starts the same command again after a rank has died.
+      const char* again = std::getenv("TORCHELASTIC_RESTART_COUNT");
+      start_.resume = start_.resume || (again != nullptr && std::string_view(again) != "0");
+      run.say("job " + result_of<JobStatus>(run.call(start_)).dir);
+    }
+    become_worker({"--job-rank", start_.dir});
   }
 
   static bool ended(const std::string& state) {

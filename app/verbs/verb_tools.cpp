@@ -90,7 +90,7 @@ Table distance_profiles_table(const protocol::HeadsResult& heads) {
 
 Table profile_bands_table(const protocol::HeadsResult& heads) {
   Table table{.title = "weight by distance, with intervals",
-              .columns = {"layer", "head", "begin", "end", "mean", "low", "high", "n"},
+              .columns = {"layer", "head", "begin", "end", "value", "low", "high", "n"},
               .for_files = true};
   for (const protocol::HeadRow& row : heads.rows) {
     if (!row.distance_profile) continue;
@@ -312,46 +312,6 @@ std::optional<widgets::PlotSpec> largest_difference(Run& run, const protocol::Co
   return map_difference_figure(
       maps[0].result, grid_of(*protocol::find_tensor(maps[0].tensors, "map")), maps[1].result,
       grid_of(*protocol::find_tensor(maps[1].tensors, "map")), names_in(result));
-}
-
-Table eval_table(const protocol::EvalResult& result) {
-  std::vector<std::string> columns = {"model", "metric", "length", "value", "low", "high", "n"};
-  if (result.length_unit) {
-    columns.insert(columns.end(), {"exact", "blind"});
-  } else {
-    columns.emplace_back("window");
-  }
-  Table table = table_of<protocol::EvalRow>(result.task + ": " + result.metric,
-                                            protocol::to_json_form(result.rows), columns);
-  if (result.length_unit) {
-    table.headings["length"] = "length (" + *result.length_unit + ")";
-    table.headings["n"] = result.counted.value_or("samples");
-  }
-  add_notes(table.notes, result.provenance, names_in(result));
-  return table;
-}
-
-Table differences_table(const protocol::EvalResult& result) {
-  Table table = table_of<protocol::EvalDifference>(
-      "", json::array(), {"model", "against", "length", "difference", "low", "high", "n"});
-  for (const protocol::EvalDifference& row : result.differences) {
-    if (row.against != result.differences.front().against) continue;  // --json has every pair
-    json cells = protocol::to_json_form(row.difference);
-    cells["model"] = row.model, cells["against"] = row.against, cells["length"] = row.length;
-    cells["difference"] = cells["mean"];
-    table.rows.push_back(std::move(cells));
-  }
-  if (result.differences.empty()) return table;
-  const protocol::EvalDifference& first = result.differences.front();
-  const std::string unit = first.difference.unit;  // "texts"
-  table.title = "difference of " + first.metric + ", paired by " + unit.substr(0, unit.size() - 1);
-  table.headings["n"] = unit;
-  table.headings["difference"] =
-      first.metric + (first.metric == "loss" ? " above it [nats]" : " above it");
-  if (result.length_unit) table.headings["length"] = "length (" + *result.length_unit + ")";
-  table.notes = {(first.per.empty() ? first.metric : "nats a " + first.per) +
-                 ", model - against; 95 % interval: " + words_of(first.difference)};
-  return table;
 }
 
 std::vector<protocol::DistanceModel> measured(const protocol::DistanceResult& result) {

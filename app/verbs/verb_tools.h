@@ -97,12 +97,6 @@ Table adaptive_table(const protocol::PatternsResult& patterns);
 // The models of a distance result that something was measured of.
 std::vector<protocol::DistanceModel> measured(const protocol::DistanceResult& result);
 
-// One row for each model and length.
-Table eval_table(const protocol::EvalResult& result);
-// What the loss of each further model is above the first one's, by length; without rows where the
-// result has no two models that can be paired.
-Table differences_table(const protocol::EvalResult& result);
-
 // Means of the coefficients of the heads of a distance result over all pairs and planes, and their
 // regimes; without rows where no model rotates.
 Table head_bias_table(const protocol::DistanceResult& result);

@@ -13,7 +13,7 @@ std::vector<std::unique_ptr<Verb>> all_verbs() {
       train_verb,     eval_verb,   jobs_verb,    bench_verb,  worker_verb,   addressing_verb,
       demand_verb,    acuity_verb, xray_verb,    pair_verb,   profile_verb,  duel_verb,
       prove_verb,     ablate_verb, formula_verb, import_verb, data_verb,     sweep_verb,
-      reproduce_verb,
+      reproduce_verb, doctor_verb, query_verb,
   };
   std::vector<std::unique_ptr<Verb>> verbs;
   for (Factory factory : factories) verbs.push_back(factory());

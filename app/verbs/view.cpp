@@ -1,6 +1,7 @@
 #include "app/cli/worker_run.h"
 #include "app/verbs/factories.h"
 #include "app/verbs/verb.h"
+#include "app/window/session_file.h"
 #include "app/window_main.h"
 #include "formats/error.h"
 
@@ -19,7 +20,9 @@ class ViewVerb : public Verb {
   }
   Takes takes() const override { return {.out = false, .json = false}; }
   void declare(Options& options) override {
-    options.arguments("MODEL", models_, "models to open (default: those of the last session)",
+    options.arguments("MODEL", models_,
+                      "models to open (default: those of the last session), or a .phasescope file, "
+                      "as --session",
                       false);
     options.request(settings_);
     options.option("--text", text_, "file that the models read");
@@ -39,6 +42,7 @@ class ViewVerb : public Verb {
     options.request(place_);
   }
   Output run(Run& run) override {
+    take_session();
     check_together();
     const CommonOptions& common = run.common();
     WindowOptions window;
@@ -64,6 +68,18 @@ class ViewVerb : public Verb {
   }
 
  private:
+  // Desktops name a session's file as they name any other.
+  void take_session() {
+    const auto is_session = [](const std::string& word) { return word.ends_with(kSessionEnding); };
+    for (const std::string& word : models_) {
+      if (!is_session(word)) continue;
+      if (!session_.empty()) {
+        throw formats::bad_usage("two sessions are named", word, "open one at a time");
+      }
+      session_ = word;
+    }
+    std::erase_if(models_, is_session);
+  }
   // What would be dropped is refused.
   void check_together() const {
     if (models_.empty() && !settings_.set.list.empty()) {

@@ -1,14 +1,6 @@
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <vector>
-
 #include "app/cli/worker_run.h"
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
-#include "formats/error.h"
-#include "protocol/client.h"
 
 namespace phasescope::app {
 
@@ -24,16 +16,7 @@ class WorkerVerb : public Verb {
     return {.out = false, .json = false, .quiet = false, .remote = false};
   }
   void declare(Options& options) override { options.request(place_); }
-  Output run(Run&) override {
-    protocol::WorkerCommand command = protocol::local_worker(worker_arguments(place_));
-    std::vector<char*> argv;
-    for (std::string& word : command.argv) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    execvp(argv[0], argv.data());
-    throw formats::bad_input(
-        "the worker program could not be started: " + std::string(std::strerror(errno)),
-        command.argv[0]);
-  }
+  Output run(Run&) override { become_worker(worker_arguments(place_)); }
 
  private:
   protocol::Place place_;

@@ -1,7 +1,7 @@
 #include "app/views/distance_view.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <cmath>
 
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
@@ -69,6 +69,13 @@ bool draw_number(const char* id, const char* all, const char* letter, int64_t co
   if (!draw_choice(id, word, words)) return false;
   value = std::ranges::find(words, word) - words.begin() - 1;
   return true;
+}
+
+// A number whose interval is said on hover.
+widgets::TableCell measured_cell(double value, const protocol::Interval& interval) {
+  auto cell = widgets::number_cell_of(value);
+  cell.help = with_ends(interval) + ", " + words_of(interval);
+  return cell;
 }
 
 // In the window the table below holds the numbers; the legend only names the models.
@@ -153,48 +160,37 @@ void DistanceView::draw_controls(ViewContext& context) {
   draw_tools(context);
 }
 
-void DistanceView::draw_table(const ViewContext& context, const DistanceResult& result) {
-  // Columns as wide as what is in them: a number that is cut reads as another one.
-  const ImGuiTableFlags flags =
-      ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_ScrollX;
-  const float line = ImGui::GetTextLineHeightWithSpacing();
-  const float height = line * (1.6F + 1.2F * static_cast<float>(result.models.size())) +
-                       ImGui::GetStyle().ScrollbarSize;
-  if (!ImGui::BeginTable("numbers", 6, flags, {0, height})) return;
-  ImGui::TableSetupScrollFreeze(1, 1);
-  for (const char* name : {"near - far", "mean  [95 %]", "sigma", "skew", "above 0", "pairs"})
-    ImGui::TableSetupColumn(name);
-  ImGui::TableHeadersRow();
+// The numbers of the histograms on show, a row each.
+ModelRows DistanceView::numbers_of(const ViewContext& context, const DistanceResult& result) const {
+  ModelRows rows{.spec = {.id = "near_far"}};
+  rows.spec.columns = {{.title = "near - far", .numbers = false},
+                       {.title = "mean", .help = "with its 95 % interval, clustered by text"},
+                       {.title = "sigma"},
+                       {.title = "skew"},
+                       {.title = "above 0 (%)", .help = "pairs whose near score is the larger one"},
+                       {.title = "pairs"}};
   const auto state = context.state<DistanceState>();
   for (const DistanceModel& model : result.models) {
     const protocol::NearFar* found = histogram_of(model, state);
     if (!found) continue;
     const protocol::NearFar& h = *found;
-    using widgets::short_number;
-    ImGui::TableNextRow();
-    ImGui::TableNextColumn();
-    draw_name_in_color(context.session(), model.model);
-    tooltip("near [" + std::to_string(h.near_begin) + ", " + std::to_string(h.near_end) +
-            "), far [" + std::to_string(h.far_begin) + ", " + std::to_string(h.far_end) + ")\n" +
-            "interval of the mean: " + words_of(h.intervals.mean) +
-            (model.note.empty() ? "" : "\n" + model.note));
-    ImGui::TableNextColumn();
-    ImGui::TextUnformatted(with_ends(h.intervals.mean).c_str());
-    tooltip(words_of(h.intervals.mean));
-    ImGui::TableNextColumn();
-    ImGui::Text("%.2f", h.sigma);
-    tooltip(with_ends(h.intervals.sigma) + ", " + words_of(h.intervals.sigma));
-    ImGui::TableNextColumn();
-    ImGui::Text("%.2f", h.skewness);
-    tooltip(with_ends(h.intervals.skewness) + ", " + words_of(h.intervals.skewness));
-    ImGui::TableNextColumn();
-    ImGui::Text("%.1f %%", 100 * h.share_positive);
-    tooltip(with_ends(h.intervals.share_positive) + ", " + words_of(h.intervals.share_positive));
-    ImGui::TableNextColumn();
-    ImGui::Text("%lld", static_cast<long long>(h.pairs));
-    tooltip(std::to_string(h.texts) + " texts");
+    const std::string bands = "near [" + std::to_string(h.near_begin) + ", " +
+                              std::to_string(h.near_end) + "), far [" +
+                              std::to_string(h.far_begin) + ", " + std::to_string(h.far_end) + ")";
+    auto pairs = widgets::number_cell_of(static_cast<double>(h.pairs));
+    pairs.help = std::to_string(h.texts) + " texts";
+    auto mean = measured_cell(h.mean, h.intervals.mean);
+    mean.low = h.intervals.mean.low.value_or(std::nan(""));
+    mean.high = h.intervals.mean.high.value_or(std::nan(""));
+    rows.models.push_back(model.model);
+    rows.spec.rows.push_back({cell_of_model(context.session(), model.model,
+                                            bands + (model.note.empty() ? "" : "\n" + model.note)),
+                              std::move(mean), measured_cell(h.sigma, h.intervals.sigma),
+                              measured_cell(h.skewness, h.intervals.skewness),
+                              measured_cell(100 * h.share_positive, h.intervals.share_positive),
+                              std::move(pairs)});
   }
-  ImGui::EndTable();
+  return rows;
 }
 
 void DistanceView::draw_content(ViewContext& context) {
@@ -220,15 +216,20 @@ void DistanceView::draw_results(ViewContext& context, const DistanceAnswers& ans
   if (plots.empty())
     return widgets::draw_empty("None of the open models has a " + state.figure +
                                ": it is defined for rotary encodings.");
-  const bool table = state.figure == "near - far";
-  const float line = ImGui::GetTextLineHeightWithSpacing();
-  const float below = table ? line * (2.6F + 1.2F * static_cast<float>(result.models.size())) : 0;
+  const auto& numbers = numbers_.get(key + what, [&] { return numbers_of(context, result); });
+  const bool table = state.figure == "near - far" && !numbers.models.empty();
+  const float room = ImGui::GetContentRegionAvail().y;
+  const float below = table ? ModelTable::height_of(numbers.models.size(), room) : 0;
   grid_.draw(plots, plots_.version(), {.old = answers.old, .below = below},
              [&](const PlotSpec& plot, widgets::PlotDraw options) {
                draw_figure(context, plot, std::move(options));
              });
-  const Dimmed dimmed(answers.old);
-  if (table) draw_table(context, result);
+  if (!table) return;
+  if (ImGui::BeginChild("numbers", {0, below})) {
+    const Dimmed dimmed(answers.old);
+    table_.draw(context, numbers, numbers_.version(), [&] { draw_menu_items(context); });
+  }
+  ImGui::EndChild();
 }
 
 }  // namespace phasescope::app

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "app/views/field_form.h"
+#include "app/views/model_table.h"
 #include "app/views/plot_grid.h"
 #include "app/views/view.h"
 #include "protocol/messages/distance.h"
@@ -43,12 +44,14 @@ class DistanceView : public View {
   void draw_controls(ViewContext& context);
   bool draw_place(ViewContext& context, DistanceState& state);
   void draw_results(ViewContext& context, const ShownAnswers<protocol::DistanceResult>& answers);
-  void draw_table(const ViewContext& context, const protocol::DistanceResult& result);
+  ModelRows numbers_of(const ViewContext& context, const protocol::DistanceResult& result) const;
 
   OptionsForm form_;
   PlotGrid grid_;
   Cached<protocol::DistanceResult> result_;
   Cached<std::vector<widgets::PlotSpec>> plots_;
+  Cached<ModelRows> numbers_;
+  ModelTable table_;
 };
 
 }  // namespace phasescope::app

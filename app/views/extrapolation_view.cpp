@@ -7,7 +7,7 @@
 
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/eval_output.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -57,6 +57,16 @@ bool lengths_of_the_models(const ViewContext& context, const std::string& task) 
 std::string in_words(std::string key) {
   std::replace(key.begin(), key.end(), '_', ' ');
   return key;
+}
+
+// The value of a model at a length; what it was measured by is said on hover.
+widgets::TableCell cell_of_row(const EvalRow& row, const EvalResult& result) {
+  auto cell = widgets::number_cell_of(row.value);
+  cell.help = in_words(row.metric) + " " + with_ends(row.value, row.low, row.high) + ", " +
+              std::to_string(row.n) + " " + result.counted.value_or("texts") +
+              ", interval: " + row.method + (row.window.empty() ? "" : "; window " + row.window) +
+              (row.blind ? "; blind guesser " + widgets::short_number(*row.blind) : "");
+  return cell;
 }
 
 }  // namespace
@@ -123,14 +133,9 @@ std::vector<Saved> ExtrapolationView::saved(ViewContext& context) {
   const EvalAnswers answers = shown_answers(context, kEval);
   if (answers.empty()) return {};
   const EvalResult result = merged(context, answers);
-  Output output{.result = protocol::to_json_form(result), .provenance = provenance_of(result)};
-  output.tables = {eval_table(result)};
+  Output output = eval_output(result, protocol::to_json_form(result), names_of(context.session()));
   std::vector<Asked> asked = answers.asked();
-  if (!result.differences.empty()) {
-    output.tables.push_back(differences_table(result));
-    asked.push_back(context.requests.of(kEvalTogether).asked());
-  }
-  output.figures = plots_of(figures_of(result, names_of(context.session())));
+  if (!result.differences.empty()) asked.push_back(context.requests.of(kEvalTogether).asked());
   return {{"", std::move(output), command_of<protocol::EvalRequest>(asked)}};
 }
 
@@ -149,45 +154,37 @@ void ExtrapolationView::draw_controls(ViewContext& context) {
   draw_tools(context);
 }
 
-void ExtrapolationView::draw_table(const ViewContext& context, const EvalResult& result) {
+// A row for each model, a column for each length, shortest first.
+ModelRows ExtrapolationView::numbers_of(const ViewContext& context,
+                                        const EvalResult& result) const {
   std::set<int64_t> lengths;
   for (const EvalRow& row : result.rows) lengths.insert(row.length);
-  // Columns as wide as what is in them: a number that is cut reads as another one.
-  const ImGuiTableFlags flags =
-      ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_ScrollX;
-  const float line = ImGui::GetTextLineHeightWithSpacing();
-  const float height =
-      line * (1.6F + 1.2F * static_cast<float>(context.models())) + ImGui::GetStyle().ScrollbarSize;
-  if (!ImGui::BeginTable("numbers", 1 + static_cast<int>(lengths.size()), flags, {0, height}))
-    return;
-  ImGui::TableSetupScrollFreeze(1, 1);
   const bool windows = !result.rows.empty() && !result.rows.front().window.empty();
   const std::string window = windows ? ", " + result.rows.front().window : "";
-  ImGui::TableSetupColumn((in_words(result.metric) + window).c_str());
-  for (int64_t length : lengths) ImGui::TableSetupColumn(std::to_string(length).c_str());
-  ImGui::TableHeadersRow();
-  for (const std::string& model : context.session().models) {
-    ImGui::TableNextRow();
-    ImGui::TableNextColumn();
-    draw_name_in_color(context.session(), model);
-    const auto own = std::ranges::find(result.rows, model, &EvalRow::model);
-    if (own != result.rows.end() && own->metric != result.metric) {
-      ImGui::SameLine();
-      ImGui::TextColored(widgets::palette().quiet, "%s", in_words(own->metric).c_str());
-    }
-    for (int64_t length : lengths) {
-      ImGui::TableNextColumn();
-      for (const EvalRow& row : result.rows) {
-        if (row.model != model || row.length != length) continue;
-        ImGui::TextUnformatted(widgets::short_number(row.value).c_str());
-        tooltip(in_words(row.metric) + " " + with_ends(row.value, row.low, row.high) + ", " +
-                std::to_string(row.n) + " " + result.counted.value_or("texts") +
-                ", interval: " + row.method + (row.window.empty() ? "" : "; window " + row.window) +
-                (row.blind ? "; blind guesser " + widgets::short_number(*row.blind) : ""));
-      }
-    }
+  ModelRows rows{.spec = {.id = "by_length"}};
+  rows.spec.columns = {{.title = in_words(result.metric) + window, .numbers = false}};
+  for (const int64_t length : lengths) {
+    rows.spec.columns.push_back({.title = std::to_string(length)});
+    // Dear ImGui keeps what is known of columns for as long as a table has one id.
+    rows.spec.id += "/" + std::to_string(length);
   }
-  ImGui::EndTable();
+  for (const std::string& model : context.session().models) {
+    const auto own = std::ranges::find(result.rows, model, &EvalRow::model);
+    if (own == result.rows.end()) continue;
+    auto name = cell_of_model(context.session(), model);
+    if (own->metric != result.metric) name.words += "  " + in_words(own->metric);
+    std::vector<widgets::TableCell> line{std::move(name)};
+    for (const int64_t length : lengths) {
+      const auto found = std::ranges::find_if(result.rows, [&](const EvalRow& row) {
+        return row.model == model && row.length == length;
+      });
+      line.push_back(found == result.rows.end() ? widgets::TableCell{}
+                                                : cell_of_row(*found, result));
+    }
+    rows.models.push_back(model);
+    rows.spec.rows.push_back(std::move(line));
+  }
+  return rows;
 }
 
 void ExtrapolationView::draw_content(ViewContext& context) {
@@ -228,15 +225,20 @@ void ExtrapolationView::draw_results(ViewContext& context, const EvalAnswers& an
   if (result.rows.empty() && result.positions.empty()) return;
   const auto& plots =
       plots_.get(key, [&] { return std::vector<PlotSpec>{plot_of(context, result)}; });
-  const float line = ImGui::GetTextLineHeightWithSpacing();
-  const float below =
-      result.rows.empty() ? 0 : line * (2.6F + 1.2F * static_cast<float>(context.models()));
+  const auto& numbers = numbers_.get(key, [&] { return numbers_of(context, result); });
+  const bool table = !numbers.models.empty();
+  const float room = ImGui::GetContentRegionAvail().y;
+  const float below = table ? ModelTable::height_of(numbers.models.size(), room) : 0;
   grid_.draw(plots, plots_.version(), {.old = answers.old, .below = below, .titles = false},
              [&](const PlotSpec& plot, widgets::PlotDraw options) {
                draw_figure(context, plot, std::move(options));
              });
-  const Dimmed dimmed(answers.old);
-  if (!result.rows.empty()) draw_table(context, result);
+  if (!table) return;
+  if (ImGui::BeginChild("numbers", {0, below})) {
+    const Dimmed dimmed(answers.old);
+    table_.draw(context, numbers, numbers_.version(), [&] { draw_menu_items(context); });
+  }
+  ImGui::EndChild();
 }
 
 }  // namespace phasescope::app

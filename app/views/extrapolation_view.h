@@ -1,6 +1,7 @@
 #pragma once
 
 #include "app/views/field_form.h"
+#include "app/views/model_table.h"
 #include "app/views/plot_grid.h"
 #include "app/views/view.h"
 #include "protocol/messages/eval.h"
@@ -59,13 +60,15 @@ class ExtrapolationView : public View {
                               const ShownAnswers<protocol::EvalResult>& answers) const;
   widgets::PlotSpec plot_of(const ViewContext& context, const protocol::EvalResult& result) const;
   void draw_results(ViewContext& context, const ShownAnswers<protocol::EvalResult>& answers);
-  void draw_table(const ViewContext& context, const protocol::EvalResult& result);
+  ModelRows numbers_of(const ViewContext& context, const protocol::EvalResult& result) const;
 
   EvalForm form_;
   PlotGrid grid_;
   std::uint64_t tasks_serial_ = 0;  // of the list of tasks that was asked by
   Cached<protocol::EvalResult> result_;
   Cached<std::vector<widgets::PlotSpec>> plots_;
+  Cached<ModelRows> numbers_;
+  ModelTable table_;
 };
 
 }  // namespace phasescope::app

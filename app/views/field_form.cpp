@@ -98,6 +98,7 @@ void put_choices(const std::vector<BoundField>& fields, const nlohmann::json& ch
   for (const BoundField& field : fields) {
     const auto found = chosen.find(field.key);
     if (found == chosen.end() || found->is_null()) continue;
+    if (!protocol::detail::belongs(field, fields)) continue;
     try {
       field.read(*found);
     } catch (const protocol::RequestError&) {  // as it is by default
@@ -190,10 +191,13 @@ bool OptionsForm::begin(const nlohmann::json& chosen, const nlohmann::json& usua
 bool OptionsForm::draw_fields(nlohmann::json& chosen, const nlohmann::json& usual,
                               std::vector<BoundField> fields, std::vector<BoundField> defaults,
                               const std::set<std::string>& hidden) {
-  const auto left_out = [&](const BoundField& field) {
-    return !is_form_field(field) || hidden.contains(field.key);
-  };
-  std::erase_if(fields, left_out), std::erase_if(defaults, left_out);
+  std::set<std::string> left_out = hidden;
+  for (const BoundField& field : fields) {
+    const bool shown = is_form_field(field) && protocol::detail::belongs(field, fields);
+    if (!shown) left_out.insert(field.key);
+  }
+  const auto is_left_out = [&](const BoundField& field) { return left_out.contains(field.key); };
+  std::erase_if(fields, is_left_out), std::erase_if(defaults, is_left_out);
   bool changed = form_.draw(chosen, fields, defaults);
   ImGui::BeginDisabled(chosen == usual);
   if (ImGui::Button("As at first")) chosen = usual, changed = true;
@@ -209,7 +213,6 @@ protocol::EvalRequest EvalChoices::request(std::vector<std::string> models) cons
 bool EvalForm::draw(EvalChoices& choices, const EvalChoices& usual,
                     const protocol::EvalTasks* tasks) {
   if (!OptionsForm::begin(choices.options, usual.options)) return false;
-  const protocol::EvalTaskInfo* task = nullptr;
   bool changed = false;
   if (tasks) {
     std::vector<std::string> keys;
@@ -219,24 +222,15 @@ bool EvalForm::draw(EvalChoices& choices, const EvalChoices& usual,
     if (draw_choice("task", choices.task, keys, width))
       choices.options = usual.task == choices.task ? usual.options : nlohmann::json::object(),
       changed = true;
-    const auto found = std::ranges::find(tasks->tasks, choices.task, &protocol::EvalTaskInfo::key);
-    if (found != tasks->tasks.end()) task = &*found;
-    if (task) tooltip(task->title + "\n" + task->help + "\n" + task->source);
+    const auto task = std::ranges::find(tasks->tasks, choices.task, &protocol::EvalTaskInfo::key);
+    if (task != tasks->tasks.end()) tooltip(task->title + "\n" + task->help + "\n" + task->source);
   }
-  // Options of other tasks stand in the same request.
-  std::set<std::string> hidden{"set", "device", "threads"};
-  if (task) {
-    std::set<std::string> own;
-    for (const protocol::EvalOptionInfo& option : task->options) own.insert(option.key);
-    for (const protocol::EvalTaskInfo& other : tasks->tasks)
-      for (const protocol::EvalOptionInfo& option : other.options)
-        if (!own.contains(option.key)) hidden.insert(option.key);
-  }
-  protocol::EvalRequest now = choices.request({}), defaults{};
+  // Options of other tasks stand in the same request; the form leaves them out.
+  protocol::EvalRequest now = choices.request({}), defaults{.task = choices.task};
   return form_.draw_fields(choices.options,
                            usual.task == choices.task ? usual.options : nlohmann::json::object(),
                            protocol::detail::bound_fields(now),
-                           protocol::detail::bound_fields(defaults), hidden) ||
+                           protocol::detail::bound_fields(defaults), {"device", "threads"}) ||
          changed;
 }
 

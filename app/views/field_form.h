@@ -51,8 +51,9 @@ class FieldForm {
 class OptionsForm {
  public:
   // `chosen` is what with_choices() takes; `usual` what it is before the user chose anything.
-  // Left out are arguments of the command line, objects, and the keys that are `hidden`: the
-  // session or the view itself fills them. True where a field was changed.
+  // Left out are arguments of the command line, objects, what belongs to other requests
+  // (About::of), and the keys that are `hidden`: the session or the view itself fills them. True
+  // where a field was changed.
   template <class Request>
   bool draw(nlohmann::json& chosen, const nlohmann::json& usual,
             const std::set<std::string>& hidden) {
@@ -87,7 +88,8 @@ struct EvalChoices {
 };
 
 // A button that opens the form of these choices; true where one was changed. `tasks`: what the
-// worker has, each with the fields that are its own; all fields where that is not known.
+// worker has, to choose among; the one that is chosen already where that is not known. The form
+// has the fields of that task alone.
 class EvalForm {
  public:
   bool draw(EvalChoices& choices, const EvalChoices& usual,

@@ -22,6 +22,8 @@ constexpr int64_t kThumbnailSide = 64, kSideOfMany = 32, kManyHeads = 256;
 constexpr float kNarrowest = 22;
 // Columns of the table before those of the metrics.
 constexpr int kNameColumns = 2;
+// Rows of the table that are made in one frame, but for the first model's.
+constexpr std::size_t kRowsOfAFrame = 1024;
 
 using protocol::HeadsResult;
 using protocol::Interval;
@@ -59,6 +61,14 @@ std::vector<double> values_of(const HeadsResult& result, const std::string& metr
       if (const Interval* value = value_in(&row, metric))
         values[static_cast<std::size_t>(cell)] = value->mean;
   return values;
+}
+
+// That of the first head.
+double first_value(const HeadsResult& result, const std::string& metric) {
+  const auto first = std::ranges::find_if(
+      result.rows, [](const protocol::HeadRow& row) { return row.layer == 0 && row.head == 0; });
+  const Interval* value = first == result.rows.end() ? nullptr : value_in(&*first, metric);
+  return value ? value->mean : std::nan("");
 }
 
 const MetricInfo* metric_of(const HeadsResult& result, const std::string& key) {
@@ -168,19 +178,16 @@ std::string HeadsView::command_line(const ViewContext& context) const {
 
 // A stack is asked for of a model that is known to have several.
 void HeadsView::ask(ViewContext& context) {
-  const bool corpus = context.state<HeadsState>().corpus;
+  const nlohmann::json options = context.state<HeadsState>().options;
   const std::string stack = context.session().selection.stack;
   ask_of_all(context, kHeads, [&](const std::string& model, const TextInput& text) {
-    protocol::HeadsRequest request{.model = model};
+    auto request = with_choices(protocol::HeadsRequest{.model = model}, options);
     const auto* report = context.info(model);
     const bool many = report && report->model.layers * report->model.heads > kManyHeads;
     request.thumbnails = many ? kSideOfMany : kThumbnailSide;
     const auto* before = context.requests.of(kHeads, model).answer();
     if (before && !before->result.stack.empty()) request.stack = stack;
-    if (corpus)
-      request.reading.corpus.asked = true;
-    else
-      set_text(request.reading, text);
+    set_text(request.reading, text);
     return request;
   });
 }
@@ -224,40 +231,48 @@ void HeadsView::add_rows(const ViewContext& context, std::size_t index, Rows& ro
   }
 }
 
-// The rows of a model whose answer is the same as before are moved, not made: of eight models of a
-// thousand heads all would take longer than a frame.
+// Those of one model behind the others: its rows of before where its answer is the same, for of
+// eight models of a thousand heads all would take longer than a frame. False where they are left
+// for the next frame.
+bool HeadsView::add_or_move_rows(const ViewContext& context, std::size_t index, Rows& next) {
+  const auto* answer = answer_of(context, index);
+  std::string made_of = std::to_string(index) + "/" + serials_of(answer) +
+                        short_name(context.session(), context.session().models[index]) + "/";
+  for (const std::string& metric : next.metrics) made_of += metric + "/";
+  const auto same = std::ranges::find(rows_.made_of, made_of);
+  const std::size_t cells = cells_of(answer->result);
+  if (same == rows_.made_of.end() && made_rows_ > 0 && made_rows_ + cells > kRowsOfAFrame)
+    return false;
+  const auto begin = static_cast<int>(next.table.rows.size());
+  next.begin.back() = begin, next.made_of.back() = std::move(made_of);
+  if (same == rows_.made_of.end()) {
+    add_rows(context, index, next);
+    made_rows_ += cells;
+  } else {
+    const auto from = rows_.table.rows.begin() +
+                      rows_.begin[static_cast<std::size_t>(same - rows_.made_of.begin())];
+    std::move(from, from + static_cast<std::ptrdiff_t>(cells), std::back_inserter(next.table.rows));
+  }
+  for (int cell = 0; begin + cell < static_cast<int>(next.table.rows.size()); ++cell)
+    next.model.push_back(index), next.cell.push_back(cell);
+  return true;
+}
+
 const HeadsView::Rows& HeadsView::rows(const ViewContext& context) {
+  const bool done = rows_version_ > 0 && (rows_whole_ || made_rows_ > 0);
   // Names of models follow from the session: they are looked up where that has changed.
   std::string seen = std::to_string(context.edit.revision()) + "/", key;
   for (std::size_t i = 0; i < context.models(); ++i) key += serials_of(answer_of(context, i));
   seen += key;
-  if (rows_version_ > 0 && seen == rows_seen_) return rows_;
+  if (done && seen == rows_seen_) return rows_;
   rows_seen_ = std::move(seen);
   key += names_key(context);
-  if (rows_version_ > 0 && key == rows_key_) return rows_;
+  if (done && key == rows_key_) return rows_;
   Rows next = columns(context);
-  std::string metrics;
-  for (const std::string& metric : next.metrics) metrics += metric + "/";
+  rows_whole_ = true;
   for (std::size_t i = 0; i < context.models(); ++i) {
-    const auto* answer = answer_of(context, i);
-    const auto begin = static_cast<int>(next.table.rows.size());
-    next.begin.push_back(answer ? begin : -1);
-    next.made_of.push_back(answer ? std::to_string(i) + "/" + serials_of(answer) +
-                                        short_name(context.session(), context.session().models[i]) +
-                                        "/" + metrics
-                                  : "");
-    if (!answer) continue;
-    const auto same = std::ranges::find(rows_.made_of, next.made_of.back());
-    if (same == rows_.made_of.end()) {
-      add_rows(context, i, next);
-    } else {
-      const auto from = rows_.table.rows.begin() +
-                        rows_.begin[static_cast<std::size_t>(same - rows_.made_of.begin())];
-      std::move(from, from + static_cast<std::ptrdiff_t>(cells_of(answer->result)),
-                std::back_inserter(next.table.rows));
-    }
-    for (int cell = 0; begin + cell < static_cast<int>(next.table.rows.size()); ++cell)
-      next.model.push_back(i), next.cell.push_back(cell);
+    next.begin.push_back(-1), next.made_of.emplace_back();
+    if (answer_of(context, i) && !add_or_move_rows(context, i, next)) rows_whole_ = false;
   }
   rows_ = std::move(next);
   rows_key_ = std::move(key), rows_version_ = next_serial();
@@ -324,7 +339,7 @@ widgets::HeadGridFit HeadsView::fit_of(const ViewContext& context, std::size_t i
   const float least = grid.least_caption.get(key, [&] {
     const auto state = context.state<HeadsState>();
     const HeadsResult& result = answer_of(context, index)->result;
-    const double value = values_of(result, state.metric).front();
+    const double value = first_value(result, state.metric);
     return widgets::caption_width(caption_of(result, 0, value, state.sorted).brief);
   });
   if (widgets::captioned_edge(spec, room) < least) return widgets::fit_head_grid(spec, {}, room);
@@ -489,13 +504,21 @@ void HeadsView::draw_head_tooltip(const ViewContext& context, const HeadsAnswer&
 void HeadsView::draw_choices_of_reading(ViewContext& context) {
   auto state = context.state<HeadsState>();
   const std::vector<std::string> sources{"this text", "corpus"};
-  std::string source = sources[state.corpus ? 1 : 0];
+  std::string source = sources[state.corpus() ? 1 : 0];
   next_control(choice_width(sources));
-  if (draw_choice("##source", source, sources)) {
-    state.corpus = source == "corpus";
-    context.set_state("Read another source", state);
+  bool changed = draw_choice("##source", source, sources);
+  if (changed && source == "corpus") {
+    state.options["corpus"] = true;
+  } else if (changed) {
+    state.options.erase("corpus");
   }
-  tooltip("this text: that of the Text view. corpus: the bundled validation texts, with intervals");
+  tooltip(
+      "this text: that of the Text view. corpus: the bundled validation texts, or those that the "
+      "options name, with intervals");
+  next_control(6 * ImGui::GetFontSize());
+  changed |= form_.draw<protocol::HeadsRequest>(
+      state.options, HeadsState{}.options, {"metrics", "thumbnails", "stack", "device", "threads"});
+  if (changed) context.set_state("Read another source", state);
   const auto several = [&](std::size_t i) {
     const auto* answer = answer_of(context, i);
     return answer && !answer->result.stack.empty();
@@ -583,22 +606,11 @@ void HeadsView::draw_model_line(ViewContext& context, std::size_t index) {
   tooltip("Attention was run by: " + ran.words);
 }
 
-// Those of a thousand heads take a good part of what a frame may: of several models whose answers
-// came together each has a frame of its own.
+// The graphics card is given those of one model a frame.
 void HeadsView::make_pictures(ViewContext& context, const HeadsAnswer& answer, Grid& grid) {
-  const auto* tensor = protocol::find_tensor(answer.tensors, "thumbnails");
-  if (!tensor || grid.atlas_serial == answer.serial) return;
-  if (made_pictures_) {
-    context.window.moving = true;
-    return;
-  }
-  auto atlas = widgets::atlas_of(static_cast<int>(answer.result.layers),
-                                 static_cast<int>(answer.result.heads),
-                                 static_cast<int>(tensor->shape.at(3)), tensor->values<float>());
-  grid.marks = widgets::marks_of(atlas.values);
-  grid.atlas.set_values(atlas.rows, atlas.cols, std::move(atlas.values));
-  grid.atlas_serial = answer.serial;
-  made_pictures_ = true;
+  const auto taken = grid.pictures.take(answer, !made_pictures_);
+  if (taken == HeadPictures::Taken::later) context.window.moving = true;
+  if (taken == HeadPictures::Taken::now) made_pictures_ = true;
 }
 
 void HeadsView::draw_model(ViewContext& context, std::size_t index, ImVec2 room) {
@@ -611,10 +623,10 @@ void HeadsView::draw_model(ViewContext& context, std::size_t index, ImVec2 room)
   widgets::HeadGridDraw draw{.fit = fit_of(context, index, room)};
   if (draw.fit.captions != widgets::HeadCaptions::none)
     draw.captions = &captions_of(context, index);
-  if (!context.state<HeadsState>().search.empty())
+  const int begin = context.state<HeadsState>().search.empty() ? -1 : rows(context).begin[index];
+  if (begin >= 0)
     draw.found = std::span<const char>(found_rows(context))
-                     .subspan(static_cast<std::size_t>(rows(context).begin[index]),
-                              cells_of(answer->result));
+                     .subspan(static_cast<std::size_t>(begin), cells_of(answer->result));
   const Selection& at = context.session().selection;
   if (at.model == static_cast<int64_t>(index))
     draw.selected = cell_of(answer->result, at.layer, at.head);
@@ -629,7 +641,7 @@ void HeadsView::draw_model(ViewContext& context, std::size_t index, ImVec2 room)
   draw.chosen = &chosen;
   const auto drawn = [&] {
     const Dimmed dimmed(!context.of(kHeads, index).answers_now());
-    return widgets::draw_head_grid(spec, grid.atlas, draw);
+    return widgets::draw_head_grid(spec, grid.pictures.texture(), draw);
   }();
   if (ImGui::BeginPopupContextItem("head menu")) {
     draw_menu_items(context);
@@ -783,8 +795,8 @@ std::vector<std::string> HeadsView::notes_of(const ViewContext& context) {
   if (!context.state<HeadsState>().pictures) return notes;
   widgets::CellMarks marks;
   for (const std::string& model : context.session().models) {
-    marks.masked += grids_[model].marks.masked;
-    marks.not_finite += grids_[model].marks.not_finite;
+    marks.masked += grids_[model].pictures.marks().masked;
+    marks.not_finite += grids_[model].pictures.marks().not_finite;
   }
   notes.push_back(std::string("weights 0 .. 1, ") +
                   (widgets::is_dark() ? "dark to white" : "white to blue") +
@@ -793,6 +805,7 @@ std::vector<std::string> HeadsView::notes_of(const ViewContext& context) {
 }
 
 void HeadsView::draw_content(ViewContext& context) {
+  made_rows_ = 0;
   draw_controls(context);
   if (context.models() == 0)
     return widgets::draw_empty("Every head of the open models will be here. Tick a model.");
@@ -802,6 +815,7 @@ void HeadsView::draw_content(ViewContext& context) {
   room.y = std::max(120.0F, room.y - widgets::notes_height(notes, room.x) - 6);
   if (ImGui::BeginChild("panes", room)) draw_panes(context, room);
   ImGui::EndChild();
+  if (!rows_whole_) context.window.moving = true;
   widgets::draw_notes(notes);
 }
 

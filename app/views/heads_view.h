@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "app/views/field_form.h"
+#include "app/views/head_pictures.h"
 #include "app/views/view.h"
 #include "protocol/messages/heads.h"
 #include "widgets/data_table.h"
@@ -26,15 +28,21 @@ struct HeadsState {
   bool sorted = false;  // by the metric, largest first; else layers down, heads across
   // Heads that it does not find are dimmed, and left out of the table (widgets/data_table.h).
   std::string search = {};
-  bool corpus = false;  // over the bundled texts, with intervals; else of the session's text
   bool pictures = true, table = true, scatter = false;  // what is shown
   std::string across = "entropy", up = "sink";          // metrics of the scatter
   std::vector<ChosenHead> chosen = {};
+  // Of the request (field_form.h): with "corpus" over many texts, else of the session's text.
+  nlohmann::json options = nlohmann::json::object();
+  bool corpus() const { return options.value("corpus", nlohmann::json(false)) != false; }
   template <class V>
   void fields(V& v) {
-    v("metric", metric), v("sorted", sorted), v("search", search), v("corpus", corpus);
+    v("metric", metric), v("sorted", sorted), v("search", search);
     v("pictures", pictures), v("table", table), v("scatter", scatter), v("across", across);
-    v("up", up), v("chosen", chosen);
+    v("up", up), v("chosen", chosen), v("options", options);
+    // Sessions of before have this alone, and no path.
+    bool over_texts = corpus();
+    v("corpus", over_texts);
+    if (over_texts && !corpus()) options["corpus"] = true;
   }
 };
 
@@ -58,9 +66,7 @@ class HeadsView : public View {
  private:
   using HeadsAnswer = Answer<protocol::HeadsResult>;
   struct Grid {
-    widgets::HeatmapTexture atlas;
-    std::uint64_t atlas_serial = 0;
-    widgets::CellMarks marks;
+    HeadPictures pictures;
     Cached<widgets::HeadGridSpec> spec;
     Cached<widgets::HeadCaptionWords> captions;
     Cached<float> least_caption;  // no caption of the widest ones is narrower
@@ -106,6 +112,7 @@ class HeadsView : public View {
   widgets::HeadGridFit fit_of(const ViewContext& context, std::size_t index, ImVec2 room);
   std::string captions_key(const ViewContext& context, std::size_t index);
   void make_pictures(ViewContext& context, const HeadsAnswer& answer, Grid& grid);
+  bool add_or_move_rows(const ViewContext& context, std::size_t index, Rows& next);
   Places best_places(const ViewContext& context, ImVec2 room);
   std::string places_key(const ViewContext& context, ImVec2 room);
   bool larger_beside(const ViewContext& context, ImVec2 room, ImVec2 whole, float part);
@@ -117,11 +124,14 @@ class HeadsView : public View {
   int row_of(const ViewContext& context, const widgets::Hover& marks);
   void point_at_head(ViewContext& context, Place place);
 
+  OptionsForm form_;
   std::map<std::string, Grid> grids_;
   bool made_pictures_ = false;  // of a model, in this frame
   Rows rows_;
   std::string rows_key_, rows_seen_;
   std::uint64_t rows_version_ = 0;
+  bool rows_whole_ = true;     // those of no model are left for the next frame
+  std::size_t made_rows_ = 0;  // in this frame
   Cached<std::vector<char>> found_;
   Cached<Places> places_;
   Cached<bool> beside_;

@@ -7,7 +7,9 @@
 
 #include "app/figures/figures.h"
 #include "app/figures/job_figures.h"
+#include "app/verbs/eval_output.h"
 #include "app/verbs/verb_tools.h"
+#include "app/views/model_table.h"
 #include "formats/error.h"
 #include "formats/json.h"
 #include "protocol/shell_word.h"
@@ -45,16 +47,13 @@ std::vector<std::string> config_names() {
   return names;
 }
 
-bool is_live(const std::string& state) {
-  return state == "running" || state == "queued" || state == "paused";
-}
+using protocol::is_live;
 
-ImVec4 state_color(const std::string& state) {
-  const auto& colors = widgets::palette();
-  if (state == "failed" || state == "died") return colors.bad;
-  if (state == "running") return colors.accent;
-  if (state == "done") return colors.good;
-  return colors.quiet;
+widgets::TableCell::Tone tone_of_job(const std::string& state) {
+  using Tone = widgets::TableCell::Tone;
+  if (state == "failed" || state == "died") return Tone::bad;
+  if (state == "running") return Tone::accent;
+  return state == "done" ? Tone::good : Tone::quiet;
 }
 
 std::string time_text(double seconds) {
@@ -315,39 +314,32 @@ void JobsView::draw_form(ViewContext& context) {
 
 // ---- the list -------------------------------------------------------------------------------
 
-void JobsView::draw_row(ViewContext& context, const JobStatus& job, bool whole) {
-  auto state = context.state<JobsState>();
-  ImGui::TableNextRow();
-  ImGui::TableNextColumn();
-  ImGui::PushID(job.dir.c_str());
-  const bool own = job.dir == state.dir;
-  bool drawn = own || std::ranges::find(state.beside, job.dir) != state.beside.end();
-  ImGui::BeginDisabled(own || job.kind != "train");
-  if (ImGui::Checkbox("##drawn", &drawn)) {
-    if (drawn)
-      state.beside.push_back(job.dir);
-    else
-      std::erase(state.beside, job.dir);
-    context.set_state("Draw a job's curve", state);
+// Of each job whether its curve is drawn over that of the one shown, and how far it is.
+widgets::TableSpec JobsView::list_of(const protocol::JobsResult& result, const JobsState& state) {
+  using widgets::number_cell_of, widgets::words_cell_of;
+  widgets::TableSpec list{.id = "jobs", .frozen = 2};
+  list.columns = {{.title = "curve", .help = "its curve over that of the job shown"},
+                  {.title = "job", .numbers = false},
+                  {.title = "state", .numbers = false},
+                  {.title = "step"},
+                  {.title = "left"},
+                  {.title = "loss", .help = "nats a token, at the last step"}};
+  for (const JobStatus& job : result.jobs) {
+    const bool beside = std::ranges::find(state.beside, job.dir) != state.beside.end();
+    const bool can_be_drawn = job.dir != state.dir && job.kind == "train";
+    auto curve = can_be_drawn ? widgets::box_cell_of(beside, "Its curve over that of the job shown")
+                              : words_cell_of(job.dir == state.dir ? "shown" : " ");
+    auto name = words_cell_of(name_of_job(job)), its_state = words_cell_of(job.state);
+    name.help = job.dir, its_state.tone = tone_of_job(job.state), its_state.help = job.message;
+    auto step = number_cell_of(fraction_of(job)), left = number_cell_of(std::nan(""));
+    step.words = step_words(job);
+    if (job.state == "running" && job.seconds_left > 0)
+      left.number = job.seconds_left, left.words = time_text(job.seconds_left);
+    list.rows.push_back({std::move(curve), std::move(name), std::move(its_state), std::move(step),
+                         std::move(left),
+                         number_cell_of(job.last ? job.last->loss : std::nan(""))});
   }
-  ImGui::EndDisabled();
-  tooltip("Its curve over that of the job shown");
-  ImGui::TableNextColumn();
-  ImGui::AlignTextToFramePadding();
-  if (ImGui::Selectable(name_of_job(job).c_str(), own, ImGuiSelectableFlags_SpanAllColumns))
-    show_job(context, job.dir);
-  tooltip(job.dir);
-  ImGui::PopID();
-  ImGui::TableNextColumn();
-  ImGui::TextColored(state_color(job.state), "%s", job.state.c_str());
-  ImGui::TableNextColumn();
-  ImGui::TextUnformatted(step_words(job).c_str());
-  ImGui::TableNextColumn();
-  if (job.state == "running" && job.seconds_left > 0)
-    ImGui::TextUnformatted(time_text(job.seconds_left).c_str());
-  if (!whole) return;
-  ImGui::TableNextColumn();
-  if (job.last) ImGui::TextUnformatted(widgets::short_number(job.last->loss).c_str());
+  return list;
 }
 
 void JobsView::draw_list(ViewContext& context) {
@@ -355,17 +347,24 @@ void JobsView::draw_list(ViewContext& context) {
   if (!answer || answer->result.jobs.empty())
     return widgets::draw_empty(
         "No jobs yet. Start a training above: it runs beside this window and outlives it.");
-  const ImGuiTableFlags flags =
-      ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_ScrollY;
-  const bool whole = ImGui::GetContentRegionAvail().x > ImGui::GetFontSize() * 30;
-  if (!ImGui::BeginTable("jobs", whole ? 6 : 5, flags)) return;
-  ImGui::TableSetupScrollFreeze(0, 1);
-  ImGui::TableSetupColumn("curve", ImGuiTableColumnFlags_WidthFixed);
-  for (const char* name : {"job", "state", "step", "left"}) ImGui::TableSetupColumn(name);
-  if (whole) ImGui::TableSetupColumn("loss (nats)");
-  ImGui::TableHeadersRow();
-  for (const JobStatus& job : answer->result.jobs) draw_row(context, job, whole);
-  ImGui::EndTable();
+  auto state = context.state<JobsState>();
+  const std::vector<JobStatus>& jobs = answer->result.jobs;
+  std::string key = serials_of(answer) + state.dir;
+  for (const std::string& dir : state.beside) key += "\n" + dir;
+  const auto& list = list_.get(key, [&] { return list_of(answer->result, state); });
+  widgets::TableDraw options = options_of_rows(jobs.size(), list_.version());
+  options.height = 0;
+  options.hint = "Search, or a condition: loss<2";
+  const auto dir_of = [&](int row) { return jobs[static_cast<std::size_t>(row)].dir; };
+  options.selected = [&](int row) { return dir_of(row) == state.dir; };
+  options.menu = [&](int) { draw_menu_items(context); };
+  const auto drawn = list_table_.draw(list, options);
+  if (drawn.box >= 0) {
+    if (std::erase(state.beside, dir_of(drawn.box)) == 0) state.beside.push_back(dir_of(drawn.box));
+    context.set_state("Draw a job's curve", state);
+  } else if (drawn.clicked >= 0) {
+    show_job(context, dir_of(drawn.clicked));
+  }
 }
 
 // ---- one job --------------------------------------------------------------------------------
@@ -430,7 +429,7 @@ void JobsView::draw_head(ViewContext& context, const JobStatus& job) {
   ImGui::TextUnformatted(name_of_job(job).c_str());
   ImGui::PopFont();
   ImGui::SameLine();
-  ImGui::TextColored(state_color(job.state), "%s", job.state.c_str());
+  ImGui::TextColored(widgets::color_of(tone_of_job(job.state)), "%s", job.state.c_str());
   ImGui::SameLine();
   draw_buttons(context, job);
   const auto& colors = widgets::palette();
@@ -443,10 +442,11 @@ void JobsView::draw_head(ViewContext& context, const JobStatus& job) {
 void JobsView::draw_curves(ViewContext& context, const JobStatus& job) {
   if (job.curve.empty()) return widgets::draw_empty("No step has been made yet.");
   auto state = context.state<JobsState>();
-  if (draw_choice("##curve", state.curve, job_quantities()))
+  const std::vector<JobStatus> jobs = jobs_drawn(context);
+  if (draw_choice("##curve", state.curve, job_quantities(jobs)))
     context.set_state("Show another curve", state);
   std::string key = state.curve;
-  for (const JobStatus& drawn : jobs_drawn(context))
+  for (const JobStatus& drawn : jobs)
     key += "/" + drawn.dir + std::to_string(drawn.curve.size()) +
            (drawn.last ? "," + std::to_string(drawn.last->step) : "");
   const auto& plot = plot_.get(key, [&] { return plot_of(context); });
@@ -477,10 +477,7 @@ void JobsView::draw_result(ViewContext& context, const JobStatus& job) {
     return widgets::draw_empty("The result is here once the job is done.");
   const auto& output = result_.get(job.dir + std::to_string(job.result.size()), [&] {
     const auto result = protocol::from_json_form<protocol::EvalResult>(job.result);
-    Output made;
-    made.tables = {eval_table(result)};
-    made.figures = plots_of(figures_of(result, names_in(result)));
-    return made;
+    return eval_output(result, job.result, names_in(result));
   });
   for (const widgets::PlotSpec& plot : output.figures) {
     ImGui::PushID(plot.id.c_str());
@@ -535,8 +532,7 @@ void JobsView::draw_content(ViewContext& context) {
   const bool shown = job && !state.dir.empty();
   const float height = ImGui::GetContentRegionAvail().y;
   const auto* list = context.requests.of(kJobs).answer();
-  const std::size_t rows = list ? list->result.jobs.size() + 1 : 1;
-  const float whole = static_cast<float>(rows) * (ImGui::GetFrameHeight() + 8);
+  const float whole = options_of_rows(list ? list->result.jobs.size() : 1, 0).height;
   if (ImGui::BeginChild("list", {0, shown ? std::min(height * 0.35F, whole) : 0}))
     draw_list(context);
   ImGui::EndChild();

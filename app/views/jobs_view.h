@@ -64,7 +64,7 @@ class JobsView : public View {
   bool draw_source(ViewContext& context, JobsState& state);
   void load_source(ViewContext& context, JobsState& state, const std::string& path);
   void draw_list(ViewContext& context);
-  void draw_row(ViewContext& context, const protocol::JobStatus& job, bool whole);
+  static widgets::TableSpec list_of(const protocol::JobsResult& result, const JobsState& state);
   void draw_job(ViewContext& context, const protocol::JobStatus& job);
   void draw_head(ViewContext& context, const protocol::JobStatus& job);
   void draw_buttons(ViewContext& context, const protocol::JobStatus& job);
@@ -82,6 +82,8 @@ class JobsView : public View {
   Cached<widgets::PlotSpec> plot_;
   Cached<Output> result_;
   OutputTables tables_;
+  Cached<widgets::TableSpec> list_;
+  widgets::DataTable list_table_;
   std::vector<std::string> configs_;  // names of shipped run configurations
   std::string path_;                  // of a file, as typed
   std::string first_, second_;        // checkpoints to compare

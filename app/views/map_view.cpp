@@ -41,10 +41,10 @@ int64_t whole(double value, int64_t tokens) {
 std::vector<float> largest_of_rows(const Answer<MapResult>& answer) {
   const Grid cells = grid_of(*protocol::find_tensor(answer.tensors, "map"));
   std::vector<float> largest(static_cast<std::size_t>(answer.result.height), std::nanf(""));
-  for (std::size_t i = 0; i < cells.values.size(); ++i) {
-    float& row = largest[i / static_cast<std::size_t>(answer.result.width)];
-    if (std::isfinite(cells.values[i]) && !(row >= cells.values[i])) row = cells.values[i];
-  }
+  auto cell = cells.values.begin();
+  for (float& row : largest)
+    for (std::int64_t n = 0; n < answer.result.width && cell != cells.values.end(); ++n, ++cell)
+      if (std::isfinite(*cell) && !(row >= *cell)) row = *cell;
   return largest;
 }
 

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "app/views/model_table.h"
+#include "protocol/messages/provenance.h"
+
 namespace phasescope::app {
 namespace {
 
@@ -11,7 +14,6 @@ using nlohmann::json;
 
 // Of one table of Dear ImGui.
 constexpr std::size_t kColumnsAtMost = 512;
-constexpr int kRowsBeforeScrolling = 24, kRowsWithoutSearch = 8;
 
 const json& value_in(const json& row, const std::string& column) {
   static const json nothing;
@@ -23,8 +25,8 @@ widgets::TableCell cell_of(const Table& table, const json& row, const std::strin
   widgets::TableCell cell{cell_text(table, row, column)};
   const json& value = value_in(row, column);
   if (value.is_number()) cell.number = value.get<double>();
-  if (value.is_object() && value.contains("mean") && value["mean"].is_number())
-    cell.number = value["mean"].get<double>();
+  if (const json* number = protocol::value_of_interval(value); number && number->is_number())
+    cell.number = number->get<double>();
   if (value.is_object() && value.contains("method")) {
     cell.help = value.value("method", "");
     if (value.contains("n")) cell.help += ", n = " + value["n"].dump();
@@ -70,19 +72,12 @@ const json* OutputTables::draw(const Output& output, std::uint64_t version,
     const Table& table = *prepared->table;
     ImGui::PushID(prepared->spec.id.c_str());
     if (!table.title.empty()) ImGui::SeparatorText(table.title.c_str());
-    const int rows = static_cast<int>(prepared->spec.rows.size());
-    const float line = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
-    widgets::TableDraw options;
-    options.version = version;
-    options.searchable = rows > kRowsWithoutSearch;
-    options.height = line * static_cast<float>(std::min(rows, kRowsBeforeScrolling) + 1) +
-                     ImGui::GetStyle().ScrollbarSize + 4 +
-                     (options.searchable ? ImGui::GetFrameHeightWithSpacing() : 0);
+    widgets::TableDraw options = options_of_rows(prepared->spec.rows.size(), version);
     if (is_selected)
       options.selected = [&](int row) {
         return is_selected(table.rows[static_cast<std::size_t>(row)]);
       };
-    if (rows > 0 && !prepared->spec.columns.empty()) {
+    if (!prepared->spec.rows.empty() && !prepared->spec.columns.empty()) {
       const auto drawn = prepared->drawn.draw(prepared->spec, options);
       if (drawn.clicked >= 0) clicked = &table.rows[static_cast<std::size_t>(drawn.clicked)];
     }

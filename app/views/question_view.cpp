@@ -8,6 +8,9 @@
 namespace phasescope::app {
 namespace {
 
+// In font sizes: what figures and tables need; a view with less room is scrolled.
+constexpr float kFigureHeight = 17, kTablesHeight = 10;
+
 std::string seconds_in_words(double seconds) {
   if (seconds < 1) return "under a second";
   if (seconds < 90) return std::to_string(std::lround(seconds)) + " s";
@@ -165,7 +168,8 @@ void AnyQuestionView::draw_plot_of(ViewContext& context, const Output& output,
   for (std::size_t n = 0; n < figures.size(); ++n) {
     if (static_cast<int>(n) % across != 0) ImGui::SameLine();
     ImGui::PushID(static_cast<int>(n));
-    if (ImGui::BeginChild("figure", {width, one_line ? room.y : ImGui::GetFontSize() * 17})) {
+    const float line = ImGui::GetFontSize() * kFigureHeight;
+    if (ImGui::BeginChild("figure", {width, one_line ? room.y : line})) {
       widgets::PlotDraw options;
       options.version = version;
       options.title = figures.size() > 1;
@@ -191,14 +195,16 @@ void AnyQuestionView::draw_shown(ViewContext& context, const std::vector<ShownGr
   const auto place = static_cast<std::uint64_t>(shown - groups.data());
   const ImVec2 room = ImGui::GetContentRegionAvail();
   if (!shown->output.figures.empty()) {
-    const float height = std::max(ImGui::GetFontSize() * 12, room.y * 0.55F);
+    const float height = std::max(ImGui::GetFontSize() * kFigureHeight, room.y * 0.55F);
     if (ImGui::BeginChild("figures", {0, height})) {
       const Dimmed dimmed(old);
       draw_plot_of(context, shown->output, form, version * 64 + place);
     }
     ImGui::EndChild();
   }
-  if (ImGui::BeginChild("tables")) {
+  const float below =
+      std::max(ImGui::GetFontSize() * kTablesHeight, ImGui::GetContentRegionAvail().y);
+  if (ImGui::BeginChild("tables", {0, below})) {
     const Dimmed dimmed(old);
     const auto* row = tables_.draw(
         shown->output, version * 64 + place,

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "app/figures/figures.h"
+#include "app/views/plot_grid.h"
 #include "formats/error.h"
 #include "widgets/plot_draw.h"
 #include "widgets/theme.h"
@@ -247,11 +249,19 @@ std::vector<Saved> TextView::saved(ViewContext& context) {
   return {{"", std::move(output), command_of<protocol::TextRequest>(answers.asked())}};
 }
 
+// A window that ends at any moment comes back with what was being typed. No step of undo.
+void TextView::keep_draft(ViewContext& context, std::string words) {
+  auto state = context.state<TextState>();
+  state.draft = SharedText(std::move(words));
+  context.edit.apply_silently([&](Session& s) { s.views.set(state); });
+}
+
 void TextView::draw_editor(ViewContext& context) {
   if (focus_editor_) ImGui::SetKeyboardFocusHere();
   focus_editor_ = false;
-  ImGui::InputTextMultiline("##draft", &draft_, {-1, ImGui::GetFontSize() * 9},
-                            ImGuiInputTextFlags_WordWrap);
+  if (ImGui::InputTextMultiline("##draft", &draft_, {-1, ImGui::GetFontSize() * 9},
+                                ImGuiInputTextFlags_WordWrap))
+    keep_draft(context, draft_);
   const bool keys = ImGui::IsItemFocused() && ImGui::GetIO().KeyCtrl &&
                     ImGui::IsKeyPressed(ImGuiKey_Enter, false);
   if ((ImGui::Button("Read") || keys) && !draft_.empty()) {
@@ -261,6 +271,7 @@ void TextView::draw_editor(ViewContext& context) {
   tooltip("Ctrl+Enter");
   ImGui::SameLine();
   if (ImGui::Button("Back")) editing_ = false;
+  if (!editing_ && !context.state<TextState>().draft.empty()) keep_draft(context, "");
 }
 
 // The texts that were read, the one that the program opens on at the end.
@@ -411,21 +422,33 @@ void TextView::draw_continuation(ViewContext& context, std::size_t index) {
   ImGui::PopID();
 }
 
-// A reader of the text: its loss on all of it, and what is under way. A click selects it.
+// A reader of the text in a line: its loss on all of it, the first number alone where there is no
+// room for more, and what is under way. A click selects it.
 void TextView::draw_headline(ViewContext& context, std::size_t index) {
   auto& question = context.of(kText, index);
   draw_model_name(context.session(), index);
   if (ImGui::IsItemClicked()) select_model(context, static_cast<int64_t>(index));
   if (const auto* answer = question.answer()) {
     ImGui::SameLine();
-    ImGui::PushTextWrapPos(0.0F);
-    ImGui::TextColored(widgets::palette().quiet, "%s", headline(answer->result).c_str());
-    ImGui::PopTextWrapPos();
+    const std::string whole = headline(answer->result);
+    const bool fits = ImGui::CalcTextSize(whole.c_str()).x <= ImGui::GetContentRegionAvail().x;
+    ImGui::TextColored(widgets::palette().quiet, "%s",
+                       (fits ? whole : whole.substr(0, whole.find(','))).c_str());
+    if (!fits) tooltip(whole);
   }
   draw_question(context, question, "");
-  if (!question.answer()) return;
-  const std::string& note = question.answer()->result.provenance.note;
-  if (!note.empty()) widgets::draw_notes({note});
+}
+
+// What is to be said of their readings, in one line, so that a narrow view has room for the text.
+void TextView::draw_notes_of(const ViewContext& context, const Readers& readers) {
+  std::vector<std::string> notes;
+  for (const std::size_t i : readers) {
+    const auto* answer = context.of(kText, i).answer();
+    if (!answer || answer->result.provenance.note.empty()) continue;
+    if (std::ranges::find(notes, answer->result.provenance.note) == notes.end())
+      notes.push_back(answer->result.provenance.note);
+  }
+  draw_folded_notes(notes);
 }
 
 // What the colours are: the loss of one of the readers, or that less another one's.
@@ -506,6 +529,7 @@ void TextView::draw_strip(ViewContext& context, const Readers& readers, std::siz
 // Models that read the same tokens: a line each, and the text once, by the selected one of them.
 void TextView::draw_readers(ViewContext& context, const Readers& readers, bool first) {
   for (const std::size_t i : readers) draw_headline(context, i);
+  draw_notes_of(context, readers);
   const auto selected = static_cast<std::size_t>(context.session().selection.model);
   const bool here = std::ranges::find(readers, selected) != readers.end();
   const std::size_t owner = here ? selected : readers.front();
@@ -544,6 +568,10 @@ void TextView::draw_guesses(ViewContext& context) {
 }
 
 void TextView::draw_content(ViewContext& context) {
+  if (!std::exchange(draft_looked_for_, true)) {
+    draft_ = context.state<TextState>().draft.str();
+    editing_ = !draft_.empty();
+  }
   draw_input(context);
   if (editing_) draw_editor(context);
   if (context.models() == 0) return widgets::draw_empty("Open a model to read this text with it.");

@@ -29,10 +29,11 @@ struct TextState {
   std::string less;  // model whose loss is taken from that of the selected one; empty: none
   nlohmann::json writing = nlohmann::json::object();  // options of the GenerateRequest
   std::vector<KeptText> kept;                         // newest first
+  SharedText draft;                                   // typed, and not read yet
   template <class V>
   void fields(V& v) {
     v("ids", ids), v("spaces", spaces), v("continued", continued), v("search", search);
-    v("less", less), v("writing", writing), v("kept", kept);
+    v("less", less), v("writing", writing), v("kept", kept), v("draft", draft);
   }
 };
 
@@ -96,9 +97,11 @@ class TextView : public View {
   void draw_continuation(ViewContext& context, std::size_t index);
   void go_to_next(ViewContext& context);
   void draw_editor(ViewContext& context);
+  void keep_draft(ViewContext& context, std::string words);
   using Readers = std::vector<std::size_t>;
   void draw_readers(ViewContext& context, const Readers& readers, bool first);
   void draw_headline(ViewContext& context, std::size_t index);
+  static void draw_notes_of(const ViewContext& context, const Readers& readers);
   void draw_colors(ViewContext& context, const Readers& readers, std::size_t owner,
                    const widgets::TokenStripSpec& spec);
   void draw_strip(ViewContext& context, const Readers& readers, std::size_t owner, bool first);
@@ -109,6 +112,7 @@ class TextView : public View {
   OptionsForm writing_form_;
   std::string draft_;
   bool editing_ = false, focus_editor_ = false;
+  bool draft_looked_for_ = false;  // in the session that the window opened with
   int64_t draft_length_ = 0;
   bool typing_length_ = false;
   int hovered_ = -1, reveal_ = -1;

@@ -264,12 +264,9 @@ void TheoryView::draw_content(ViewContext& context) {
   const std::string shown = context.state<TheoryState>().check;
   const auto found = std::ranges::find_if(
       checks, [&](const CheckResult* check) { return name_of_check(*check) == shown; });
-  const float least = ImGui::GetFontSize() * 18;
-  if (ImGui::BeginChild("check", {0, std::max(least, ImGui::GetContentRegionAvail().y)})) {
-    const Dimmed dimmed(answers.old);
-    draw_check(context, found == checks.end() ? *checks.front() : **found);
-  }
-  ImGui::EndChild();
+  // What has no room is scrolled to with the view: a part that scrolls alone would cut its figure.
+  const Dimmed dimmed(answers.old);
+  draw_check(context, found == checks.end() ? *checks.front() : **found);
 }
 
 }  // namespace phasescope::app

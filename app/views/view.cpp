@@ -270,13 +270,6 @@ void draw_model_name(const Session& session, std::size_t index) {
   if (name != model) tooltip(model);
 }
 
-void draw_name_in_color(const Session& session, const std::string& model) {
-  const ModelNames names = names_of(session);
-  const std::string name = names.short_name(model);
-  ImGui::TextColored(widgets::series_vec(names.color(model)), "%s", name.c_str());
-  if (name != model) tooltip(model);
-}
-
 void tooltip(const std::string& words) {
   if (words.empty() || !ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) return;
   if (!ImGui::BeginTooltip()) return;
@@ -284,13 +277,6 @@ void tooltip(const std::string& words) {
   ImGui::TextUnformatted(words.c_str());
   ImGui::PopTextWrapPos();
   ImGui::EndTooltip();
-}
-
-void number_cell(double value) {
-  const std::string words = widgets::short_number(value);
-  const float room = ImGui::GetContentRegionAvail().x - ImGui::CalcTextSize(words.c_str()).x;
-  if (room > 0) ImGui::SetCursorPosX(ImGui::GetCursorPosX() + room);
-  ImGui::TextUnformatted(words.c_str());
 }
 
 }  // namespace phasescope::app

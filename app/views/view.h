@@ -117,13 +117,8 @@ bool draw_choice(const char* label, std::string& value, const std::vector<std::s
 // The colour of the session's i-th model as a small square, then its short name; the whole on
 // hover.
 void draw_model_name(const Session& session, std::size_t index);
-// A model's short name in the colour of its curves, for a cell of a table; the whole on hover.
-void draw_name_in_color(const Session& session, const std::string& model);
 // Shown on hover of the last item.
 void tooltip(const std::string& words);
-// One number in a table cell, right-aligned.
-void number_cell(double value);
-
 // Keeps what was made from answers until another key is asked for, so that frames only draw.
 template <class T>
 class Cached {

@@ -17,6 +17,7 @@
 #include "app/views/patterns_view.h"
 #include "app/views/profile_view.h"
 #include "app/views/query_key_view.h"
+#include "app/views/query_view.h"
 #include "app/views/shift_view.h"
 #include "app/views/text_view.h"
 #include "app/views/theory_view.h"
@@ -47,6 +48,7 @@ std::vector<std::unique_ptr<View>> all_views() {
   views.push_back(std::make_unique<PairView>());
   views.push_back(std::make_unique<InterveneView>());
   views.push_back(std::make_unique<ArcsView>());
+  views.push_back(std::make_unique<QueryView>());
   return views;
 }
 

@@ -224,10 +224,4 @@ int BenchWorker::answers(const std::string& method) const {
   return found == answers_.end() ? 0 : found->second;
 }
 
-int BenchWorker::other_answers(const std::string& method) const {
-  int count = 0;
-  for (const auto& [name, number] : answers_) count += name == method ? 0 : number;
-  return count;
-}
-
 }  // namespace phasescope::app

@@ -33,9 +33,8 @@ class BenchWorker : public WorkerLink {
   std::optional<protocol::DeathNotice> death() const override { return std::nullopt; }
   std::string description() const override { return "made-up models"; }
   void set_wake(std::function<void()>) override {}
-  // Answers that drain() has handed on, of this method and of all others.
+  // Answers to this method that drain() has handed on.
   int answers(const std::string& method) const;
-  int other_answers(const std::string& method) const;
 
  private:
   struct Request {

@@ -13,6 +13,7 @@
 
 #include "app/views/heads_view.h"
 #include "app/views/map_view.h"
+#include "app/views/text_view.h"
 #include "app/window/bench_models.h"
 #include "app/window/gl_window.h"
 #include "app/window/main_window.h"
@@ -117,9 +118,10 @@ class Frames {
     draw_frame(gl_window_, main_window_);
     const double own = thread_cpu_ms() - before;
     gl_window_.present();
-    // What changed is made in the frame that shows it first, or in the one after.
+    // What changed is made in the frame that shows it first, in the one after, or a part a frame
+    // for as long as the window wants further ones.
     const std::uint64_t state = main_window_.edit().revision() + main_window_.requests().ends();
-    if (state != state_) revision_frames_ = kFramesOfRevision;
+    if (state != state_ || main_window_.window().moving) revision_frames_ = kFramesOfRevision;
     state_ = state;
     (revision_frames_-- > 0 ? revisions_ : own_).push_back(own);
     whole_.push_back(seconds_since(begin) * 1e3);
@@ -195,8 +197,19 @@ std::vector<std::string> wide_models() {
 // From clicks on heads to their maps, while the heads of all models are being measured.
 struct Clicks {
   std::vector<double> ms;
-  std::vector<double> before;  // other answers that came before the map
+  // Other answers that views took after the frame of the click, and before the map was on screen.
+  // With what that frame began they had come before the click was dealt with.
+  std::vector<double> before;
 };
+
+// Answers about the models that views have taken, but for maps.
+std::uint64_t others_taken(const ViewContext& context) {
+  std::uint64_t count = 0;
+  for (std::size_t i = 0; i < context.models(); ++i)
+    count +=
+        context.of(kInfo, i).ends() + context.of(kHeads, i).ends() + context.of(kText, i).ends();
+  return count;
+}
 
 // Clicks as soon as the first model is open, and whenever the heads of one have come, until all
 // have.
@@ -211,18 +224,18 @@ Clicks click_while_busy(Frames& frames, MainWindow& main_window, const BenchWork
     const int answered = worker.answers(protocol::HeadsRequest::method);
     if (answered == heads) continue;
     heads = answered;
-    const int others = worker.other_answers(protocol::MapRequest::method);
     const auto begin = Clock::now();
     select_head(context, 0, 3 + heads, 5);
+    frames.draw();  // deals with the click: the map is asked for
+    const std::uint64_t others = others_taken(context);
     const auto is_there = [&] {
       const auto& question = context.of(kMap, 0);
       return question.answers_now() && question.answer()->result.layer == 3 + heads;
     };
-    do frames.draw();
-    while (!is_there());
-    frames.draw();  // what came at the start of a frame is in its picture; this one is on screen
+    while (!is_there()) frames.draw();  // what comes at the start of a frame is in its picture
+    clicks.before.push_back(static_cast<double>(others_taken(context) - others));
+    frames.draw();  // that picture is on screen
     clicks.ms.push_back(seconds_since(begin) * 1e3);
-    clicks.before.push_back(worker.other_answers(protocol::MapRequest::method) - others);
   }
   return clicks;
 }

@@ -63,6 +63,26 @@ void file_commands(std::vector<Command>& list) {
                   [](ViewContext& context) { context.window.quit = true; }});
 }
 
+// A quarter of the display's scale each.
+void set_scale(ViewContext& context, double scale) {
+  scale = std::clamp(scale, kLeastScale, kLargestScale);
+  context.edit.apply("Change the size of letters", [&](Session& s) { s.scale = scale; });
+}
+
+void scale_commands(std::vector<Command>& list) {
+  constexpr double kStep = 0.25;
+  list.push_back({"look.larger", "Larger letters", "All of the window with them, up to three times",
+                  ImGuiMod_Ctrl | ImGuiKey_Equal, [](ViewContext& context) {
+                    set_scale(context, context.session().scale + kStep);
+                  }});
+  list.push_back(
+      {"look.smaller", "Smaller letters", "All of the window with them, down to three quarters",
+       ImGuiMod_Ctrl | ImGuiKey_Minus,
+       [](ViewContext& context) { set_scale(context, context.session().scale - kStep); }});
+  list.push_back({"look.own_size", "Letters of the display's size", "Neither larger nor smaller", 0,
+                  [](ViewContext& context) { set_scale(context, 1); }});
+}
+
 void look_commands(std::vector<Command>& list) {
   list.push_back({"look.theme", "Switch between light and dark", "The theme of the window",
                   ImGuiMod_Ctrl | ImGuiKey_T, [](ViewContext& context) {
@@ -141,6 +161,7 @@ std::vector<Command> window_commands() {
   edit_commands(list);
   head_commands(list);
   look_commands(list);
+  scale_commands(list);
   return list;
 }
 
@@ -158,11 +179,18 @@ std::vector<const Command*> matching(const std::vector<Command>& commands,
   return list;
 }
 
-std::vector<std::string> openable_models(const Session& session) {
-  std::vector<std::string> names = session.recent;
+std::vector<std::string> bundled_models() {
+  std::vector<std::string> names;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(assets_folder() / "models", error))
     if (entry.is_directory(error)) names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+std::vector<std::string> openable_models(const Session& session) {
+  std::vector<std::string> names = session.recent;
+  std::ranges::copy(bundled_models(), std::back_inserter(names));
   std::erase_if(names, [&](const std::string& name) {
     return std::ranges::find(session.models, name) != session.models.end();
   });

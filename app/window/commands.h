@@ -21,6 +21,9 @@ struct Command {
   bool last = false;  // in the palette behind whatever else is found
 };
 
+// Of a session's scale.
+inline constexpr double kLeastScale = 0.75, kLargestScale = 3;
+
 // The commands of the window itself; views add theirs.
 std::vector<Command> window_commands();
 
@@ -32,6 +35,8 @@ std::vector<const Command*> matching(const std::vector<Command>& commands,
 // ("openable" are those that could be opened), the head of "L3H5", the token of "token 120".
 std::vector<Command> commands_about(const ViewContext& context, const std::string& words,
                                     const std::vector<std::string>& openable);
+// Names of the models with weights in the assets, in order.
+std::vector<std::string> bundled_models();
 // Bundled models and those opened lately that are not open.
 std::vector<std::string> openable_models(const Session& session);
 

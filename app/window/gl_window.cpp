@@ -39,6 +39,7 @@ GLFWwindow* open_window(const GlWindowOptions& options) {
   glfwWindowHint(GLFW_CONTEXT_VERSION_MINOR, 3);
   glfwWindowHint(GLFW_OPENGL_PROFILE, GLFW_OPENGL_CORE_PROFILE);
   glfwWindowHint(GLFW_SCALE_TO_MONITOR, GLFW_TRUE);
+  glfwWindowHint(GLFW_VISIBLE, options.shown ? GLFW_TRUE : GLFW_FALSE);
   if (options.headless) glfwWindowHint(GLFW_CONTEXT_CREATION_API, GLFW_OSMESA_CONTEXT_API);
   return glfwCreateWindow(options.width, options.height, options.title.c_str(), nullptr, nullptr);
 }

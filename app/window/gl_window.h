@@ -13,6 +13,7 @@ struct GlWindowOptions {
   int width = 1600, height = 1000;
   bool headless = false;  // GLFW's null platform with OSMesa: no display server at all
   std::string title = "Phasescope";
+  bool shown = true;  // false: on a display, but not on its screen
 };
 
 class GlWindow {

@@ -94,6 +94,7 @@ Session MainWindow::session_to_save() {
 
 void MainWindow::apply_look(float scale) {
   const std::string& theme = edit_.session().theme;
+  scale *= static_cast<float>(std::clamp(edit_.session().scale, kLeastScale, kLargestScale));
   if (theme == shown_theme_ && scale == shown_scale_) return;
   widgets::apply_theme(theme, scale);
   shown_theme_ = theme, shown_scale_ = scale;

@@ -11,9 +11,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kSessionEnding = ".json";
+// Sessions had it before they had an ending of their own, and those beside figures have it.
+constexpr const char* kPlainEnding = ".json";
 
-// A text of the same ending is told by that it cannot be read as a session.
+// A text of the plain ending is told by that it cannot be read as a session.
 bool holds_session(const fs::path& path) {
   try {
     read_session(formats::real_file_system(), path);
@@ -31,7 +32,8 @@ Openable kind_of(const fs::path& path) {
   const std::string ending = path.extension().string();
   for (const char* weights : {".safetensors", ".bin", ".gguf", ".pt", ".pth"})
     if (ending == weights) return Openable::model;
-  return ending == kSessionEnding && holds_session(path) ? Openable::session : Openable::text;
+  if (ending == kSessionEnding) return Openable::session;
+  return ending == kPlainEnding && holds_session(path) ? Openable::session : Openable::text;
 }
 
 void open_any(ViewContext& context, const std::string& path) {
@@ -50,7 +52,7 @@ void open_any(ViewContext& context, const std::string& path) {
 void open_session(ViewContext& context, const fs::path& path) {
   Session opened = read_session(formats::real_file_system(), path);
   context.edit.apply("Open the session " + path.stem().string(), [&](Session& s) {
-    opened.layout = s.layout, opened.recent = s.recent;
+    opened.layout = s.layout, opened.recent = s.recent, opened.scale = s.scale;
     s = std::move(opened);
   });
 }
@@ -60,9 +62,13 @@ fs::path sessions_folder() { return default_session_path().parent_path() / "sess
 std::vector<std::string> session_names(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error))
-    if (entry.path().extension() == kSessionEnding) names.push_back(entry.path().stem().string());
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const fs::path ending = entry.path().extension();
+    if (ending == kSessionEnding || ending == kPlainEnding)
+      names.push_back(entry.path().stem().string());
+  }
   std::ranges::sort(names);
+  names.erase(std::ranges::unique(names).begin(), names.end());
   return names;
 }
 
@@ -70,7 +76,9 @@ fs::path place_of_session(const fs::path& folder, const std::string& name) {
   if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos)
     throw formats::bad_usage("a session's name is not empty, begins with no dot and has no slash",
                              name);
-  return folder / (name + kSessionEnding);
+  const fs::path place = folder / (name + kSessionEnding), before = folder / (name + kPlainEnding);
+  std::error_code error;
+  return !fs::exists(place, error) && fs::exists(before, error) ? before : place;
 }
 
 }  // namespace phasescope::app

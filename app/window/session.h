@@ -119,6 +119,8 @@ struct Session {
   ViewStates views;
   std::vector<std::string> recent;  // paths of models that were opened, newest first
   std::string theme = "light";
+  // Of letters and all else, times that of the display; 0.75 to 3.
+  double scale = 1;
   std::vector<std::string> closed_views;  // ids; all others are open
   std::string layout;                     // Dear ImGui's own text; empty: the default layout
   template <class V>
@@ -126,6 +128,7 @@ struct Session {
     v("version", version), v("models", models), v("text", text), v("computing", computing);
     v("selection", selection);
     v("region", region), v("views", views), v("recent", recent), v("theme", theme);
+    v("scale", scale);
     v("closed_views", closed_views), v("layout", layout);
   }
   bool operator==(const Session&) const = default;

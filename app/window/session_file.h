@@ -35,6 +35,9 @@ Session read_session(formats::FileSystem& fs, const std::filesystem::path& path)
 void save_session(formats::FileSystem& fs, const std::filesystem::path& path,
                   const Session& session);
 
+// Of sessions that users name; desktops open such files with Phasescope (assets/desktop).
+inline constexpr const char* kSessionEnding = ".phasescope";
+
 // $XDG_STATE_HOME/phasescope/session.json, ~/.local/state/... where that is not set.
 std::filesystem::path default_session_path();
 

@@ -20,6 +20,10 @@ constexpr std::size_t kDeathsTooMany = 3;
 // A request that two workers died on is not sent to a third.
 constexpr int kDeathsOfOne = 2;
 
+// Other answers wait for a map that somebody waits for, but no longer than this: one of a long text
+// takes a pass of minutes.
+constexpr auto kHoldForUrgent = std::chrono::milliseconds(300);
+
 // One text for all questions without a text, so that they are equal.
 const SharedText& no_text() {
   static const SharedText none;
@@ -110,15 +114,17 @@ void Question::reset() {
 
 void Question::on_result(std::uint64_t ticket, protocol::Reply reply) {
   if (ticket != ticket_) return;
-  const bool large = !reads_at_once_ && !at_most(reply.result, kReadAtOnce);
+  const bool aside = !reads_at_once_ && (hold_ || !at_most(reply.result, kReadAtOnce));
   std::function<Read()> read = reader_of(std::move(reply), asked_);
-  if (large)
+  if (aside)
     readings_.push_back({ticket, std::async(std::launch::async, std::move(read))});
   else
     take_from(ticket, read);
 }
 
-void Question::take_read() {
+void Question::begin_frame(bool hold) {
+  hold_ = hold;
+  if (hold) return;
   auto ready = std::ranges::stable_partition(readings_, [](const Reading& one) {
     return one.answer.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
   });
@@ -201,8 +207,21 @@ std::uint64_t WorkerRequests::ends() const {
   return ends;
 }
 
+// Whether a map that was asked for a moment ago, as by a click, has not come.
+bool WorkerRequests::holds_for_urgent() {
+  const bool waits = std::ranges::any_of(questions_, [](const auto& one) {
+    const Question& question = *one.second.question;
+    return question.waiting() && UrgentLink::is_urgent(question.method());
+  });
+  if (!waits) urgent_since_.reset();
+  if (waits && !urgent_since_) urgent_since_ = Clock::now();
+  return waits && Clock::now() - *urgent_since_ < kHoldForUrgent;
+}
+
 void WorkerRequests::begin_frame() {
-  for (auto& [key, entry] : questions_) entry.question->take_read();
+  const bool map_first = holds_for_urgent();
+  for (auto& [key, entry] : questions_)
+    entry.question->begin_frame(map_first && !UrgentLink::is_urgent(entry.question->method()));
   look_after(quick_);
   look_after(slow_);
   const std::uint64_t ends = ends_of_info();

@@ -8,6 +8,7 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -72,8 +73,9 @@ class Question {
   // How often it was answered or failed.
   std::uint64_t ends() const { return ends_; }
   std::chrono::steady_clock::time_point asked_at() const { return asked_at_; }
-  // Takes a large answer that has been read beside the window by now. Once at the start of a frame.
-  void take_read();
+  // Once at the start of a frame: takes what has been read beside the window by now. With `hold` it
+  // is left there, and what comes in this frame is read beside the window too.
+  void begin_frame(bool hold);
 
  protected:
   using Read = std::shared_ptr<const void>;
@@ -105,6 +107,7 @@ class Question {
   std::uint64_t ends_ = 0;
   std::vector<Reading> readings_;  // also of what is not asked any more
   bool reads_at_once_ = false;     // as the link that it was asked of says
+  bool hold_ = false;              // begin_frame()
 };
 
 // Immutable once it is there; `serial` differs between any two answers.
@@ -200,8 +203,9 @@ class WorkerRequests {
   // Sends a failed or cancelled question again when its view next asks.
   void retry(Question& question);
 
-  // Runs what has come; once at the start of a frame. Sees to workers that have died. Throws what
-  // an answer's reader threw; what came after it waits for the next frame.
+  // Runs what has come; once at the start of a frame. While a map that was just clicked is on its
+  // way, other answers wait until it is on screen. Sees to workers that have died. Throws what an
+  // answer's reader threw; what came after it waits for the next frame.
   void begin_frame();
   // Sends what was asked since; once at the end of a frame.
   void end_frame();
@@ -239,6 +243,7 @@ class WorkerRequests {
   void ask_params_again(Question& question, const nlohmann::json& params);
   Side& side_of(const Question& question);
   bool one_worker() const { return &slow_.link == &quick_.link; }
+  bool holds_for_urgent();
   void look_after(Side& side);
   void on_death(Side& side, const protocol::DeathNotice& notice);
   void ask_the_worker();
@@ -258,6 +263,8 @@ class WorkerRequests {
   std::string death_notice_;
   std::vector<std::chrono::steady_clock::time_point> deaths_;
   bool gave_up_ = false;
+  // Since when, without a frame between, something urgent has been waited for.
+  std::optional<std::chrono::steady_clock::time_point> urgent_since_;
   std::uint64_t generation_ = 1, info_ends_ = 0;
 };
 

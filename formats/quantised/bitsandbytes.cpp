@@ -1,6 +1,7 @@
 // bitsandbytes' 4 bits (QLoRA, arXiv 2305.14314): codes of a table of 16 numbers, blocks of the
 // flat weight with a largest magnitude each, which may itself be kept in 8 bits (double
 // quantisation).
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -77,6 +78,7 @@ QuantState read_state(const StoredTensor& tensor) {
   QuantState state;
   for (const double size :
        reader.numbers({"shape"}, {1, 1u << 31}).value_or(std::vector<double>())) {
+    if (std::floor(size) != size) problems.add("shape", "has a part of a dimension");
     state.shape.push_back(static_cast<std::int64_t>(size));
   }
   if (state.shape.empty() || state.shape.size() > 8) problems.add("shape", "is no shape");

@@ -83,6 +83,11 @@ class DequantisedFile : public TensorFile {
     visit_packed(*packed_[at], static_cast<std::uint64_t>(entry.element_count()), visit);
   }
 
+  std::optional<MappedBytes> mapped(const TensorEntry& entry) const override {
+    const std::size_t at = by_name_.at(entry.name);
+    return packed_[at] ? std::nullopt : stored_.mapped(raw_[at]);
+  }
+
   std::uint64_t whole_bytes(const TensorEntry& entry) const override {
     const auto& packed = packed_[by_name_.at(entry.name)];
     return packed ? packed->step() * sizeof(float) : TensorFile::whole_bytes(entry);

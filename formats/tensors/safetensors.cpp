@@ -1,6 +1,7 @@
 #include "formats/tensors/safetensors.h"
 
 #include <array>
+#include <mutex>
 #include <utility>
 
 #include "formats/error.h"
@@ -45,6 +46,8 @@ struct SafetensorsFile::Contents {
   ReadOnlyFile file;
   SafetensorsHeader header;
   std::unordered_map<std::string_view, std::size_t> by_name;
+  std::once_flag mapped_once;
+  std::shared_ptr<const FileMapping> mapping;  // null before it is asked for, or where it failed
 
   explicit Contents(const std::filesystem::path& path) : file(path) {}
 
@@ -101,6 +104,16 @@ void SafetensorsFile::read_bytes(const TensorEntry& entry, std::uint64_t begin,
   contents_->file.check_unchanged();
   contents_->file.read(entry.offset + begin, out);
   contents_->file.check_unchanged();
+}
+
+std::optional<MappedBytes> SafetensorsFile::mapped(const TensorEntry& entry) const {
+  const std::size_t element = item_size(entry.dtype);
+  if (element == 0 || entry.size == 0 || entry.offset % element != 0) return std::nullopt;
+  std::call_once(contents_->mapped_once,
+                 [this] { contents_->mapping = FileMapping::of(contents_->file); });
+  if (!contents_->mapping) return std::nullopt;
+  return MappedBytes{contents_->mapping,
+                     contents_->mapping->bytes().subspan(entry.offset, entry.size)};
 }
 
 }  // namespace phasescope::formats

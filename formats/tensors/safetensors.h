@@ -19,8 +19,8 @@ namespace phasescope::formats {
 // One .safetensors file, opened by the strict rules: header length at most 100,000,000 bytes and
 // within the file, a UTF-8 JSON object without duplicate keys, at most a million tensors, every
 // tensor's bytes equal to its shape and type, offsets without hole or overlap up to the file's end.
-// Reading uses pread, so a file cut short or rewritten later is an Error and never a signal.
-// Movable; reading is safe from several threads at once.
+// Reading uses pread, so a file cut short or rewritten later is an Error and never a signal; what
+// is mapped of it is as FileMapping says. Movable; reading is safe from several threads at once.
 class SafetensorsFile : public TensorFile {
  public:
   static SafetensorsFile open(const std::filesystem::path& path, const OpenOptions& options = {});
@@ -39,6 +39,8 @@ class SafetensorsFile : public TensorFile {
                  std::span<std::byte> out) const override;
   void read_bytes(const TensorEntry& entry, std::uint64_t begin,
                   std::span<std::byte> out) const override;
+  // Of tensors that begin at a multiple of their elements' size, as nearly all do.
+  std::optional<MappedBytes> mapped(const TensorEntry& entry) const override;
 
  private:
   struct Contents;
@@ -62,6 +64,7 @@ class TensorArchive {
   void read_part(const TensorEntry& entry, std::uint64_t begin, std::span<std::byte> out) const;
   void visit(const TensorEntry& entry, const TensorFile::Visit& visit) const;
   std::uint64_t whole_bytes(const TensorEntry& entry) const;
+  std::optional<MappedBytes> mapped(const TensorEntry& entry) const;
   const std::vector<std::unique_ptr<TensorFile>>& files() const { return files_; }
   // The files on disk behind all of them.
   std::vector<std::filesystem::path> paths() const;

@@ -224,6 +224,10 @@ std::uint64_t TensorArchive::whole_bytes(const TensorEntry& entry) const {
   return files_.at(entry.file)->whole_bytes(entry);
 }
 
+std::optional<MappedBytes> TensorArchive::mapped(const TensorEntry& entry) const {
+  return files_.at(entry.file)->mapped(entry);
+}
+
 std::vector<stdfs::path> TensorArchive::paths() const {
   std::vector<stdfs::path> paths;
   for (const auto& file : files_) {

@@ -112,6 +112,8 @@ void TensorFile::read_bytes(const TensorEntry& entry, std::uint64_t begin,
   read_part(entry, begin, out);
 }
 
+std::optional<MappedBytes> TensorFile::mapped(const TensorEntry&) const { return std::nullopt; }
+
 std::uint64_t TensorFile::whole_bytes(const TensorEntry& entry) const {
   return std::max<std::size_t>(item_size(entry.dtype), 1);
 }

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "formats/file_mapping.h"
+
 namespace phasescope::formats {
 
 // Element types that can be read. Anything else (8-bit floats and the like) is `unsupported`: such
@@ -48,6 +50,12 @@ struct OpenOptions {
   std::function<bool()> cancelled;
 };
 
+// A part of a mapped file.
+struct MappedBytes {
+  std::shared_ptr<const FileMapping> mapping;
+  std::span<const std::byte> bytes;
+};
+
 // A file of tensors of whatever format. Reading is safe from several threads at once; a file that
 // was cut short or rewritten since it was opened is an Error "bad_input" and never a signal.
 class TensorFile {
@@ -80,6 +88,10 @@ class TensorFile {
   // file keeps tensors in another way than as their elements.
   virtual void read_bytes(const TensorEntry& entry, std::uint64_t begin,
                           std::span<std::byte> out) const;
+  // The bytes of a tensor in memory, as long as the mapping is held, without reading them: of plain
+  // ones in files that can be mapped. Nothing for any other. Whoever computes with them asks the
+  // mapping afterwards whether they still are the file's.
+  virtual std::optional<MappedBytes> mapped(const TensorEntry& entry) const;
   // Parts that begin and end at multiples of so many bytes are read without reading anything twice.
   virtual std::uint64_t whole_bytes(const TensorEntry& entry) const;
 

@@ -1,5 +1,6 @@
 #include "formats/tensors/value_counts.h"
 
+#include <algorithm>
 #include <concepts>
 #include <cstring>
 #include <span>
@@ -82,6 +83,27 @@ ValueCounts count_values(const TensorArchive& archive, const TensorEntry& entry,
     count_block(entry.dtype, block, counts);
   });
   return counts;
+}
+
+CountsByPiece::CountsByPiece(std::vector<const TensorEntry*> tensors) {
+  std::ranges::sort(tensors, {}, &TensorEntry::offset);
+  for (const TensorEntry* tensor : tensors) {
+    ValueCounts counts;
+    counts.elements = static_cast<std::uint64_t>(tensor->element_count());
+    counts.supported = tensor->dtype != DType::unsupported;
+    counts_.emplace_back(tensor, counts);
+  }
+}
+
+void CountsByPiece::add(std::uint64_t begin, std::span<const std::byte> piece) {
+  const std::uint64_t end = begin + piece.size();
+  for (std::size_t n = first_; n < counts_.size() && counts_[n].first->offset < end; ++n) {
+    auto& [tensor, counts] = counts_[n];
+    const std::uint64_t from = std::max(begin, tensor->offset);
+    const std::uint64_t to = std::min(end, tensor->offset + tensor->size);
+    if (from < to) count_block(tensor->dtype, piece.subspan(from - begin, to - from), counts);
+    if (tensor->offset + tensor->size <= end) first_ = n + 1;
+  }
 }
 
 }  // namespace phasescope::formats

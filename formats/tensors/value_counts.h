@@ -5,6 +5,8 @@
 #include <functional>
 #include <span>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "formats/tensors/safetensors.h"
 
@@ -31,5 +33,20 @@ ValueCounts count_values(DType dtype, std::span<const std::byte> bytes);
 // be read.
 ValueCounts count_values(const TensorArchive& archive, const TensorEntry& entry,
                          const std::function<bool()>& cancelled = {});
+
+// Counts over tensors of one file that is read piece by piece from front to back.
+class CountsByPiece {
+ public:
+  // Tensors begin at multiples of their elements' size, and so do pieces (of any: 8 bytes).
+  explicit CountsByPiece(std::vector<const TensorEntry*> tensors);
+  // What stands in the file from byte `begin` on, where the last piece ended.
+  void add(std::uint64_t begin, std::span<const std::byte> piece);
+  // In the file's order; whole when the file's last piece has been added.
+  const std::vector<std::pair<const TensorEntry*, ValueCounts>>& counts() const { return counts_; }
+
+ private:
+  std::vector<std::pair<const TensorEntry*, ValueCounts>> counts_;
+  std::size_t first_ = 0;  // the first tensor that is not yet counted to its end
+};
 
 }  // namespace phasescope::formats

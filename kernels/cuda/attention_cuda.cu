@@ -21,6 +21,7 @@ constexpr Limits kCudaLimits{.name = "[cuda attention] ",
                              .cape_units = kCudaHiddenUnits,
                              .cape_heads = kCudaCapeHeads,
                              .cape_pieces = std::numeric_limits<std::int64_t>::max(),
+                             .query_tables = false,
                              .reads_arrays = false};
 
 void require(bool holds, const char* sentence) {
@@ -77,6 +78,7 @@ struct Forward {
     cuda::forward_tape(attention, outputs);
   }
   void operator()(const FireVariant&) const { cuda::forward_fire(attention, outputs); }
+  void operator()(const QueryTableVariant&) const {}  // refused by check_forward()
   void operator()(const CapeVariant&) const {
     require(is_aligned(outputs.score_workspace),
             "expected a workspace for cape's scores on a 16-byte boundary");
@@ -110,6 +112,7 @@ struct Backward {
     cuda::backward_tape(attention, saved, gradients);
   }
   void operator()(const FireVariant&) const { cuda::backward_fire(attention, saved, gradients); }
+  void operator()(const QueryTableVariant&) const {}  // refused by check_backward()
   void operator()(const CapeVariant& cape) const {
     require(cuda_cape_bytes(attention.shape.heads, cape.hidden) <= kCudaSharedBytes,
             "expected fewer heads or hidden units for cape's gradients, such as 64 and 32");

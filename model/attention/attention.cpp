@@ -1,7 +1,9 @@
 #include "model/attention/attention.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "formats/error.h"
@@ -11,6 +13,7 @@
 #include "model/attention/fused_attention.h"
 #include "model/attention/plain_attention.h"
 #include "model/checkpoints/tensor_io.h"
+#include "model/host_memory.h"
 
 namespace phasescope::model {
 
@@ -39,6 +42,7 @@ namespace {
 bool may_lose_rows(const AttentionProgram& program) {
   if (!program.key_mask.defined()) return false;
   if (program.window > 0 || program.documents.defined()) return true;
+  if (program.loses_rows) return *program.loses_rows;
   const at::Tensor sees = program.causal ? program.key_mask.select(1, 0) : program.key_mask.any(1);
   return !sees.all().item<bool>();
 }
@@ -46,11 +50,15 @@ bool may_lose_rows(const AttentionProgram& program) {
 }  // namespace
 
 std::string fused_obstacle(const AttentionProgram& program, const at::Tensor& v) {
+  if (!in_host_memory(v.device()) && !v.is_meta()) return "the fused form runs on the CPU";
+  return kernel_obstacle(program, v);
+}
+
+std::string kernel_obstacle(const AttentionProgram& program, const at::Tensor& v) {
   const at::ScalarType dtype = v.scalar_type();
   if (dtype != at::kFloat && dtype != at::kBFloat16 && dtype != at::kHalf) {
     return std::string(at::toString(dtype)) + " has no fused form";
   }
-  if (!v.device().is_cpu()) return "the fused form runs on the CPU";
   // Rotations have been applied by now; other kinds read distances from the tokens' places.
   const auto* tape = program.as<TapeProgram>();
   const bool reads_distances = tape == nullptr && !program.is<PlainProgram>();
@@ -124,6 +132,37 @@ Backend backend_named(const std::string& name) {
 
 namespace {
 
+// Whether the one query of a text that is read in pieces has heads that share keys, and nothing but
+// the keys it sees depends on its place: the heads of a group can be queries of one head then, and
+// lie in the kernel's lanes, which one query alone would leave empty.
+bool fits_heads_in_lanes(const AttentionProgram& program, const AttentionOptions& options) {
+  const bool one_of_the_last = program.q.size(2) == 1 && program.query_offset > 0 &&
+                               program.query_offset + 1 >= program.k.size(2);
+  return one_of_the_last && program.q.size(1) > program.k.size(1) && program.is<PlainProgram>() &&
+         !program.tokens.defined() && !program.sinks.defined() && !program.documents.defined() &&
+         options.probes == nullptr && !at::GradMode::is_enabled();
+}
+
+// q (B, kv heads, group, d) of q (B, H, 1, d), with the keys that it sees.
+AttentionResult with_heads_in_lanes(AttentionProgram program, at::Tensor v,
+                                    const AttentionOptions& options) {
+  const std::int64_t keys = program.k.size(2), kv_heads = program.k.size(1);
+  std::int64_t first = 0;
+  if (program.window > 0)
+    first = std::max<std::int64_t>(0, program.query_offset - program.window + 1);
+  program.q = program.q.squeeze(2).unflatten(1, {kv_heads, -1});
+  program.k = program.k.slice(2, first), v = v.slice(2, first);
+  if (program.key_mask.defined()) program.key_mask = program.key_mask.slice(1, first);
+  program.positions.length = keys - first;
+  program.causal = false, program.window = 0, program.query_offset = 0;
+  AttentionResult result = fused_attention(program, v, options);
+  const auto by_head = [](at::Tensor& x) {
+    if (x.defined()) x = x.flatten(1, 2).unsqueeze(2);
+  };
+  by_head(result.out), by_head(result.lse), by_head(result.entropy);
+  return result;
+}
+
 AttentionResult run_attention(const AttentionProgram& program, const at::Tensor& v,
                               const AttentionOptions& options) {
   if (options.backend == Backend::plain) return plain_attention(program, v, options);
@@ -131,8 +170,10 @@ AttentionResult run_attention(const AttentionProgram& program, const at::Tensor&
   const std::string obstacle =
       cuda ? cuda_obstacle(program, v, wants_gradients(program, v)) : fused_obstacle(program, v);
   if (obstacle.empty()) {
-    AttentionResult result =
-        cuda ? cuda_attention(program, v, options) : fused_attention(program, v, options);
+    AttentionResult result = cuda ? cuda_attention(program, v, options)
+                             : fits_heads_in_lanes(program, options)
+                                 ? with_heads_in_lanes(program, v, options)
+                                 : fused_attention(program, v, options);
     result.ran = cuda ? ran_on_cuda(v) : ran_fused(v);
     return result;
   }

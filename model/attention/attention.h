@@ -72,13 +72,17 @@ void check_probes(const ProbeRequest& request);
 // Attention of v (B, kv heads, M, d) under a program. Differentiable in all backends with respect
 // to q, k, v, tables, the correction's weights and the state. Fused: float32 and 16-bit tensors on
 // the CPU, computed in float32, causal or not, windows, padding, documents, soft caps; what
-// fused_obstacle() names runs plain and says why. CUDA: 16-bit tensors alone (cuda_attention.h).
-// Plain without gradients works in blocks of rows, so no backend holds N x N then.
+// fused_obstacle() names runs plain and says why. CUDA: 16-bit tensors alone (cuda_attention.h), on
+// a CUDA device, or on the CPU with copies both ways. Results lie where v does. Plain without
+// gradients works in blocks of rows, so no backend holds N x N then.
 AttentionResult attention(const AttentionProgram& program, const at::Tensor& v,
                           const AttentionOptions& options);
 
-// Why the fused kernel cannot run this; empty where it can.
+// Why the fused kernel of the CPU cannot run this; empty where it can. Tensors of LibTorch's meta
+// device, which have shapes alone, count as the CPU's.
 std::string fused_obstacle(const AttentionProgram& program, const at::Tensor& v);
+// The same of fused kernels wherever they run.
+std::string kernel_obstacle(const AttentionProgram& program, const at::Tensor& v);
 
 // "fused cpu avx3"
 std::string fused_kernel_name();

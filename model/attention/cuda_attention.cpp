@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
 #include <atomic>
@@ -21,11 +22,14 @@ namespace {
 
 std::atomic<const kernels::CudaKernels*> cuda_kernels = nullptr;
 
-// Device memory of one call, of tokens in a 16-bit type. What is to come back is written into the
-// host's memory by finish().
+// Device memory of one call, of tokens in a 16-bit type. Tensors that lie on a device stay there,
+// and so does what is made of them: no copy, and memory of LibTorch's allocator on its current
+// device. Those of the CPU are copied there, and what is to come back is written into the host's
+// memory by finish().
 class DeviceMemory {
  public:
-  explicit DeviceMemory(at::ScalarType type) : cuda_(*cuda_kernels.load()), type_(type) {}
+  DeviceMemory(at::ScalarType type, const at::Device& device)
+      : cuda_(*cuda_kernels.load()), type_(type), device_(device) {}
   ~DeviceMemory() {
     for (void* data : allocated_) cuda_.release(data);
   }
@@ -35,6 +39,10 @@ class DeviceMemory {
   const kernels::CudaKernels& cuda() const { return cuda_; }
 
   void* allocate(std::size_t bytes) {
+    if (resident()) {
+      kept_.push_back(at::empty({static_cast<std::int64_t>(bytes)}, options(at::kByte)));
+      return kept_.back().mutable_data_ptr();
+    }
     allocated_.push_back(nullptr);  // room first: what was allocated must not be lost
     allocated_.back() = cuda_.allocate(bytes);
     bytes_ += bytes;
@@ -51,36 +59,45 @@ class DeviceMemory {
     return static_cast<const T*>(data);
   }
 
-  // A copy of the host's array that comes back into it; null for null.
+  // A copy of the host's array that comes back into it, or the device's own; null for null.
   template <typename T>
   T* mirror(T* host, std::int64_t count) {
-    if (host == nullptr) return nullptr;
+    if (host == nullptr || resident()) return host;
     T* data = const_cast<T*>(copy<T>(host, count));
     returning_.push_back({host, data, static_cast<std::size_t>(count) * sizeof(T)});
     return data;
   }
 
-  const float* floats(const at::Tensor& tensor) {
-    const at::Tensor values = tensor.to(at::kFloat).contiguous();
-    return copy(values.const_data_ptr<float>(), values.numel());
+  const float* floats(const at::Tensor& tensor) { return numbers<float>(tensor, at::kFloat); }
+  const double* doubles(const at::Tensor& tensor) { return numbers<double>(tensor, at::kDouble); }
+
+  // The tensor's numbers in a dtype, T in the kernels' words, contiguous.
+  template <typename T>
+  const T* numbers(const at::Tensor& tensor, at::ScalarType dtype) {
+    const at::Tensor values = tensor.to(dtype).contiguous();
+    const T* data = static_cast<const T*>(values.const_data_ptr());
+    if (!resident()) return copy(data, values.numel());
+    kept_.push_back(values);
+    return data;
   }
 
-  const double* doubles(const at::Tensor& tensor) {
-    const at::Tensor values = tensor.to(at::kDouble).contiguous();
-    return copy(values.const_data_ptr<double>(), values.numel());
+  at::TensorOptions options(at::ScalarType dtype) const {
+    return at::TensorOptions(dtype).device(device_);
   }
 
   // A (B, H, N, d) tensor in the 16-bit type.
   kernels::InputTensor tokens(const at::Tensor& tensor) {
     const at::Tensor values = tensor.to(type_).contiguous();
-    const auto* bits = static_cast<const std::uint16_t*>(values.const_data_ptr());
-    return {copy(bits, values.numel()), values.stride(0), values.stride(1), values.stride(2),
-            storage()};
+    return {numbers<std::uint16_t>(values, type_), values.stride(0), values.stride(1),
+            values.stride(2), storage()};
   }
 
-  // One to write to, made beside it on the host as (B, N, H, d), so that joining the heads is free.
+  // One to write to, where the operands are, as (B, N, H, d), so that joining the heads is free.
   kernels::OutputTensor output(at::Tensor& host, at::IntArrayRef sizes) {
-    host = at::empty({sizes[0], sizes[2], sizes[1], sizes[3]}, type_).transpose(1, 2);
+    host = at::empty({sizes[0], sizes[2], sizes[1], sizes[3]}, options(type_)).transpose(1, 2);
+    if (resident()) {
+      return {host.mutable_data_ptr(), host.stride(0), host.stride(1), host.stride(2), storage()};
+    }
     const std::size_t bytes = static_cast<std::size_t>(host.numel()) * sizeof(std::uint16_t);
     void* data = allocate(bytes);
     returning_.push_back({host.mutable_data_ptr(), data, bytes});
@@ -103,8 +120,12 @@ class DeviceMemory {
     return type_ == at::kHalf ? kernels::Storage::float16 : kernels::Storage::bfloat16;
   }
 
+  bool resident() const { return !device_.is_cpu(); }
+
   const kernels::CudaKernels& cuda_;
   at::ScalarType type_;  // of tokens
+  at::Device device_;    // of the operands
+  std::vector<at::Tensor> kept_;
   std::vector<void*> allocated_;
   std::vector<Returning> returning_;
   std::size_t bytes_ = 0;
@@ -115,7 +136,7 @@ struct DeviceGradientMemory {
   DeviceMemory& memory;
 
   float* floats(at::Tensor& tensor) const {
-    tensor = at::empty(tensor.sizes(), at::kFloat);
+    tensor = at::empty(tensor.sizes(), memory.options(at::kFloat));
     return memory.mirror(tensor.mutable_data_ptr<float>(), tensor.numel());
   }
   kernels::OutputTensor tokens(at::Tensor& tensor) const {
@@ -137,15 +158,16 @@ kernels::CudaAttention inputs_of(const AttentionProgram& program, const at::Tens
   if (program.sinks.defined()) inputs.sinks = memory.floats(program.sinks);
   inputs.tokens = token_terms_of(program, memory);
   if (program.key_mask.defined()) {
-    const at::Tensor mask =
-        program.key_mask.expand({inputs.shape.batch, inputs.shape.keys}).contiguous();
-    inputs.key_mask = memory.copy(
-        reinterpret_cast<const std::uint8_t*>(mask.const_data_ptr<bool>()), mask.numel());
+    inputs.key_mask = memory.numbers<std::uint8_t>(
+        program.key_mask.expand({inputs.shape.batch, inputs.shape.keys}), at::kBool);
   }
   if (program.documents.defined()) {
     const at::Tensor documents = numbered_documents(program);
-    inputs.query_documents = inputs.key_documents =
-        memory.copy(documents.const_data_ptr<std::int32_t>(), documents.numel());
+    const at::Tensor of_queries = documents_of_queries(program, documents);
+    inputs.key_documents = memory.numbers<std::int32_t>(documents, at::kInt);
+    inputs.query_documents = of_queries.is_same(documents)
+                                 ? inputs.key_documents
+                                 : memory.numbers<std::int32_t>(of_queries, at::kInt);
     inputs.document_workspace = memory.allocate(kernels::cuda_document_bytes(inputs.shape));
   }
   return inputs;
@@ -182,10 +204,11 @@ void add_probes(const kernels::ForwardOutputs& host, const kernels::CudaAttentio
 // What both passes have: operands that were copied to the device, results that come back from it.
 class CudaPass {
  public:
-  explicit CudaPass(at::ScalarType type) : memory(type) {}
+  explicit CudaPass(const at::Tensor& v) : guard(v.device()), memory(v.scalar_type(), v.device()) {}
   virtual ~CudaPass() = default;
   virtual void enqueue() const = 0;
 
+  c10::DeviceGuard guard;  // kernels run on the current device
   DeviceMemory memory;
   std::size_t operand_bytes = 0;  // of `memory`
 };
@@ -195,9 +218,9 @@ namespace {
 class ForwardPass final : public CudaPass {
  public:
   ForwardPass(const AttentionProgram& program, const at::Tensor& v, const ProbeRequest& request)
-      : CudaPass(v.scalar_type()),
+      : CudaPass(v),
         inputs_(inputs_of(program, v, memory)),
-        probes_(request, inputs_.shape),
+        probes_(request, inputs_.shape, v.device()),
         ran_(ran_on_cuda(v)) {
     operand_bytes = memory.bytes();
     const kernels::AttentionShape& shape = inputs_.shape;
@@ -207,7 +230,7 @@ class ForwardPass final : public CudaPass {
       outputs_.out_state = memory.output(
           result_.state, {shape.batch, shape.heads, shape.queries, tape->state.size(-1)});
     }
-    result_.lse = at::empty({shape.batch, shape.heads, shape.queries}, at::kFloat);
+    result_.lse = at::empty({shape.batch, shape.heads, shape.queries}, memory.options(at::kFloat));
     outputs_.lse = memory.mirror(result_.lse.mutable_data_ptr<float>(), result_.lse.numel());
     add_probes(probes_.outputs(), inputs_, memory, outputs_);
     inputs_.cape_bytes = std::min(inputs_.cape_bytes, room_beside(probes_.outputs().buckets));
@@ -257,7 +280,7 @@ class BackwardPass final : public CudaPass {
  public:
   BackwardPass(const AttentionProgram& program, const at::Tensor& v, const SavedResult& forward,
                const at::Tensor& d_out, const at::Tensor& d_state)
-      : CudaPass(v.scalar_type()), inputs_(inputs_of(program, v, memory)), result_{program, v} {
+      : CudaPass(v), inputs_(inputs_of(program, v, memory)), result_{program, v} {
     saved_.out = memory.tokens(forward.out);
     saved_.lse = memory.floats(forward.lse);
     saved_.d_out = memory.tokens(d_out.defined() ? d_out : at::zeros_like(forward.out));
@@ -319,7 +342,11 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, 
   if (dtype != at::kBFloat16 && dtype != at::kHalf) {
     return std::string(at::toString(dtype)) + " has no form in the CUDA kernels";
   }
-  if (std::string obstacle = fused_obstacle(program, v); !obstacle.empty()) return obstacle;
+  if (!v.is_cpu() && !v.is_cuda()) return "the CUDA kernels read tensors of a CUDA device";
+  if (std::string obstacle = kernel_obstacle(program, v); !obstacle.empty()) return obstacle;
+  if (program.is<QueryTableProgram>()) {
+    return "a table of each query's own has no form in the CUDA kernels";
+  }
   const std::int64_t heads = program.q.size(1);
   if (const auto* cape = program.as<CapeProgram>()) {
     const std::int64_t units = cape->w1.size(0);

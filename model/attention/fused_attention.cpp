@@ -40,22 +40,23 @@ AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v
   ProbeRequest request;
   if (options.probes != nullptr) request = in_one_pass(program, *options.probes);
   request.entropy = request.entropy || options.want_entropy;
-  ProbeBuffers probes(request, shape);
+  ProbeBuffers probes(request, shape, v.device());
   AttentionResult result;
   kernels::ForwardOutputs& outputs = probes.outputs();
   result.out =
-      empty_by_token(shape.batch, shape.heads, shape.queries, shape.value_dim, v.scalar_type());
+      empty_by_token(shape.batch, shape.heads, shape.queries, shape.value_dim, v.options());
   outputs.out = output_tensor(result.out);
   if (const auto* tape = program.as<TapeProgram>()) {
-    result.state = empty_by_token(shape.batch, shape.heads, shape.queries, tape->state.size(-1),
-                                  v.scalar_type());
+    result.state =
+        empty_by_token(shape.batch, shape.heads, shape.queries, tape->state.size(-1), v.options());
     outputs.out_state = output_tensor(result.state);
   }
   if (options.want_lse || options.want_entropy) {
-    result.lse = at::empty({shape.batch, shape.heads, shape.queries}, at::kFloat);
-    outputs.lse = result.lse.mutable_data_ptr<float>();
+    result.lse =
+        at::empty({shape.batch, shape.heads, shape.queries}, v.options().dtype(at::kFloat));
+    outputs.lse = static_cast<float*>(result.lse.mutable_data_ptr());
   }
-  kernels::attention_forward(kernel.inputs(), outputs);
+  kernel.forward(outputs);
   auto measured = std::make_shared<const ProbeResult>(probes.take(ran_fused(v)));
   if (options.want_entropy) result.entropy = measured->entropy;
   if (options.probes != nullptr) result.probes = std::move(measured);
@@ -65,12 +66,12 @@ AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v
 // Memory for gradients, uninitialised.
 struct GradientMemory {
   static float* floats(at::Tensor& tensor) {
-    tensor = at::empty(tensor.sizes(), at::kFloat);
-    return tensor.mutable_data_ptr<float>();
+    tensor = at::empty(tensor.sizes(), tensor.options().dtype(at::kFloat));
+    return static_cast<float*>(tensor.mutable_data_ptr());
   }
   static kernels::OutputTensor tokens(at::Tensor& tensor) {
     tensor = empty_by_token(tensor.size(0), tensor.size(1), tensor.size(2), tensor.size(3),
-                            stored_dtype(tensor.scalar_type()));
+                            tensor.options().dtype(stored_dtype(tensor.scalar_type())));
     return output_tensor(tensor);
   }
 };
@@ -87,7 +88,7 @@ ProgramGradients run_backward(const AttentionProgram& program, const at::Tensor&
   kernels::SavedForward saved;
   saved.out = input_tensor(forward.out);
   if (forward.state.defined()) saved.out_state = input_tensor(forward.state);
-  saved.lse = forward.lse.const_data_ptr<float>();
+  saved.lse = static_cast<const float*>(forward.lse.const_data_ptr());
   saved.d_out = input_tensor(d_out);
   ProgramGradients result{program, v};
   kernels::Gradients gradients;
@@ -95,7 +96,7 @@ ProgramGradients run_backward(const AttentionProgram& program, const at::Tensor&
   add_gradients(result.program, result.v,
                 d_state.defined() ? input_tensor(d_state) : kernels::InputTensor{}, memory,
                 gradients);
-  kernels::attention_backward(kernel.inputs(), saved, gradients);
+  kernel.backward(saved, gradients);
   return result;
 }
 
@@ -185,13 +186,18 @@ kernels::AttentionShape shape_of(const AttentionProgram& program, const at::Tens
           .head_dim = program.q.size(3),
           .value_dim = v.size(3),
           .causal = program.causal,
-          .query_offset = 0,
+          .query_offset = program.query_offset,
           .window = program.window};
 }
 
 at::Tensor numbered_documents(const AttentionProgram& program) {
   const at::Tensor ids = program.documents.expand({program.q.size(0), program.k.size(2)});
+  if (!ids.is_cpu()) return ids.to(at::kInt).contiguous();
   return std::get<1>(at::_unique(ids, true, true)).to(at::kInt).contiguous();
+}
+
+at::Tensor documents_of_queries(const AttentionProgram& program, const at::Tensor& documents) {
+  return documents.narrow(1, program.query_offset, program.q.size(2)).contiguous();
 }
 
 kernels::CapeForm cape_form(CapeProgram::Form form) {
@@ -214,8 +220,8 @@ kernels::OutputTensor output_tensor(const at::Tensor& tensor) {
 }
 
 at::Tensor empty_by_token(std::int64_t batch, std::int64_t heads, std::int64_t rows,
-                          std::int64_t channels, at::ScalarType dtype) {
-  return at::empty({batch, rows, heads, channels}, dtype).transpose(1, 2);
+                          std::int64_t channels, const at::TensorOptions& options) {
+  return at::empty({batch, rows, heads, channels}, options).transpose(1, 2);
 }
 
 ProbeRequest in_one_pass(const AttentionProgram& program, const ProbeRequest& request) {
@@ -224,7 +230,8 @@ ProbeRequest in_one_pass(const AttentionProgram& program, const ProbeRequest& re
   return result;
 }
 
-KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v) {
+KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v)
+    : has_numbers_(!v.is_meta()) {
   inputs_.shape = shape_of(program, v);
   inputs_.q = tokens(program.q);
   inputs_.k = tokens(program.k);
@@ -234,15 +241,31 @@ KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v)
   if (program.key_mask.defined()) {
     kept_.push_back(
         program.key_mask.expand({inputs_.shape.batch, inputs_.shape.keys}).contiguous());
-    inputs_.key_mask = reinterpret_cast<const std::uint8_t*>(kept_.back().const_data_ptr<bool>());
+    inputs_.key_mask = static_cast<const std::uint8_t*>(kept_.back().const_data_ptr());
   }
   if (program.documents.defined()) {
     kept_.push_back(numbered_documents(program));
-    inputs_.query_documents = inputs_.key_documents = kept_.back().const_data_ptr<std::int32_t>();
+    inputs_.key_documents = static_cast<const std::int32_t*>(kept_.back().const_data_ptr());
+    kept_.push_back(documents_of_queries(program, kept_.back()));
+    inputs_.query_documents = static_cast<const std::int32_t*>(kept_.back().const_data_ptr());
   }
   if (program.sinks.defined()) inputs_.sinks = floats(program.sinks);
   inputs_.tokens = token_terms_of(program, *this);
   inputs_.variant = std::visit(VariantOf<KernelInputs>{program, *this}, program.variant);
+}
+
+void KernelInputs::forward(const kernels::ForwardOutputs& outputs) const {
+  if (has_numbers_) kernels::attention_forward(inputs_, outputs);
+}
+
+void KernelInputs::backward(const kernels::SavedForward& saved,
+                            const kernels::Gradients& gradients) const {
+  if (has_numbers_) kernels::attention_backward(inputs_, saved, gradients);
+}
+
+void KernelInputs::map(const float* lse, const kernels::Region& region,
+                       const kernels::MapOutputs& outputs) const {
+  if (has_numbers_) kernels::attention_map(inputs_, lse, region, outputs);
 }
 
 kernels::InputTensor KernelInputs::tokens(const at::Tensor& tensor) {
@@ -252,12 +275,12 @@ kernels::InputTensor KernelInputs::tokens(const at::Tensor& tensor) {
 
 const float* KernelInputs::floats(const at::Tensor& tensor) {
   kept_.push_back(tensor.to(at::kFloat).contiguous());
-  return kept_.back().const_data_ptr<float>();
+  return static_cast<const float*>(kept_.back().const_data_ptr());
 }
 
 const double* KernelInputs::doubles(const at::Tensor& tensor) {
   kept_.push_back(tensor.to(at::kDouble).contiguous());
-  return kept_.back().const_data_ptr<double>();
+  return static_cast<const double*>(kept_.back().const_data_ptr());
 }
 
 AttentionProgram with_float_tables(const AttentionProgram& program) {

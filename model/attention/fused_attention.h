@@ -48,8 +48,11 @@ AttentionResult run_passes(const AttentionPasses& passes, const AttentionProgram
 
 // Sizes and mask of a program.
 kernels::AttentionShape shape_of(const AttentionProgram& program, const at::Tensor& v);
-// (B, N) int32 contiguous, the program's documents counted from 0: ids of 64 bits do not fit.
+// (B, M) int32 contiguous, the program's documents counted from 0: ids of 64 bits do not fit. On a
+// device they are counted already (ForwardOptions::document_ids). And those of its queries, (B, N)
+// contiguous; the same tensor where all tokens are.
 at::Tensor numbered_documents(const AttentionProgram& program);
+at::Tensor documents_of_queries(const AttentionProgram& program, const at::Tensor& documents);
 // The program with its tables and the correction's weights in float32; gradients flow through.
 AttentionProgram with_float_tables(const AttentionProgram& program);
 
@@ -62,6 +65,13 @@ class KernelInputs {
   KernelInputs(const AttentionProgram& program, const at::Tensor& v);
   const kernels::AttentionInputs& inputs() const { return inputs_; }
 
+  // The passes of kernels/attention.h, on tensors in the host's memory. Those of LibTorch's meta
+  // device have shapes alone, and nothing runs.
+  void forward(const kernels::ForwardOutputs& outputs) const;
+  void backward(const kernels::SavedForward& saved, const kernels::Gradients& gradients) const;
+  void map(const float* lse, const kernels::Region& region,
+           const kernels::MapOutputs& outputs) const;
+
  private:
   friend struct VariantOf<KernelInputs>;
   friend kernels::TokenTerms token_terms_of<KernelInputs>(const AttentionProgram& program,
@@ -71,6 +81,7 @@ class KernelInputs {
   const float* floats(const at::Tensor& tensor);
   const double* doubles(const at::Tensor& tensor);
 
+  bool has_numbers_ = true;
   std::vector<at::Tensor> kept_;
   kernels::AttentionInputs inputs_;
 };
@@ -81,6 +92,6 @@ kernels::OutputTensor output_tensor(const at::Tensor& tensor);
 
 // An empty (B, H, N, d) tensor whose memory is (B, N, H, d), so that joining the heads is free.
 at::Tensor empty_by_token(std::int64_t batch, std::int64_t heads, std::int64_t rows,
-                          std::int64_t channels, at::ScalarType dtype);
+                          std::int64_t channels, const at::TensorOptions& options);
 
 }  // namespace phasescope::model

@@ -32,6 +32,12 @@ struct VariantOf {
                                  .first_distance = table.first_distance,
                                  .multiplies = table.multiplies};
   }
+  kernels::Variant operator()(const QueryTableProgram& table) const {
+    const std::int64_t batch = program.q.size(0);
+    return kernels::QueryTableVariant{
+        .values = memory.floats(table.values.expand({batch, -1, -1, -1})),
+        .length = table.values.size(3)};
+  }
   kernels::Variant operator()(const TapaProgram& tapa) const {
     return kernels::TapaVariant{
         .content_dim = tapa.content_dim,
@@ -103,6 +109,9 @@ struct GradientsOf {
     const std::int64_t length = table.values.size(1);
     return kernels::TableGradients{floats(table.values), length};
   }
+  kernels::VariantGradients operator()(QueryTableProgram& table) const {
+    return kernels::QueryTableGradients{floats(table.values)};
+  }
   kernels::VariantGradients operator()(TapeProgram& tape) const {
     return kernels::TapeGradients{d_out_state, memory.tokens(tape.state)};
   }
@@ -138,6 +147,9 @@ inline void expand_operands(AttentionProgram& program) {
   const std::int64_t batch = program.q.size(0), heads = program.q.size(1);
   if (auto* tape = program.as<TapeProgram>()) {
     tape->state = tape->state.expand({batch, heads, -1, -1});
+  }
+  if (auto* table = program.as<QueryTableProgram>()) {
+    table->values = table->values.expand({batch, heads, -1, -1});
   }
   TokenTerms& tokens = program.tokens;
   for (at::Tensor* x : {&tokens.query, &tokens.key, &tokens.factor}) {

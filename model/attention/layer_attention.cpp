@@ -11,6 +11,7 @@
 #include "model/attention/fused_attention.h"
 #include "model/attention/plain_attention.h"
 #include "model/attention/probe_buffers.h"
+#include "model/host_memory.h"
 
 namespace phasescope::model {
 namespace {
@@ -27,19 +28,21 @@ ProbeResult fused_probe(const LayerAttention& attention, const ProbeRequest& req
   const KernelInputs kernel(attention.program(), attention.v());
   const kernels::AttentionShape& shape = kernel.inputs().shape;
   const ProbeRequest wanted = in_one_pass(attention.program(), request);
-  ProbeBuffers buffers(wanted, shape);
-  const at::ScalarType dtype = attention.v().scalar_type();
+  ProbeBuffers buffers(wanted, shape, attention.v().device());
+  const at::TensorOptions options = attention.v().options();
   const at::Tensor out =
-      empty_by_token(shape.batch, shape.heads, shape.queries, shape.value_dim, dtype);
+      empty_by_token(shape.batch, shape.heads, shape.queries, shape.value_dim, options);
   buffers.outputs().out = output_tensor(out);
   at::Tensor state;
   if (const auto* tape = attention.program().as<TapeProgram>()) {
-    state = empty_by_token(shape.batch, shape.heads, shape.queries, tape->state.size(-1), dtype);
+    state = empty_by_token(shape.batch, shape.heads, shape.queries, tape->state.size(-1), options);
     buffers.outputs().out_state = output_tensor(state);
   }
   const at::Tensor known = attention.lse().defined() ? attention.lse().contiguous() : at::Tensor();
-  if (known.defined()) buffers.outputs().known_lse = known.const_data_ptr<float>();
-  kernels::attention_forward(kernel.inputs(), buffers.outputs());
+  if (known.defined()) {
+    buffers.outputs().known_lse = static_cast<const float*>(known.const_data_ptr());
+  }
+  kernel.forward(buffers.outputs());
   return buffers.take(ran_fused(attention.v()));
 }
 
@@ -47,31 +50,47 @@ MapResult fused_map(const LayerAttention& attention, const MapRequest& request) 
   const KernelInputs kernel(attention.program(), attention.v());
   const Region& region = request.region;
   MapResult result;
-  result.mean = at::empty({region.heads.size(), request.height, request.width}, at::kFloat);
+  result.mean = at::empty({region.heads.size(), request.height, request.width},
+                          attention.v().options().dtype(at::kFloat));
   kernels::MapOutputs outputs;
   outputs.height = request.height;
   outputs.width = request.width;
   outputs.quantity = request.quantity == MapQuantity::weight ? kernels::MapQuantity::weight
                                                              : kernels::MapQuantity::score;
-  outputs.mean = result.mean.mutable_data_ptr<float>();
+  outputs.mean = static_cast<float*>(result.mean.mutable_data_ptr());
   if (request.maximum) {
     result.maximum = at::empty_like(result.mean);
-    outputs.maximum = result.maximum.mutable_data_ptr<float>();
+    outputs.maximum = static_cast<float*>(result.maximum.mutable_data_ptr());
   }
   if (request.share) {
     result.share = at::empty_like(result.mean);
-    outputs.share = result.share.mutable_data_ptr<float>();
+    outputs.share = static_cast<float*>(result.share.mutable_data_ptr());
   }
-  kernels::attention_map(kernel.inputs(), attention.lse().const_data_ptr<float>(),
-                         {.batch = request.batch,
-                          .head_begin = region.heads.begin,
-                          .head_count = region.heads.size(),
-                          .row_begin = region.rows.begin,
-                          .row_end = region.rows.end,
-                          .col_begin = region.columns.begin,
-                          .col_end = region.columns.end},
-                         outputs);
+  const at::Tensor lse = attention.lse().contiguous();
+  kernel.map(static_cast<const float*>(lse.const_data_ptr()),
+             {.batch = request.batch,
+              .head_begin = region.heads.begin,
+              .head_count = region.heads.size(),
+              .row_begin = region.rows.begin,
+              .row_end = region.rows.end,
+              .col_begin = region.columns.begin,
+              .col_end = region.columns.end},
+             outputs);
   result.ran = ran_fused(attention.v());
+  return result;
+}
+
+// What a pass measured, where analyses read it.
+ProbeResult with_host_tensors(ProbeResult result) {
+  for (at::Tensor* tensor :
+       {&result.entropy, &result.max_score, &result.max_key, &result.top1_mass,
+        &result.first_key_weight, &result.mean_distance, &result.sink_weight, &result.bucket_pairs,
+        &result.bucket_weight, &result.bucket_score, &result.bucket_score_square,
+        &result.bucket_content, &result.bucket_content_square, &result.bucket_term,
+        &result.bucket_term_square, &result.top_key, &result.top_weight}) {
+    *tensor = on_host(*tensor);
+  }
+  for (at::Tensor& mass : result.window_mass) mass = on_host(mass);
   return result;
 }
 
@@ -114,8 +133,9 @@ ScoreParts LayerAttention::scores(const Region& region) const {
   check_range("heads", region.heads, heads());
   check_range("rows", region.rows, length());
   check_range("columns", region.columns, keys());
-  return plain_score_parts(as_computed(program_, is_fused()), region.heads, region.rows,
-                           region.columns);
+  const ScoreParts parts = plain_score_parts(as_computed(program_, is_fused()), region.heads,
+                                             region.rows, region.columns);
+  return {on_host(parts.score), on_host(parts.content), on_host(parts.positional)};
 }
 
 at::Tensor LayerAttention::weights(const Region& region) const {
@@ -125,14 +145,16 @@ at::Tensor LayerAttention::weights(const Region& region) const {
   check_range("columns", region.columns, keys());
   const at::Tensor scores =
       plain_scores(as_computed(program_, is_fused()), region.heads, region.rows, region.columns);
-  const at::Tensor lse = normalisers()
+  const at::Tensor lse = with_sinks()
                              .slice(1, region.heads.begin, region.heads.end)
                              .slice(2, region.rows.begin, region.rows.end);
   // A row that sees no key has lse -inf, and exp(-inf + inf) is no number; a NaN score stays one.
-  return at::exp(scores - lse.unsqueeze(-1)).masked_fill(scores.isneginf(), 0.0);
+  return on_host(at::exp(scores - lse.unsqueeze(-1)).masked_fill(scores.isneginf(), 0.0));
 }
 
-at::Tensor LayerAttention::normalisers() const {
+at::Tensor LayerAttention::normalisers() const { return on_host(with_sinks()); }
+
+at::Tensor LayerAttention::with_sinks() const {
   if (!program_.sinks.defined() || !lse_.defined()) return lse_;
   return at::logaddexp(lse_, program_.sinks.to(lse_.scalar_type()).view({1, -1, 1}));
 }
@@ -140,7 +162,7 @@ at::Tensor LayerAttention::normalisers() const {
 at::Tensor LayerAttention::sink_weights() const {
   if (!program_.sinks.defined() || !lse_.defined()) return {};
   const at::Tensor sinks = program_.sinks.to(lse_.scalar_type()).view({1, -1, 1});
-  return at::exp(sinks - normalisers());
+  return on_host(at::exp(sinks - with_sinks()));
 }
 
 ScoreParts LayerAttention::pair_scores(const at::Tensor& batch, const at::Tensor& head,
@@ -149,17 +171,20 @@ ScoreParts LayerAttention::pair_scores(const at::Tensor& batch, const at::Tensor
   const AttentionProgram program = as_computed(program_, is_fused());
   constexpr std::int64_t kStep = 4096;  // all heads of a pair's tokens are gathered
   std::vector<at::Tensor> score, content, positional;
+  const at::Device device = program.q.device();
+  const at::Tensor of = batch.to(device), heads = head.to(device), rows = row.to(device),
+                   columns = column.to(device);
   for (std::int64_t begin = 0; begin < row.size(0); begin += kStep) {
     const std::int64_t end = std::min(row.size(0), begin + kStep);
     const ScoreParts parts =
-        plain_pair_scores(program, batch.slice(0, begin, end), head.slice(0, begin, end),
-                          row.slice(0, begin, end), column.slice(0, begin, end));
+        plain_pair_scores(program, of.slice(0, begin, end), heads.slice(0, begin, end),
+                          rows.slice(0, begin, end), columns.slice(0, begin, end));
     score.push_back(parts.score);
     content.push_back(parts.content);
     positional.push_back(parts.positional);
   }
   if (score.empty()) return {};
-  return {at::cat(score), at::cat(content), at::cat(positional)};
+  return {on_host(at::cat(score)), on_host(at::cat(content)), on_host(at::cat(positional))};
 }
 
 bool LayerAttention::is_fused() const {
@@ -169,9 +194,9 @@ bool LayerAttention::is_fused() const {
 ProbeResult LayerAttention::probe(const ProbeRequest& request) const {
   const at::NoGradGuard no_grad;
   check_probes(request);
-  if (measured_.result && measured_.request == request) return *measured_.result;
-  if (is_fused()) return fused_probe(*this, request);
-  ProbeResult result = plain_probe(*this, request);
+  if (measured_.result && measured_.request == request) return with_host_tensors(*measured_.result);
+  if (is_fused()) return with_host_tensors(fused_probe(*this, request));
+  ProbeResult result = with_host_tensors(plain_probe(*this, request));
   result.ran = ran_by_twin(*this);
   return result;
 }
@@ -187,9 +212,12 @@ MapResult LayerAttention::map(const MapRequest& request) const {
   }
   const bool streams =
       request.quantity == MapQuantity::weight || request.quantity == MapQuantity::score;
-  if (is_fused() && streams) return fused_map(*this, request);
-  MapResult result = plain_map(*this, request);
-  result.ran = ran_by_twin(*this);
+  const bool fused = is_fused() && streams;
+  MapResult result = fused ? fused_map(*this, request) : plain_map(*this, request);
+  if (!fused) result.ran = ran_by_twin(*this);
+  for (at::Tensor* tensor : {&result.mean, &result.maximum, &result.share}) {
+    *tensor = on_host(*tensor);
+  }
   return result;
 }
 

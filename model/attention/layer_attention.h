@@ -43,7 +43,9 @@ struct MeasuredProbes {
 };
 
 // Everything one layer's attention was computed with, alive as long as somebody holds it. All is
-// lazy: nothing of size N x N is made unless a region that large is asked for.
+// lazy: nothing of size N x N is made unless a region that large is asked for. Operands lie where
+// the model does; what is computed from them comes to the host, and chosen pairs may come from
+// there.
 class LayerAttention {
  public:
   LayerAttention(std::int64_t layer, AttentionProgram program, at::Tensor v, at::Tensor lse,
@@ -89,6 +91,8 @@ class LayerAttention {
   MapResult map(const MapRequest& request) const;
 
  private:
+  at::Tensor with_sinks() const;  // normalisers(), where the model is
+
   std::int64_t layer_;
   AttentionProgram program_;
   at::Tensor v_, lse_, entropy_;

@@ -49,7 +49,7 @@ PositionState states_of_pairs(const LayerInput& input, const at::Tensor& row,
   const at::Tensor own = places_of(positions, row) - places_of(positions, column);
   const at::Tensor turns = (own - distance).to(at::kDouble).unsqueeze(1) * angles;
   PositionState state;
-  state.positions.length = 2;
+  state.positions.length = 2, state.positions.device = z.device();
   state.z = at::cat({of(row), turned_by(of(column), turns)}, 2);
   return state;
 }
@@ -59,7 +59,9 @@ PositionState placed_pairs(const LayerInput& input, const at::Tensor& row,
   StartContext context = input.context;
   context.angle_dtype = at::kDouble;
   const at::Tensor query = at::maximum(places_of(input.context.positions, row), distance);
-  context.positions = {input.context.positions.length, 0, at::stack({query, query - distance}, 1)};
+  context.positions = {.length = input.context.positions.length,
+                       .ids = at::stack({query, query - distance}, 1),
+                       .device = row.device()};
   PositionState state = input.encoding->start(context);
   input.encoding->before_layer(input.layer, state);
   return state;
@@ -178,9 +180,10 @@ void move_pairs(const LayerInput& input, const PairsOfRows& pairs,
 
 void clamp_distances(const LayerInput& input, std::int64_t limit,
                      const std::vector<std::int64_t>& heads, AttentionProgram& program) {
-  const PairsOfRows far = [limit](std::int64_t first, std::int64_t count) {
-    const at::Tensor row = at::arange(first, first + count, at::kLong).unsqueeze(1);
-    const at::Tensor column = at::arange(first + count, at::kLong).unsqueeze(0);
+  const at::TensorOptions whole = program.q.options().dtype(at::kLong);
+  const PairsOfRows far = [limit, whole](std::int64_t first, std::int64_t count) {
+    const at::Tensor row = at::arange(first, first + count, whole).unsqueeze(1);
+    const at::Tensor column = at::arange(first + count, whole).unsqueeze(0);
     const at::Tensor pairs = (row - column > limit).nonzero();
     const at::Tensor rows = pairs.select(1, 0) + first;
     return MovedPairs{rows, pairs.select(1, 1), at::full_like(rows, limit)};

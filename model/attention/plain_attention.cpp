@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "model/attention/attention.h"
 
@@ -19,22 +20,46 @@ at::Tensor rows_of(const at::Tensor& x, Range range) { return x.slice(-2, range.
 at::Tensor for_query_heads(const at::Tensor& x, std::int64_t heads, Range range) {
   const std::int64_t group = heads / x.size(1);
   if (group == 1) return x.slice(1, range.begin, range.end);
-  const at::Tensor index = at::arange(range.begin, range.end, at::kLong).floor_divide(group);
+  const at::Tensor index =
+      at::arange(range.begin, range.end, x.options().dtype(at::kLong)).floor_divide(group);
   return x.index_select(1, index);
 }
 
+// The indices of a range beside a program's tensors, (size) int64.
+at::Tensor indices(const AttentionProgram& program, Range range) {
+  return at::arange(range.begin, range.end, program.q.options().dtype(at::kLong));
+}
+
 // Position ids of some tokens, (B or 1, size) int64.
-at::Tensor ids_of(const Positions& positions, Range range) {
-  if (positions.consecutive()) {
-    return at::arange(range.begin, range.end, at::kLong).unsqueeze(0) + positions.shift;
-  }
+at::Tensor ids_of(const AttentionProgram& program, Range range) {
+  const Positions& positions = program.positions;
+  if (positions.consecutive()) return indices(program, range).unsqueeze(0) + positions.shift;
   const at::Tensor ids = positions.ids.dim() == 2 ? positions.ids : positions.ids.unsqueeze(0);
   return ids.slice(1, range.begin, range.end);
 }
 
+// The tokens that rows of queries are.
+Range tokens_of_rows(const AttentionProgram& program, Range rows) {
+  return {rows.begin + program.query_offset, rows.end + program.query_offset};
+}
+
 // lambda = position of query - position of key, (B or 1, rows, columns) int64.
-at::Tensor distances(const Positions& positions, Range rows, Range columns) {
-  return ids_of(positions, rows).unsqueeze(2) - ids_of(positions, columns).unsqueeze(1);
+at::Tensor distances(const AttentionProgram& program, Range rows, Range columns) {
+  return ids_of(program, tokens_of_rows(program, rows)).unsqueeze(2) -
+         ids_of(program, columns).unsqueeze(1);
+}
+
+// The least and the greatest of them, as far as the host knows.
+std::optional<DistanceRange> range_of_distances(const AttentionProgram& program, Range rows,
+                                                Range columns) {
+  const Positions& positions = program.positions;
+  if (positions.consecutive()) {
+    const Range queries = tokens_of_rows(program, rows);
+    return DistanceRange{queries.begin - (columns.end - 1), queries.end - 1 - columns.begin};
+  }
+  if (program.q.is_cpu() || !positions.extent) return {};
+  const std::int64_t reach = positions.largest_distance();
+  return DistanceRange{-reach, reach};
 }
 
 // table (H, L) at distances (B or 1, rows, columns): (B or 1, H, rows, columns).
@@ -47,6 +72,17 @@ at::Tensor table_entries(const TableProgram& table, Range heads, const at::Tenso
   const at::Tensor values = table.values.slice(0, heads.begin, heads.end);
   return look_up(values,
                  table.first_distance == 0 ? distance.abs() : distance - table.first_distance);
+}
+
+// What a query table adds at distances (1 or B, rows, columns), 0 where it has no entry: values (B
+// or 1, heads, rows, L) of these to (B, heads, rows, columns).
+at::Tensor query_table_entries(const at::Tensor& values, const at::Tensor& distance) {
+  const at::Tensor by_head = distance.unsqueeze(1);
+  const at::Tensor outside = (by_head < 0) | (by_head >= values.size(3));
+  const std::int64_t batch = std::max(values.size(0), distance.size(0));
+  const at::Tensor index =
+      by_head.clamp(0, values.size(3) - 1).expand({batch, values.size(1), -1, -1});
+  return values.expand({batch, -1, -1, -1}).gather(-1, index).masked_fill(outside, 0.0);
 }
 
 at::Tensor products(const at::Tensor& q, const at::Tensor& k) {
@@ -96,10 +132,11 @@ at::Tensor term_scores(const AttentionProgram& program, Range heads, Range rows,
   const Range read_heads = all ? Range{0, program.q.size(1)} : heads;
   const Range read_columns = all ? Range{0, program.k.size(2)} : columns;
   const Operands x = operands(program.q, program.k, read_heads, rows, read_columns);
-  const at::Tensor scores = term.score({in_table_dtype(products(x.q, x.k) * program.scale),
-                                        ids_of(program.positions, rows).unsqueeze(2),
-                                        ids_of(program.positions, read_columns).unsqueeze(1),
-                                        read_heads.begin, rows.begin, read_columns.begin});
+  const Range queries = tokens_of_rows(program, rows);
+  const at::Tensor scores = term.score(
+      {in_table_dtype(products(x.q, x.k) * program.scale), ids_of(program, queries).unsqueeze(2),
+       ids_of(program, read_columns).unsqueeze(1), read_heads.begin, queries.begin,
+       read_columns.begin, range_of_distances(program, rows, read_columns)});
   if (!all) return scores;
   return scores.slice(1, heads.begin, heads.end).slice(3, columns.begin, columns.end);
 }
@@ -250,8 +287,10 @@ at::Tensor tokens_of(const at::Tensor& x, const at::Tensor& batch, const at::Ten
 // broadcast.
 at::Tensor hidden_by_index(const AttentionProgram& program, const at::Tensor& row,
                            const at::Tensor& column) {
-  at::Tensor hidden = program.causal ? column > row : at::zeros({}, at::kBool);
-  if (program.window > 0) hidden = hidden | ((row - column).abs() >= program.window);
+  const at::Tensor query = program.query_offset == 0 ? row : row + program.query_offset;
+  at::Tensor hidden =
+      program.causal ? column > query : at::zeros({}, row.options().dtype(at::kBool));
+  if (program.window > 0) hidden = hidden | ((query - column).abs() >= program.window);
   return hidden;
 }
 
@@ -263,20 +302,21 @@ bool spreads_padding(const AttentionProgram& program) {
 // (rows, M), what the mask alone hides of all keys, documents left out.
 at::Tensor hidden_of_all_keys(const AttentionProgram& program, const at::Tensor& row) {
   if (program.mask.defined()) return program.mask.index_select(0, row).logical_not();
-  const at::Tensor column = at::arange(program.k.size(2), at::kLong);
+  const at::Tensor column = indices(program, {0, program.k.size(2)});
   return hidden_by_index(program, row.unsqueeze(1), column).expand({row.size(0), column.size(0)});
 }
 
 // (B, rows, columns), true for pairs of different documents.
 at::Tensor of_other_documents(const AttentionProgram& program, Range rows, Range columns) {
   const at::Tensor& ids = program.documents;
-  return ids.slice(1, rows.begin, rows.end).unsqueeze(2) !=
+  const Range queries = tokens_of_rows(program, rows);
+  return ids.slice(1, queries.begin, queries.end).unsqueeze(2) !=
          ids.slice(1, columns.begin, columns.end).unsqueeze(1);
 }
 
 // (B, 1, rows, 1): the rows all of whose visible keys are padded.
 at::Tensor lost_rows(const AttentionProgram& program, Range rows) {
-  at::Tensor hidden = hidden_of_all_keys(program, at::arange(rows.begin, rows.end, at::kLong));
+  at::Tensor hidden = hidden_of_all_keys(program, indices(program, rows));
   if (program.documents.defined()) {
     hidden = hidden | of_other_documents(program, rows, {0, program.k.size(2)});
   }
@@ -289,7 +329,8 @@ at::Tensor lost_of_pairs(const AttentionProgram& program, const at::Tensor& batc
                          const at::Tensor& row) {
   at::Tensor seen = hidden_of_all_keys(program, row).logical_not();
   if (const at::Tensor& ids = program.documents; ids.defined()) {
-    seen = seen & (ids.index({batch, row}).unsqueeze(1) == ids.index_select(0, batch));
+    const at::Tensor own = ids.index({batch, row + program.query_offset});
+    seen = seen & (own.unsqueeze(1) == ids.index_select(0, batch));
   }
   return (seen & program.key_mask.index_select(0, batch)).any(-1).logical_not();
 }
@@ -300,7 +341,8 @@ at::Tensor hidden_of_pairs(const AttentionProgram& program, const at::Tensor& ba
   at::Tensor hidden = program.mask.defined() ? program.mask.index({row, column}).logical_not()
                                              : hidden_by_index(program, row, column);
   if (const at::Tensor& ids = program.documents; ids.defined()) {
-    hidden = hidden | (ids.index({batch, row}) != ids.index({batch, column}));
+    const at::Tensor own = ids.index({batch, row + program.query_offset});
+    hidden = hidden | (own != ids.index({batch, column}));
   }
   if (!program.key_mask.defined()) return hidden;
   const at::Tensor padded = program.key_mask.index({batch, column}).logical_not();
@@ -315,10 +357,10 @@ at::Tensor hidden_of_all_texts(const AttentionProgram& program, Range rows, Rang
         .slice(1, columns.begin, columns.end)
         .logical_not();
   }
-  const bool all_before = columns.end <= rows.begin + 1;
+  const bool all_before = columns.end <= tokens_of_rows(program, rows).begin + 1;
   if ((!program.causal || all_before) && program.window == 0) return {};
-  return hidden_by_index(program, at::arange(rows.begin, rows.end, at::kLong).unsqueeze(1),
-                         at::arange(columns.begin, columns.end, at::kLong).unsqueeze(0));
+  return hidden_by_index(program, indices(program, rows).unsqueeze(1),
+                         indices(program, columns).unsqueeze(0));
 }
 
 }  // namespace
@@ -347,7 +389,12 @@ at::Tensor plain_scores(const AttentionProgram& program, Range heads, Range rows
           ? term_scores(program, heads, rows, columns)
           : open_scores(program,
                         operands(program.q, program.k, heads_read(program, heads), rows, columns),
-                        distances(program.positions, rows, columns), heads);
+                        distances(program, rows, columns), heads);
+  if (const auto* table = program.as<QueryTableProgram>()) {
+    const at::Tensor values = rows_of(table->values.slice(1, heads.begin, heads.end), rows);
+    scores =
+        in_table_dtype(scores) + query_table_entries(values, distances(program, rows, columns));
+  }
   if (program.tokens.defined()) {
     scores = with_token_terms(program, scores, heads, rows, columns);
   }
@@ -388,7 +435,7 @@ ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& 
     if (!ids.defined()) return token + program.positions.shift;
     return ids.dim() == 2 ? ids.index({batch, token}) : ids.index({token});
   };
-  const at::Tensor query_id = position(row), key_id = position(column);
+  const at::Tensor query_id = position(row + program.query_offset), key_id = position(column);
   ScoreParts parts;
   parts.content = of_head(content_scores(program, pairs(program.q_plain, program.k_plain)));
   at::Tensor score;
@@ -402,6 +449,14 @@ ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& 
   } else {
     score = of_head(open_scores(program, pairs(program.q, program.k),
                                 (query_id - key_id).view({-1, 1, 1}), heads));
+  }
+  if (const auto* table = program.as<QueryTableProgram>()) {
+    const at::Tensor values = table->values.expand({program.q.size(0), -1, -1, -1})
+                                  .index({batch, head, row})
+                                  .unsqueeze(1)
+                                  .unsqueeze(1);  // (P, 1, 1, L)
+    const at::Tensor distance = (query_id - key_id).view({-1, 1, 1});
+    score = in_table_dtype(score) + query_table_entries(values, distance).flatten();
   }
   if (program.tokens.defined()) {
     score = with_token_terms_of_pairs(program, score, batch, head, row, column);

@@ -11,10 +11,13 @@
 namespace phasescope::model {
 namespace {
 
-// Index distances i - j, (rows, columns).
-at::Tensor index_distances(Range rows, std::int64_t columns) {
-  return at::arange(rows.begin, rows.end, at::kLong).unsqueeze(1) -
-         at::arange(columns, at::kLong).unsqueeze(0);
+// Index distances i - j of the rows' tokens i, (rows, columns), beside `like`.
+at::Tensor index_distances(const AttentionProgram& program, Range rows, std::int64_t columns,
+                           const at::Tensor& like) {
+  const std::int64_t first = program.query_offset + rows.begin;
+  const at::TensorOptions whole = like.options().dtype(at::kLong);
+  return at::arange(first, first + rows.size(), whole).unsqueeze(1) -
+         at::arange(columns, whole).unsqueeze(0);
 }
 
 // Adds values (B, H, rows, columns) into sums (B, H, buckets) by the bucket of each pair; pairs of
@@ -31,27 +34,29 @@ class ProbeCollector {
  public:
   ProbeCollector(const LayerAttention& attention, const ProbeRequest& request) : request_(request) {
     if (request.bucket_edges.size() < 2) return;
-    edges_ = at::tensor(request.bucket_edges, at::kLong);
+    const at::TensorOptions there = attention.v().options();
+    const at::TensorOptions wide = there.dtype(at::kDouble);
+    edges_ = at::tensor(request.bucket_edges, there.dtype(at::kLong));
     const std::vector<std::int64_t> sizes = {
         attention.batch(), attention.heads(),
         static_cast<std::int64_t>(request.bucket_edges.size()) - 1};
-    result_.bucket_pairs = at::zeros(sizes, at::kLong);
-    result_.bucket_weight = at::zeros(sizes, at::kDouble);
-    result_.bucket_score = at::zeros(sizes, at::kDouble);
-    result_.bucket_score_square = at::zeros(sizes, at::kDouble);
+    result_.bucket_pairs = at::zeros(sizes, there.dtype(at::kLong));
+    result_.bucket_weight = at::zeros(sizes, wide);
+    result_.bucket_score = at::zeros(sizes, wide);
+    result_.bucket_score_square = at::zeros(sizes, wide);
     if (request.content) {
-      result_.bucket_content = at::zeros(sizes, at::kDouble);
-      result_.bucket_content_square = at::zeros(sizes, at::kDouble);
+      result_.bucket_content = at::zeros(sizes, wide);
+      result_.bucket_content_square = at::zeros(sizes, wide);
     }
     if (request.term) {
-      result_.bucket_term = at::zeros(sizes, at::kDouble);
-      result_.bucket_term_square = at::zeros(sizes, at::kDouble);
+      result_.bucket_term = at::zeros(sizes, wide);
+      result_.bucket_term_square = at::zeros(sizes, wide);
     }
   }
 
   void add(const AttentionProgram& program, const AttentionBlock& block, Range rows) {
     const std::int64_t columns = block.weights.size(-1);
-    const at::Tensor distance = index_distances(rows, columns);
+    const at::Tensor distance = index_distances(program, rows, columns, block.weights);
     add_rows(block, distance);
     if (edges_.defined()) add_buckets(program, block, rows, distance);
   }
@@ -164,7 +169,7 @@ struct CellEdges {
   at::Tensor begin, end;
   std::int64_t widest = 0;
 };
-CellEdges cell_edges(std::int64_t cells, std::int64_t size) {
+CellEdges cell_edges(std::int64_t cells, std::int64_t size, const at::Tensor& like) {
   std::vector<std::int64_t> begin, end;
   std::int64_t widest = 0;
   for (std::int64_t cell = 0; cell < cells; ++cell) {
@@ -173,7 +178,8 @@ CellEdges cell_edges(std::int64_t cells, std::int64_t size) {
     end.push_back(range.end);
     widest = std::max(widest, range.size());
   }
-  return {at::tensor(begin, at::kLong), at::tensor(end, at::kLong), widest};
+  const at::TensorOptions whole = like.options().dtype(at::kLong);
+  return {at::tensor(begin, whole), at::tensor(end, whole), widest};
 }
 
 // Sums over the cells of the last dimension. Not by differences of running sums: one NaN would be
@@ -181,7 +187,7 @@ CellEdges cell_edges(std::int64_t cells, std::int64_t size) {
 at::Tensor cell_sums(const at::Tensor& x, const CellEdges& edges) {
   if (edges.widest == 1) return x.index_select(-1, edges.begin);
   std::vector<std::int64_t> sizes = x.sizes().vec();
-  const at::Tensor cell = at::repeat_interleave(edges.end - edges.begin).expand(sizes);
+  const at::Tensor cell = at::repeat_interleave(edges.end - edges.begin, x.size(-1)).expand(sizes);
   sizes.back() = edges.begin.size(0);
   return at::zeros(sizes, x.options()).scatter_add_(-1, cell, x);
 }
@@ -232,7 +238,7 @@ MapResult plain_map(const LayerAttention& attention, const MapRequest& request) 
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> mean, maximum, share;
   const at::ScalarType dtype = at::promote_types(attention.q().scalar_type(), at::kFloat);
-  const CellEdges edges = cell_edges(request.width, request.region.columns.size());
+  const CellEdges edges = cell_edges(request.width, request.region.columns.size(), attention.v());
   for (std::int64_t y = 0; y < request.height; ++y) {
     const Range cell = cell_range(y, request.height, request.region.rows.size());
     Region region = request.region;
@@ -240,9 +246,9 @@ MapResult plain_map(const LayerAttention& attention, const MapRequest& request) 
     const at::Tensor values = quantity_of(attention, region, request.batch, request.quantity);
     at::Tensor hidden = hidden_pairs(attention.program(), region.rows, region.columns);
     if (hidden.defined() && hidden.dim() == 4) hidden = hidden[request.batch][0];
-    const at::Tensor visible = hidden.defined()
-                                   ? hidden.logical_not()
-                                   : at::ones({values.size(1), values.size(2)}, at::kBool);
+    const at::Tensor visible = hidden.defined() ? hidden.logical_not()
+                                                : at::ones({values.size(1), values.size(2)},
+                                                           values.options().dtype(at::kBool));
     const CellRow row = pooled_row(values, visible, edges, request.quantity);
     mean.push_back(row.mean);
     maximum.push_back(row.maximum);

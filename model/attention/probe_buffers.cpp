@@ -6,8 +6,9 @@
 
 namespace phasescope::model {
 
-ProbeBuffers::ProbeBuffers(const ProbeRequest& request, const kernels::AttentionShape& shape)
-    : rows_({shape.batch, shape.heads, shape.queries}) {
+ProbeBuffers::ProbeBuffers(const ProbeRequest& request, const kernels::AttentionShape& shape,
+                           at::Device device)
+    : device_(device), rows_({shape.batch, shape.heads, shape.queries}) {
   add_row(request.entropy, result_.entropy, outputs_.rows.entropy);
   add_row(request.max_score, result_.max_score, outputs_.rows.max_score);
   add_row(request.top1_mass, result_.top1_mass, outputs_.rows.top1_mass);
@@ -15,8 +16,8 @@ ProbeBuffers::ProbeBuffers(const ProbeRequest& request, const kernels::Attention
   add_row(request.mean_distance, result_.mean_distance, outputs_.rows.mean_distance);
   add_row(request.sink_weight, result_.sink_weight, outputs_.rows.sink_weight);
   if (request.max_key) {
-    result_.max_key = at::empty(rows_, at::kInt);
-    outputs_.rows.max_key = result_.max_key.mutable_data_ptr<std::int32_t>();
+    result_.max_key = at::empty(rows_, options(at::kInt));
+    outputs_.rows.max_key = static_cast<std::int32_t*>(result_.max_key.mutable_data_ptr());
   }
   add_windows(request.windows);
   if (request.top_keys > 0) add_top_keys(request.top_keys);
@@ -31,8 +32,8 @@ ProbeResult ProbeBuffers::take(Ran ran) {
 
 void ProbeBuffers::add_row(bool wanted, at::Tensor& tensor, float*& pointer) {
   if (!wanted) return;
-  tensor = at::empty(rows_, at::kFloat);
-  pointer = tensor.mutable_data_ptr<float>();
+  tensor = at::empty(rows_, options(at::kFloat));
+  pointer = static_cast<float*>(tensor.mutable_data_ptr());
 }
 
 void ProbeBuffers::add_windows(const std::vector<std::int64_t>& windows) {
@@ -48,11 +49,11 @@ void ProbeBuffers::add_buckets(const ProbeRequest& request, const kernels::Atten
   buckets.edges = request.bucket_edges.data();
   buckets.count = static_cast<std::int64_t>(request.bucket_edges.size()) - 1;
   const std::vector<std::int64_t> sizes = {shape.batch, shape.heads, buckets.count};
-  result_.bucket_pairs = at::zeros(sizes, at::kLong);
-  buckets.pairs = result_.bucket_pairs.mutable_data_ptr<std::int64_t>();
-  const auto sums = [&sizes](at::Tensor& tensor) {
-    tensor = at::zeros(sizes, at::kDouble);
-    return tensor.mutable_data_ptr<double>();
+  result_.bucket_pairs = at::zeros(sizes, options(at::kLong));
+  buckets.pairs = static_cast<std::int64_t*>(result_.bucket_pairs.mutable_data_ptr());
+  const auto sums = [this, &sizes](at::Tensor& tensor) {
+    tensor = at::zeros(sizes, options(at::kDouble));
+    return static_cast<double*>(tensor.mutable_data_ptr());
   };
   buckets.weight = sums(result_.bucket_weight);
   buckets.score = sums(result_.bucket_score);
@@ -70,11 +71,11 @@ void ProbeBuffers::add_buckets(const ProbeRequest& request, const kernels::Atten
 void ProbeBuffers::add_top_keys(std::int64_t count) {
   std::vector<std::int64_t> sizes = rows_;
   sizes.push_back(count);
-  result_.top_key = at::empty(sizes, at::kInt);
-  result_.top_weight = at::empty(sizes, at::kFloat);
+  result_.top_key = at::empty(sizes, options(at::kInt));
+  result_.top_weight = at::empty(sizes, options(at::kFloat));
   outputs_.rows.top_count = count;
-  outputs_.rows.top_key = result_.top_key.mutable_data_ptr<std::int32_t>();
-  outputs_.rows.top_weight = result_.top_weight.mutable_data_ptr<float>();
+  outputs_.rows.top_key = static_cast<std::int32_t*>(result_.top_key.mutable_data_ptr());
+  outputs_.rows.top_weight = static_cast<float*>(result_.top_weight.mutable_data_ptr());
 }
 
 }  // namespace phasescope::model

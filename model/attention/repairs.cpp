@@ -168,11 +168,12 @@ bool takes_a_table(const AttentionProgram& program) {
 
 // A bias of 0, and -inf from a head's limit on; undefined where none is of this layer.
 at::Tensor windows_of(const std::vector<Repairs::Limit>& limits, std::int64_t layer,
-                      std::int64_t heads, std::int64_t length) {
+                      std::int64_t heads, std::int64_t length, at::Device device) {
   at::Tensor bias;
   for (const Repairs::Limit& limit : limits) {
     if (limit.layer != layer || limit.distance >= length) continue;
-    if (!bias.defined()) bias = at::zeros({heads, length}, at::kDouble);
+    if (!bias.defined())
+      bias = at::zeros({heads, length}, at::TensorOptions(at::kDouble).device(device));
     bias[limit.head].slice(0, limit.distance).fill_(-std::numeric_limits<double>::infinity());
   }
   return bias;
@@ -246,7 +247,7 @@ const std::vector<std::string>& intervention_options() {
 
 at::Tensor by_distance(const at::Tensor& table, const std::vector<std::int64_t>& edges,
                        std::int64_t length) {
-  at::Tensor bucket = at::zeros({length}, at::kLong);
+  at::Tensor bucket = at::zeros({length}, table.options().dtype(at::kLong));
   for (std::size_t n = 1; n < edges.size(); ++n) {
     if (edges[n] < length) bucket.slice(0, edges[n]).add_(1);
   }
@@ -268,8 +269,9 @@ void add_by_distance(AttentionProgram& program, const at::Tensor& bias) {
     return;
   }
   const std::int64_t length = std::max<std::int64_t>(1, program.positions.length);
-  const at::Tensor entries = bias.to(table_dtype(program.q.scalar_type()))
-                                 .index_select(1, at::arange(length, at::kLong).clamp_max(last));
+  const at::Tensor entries =
+      bias.to(table_dtype(program.q.scalar_type()))
+          .index_select(1, at::arange(length, bias.options().dtype(at::kLong)).clamp_max(last));
   const auto* table = program.as<TableProgram>();
   program.variant = TableProgram{
       (table != nullptr ? table->values.slice(1, 0, length) + entries : entries).contiguous()};
@@ -279,11 +281,12 @@ namespace {
 
 // (H): a layer's factors, `otherwise` where none is said.
 at::Tensor layer_factors(const std::vector<Repairs::Factor>& factors, std::int64_t layer,
-                         std::int64_t heads, double otherwise) {
+                         std::int64_t heads, double otherwise, at::Device device) {
   at::Tensor values;
   for (const Repairs::Factor& one : factors) {
     if (one.layer != layer) continue;
-    if (!values.defined()) values = at::full({heads}, otherwise, at::kDouble);
+    if (!values.defined())
+      values = at::full({heads}, otherwise, at::TensorOptions(at::kDouble).device(device));
     values[one.head] = one.value;
   }
   return values;
@@ -294,7 +297,8 @@ void scale_bias(const at::Tensor& factors, const LayerInput& input, AttentionPro
   auto* table = program.as<TableProgram>();
   auto* fire = program.as<FireProgram>();
   const bool adds = table != nullptr && !table->multiplies;
-  if (!adds && fire == nullptr && !program.is<TermProgram>()) {
+  auto* of_queries = program.as<QueryTableProgram>();
+  if (!adds && fire == nullptr && of_queries == nullptr && !program.is<TermProgram>()) {
     throw formats::Error("not_applicable",
                          input.encoding->info().key +
                              " adds no bias of its own to the score that could be multiplied",
@@ -304,6 +308,10 @@ void scale_bias(const at::Tensor& factors, const LayerInput& input, AttentionPro
     if (x.defined()) x = x * factors.to(x.scalar_type()).unsqueeze(1);
   };
   if (adds) times(table->values);
+  if (of_queries != nullptr) {
+    at::Tensor& values = of_queries->values;
+    values = values * factors.to(values.scalar_type()).view({1, -1, 1, 1});
+  }
   if (fire != nullptr) times(fire->slope), times(fire->intercept);
   for (at::Tensor* bias : {&program.tokens.query, &program.tokens.key}) {
     if (bias->defined()) *bias = *bias * factors.to(bias->scalar_type()).view({1, -1, 1});
@@ -327,6 +335,7 @@ at::Tensor lse_of_others(const AttentionProgram& program, Backend backend) {
                         ? program.key_mask.clone()
                         : at::ones({k.size(0), k.size(2)}, k.options().dtype(at::kBool));
   others.key_mask.select(1, 0).fill_(false);
+  others.loses_rows.reset();
   const Backend runs = backend == Backend::fused ? Backend::fused : Backend::plain;
   const at::Tensor lse =
       attention(others, program.k_plain, {.backend = runs, .want_lse = true}).lse;
@@ -377,7 +386,8 @@ void repair(const Repairs& repairs, const LayerInput& input, Backend backend,
             AttentionProgram& program) {
   const std::int64_t heads = program.q.size(1);
   const std::int64_t length = program.positions.largest_distance() + 1;
-  const at::Tensor factors = layer_factors(repairs.bias_scales, input.layer, heads, 1);
+  const at::Device device = program.q.device();
+  const at::Tensor factors = layer_factors(repairs.bias_scales, input.layer, heads, 1, device);
   if (factors.defined()) scale_bias(factors, input, program);
   for (const Repairs::Limit& clamp : repairs.clamps) {
     if (clamp.layer != input.layer) continue;
@@ -391,11 +401,13 @@ void repair(const Repairs& repairs, const LayerInput& input, Backend backend,
     clamp_distances(input, clamp.distance, {clamp.head}, program);
   }
   if (repairs.table.defined()) {
-    add_by_distance(program, by_distance(repairs.table[input.layer], repairs.edges, length));
+    add_by_distance(program,
+                    by_distance(repairs.table[input.layer].to(device), repairs.edges, length));
   }
-  const at::Tensor windows = windows_of(repairs.windows, input.layer, heads, length);
+  const at::Tensor windows =
+      windows_of(repairs.windows, input.layer, heads, length, program.q.device());
   if (windows.defined()) add_by_distance(program, windows);
-  const at::Tensor caps = layer_factors(repairs.sink_caps, input.layer, heads, 1);
+  const at::Tensor caps = layer_factors(repairs.sink_caps, input.layer, heads, 1, device);
   if (caps.defined()) cap_sinks(caps, backend, program);
 }
 
@@ -413,9 +425,10 @@ at::Tensor ablated(const Repairs& repairs, std::int64_t layer, const at::Tensor&
                                  "ablation_means",
                                  "phasescope ablate --how mean --out FILE.safetensors writes one");
       }
-      head = repairs.means[layer][one.head].to(head.scalar_type()).expand_as(head);
+      head = repairs.means[layer][one.head].to(head.options()).expand_as(head);
     } else {
-      head = head.index_select(1, drawn_rows(head.size(1), repairs.seed, layer, one.head));
+      const at::Tensor rows = drawn_rows(head.size(1), repairs.seed, layer, one.head);
+      head = head.index_select(1, rows.to(head.device()));
     }
   }
   return heads.empty() ? out : at::stack(heads, 1);

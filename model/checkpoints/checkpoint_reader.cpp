@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -25,11 +26,15 @@
 #include "model/checkpoints/hashing.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/families/family.h"
+#include "model/families/phasescope.h"
 
 namespace phasescope::model {
 namespace {
 
 constexpr std::uint64_t kPieceBytes = std::uint64_t{16} << 20;  // read between two questions
+constexpr std::uint64_t kLeastMapped = std::uint64_t{1} << 20;  // smaller tensors are copied
+// Of the free memory; the rest is for what is computed with the weights.
+constexpr double kShareOfCopies = 0.75;
 
 // "model.layers.*.rotary_emb.inv_freq" for every N of "model.layers.N.rotary_emb.inv_freq".
 std::string without_layer_number(const std::string& name) {
@@ -41,12 +46,33 @@ void append(std::vector<std::string>& list, const std::vector<std::string>& more
   list.insert(list.end(), more.begin(), more.end());
 }
 
+// What becomes of a tensor of the file: a copy in the dtype computed in, a view of the mapped file
+// that has it already, or a view in the dtype of the file, which is converted when its layer runs.
+enum class Form { copy, view, stored };
+
 // A tensor of the file and what it stands for.
 struct Source {
   const formats::TensorEntry* entry;
   std::vector<TensorPlace> parts;
   bool looked_at = false;  // its values are in the report
+  Form form = Form::copy;
+  std::optional<formats::MappedBytes> mapped = {};  // of what may be a view
 };
+
+// "13.5 GB", "210.0 MB"
+std::string size_text(std::int64_t bytes) {
+  char text[32];
+  const auto size = static_cast<double>(bytes);
+  std::snprintf(text, sizeof text, size < 1e9 ? "%.1f MB" : "%.1f GB",
+                size / (size < 1e9 ? 1e6 : 1e9));
+  return text;
+}
+
+bool in_a_layer(const TensorPlace& place) {
+  const bool layer =
+      place.name.starts_with("model.layers.") || place.name.starts_with("model.encoder.layers.");
+  return layer && place.name.find(".encoding.") == std::string::npos;
+}
 
 }  // namespace
 
@@ -75,6 +101,9 @@ struct CheckpointReader::Contents {
 
   void fill_report() {
     report.encoding_why = translation.encoding_why;
+    if (report.family != phasescope_family().key) {
+      report.as_library = std::make_shared<const ModelConfig>(translation.config);
+    }
     report.weights_from = formats::decoded_label(formats::decoded_tensors(archive.tensors()));
     report.quirks = opened.quirks;
     append(report.quirks, translation.quirks);
@@ -305,6 +334,107 @@ struct CheckpointReader::Contents {
     return paths;
   }
 
+  // ---- Memory ----
+
+  void choose_forms(at::ScalarType dtype, const WeightsMemory& memory) {
+    std::uint64_t bytes = 0;
+    std::error_code error;
+    for (const std::filesystem::path& path : archive.paths()) {
+      bytes += std::filesystem::file_size(path, error);
+    }
+    // What an adapter adds is no part of the file.
+    if (!adapter && bytes >= memory.mapped_from) find_views(dtype);
+    if (memory.free_bytes <= 0) return;
+    const auto most = kShareOfCopies * static_cast<double>(memory.free_bytes);
+    const std::int64_t before = bytes_of(Form::copy, dtype);
+    if (static_cast<double>(before) <= most) return;
+    for (Source& source : sources) {
+      if (!source.mapped || source.form != Form::copy) continue;
+      if (std::ranges::all_of(source.parts, in_a_layer)) source.form = Form::stored;
+    }
+    const std::int64_t needed = bytes_of(Form::copy, dtype);
+    if (needed <= memory.free_bytes) return;
+    throw formats::Error("out_of_memory",
+                         "the weights take " + size_text(needed) + " of memory in " +
+                             name_of_dtype(dtype) + ", and " + size_text(memory.free_bytes) +
+                             " are free",
+                         files.weights.string(),
+                         at::elementSize(dtype) > 2 ? "compute in bf16, which takes half of it"
+                                                    : "close other models and programs");
+  }
+
+  void find_views(at::ScalarType dtype) {
+    for (Source& source : sources) {
+      const formats::TensorEntry& entry = *source.entry;
+      if (entry.size < kLeastMapped || entry.decoded || !is_weights(entry)) continue;
+      source.mapped = archive.mapped(entry);
+      if (source.mapped && scalar_type(entry.dtype) == dtype) source.form = Form::view;
+    }
+  }
+
+  std::int64_t bytes_of(Form form, at::ScalarType dtype) const {
+    std::int64_t elements = 0;
+    for (const Source& source : sources) {
+      if (source.form == form) elements += source.entry->element_count();
+    }
+    return elements * static_cast<std::int64_t>(at::elementSize(dtype));
+  }
+
+  // In the file's dtype and shape; alive as long as any tensor made of it.
+  static at::Tensor view_of(const Source& source) {
+    auto* const bytes = const_cast<std::byte*>(source.mapped->bytes.data());
+    return at::from_blob(
+        bytes, source.entry->shape, [held = source.mapped->mapping](void*) {},
+        at::TensorOptions(scalar_type(source.entry->dtype)));
+  }
+
+  // What is no copy is counted as its file is hashed, by the number that it has there.
+  std::map<std::size_t, formats::CountsByPiece> counts_of_views() const {
+    std::map<std::size_t, std::vector<const formats::TensorEntry*>> entries;
+    const std::vector<std::filesystem::path> paths = hashed_files();
+    for (const Source& source : sources) {
+      if (source.form == Form::copy || source.looked_at) continue;
+      const auto file = std::ranges::find(paths, source.mapped->mapping->path());
+      entries[static_cast<std::size_t>(file - paths.begin())].push_back(source.entry);
+    }
+    std::map<std::size_t, formats::CountsByPiece> counts;
+    for (auto& [file, list] : entries) counts.emplace(file, std::move(list));
+    return counts;
+  }
+
+  void flag_views(const std::map<std::size_t, formats::CountsByPiece>& counts) {
+    for (const auto& [file, of_file] : counts) {
+      for (const auto& [entry, values] : of_file.counts()) flag(*entry, values);
+    }
+    for (Source& source : sources) source.looked_at = true;
+  }
+
+  // What is in the mapped files, for the report, and who must be careful with it.
+  void note_views(at::ScalarType dtype, Weights& weights) {
+    std::int64_t bytes = 0;
+    bool stored = false;
+    for (const Source& source : sources) {
+      if (source.form == Form::copy) continue;
+      bytes += static_cast<std::int64_t>(source.entry->size);
+      stored = stored || source.form == Form::stored;
+      const auto& mapping = source.mapped->mapping;
+      if (std::ranges::find(weights.files, mapping) == weights.files.end()) {
+        weights.files.push_back(mapping);
+      }
+    }
+    if (bytes == 0) return;
+    report.mapped_bytes = bytes_of(Form::view, dtype) + bytes_of(Form::stored, dtype);
+    for (StackWeights* stack : {static_cast<StackWeights*>(&weights), &weights.encoder}) {
+      for (LayerWeights& layer : stack->layers) layer.as_stored = stored;
+    }
+    report.quirks.push_back(
+        size_text(bytes) + " of the weights stay in the mapped file, " +
+        size_text(bytes_of(Form::copy, dtype)) + " are copies in memory" +
+        (stored ? "; each layer is converted to " + name_of_dtype(dtype) +
+                      " when it runs, as copies of all would not fit into the free memory"
+                : ""));
+  }
+
   // Of the one file, or of the hashes of several.
   std::string hash(Hashing& hashing) {
     return hashing.finish([this](std::uint64_t bytes) { advance(bytes); });
@@ -314,7 +444,9 @@ struct CheckpointReader::Contents {
     progress = to;
     began = std::chrono::steady_clock::now();
     done = total = 0;
-    for (const Source& source : sources) total += source.entry->size;
+    for (const Source& source : sources) {
+      if (source.form == Form::copy) total += source.entry->size;
+    }
     std::error_code error;
     for (const std::filesystem::path& path : hashed_files()) {
       total += std::filesystem::file_size(path, error);
@@ -390,19 +522,31 @@ void CheckpointReader::look_at_values() { contents_->look_at_values(); }
 void CheckpointReader::require_complete() const { contents_->require_complete(); }
 
 Weights CheckpointReader::load(at::ScalarType dtype,
-                               const std::function<void(const LoadProgress&)>& progress) {
+                               const std::function<void(const LoadProgress&)>& progress,
+                               const WeightsMemory& memory) {
   require_complete();
   if (!readable()) contents_->scalar_type_of(*contents_->unreadable.front());  // throws
+  contents_->choose_forms(dtype, memory);
   contents_->start_progress(progress);
-  Hashing hashing(contents_->hashed_files());  // beside the reading: the disk is read once
+  auto counts = contents_->counts_of_views();
+  const auto count = [&](std::size_t file, std::uint64_t begin, std::span<const std::byte> piece) {
+    const auto of_file = counts.find(file);
+    if (of_file != counts.end()) of_file->second.add(begin, piece);
+  };
+  // Beside the reading: the disk is read once.
+  Hashing hashing(contents_->hashed_files(), counts.empty() ? Hashing::Look() : count);
   Weights weights = empty_weights(config());
   for (Source& source : contents_->sources) {
-    const at::Tensor tensor = contents_->read_source(source, dtype);
+    const at::Tensor tensor = source.form == Form::copy ? contents_->read_source(source, dtype)
+                                                        : Contents::view_of(source);
     for (const TensorPlace& part : source.parts) {
       tensor_at(weights, part.name) = contents_->part_of(source, part, tensor);
     }
   }
+  contents_->note_views(dtype, weights);
   contents_->report.sha256 = contents_->hash(hashing);
+  contents_->flag_views(counts);
+  check_unchanged(weights);
   return weights;
 }
 

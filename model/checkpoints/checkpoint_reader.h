@@ -53,9 +53,11 @@ class CheckpointReader {
   // several is read for each of them.
   at::Tensor read(const std::string& name, at::ScalarType dtype);
 
-  // Everything, each tensor of the file once, by several threads, with the hash beside it. No more
-  // than one tensor is in memory twice. `progress` is told after every few megabytes.
-  Weights load(at::ScalarType dtype, const std::function<void(const LoadProgress&)>& progress);
+  // Everything, each tensor of the file once, by several threads, with the hash beside it; what
+  // stays in a mapped file is looked at by those that hash it. No more than one tensor is in memory
+  // twice. `progress` is told after every few megabytes.
+  Weights load(at::ScalarType dtype, const std::function<void(const LoadProgress&)>& progress,
+               const WeightsMemory& memory = {});
   // SHA-256 of the file of weights; of their hashes where there are several.
   std::string hash();
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "formats/hf_config.h"  // ConfigProblems
@@ -13,6 +15,7 @@
 #include "model/checkpoints/checkpoint_reader.h"
 #include "model/checkpoints/model_files.h"
 #include "model/families/family.h"
+#include "model/families/phasescope.h"
 
 namespace phasescope::model {
 namespace {
@@ -82,13 +85,33 @@ ModelConfig model_of_run(const Json& object, const std::string& where) {
   return read_model_config(model, where);
 }
 
-ModelConfig config_of_file(const fs::path& file) {
-  Json object = formats::json_from_file(file);
-  if (is_run_config(object)) return model_of_run(object, file.string());
-  if (!has_key(object, "model_type")) return read_model_config(object, file.string());
-  const std::vector<formats::TensorEntry> none;
-  std::string family;
-  return translate({object, none, file.string(), true}, family).config;
+ConfigAlone read_alone(const fs::path& file) {
+  ConfigAlone out;
+  // By the folder, as a model is named; a file of another name by that.
+  const bool usual = file.filename() == "config.json" && file.has_parent_path();
+  out.report.name =
+      usual ? file.parent_path().string() : fs::path(file).replace_extension().string();
+  out.report.path = file.string();
+  out.report.warnings.emplace_back("this is a configuration without weights");
+  const Json object = formats::json_from_file(file);
+  if (has_key(object, "model_type")) {
+    const std::vector<formats::TensorEntry> none;
+    Translation read = translate({object, none, file.string(), true}, out.report.family);
+    out.config = std::move(read.config);
+    out.report.encoding_why = std::move(read.encoding_why);
+    out.report.quirks = std::move(read.quirks);
+    out.report.warnings.insert(out.report.warnings.end(), read.warnings.begin(),
+                               read.warnings.end());
+    if (out.report.family != phasescope_family().key) {
+      out.report.as_library = std::make_shared<const ModelConfig>(out.config);
+    }
+    return out;
+  }
+  out.config = is_run_config(object) ? model_of_run(object, file.string())
+                                     : read_model_config(object, file.string());
+  out.report.family = out.config.family;
+  out.report.encoding_why = "encoding.key in " + file.filename().string();
+  return out;
 }
 
 // A file of settings, not the index of a sharded checkpoint.
@@ -102,13 +125,18 @@ bool is_config_file(const std::string& name) {
 
 ModelConfig config_without_weights(const std::string& path_or_name,
                                    const std::function<bool()>& cancelled) {
-  if (is_config_file(path_or_name)) return config_of_file(path_or_name);
+  if (is_config_file(path_or_name)) return read_alone(path_or_name).config;
   const ModelFiles files = find_model_files(path_or_name);
   std::error_code error;
   const bool alone = files.adapter.empty() && fs::is_directory(files.weights, error) &&
                      !formats::holds_weights(files.weights);
-  if (alone) return config_of_file(files.config);
+  if (alone) return read_alone(files.config).config;
   return CheckpointReader(path_or_name, cancelled).config();
+}
+
+std::optional<ConfigAlone> config_alone(const std::string& path_or_name) {
+  if (!is_config_file(path_or_name)) return std::nullopt;
+  return read_alone(path_or_name);
 }
 
 }  // namespace phasescope::model

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
+#include "model/checkpoints/open_model.h"
 #include "model/config.h"
 
 namespace phasescope::model {
@@ -14,5 +16,14 @@ namespace phasescope::model {
 // it speaks of; whether there is a head says `architectures`. Throws Error "bad_input".
 ModelConfig config_without_weights(const std::string& path_or_name,
                                    const std::function<bool()>& cancelled = {});
+
+// A configuration by itself, and what can be said of it without its weights: of the report all but
+// sizes, tensors, hash and tokenizer.
+struct ConfigAlone {
+  ModelConfig config;
+  LoadReport report;
+};
+// Of a .json file of settings; nothing for any other path or name. Throws Error "bad_input".
+std::optional<ConfigAlone> config_alone(const std::string& path_or_name);
 
 }  // namespace phasescope::model

@@ -9,8 +9,12 @@
 #include <utility>
 
 #include "formats/error.h"
+#include "formats/hf_config.h"  // ConfigProblems
 #include "formats/json.h"
+#include "model/checkpoints/config_without_weights.h"
 #include "model/checkpoints/conversions/conversion.h"
+#include "model/checkpoints/model_files.h"
+#include "model/settings.h"
 
 namespace phasescope::model {
 namespace {
@@ -119,12 +123,59 @@ std::vector<ConversionForm> conversion_forms() {
   return forms;
 }
 
-Converted convert_model(formats::FileSystem& fs, const std::string& path_or_name,
-                        const std::string& to, const stdfs::path& out,
-                        const ConvertOptions& options) {
-  const at::NoGradGuard no_grad;
-  const Conversion& conversion = conversion_to(to);
-  OutputFolder folder(fs, out);
+namespace {
+
+// What is written of any plan; the folder is kept.
+void write_plan(formats::FileSystem& fs, const ConversionPlan& plan, const stdfs::path& source,
+                const std::string& config, OutputFolder& folder, Converted& result) {
+  result.notes = plan.notes;
+  result.tensors = static_cast<std::int64_t>(plan.tensors.size());
+  for (const formats::TensorSource& tensor : plan.tensors) {
+    result.parameters += elements_of(tensor);
+  }
+  const stdfs::path weights = folder.file("model.safetensors");
+  formats::write_safetensors_from(fs, weights, plan.tensors, {{"format", "pt"}});
+  std::error_code error;
+  result.bytes = stdfs::file_size(weights, error);
+  for (const char* name : kTextFiles) {
+    if (!fs.exists(source / name)) continue;
+    const std::string text = fs.read(source / name);
+    formats::write_file_atomically(fs, folder.file(name), std::string_view(text));
+  }
+  // The last one: without it the folder is no model yet.
+  formats::write_file_atomically(fs, folder.file("config.json"), std::string_view(config));
+  result.files = folder.names();
+  folder.keep();
+}
+
+// Where a model's configuration lies, which may be all there is of it.
+stdfs::path folder_of(const std::string& path_or_name) {
+  const stdfs::path given(path_or_name);
+  std::error_code error;
+  const bool file = stdfs::is_regular_file(given, error);
+  return file ? given.parent_path() : find_model_files(path_or_name).config.parent_path();
+}
+
+Converted write_of_sizes(formats::FileSystem& fs, const std::string& path_or_name,
+                         const Conversion& conversion, const ConvertOptions& options,
+                         OutputFolder& folder) {
+  ModelConfig config = config_without_weights(path_or_name, options.cancelled);
+  set_fields(config, options.overrides);
+  formats::ConfigProblems problems;
+  check_model_config(config, problems);
+  problems.throw_if_any(path_or_name);
+  ConversionPlan plan = conversion.plan_of_sizes(config, options);
+  watch(plan, options);
+  Converted result;
+  result.model = path_or_name;
+  write_plan(fs, plan, folder_of(path_or_name), plan.config.dump(2) + "\n", folder, result);
+  result.parameters_before = result.parameters;
+  return result;
+}
+
+Converted write_of_weights(formats::FileSystem& fs, const std::string& path_or_name,
+                           const Conversion& conversion, const ConvertOptions& options,
+                           OutputFolder& folder) {
   CheckpointReader reader(path_or_name, options.cancelled);
   reader.require_complete();
   ConversionPlan plan = conversion.plan(reader, options);
@@ -132,38 +183,35 @@ Converted convert_model(formats::FileSystem& fs, const std::string& path_or_name
   Converted result;
   result.model = reader.report().name;
   result.sha256 = reader.hash();
-  result.notes = std::move(plan.notes);
   if (const std::string& from = reader.report().weights_from; !from.empty()) {
-    result.notes.push_back("weights are dequantised, " + from);
+    plan.notes.push_back("weights are dequantised, " + from);
   }
   if (!reader.gguf_keys().is_null()) {
-    result.notes.emplace_back("the tokenizer within the GGUF file is not written");
+    plan.notes.emplace_back("the tokenizer within the GGUF file is not written");
   }
-  result.tensors = static_cast<std::int64_t>(plan.tensors.size());
   for (const std::string& name : reader.names()) {
     result.parameters_before += reader.elements(name);
   }
-  for (const formats::TensorSource& tensor : plan.tensors) {
-    result.parameters += elements_of(tensor);
-  }
-
-  const stdfs::path weights = folder.file("model.safetensors");
-  formats::write_safetensors_from(fs, weights, plan.tensors, {{"format", "pt"}});
-  std::error_code error;
-  result.bytes = stdfs::file_size(weights, error);
-  const stdfs::path source = reader.files().config.parent_path();
-  for (const char* name : kTextFiles) {
-    if (!fs.exists(source / name)) continue;
-    const std::string text = fs.read(source / name);
-    formats::write_file_atomically(fs, folder.file(name), std::string_view(text));
-  }
-  // The last one: without it the folder is no model yet.
   const std::string config =
       plan.config.is_null() ? fs.read(reader.files().config) : plan.config.dump(2) + "\n";
-  formats::write_file_atomically(fs, folder.file("config.json"), std::string_view(config));
-  result.files = folder.names();
-  folder.keep();
+  write_plan(fs, plan, reader.files().config.parent_path(), config, folder, result);
   return result;
+}
+
+}  // namespace
+
+Converted convert_model(formats::FileSystem& fs, const std::string& path_or_name,
+                        const std::string& to, const stdfs::path& out,
+                        const ConvertOptions& options) {
+  const at::NoGradGuard no_grad;
+  const Conversion& conversion = conversion_to(to);
+  if (conversion.plan_of_sizes == nullptr && options.seed != 0) {
+    throw formats::bad_usage("nothing is drawn for the form " + to, "--seed", "leave it out");
+  }
+  OutputFolder folder(fs, out);
+  return conversion.plan_of_sizes != nullptr
+             ? write_of_sizes(fs, path_or_name, conversion, options, folder)
+             : write_of_weights(fs, path_or_name, conversion, options, folder);
 }
 
 }  // namespace phasescope::model

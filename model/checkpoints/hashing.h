@@ -1,10 +1,12 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <future>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,7 +16,12 @@ namespace phasescope::model {
 // comes from the disk once. The end of its life stops them.
 class Hashing {
  public:
-  explicit Hashing(std::vector<std::filesystem::path> files);
+  // Shown every byte of every file, front to back: the file's number, the piece's place, a multiple
+  // of 8, and the piece. Called in other threads, for one piece of a file at a time.
+  using Look =
+      std::function<void(std::size_t file, std::uint64_t begin, std::span<const std::byte> piece)>;
+
+  explicit Hashing(std::vector<std::filesystem::path> files, Look look = {});
   ~Hashing();
   Hashing(const Hashing&) = delete;
 
@@ -25,8 +32,10 @@ class Hashing {
 
  private:
   void run(std::size_t first);
+  std::string hash_of(std::size_t number);
 
   std::vector<std::filesystem::path> files_;
+  Look look_;
   std::vector<std::string> hashes_;
   std::size_t threads_ = 1;
   std::atomic<bool> stop_{false};

@@ -1,6 +1,7 @@
 #include "model/checkpoints/named_start.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <array>
 #include <cmath>
@@ -61,39 +62,26 @@ constexpr Coefficients kFarBelow = {1.0,
                                     1.42151175831644588870e-7,
                                     2.04426310338993978564e-15};
 
-// A value for each entry, `value` a function of a number in (0, 1).
+// A value for each of some entries, `value` a function of a number in (0, 1).
 template <class Function>
-at::Tensor filled(const TensorSpec& spec, std::uint64_t seed, Function&& value) {
-  at::Tensor tensor = at::empty(spec.shape, at::TensorOptions(at::kFloat));
+at::Tensor filled(const TensorSpec& spec, std::uint64_t seed, std::int64_t first,
+                  std::int64_t count, Function&& value) {
+  constexpr std::int64_t kEntriesOfATask = 1 << 15;
+  at::Tensor tensor = at::empty({count}, at::TensorOptions(at::kFloat));
   const formats::CounterRandom random(seed, name_hash(spec.name));
   auto* entries = tensor.data_ptr<float>();
-  for (std::int64_t n = 0; n < tensor.numel(); ++n) {
-    entries[n] = static_cast<float>(value(random.unit(static_cast<std::uint64_t>(n))));
-  }
+  at::parallel_for(0, count, kEntriesOfATask, [&](std::int64_t from, std::int64_t to) {
+    for (std::int64_t n = from; n < to; ++n) {
+      entries[n] = static_cast<float>(value(random.unit(static_cast<std::uint64_t>(first + n))));
+    }
+  });
   return tensor;
 }
 
 at::Tensor drawn_by_name(const TensorSpec& spec, const ModelConfig& config, std::uint64_t seed) {
-  using Init = ParameterSpec::Init;
-  if (spec.start.defined()) {
-    return spec.start.to(at::kFloat).expand(spec.shape).contiguous().clone();
-  }
-  const auto normal = [&](double deviation) {
-    return filled(spec, seed, [=](double u) { return deviation * normal_quantile(u); });
-  };
-  switch (spec.init) {
-    case Init::zeros:
-      return at::zeros(spec.shape, at::TensorOptions(at::kFloat));
-    case Init::ones:
-      return at::ones(spec.shape, at::TensorOptions(at::kFloat));
-    case Init::uniform:
-      return filled(spec, seed, [&](double u) { return spec.low + (spec.high - spec.low) * u; });
-    case Init::residual_normal:
-      return normal(config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers)));
-    case Init::normal:
-      return normal(spec.low > 0 ? spec.low : config.init_std);
-  }
-  return {};
+  std::int64_t count = 1;
+  for (const std::int64_t size : spec.shape) count *= size;
+  return entries_by_name(spec, config, seed, 0, count).view(spec.shape);
 }
 
 }  // namespace
@@ -111,6 +99,33 @@ std::uint64_t name_hash(std::string_view name) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return hash;
+}
+
+at::Tensor entries_by_name(const TensorSpec& spec, const ModelConfig& config, std::uint64_t seed,
+                           std::int64_t begin, std::int64_t count) {
+  using Init = ParameterSpec::Init;
+  if (spec.start.defined()) {
+    const at::Tensor whole = spec.start.to(at::kFloat).expand(spec.shape).contiguous();
+    return whole.view({-1}).narrow(0, begin, count).clone();
+  }
+  const auto normal = [&](double deviation) {
+    return filled(spec, seed, begin, count,
+                  [=](double u) { return deviation * normal_quantile(u); });
+  };
+  switch (spec.init) {
+    case Init::zeros:
+      return at::zeros({count}, at::TensorOptions(at::kFloat));
+    case Init::ones:
+      return at::ones({count}, at::TensorOptions(at::kFloat));
+    case Init::uniform:
+      return filled(spec, seed, begin, count,
+                    [&](double u) { return spec.low + (spec.high - spec.low) * u; });
+    case Init::residual_normal:
+      return normal(config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers)));
+    case Init::normal:
+      return normal(spec.low > 0 ? spec.low : config.init_std);
+  }
+  return {};
 }
 
 Weights weights_by_name(const ModelConfig& config, const Encoding& encoding, std::uint64_t seed) {

@@ -20,4 +20,9 @@ std::uint64_t name_hash(std::string_view name);
 // rounded once. Neither the dtype of a run nor its threads change a bit.
 Weights weights_by_name(const ModelConfig& config, const Encoding& encoding, std::uint64_t seed);
 
+// Entries [begin, begin + count), row-major, of one of its tensors, (count) float32: what is larger
+// than memory is drawn piece by piece.
+at::Tensor entries_by_name(const TensorSpec& spec, const ModelConfig& config, std::uint64_t seed,
+                           std::int64_t begin, std::int64_t count);
+
 }  // namespace phasescope::model

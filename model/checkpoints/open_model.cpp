@@ -148,7 +148,7 @@ std::shared_ptr<const Model> open_model(const std::string& path_or_name,
     return options.overrides.empty() ? model : with_overrides(model, options.overrides);
   }
   CheckpointReader reader(path_or_name, options.cancelled);
-  Weights weights = reader.load(options.dtype, options.progress);
+  Weights weights = reader.load(options.dtype, options.progress, options.memory);
   LoadReport report = std::move(reader.report());
   auto tokenizer = tokenizer_beside(reader, report);
   const auto model =
@@ -197,6 +197,17 @@ std::shared_ptr<const Model> in_dtype(const std::shared_ptr<const Model>& model,
   const at::NoGradGuard no_grad;
   return assembled(model->report, model->config(), converted(model->decoder.weights(), dtype),
                    model->tokenizer);
+}
+
+std::shared_ptr<const Model> on_device(const std::shared_ptr<const Model>& model,
+                                       const at::Device& device) {
+  const Decoder& decoder = model->decoder;
+  if (decoder.device() == device) return model;
+  const at::NoGradGuard no_grad;
+  Weights weights = on_device(decoder.config(), decoder.encoding(), decoder.weights(), device);
+  return std::make_shared<const Model>(
+      Model{model->report, model->tokenizer,
+            Decoder(decoder.config(), decoder.shared_encoding(), std::move(weights))});
 }
 
 std::shared_ptr<const Model> random_model(const ModelConfig& config, std::uint64_t seed,

@@ -36,11 +36,15 @@ struct LoadReport {
   std::vector<Flagged> flagged;
   std::int64_t parameters = 0;
   std::int64_t weight_bytes = 0;             // in the dtype computed in
+  std::int64_t mapped_bytes = 0;             // of those, what is no copy: it stays in the file
   std::int64_t memory_bytes_at_context = 0;  // memory_bytes() of the trained length
   StoredFrequencies stored_frequencies;      // what the file has of its rope beside its settings
-  std::string tokenizer;                     // its name(); empty where there is none
-  std::string tokenizer_fault;               // why the one beside the model cannot be read
-  std::string sha256;                        // of the weights file(s)
+  // The configuration as its family reads it, before any setting; null where there is no family's
+  // library.
+  std::shared_ptr<const ModelConfig> as_library;
+  std::string tokenizer;        // its name(); empty where there is none
+  std::string tokenizer_fault;  // why the one beside the model cannot be read
+  std::string sha256;           // of the weights file(s)
 };
 
 // Shared by everybody who reads the same weights.
@@ -64,8 +68,22 @@ struct LoadProgress {
   std::string words() const;
 };
 
+// How weights come into memory. As it stands: as copies, whatever they take.
+struct WeightsMemory {
+  // Of checkpoints with files of at least so many bytes together, tensors of a megabyte and more
+  // that are computed with as they are stored are views of the mapped file (Weights::files): the
+  // system reads their pages when they are first looked at, and may drop them again. Nobody may
+  // write to the weights of such a model.
+  std::uint64_t mapped_from = UINT64_MAX;
+  // What copies may take, in bytes; 0: no limit. Where they would take nearly all of it, the large
+  // tensors of layers stay in the mapped file as they are stored, and each layer is converted when
+  // it runs. Where even that is too much, nothing is loaded.
+  std::int64_t free_bytes = 0;
+};
+
 struct OpenModelOptions {
   at::ScalarType dtype = at::kFloat;
+  WeightsMemory memory = {};
   // `--set` pairs: see set_field in config.h.
   std::vector<std::pair<std::string, std::string>> overrides;
   std::function<bool()> cancelled;  // true ends the opening with Error "cancelled"
@@ -76,7 +94,8 @@ struct OpenModelOptions {
 // that lies beside it), a job's folder (its newest verified checkpoint), a checkpoint folder, a
 // file of weights beside a config.json, a GGUF file, or a bundled model by its name. Quantised
 // weights are decoded once, as they are read. Everything is checked
-// against the configuration before weights are read. Throws Error "bad_input".
+// against the configuration before weights are read. Throws Error "bad_input", and "out_of_memory"
+// where the weights cannot fit.
 std::shared_ptr<const Model> open_model(const std::string& path_or_name,
                                         const OpenModelOptions& options = {});
 
@@ -90,6 +109,10 @@ std::shared_ptr<const Model> with_overrides(
 // The same model in another dtype.
 std::shared_ptr<const Model> in_dtype(const std::shared_ptr<const Model>& model,
                                       at::ScalarType dtype);
+
+// The same model with its weights on a device, where its forward passes run.
+std::shared_ptr<const Model> on_device(const std::shared_ptr<const Model>& model,
+                                       const at::Device& device);
 
 // A model of random weights, for tests and for sizes nobody has trained.
 std::shared_ptr<const Model> random_model(const ModelConfig& config, std::uint64_t seed,

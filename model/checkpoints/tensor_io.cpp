@@ -66,7 +66,7 @@ void write_tensors(formats::FileSystem& fs, const std::filesystem::path& path,
   std::vector<at::Tensor> kept;
   std::vector<formats::TensorToWrite> list;
   for (const auto& [name, tensor] : tensors) {
-    kept.push_back(tensor.detach().contiguous());
+    kept.push_back(tensor.detach().cpu().contiguous());
     const at::Tensor& flat = kept.back();
     list.push_back({name,
                     file_dtype(flat.scalar_type()),

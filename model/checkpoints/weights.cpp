@@ -8,6 +8,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 
 #include "formats/error.h"
@@ -165,7 +167,7 @@ class SpecList {
     for (const ParameterSpec& spec : list) {
       specs.push_back({prefix + spec.name, spec.shape, spec.optional, spec.trainable,
                        spec.decays && spec.shape.size() > 1, spec.init, spec.low, spec.high,
-                       spec.start});
+                       spec.start, spec.of_host});
     }
   }
 
@@ -576,27 +578,37 @@ Weights init_weights(const ModelConfig& config, const Encoding& encoding, std::u
 
 namespace {
 
+void convert(at::Tensor& tensor, at::ScalarType dtype) {
+  if (tensor.defined()) tensor = tensor.to(dtype);
+}
+
+void convert(LayerWeights& layer, at::ScalarType dtype) {
+  for (const auto& [name, member] : layer_names()) convert(layer.*member, dtype);
+  for (at::Tensor& norm : layer.q_norms) convert(norm, dtype);
+  for (at::Tensor& norm : layer.k_norms) convert(norm, dtype);
+  for (const auto& [name, member] : expert_names()) {
+    for (ExpertWeights& expert : layer.experts) convert(expert.*member, dtype);
+    convert(layer.shared_expert.*member, dtype);
+  }
+  for (auto& [name, tensor] : layer.encoding) convert(tensor, dtype);
+  layer.as_stored = false;
+}
+
 void convert(StackWeights& stack, at::ScalarType dtype) {
-  const auto to_dtype = [dtype](at::Tensor& tensor) {
-    if (tensor.defined()) tensor = tensor.to(dtype);
-  };
-  for (const auto& [name, member] : stack_names()) to_dtype(stack.*member);
+  for (const auto& [name, member] : stack_names()) convert(stack.*member, dtype);
   for (Parameters* shared : {&stack.encoding, &stack.local_encoding}) {
-    for (auto& [name, tensor] : *shared) to_dtype(tensor);
+    for (auto& [name, tensor] : *shared) convert(tensor, dtype);
   }
-  for (LayerWeights& layer : stack.layers) {
-    for (const auto& [name, member] : layer_names()) to_dtype(layer.*member);
-    for (at::Tensor& norm : layer.q_norms) to_dtype(norm);
-    for (at::Tensor& norm : layer.k_norms) to_dtype(norm);
-    for (const auto& [name, member] : expert_names()) {
-      for (ExpertWeights& expert : layer.experts) to_dtype(expert.*member);
-      to_dtype(layer.shared_expert.*member);
-    }
-    for (auto& [name, tensor] : layer.encoding) to_dtype(tensor);
-  }
+  for (LayerWeights& layer : stack.layers) convert(layer, dtype);
 }
 
 }  // namespace
+
+LayerWeights converted(const LayerWeights& layer, at::ScalarType dtype) {
+  LayerWeights result = layer;
+  convert(result, dtype);
+  return result;
+}
 
 Weights converted(const Weights& weights, at::ScalarType dtype) {
   Weights result = weights;
@@ -606,9 +618,26 @@ Weights converted(const Weights& weights, at::ScalarType dtype) {
   for (std::vector<at::Tensor>* list : {&result.streams_in, &result.streams_out}) {
     for (at::Tensor& tensor : *list) tensor = tensor.to(dtype);
   }
-  convert(result, dtype);
+  convert(static_cast<StackWeights&>(result), dtype);
   convert(result.encoder, dtype);
   return result;
+}
+
+Weights on_device(const ModelConfig& config, const Encoding& encoding, const Weights& weights,
+                  const at::Device& device) {
+  std::set<std::string> stay;
+  for (const TensorSpec& spec : tensor_specs(config, encoding)) {
+    if (spec.of_host) stay.insert(spec.name);
+  }
+  Weights result = weights;
+  for (const auto& [name, tensor] : named_tensors(config, encoding, weights)) {
+    if (!stay.contains(name)) tensor_at(result, name) = tensor.to(device);
+  }
+  return result;
+}
+
+void check_unchanged(const Weights& weights) {
+  for (const auto& file : weights.files) file->check_unchanged();
 }
 
 std::int64_t parameter_count(const NamedTensors& tensors) {

@@ -3,10 +3,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "formats/file_mapping.h"
 #include "model/encoding.h"
 
 namespace phasescope::model {
@@ -55,6 +57,8 @@ struct LayerWeights {
   at::Tensor stream_router, stream_router_norm, stream_prediction, stream_correction, stream_scale;
   at::Tensor low_rank_in, low_rank_out, low_rank_norm;  // (r, C), (C, r), (C)
   Parameters encoding;
+  // Matrices may have the dtype of the file and lie in it: who runs the layer converts it first.
+  bool as_stored = false;
 };
 
 // The layers of a decoder or of an encoder, and what they share.
@@ -81,7 +85,13 @@ struct Weights : StackWeights {
   at::Tensor head;                                  // (V, E); undefined where it is the embedding
   at::Tensor head_bias;                             // (V)
   StackWeights encoder;
+  // What some of the tensors are views of; those must not be written to.
+  std::vector<std::shared_ptr<const formats::FileMapping>> files;
 };
+
+// Throws Error "bad_input" where one of the files that the weights are views of was cut short or
+// rewritten since it was opened, or could not be read: what was computed is worth nothing then.
+void check_unchanged(const Weights& weights);
 
 // Canonical names are Llama's ("model.layers.0.self_attn.q_proj.weight") as far as they go,
 // "model.layers.N.encoding.NAME", "model.encoding.NAME" for the encoding's
@@ -96,6 +106,7 @@ struct TensorSpec {
   ParameterSpec::Init init = ParameterSpec::Init::normal;
   double low = 0, high = 1;
   at::Tensor start = {};  // in place of `init`, broadcast to the shape
+  bool of_host = false;   // ParameterSpec::of_host
 };
 
 // Every tensor a model of this configuration has, in the order of the file.
@@ -118,6 +129,12 @@ Weights init_weights(const ModelConfig& config, const Encoding& encoding, std::u
 
 // A copy in another floating dtype (tensors that have it already are shared).
 Weights converted(const Weights& weights, at::ScalarType dtype);
+LayerWeights converted(const LayerWeights& layer, at::ScalarType dtype);
+
+// The weights on a device. Numbers that decisions read (ParameterSpec::of_host) stay where they
+// are.
+Weights on_device(const ModelConfig& config, const Encoding& encoding, const Weights& weights,
+                  const at::Device& device);
 
 std::int64_t parameter_count(const NamedTensors& tensors);
 

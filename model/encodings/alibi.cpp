@@ -86,21 +86,22 @@ class Alibi final : public Encoding {
   }
 
   at::Tensor bias_table(const Parameters& layer, std::int64_t length,
-                        at::ScalarType dtype) const override {
-    const at::Tensor distance = distances(length);
-    const at::Tensor table = -slopes(layer, at::kDouble).unsqueeze(1) * distance.unsqueeze(0);
-    return (flag("scaled") ? table * scale_ : table).to(table_dtype(dtype));
+                        const at::TensorOptions& options) const override {
+    const at::Tensor distance = distances(length, options.device());
+    const at::Tensor table =
+        -slopes(layer, distance.options()).unsqueeze(1) * distance.unsqueeze(0);
+    return (flag("scaled") ? table * scale_ : table).to(table_options(options));
   }
 
   AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
     if (text("rounding") == "bfloat16") {
-      const at::Tensor bias = rounded_bias(layer, state.positions, q.scalar_type()).to(at::kDouble);
+      const at::Tensor bias = rounded_bias(layer, state.positions, q.options()).to(at::kDouble);
       program.tokens.query = -bias, program.tokens.key = bias;
     } else {
       program.variant =
-          TableProgram{bias_table(layer, state.positions.largest_distance() + 1, q.scalar_type())};
+          TableProgram{bias_table(layer, state.positions.largest_distance() + 1, q.options())};
     }
     return program;
   }
@@ -111,22 +112,23 @@ class Alibi final : public Encoding {
 
  private:
   // (H)
-  at::Tensor slopes(const Parameters& layer, at::ScalarType dtype) const {
+  at::Tensor slopes(const Parameters& layer, const at::TensorOptions& options) const {
     const auto stored = layer.find("slopes");
-    if (stored != layer.end()) return stored->second.to(dtype);
+    if (stored != layer.end()) return stored->second.to(options);
     const std::vector<double> computed =
         text("slopes") == "paper" ? alibi_slopes(heads_) : next_power_slopes(heads_);
-    return at::tensor(computed, at::kDouble).to(dtype);
+    return tensor_of(computed, options.dtype(at::kDouble)).to(options);
   }
 
   // Slope times position of each key, (B or 1, H, N). Rounded, it no longer depends on the distance
   // alone.
   at::Tensor rounded_bias(const Parameters& layer, const Positions& positions,
-                          at::ScalarType dtype) const {
+                          const at::TensorOptions& options) const {
+    const at::ScalarType dtype = options.dtype().toScalarType();
     const at::Tensor ids = position_ids(positions);
     const at::Tensor by_text = ids.dim() == 2 ? ids : ids.unsqueeze(0);
     const at::Tensor rounded =
-        slopes(layer, dtype).to(at::kBFloat16).view({1, -1, 1}) * by_text.unsqueeze(1);
+        slopes(layer, options).to(at::kBFloat16).view({1, -1, 1}) * by_text.unsqueeze(1);
     return flag("scaled") ? rounded.to(dtype) * scale_ : rounded.to(dtype);
   }
 };

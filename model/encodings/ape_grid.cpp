@@ -84,7 +84,8 @@ class ApeGrid final : public Encoding {
     const at::Tensor ids = position_ids(context);
     const std::int64_t columns = integer("columns");
     const std::int64_t largest =
-        ids.numel() == 0 ? 0 : std::max(ids.max().item<std::int64_t>() / columns, columns - 1);
+        ids.numel() == 0 ? 0
+                         : std::max(context.positions.measured().greatest / columns, columns - 1);
     state.table = orthogonal_powers(context.shared->at("generator"), largest, context.dtype);
     return state;
   }

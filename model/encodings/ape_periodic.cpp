@@ -79,6 +79,8 @@ class ApePeriodic final : public Encoding {
     return state;
   }
 
+  Pieces in_pieces(std::int64_t) const override { return {Pieces::Kind::tokens}; }
+
   // P in front of both cancels: (P Q^i P^T q).(P Q^j P^T k) = (Q^i P^T q).(Q^j P^T k).
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {

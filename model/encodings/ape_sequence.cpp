@@ -28,9 +28,10 @@ const EncodingInfo& ape_sequence_info() {
 }
 
 // decay^n of the distances n of a text, (H, length).
-at::Tensor powers_of(double decay, std::int64_t heads, std::int64_t length, at::ScalarType dtype) {
-  const at::Tensor steps = at::arange(length, at::kDouble);
-  return at::pow(at::Scalar(decay), steps).to(table_dtype(dtype)).expand({heads, -1});
+at::Tensor powers_of(double decay, std::int64_t heads, std::int64_t length,
+                     const at::TensorOptions& options) {
+  const at::Tensor steps = at::arange(length, options.dtype(at::kDouble));
+  return at::pow(at::Scalar(decay), steps).to(table_options(options)).expand({heads, -1});
 }
 
 at::Tensor token_distance(const TermRegion& region) {
@@ -71,14 +72,14 @@ class ApeSequence final : public Encoding {
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
     const Positions& positions = state.positions;
-    const at::Tensor exponents = positions.consecutive() ? at::arange(positions.length, at::kLong)
-                                                         : exponents_of(positions.ids);
+    const at::Tensor exponents = positions.consecutive()
+                                     ? at::arange(positions.length, positions.options(at::kLong))
+                                     : exponents_of(positions.ids);
     program.transform(raised(q, state.table, exponents), raised(k, state.table, exponents));
     const double decay = std::pow(number("decay"), step_);
     if (decay < 1 && positions.consecutive()) {
-      program.variant =
-          TableProgram{.values = powers_of(decay, heads_, positions.length, q.scalar_type()),
-                       .multiplies = true};
+      program.variant = TableProgram{
+          .values = powers_of(decay, heads_, positions.length, q.options()), .multiplies = true};
     } else if (decay < 1) {
       program.variant = decaying(decay, &token_distance);
     }

@@ -88,6 +88,39 @@ class Numbering {
     return result.view(shape);
   }
 
+  // The same by operations where the ids lie, with columns for the deepest node up to `greatest`.
+  at::Tensor paths_there(const at::Tensor& ids, std::int64_t greatest) const {
+    at::Tensor node = ids - root_;
+    const at::Tensor none = at::full_like(node, -1);
+    std::vector<at::Tensor> branches;
+    const auto take = [&](const at::Tensor& branch, const at::Tensor& next) {
+      const at::Tensor inside = node > 0;
+      branches.push_back(at::where(inside, branch, none));
+      node = at::where(inside, next, node);
+    };
+    if (!sizes_.empty()) {
+      check(greatest);
+      for (std::size_t level = sizes_.size() - 1; level > 0; --level) {
+        const std::int64_t size = sizes_[level - 1];
+        take((node - 1).floor_divide(size), (node - 1).remainder(size));
+      }
+    } else {
+      for (std::int64_t last = greatest - root_; last > 0; last = (last - 1) / branches_) {
+        take((node - 1).remainder(branches_), (node - 1).floor_divide(branches_));
+      }
+    }
+    if (branches.empty()) return at::empty_like(ids).unsqueeze(-1).slice(-1, 0, 0);
+    if (!sizes_.empty()) return at::stack(branches, -1);
+    // Those were found from a path's end: they move to its beginning.
+    std::ranges::reverse(branches);
+    const at::Tensor at_end = at::stack(branches, -1);
+    const std::int64_t columns = at_end.size(-1);
+    const at::Tensor from =
+        at::arange(columns, ids.options()) + columns - at_end.ge(0).sum(-1, true);
+    return at::where(from < columns, at_end.gather(-1, from.clamp_max(columns - 1)),
+                     none.unsqueeze(-1));
+  }
+
  private:
   static constexpr std::int64_t kMost = std::int64_t{1} << 56;
 
@@ -101,17 +134,22 @@ class Numbering {
       std::reverse(branches.begin(), branches.end());
       return branches;
     }
-    if (node >= sizes_.back()) {
-      throw formats::bad_input("node " + std::to_string(id) + " lies outside a tree of " +
-                                   std::to_string(sizes_.back()) + " nodes",
-                               "positions", "ape_tree.levels sets its depth");
-    }
+    check(id);
     for (std::size_t level = sizes_.size() - 1; node > 0; --level) {
       const std::int64_t size = sizes_[level - 1];
       branches.push_back((node - 1) / size);
       node = (node - 1) % size;
     }
     return branches;
+  }
+
+  // Of a tree numbered depth first.
+  void check(std::int64_t id) const {
+    if (id - root_ >= sizes_.back()) {
+      throw formats::bad_input("node " + std::to_string(id) + " lies outside a tree of " +
+                                   std::to_string(sizes_.back()) + " nodes",
+                               "positions", "ape_tree.levels sets its depth");
+    }
   }
 
   std::int64_t branches_, root_;
@@ -122,13 +160,14 @@ class Numbering {
 struct TreeSteps {
   Numbering numbering;
   std::int64_t longest = -1;
+  std::int64_t greatest = 0;  // node of the text itself
 
   at::Tensor operator()(const TermRegion& region) const {
-    const at::Tensor query = numbering.paths(region.query_id);  // (B or 1, rows, 1, depth)
-    const at::Tensor key = numbering.paths(region.key_id);
+    const at::Tensor query = paths(region, region.query_id);  // (B or 1, rows, 1, depth)
+    const at::Tensor key = paths(region, region.key_id);
     const at::Tensor of_query = query.ge(0).sum(-1), of_key = key.ge(0).sum(-1);
-    at::Tensor together = at::ones({}, at::kBool);
-    at::Tensor common = at::zeros({}, at::kLong);
+    at::Tensor together = at::ones({}, query.options().dtype(at::kBool));
+    at::Tensor common = at::zeros({}, query.options());
     const std::int64_t depth = std::min(query.size(-1), key.size(-1));
     for (std::int64_t n = 0; n < depth; ++n) {
       const at::Tensor branch = query.select(-1, n);
@@ -138,6 +177,14 @@ struct TreeSteps {
     const at::Tensor steps = of_query + of_key - 2 * common;
     if (longest < 0) return steps;
     return at::where(steps.eq(0), steps, 2 * (longest - common));
+  }
+
+ private:
+  // Of another text than the program's own nothing is known, so that its ids are read.
+  at::Tensor paths(const TermRegion& region, const at::Tensor& ids) const {
+    if (ids.is_cpu()) return numbering.paths(ids);
+    return region.distances ? numbering.paths_there(ids, greatest)
+                            : numbering.paths(ids.cpu()).to(ids.device());
   }
 };
 
@@ -177,15 +224,25 @@ class ApeTree final : public Encoding {
     return state;
   }
 
+  Pieces in_pieces(std::int64_t) const override {
+    if (text("steps") == "true" || number("decay") == 1) return {};
+    return {Pieces::Kind::refused,
+            "the public code's steps are counted by the longest path of the text"};
+  }
+
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
     const at::Tensor ids = position_ids(state.positions);
-    const at::Tensor paths = numbering_.paths(ids.dim() == 2 ? ids : ids.unsqueeze(0));
+    const at::Tensor by_text = ids.dim() == 2 ? ids : ids.unsqueeze(0);
+    const std::int64_t greatest = state.positions.measured().greatest;
+    const at::Tensor paths =
+        ids.is_cpu() ? numbering_.paths(by_text) : numbering_.paths_there(by_text, greatest);
     program.transform(placed(q, paths, state.table), placed(k, paths, state.table));
     if (number("decay") < 1) {
-      const std::int64_t longest = text("steps") == "public" ? paths.size(-1) : -1;
-      program.variant = decaying(number("decay"), TreeSteps{numbering_, longest});
+      const std::int64_t longest =
+          text("steps") == "public" ? longest_path(paths, state.positions) : -1;
+      program.variant = decaying(number("decay"), TreeSteps{numbering_, longest, greatest});
     }
     return program;
   }
@@ -201,6 +258,15 @@ class ApeTree final : public Encoding {
   }
 
  private:
+  // What is made on a device may have columns that no path reaches.
+  std::int64_t longest_path(const at::Tensor& paths, const Positions& positions) const {
+    if (paths.is_cpu()) return paths.size(-1);
+    Positions here = positions;
+    here.device = at::kCPU;
+    if (!here.consecutive()) here.ids = here.ids.cpu();
+    return numbering_.paths(position_ids(here)).size(-1);
+  }
+
   // M x of each token: x (B, H, N, d), paths (B or 1, N, depth), w (branches, d, d). The last
   // branch comes first: M = W_b1^T ... W_bn^T.
   static at::Tensor placed(const at::Tensor& x, const at::Tensor& paths, const at::Tensor& w) {

@@ -88,9 +88,10 @@ struct CapeTerm {
     if (!conv) return cape_scores(cape, content, bias);
     at::Tensor both = at::cat({content, bias.expand_as(content)}, 1);
     if (causal) {
+      const at::TensorOptions places = content.options().dtype(at::kLong);
       const at::Tensor row =
-          at::arange(region.first_row, region.first_row + content.size(2), at::kLong);
-      const at::Tensor later = at::arange(content.size(3), at::kLong) > row.unsqueeze(1);
+          at::arange(region.first_row, region.first_row + content.size(2), places);
+      const at::Tensor later = at::arange(content.size(3), places) > row.unsqueeze(1);
       both = both.masked_fill(later, 0.0);
     }
     const auto layer_of = [&](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
@@ -140,7 +141,7 @@ class Cape final : public Encoding {
   }
 
   at::Tensor frequencies(const StartContext& context) const override {
-    return flag("rotate") ? rope_frequencies(10000.0, head_dim_, context.angle_dtype) * step_
+    return flag("rotate") ? rope_frequencies(10000.0, head_dim_, context.angle_options()) * step_
                           : at::Tensor();
   }
 
@@ -155,8 +156,8 @@ class Cape final : public Encoding {
 
   // Of the base: what the correction adds depends on the content.
   at::Tensor bias_table(const Parameters& layer, std::int64_t length,
-                        at::ScalarType dtype) const override {
-    return base_ ? base_->bias_table(layer, length, dtype) : at::Tensor();
+                        const at::TensorOptions& options) const override {
+    return base_ ? base_->bias_table(layer, length, options) : at::Tensor();
   }
 
   AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,

@@ -28,9 +28,9 @@ const EncodingInfo& cope_info() {
 // q (B, H, N, d), vectors (d, positions).
 at::Tensor cope_scores(const at::Tensor& q, const at::Tensor& vectors, const TermRegion& region) {
   const std::int64_t rows = region.content.size(2);
-  const at::Tensor row =
-      at::arange(region.first_row, region.first_row + rows, at::kLong).unsqueeze(1);
-  const at::Tensor later = at::arange(region.content.size(3), at::kLong).unsqueeze(0) > row;
+  const at::TensorOptions places = region.content.options().dtype(at::kLong);
+  const at::Tensor row = at::arange(region.first_row, region.first_row + rows, places).unsqueeze(1);
+  const at::Tensor later = at::arange(region.content.size(3), places).unsqueeze(0) > row;
   const at::Tensor gates = region.content.sigmoid().masked_fill(later, 0.0);
   const at::Tensor position =
       gates.flip({-1}).cumsum(-1).flip({-1}).clamp_max(static_cast<double>(vectors.size(1) - 1));

@@ -81,8 +81,11 @@ FireProgram FireBias::pieces(const at::Tensor& distance, const at::Tensor& place
     // continuous there, so that no gradient flows to the knots.
     const at::NoGradGuard no_grad;
     const at::Tensor all = -b / w;
-    knots = std::get<0>(all.masked_select((all >= 0) & (all < 1)).sort());
-    const at::Tensor zero = at::zeros({1}, at::kDouble), one = at::ones({1}, at::kDouble);
+    const at::Tensor reached = (all >= 0) & (all < 1);
+    // How many there are is not asked of a device: there the others stand at 1, behind every pair.
+    knots = std::get<0>(
+        (all.is_cpu() ? all.masked_select(reached) : at::where(reached, all, 1.0)).sort());
+    const at::Tensor zero = at::zeros({1}, all.options()), one = at::ones({1}, all.options());
     const at::Tensor middle = (at::cat({zero, knots}) + at::cat({knots, one})) / 2;
     // (S, D): the slope of each unit's rectifier in each segment.
     const double leak = leaky ? kLeak : 0;
@@ -122,13 +125,18 @@ class Fire final : public Encoding {
                            .high = limit,
                            .decays = matrix};
     };
-    return {uniform("fire.0.weight", {hidden, 1}, 1),
-            uniform("fire.0.bias", {hidden}, 1),
-            uniform("fire.2.weight", {heads_, hidden}, bound),
-            uniform("fire.2.bias", {heads_}, bound),
-            {.name = "c", .shape = {}, .decays = false, .start = at::full({}, 0.1)},
-            {.name = "L_multiplier", .shape = {}, .decays = false, .start = at::ones({})},
-            {.name = "init_L", .shape = {}, .trainable = false, .optional = true}};
+    return {
+        uniform("fire.0.weight", {hidden, 1}, 1),
+        uniform("fire.0.bias", {hidden}, 1),
+        uniform("fire.2.weight", {heads_, hidden}, bound),
+        uniform("fire.2.bias", {heads_}, bound),
+        {.name = "c", .shape = {}, .decays = false, .start = at::full({}, 0.1), .of_host = true},
+        {.name = "L_multiplier",
+         .shape = {},
+         .decays = false,
+         .start = at::ones({}),
+         .of_host = true},
+        {.name = "init_L", .shape = {}, .trainable = false, .optional = true, .of_host = true}};
   }
 
   at::Tensor bias(const Parameters& layer, const TermRegion& region) const override {
@@ -140,7 +148,7 @@ class Fire final : public Encoding {
     AttentionProgram program = unrotated(q, k, state);
     const FireBias fire = fire_of(layer);
     if (within_threshold(fire, state.positions)) {
-      const at::Tensor distance = distances(state.positions.length);
+      const at::Tensor distance = distances(state.positions.length, q.device());
       program.variant = TableProgram{
           fire.network(distance, fire.least_normaliser()).t().to(table_dtype(q.scalar_type()))};
       return program;
@@ -154,7 +162,8 @@ class Fire final : public Encoding {
     }
     const std::int64_t length = state.positions.length, shift = state.positions.shift;
     FireProgram pieces =
-        fire.pieces(distances(length), at::arange(shift, shift + length, at::kDouble) * step_);
+        fire.pieces(distances(length, q.device()),
+                    at::arange(shift, shift + length, q.options().dtype(at::kDouble)) * step_);
     pieces.term = std::move(term);
     program.variant = std::move(pieces);
     return program;

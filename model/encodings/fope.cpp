@@ -21,7 +21,9 @@ const EncodingInfo& fope_info() {
           "cos(w_l n) + i (sin(w_m n) + sum_l b_hlm sin(w_l n)) where w_m > 2 pi / context, times "
           "1 elsewhere",
       .source =
-          "arXiv 2412.17739, Section 3; a and b apart, by head and drawn once, as its public code",
+          "Hua et al. 2024, Fourier Position Embedding, arXiv 2412.17739; a and b apart, by head "
+          "and "
+          "drawn once, as its public code",
       .departure = "a and b are not divided by their sums, as the public code can",
       .options = {base_option(),
                   layout_option(),
@@ -44,11 +46,7 @@ class Fope final : public Encoding {
   Fope(const Json& options, const ModelConfig& model)
       : Encoding(options, model), layout_(layout_of(options)) {
     require_pairs("fope", head_dim_);
-    if (kv_heads_ != heads_) {
-      throw formats::bad_input(
-          "fope has coefficients of each head, so it needs a key head for "
-          "every head");
-    }
+    require_key_heads("fope", heads_, kv_heads_);
     // Turned once at least over a text of the trained length.
     const double least = 2 * std::numbers::pi / static_cast<double>(context_);
     trained_ = (rope_frequencies(number("base"), head_dim_, at::kDouble) > least)
@@ -80,7 +78,7 @@ class Fope final : public Encoding {
     const at::Tensor positions = position_values(context);
     const at::Tensor given = positions.dim() == 2 ? positions : positions.unsqueeze(0);
     const at::Tensor frequencies =
-        rope_frequencies(number("base"), head_dim_, context.angle_dtype).slice(0, 0, trained_) *
+        rope_frequencies(number("base"), head_dim_, context.angle_options()).slice(0, 0, trained_) *
         step_;
     const at::Tensor angles = given.unsqueeze(1).unsqueeze(-1) * frequencies;  // (B, 1, N, F)
     const auto series = [&](const at::Tensor& waves, const char* coefficients, double rest) {
@@ -92,6 +90,8 @@ class Fope final : public Encoding {
         at::stack({series(angles.cos(), "cos_coef", 1), series(angles.sin(), "sin_coef", 0)}, -2);
     return {context.positions, z.to(context.dtype)};
   }
+
+  Pieces in_pieces(std::int64_t) const override { return {Pieces::Kind::tokens}; }
 
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {

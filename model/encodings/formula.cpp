@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -89,7 +90,8 @@ struct FormulaTerm {
     const at::Tensor& content = region.content;
     const at::ScalarType dtype = content.scalar_type();
     FormulaAxes axes;
-    axes.dtype = dtype, axes.length = static_cast<double>(length);
+    axes.dtype = dtype, axes.device = content.device();
+    axes.length = static_cast<double>(length);
     axes.first_head = region.first_head, axes.heads = content.size(1);
     axes.content = content.unsqueeze(-1);
     axes.q = q.slice(1, axes.first_head, axes.first_head + axes.heads)
@@ -113,7 +115,8 @@ struct FormulaTerm {
     const std::int64_t group = q.size(1) / k.size(1);
     if (group == 1) return k.slice(1, axes.first_head, axes.first_head + axes.heads);
     const at::Tensor heads =
-        at::arange(axes.first_head, axes.first_head + axes.heads, at::kLong).floor_divide(group);
+        at::arange(axes.first_head, axes.first_head + axes.heads, k.options().dtype(at::kLong))
+            .floor_divide(group);
     return k.index_select(1, heads);
   }
 };
@@ -175,11 +178,17 @@ class FormulaEncoding final : public Encoding {
     return program;
   }
 
+  Pieces in_pieces(std::int64_t) const override {
+    if ((reads_of(formula_->score) & formula::kReadsLength) == 0) return {};
+    return {Pieces::Kind::refused, "the formula reads the length of the text"};
+  }
+
   at::Tensor bias_table(const Parameters& layer, std::int64_t length,
-                        at::ScalarType dtype) const override {
+                        const at::TensorOptions& options) const override {
     const bool added = is_.form == Form::table && is_.query < 0 && is_one(is_.gain, 1);
     if (!added || !shared_parameters().empty()) return {};
-    return by_distance(layer, is_.table, 0, length, length).to(table_dtype(dtype));
+    return by_distance(layer, is_.table, {0, length}, length, options.device())
+        .to(table_options(options));
   }
 
   void constrain(Parameters& layer) const override {
@@ -272,12 +281,16 @@ class FormulaEncoding final : public Encoding {
     return causal_ && positions.consecutive() ? 0 : -positions.largest_distance();
   }
 
-  // (H, L) of distances first, first + 1, ... to `end`, in float64.
-  at::Tensor by_distance(const Parameters& all, const formula::Terms& terms, std::int64_t first,
-                         std::int64_t end, std::int64_t length) const {
+  // (H, L) of distances first, first + 1, ... and before `end`, in float64.
+  struct Distances {
+    std::int64_t first, end;
+  };
+  at::Tensor by_distance(const Parameters& all, const formula::Terms& terms,
+                         const Distances& distances, std::int64_t length, at::Device device) const {
+    const auto [first, end] = distances;
     FormulaAxes axes;
-    axes.heads = heads_, axes.length = static_cast<double>(length);
-    axes.difference = along_keys_axis(at::arange(first, end, at::kDouble) * step_);
+    axes.heads = heads_, axes.length = static_cast<double>(length), axes.device = device;
+    axes.difference = along_keys_axis(at::arange(first, end, axes.options()) * step_);
     axes.distance = axes.difference.clamp_min(0);
     const FormulaValues values(*formula_, all, std::move(axes), layout_of(options_));
     return values.of(terms).expand({1, heads_, 1, end - first, 1}).reshape({heads_, end - first});
@@ -285,8 +298,9 @@ class FormulaEncoding final : public Encoding {
 
   at::Tensor table_of(const Parameters& all, const formula::Terms& terms,
                       const AttentionProgram& program) const {
-    return by_distance(all, terms, first_distance(program.positions),
-                       program.positions.largest_distance() + 1, program.positions.length)
+    const Positions& positions = program.positions;
+    return by_distance(all, terms, {first_distance(positions), positions.largest_distance() + 1},
+                       positions.length, program.q.device())
         .to(table_dtype(program.q.scalar_type()));
   }
 
@@ -294,7 +308,7 @@ class FormulaEncoding final : public Encoding {
   FormulaAxes token_axes(const AttentionProgram& program) const {
     FormulaAxes axes;
     axes.heads = heads_, axes.length = static_cast<double>(program.positions.length);
-    axes.dtype = table_dtype(program.q.scalar_type());
+    axes.dtype = table_dtype(program.q.scalar_type()), axes.device = program.q.device();
     axes.q = program.q_plain.to(axes.dtype).unsqueeze(3);
     axes.k = program.k_plain.to(axes.dtype).unsqueeze(2);
     at::Tensor ids = position_ids(program.positions);
@@ -335,7 +349,8 @@ class FormulaEncoding final : public Encoding {
   FormulaValues at_distance_one(const Parameters& all, const Positions& positions) const {
     FormulaAxes axes;
     axes.heads = heads_, axes.length = static_cast<double>(positions.length);
-    axes.distance = axes.difference = at::ones({1, 1, 1, 1, 1}, at::kDouble);
+    axes.device = positions.device;
+    axes.distance = axes.difference = at::ones({1, 1, 1, 1, 1}, axes.options());
     return {*formula_, all, std::move(axes), layout_of(options_)};
   }
 
@@ -350,7 +365,7 @@ class FormulaEncoding final : public Encoding {
     const at::Tensor angles = places * (w.expand({-1, -1, head_dim_ / 2}).unsqueeze(2) * is_.turn);
     at::Tensor of_q = turned(angles, at::kDouble), of_k = of_q;  // (B, H, N, 2, planes)
     if (!is_.decays.empty()) {
-      const auto growth = decay_of(one, places, q.scalar_type());
+      const auto growth = decay_of(one, positions, places, q.scalar_type());
       if (!growth || (growth->size(1) > 1 && kv_heads_ != heads_)) return false;
       of_q = of_q * growth->unsqueeze(-2), of_k = of_k / growth->unsqueeze(-2);
     }
@@ -361,18 +376,36 @@ class FormulaEncoding final : public Encoding {
 
   // What queries are multiplied by and keys divided by, (B or 1, H or 1, N, planes or 1), counted
   // from the middle of the text; nothing where the model's dtype cannot hold it.
-  std::optional<at::Tensor> decay_of(const FormulaValues& one, const at::Tensor& places,
-                                     at::ScalarType dtype) const {
-    at::Tensor rate = at::zeros({1, 1, 1, 1, 1}, at::kDouble);
-    for (const auto& [id, power] : is_.decays) rate = rate + one.of(id).log() * power;
+  std::optional<at::Tensor> decay_of(const FormulaValues& one, const Positions& positions,
+                                     const at::Tensor& places, at::ScalarType dtype) const {
+    const at::Tensor rate = rate_of_decays(one, places.options());
     const at::Tensor middle = (places.amin(2, true) + places.amax(2, true)) / 2;
     const at::Tensor exponents = (places - middle) * rate.squeeze(3);
     const double limit = dtype == at::kHalf ? std::log(65504.0)
                          : dtype == at::kDouble
                              ? std::log(std::numeric_limits<double>::max())
                              : std::log(double{std::numeric_limits<float>::max()});
-    const bool held = exponents.detach().abs().max().item<double>() < limit;
+    const double farthest = static_cast<double>(positions.measured().reach) * step_ / 2;
+    const bool held = farthest * largest_rate(rate, positions) < limit;
     return held ? std::optional(exponents.exp()) : std::nullopt;
+  }
+
+  at::Tensor rate_of_decays(const FormulaValues& one, const at::TensorOptions& options) const {
+    at::Tensor rate = at::zeros({1, 1, 1, 1, 1}, options);
+    for (const auto& [id, power] : is_.decays) rate = rate + one.of(id).log() * power;
+    return rate;
+  }
+
+  // Where no parameter is in it, the host makes it anew and reads nothing of a device.
+  double largest_rate(const at::Tensor& rate, const Positions& positions) const {
+    const bool known = std::ranges::none_of(is_.decays, [this](const auto& decay) {
+      return (reads_of(decay.first) & formula::kReadsParameters) != 0;
+    });
+    if (rate.is_cpu() || !known) return rate.detach().abs().max().item<double>();
+    Positions here;
+    here.length = positions.length;
+    const Parameters none;
+    return rate_of_decays(at_distance_one(none, here), at::kDouble).abs().max().item<double>();
   }
 
   bool run_tapa(const Parameters& all, AttentionProgram& program) const {
@@ -395,8 +428,8 @@ class FormulaEncoding final : public Encoding {
     program.scale = is_.gain.begin()->second;
     program.variant =
         TapaProgram{width, program.scale, 1.0, false,
-                    by_distance(all, is_.power, 0, program.positions.largest_distance() + 1,
-                                program.positions.length)
+                    by_distance(all, is_.power, {0, program.positions.largest_distance() + 1},
+                                program.positions.length, program.q.device())
                         .select(0, 0)
                         .to(table_dtype(program.q.scalar_type()))};
     return true;
@@ -405,7 +438,7 @@ class FormulaEncoding final : public Encoding {
   void run_cape(const Parameters& all, AttentionProgram& program) const {
     FormulaAxes axes;
     axes.heads = heads_, axes.length = static_cast<double>(program.positions.length);
-    axes.dtype = table_dtype(program.q.scalar_type());
+    axes.dtype = table_dtype(program.q.scalar_type()), axes.device = program.q.device();
     const FormulaValues values(*formula_, all, std::move(axes), layout_of(options_));
     const at::Tensor w1 = values.parameter(is_.first), w2 = values.parameter(is_.second);
     at::Tensor b1 = at::zeros({w1.size(0)}, w1.options());
@@ -419,8 +452,8 @@ class FormulaEncoding final : public Encoding {
         w2,
         b2};
     if (is_.with_base) {
-      cape.values = by_distance(all, is_.base, 0, program.positions.largest_distance() + 1,
-                                program.positions.length)
+      cape.values = by_distance(all, is_.base, {0, program.positions.largest_distance() + 1},
+                                program.positions.length, program.q.device())
                         .to(table_dtype(program.q.scalar_type()));
     }
     program.variant = std::move(cape);

@@ -122,7 +122,7 @@ at::Tensor FormulaValues::of(int id) const {
 }
 
 at::Tensor FormulaValues::of(const formula::Terms& terms) const {
-  const at::TensorOptions options(axes_.dtype);
+  const at::TensorOptions options = axes_.options();
   at::Tensor sum = at::zeros({1, 1, 1, 1, 1}, options);
   for (const auto& [product, c] : terms) {
     at::Tensor value = at::full({1, 1, 1, 1, 1}, c, options);
@@ -158,7 +158,9 @@ at::Tensor FormulaValues::of_node(const Node& node, const std::vector<at::Tensor
   const auto arg = [&](std::size_t n) { return values[static_cast<std::size_t>(node.args[n])]; };
   switch (node.op) {
     case Op::number:
-      return at::tensor(node.numbers, at::kDouble).to(axes_.dtype).view({1, 1, 1, 1, -1});
+      return tensor_of(node.numbers, axes_.options().dtype(at::kDouble))
+          .to(axes_.dtype)
+          .view({1, 1, 1, 1, -1});
     case Op::content:
       return axes_.content;
     case Op::q:
@@ -174,7 +176,7 @@ at::Tensor FormulaValues::of_node(const Node& node, const std::vector<at::Tensor
     case Op::j:
       return axes_.key_place;
     case Op::length:
-      return at::full({1, 1, 1, 1, 1}, axes_.length, at::TensorOptions(axes_.dtype));
+      return at::full({1, 1, 1, 1, 1}, axes_.length, axes_.options());
     case Op::parameter:
       return of_parameter(node.parameter);
     case Op::where:

@@ -20,6 +20,9 @@ struct FormulaAxes {
   std::int64_t first_head = 0, heads = 1;
   double length = 0;
   at::ScalarType dtype = at::kDouble;
+  at::Device device = at::kCPU;
+
+  at::TensorOptions options() const { return at::TensorOptions(dtype).device(device); }
 };
 
 class FormulaValues {

@@ -18,7 +18,7 @@ const EncodingInfo& fox_info() {
           "s_ij = q_i.k_j / sqrt(d) + c_i - c_j, c_i = sum_{t <= i} ln f_t, f_t = sigmoid(w_h.x_t "
           "+ "
           "b_h)",
-      .source = "arXiv 2503.02130, Section 3",
+      .source = "Lin et al. 2025, Forgetting Transformer, arXiv 2503.02130",
       .departure = "",
       .options = {{"rotate", false, "q and k are turned by RoPE too, which the paper does without"},
                   only_where(turning, base_option()),
@@ -55,7 +55,7 @@ class Fox final : public Encoding {
 
   at::Tensor frequencies(const StartContext& context) const override {
     if (!flag("rotate")) return {};
-    return rope_frequencies(number("base"), head_dim_, context.angle_dtype) * step_;
+    return rope_frequencies(number("base"), head_dim_, context.angle_options()) * step_;
   }
 
   // The state's table is RoPE's rotation, as z.
@@ -73,8 +73,10 @@ class Fox final : public Encoding {
     const at::Tensor gates =
         at::linear(x, layer.at("fgate_proj.weight"), layer.at("fgate_proj.bias"));
     const at::Tensor kept = at::log_sigmoid(gates.to(table_dtype(x.scalar_type())));
-    state.read = {kept.to(at::kDouble).cumsum(1).transpose(1, 2)};
+    state.read = {running_sums(kept.to(at::kDouble), state).transpose(1, 2)};
   }
+
+  Pieces in_pieces(std::int64_t) const override { return {Pieces::Kind::tokens}; }
 
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {

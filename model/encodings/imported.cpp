@@ -54,6 +54,10 @@ class Imported final : public Encoding {
             {.name = "k", .shape = {kv_heads_, n, head_dim_}, .decays = false}};
   }
 
+  Pieces in_pieces(std::int64_t) const override {
+    return {Pieces::Kind::refused, "it holds the attention of one text, whatever is read"};
+  }
+
   // Of the first tokens, whatever text is read.
   AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {

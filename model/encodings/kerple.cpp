@@ -29,17 +29,18 @@ std::vector<ParameterSpec> Kerple::parameters() const {
 }
 
 at::Tensor Kerple::bias_table(const Parameters& layer, std::int64_t length,
-                              at::ScalarType dtype) const {
+                              const at::TensorOptions& options) const {
   const at::Tensor p = layer.at("p").to(at::kDouble).clamp_min(kSmallest).unsqueeze(1);
   const at::Tensor a = layer.at("a").to(at::kDouble).clamp(kSmallest, largest_).unsqueeze(1);
-  return (-p * growth(a, distances(length).unsqueeze(0))).to(table_dtype(dtype));
+  const at::Tensor distance = distances(length, options.device()).unsqueeze(0);
+  return (-p * growth(a, distance)).to(table_options(options));
 }
 
 AttentionProgram Kerple::program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
                                  const PositionState& state) const {
   AttentionProgram program = unrotated(q, k, state);
   program.variant =
-      TableProgram{bias_table(layer, state.positions.largest_distance() + 1, q.scalar_type())};
+      TableProgram{bias_table(layer, state.positions.largest_distance() + 1, q.options())};
   return program;
 }
 

@@ -12,7 +12,7 @@ class Kerple : public Encoding {
  public:
   std::vector<ParameterSpec> parameters() const override;
   at::Tensor bias_table(const Parameters& layer, std::int64_t length,
-                        at::ScalarType dtype) const override;
+                        const at::TensorOptions& options) const override;
   AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override;
   void constrain(Parameters& layer) const override;

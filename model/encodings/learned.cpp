@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+
 #include "model/encodings/rotation.h"
 
 namespace phasescope::model {
@@ -50,11 +52,18 @@ class Learned final : public Encoding {
     StartContext below = context;
     const at::Tensor places = position_ids(context).to(at::kDouble) * step_;
     below.positions.ids = places.floor().to(at::kLong);
+    const PositionExtent ends = context.positions.measured();
+    const auto place_of = [this](std::int64_t id) {
+      return static_cast<std::int64_t>(std::floor(static_cast<double>(id) * step_));
+    };
+    below.positions.extent = {place_of(ends.least), place_of(ends.greatest), ends.reach};
     const at::Tensor row = table_rows(below, integer("offset"), rows_);
     const at::Tensor share = (places - places.floor()).to(x.scalar_type()).unsqueeze(-1);
     const at::Tensor next = (row + 1).clamp_max(rows_ - 1);
     return x + at::embedding(table, row) * (1 - share) + at::embedding(table, next) * share;
   }
+
+  Pieces in_pieces(std::int64_t) const override { return {Pieces::Kind::tokens}; }
 
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {

@@ -20,7 +20,8 @@ const EncodingInfo& liere_info() {
       .formula =
           "s_ij = (R_i q_i).(R_j k_j) / sqrt(d), R_n = exp(n (A - A^T)) of each layer and head; on "
           "a grid exp(r (A - A^T) + c (B - B^T)) of row r and column c",
-      .source = "arXiv 2406.10322, Section 3",
+      .source =
+          "Ostmeier et al. 2024, LieRE: Lie Rotational Positional Encodings, arXiv 2406.10322",
       .departure = "",
       .options = {ape_base_option(),
                   start_option("exp(A - A^T)"),
@@ -76,7 +77,7 @@ class Liere final : public Encoding {
                                                 positions.largest_distance(), q.scalar_type());
     // They count from the text's first position: the score has their differences alone.
     const at::Tensor exponents = positions.consecutive()
-                                     ? at::arange(positions.length, at::kLong)
+                                     ? at::arange(positions.length, positions.options(at::kLong))
                                      : positions.ids - positions.ids.amin(-1, true);
     program.transform(raised(q, powers, exponents), raised(k, powers, exponents));
     return program;

@@ -23,6 +23,8 @@ class NoEncoding final : public Encoding {
 
   const EncodingInfo& info() const override { return none_info(); }
 
+  Pieces in_pieces(std::int64_t) const override { return {Pieces::Kind::tokens}; }
+
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
     return unrotated(q, k, state);

@@ -18,7 +18,9 @@ const EncodingInfo& path_info() {
       .formula =
           "s_ij = k_j.(H_{j+1} ... H_i q_i) / sqrt(d), H_t = I - beta_t w_t w_t^T, w_t = W x_t of "
           "length 1, beta_t = 2 sigmoid(u_h.x_t + b_h)",
-      .source = "arXiv 2505.16381, Eq. 2 and Section 3.1",
+      .source =
+          "Yang et al. 2025, PaTH Attention: Position Encoding via Accumulating Householder "
+          "Transformations, arXiv 2505.16381",
       .departure =
           "w is one linear map of x: the public layer's low rank and short convolution in "
           "front of it are left out, and so is the forget gate of PaTH-FoX",
@@ -44,7 +46,8 @@ struct PathTerm {
     const at::ScalarType dtype = content.scalar_type();
     const std::int64_t rows = content.size(2), keys = content.size(3);
     const at::Tensor row =
-        at::arange(region.first_row, region.first_row + rows, at::kLong).unsqueeze(1);
+        at::arange(region.first_row, region.first_row + rows, content.options().dtype(at::kLong))
+            .unsqueeze(1);
     at::Tensor u = q.slice(2, region.first_row, region.first_row + rows).to(dtype);
     std::vector<at::Tensor> columns(static_cast<std::size_t>(keys));
     for (std::int64_t j = keys - 1; j >= 0; --j) {

@@ -18,7 +18,9 @@ const EncodingInfo& pope_info() {
       .formula =
           "s_ij = sum_c softplus(q_ic) softplus(k_jc) cos((j - i) base^(-c/d) + delta_hc) / "
           "sqrt(d)",
-      .source = "arXiv 2509.10534, Section 3",
+      .source =
+          "Gopalakrishnan et al. 2025, Decoupling the \"What\" and \"Where\" With Polar Coordinate "
+          "Positional Embeddings, arXiv 2509.10534",
       .departure = "",
       .options = {base_option("base of the frequencies base^(-c/d), one a channel")},
       .under_shift = {UnderShift::Kind::stays,
@@ -53,10 +55,12 @@ class Pope final : public Encoding {
     PositionState state{context.positions, {}};
     // Twice as many channels have as many planes as this has phases.
     const at::Tensor frequencies =
-        rope_frequencies(number("base"), 2 * head_dim_, context.angle_dtype) * step_;
+        rope_frequencies(number("base"), 2 * head_dim_, context.angle_options()) * step_;
     state.table = rotation_state(position_values(context), frequencies, context.dtype);
     return state;
   }
+
+  Pieces in_pieces(std::int64_t) const override { return {Pieces::Kind::tokens}; }
 
   AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {

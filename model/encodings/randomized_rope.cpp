@@ -62,7 +62,7 @@ class RandomizedRope final : public Encoding {
   }
 
   at::Tensor frequencies(const StartContext& context) const override {
-    return rope_frequencies(number("base"), head_dim_, context.angle_dtype) * step_;
+    return rope_frequencies(number("base"), head_dim_, context.angle_options()) * step_;
   }
 
   // The state's table is every layer's z, one below the other, where they differ.
@@ -86,6 +86,11 @@ class RandomizedRope final : public Encoding {
     if (state.table.defined()) state.z = state.table[layer];
   }
 
+  Pieces in_pieces(std::int64_t) const override {
+    if (text("draw") == "none") return {Pieces::Kind::tokens};
+    return {Pieces::Kind::refused, "positions are drawn anew for every length of the text"};
+  }
+
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
@@ -105,7 +110,7 @@ class RandomizedRope final : public Encoding {
     if (!draws || positions.length > range_) return own;
     const auto seed = context.draw.value_or(static_cast<std::uint64_t>(integer("seed"))) +
                       static_cast<std::uint64_t>(text("draw") == "layer" ? layer : 0);
-    return drawn_positions(positions.length, range_, seed) + own.amin(-1, true);
+    return drawn_positions(positions.length, range_, seed).to(own.device()) + own.amin(-1, true);
   }
 
   RotationLayout layout_ = layout_of(options_);

@@ -40,6 +40,20 @@ at::Tensor with_relative_logits(const at::Tensor& r, const at::Tensor& table, do
   return content + found.masked_fill(outside, 0.0);
 }
 
+// Distances up to here are kept for each query, whose table is then no larger than a few heads.
+constexpr std::int64_t kKeptDistances = 1024;
+
+// r.P[lambda] of the distances 0, 1, .. of a text of `length` tokens that have a row of P: (B, H,
+// N, L), of `dtype`.
+at::Tensor products_by_distance(const at::Tensor& r, const at::Tensor& table, double step,
+                                std::int64_t length, at::ScalarType dtype) {
+  // Places grow with distance; how many have a row is known to the host.
+  const auto known =
+      whole_places(at::arange(length, at::kLong), step).lt(table.size(1)).sum().item<std::int64_t>();
+  const at::Tensor rows = whole_places(at::arange(known, r.options().dtype(at::kLong)), step);
+  return at::matmul(r.to(dtype), table.to(dtype).index_select(1, rows));
+}
+
 class RelativeLogits final : public Encoding {
  public:
   RelativeLogits(const Json& options, const ModelConfig& model) : Encoding(options, model) {}
@@ -62,6 +76,14 @@ class RelativeLogits final : public Encoding {
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
     if (state.read.empty()) return program;
+    // Interpolated, keys just after a query round to its own place.
+    const bool one_sided = causal_ || step_ == 1.0;
+    if (state.positions.consecutive() && one_sided && integer("extent") <= kKeptDistances) {
+      program.variant = QueryTableProgram{products_by_distance(state.read[0], layer.at("proj"),
+                                                               step_, state.positions.length,
+                                                               table_dtype(q.scalar_type()))};
+      return program;
+    }
     TermProgram term;
     term.arrays = 3 * heads_;
     term.score = [r = state.read[0], table = layer.at("proj"), step = step_](const TermRegion& of) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "formats/error.h"
 #include "model/encoding_cost.h"
 #include "model/encodings/rotation.h"
 
@@ -18,7 +17,8 @@ const EncodingInfo& repo_info() {
       .formula =
           "s_ij = (R_z_i q_i).(R_z_j k_j) / sqrt(d), R RoPE's rotation at the real positions z_h = "
           "W_z (swish(W_g x) * W_c x)",
-      .source = "arXiv 2512.14391, Section 3",
+      .source =
+          "Li et al. 2025, RePo: Language Models with Context Re-Positioning, arXiv 2512.14391",
       .departure =
           "every layer has positions of its own; the paper leaves RoPE in the first third "
           "of them, as layer groups can",
@@ -43,11 +43,7 @@ class Repo final : public Encoding {
   Repo(const Json& options, const ModelConfig& model)
       : Encoding(options, model), layout_(layout_of(options)) {
     require_pairs("repo", head_dim_);
-    if (kv_heads_ != heads_) {
-      throw formats::bad_input(
-          "repo has positions of each head, so it needs a key head for every "
-          "head");
-    }
+    require_key_heads("repo", heads_, kv_heads_);
   }
 
   const EncodingInfo& info() const override { return repo_info(); }
@@ -67,9 +63,11 @@ class Repo final : public Encoding {
     const at::Tensor positions =
         at::linear(made, layer.at("position_proj.weight")).to(dtype).transpose(1, 2);
     const at::Tensor angles =
-        positions.unsqueeze(-1) * rope_frequencies(number("base"), head_dim_, dtype);
+        positions.unsqueeze(-1) * rope_frequencies(number("base"), head_dim_, positions.options());
     state.read = {turned(angles, x.scalar_type())};
   }
+
+  Pieces in_pieces(std::int64_t) const override { return {Pieces::Kind::tokens}; }
 
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {

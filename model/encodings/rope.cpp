@@ -89,7 +89,7 @@ class Rope final : public Encoding {
   // None where every head has its own.
   at::Tensor frequencies(const StartContext& context) const override {
     if (flag("stored_angles")) return {};
-    return scaling_.frequencies(context.positions.length, context.angle_dtype) * step_;
+    return scaling_.frequencies(context.positions.length, context.angle_options()) * step_;
   }
 
   PositionState start(const StartContext& context) const override {
@@ -101,6 +101,15 @@ class Rope final : public Encoding {
     const double magnitude = scaling_.magnitude();
     if (magnitude != 1.0) z = z * magnitude;
     return {context.positions, z};
+  }
+
+  // Keys are turned once, where a longer text turns them alike.
+  Pieces in_pieces(std::int64_t length) const override {
+    const bool alike =
+        scaling_.frequencies(1, at::kDouble).equal(scaling_.frequencies(length, at::kDouble));
+    if (alike) return {Pieces::Kind::tokens};
+    return {Pieces::Kind::refused, "the scaling \"" + text("scaling") +
+                                       "\" turns all tokens otherwise when the text grows"};
   }
 
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
@@ -185,7 +194,7 @@ class Rope final : public Encoding {
                                "position_ids");
     }
     const at::Tensor by_plane = (axes + integer("shift"))
-                                    .index_select(0, at::tensor(axis_of_plane_, at::kLong))
+                                    .index_select(0, at::tensor(axis_of_plane_, axes.options()))
                                     .permute({1, 2, 0})
                                     .to(context.angle_dtype);  // (B, N, planes)
     const at::Tensor z = turned(by_plane * frequencies(context), context.dtype).unsqueeze(1);

@@ -17,7 +17,8 @@ const EncodingInfo& rope_nope_info() {
           "sqrt(d), "
           "t_i = 1 + temperature ln(1 + floor((i + 1) / temperature_length))",
       .source =
-          "layers: arXiv 2501.18795, Section 3; temperature: Llama 4's attention (Hugging Face "
+          "layers: Yang et al. 2025, Rope to Nope and Back Again, arXiv 2501.18795; temperature: "
+          "Llama 4's attention (Hugging Face "
           "transformers, model type llama4)",
       .departure = "",
       .options = {base_option(),
@@ -57,7 +58,7 @@ class RopeNope final : public Encoding {
   }
 
   at::Tensor frequencies(const StartContext& context) const override {
-    return rope_frequencies(number("base"), head_dim_, context.angle_dtype) * step_;
+    return rope_frequencies(number("base"), head_dim_, context.angle_options()) * step_;
   }
 
   // The state's table is t, (B or 1, H, N).
@@ -77,6 +78,8 @@ class RopeNope final : public Encoding {
     state.read.clear();
     if ((layer + 1) % integer("nope_every") == 0) state.read.push_back(state.table);
   }
+
+  Pieces in_pieces(std::int64_t) const override { return {Pieces::Kind::tokens}; }
 
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {

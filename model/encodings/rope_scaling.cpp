@@ -164,8 +164,8 @@ RopeScaling::RopeScaling(const Json& options, const ModelConfig& model)
   long_factor_ = numbers(options.at("long_factor"), "rope.long_factor", turned_ / 2);
 }
 
-at::Tensor RopeScaling::frequencies(std::int64_t length, at::ScalarType dtype) const {
-  const at::Tensor all = of_all_planes(length, dtype);
+at::Tensor RopeScaling::frequencies(std::int64_t length, const at::TensorOptions& options) const {
+  const at::Tensor all = of_all_planes(length, options);
   if (turning_ == 1) return all;
   const std::int64_t planes = all.size(0);
   // As above, a little below a whole number counts as it.
@@ -174,11 +174,11 @@ at::Tensor RopeScaling::frequencies(std::int64_t length, at::ScalarType dtype) c
   return at::cat({all.narrow(0, 0, turning), at::zeros({planes - turning}, all.options())});
 }
 
-at::Tensor RopeScaling::of_all_planes(std::int64_t length, at::ScalarType dtype) const {
-  if (kind_ == "yarn") return yarn_frequencies(dtype);
-  if (kind_ == "llama3") return llama3_frequencies(dtype);
-  if (kind_ == "longrope") return longrope_frequencies(length, dtype);
-  const at::Tensor plain = rope_frequencies(grown_base(length), turned_, dtype);
+at::Tensor RopeScaling::of_all_planes(std::int64_t length, const at::TensorOptions& options) const {
+  if (kind_ == "yarn") return yarn_frequencies(options);
+  if (kind_ == "llama3") return llama3_frequencies(options);
+  if (kind_ == "longrope") return longrope_frequencies(length, options);
+  const at::Tensor plain = rope_frequencies(grown_base(length), turned_, options);
   return kind_ == "linear" ? plain / factor_ : plain;
 }
 
@@ -203,9 +203,9 @@ double RopeScaling::grown_base(std::int64_t length) const {
 
 // arXiv 2309.00071, Eq. 17-23; the ramp linear in the number of turns as there, or in the plane's
 // number as Hugging Face has it.
-at::Tensor RopeScaling::yarn_frequencies(at::ScalarType dtype) const {
+at::Tensor RopeScaling::yarn_frequencies(const at::TensorOptions& options) const {
   const double d = static_cast<double>(turned_);
-  const at::Tensor plain = rope_frequencies(base_, turned_, dtype);
+  const at::Tensor plain = rope_frequencies(base_, turned_, options);
   if (by_turns_) return yarn_by_turns(plain, factor_, trained_, beta_fast_, beta_slow_);
   const auto plane_of_turns = [&](double turns) {
     return d * std::log(static_cast<double>(trained_) / (turns * 2 * std::numbers::pi)) /
@@ -220,15 +220,15 @@ at::Tensor RopeScaling::yarn_frequencies(at::ScalarType dtype) const {
   low = std::max(low, 0.0);
   high = std::min(high, d - 1);
   if (low == high) high += 0.001;
-  const at::Tensor planes = at::arange(turned_ / 2, at::TensorOptions(dtype));
+  const at::Tensor planes = at::arange(turned_ / 2, options);
   const at::Tensor keep = 1 - at::clamp((planes - low) / (high - low), 0, 1);
   return plain / factor_ * (1 - keep) + plain * keep;
 }
 
 // Planes of many turns over the trained length keep their frequency, those of few are divided by
 // the factor, with a linear ramp between. The same for texts of any length.
-at::Tensor RopeScaling::llama3_frequencies(at::ScalarType dtype) const {
-  const at::Tensor plain = rope_frequencies(base_, turned_, dtype);
+at::Tensor RopeScaling::llama3_frequencies(const at::TensorOptions& options) const {
+  const at::Tensor plain = rope_frequencies(base_, turned_, options);
   const at::Tensor wavelength = 2 * std::numbers::pi / plain;
   const at::Tensor turns = static_cast<double>(trained_) / wavelength;
   const at::Tensor keep =
@@ -238,10 +238,11 @@ at::Tensor RopeScaling::llama3_frequencies(at::ScalarType dtype) const {
 
 // arXiv 2402.13753. The long factors hold for all positions as soon as the text is longer than the
 // trained length.
-at::Tensor RopeScaling::longrope_frequencies(std::int64_t length, at::ScalarType dtype) const {
-  const at::Tensor plain = rope_frequencies(base_, turned_, dtype);
+at::Tensor RopeScaling::longrope_frequencies(std::int64_t length,
+                                             const at::TensorOptions& options) const {
+  const at::Tensor plain = rope_frequencies(base_, turned_, options);
   const std::vector<double>& factors = length > trained_ ? long_factor_ : short_factor_;
-  return factors.empty() ? plain : plain / at::tensor(factors, at::kDouble).to(dtype);
+  return factors.empty() ? plain : plain / at::tensor(factors, at::kDouble).to(options);
 }
 
 }  // namespace phasescope::model

@@ -31,17 +31,17 @@ class RopeScaling {
  public:
   RopeScaling(const Json& options, const ModelConfig& model);
 
-  // (planes) of `dtype`, for reading `length` tokens; 0 for planes that do not turn.
-  at::Tensor frequencies(std::int64_t length, at::ScalarType dtype) const;
+  // (planes) of these options, for reading `length` tokens; 0 for planes that do not turn.
+  at::Tensor frequencies(std::int64_t length, const at::TensorOptions& options) const;
   // Both q and k are multiplied by it (yarn, longrope; 1 otherwise).
   double magnitude() const;
 
  private:
-  at::Tensor of_all_planes(std::int64_t length, at::ScalarType dtype) const;
+  at::Tensor of_all_planes(std::int64_t length, const at::TensorOptions& options) const;
   double grown_base(std::int64_t length) const;
-  at::Tensor yarn_frequencies(at::ScalarType dtype) const;
-  at::Tensor llama3_frequencies(at::ScalarType dtype) const;
-  at::Tensor longrope_frequencies(std::int64_t length, at::ScalarType dtype) const;
+  at::Tensor yarn_frequencies(const at::TensorOptions& options) const;
+  at::Tensor llama3_frequencies(const at::TensorOptions& options) const;
+  at::Tensor longrope_frequencies(std::int64_t length, const at::TensorOptions& options) const;
 
   std::int64_t turned_;  // channels of a head
   std::int64_t trained_;

@@ -68,16 +68,23 @@ void require_pairs(const char* key, std::int64_t head_dim) {
                            std::to_string(head_dim));
 }
 
-at::Tensor rope_frequencies(double base, std::int64_t head_dim, at::ScalarType dtype) {
+void require_key_heads(const char* key, std::int64_t heads, std::int64_t key_heads) {
+  if (key_heads == heads) return;
+  throw formats::bad_input(std::string(key) + " needs a key head for every head, but there are " +
+                           std::to_string(key_heads) + " for " + std::to_string(heads));
+}
+
+at::Tensor rope_frequencies(double base, std::int64_t head_dim, const at::TensorOptions& options) {
   const at::Tensor exponents =
-      at::arange(0, head_dim, 2, at::TensorOptions(at::kLong)).to(dtype) / head_dim;
+      at::arange(0, head_dim, 2, options.dtype(at::kLong)).to(options.dtype().toScalarType()) /
+      head_dim;
   return 1.0 / at::pow(at::Scalar(base), exponents);
 }
 
 at::Tensor position_ids(const Positions& positions) {
-  return positions.consecutive()
-             ? at::arange(positions.shift, positions.shift + positions.length, at::kLong)
-             : positions.ids;
+  return positions.consecutive() ? at::arange(positions.shift, positions.shift + positions.length,
+                                              positions.options(at::kLong))
+                                 : positions.ids;
 }
 
 at::Tensor position_ids(const StartContext& context, std::int64_t extra_shift) {
@@ -91,8 +98,8 @@ at::Tensor position_values(const StartContext& context, std::int64_t extra_shift
 at::Tensor table_rows(const StartContext& context, std::int64_t extra_shift, std::int64_t rows) {
   const at::Tensor ids = position_ids(context, extra_shift);
   if (ids.numel() == 0) return ids;
-  for (const at::Tensor& end : {ids.min(), ids.max()}) {
-    const std::int64_t row = end.item<std::int64_t>();
+  const PositionExtent ends = context.positions.measured();
+  for (const std::int64_t row : {ends.least + extra_shift, ends.greatest + extra_shift}) {
     if (row >= 0 && row < rows) continue;
     throw formats::bad_input("position " + std::to_string(row - extra_shift) +
                                  " lies outside the table of " +
@@ -104,7 +111,7 @@ at::Tensor table_rows(const StartContext& context, std::int64_t extra_shift, std
 
 at::Tensor sinusoids(const at::Tensor& positions, double base, std::int64_t width) {
   const at::Tensor angles =
-      positions.unsqueeze(-1) * rope_frequencies(base, width, positions.scalar_type());
+      positions.unsqueeze(-1) * rope_frequencies(base, width, positions.options());
   return at::stack({angles.sin(), angles.cos()}, -1).flatten(-2);
 }
 

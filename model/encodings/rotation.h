@@ -21,6 +21,9 @@ RotationLayout layout_of(const Json& options);
 
 // Throws Error "bad_input" where a head has no whole number of planes; `key` is the encoding's.
 void require_pairs(const char* key, std::int64_t head_dim);
+// The same where several heads share a key head, of an encoding that turns each head by its own
+// angles: their keys would have to be turned several ways.
+void require_key_heads(const char* key, std::int64_t heads, std::int64_t key_heads);
 
 // Multiplies each plane of x (B, H, N, d) by its token's complex number in z (B or 1, H or 1, N, 2,
 // planes): a rotation where |z| = 1. With fewer than d/2 planes they are those of x's first
@@ -28,8 +31,9 @@ void require_pairs(const char* key, std::int64_t head_dim);
 // x + s R(x), R a quarter turn of each pair of channels. Differentiable in both.
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& z, RotationLayout layout);
 
-// base^(-2m/d), m = 0..d/2-1, computed in `dtype` (float32 in the way the usual references do it).
-at::Tensor rope_frequencies(double base, std::int64_t head_dim, at::ScalarType dtype);
+// base^(-2m/d), m = 0..d/2-1, computed in the options' dtype (float32 in the way the usual
+// references do it).
+at::Tensor rope_frequencies(double base, std::int64_t head_dim, const at::TensorOptions& options);
 
 // Position ids, (N), or (B, N) where every text has its own.
 at::Tensor position_ids(const Positions& positions);

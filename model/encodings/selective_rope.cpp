@@ -17,7 +17,9 @@ const EncodingInfo& selective_rope_info() {
           "s_ij = (R_i q_i).(R_j k_j) / sqrt(d), plane m of R_n turned by base^(-2m/d) sum_{t <= "
           "n} "
           "((W x_t / |x_t|)_hm + e^b_hm)",
-      .source = "arXiv 2511.17388, Section 3, and its public code",
+      .source =
+          "Movahedi et al. 2025, Selective Rotary Position Embedding, arXiv 2511.17388, and its "
+          "public code",
       .departure =
           "W has full rank and no short convolution behind it, and there is no gate; e^b "
           "(use_bias of the public code) is always there, so that b = W = 0 is RoPE",
@@ -35,10 +37,8 @@ class SelectiveRope final : public Encoding {
   SelectiveRope(const Json& options, const ModelConfig& model)
       : Encoding(options, model), layout_(layout_of(options)) {
     require_pairs("selective_rope", head_dim_);
-    if (kv_heads_ != heads_ || !causal_) {
-      throw formats::bad_input(
-          "selective_rope needs the causal mask and a key head for every head");
-    }
+    require_key_heads("selective_rope", heads_, kv_heads_);
+    if (!causal_) throw formats::bad_input("selective_rope needs the causal mask");
   }
 
   const EncodingInfo& info() const override { return selective_rope_info(); }
@@ -62,10 +62,12 @@ class SelectiveRope final : public Encoding {
         (at::linear(x / length, layer.at("angle_proj.weight")) + layer.at("angle_proj.bias").exp())
             .to(at::kDouble)
             .unflatten(-1, {heads_, head_dim_ / 2});
-    const at::Tensor angles =
-        steps.cumsum(1).transpose(1, 2) * rope_frequencies(number("base"), head_dim_, at::kDouble);
+    const at::Tensor angles = running_sums(steps, state).transpose(1, 2) *
+                              rope_frequencies(number("base"), head_dim_, steps.options());
     state.read = {turned(angles, x.scalar_type())};
   }
+
+  Pieces in_pieces(std::int64_t) const override { return {Pieces::Kind::tokens}; }
 
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {

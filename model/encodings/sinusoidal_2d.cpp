@@ -51,6 +51,8 @@ class Sinusoidal2d final : public Encoding {
                    .to(context.dtype);
   }
 
+  Pieces in_pieces(std::int64_t) const override { return {Pieces::Kind::tokens}; }
+
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
     return unrotated(q, k, state);

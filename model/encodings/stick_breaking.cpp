@@ -17,7 +17,7 @@ const EncodingInfo& stick_breaking_info() {
           "a "
           "softmax s_ij = a_ij + sum_{k < j} ln(1 + e^a_ik), a the content score, beside a sink of "
           "score 0 that has what is left of the stick",
-      .source = "arXiv 2410.17980, Eq. 1-3",
+      .source = "Tan et al. 2024, Scaling Stick-Breaking Attention, arXiv 2410.17980",
       .departure =
           "a query's own key takes the first piece, as with attend_current of the public "
           "code, which leaves it out by default",
@@ -33,9 +33,10 @@ const EncodingInfo& stick_breaking_info() {
 // keys cannot be scored before the ones before it.
 at::Tensor stick_scores(const TermRegion& region) {
   const at::Tensor& content = region.content;
+  const at::TensorOptions places = content.options().dtype(at::kLong);
   const at::Tensor row =
-      at::arange(region.first_row, region.first_row + content.size(2), at::kLong).unsqueeze(1);
-  const at::Tensor later = at::arange(content.size(3), at::kLong).unsqueeze(0) > row;
+      at::arange(region.first_row, region.first_row + content.size(2), places).unsqueeze(1);
+  const at::Tensor later = at::arange(content.size(3), places).unsqueeze(0) > row;
   const at::Tensor broken =
       at::softplus(content).masked_fill(later, 0.0).to(at::kDouble).cumsum(-1);
   // Of the keys before: up to here, less one's own.

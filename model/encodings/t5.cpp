@@ -73,11 +73,11 @@ class T5 final : public Encoding {
   }
 
   at::Tensor bias_table(const Parameters& layer, std::int64_t length,
-                        at::ScalarType dtype) const override {
+                        const at::TensorOptions& options) const override {
     const auto table = layer.find("table");
     if (table == layer.end()) return {};
-    return table->second.to(table_dtype(dtype))
-        .index_select(0, bucket(whole_places(at::arange(length, at::kLong), step_)))
+    return table->second.to(table_options(options))
+        .index_select(0, bucket(whole_places(at::arange(length, options.dtype(at::kLong)), step_)))
         .t();
   }
 
@@ -110,7 +110,8 @@ class T5 final : public Encoding {
   // (H, L) from the first distance to the largest.
   at::Tensor values(const at::Tensor& table, const Positions& positions) const {
     const at::Tensor distance =
-        at::arange(first_distance(positions), positions.largest_distance() + 1, at::kLong);
+        at::arange(first_distance(positions), positions.largest_distance() + 1,
+                   table.options().dtype(at::kLong));
     return table.to(table_dtype(table.scalar_type()))
         .index_select(0, bucket(whole_places(distance, step_)))
         .t();

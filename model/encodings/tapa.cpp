@@ -82,7 +82,7 @@ class Tapa final : public Encoding {
     program.scale = 1.0 / std::sqrt(content_dim);
     program.variant = TapaProgram{content_dim_, program.scale, 1.0 / std::sqrt(phase_dim),
                                   text("phase") == "linear",
-                                  powers(state.positions.largest_distance() + 1, q.scalar_type())};
+                                  powers(state.positions.largest_distance() + 1, q.options())};
     return program;
   }
 
@@ -107,10 +107,10 @@ class Tapa final : public Encoding {
   }
 
   // |lambda|^alpha, with any 2 pi.
-  at::Tensor powers(std::int64_t length, at::ScalarType dtype) const {
-    const at::Tensor distance = distances(length);
+  at::Tensor powers(std::int64_t length, const at::TensorOptions& options) const {
+    const at::Tensor distance = distances(length, options.device());
     const double turn = flag("two_pi") ? 2 * std::numbers::pi : 1.0;
-    return (turn * distance.pow(number("alpha"))).to(table_dtype(dtype));
+    return (turn * distance.pow(number("alpha"))).to(table_options(options));
   }
 
   std::int64_t content_dim_ = 0;

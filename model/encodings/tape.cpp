@@ -129,10 +129,7 @@ class Tape final : public Encoding {
   Tape(const Json& options, const ModelConfig& model)
       : Encoding(options, model), form_(tensor_form_of(text("tensor_form"))) {
     require_pairs("tape", head_dim_);
-    if (kv_heads_ != heads_) {
-      throw formats::bad_input("tape needs a key head for every head, but there are " +
-                               std::to_string(kv_heads_) + " for " + std::to_string(heads_));
-    }
+    require_key_heads("tape", heads_, kv_heads_);
     if (!flag("equivariance") && form_ != Form::block) {
       throw formats::bad_input("tape.equivariance is false with the tensor form LR22 alone");
     }
@@ -244,6 +241,18 @@ class Tape final : public Encoding {
     return {context.positions, by_channel() ? of_channels(z) : z};
   }
 
+  // A token's state is made of those before it, and stays. Where it starts depends on the text's
+  // length with some options.
+  Pieces in_pieces(std::int64_t length) const override {
+    const bool stretched = text("scaling") == "adayarn" && length > trained_;
+    const std::int64_t limit = integer("shift_limit");
+    if (stretched || (integer("shift") != 0 && limit > 0 && length > limit)) {
+      return {Pieces::Kind::refused, "the first rotation changes when the text grows past " +
+                                         std::to_string(stretched ? trained_ : limit) + " tokens"};
+    }
+    return {Pieces::Kind::tokens};
+  }
+
   AttentionProgram program(const Parameters&, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
@@ -323,7 +332,8 @@ class Tape final : public Encoding {
   bool reads_rows(const Positions& positions) const {
     if (!flag("ids_are_rows") || positions.consecutive()) return false;
     const at::Tensor& ids = positions.ids;
-    if (ids.numel() > 0 && (ids.lt(0) | ids.ge(positions.length)).any().item<bool>()) {
+    const PositionExtent ends = positions.measured();
+    if (ids.numel() > 0 && (ends.least < 0 || ends.greatest >= positions.length)) {
       throw formats::bad_input(
           "position ids are rows of this model's state, so they must lie in 0.." +
               std::to_string(positions.length - 1),
@@ -456,7 +466,7 @@ class Tape final : public Encoding {
       const auto stored = context.shared->find("inv_freq");
       if (stored != context.shared->end()) return stored->second.to(context.angle_dtype);
     }
-    return rope_frequencies(number("base"), head_dim_, context.angle_dtype);
+    return rope_frequencies(number("base"), head_dim_, context.angle_options());
   }
 
   // By how much yarn stretches a text.

@@ -36,7 +36,7 @@ const EncodingInfo& tape_circuit_info() {
 
 // Row s: delta_a - delta_b of the transposition s; that of [bos] is 0. (11, 6)
 at::Tensor vectors_of_symbols(const at::TensorOptions& options) {
-  at::Tensor xi = at::zeros({kSymbols, kRows}, at::kDouble);
+  at::Tensor xi = at::zeros({kSymbols, kRows}, options.dtype(at::kDouble));
   for (std::int64_t symbol = 0; symbol + 1 < kSymbols; ++symbol) {
     const auto [a, b] = circuit_transposition(symbol);
     xi[symbol][a] = 1, xi[symbol][b] = -1;
@@ -69,8 +69,8 @@ at::Tensor permutations(const at::Tensor& xi, const at::Tensor& eta) {
 
 // +0.5 for the identity, at most -0.5 for any other permutation: (B, N).
 at::Tensor logits_of(const at::Tensor& e) {
-  const at::Tensor left = at::tensor({1.0, 2.0, 3.0, 4.0, 5.0, 54.5}, e.options());
-  const at::Tensor right = at::tensor({1.0, 2.0, 3.0, 4.0, 5.0, -1.0}, e.options());
+  const at::Tensor left = tensor_of({1, 2, 3, 4, 5, 54.5}, e.options());
+  const at::Tensor right = tensor_of({1, 2, 3, 4, 5, -1}, e.options());
   return at::matmul(e, at::outer(left, right).flatten());
 }
 
@@ -100,6 +100,10 @@ class TapeCircuit final : public Encoding {
       program.transform(at::cat({first.expand({-1, q.size(1), -1, 1}), rest}, 3), k);
     }
     return program;
+  }
+
+  Pieces in_pieces(std::int64_t) const override {
+    return {Pieces::Kind::refused, "its states are made of all symbols of the text at once"};
   }
 
   // After layer 0, whose output says which symbol each token is in its first channels, xi; after

@@ -42,8 +42,10 @@ struct RelativeTerm {
         heads(k, 1).slice(2, region.first_column, region.first_column + content.size(3));
     const at::Tensor of_key = at::matmul(columns, heads(u, 0).unsqueeze(-1)).transpose(-1, -2);
     const at::Tensor distance = region.query_id - region.key_id;  // (B or 1, rows, columns)
-    const std::int64_t first = distance.min().item<std::int64_t>();
-    const at::Tensor all = at::arange(first, distance.max().item<std::int64_t>() + 1, at::kDouble);
+    const DistanceRange range = region.distance_range();
+    const std::int64_t first = range.least;
+    const at::Tensor all =
+        at::arange(first, range.greatest + 1, content.options().dtype(at::kDouble));
     const at::Tensor r = sinusoids(all * step, base, w.size(1)).to(dtype);
     const at::Tensor keys =
         heads(at::matmul(r, w.to(dtype).t()).unflatten(1, {u.size(0), -1}).transpose(0, 1), 0);

@@ -51,17 +51,15 @@ at::Tensor centred(const at::Tensor& ids, std::int64_t center, at::ScalarType dt
   return (ids - ids.amin(-1, true) - center).to(dtype);
 }
 
-// q is multiplied by what k is divided by, both up to exp(largest exponent * steepest). Throws
-// Error "bad_input" where `dtype` cannot hold that: infinite times 0 would be no number.
-void require_range(const at::Tensor& exponents, double steepest, at::ScalarType dtype) {
-  if (exponents.numel() == 0) return;
-  const double largest = exponents.abs().max().item<double>() * steepest;
+// q is multiplied by what k is divided by, both up to exp(largest), of so many tokens. Throws Error
+// "bad_input" where `dtype` cannot hold that: infinite times 0 would be no number.
+void require_range(double largest, std::int64_t tokens, at::ScalarType dtype) {
   const double limit = dtype == at::kHalf ? 65504.0
                        : dtype == at::kDouble
                            ? std::numeric_limits<double>::max()
                            : static_cast<double>(std::numeric_limits<float>::max());
   if (largest < std::log(limit)) return;
-  throw formats::bad_input(std::string("xpos's decay over ") + std::to_string(exponents.size(-1)) +
+  throw formats::bad_input(std::string("xpos's decay over ") + std::to_string(tokens) +
                                " tokens is more than " + at::toString(dtype) +
                                " can hold; read fewer tokens, or in a wider dtype",
                            "positions");
@@ -76,7 +74,7 @@ class Xpos final : public Encoding {
   const EncodingInfo& info() const override { return xpos_info(); }
 
   at::Tensor frequencies(const StartContext& context) const override {
-    return rope_frequencies(number("base"), head_dim_, context.angle_dtype) * step_;
+    return rope_frequencies(number("base"), head_dim_, context.angle_options()) * step_;
   }
 
   // The state's table is what q is multiplied by and k divided by, as z.
@@ -84,14 +82,18 @@ class Xpos final : public Encoding {
     PositionState state{context.positions, rotation_state(position_values(context),
                                                           frequencies(context), context.dtype)};
     const std::int64_t known = integer("max_positions") > 0 ? integer("max_positions") : context_;
-    const at::Tensor exponents =
-        centred(position_ids(context), std::max(known, context.positions.length) / 2,
-                context.angle_dtype) *
-        (step_ / number("scale_base"));
+    const std::int64_t center = std::max(known, context.positions.length) / 2;
+    const double rate = step_ / number("scale_base");
+    const at::Tensor exponents = centred(position_ids(context), center, context.angle_dtype) * rate;
     const double d = static_cast<double>(head_dim_);
     const at::Tensor zeta =
-        (at::arange(0, head_dim_, 2, at::TensorOptions(context.angle_dtype)) + 0.4 * d) / (1.4 * d);
-    require_range(exponents, std::log(1.4 / 0.4), context.dtype);
+        (at::arange(0, head_dim_, 2, context.angle_options()) + 0.4 * d) / (1.4 * d);
+    // Counted from a text's first position, ids reach from 0 to the largest distance.
+    const std::int64_t reach = context.positions.measured().reach;
+    const auto farthest = static_cast<double>(std::max(center, std::abs(reach - center)));
+    if (context.positions.length > 0) {
+      require_range(farthest * rate * std::log(1.4 / 0.4), exponents.size(-1), context.dtype);
+    }
     const at::Tensor scales =
         at::pow(zeta, exponents.unsqueeze(-1)).to(context.dtype).unsqueeze(-2);  // ([B,] N, 1, d/2)
     state.table = scales.dim() == 4 ? scales.unsqueeze(1) : scales.unsqueeze(0).unsqueeze(0);

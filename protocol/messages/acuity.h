@@ -37,7 +37,7 @@ struct AcuityRequest {
 };
 
 // Keys at distances low <= lambda < high are permuted in every row. Bits a token, treated - plain;
-// left out, with `why`, where no row sees the band.
+// null, with `why`, where no row sees the band.
 struct AcuityBand {
   int64_t low = 0, high = 0;
   std::optional<Interval> change;       // of all rows
@@ -47,7 +47,8 @@ struct AcuityBand {
   std::string why;
   template <class V>
   void fields(V& v) {
-    v("low", low), v("high", high), v("change", change), v("change_seen", change_seen);
+    v("low", low), v("high", high), v("change", change, About{.or_null = true});
+    v("change_seen", change_seen, About{.or_null = true});
     v("rows_seen", rows_seen), v("by_seed", by_seed), v("why", why);
   }
 };

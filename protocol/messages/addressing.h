@@ -40,8 +40,8 @@ struct AddressingFloor {
   }
 };
 
-// Shares of the variance within rows, but for `query`, which is one of the whole variance. Left
-// out, with `why`, where the scores do not vary within a row.
+// Shares of the variance within rows, but for `query`, which is one of the whole variance. Null,
+// with `why`, where the scores do not vary within a row.
 struct AddressingRow {
   int64_t layer = 0, head = 0;
   std::optional<Interval> distance_first, key_last, interaction, distance_last, key_first, trend,
@@ -51,12 +51,14 @@ struct AddressingRow {
   template <class V>
   void fields(V& v) {
     v("layer", layer), v("head", head);
-    v("distance_first", distance_first, About{.title = "distance"});
-    v("key_last", key_last, About{.title = "key"});
-    v("interaction", interaction, About{.title = "pair"});
-    v("distance_last", distance_last, About{.title = "distance, trend to the key"});
-    v("key_first", key_first, About{.title = "key with the trend"});
-    v("trend", trend), v("query", query), v("floor", floor), v("why", why);
+    v("distance_first", distance_first, About{.title = "distance", .or_null = true});
+    v("key_last", key_last, About{.title = "key", .or_null = true});
+    v("interaction", interaction, About{.title = "pair", .or_null = true});
+    v("distance_last", distance_last,
+      About{.title = "distance, trend to the key", .or_null = true});
+    v("key_first", key_first, About{.title = "key with the trend", .or_null = true});
+    v("trend", trend, About{.or_null = true}), v("query", query, About{.or_null = true});
+    v("floor", floor), v("why", why);
   }
 };
 

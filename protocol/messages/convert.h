@@ -17,16 +17,18 @@ struct ConvertRequest {
   std::string model;
   Assignments set;
   std::string to, out, dtype;
+  std::int64_t seed = 0;
   template <class V>
   void fields(V& v) {
     v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
     v("to", to,
       About{.help =
-                "safetensors (one file, tensors unchanged), phasescope (our own form), tape, ape "
-                "or rope"});
+                "safetensors (one file, tensors unchanged), phasescope (our own form), tape, ape, "
+                "rope, or random (weights drawn for the sizes of a model or a config.json)"});
     v("set", set, kSetAbout);
     v("dtype", dtype,
       About{.help = "that tensors are written in (default: as they are)", .choices = kDtypes});
+    v("seed", seed, kSeedAbout);
     v("out", out, About{.help = "folder to write", .wire_only = true});
   }
 };

@@ -108,8 +108,9 @@ struct DuelResult {
     v("verdict", verdict), v("why", why);
     v("n_to_decide", n_to_decide, About{.title = "units that would decide"});
     v("skewness", skewness), v("margin", margin, About{.unit = "bits"});
-    v("by_text", by_text, About{.title = "on other texts", .unit = "bits"});
-    v("two_way", two_way, About{.title = "on other texts and seeds", .unit = "bits"});
+    v("by_text", by_text, About{.title = "on other texts", .unit = "bits", .or_null = true});
+    v("two_way", two_way,
+      About{.title = "on other texts and seeds", .unit = "bits", .or_null = true});
     v("path", path), v("units", units);
     v("shared", shared, About{.title = "tensors that start alike"});
     v("not_shared", not_shared, About{.title = "tensors that do not"});

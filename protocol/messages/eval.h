@@ -11,8 +11,9 @@
 
 namespace phasescope::protocol {
 
-// What every task takes. A task that takes more has a struct of its own, as perplexity has: the
-// command line, the window's forms, jobs and the worker have its options from this list.
+// What every task takes. A task that takes more has a struct of its own, as perplexity has, whose
+// further fields say so (About::of): the command line, the window's forms, jobs and the worker have
+// its options from this list, and none of them takes one of another task.
 struct TaskOptions {
   std::vector<std::int64_t> lengths;
   std::int64_t trials = 0;
@@ -42,19 +43,31 @@ struct TaskOptions {
 };
 
 struct PerplexityOptions : TaskOptions {
+  static constexpr const char* kOf = "task=perplexity";
   std::string window = "disjoint";
   std::string metric = "bits_per_byte";
+  Input input;
+  Corpus corpus;
+  template <class V>
+  void list_measure(V& v) {
+    v("window", window,
+      About{.help = "which tokens count: disjoint, sliding:STRIDE, last_k:K or per_position",
+            .of = kOf});
+    v("metric", metric,
+      About{.help = "what is measured; ids without bytes have bits_per_token for bits_per_byte",
+            .choices = "bits_per_byte|bits_per_token|perplexity",
+            .of = kOf});
+  }
+  template <class V>
+  void list_texts(V& v) {
+    v("input", input, About{.help = "one text in place of many", .of = kOf});
+    About texts = kCorpusAbout;
+    texts.of = kOf;
+    v("corpus", corpus, texts);
+  }
   template <class V>
   void fields(V& v) {
-    list_lengths(v);
-    v("window", window,
-      About{.help = "of perplexity: which tokens count: disjoint, sliding:STRIDE, last_k:K or "
-                    "per_position"});
-    v("metric", metric,
-      About{.help = "of perplexity: what is measured; ids without bytes have bits_per_token for "
-                    "bits_per_byte",
-            .choices = "bits_per_byte|bits_per_token|perplexity"});
-    list_trials(v);
+    list_lengths(v), list_measure(v), list_trials(v), list_texts(v);
   }
   bool operator==(const PerplexityOptions&) const = default;
 };
@@ -66,8 +79,6 @@ struct EvalRequest {
   std::string task;
   std::vector<std::string> models;
   Running running;
-  Input input;
-  Corpus corpus;
   PerplexityOptions perplexity;  // all options of all tasks
   std::int64_t seed = 0;
   template <class V>
@@ -77,8 +88,6 @@ struct EvalRequest {
             .argument = "TASK"});
     v("models", models, About{.help = kModelsHelp, .argument = "MODEL", .alias = "model"});
     perplexity.fields(v);
-    v("input", input, About{.help = "of perplexity: one text in place of many"});
-    v("corpus", corpus, kCorpusAbout);
     running.fields(v);
     v("seed", seed, kSeedAbout);
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "protocol/json_form.h"
+#include "protocol/request.h"
 
 namespace phasescope::protocol {
 
@@ -19,6 +20,18 @@ struct EvalOptionInfo {
   }
 };
 
+// Those of a task's struct of options (eval.h).
+template <class Options>
+std::vector<EvalOptionInfo> options_of() {
+  Options options;
+  std::vector<EvalOptionInfo> list;
+  for (const BoundField& field : detail::bound_fields(options)) {
+    list.push_back({field.key, field.write(), field.about.help, field.about.choices});
+  }
+  return list;
+}
+
+// `source`: where the task and its published numbers come from.
 struct EvalTaskInfo {
   std::string key, title, help, source;
   std::vector<EvalOptionInfo> options;

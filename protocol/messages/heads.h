@@ -21,6 +21,7 @@ struct HeadsRequest {
   Running running;
   ReadingMany reading;
   std::string stack;
+  std::optional<std::vector<std::int64_t>> layers;
   std::vector<std::string> metrics;
   std::int64_t thumbnails = 0;
   std::int64_t period = 0;
@@ -32,6 +33,10 @@ struct HeadsRequest {
     reading.fields(v);
     running.fields(v);
     v("stack", stack, About{.help = "of an encoder-decoder: dec (default), enc or cross"});
+    v("layers", layers,
+      About{
+          .help = "whose heads, e.g. 0,3 (default: all); the layers after the last one do not run",
+          .low = 0});
     v("metrics", metrics,
       About{.help = "comma separated (default: all but js_divergence and distance_profile)"});
     v("thumbnails", thumbnails,
@@ -41,12 +46,13 @@ struct HeadsRequest {
             .wire_only = true,
             .when_true = 64});
     v("period", period,
-      About{
-          .help = "tokens that repeat, of induction and duplicate_token (default: by the context)",
-          .low = 0,
-          .high = kMostTokens});
+      About{.help =
+                "tokens that repeat, of induction, induction_loss and duplicate_token (default: by "
+                "the context)",
+            .low = 0,
+            .high = kMostTokens});
     v("draws", draws,
-      About{.help = "draws of random tokens, of induction and duplicate_token",
+      About{.help = "draws of random tokens, of induction, induction_loss and duplicate_token",
             .low = 1,
             .high = 10000});
     v("windows", windows,
@@ -92,9 +98,11 @@ struct MetricInfo {
   }
 };
 
-// Tensor `thumbnails` (L, H, S, S) f32, on request: max-pooled weights, -inf in cells that the
-// mask hides wholly (a NaN cell is a NaN weight). Tensor `js_divergence` (L H, L H) f64 where that
-// metric is asked for, and over texts the ends of its intervals, `js_divergence_low`, `.._high`.
+// `rows` are of all heads, or of those of the layers that were asked for: then nothing is said of
+// the whole model. Tensor `thumbnails` (L, H, S, S) f32, on request: max-pooled weights, -inf in
+// cells that the mask hides wholly (a NaN cell is a NaN weight). Tensor `js_divergence` (L H, L H)
+// f64 where that metric is asked for, and over texts the ends of its intervals,
+// `js_divergence_low`, `.._high`.
 struct HeadsResult {
   std::string model;
   // Of an encoder-decoder: whose heads, by the prefixes of `capture`: "enc", "dec" or "cross" (the

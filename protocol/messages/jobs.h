@@ -1,6 +1,7 @@
 #pragma once
 // Jobs: their state and curves.
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,7 +57,7 @@ struct StartRequest {
   std::string dir, name;
   json config;
   Assignments set;
-  bool resume = false;
+  bool resume = false, launched = false;
   template <class V>
   void fields(V& v) {
     v("kind", kind, About{.help = "what is started", .choices = "train|eval"});
@@ -69,6 +70,8 @@ struct StartRequest {
             .needs = "config"});
     v("resume", resume,
       About{.help = "follow a live job, continue a dead one from its newest verified checkpoint"});
+    v("launched", launched,
+      About{.help = "of a training: its folder is made, and a launcher's processes run it"});
   }
 };
 
@@ -128,6 +131,8 @@ struct MetricPoint {
   int64_t step = 0, tokens = 0;
   double loss = 0, lr = 0, time = 0;
   std::optional<double> validation_bits, validation_right, gradient_norm, length;
+  // Of a probe text, with eval.probe_every: metric -> layer -> head.
+  std::optional<std::map<std::string, std::vector<std::vector<double>>>> heads;
   template <class V>
   void fields(V& v) {
     v("step", step), v("tokens", tokens), v("loss", loss, About{.unit = "nats a token"});
@@ -137,8 +142,14 @@ struct MetricPoint {
     v("validation_right", validation_right, About{.title = "validation answers right"});
     v("gradient_norm", gradient_norm, About{.title = "gradient's norm"});
     v("length", length, About{.unit = "tokens"});
+    v("heads", heads, About{.help = "of the probe text, by layer and head"});
   }
 };
+
+// Whether a job of this state has a process, or is about to have one.
+inline bool is_live(const std::string& state) {
+  return state == "running" || state == "queued" || state == "paused";
+}
 
 // state: queued, running, paused, done, failed, cancelled; "died" is shown where a folder says
 // running and nobody holds its lock.

@@ -31,12 +31,16 @@ struct PairRequest {
   }
 };
 
+// Where content corrects a bias (CAPE), `base` is the bias before that, and `correction` what is
+// added to content and base; of a form that adds no base, all that is added.
 struct PairPoint {
   int64_t distance = 0;
   double score = 0, weight = 0;
+  std::optional<double> base = {}, correction = {};
   template <class V>
   void fields(V& v) {
     v("distance", distance), v("score", score), v("weight", weight);
+    v("base", base), v("correction", correction);
   }
 };
 
@@ -59,6 +63,7 @@ struct PairResult {
   double score = 0, weight = 0, content = 0, positional = 0, rest = 0, tail = 0;
   std::vector<std::vector<double>> phasors, state;
   std::optional<PairClock> clock;
+  std::optional<double> base, correction;  // of the positional part, as those of a point
   std::optional<std::vector<PairPoint>> curve;
   std::optional<int64_t> best_distance;  // of the curve: where the weight is largest
   std::optional<double> share_above;     // of the trained distances: larger weight than now
@@ -70,8 +75,11 @@ struct PairResult {
     v("query", query), v("key", key), v("true_distance", true_distance), v("trained", trained);
     v("score", score), v("weight", weight), v("content", content), v("positional", positional);
     v("rest", rest), v("tail", tail), v("phasors", phasors), v("state", state);
-    v("clock", clock), v("curve", curve), v("best_distance", best_distance);
-    v("share_above", share_above), v("why", why), v("cut", cut), v("provenance", provenance);
+    v("clock", clock), v("base", base), v("correction", correction);
+    v("curve", curve, About{.or_null = true});
+    v("best_distance", best_distance, About{.or_null = true});
+    v("share_above", share_above, About{.or_null = true}), v("why", why), v("cut", cut),
+        v("provenance", provenance);
   }
 };
 

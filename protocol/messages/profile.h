@@ -35,21 +35,24 @@ struct ProfileRequest {
   }
 };
 
-// Means over sampled pairs and triplets; left out where none of them is valid. positional: mean
-// step of s(t) over the norm of the planes' amplitudes; positional_row: over the deviation of the
-// row's scores. semantic: how surely the sign of d(t) is that of d(0), by a Gaussian;
+// Means over sampled pairs and triplets; null, with `why`, where none of them is valid. positional:
+// mean step of s(t) over the norm of the planes' amplitudes; positional_row: over the deviation of
+// the row's scores. semantic: how surely the sign of d(t) is that of d(0), by a Gaussian;
 // semantic_share: for how many t it is. high_frequency: share of the amplitudes' norm that turns by
 // 2 and more.
 struct ProfileRow {
   int64_t layer = 0, head = 0;
   std::optional<Interval> positional, positional_row, semantic, semantic_share, high_frequency;
   int64_t ties = 0, invalid = 0;  // triplets that were left out; rows and variances
+  std::string why;                // of every number that is null
   template <class V>
   void fields(V& v) {
-    v("layer", layer), v("head", head), v("positional", positional);
-    v("positional_row", positional_row), v("semantic", semantic);
-    v("semantic_share", semantic_share), v("high_frequency", high_frequency);
-    v("ties", ties), v("invalid", invalid);
+    v("layer", layer), v("head", head), v("positional", positional, About{.or_null = true});
+    v("positional_row", positional_row, About{.or_null = true});
+    v("semantic", semantic, About{.or_null = true});
+    v("semantic_share", semantic_share, About{.or_null = true});
+    v("high_frequency", high_frequency, About{.or_null = true});
+    v("ties", ties), v("invalid", invalid), v("why", why);
   }
 };
 

@@ -96,10 +96,20 @@ struct Interval {
   bool known() const { return low.has_value() || high.has_value(); }
   template <class V>
   void fields(V& v) {
-    v("mean", mean), v("low", low), v("high", high), v("n", n);
+    v("value", mean, About{.alias = "mean"}), v("low", low), v("high", high), v("n", n);
     v("method", method), v("unit", unit);
   }
 };
+
+// The number of an interval's JSON, which what was saved before calls "mean"; null for JSON of
+// anything else.
+inline const json* value_of_interval(const json& cell) {
+  if (!cell.is_object() || !cell.contains("low") || !cell.contains("high")) return nullptr;
+  for (const char* name : {"value", "mean"}) {
+    if (const auto found = cell.find(name); found != cell.end()) return &*found;
+  }
+  return nullptr;
+}
 
 // What made the interval, and of how many units: "bootstrap-t, n = 64 texts", "8 blocks of one
 // text", "none (one text)".

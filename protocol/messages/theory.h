@@ -32,8 +32,12 @@ struct TheoryRequest {
             .low = 1,
             .high = 1e9});
     v("layer", layer,
-      About{.help = "of the head whose curves rope.intrinsic_bias gives", .low = 0, .high = 1e6});
-    v("head", head, About{.help = "whose curves rope.intrinsic_bias gives", .low = 0, .high = 1e6});
+      About{.help = "of the head whose curves rope.intrinsic_bias and cape.surface give",
+            .low = 0,
+            .high = 1e6});
+    v("head", head,
+      About{
+          .help = "whose curves rope.intrinsic_bias and cape.surface give", .low = 0, .high = 1e6});
   }
 };
 

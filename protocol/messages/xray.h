@@ -54,10 +54,11 @@ struct XrayRow {
   int64_t layer = 0, head = 0;
   Interval one_alone, leave_one_out;
   std::optional<Interval> share;
+  std::string why;  // where there is no share
   template <class V>
   void fields(V& v) {
     v("layer", layer), v("head", head), v("one_alone", one_alone);
-    v("leave_one_out", leave_one_out), v("share", share);
+    v("leave_one_out", leave_one_out), v("share", share, About{.or_null = true}), v("why", why);
   }
 };
 
@@ -94,17 +95,19 @@ struct XrayRepair {
   std::string reading;  // the model with it: "rope (head_windows=L0H1:256)"
   template <class V>
   void fields(V& v) {
-    v("heads", heads), v("share_choose", share_choose), v("change_test", change_test);
+    v("heads", heads), v("share_choose", share_choose);
+    v("change_test", change_test, About{.or_null = true});
     v("why", why), v("reading", reading);
   }
 };
 
 struct XrayResult {
   std::string model, formula, treatment, verdict;
-  int64_t trained = 0, limit = 0, passes = 0;
-  Interval plain, all, returned;  // returned: plain - all
+  int64_t trained = 0, limit = 0, passes = 0;  // passes: of one text each, all that were run
+  Interval plain, all, returned;               // returned: plain - all
   std::vector<XrayRow> rows;
   std::optional<double> order_agreement;  // Spearman, one_alone against leave_one_out
+  std::string why;                        // where there is none
   std::vector<XrayUnseen> unseen;
   std::vector<XrayPosition> positions;
   std::optional<XrayRepair> repair;
@@ -115,7 +118,8 @@ struct XrayResult {
     v("model", model), v("formula", formula), v("treatment", treatment), v("verdict", verdict);
     v("trained", trained), v("limit", limit), v("passes", passes);
     v("plain", plain), v("all", all), v("returned", returned);
-    v("rows", rows), v("order_agreement", order_agreement), v("unseen", unseen);
+    v("rows", rows), v("order_agreement", order_agreement, About{.or_null = true});
+    v("why", why), v("unseen", unseen);
     v("positions", positions), v("repair", repair), v("texts", texts);
     v("provenance", provenance);
   }

@@ -195,6 +195,18 @@ TEST(Acuity, ModelsWithoutPositionsLoseNothing) {
   }
 }
 
+// A model of distances loses as much wherever its texts begin.
+TEST(Acuity, ShiftedIdsCostTheSame) {
+  model::ModelConfig config = testing::small_config("rope");
+  const Texts texts = random_texts(3, 24, 32, 1);
+  const auto here = acuity_of(model::random_model(config, 3, at::kDouble), {{2, 9}}, texts);
+  config.positions.map = "shift", config.positions.shift = 1000;
+  const auto there = acuity_of(model::random_model(config, 3, at::kDouble), {{2, 9}}, texts);
+  EXPECT_NE(here.bands[0].change->mean, 0);
+  EXPECT_NEAR(here.bands[0].change->mean, there.bands[0].change->mean, 1e-10);
+  EXPECT_NEAR(here.bands[0].change_seen->mean, there.bands[0].change_seen->mean, 1e-10);
+}
+
 TEST(Acuity, BandsOfOneDistanceAndUnseenOnes) {
   const auto result =
       acuity_of(exact("rope"), {{3, 4}, {30, 60}, {10, 36}}, random_texts(3, 24, 32, 1));

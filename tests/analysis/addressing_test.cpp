@@ -207,6 +207,48 @@ TEST(Addressing, SharesAddUpToOne) {
   EXPECT_NEAR(row.distance_first->mean + row.key_last->mean + row.interaction->mean, 1, 1e-12);
 }
 
+// Of relative positions where the text begins says nothing: the angles of ids 1000 higher are the
+// same to some 1000 * 2^-53, and so are the scores.
+TEST(Addressing, ShiftedIdsReadTheSame) {
+  for (const char* encoding : {"rope", "alibi", "tape"}) {
+    const auto model = model::in_dtype(testing::small_model(encoding), at::kDouble);
+    std::vector<protocol::AddressingResult> results;
+    for (const std::int64_t shift : {0, 1000}) {
+      model::ForwardOptions options;
+      options.shift = shift;
+      testing::Passes passes;
+      for (const Text& text : random_texts(2, 24, 32, 5).items)
+        passes.push_back(std::make_shared<TextPass>(model, ids_tensor(text.ids), options, 0));
+      protocol::NoProgress progress;
+      results.push_back(analyse_addressing(passes, {}, progress));
+    }
+    for (std::size_t n = 0; n < results[0].rows.size(); ++n) {
+      const protocol::AddressingRow &here = results[0].rows[n], &there = results[1].rows[n];
+      EXPECT_NEAR(here.distance_first->mean, there.distance_first->mean, 1e-10) << encoding;
+      EXPECT_NEAR(here.key_last->mean, there.key_last->mean, 1e-10) << encoding;
+      EXPECT_NEAR(here.query->mean, there.query->mean, 1e-10) << encoding;
+    }
+  }
+}
+
+// Without positions and with one token again and again there is nothing to address by; a linear
+// bias on top of that is a trend that either distance or the key could have.
+TEST(Addressing, OfOneTokenAlone) {
+  for (const char* encoding : {"none", "alibi"}) {
+    const auto model = model::in_dtype(testing::small_model(encoding), at::kDouble);
+    const std::vector<std::int64_t> ids(24, 7);
+    const auto pass =
+        std::make_shared<TextPass>(model, ids_tensor(ids), model::ForwardOptions{}, 0);
+    protocol::NoProgress progress;
+    const auto row = analyse_addressing({pass}, {}, progress).rows[0];
+    EXPECT_EQ(row.distance_first.has_value(), std::string(encoding) == "alibi");
+    if (!row.distance_first) continue;
+    EXPECT_NEAR(row.distance_first->mean, 1, 1e-10);
+    EXPECT_NEAR(row.key_first->mean, 1, 1e-10);
+    EXPECT_NEAR(row.distance_last->mean, 0, 1e-10);
+  }
+}
+
 // Blocks of rows give the marginals that every pair on its own gives.
 TEST(Addressing, MarginalsOfAModelEqualTheirDefinition) {
   const auto model = model::in_dtype(testing::small_model("rope"), at::kDouble);

@@ -10,6 +10,7 @@
 #include "analysis/intervals/intervals.h"
 #include "analysis/shift.h"
 #include "golden_tape.h"
+#include "protocol/messages/addressing.h"
 #include "text_passes.h"
 
 namespace phasescope::analysis {
@@ -247,7 +248,12 @@ TEST(CompareIntervals, ArePairedByText) {
 
 TEST(IntervalJson, HasNullWhereThereIsNone) {
   const auto json = protocol::to_json_form(Interval{2.5, {}, {}, 1});
+  EXPECT_EQ(json.at("value"), 2.5);
+  EXPECT_FALSE(json.contains("mean"));
   EXPECT_TRUE(json.at("low").is_null() && json.at("high").is_null());
+  EXPECT_EQ(*protocol::value_of_interval(json), 2.5);
+  EXPECT_EQ(protocol::value_of_interval({{"what", "rows"}, {"value", 3}}), nullptr);
+  EXPECT_EQ(protocol::value_of_interval(3), nullptr);
   const auto back = protocol::from_json_form<Interval>(json);
   EXPECT_FALSE(back.known());
   EXPECT_EQ(back.n, 1);
@@ -255,9 +261,11 @@ TEST(IntervalJson, HasNullWhereThereIsNone) {
   const auto old = protocol::from_json_form<Interval>(
       {{"mean", 1.5}, {"low", "nan"}, {"high", "nan"}, {"n", 1}});
   EXPECT_FALSE(old.known());
+  EXPECT_EQ(old.mean, 1.5);
   const auto known =
       protocol::from_json_form<Interval>({{"mean", 1.5}, {"low", 1}, {"high", 2.25}, {"n", 7}});
   EXPECT_EQ(known.high, protocol::IntervalEnd(2.25));
+  EXPECT_EQ(known.mean, 1.5);
   auto histogram = protocol::to_json_form(protocol::NearFar{});
   histogram.erase("intervals");
   histogram.update({{"mean", 1.5},
@@ -268,6 +276,22 @@ TEST(IntervalJson, HasNullWhereThereIsNone) {
   const Interval mean = protocol::from_json_form<protocol::NearFar>(histogram).intervals.mean;
   EXPECT_EQ(mean.low, protocol::IntervalEnd(1));
   EXPECT_EQ(words_of(mean), "clustered by text (9 texts), n = 9 texts");
+}
+
+// What is undefined is null, and the reason stands beside it; what was left out before reads alike.
+TEST(IntervalJson, OfWhatIsUndefinedIsNullWithAReason) {
+  protocol::AddressingRow row;
+  row.why = "the scores do not vary";
+  auto json = protocol::to_json_form(row);
+  ASSERT_TRUE(json.contains("trend"));
+  EXPECT_TRUE(json["trend"].is_null() && json["distance_first"].is_null());
+  EXPECT_EQ(json["why"], row.why);
+  EXPECT_FALSE(protocol::from_json_form<protocol::AddressingRow>(json).trend);
+  json.erase("trend");
+  EXPECT_FALSE(protocol::from_json_form<protocol::AddressingRow>(json).trend);
+  row.trend = Interval{0.5, 0.25, 0.75, 4};
+  const auto read = protocol::from_json_form<protocol::AddressingRow>(protocol::to_json_form(row));
+  EXPECT_EQ(read.trend->high, protocol::IntervalEnd(0.75));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "analysis/bias_rows.h"
 #include "formats/error.h"
 #include "text_passes.h"
 
@@ -64,6 +65,27 @@ TEST(Pair, OfRopeHasAPhasorAPlane) {
   EXPECT_EQ(pair_of(exact_pair("rope"), 0, 20, 9).phasors.size(), 4u);
 }
 
+// Turned on from the distance that the pair has, the phasors give the score at every other one;
+// with the sine's sign turned they do so at the pair's own distance alone.
+TEST(Pair, PhasorsTurnIntoTheCurve) {
+  const auto pair = pair_of(exact_pair("rope"), 1, 20, 9);
+  const auto planes = static_cast<double>(pair.phasors.size());
+  const auto turned = [&](std::int64_t distance, double sign) {
+    double sum = pair.tail;
+    for (std::size_t m = 0; m < pair.phasors.size(); ++m) {
+      const double angle =
+          static_cast<double>(distance - 11) * std::pow(10000.0, -static_cast<double>(m) / planes);
+      sum += pair.phasors[m][0] * std::cos(angle) - sign * pair.phasors[m][1] * std::sin(angle);
+    }
+    return sum;
+  };
+  for (const std::size_t n : {std::size_t{0}, std::size_t{5}, std::size_t{11}, std::size_t{1000}}) {
+    const protocol::PairPoint& point = (*pair.curve)[n];
+    EXPECT_NEAR(turned(point.distance, 1), point.score, 1e-12) << n;
+    EXPECT_EQ(std::abs(turned(point.distance, -1) - point.score) < 1e-9, point.distance == 11) << n;
+  }
+}
+
 // What the content did to TAPE's states: nothing before the first layer, something after it.
 TEST(Pair, OfTapeTellsTheStateFromARotation) {
   const auto first = pair_of(exact_pair("tape"), 0, 20, 9);
@@ -85,6 +107,26 @@ TEST(Pair, OfTapaIsOneHand) {
   const double sign = pair.clock->amplitude < 0 ? -1 : 1;
   EXPECT_NEAR(std::abs(pair.clock->amplitude) * std::cos(pair.clock->phase), pair.score, 1e-12)
       << sign;
+}
+
+// Content + base + correction is the score at every distance, the base the table that the encoding
+// has (kerple's by default, whatever the content), and no other family has such parts.
+TEST(Pair, OfCapeHasABaseAndACorrection) {
+  const auto model = exact_pair("cape");
+  const auto pair = pair_of(model, 1, 20, 9), other = pair_of(model, 1, 20, 4);
+  ASSERT_TRUE(pair.base && pair.correction);
+  EXPECT_NEAR(pair.content + *pair.base + *pair.correction, pair.score, 1e-12);
+  const at::Tensor table = table_of_layer(*model, 1, 1001);
+  for (const std::size_t n : {std::size_t{0}, std::size_t{11}, std::size_t{1000}}) {
+    const protocol::PairPoint& point = (*pair.curve)[n];
+    EXPECT_NEAR(pair.content + *point.base + *point.correction, point.score, 1e-12) << n;
+    const double entry = table[1][static_cast<std::int64_t>(n)].item<double>();
+    EXPECT_NEAR(*point.base, entry, 1e-12) << n;
+    EXPECT_NEAR(*(*other.curve)[n].base, entry, 1e-12) << n;
+  }
+  // The correction is another one for another key.
+  EXPECT_GT(std::abs(*(*pair.curve)[11].correction - *(*other.curve)[11].correction), 1e-6);
+  EXPECT_FALSE(pair_of(exact_pair("alibi"), 1, 20, 9).correction);
 }
 
 // The previous-token head: at distance 1 every phasor is real, and all are equal.

@@ -55,6 +55,7 @@ TEST(Profile, BiasesOfDistanceKeepTheOrderOfKeys) {
       EXPECT_EQ(row.semantic_share->mean, 1) << encoding;
       EXPECT_FALSE(row.positional) << encoding;
       EXPECT_FALSE(row.high_frequency) << encoding;
+      EXPECT_NE(row.why.find("no plane"), std::string::npos) << encoding;
       EXPECT_EQ(row.positional_row->mean > 0, std::string(encoding) != "none") << encoding;
     }
   }

@@ -54,6 +54,53 @@ TEST(Reading, GenerateIsRepeatable) {
   EXPECT_NE(sampled.ids, generate(*model, prompt, options, progress).ids);
 }
 
+// With a cache, by whole passes, and past the context, where both read the last tokens again.
+TEST(Reading, TheCacheChangesNoToken) {
+  auto config = small_config("rope");
+  config.context = 16;
+  const auto model = model::random_model(config, 3);
+  const Text prompt = random_texts(1, 9, 32, 4).items[0];
+  protocol::NoProgress progress;
+  GenerateOptions options;
+  options.tokens = 20;
+  const auto kept = generate(*model, prompt, options, progress);
+  // The eighth token is the first that the full context, of 16 tokens, is read for as a whole; the
+  // ninth, for which there are 17, is the first without a cache.
+  EXPECT_TRUE(kept.cache.starts_with("for the first 8 tokens; then the last 16 tokens"))
+      << kept.cache;
+  EXPECT_EQ(kept.seconds.size(), 20u);
+  options.whole = true;
+  const auto whole = generate(*model, prompt, options, progress);
+  EXPECT_EQ(whole.ids, kept.ids);
+  EXPECT_EQ(whole.cache, "no: whole passes were asked for");
+  options.extend = true;
+  const auto far = generate(*model, prompt, options, progress);
+  options.whole = false;
+  const auto far_kept = generate(*model, prompt, options, progress);
+  EXPECT_EQ(far_kept.ids, far.ids);
+  EXPECT_EQ(far_kept.cache, "yes");
+  // Each token is what the whole text before it leads to.
+  const at::NoGradGuard no_gradients;
+  std::vector<std::int64_t> text = prompt.ids;
+  for (const std::int64_t id : far_kept.ids) {
+    EXPECT_EQ(id, model->decoder.forward(ids_tensor(text))[0][-1].argmax().item<std::int64_t>());
+    text.push_back(id);
+  }
+}
+
+TEST(Reading, SaysWhyThereIsNoCache) {
+  auto config = small_config("randomized_rope");
+  config.encoding.options["draw"] = "model";
+  const Text prompt = random_texts(1, 5, 32, 4).items[0];
+  protocol::NoProgress progress;
+  GenerateOptions options;
+  options.tokens = 2;
+  const auto written = generate(*model::random_model(config, 3), prompt, options, progress);
+  EXPECT_EQ(written.ids.size(), 2u);
+  EXPECT_EQ(written.cache,
+            "no: randomized_rope: positions are drawn anew for every length of the text");
+}
+
 // Its encoder reads the text, its decoder writes; of the text itself, row i speaks of token i.
 TEST(Reading, AnEncoderDecoderWritesFromItsStartToken) {
   auto config = small_config("t5");

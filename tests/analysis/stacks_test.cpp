@@ -9,6 +9,7 @@
 
 #include "analysis/heads.h"
 #include "analysis/map.h"
+#include "analysis/query_rows.h"
 #include "analysis/tensors.h"
 #include "analysis/text_pass.h"
 #include "formats/error.h"
@@ -70,6 +71,33 @@ TEST(Stacks, MapsAreThoseOfTheReference) {
         for (std::size_t n = 0; n < cells.size(); ++n) {
           const double cell = std::isinf(cells[n]) ? 0 : cells[n];  // masked
           EXPECT_NEAR(cell, reference[n], kRounding) << part.name << ' ' << layer << ' ' << n;
+        }
+      }
+    }
+  }
+}
+
+TEST(Stacks, ARowOfAQueryIsThatOfTheReference) {
+  constexpr std::int64_t kQuery = 9;
+  for (const std::int64_t keep : {std::int64_t{0}, std::int64_t{1} << 30}) {
+    const auto pass = t5_pass(at::kFloat, keep);
+    for (const Part& part : kParts) {
+      const QueryOutput out = analyse_query(*pass, {.stack = part.name, .query = kQuery});
+      EXPECT_EQ(out.result.stack, part.name);
+      EXPECT_EQ(out.result.tokens, part.queries);
+      EXPECT_EQ(out.result.keys, part.keys);
+      EXPECT_EQ(out.result.width, part.keys);
+      const auto cells = out.tensors.at(0).values<float>();
+      ASSERT_EQ(static_cast<std::int64_t>(cells.size()),
+                part.layers * out.result.heads * part.keys);
+      std::size_t n = 0;
+      for (std::int64_t layer = 0; layer < part.layers; ++layer) {
+        for (std::int64_t head = 0; head < out.result.heads; ++head) {
+          for (const float want : to_vector<float>(expected_weights(part, layer, head)[kQuery])) {
+            const double cell = std::isinf(cells[n]) ? 0 : cells[n];  // masked
+            EXPECT_NEAR(cell, want, kRounding) << part.name << ' ' << layer << ' ' << head;
+            ++n;
+          }
         }
       }
     }

@@ -232,6 +232,68 @@ TEST(CapeSurface, SurfaceAndSharesAreTheReferences) {
   EXPECT_EQ(on_model("cape.surface", small_cape("content")).verdict, "premise_not_met");
 }
 
+// Of the residual form the score is A + B + f of what f reads, which the layer itself computes.
+TEST(CapeSurface, ReadsWhatTheLayerReads) {
+  const auto model = model::in_dtype(small_cape("concat_residual"), at::kDouble);
+  const Texts texts = random_texts(3, 24, model->config().vocab_size, 3);
+  CheckContext context;
+  context.model = model, context.texts = &texts, context.progress = &quiet;
+  const PairsRead read = pairs_read(context, 1, 60);
+  ASSERT_EQ(read.query.size(), 60u);
+  const Correction f = *correction_of(*model, 1);
+  const std::int64_t heads = f.w2.size(0);
+  const at::Tensor scores =
+      read.inputs.narrow(1, 0, heads) + read.inputs.narrow(1, heads, heads) + f.of(read.inputs);
+  for (std::size_t n = 0; n < read.query.size(); ++n) {
+    TextPass pass(model, ids_tensor(texts.items[static_cast<std::size_t>(read.text[n])].ids));
+    const std::int64_t query = read.query[n], key = read.key[n];
+    const at::Tensor score =
+        pass.layer(1)->scores({{0, heads}, {query, query + 1}, {key, key + 1}}).score.flatten();
+    EXPECT_LT(largest_entry(scores[static_cast<std::int64_t>(n)] - score), 1e-12) << n;
+  }
+}
+
+// Four corners of a square around points within; of three units two have a crease that runs
+// through it.
+TEST(CapeSurface, CreasesOfARegionKnownByHand) {
+  const ConvexRegion region =
+      region_around({{0, 0}, {1, 0}, {0.5, 0.25}, {1, 1}, {0, 1}, {0.5, 0}, {0, 0}, {0.5, 0.5}});
+  EXPECT_EQ(region.x, (std::vector<double>{0, 1, 1, 0, 0}));
+  EXPECT_EQ(region.y, (std::vector<double>{0, 0, 1, 1, 0}));
+  // Of two heads; head 0 reads columns 0 and 2. Creases a = 1/2, a + b = 3 and b = 1/4 once the
+  // other head's content, 2, has been held.
+  const Correction f{
+      at::tensor({1., 0., 0., 0., 1., 0., 1., 0., 0., 1., 1., 0.}, at::kDouble).view({3, 4}),
+      at::tensor({-0.5, -3., -2.25}, at::kDouble), at::ones({2, 3}, at::kDouble),
+      at::zeros({2}, at::kDouble)};
+  const at::Tensor held = at::tensor({7., 2., 7., 0.}, at::kDouble);
+  EXPECT_EQ(creases_inside(f, 0, held, region), 2);
+  EXPECT_EQ(creases_inside(f, 0, at::zeros({4}, at::kDouble), region), 1);
+}
+
+// The head that is asked for is shown, over a box that its pairs have.
+TEST(CapeSurface, ShowsTheHeadThatIsAskedFor) {
+  const auto model = small_cape("concat");
+  const Texts texts = random_texts(4, 24, model->config().vocab_size, 3);
+  CheckContext context;
+  context.model = model, context.texts = &texts, context.progress = &quiet;
+  context.layer = 1, context.head = 1;
+  const TheoryCheck check = select_checks({"cape.surface"}).at(0);
+  const CheckResult got = run_check(check, context);
+  EXPECT_NE(got.detail.find("; L1H1 over content scores "), std::string::npos) << got.detail;
+  EXPECT_NE(got.detail.find(" of 4 texts "), std::string::npos) << got.detail;
+  ASSERT_GE(got.curves.size(), 3u);
+  EXPECT_TRUE(got.curves[0].label.starts_with("L1H1, bias ")) << got.curves[0].label;
+  const PairsRead read = pairs_read(context, 1, 4096);
+  const at::Tensor own = read.inputs.select(1, 1);
+  EXPECT_DOUBLE_EQ(got.curves[0].x.front(), own.min().item<double>());
+  EXPECT_DOUBLE_EQ(got.curves[0].x.back(), own.max().item<double>());
+  context.head = 0;
+  EXPECT_NE(run_check(check, context).curves[0].y, got.curves[0].y);
+  context.head = 9;
+  EXPECT_THROW(run_check(check, context), formats::Error);
+}
+
 // ---- rope.assumption ----------------------------------------------------------------------------
 
 TEST(RopeAssumption, BinsAndVerdictsAreTheReferences) {

@@ -3,10 +3,12 @@
 #include <cmath>
 #include <numbers>
 
+#include "analysis/texts.h"
 #include "analysis/theory/rope_base_shrinks_gap.h"
 #include "analysis/theory/rope_instability.h"
 #include "analysis/theory/rope_lemma.h"
 #include "analysis/theory/rope_local_gap.h"
+#include "golden_tape.h"
 #include "theory_runs.h"
 
 namespace phasescope::analysis {
@@ -71,6 +73,29 @@ TEST(RopeLemma, HoldsAndFailsWhereAllPlanesTurnAlike) {
   EXPECT_EQ(wrong.verdict, "fails") << wrong.detail;
   // Where no bound speaks nothing is said.
   EXPECT_EQ(judge_lemma({{1e4, 128, 100}}, alike, &quiet).verdict, "premise_not_met");
+}
+
+// A model's own sums are drawn below bounds that say nothing at its size.
+TEST(RopeLemma, IsDrawnOnAModel) {
+  const auto model = testing::small_model("rope");
+  const Texts texts = random_texts(1, 24, 32, 1);
+  CheckContext context;
+  context.model = model, context.texts = &texts, context.progress = &quiet;
+  const CheckResult got = run_check(select_checks({"rope.lemma"}).at(0), context);
+  EXPECT_EQ(got.verdict, "premise_not_met");
+  ASSERT_EQ(got.curves.size(), 2u);
+  const auto dim = model->config().head_dim;
+  for (const std::size_t n : {0u, 40u, 119u}) {
+    const double lambda = got.curves[0].x[n];
+    double sum = 0;
+    for (std::int64_t d = 0; d < dim / 2; ++d) {
+      sum += std::cos(2 * std::numbers::pi * lambda *
+                      std::pow(1e4, -2 * static_cast<double>(d) / static_cast<double>(dim)));
+    }
+    // Angles up to 2 pi 10^7, each to a unit in its last place.
+    EXPECT_NEAR(got.curves[0].y[n], std::abs(sum / static_cast<double>(dim)), 1e-7) << lambda;
+    EXPECT_GE(got.curves[0].bound[n], 0.99 * got.value);  // the least of another grid
+  }
 }
 
 // ---- rope.instability ---------------------------------------------------------------------------

@@ -52,6 +52,9 @@ TEST(Xray, FindsTheHeadThatFails) {
     ASSERT_TRUE(result.repair);
     EXPECT_EQ(result.repair->heads, std::vector<std::string>{"L0H1"});
     EXPECT_LT(result.repair->change_test->mean, -0.1);
+    // Of 4 texts: as they are, all treated, two heads alone and left out, the weights; two heads
+    // tried on the two texts that choose; the repaired model on all.
+    EXPECT_EQ(result.passes, 4 * (2 + 2 * 2 + 1) + 2 * 2 + 4);
     EXPECT_EQ(result.repair->reading,
               clamp ? "proof-fails (head_clamps=L0H1:112)" : "proof-fails (head_windows=L0H1:113)");
     // The reading does what the repair said.
@@ -62,6 +65,9 @@ TEST(Xray, FindsTheHeadThatFails) {
     EXPECT_NEAR(again.plain.mean, result.all.mean, 1e-9);
     EXPECT_EQ(again.verdict, "no failure this treatment returns");
     EXPECT_FALSE(again.rows[1].share);
+    EXPECT_EQ(again.rows[1].why, again.verdict);
+    EXPECT_FALSE(again.order_agreement);  // of two heads
+    EXPECT_FALSE(again.why.empty());
   }
 }
 
@@ -87,7 +93,7 @@ TEST(Xray, ClampsOfModelsWithoutPositionsReadZero) {
     EXPECT_EQ(row.one_alone.mean, 0);
     EXPECT_EQ(row.leave_one_out.mean, 0);
   }
-  EXPECT_EQ(result.passes, 2 + 2 * 4);
+  EXPECT_EQ(result.passes, 3 * (2 + 2 * 4 + 1));  // and one for the weights
 }
 
 TEST(Xray, WindowsOfTheWholeTextReadZero) {
@@ -180,6 +186,13 @@ TEST(Xray, WeightOnUnseenPhasesIsThatOfTheMap) {
     EXPECT_NEAR(row.planes[m], sum, 1e-12) << m;
   }
   EXPECT_GT(row.planes.back(), 0.05);
+  // Plane 0 went round in training; of the slowest, everything from the trained length on is new.
+  double beyond = 0;
+  for (std::int64_t i = 8; i < 20; ++i) {
+    for (std::int64_t j = 0; j <= i - 8; ++j) beyond += weights[i][j].item<double>() / 12;
+  }
+  EXPECT_EQ(row.planes.front(), 0);
+  EXPECT_NEAR(row.planes.back(), beyond, 1e-12);
 }
 
 }  // namespace

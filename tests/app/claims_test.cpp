@@ -33,7 +33,7 @@ using protocol::ClaimRow;
 const fs::path kSheets = fs::path(PHASESCOPE_SOURCE) / "assets/claims";
 
 json interval(double mean, double half, int64_t n = 8) {
-  return {{"mean", mean}, {"low", mean - half}, {"high", mean + half}, {"n", n}};
+  return {{"value", mean}, {"low", mean - half}, {"high", mean + half}, {"n", n}};
 }
 
 // Three models at a length: losses 1, 2 and 2.05 with wide bands, and b - a, c - a, paired.

@@ -124,6 +124,11 @@ TEST(Verbs, GenerateWithoutATokenizerPrintsIds) {
   written.text = "words";
   run.replies["generate"] = {protocol::to_json_form(written), {}};
   EXPECT_EQ(generate_verb()->run(run).text, "words\n");
+  written.seconds = {0.02, 0.002, 0.0035, 0.003}, written.cache = "yes";
+  run.replies["generate"] = {protocol::to_json_form(written), {}};
+  generate_verb()->run(run);
+  EXPECT_EQ(run.said.back(),
+            "3 ms a token (median), 20 ms the first one with the prompt; cache: yes");
 }
 
 TEST(Verbs, DistanceSendsEveryModelAndTablesEveryHistogram) {

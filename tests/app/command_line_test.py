@@ -192,7 +192,7 @@ class Writing(InAFolder):
 
 
 class Bytes(InAFolder):
-    def test_a_model_of_bytes_reads_any_bytes(self):
+    def test_row38_a_model_of_bytes_reads_any_bytes(self):
         # The bundled tokenizer: [BOS] is 0, every byte is its own id.
         done = phasescope("tokenize", "rope", "--prompt", b"caf\xe9 \xff")
         self.assertEqual(json.loads(done.stdout), [0, *b"caf\xe9 \xff"])
@@ -201,7 +201,7 @@ class Bytes(InAFolder):
         self.assertEqual(read.returncode, 0, read.stderr)
         self.assertEqual(phasescope("generate", "rope", "--prompt", b"\xff", "--tokens", "2").returncode, 0)
 
-    def test_a_model_of_characters_names_the_first_byte_it_cannot_read(self):
+    def test_row38_a_model_of_characters_names_the_first_byte_it_cannot_read(self):
         tokenizer = SOURCE / "tests/data/hf/tokenizers/gpt2_bytelevel"
         done = phasescope("tokenize", str(tokenizer), "--prompt", b"caf\xe9")
         self.assertEqual((done.returncode, done.stdout), (2, ""))

@@ -13,6 +13,7 @@
 #include "app/figures/plot_json.h"
 #include "app/figures/query_key_figures.h"
 #include "app/figures/question_figures.h"
+#include "app/verbs/eval_output.h"
 #include "app/verbs/verb_tools.h"
 #include "cli_tools.h"
 #include "protocol/messages/compare.h"
@@ -591,6 +592,44 @@ TEST(QuestionFigures, ACurveThatEndsEarlySaysSo) {
   }
   const auto all = pair_of_models({result}, names);
   EXPECT_EQ(std::ranges::count(all.notes, "xpos: " + result.cut), 1);
+}
+
+// The hand's tip stands at the score; other scores are stacked from their parts.
+TEST(QuestionFigures, APairIsAHandOrItsParts) {
+  const ModelNames names({"tapa"});
+  protocol::PairResult tapa{.model = "tapa", .true_distance = 3};
+  tapa.clock = {-2, 4.0};
+  tapa.score = 2 * std::cos(4.0);
+  const widgets::PlotSpec hand = pair_figures(tapa, names).at(0);
+  EXPECT_EQ(hand.id, "pair_hand_tapa_L0H0");
+  EXPECT_NEAR(hand.series.at(1).x.back(), tapa.score, 1e-12);
+  EXPECT_NEAR(std::hypot(hand.series[1].x.back(), hand.series[1].y.back()), 2, 1e-12);
+  protocol::PairResult cape{.model = "tapa", .true_distance = 1};
+  cape.content = 1, cape.base = -0.5, cape.correction = 0.25;
+  cape.curve = {{0, 1.5, 0.5, 0.0, 0.5}, {1, 0.75, 0.5, -0.5, 0.25}};
+  const widgets::PlotSpec parts = pair_figures(cape, names).at(0);
+  EXPECT_EQ(parts.id, "pair_parts_tapa_L0H0");
+  ASSERT_EQ(parts.series.size(), 3u);
+  EXPECT_EQ(parts.series[1].y, (std::vector<double>{1, 0.5}));
+  EXPECT_EQ(parts.series[2].y, (std::vector<double>{1.5, 0.75}));  // the scores
+  EXPECT_EQ(parts.series[1].low, (std::vector<double>{1, 0.5}));
+  EXPECT_EQ(parts.series[1].high, (std::vector<double>{1, 1}));
+}
+
+// The worst head of a metric is its dot; what is undefined on both sides is none.
+TEST(QuestionFigures, ClaimsStandByHowFarTheyAreOff) {
+  protocol::ProveResult result;
+  const double none = std::nan("");
+  result.claims = {{"proof-sink", "sink", "text", 0, 0, 0.5, 0.75, 0.5, true},
+                   {"proof-sink", "sink", "text", 0, 1, 0.5, 0.4, 0.5, true},
+                   {"proof-sink", "entropy", "text", 0, 1, none, none, 0.5, true},
+                   {"tape.circuit", "sink", "text", 1, 0, 0, 2, 0.5, false}};
+  const widgets::PlotSpec plot = prove_figure(result);
+  ASSERT_EQ(plot.series.size(), 1u);
+  EXPECT_EQ(plot.series[0].y, (std::vector<double>{0.5, 4}));
+  EXPECT_EQ(plot.series[0].names, (std::vector<std::string>{"sink of L0H0", "sink of L1H0"}));
+  EXPECT_EQ(plot.x.ticks.at(0).label, "sink");
+  EXPECT_NE(plot.notes.at(0).find("4 claims, 1 fail"), std::string::npos);
 }
 
 // ---- q and k ----

@@ -20,6 +20,7 @@
 #include "protocol/messages/patterns.h"
 #include "protocol/messages/profile.h"
 #include "protocol/messages/provenance.h"
+#include "protocol/messages/query.h"
 #include "protocol/messages/shift.h"
 #include "protocol/messages/text.h"
 #include "protocol/messages/theory.h"
@@ -145,6 +146,37 @@ Reply heads(const nlohmann::json& params, const MadeUpShape& shape) {
   for (int64_t n = 0; n < all * all; ++n) divergences.push_back(n % (all + 1) == 0 ? 0 : 0.3);
   reply.tensors.push_back(
       TensorRef::own<double>("js_divergence", {all, all}, std::move(divergences)));
+  return reply;
+}
+
+Reply query(const nlohmann::json& params, const MadeUpShape& shape) {
+  QueryResult result;
+  result.model = model_of(params);
+  result.layers = shape.layers, result.heads = shape.heads;
+  result.tokens = result.keys = result.width = shape.tokens;
+  const auto asked = params.value("query", int64_t{-1});
+  result.query = asked < 0 ? shape.tokens - 1 : asked;
+  std::vector<float> cells;
+  for (int64_t layer = 0; layer < shape.layers; ++layer)
+    for (int64_t head = 0; head < shape.heads; ++head) {
+      const double reach =
+          1 + 3.0 * static_cast<double>(head) + static_cast<double>(layer) + 8 * tint(result.model);
+      QueryHead& row = result.rows.emplace_back(QueryHead{layer, head, {}, {}, {}});
+      for (int64_t n = 0; n < std::min<int64_t>(3, result.query + 1); ++n) {
+        row.keys.push_back(result.query - n);
+        row.weights.push_back(0.6 / (reach + static_cast<double>(n)));
+      }
+      if (shape.sink) row.sink = 0.25;
+      for (int64_t k = 0; k < shape.tokens; ++k)
+        cells.push_back(k > result.query ? kMasked
+                                         : static_cast<float>(std::min(
+                                               1.0, weight_at(static_cast<double>(result.query),
+                                                              static_cast<double>(k), reach))));
+    }
+  result.provenance = made_up(shape);
+  Reply reply{to_json_form(result), {}};
+  reply.tensors.push_back(TensorRef::own<float>(
+      "weights", {result.layers, result.heads, result.width}, std::move(cells)));
   return reply;
 }
 
@@ -668,6 +700,7 @@ Reply made_up_reply(const std::string& method, const nlohmann::json& params,
                                                    {"text.read", text_read},
                                                    {"heads", heads},
                                                    {"map", map},
+                                                   {"query", query},
                                                    {"patterns", patterns},
                                                    {"distance", distance},
                                                    {"shift", shift},

@@ -33,6 +33,7 @@ const std::set<std::string> kOfTheOutput = {
     "tokenize --pre-tokens",
     "train --background",
     "bench --write",
+    "doctor --report",
     // How many jobs run at once, where, and whether any is started.
     "sweep --jobs",
     "sweep --table",
@@ -205,6 +206,12 @@ TEST(Options, ASampleIsAnInput) {
   const auto text = requests_of("text", {"rope", "--sample", "passkey:1:8"});
   ASSERT_TRUE(text);
   EXPECT_NE(text->find("What is the pass key?"), std::string::npos) << *text;
+  // Of a tree and an image a model reads more than ids: the worker draws them.
+  for (const char* words : {"tree_copy:7", "shapes:1"}) {
+    const auto more = requests_of("text", {"rope", "--sample", words});
+    ASSERT_TRUE(more);
+    EXPECT_NE(more->find("\"sample\":\"" + std::string(words)), std::string::npos) << *more;
+  }
   EXPECT_FALSE(requests_of("text", {"rope", "--sample", "nothing"}));
   EXPECT_FALSE(requests_of("text", {"rope", "--sample", "addition:1", "--prompt", "a"}));
 }
@@ -245,12 +252,51 @@ TEST(Options, WhatWouldBeDroppedIsRefused) {
       {"view", "rope", "--record", "out/r"},
       {"reproduce", "2501.00712", "--budget", "1"},
       {"eval", "perplexity", "rope", "--trials", "0"},
+      {"eval", "addition", "rope", "--window", "last_k:3"},
+      {"eval", "addition", "rope", "--window", "disjoint"},  // as it is by default
+      {"eval", "addition", "rope", "--metric", "bits_per_token"},
+      {"eval", "addition", "rope", "--prompt", "abc"},
+      {"eval", "addition", "rope", "--corpus"},
+      {"eval", "--corpus", "README.md", "addition", "rope"},
   };
   for (const Words& line : lines) {
     const auto made = requests_of(line[0], Words(line.begin() + 1, line.end()));
     EXPECT_FALSE(made) << testing::PrintToString(line);
   }
   fs::current_path(before);
+}
+
+// 17.B15: an option of one task is refused by its name, and the help of another has no such line.
+TEST(Options, AreThoseOfTheTask) {
+  EXPECT_TRUE(requests_of("eval", {"addition", "rope", "--trials", "3", "--lengths", "4"}));
+  const auto parsed = [](const Words& words) {
+    CLI::App parser;
+    Options options(parser);
+    const auto verb = verb_named("eval");
+    verb->declare(options);
+    try {
+      parser.parse(Words(words.rbegin(), words.rend()));
+    } catch (const CLI::CallForHelp&) {
+      return parser.help();
+    } catch (const protocol::RequestError& error) {
+      return error.info().where + ": " + error.info().message;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(parsed({"addition", "rope", "--window", "disjoint"}),
+            "--window: --window is of the task perplexity alone; addition has no such option");
+  EXPECT_EQ(parsed({"perplexity", "rope", "--window", "disjoint"}), "");
+  const std::string of_perplexity = parsed({"perplexity", "--help"}),
+                    of_addition = parsed({"addition", "--help"}), of_any = parsed({"--help"});
+  for (const char* option : {"--window", "--metric", "--corpus", "--prompt", "--sample"}) {
+    EXPECT_NE(of_perplexity.find(option), std::string::npos) << option;
+    EXPECT_NE(of_any.find(option), std::string::npos) << option;
+    EXPECT_EQ(of_addition.find(option), std::string::npos) << option;
+  }
+  EXPECT_NE(of_any.find("of perplexity: which tokens count"), std::string::npos) << of_any;
+  for (const char* option : {"--trials", "--lengths", "--seed", "--backend"}) {
+    EXPECT_NE(of_addition.find(option), std::string::npos) << option;
+  }
 }
 
 }  // namespace

@@ -336,6 +336,33 @@ TEST(Jobs, CurvesOfSeveralStandOverEachOther) {
   EXPECT_EQ(norm.series[1].y.size(), 4U);
 }
 
+TEST(Jobs, MetricsOfHeadsAreCurvesByLayerAndByJob) {
+  protocol::JobStatus a, b;
+  a.name = "a", b.name = "b";
+  for (int step = 0; step < 4; ++step) {
+    protocol::MetricPoint point;
+    point.step = step;
+    if (step % 2 == 0) {
+      const double t = step;
+      point.heads = {{"entropy", {{1 + t, 3 + t}, {5 + t, std::nan("")}}}};
+    }
+    a.curve.push_back(point);
+    b.curve.push_back(point);
+  }
+  const std::vector<protocol::JobStatus> both{a, b}, one{a};
+  EXPECT_EQ(job_quantities(both).back(), "heads: entropy");
+  EXPECT_EQ(job_quantities(both).size(), job_quantities().size() + 1);
+  const auto layers = job_curves_figure(one, "heads: entropy");
+  ASSERT_EQ(layers.series.size(), 2U);
+  EXPECT_EQ(layers.series[0].x, (std::vector<double>{0, 2}));
+  EXPECT_EQ(layers.series[0].y, (std::vector<double>{2, 4}));
+  EXPECT_EQ(layers.series[1].y, (std::vector<double>{5, 7}));
+  const auto jobs = job_curves_figure(both, "heads: entropy");
+  ASSERT_EQ(jobs.series.size(), 2U);
+  EXPECT_EQ(jobs.series[1].label, "b");
+  EXPECT_EQ(jobs.series[1].y, (std::vector<double>{3, 5}));
+}
+
 TEST(Jobs, TickedOnesAreReadAndDrawnBesideTheOneShown) {
   Scene<JobsView> scene;
   JobsState state{"jobs/tapa"};

@@ -53,7 +53,10 @@ TEST_F(SweepFile, IsEveryCombinationOfItsGrid) {
   EXPECT_EQ(names.size(), 6u);
   EXPECT_EQ(groups, (std::set<std::string>{"rope", "tapa phase_gain 0.1"}));
   EXPECT_EQ(plan.jobs[0].config.at("encoding"), (json{{"key", "rope"}}));
-  EXPECT_EQ(plan.jobs[4].config.at("train").at("seed"), 2);
+  std::vector<std::int64_t> seeds;
+  for (const SweepJob& job : plan.jobs) seeds.push_back(job.config.at("train").at("seed"));
+  EXPECT_EQ(seeds, (std::vector<std::int64_t>{1, 1, 2, 2, 3, 3}));
+  EXPECT_NE(plan.jobs[0].group, plan.jobs[1].group);
 }
 
 TEST_F(SweepFile, WithoutAGridIsOneJob) {

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "app/figures/figures.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/eval_output.h"
 
 namespace phasescope::app {
 namespace {
@@ -57,6 +57,26 @@ TEST(TaskFigures, TheBlindLineIsAlwaysDrawn) {
   EXPECT_NE(plot.notes.back().find("over samples"), std::string::npos);
 }
 
+// Of the encodings that are evaluated alone, and quiet.
+TEST(TaskFigures, PublishedSharesStandBesideThem) {
+  auto result = sums();
+  for (protocol::EvalRow& row : result.rows) row.encoding = row.model == "a" ? "tape" : "alibi";
+  const widgets::PlotSpec plot = eval_figure(result, names_in(result));
+  std::vector<double> shares;
+  for (const widgets::Series& series : plot.series) {
+    EXPECT_EQ(series.quiet, series.label.starts_with("published: ")) << series.label;
+    if (series.quiet) shares.push_back(series.y.at(0));
+  }
+  EXPECT_EQ(shares, (std::vector<double>{32.82 / 100, 33.92 / 100, 41.42 / 100}));
+  result.task = "even_pairs", result.metric = "accuracy";
+  for (protocol::EvalRow& row : result.rows) row.metric = "accuracy", row.encoding = "rope";
+  const widgets::PlotSpec pairs = eval_figure(result, names_in(result));
+  const auto quiet = std::ranges::find(pairs.series, true, &widgets::Series::quiet);
+  ASSERT_NE(quiet, pairs.series.end());
+  EXPECT_EQ(quiet->x, (std::vector<double>{41, 500}));
+  EXPECT_EQ(quiet->y, (std::vector<double>{99.98 / 100, 99.98 / 100}));
+}
+
 TEST(TaskFigures, EveryModelHasAMapWithItsTrainedSquare) {
   const auto result = sums();
   const auto maps = task_maps(result, names_in(result));
@@ -92,6 +112,29 @@ TEST(TaskFigures, TheTableCountsSamplesAndShowsTheBlindGuesser) {
   EXPECT_EQ(table.heading("length"), "length (digits)");
   EXPECT_NE(std::ranges::find(table.columns, "blind"), table.columns.end());
   EXPECT_EQ(std::ranges::find(table.columns, "window"), table.columns.end());
+}
+
+// 17.B14: what the verb, the view, a job and the report show of an eval is listed once.
+TEST(EvalOutput, HasATableForWhatThereIs) {
+  protocol::EvalResult result = sums();
+  const auto names_of_tables = [&] {
+    std::vector<std::string> names;
+    for (const NamedTable& one : eval_tables(result, names_in(result))) names.push_back(one.name);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(names_of_tables(), (Names{"eval", "eval_by_length"}));
+  result.differences = {{.model = "b", .against = "a", .metric = "exact_match", .length = 2}};
+  EXPECT_EQ(names_of_tables(), (Names{"eval", "eval_by_length", "eval_differences"}));
+  const Output output = eval_output(result, {{"task", "addition"}}, names_in(result));
+  EXPECT_EQ(output.tables.size(), 3u);
+  ASSERT_EQ(output.figures.size(), 4u);  // by length, a map each, the difference
+  EXPECT_EQ(output.figures[0].id, "eval_addition");
+  EXPECT_EQ(output.figures[3].id, "eval_difference_addition");
+  EXPECT_EQ(output.result["task"], "addition");
+  std::erase_if(result.rows, [](const protocol::EvalRow& row) { return row.model == "b"; });
+  result.differences.clear();
+  EXPECT_EQ(names_of_tables(), Names{"eval"});
 }
 
 }  // namespace

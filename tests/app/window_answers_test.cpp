@@ -2,12 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "app/cli/given_input.h"
 #include "app/views/distance_view.h"
 #include "app/views/extrapolation_view.h"
+#include "app/views/head_pictures.h"
 #include "app/views/heads_view.h"
 #include "app/views/map_view.h"
 #include "app/views/text_view.h"
@@ -278,6 +281,31 @@ TEST_F(Answers, ATextThatIsNoUtf8IsSentAsTheCommandLineSendsIt) {
   EXPECT_TRUE(input.contains("base64"));
 }
 
+// Those of a thousand heads are made beside the window, and taken in a frame that has time for
+// them.
+TEST(PicturesOfManyHeads, AreTakenOnceTheyAreMade) {
+  constexpr int64_t kLayers = 32, kHeads = 32, kSide = 16;
+  std::vector<float> cells(kLayers * kHeads * kSide * kSide, 0.5F);
+  cells[7] = widgets::kMaskedCell;
+  Answer<protocol::HeadsResult> answer;
+  answer.result.layers = kLayers, answer.result.heads = kHeads;
+  answer.tensors = {protocol::TensorRef::own<float>("thumbnails", {kLayers, kHeads, kSide, kSide},
+                                                    std::move(cells))};
+  answer.serial = next_serial();
+  HeadPictures pictures;
+  const auto wait = [] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
+  for (int i = 0; i < 20; ++i, wait())
+    EXPECT_EQ(pictures.take(answer, false), HeadPictures::Taken::later);
+  EXPECT_EQ(pictures.texture().rows(), 0);
+  auto taken = HeadPictures::Taken::later;
+  for (int i = 0; i < 4000 && taken == HeadPictures::Taken::later; ++i, wait())
+    taken = pictures.take(answer, true);
+  EXPECT_EQ(taken, HeadPictures::Taken::now);
+  EXPECT_EQ(pictures.texture().rows(), kLayers * kSide);
+  EXPECT_EQ(pictures.marks().masked, 1U);
+  EXPECT_EQ(pictures.take(answer, true), HeadPictures::Taken::nothing);
+}
+
 // 17.A9: a worker of another version answers with other shapes.
 TEST(AViewThatThrows, IsSaidAndTheOthersAreDrawn) {
   HeadlessImGui gui;
@@ -289,6 +317,29 @@ TEST(AViewThatThrows, IsSaidAndTheOthersAreDrawn) {
   EXPECT_TRUE(has(main_window.window().notices[0].text, "Heads could not be drawn"));
   EXPECT_EQ(main_window.window().notices.size(), 1U);  // said once, not in every frame
   EXPECT_TRUE(main_window.requests().of(kMap, "rope").answers_now());
+}
+
+// A layout that was cut, or of a screen that is no longer there: the views stand on this one.
+TEST(ALayout, Row30_ThatIsCorruptOrOffTheScreenLeavesViewsInSight) {
+  for (const std::string layout :
+       {"[[[\nPos=x\n[Docking][Data]\nDockNode ID=zz", "[Window][Heads###heads]\nPos=1,",
+        "[Window][Heads###heads]\nPos=-9000,-9000\nSize=300,200\nCollapsed=0\n"}) {
+    HeadlessImGui gui;
+    MadeUpWorker link;
+    Session session = default_session();
+    session.layout = layout;
+    MainWindow main_window(session, link, link);
+    main_window.start_asking();
+    for (int i = 0; i < 10; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
+    int views = 0;
+    for (const ImGuiWindow* window : ImGui::GetCurrentContext()->Windows) {
+      if (!window->WasActive || !std::string(window->Name).ends_with("###heads")) continue;
+      const ImVec2 screen = ImGui::GetIO().DisplaySize;
+      EXPECT_TRUE(window->Rect().Overlaps(ImRect({0, 0}, screen))) << layout;
+      ++views;
+    }
+    EXPECT_EQ(views, 1) << layout;
+  }
 }
 
 }  // namespace

@@ -106,6 +106,46 @@ TEST_F(Choices, OneHeadsDistancesAreMeasuredApart) {
   EXPECT_NE(saved_[0].command.find("--near 1:4"), std::string::npos) << saved_[0].command;
 }
 
+// 17.B15: what belongs to one task means nothing to another, in a session edited by hand too.
+TEST(Fields, OfOneTaskAreLeftOutOfAnother) {
+  const json chosen{{"window", "last_k:3"}, {"corpus", "some texts"}, {"trials", 3}};
+  const EvalChoices of_addition{.task = "addition", .options = chosen};
+  EXPECT_EQ(protocol::params_of(of_addition.request({"m"})),
+            json({{"task", "addition"}, {"models", {"m"}}, {"trials", 3}}));
+  const EvalChoices of_perplexity{.task = "perplexity", .options = chosen};
+  EXPECT_EQ(of_perplexity.request({"m"}).perplexity.window, "last_k:3");
+  EXPECT_EQ(of_perplexity.request({"m"}).perplexity.corpus.path, "some texts");
+}
+
+// 17.A8: any corpus, in this view as on the command line.
+TEST_F(Choices, HeadsAreMeasuredOverAnyCorpus) {
+  open("heads");
+  EXPECT_FALSE(link_.last_params("heads").contains("corpus"));
+  HeadsState state;
+  state.options = {{"corpus", "some texts"}, {"windows", {4, 8}}};
+  context_.set_state("corpus", state);
+  draw();
+  const json& asked = link_.last_params("heads");
+  EXPECT_EQ(asked["corpus"], "some texts");
+  EXPECT_EQ(asked["windows"], json({4, 8}));
+  EXPECT_FALSE(asked.contains("input"));
+  EXPECT_NE(saved_.at(0).command.find("--corpus 'some texts'"), std::string::npos)
+      << saved_[0].command;
+}
+
+// A session from before the view had options says "corpus" alone.
+TEST(HeadsState, OfASessionOfBefore) {
+  const auto before = protocol::from_json_form<HeadsState>({{"corpus", true}, {"metric", "sink"}});
+  EXPECT_TRUE(before.corpus());
+  EXPECT_EQ(before.options, json({{"corpus", true}}));
+  EXPECT_EQ(before.metric, "sink");
+  HeadsState state;
+  EXPECT_FALSE(protocol::from_json_form<HeadsState>(protocol::to_json_form(state)).corpus());
+  state.options["corpus"] = "a folder";
+  const auto after = protocol::from_json_form<HeadsState>(protocol::to_json_form(state));
+  EXPECT_EQ(after.options, state.options);
+}
+
 TEST_F(Choices, BIsAnyHeadOfAnyOpenModel) {
   Session session = default_session();
   session.models = {"rope", "tape", "tapa"};
@@ -215,6 +255,23 @@ TEST_F(Choices, ArcsAreOfAPartOfALongText) {
   session.models = {"tape"};
   open("arcs", session);
   EXPECT_FALSE(link_.last_params("map").contains("rows")) << link_.last_params("map");
+}
+
+TEST_F(Choices, TheSelectedTokenIsTheQueryOfEveryHead) {
+  Session session = default_session();
+  session.selection.query = 20;
+  open("query", session);
+  EXPECT_EQ(link_.last_params("query")["query"], 20);
+  ASSERT_EQ(saved_.size(), 2U);  // of each model
+  const widgets::PlotSpec& plot = saved_[0].output.figures.at(0);
+  EXPECT_EQ(plot.map->rows, 4 * 4);
+  EXPECT_EQ(plot.title, "rope: weights of query 20 in every head");
+  EXPECT_EQ(saved_[0].output.tables.at(0).rows.size(), 16U);
+  EXPECT_EQ(saved_[0].output.tables[0].rows[5]["head"], "L1H1");
+  EXPECT_EQ(saved_[0].output.tables[0].rows[5]["key"], 20);
+  session.selection.query.reset();
+  open("query", session);
+  EXPECT_FALSE(link_.last_params("query").contains("query"));  // the last token
 }
 
 TEST_F(Choices, TheRopePlanIsAFigureOfTheModelItself) {

@@ -158,7 +158,12 @@ TEST_F(WindowFiles, SessionsAreKeptByName) {
   select_head(context_, 0, 1, 1);
   save_session(real_file_system(), place_of_session(folder_, "b"), edit_.session());
   save_session(real_file_system(), place_of_session(folder_, "a paper"), edit_.session());
-  EXPECT_EQ(session_names(folder_), (std::vector<std::string>{"a paper", "b"}));
+  // One of before, whose ending every other .json has.
+  save_session(real_file_system(), folder_ / "old.json", edit_.session());
+  EXPECT_EQ(session_names(folder_), (std::vector<std::string>{"a paper", "b", "old"}));
+  EXPECT_EQ(place_of_session(folder_, "old"), folder_ / "old.json");
+  EXPECT_EQ(place_of_session(folder_, "b"), folder_ / "b.phasescope");
+  EXPECT_EQ(kind_of(folder_ / "b.phasescope"), Openable::session);
   edit_.apply("layout", [](Session& s) { s.layout = "mine", s.selection.layer = 3; });
   open_session(context_, place_of_session(folder_, "a paper"));
   EXPECT_EQ(edit_.session().selection.layer, 1);

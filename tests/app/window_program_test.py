@@ -98,6 +98,28 @@ class Signals(InAFolder):
                 self.assertEqual(json.loads(session.read_text(encoding="utf-8"))["models"], ["rope"])
                 wait_for(lambda: not any(is_there(worker) for worker in workers))
 
+    def test_a_kill_leaves_what_was_there_a_second_before(self):
+        session = self.folder / "killed.json"
+        program = self.start(session)
+        self.addCleanup(program.kill)
+        # The layout of the first frames is a change, which is written when nothing more changes.
+        wait_for(lambda: program.poll() is not None or session.exists())
+        self.assertIsNone(program.poll())
+        workers = children(program)
+        program.kill()
+        program.wait(60)
+        kept = json.loads(session.read_text(encoding="utf-8"))
+        self.assertEqual(kept["models"], ["rope"])
+        self.assertIn("[Docking]", kept["layout"])
+        wait_for(lambda: not any(is_there(worker) for worker in workers))
+        again = self.start(session)
+        self.addCleanup(again.kill)
+        wait_for(lambda: again.poll() is not None or children(again))
+        self.assertIsNone(again.poll())
+        again.send_signal(signal.SIGTERM)
+        again.communicate(timeout=60)
+        self.assertEqual(json.loads(session.read_text(encoding="utf-8"))["models"], ["rope"])
+
 
 if __name__ == "__main__":
     missing = [name for name in ("phasescope", "phasescope-worker", "window_test") if not (PROGRAMS / name).exists()]

@@ -12,6 +12,7 @@
 #include "app/views/intervene_view.h"
 #include "app/views/jobs_view.h"
 #include "app/views/map_view.h"
+#include "app/views/text_view.h"
 #include "app/views/theory_view.h"
 #include "app/window/main_window.h"
 #include "tests/app/made_up_worker.h"
@@ -126,6 +127,28 @@ TEST(Scenario, ChooseWhatAnEvaluationReads) {
     ctx->ItemClick("//$FOCUSED/As at first");
     IM_CHECK_EQ(choices().options.value("trials", 0), 16);
     IM_CHECK(!choices().options.contains("lengths"));
+  });
+}
+
+// 17.B15: of another task the form has neither perplexity's measure nor its texts.
+TEST(Scenario, TheFormHasTheOptionsOfTheTaskAlone) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    const auto has = [&](const char* field) {
+      const std::string item = std::string("//$FOCUSED/") + field;
+      return ctx->ItemInfo(item.c_str(), ImGuiTestOpFlags_NoError).ID != 0;
+    };
+    ctx->ItemClick("//###extrapolation/###options");
+    for (const char* field : {"trials", "lengths", "window", "metric", "corpus"})
+      IM_CHECK(has(field));
+    ctx->KeyPress(ImGuiKey_Escape);
+    stage.main_window.context().set_state(
+        "Another task",
+        ExtrapolationState{.choices = {.task = "later", .options = nlohmann::json::object()}});
+    ctx->Yield(3);
+    ctx->ItemClick("//###extrapolation/###options");
+    for (const char* field : {"trials", "lengths"}) IM_CHECK(has(field));
+    for (const char* field : {"window", "metric", "corpus"}) IM_CHECK(!has(field));
   });
 }
 
@@ -296,6 +319,18 @@ TEST(Scenario, PaletteSwitchesTheThemeAndUndoTakesItBack) {
   });
 }
 
+TEST(Scenario, KeysMakeLettersLarger) {
+  play([](ImGuiTestContext* ctx) {
+    const float before = ImGui::GetStyle().FontScaleDpi;
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Equal);
+    ctx->Yield(2);
+    IM_CHECK(ImGui::GetStyle().FontScaleDpi > 1.2F * before);
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Minus);
+    ctx->Yield(2);
+    IM_CHECK(ImGui::GetStyle().FontScaleDpi == before);
+  });
+}
+
 TEST(Scenario, PaletteBringsAHiddenViewForward) {
   play([](ImGuiTestContext* ctx) {
     Stage& stage = stage_of(ctx);
@@ -378,6 +413,22 @@ TEST(Scenario, AConfigurationIsChangedInItsFormAndTrained) {
     IM_CHECK_EQ(sent["name"], nlohmann::json("tapa"));
     ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Z);
     ctx->Yield(2);
+  });
+}
+
+// What is typed is in the session before it is read, so that no end of the window loses it.
+TEST(Scenario, WhatIsBeingTypedIsInTheSession) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    const auto draft = [&] { return stage.session().views.get<TextState>().draft.str(); };
+    ctx->ItemClick("//###text/Edit");
+    ctx->Yield(3);
+    ctx->KeyChars("half a sentence");
+    ctx->Yield(2);
+    IM_CHECK(draft().find("half a sentence") != std::string::npos);
+    ctx->ItemClick("//###text/Back");
+    ctx->Yield(2);
+    IM_CHECK(draft().empty());
   });
 }
 

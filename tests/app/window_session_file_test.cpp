@@ -1,5 +1,6 @@
 // The session's file: what it holds, and that nothing of it is lost.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -64,7 +65,7 @@ TEST_F(SessionFile, RoundTrip) {
 }
 
 // 17.A9: bytes of another coding, in a text and in the name of a folder.
-TEST_F(SessionFile, BytesThatAreNoUtf8ComeBackAsTheyWere) {
+TEST_F(SessionFile, Row38_BytesThatAreNoUtf8ComeBackAsTheyWere) {
   Session session = full_session();
   session.text = {"/texts/caf\xE9.txt", "na\xEFve caf\xE9\xFF", 0};
   session.models = {"/mod\xE8les/rope"};
@@ -110,7 +111,7 @@ TEST_F(SessionFile, StatesOfOtherViewsAreKept) {
   EXPECT_NE(real_file_system().read(path_).find("\"later\""), std::string::npos);
 }
 
-TEST_F(SessionFile, CorruptIsKeptAsBadAndDefaultsAreUsed) {
+TEST_F(SessionFile, Row30_CorruptOrNewerIsKeptAsBadAndDefaultsAreUsed) {
   for (const char* text :
        {"", "{", "[1, 2]", "{\"version\": 1, \"models\": 3}", "{\"version\": 99}",
         "{\"version\": 1, \"map\": {\"row_end\": -4}}", "{\"version\": 1, \"heads\": 3}",
@@ -127,7 +128,7 @@ TEST_F(SessionFile, CorruptIsKeptAsBadAndDefaultsAreUsed) {
 }
 
 // 17.A9: a second one does not take the place of the first.
-TEST_F(SessionFile, EveryUnreadableOneIsKept) {
+TEST_F(SessionFile, Row30_EveryUnreadableOneIsKept) {
   for (const char* text : {"first", "second", "third"}) {
     write(text);
     load_session(real_file_system(), path_);
@@ -138,7 +139,7 @@ TEST_F(SessionFile, EveryUnreadableOneIsKept) {
 }
 
 // 17.A9: what can neither be read nor moved stays, and nothing is written over it.
-TEST_F(SessionFile, WhatCannotBeMovedIsNotWrittenOver) {
+TEST_F(SessionFile, Row30_WhatCannotBeMovedIsNotWrittenOver) {
   write("{");
   formats::FaultyFileSystem disk(folder_);
   disk.fail_from(1, EROFS);
@@ -146,6 +147,27 @@ TEST_F(SessionFile, WhatCannotBeMovedIsNotWrittenOver) {
   EXPECT_TRUE(loaded.occupied);
   EXPECT_NE(loaded.warning.find("will not be saved"), std::string::npos) << loaded.warning;
   EXPECT_EQ(real_file_system().read(path_), "{");
+}
+
+// Two windows of one user keep one file: the last to write has it, and it is never a mixture.
+TEST_F(SessionFile, Row30_TwoWindowsLeaveOneWholeSession) {
+  Session other = default_session();
+  other.models.assign(2000, "/a/long/path/of/a/model");
+  const auto write_often = [&](const Session& session) {
+    for (int i = 0; i < 50; ++i) save_session(real_file_system(), path_, session);
+  };
+  const pid_t second = fork();
+  if (second == 0) {
+    write_often(other);
+    _exit(0);
+  }
+  write_often(full_session());
+  int status = -1;
+  waitpid(second, &status, 0);
+  EXPECT_EQ(status, 0);
+  const Session kept = loaded();
+  EXPECT_TRUE(kept == other || kept == full_session());
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "litter";
 }
 
 using Clock = SessionSaver::Clock;

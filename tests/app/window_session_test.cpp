@@ -162,6 +162,31 @@ TEST_F(Commands, PaletteFindsByPartsOfNames) {
   EXPECT_EQ(matching(commands, "").size(), commands.size());
 }
 
+TEST_F(Commands, LettersGrowAndShrinkWithinTheirLimits) {
+  MainWindow main_window(default_session(), link_, link_);
+  const auto scale_after = [&](const std::string& id, int times) {
+    for (const Command& command : main_window.commands())
+      for (int i = 0; command.id == id && i < times; ++i) command.run(context_);
+    return edit_.session().scale;
+  };
+  EXPECT_EQ(scale_after("look.larger", 1), 1.25);
+  EXPECT_EQ(scale_after("look.larger", 20), 3);
+  EXPECT_EQ(scale_after("look.smaller", 20), 0.75);
+  EXPECT_EQ(scale_after("look.own_size", 1), 1);
+}
+
+// Whoever has no mouse gets to each of them by the palette.
+TEST_F(Commands, EachIsFoundByItsTitle) {
+  MainWindow main_window(default_session(), link_, link_);
+  const auto& commands = main_window.commands();
+  for (const Command& command : commands) {
+    EXPECT_FALSE(command.title.empty()) << command.id;
+    const auto found = matching(commands, command.title);
+    EXPECT_TRUE(std::ranges::any_of(found, [&](const Command* one) { return one == &command; }))
+        << command.id;
+  }
+}
+
 TEST_F(Commands, HaveDistinctNamesAndShortcuts) {
   MainWindow main_window(default_session(), link_, link_);
   const auto& commands = main_window.commands();

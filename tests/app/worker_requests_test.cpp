@@ -72,6 +72,38 @@ TEST_F(LabTest, ALargeAnswerIsReadBesideTheWindow) {
   EXPECT_EQ(text.ends(), 2U);
 }
 
+// Somebody who clicked on a head looks at its map: what else comes meanwhile waits for it.
+TEST_F(LabTest, AnswersWaitForAMapThatIsOnItsWay) {
+  link_ = MadeUpWorker({.read_later = true});
+  auto& map = requests_.of(kMap, "rope");
+  link_.set_manner("map", Manner::hold);
+  requests_.ask(map, protocol::MapRequest{.model = "rope"});
+  ask("a");
+  for (int frame = 0; frame < 3; ++frame) requests_.begin_frame();
+  EXPECT_FALSE(heads().answer());
+  link_.set_manner("map", Manner::answer);
+  requests_.begin_frame();
+  EXPECT_TRUE(map.answers_now());
+  EXPECT_FALSE(heads().answer());  // the frame of the map is its own
+  const auto begin = std::chrono::steady_clock::now();
+  while (heads().waiting() && std::chrono::steady_clock::now() - begin < std::chrono::seconds(60))
+    requests_.begin_frame();
+  EXPECT_TRUE(heads().answers_now());
+}
+
+// A map of a long text takes minutes, in which all else goes on.
+TEST_F(LabTest, AnswersDoNotWaitForAMapForLong) {
+  link_ = MadeUpWorker({.read_later = true});
+  link_.set_manner("map", Manner::hold);
+  requests_.ask(requests_.of(kMap, "rope"), protocol::MapRequest{.model = "rope"});
+  ask("a");
+  const auto begin = std::chrono::steady_clock::now();
+  while (heads().waiting() && std::chrono::steady_clock::now() - begin < std::chrono::seconds(60))
+    requests_.begin_frame();
+  EXPECT_TRUE(heads().answers_now());
+  EXPECT_TRUE(requests_.of(kMap, "rope").waiting());
+}
+
 TEST_F(LabTest, TheSameQuestionIsSentOnce) {
   for (int i = 0; i < 3; ++i) ask("a"), requests_.begin_frame();
   EXPECT_EQ(link_.counts().at("heads"), 1);

@@ -167,7 +167,17 @@ class Counting(unittest.TestCase):
         <testcase name="y" status="run" result="skipped"/>{}</testsuite></testsuites>"""
     FAILURE = '<testcase name="z" status="run" result="completed"><failure message="no"/></testcase>'
 
+    SKIPPED = """<testsuites><testsuite>
+        <testcase name="x" classname="Here" status="run" result="completed"/>
+        <testcase name="y" classname="Here" status="run" result="skipped">
+            <skipped message="a_test.cpp:7&#x0A;no references beside the project"/></testcase>
+        <testcase name="z" classname="{}" status="run" result="skipped">
+            <skipped message="a_test.cpp:9&#x0A;{}"/></testcase></testsuite></testsuites>"""
+
     def count(self, **cases):
+        return self.counted(**cases).line()
+
+    def counted(self, **cases):
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder) / "ctest-report.xml"
             report.write_text(self.REPORT)
@@ -175,7 +185,7 @@ class Counting(unittest.TestCase):
                 (Path(folder) / f"{name}.xml").write_text(text)
             counts = test.Counts()
             test.count_report(report, Path(folder), counts)
-        return counts.line()
+        return counts
 
     def test_without_case_files_ctest_is_counted(self):
         self.assertEqual(self.count(), "1 passed, 2 failed, 1 skipped")
@@ -183,6 +193,28 @@ class Counting(unittest.TestCase):
     def test_cases_are_counted_where_a_program_wrote_them(self):
         self.assertEqual(self.count(a=self.CASES.format("")), "1 passed, 2 failed, 2 skipped")
         self.assertEqual(self.count(b=self.CASES.format(self.FAILURE)), "2 passed, 2 failed, 2 skipped")
+
+    def test_what_is_skipped_is_told_by_name_with_its_reason(self):
+        lacking = self.counted(a=self.SKIPPED.format("There", "no sshd on this machine")).lacking()
+        self.assertIn("skipped, no references beside the project: Here.y", lacking)
+        self.assertIn("skipped, no sshd on this machine: There.z", lacking)
+        self.assertIn("skipped, it did not say why: c", lacking)
+
+    def test_a_family_of_which_nothing_ran_is_a_failure_in_ci(self):
+        counts = self.counted(a=self.SKIPPED.format("There", "no sshd on this machine"))
+        counts.failed = 0
+        self.assertEqual(counts.empty_families(), ["There", "c"])
+        with mock.patch.object(sys, "stderr", io.StringIO()) as said:
+            with mock.patch.dict(os.environ, {"CI": ""}):
+                self.assertTrue(test.told(counts))
+            with mock.patch.dict(os.environ, {"CI": "true"}):
+                self.assertFalse(test.told(counts))
+        self.assertIn("nothing ran of There, c, and CI runs all", said.getvalue())
+
+    def test_known_gaps_are_no_want_of_something(self):
+        counts = self.counted(a=self.SKIPPED.format("There", "its term has no fused form"))
+        self.assertEqual(counts.empty_families(), ["c"])
+        self.assertEqual(len(counts.lacking()), 2)
 
     def test_a_crash_after_good_cases_is_a_failure(self):
         self.assertEqual(self.count(b=self.CASES.format("")), "2 passed, 2 failed, 2 skipped")

@@ -6,10 +6,13 @@ groups; here the compiler goes over every file alone, headers too, and writes no
 
 A file that asks for all of <ATen/ATen.h>, itself or through a header of ours, has what was precompiled
 anyway and is not looked at. All others take the two cores of a small machine about ten minutes, so that
-is a long test (--all); without it, those that differ from the main branch, or from the last commit.
+is a long test (--all); without it, those that differ from the main branch, or from the last commit. CI
+looks at one part in PARTS of the others too, which one follows from the commit: all of them by and by.
 """
 
 import concurrent.futures
+import functools
+import hashlib
 import json
 import os
 import re
@@ -28,6 +31,8 @@ PRECOMPILED = re.compile(r"ATen/ATen\.h$|torch/(torch|all|extension|types)\.h$|t
 FILE_S = 300
 # A change of more files than that is looked at by the long test.
 MOST_CHANGED = 40
+# Of ten minutes one part in so many is about 40 s, which CI has.
+PARTS = 16
 
 
 def includes_precompiled(path, seen=None):
@@ -70,6 +75,7 @@ def without_precompiled(words):
     return [*kept, "-w", "-fsyntax-only", "-xc++", "-"]
 
 
+@functools.cache
 def looked_at():
     """The files of ours that what is precompiled could hide something of."""
     files = []
@@ -93,6 +99,21 @@ def changed():
     return {SOURCE / name for name in names}
 
 
+def part_of(name):
+    """The part that a file belongs to, whatever other files there are."""
+    return int(hashlib.sha256(name.encode()).hexdigest(), 16) % PARTS
+
+
+def in_turn(files, commit):
+    """The part of some files whose turn it is at a commit."""
+    turn = int(commit[:8], 16) % PARTS
+    return [path for path in files if part_of(str(path.relative_to(SOURCE))) == turn]
+
+
+def in_ci():
+    return os.environ.get("CI", "").lower() in ("1", "true", "yes")
+
+
 def words_for(path, known):
     """Those of the file itself; for a header those of a neighbour. None where nothing there is built."""
     folder = path.relative_to(SOURCE).parts[:2 if path.is_relative_to(SOURCE / "tests") else 1]
@@ -112,12 +133,19 @@ class Includes(unittest.TestCase):
         self.assertEqual(fault("#include <vector>\nstd::vector<int> f();", words), "")
         self.assertIn("vector", fault("std::vector<int> f();", words))
 
+    def test_every_file_has_its_turn(self):
+        files = looked_at()
+        turns = [in_turn(files, f"{turn:08x}") for turn in range(PARTS)]
+        self.assertEqual(sorted(sum(turns, [])), sorted(files))
+        self.assertLess(max(len(turn) for turn in turns), 2 * len(files) / PARTS)
+
     def test_no_include_is_forgotten(self):
         known, files = commands(), looked_at()
         self.assertGreater(len(files), 200)
         if not ALL:
-            new = changed()
-            files = [path for path in files if path in new][:MOST_CHANGED]
+            new, head = changed(), git("rev-parse", "HEAD")
+            turn = in_turn(files, *head) if in_ci() and head else []
+            files = list(dict.fromkeys([path for path in files if path in new][:MOST_CHANGED] + turn))
         texts = [(f'#include "{path}"\n', words_for(path, known)) for path in files]
         with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             faults = list(pool.map(lambda case: fault(*case) if case[1] else "", texts))

@@ -26,7 +26,7 @@ DIRECT = {
     "model": {"formats", "kernels", "protocol"},
     "formats": set(),
     "kernels": set(),
-    "protocol": set(),
+    "protocol": {"formats"},
 }
 WITHOUT_TORCH = ("app", "widgets", "formats", "kernels", "protocol", "tasks")
 WITHOUT_WINDOW = ("analysis", "training", "model", "formats", "kernels", "protocol", "tasks",

@@ -2,11 +2,13 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 SOURCE, BUILD = Path(os.environ["PHASESCOPE_SOURCE"]), Path(os.environ["PHASESCOPE_BUILD"])
@@ -23,6 +25,17 @@ def run(prefix, *words, torch=TORCH, path="/usr/bin:/bin"):
         environment["PHASESCOPE_TORCH"] = str(torch)
     return subprocess.run([prefix / "bin" / "phasescope", *words], env=environment, cwd=prefix, text=True,
                           capture_output=True, stdin=subprocess.DEVNULL, check=False)
+
+
+def desktop_entry(path):
+    return dict(line.split("=", 1) for line in path.read_text().splitlines() if "=" in line)
+
+
+def mime_type(path):
+    """The type of sessions, their files' ending, and the icon."""
+    names = {"": "http://www.freedesktop.org/standards/shared-mime-info"}
+    one = ElementTree.parse(path).getroot().find("mime-type", names)
+    return one.get("type"), one.find("glob", names).get("pattern")[1:], one.find("icon", names).get("name")
 
 
 class Packages(unittest.TestCase):
@@ -60,7 +73,34 @@ class Packages(unittest.TestCase):
         for script in ("bash-completion/completions/phasescope", "zsh/vendor-completions/_phasescope",
                        "fish/vendor_completions.d/phasescope.fish"):
             self.assertIn("phasescope", (share / script).read_text())
-        self.assertTrue((share / "applications/phasescope.desktop").is_file())
+        entry = desktop_entry(share / "applications/phasescope.desktop")
+        self.assertTrue((share / f"icons/hicolor/scalable/apps/{entry['Icon']}.svg").is_file())
+        kind, ending, icon = mime_type(share / "mime/packages/phasescope.xml")
+        self.assertEqual((entry["MimeType"], icon), (kind + ";", entry["Icon"]))
+        header = (SOURCE / "app/window/session_file.h").read_text()
+        self.assertIn(f'kSessionEnding = "{ending}"', header)
+
+    def test_what_desktops_read_is_well_formed(self):
+        share = self.installed() / "share"
+        checks = {"desktop-file-validate": [share / "applications/phasescope.desktop"],
+                  "update-mime-database": [share / "mime"]}
+        there = {program: words for program, words in checks.items() if shutil.which(program)}
+        if not there:
+            self.skipTest("neither " + " nor ".join(checks) + " is there")
+        for program, words in there.items():
+            done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+
+    def test_a_double_click_opens_the_session(self):
+        prefix = self.installed()
+        session, picture = prefix / "a paper.phasescope", prefix / "window.png"
+        # Its model is not there: that it is named shows that the session was read.
+        session.write_text(json.dumps({"version": 2, "models": ["no-such-model"]}))
+        words = shlex.split(desktop_entry(prefix / "share/applications/phasescope.desktop")["Exec"])
+        words = [str(session) if word == "%f" else word for word in words[1:]]
+        done = run(prefix, *words, "--screenshot", picture)
+        self.assertIn("no-such-model", done.stderr)
+        self.assertTrue(picture.is_file(), done.stderr)
 
     def test_without_libtorch_it_is_said(self):
         prefix = self.installed()

@@ -336,6 +336,9 @@ TEST_F(Gguf, Row3_OverlapsGapsAndWhatRunsPastTheEnd) {
   EXPECT_TRUE(tells(with({tensor("a", {8}, 0, 0), tensor("b", {8}, 0, 96)}, data), "gap of 64"));
   EXPECT_TRUE(tells(with({tensor("a", {8}, 0, 4)}, data), "alignment"));
   EXPECT_TRUE(tells(with({tensor("a", {64}, 0, 0)}, data), "past the end"));
+  // A block that is cut short: Q4_K has 144 bytes for 256 numbers, Q6_K 210.
+  EXPECT_TRUE(tells(with({tensor("a", {256}, 12, 0)}, std::string(143, '\0')), "past the end"));
+  EXPECT_TRUE(tells(with({tensor("a", {256, 2}, 14, 0)}, std::string(419, '\0')), "past the end"));
   EXPECT_TRUE(tells(with({tensor("a", {8}, 0, 1ull << 63)}, data), "gap"));
   EXPECT_TRUE(tells(with({tensor("a", {8}, 0, 0)}, data), "96 bytes after its last tensor"));
 }

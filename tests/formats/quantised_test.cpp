@@ -1,9 +1,11 @@
 // Quantised checkpoints against what other people's code decodes them to.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "formats/json.h"
 #include "formats/model_tensors.h"
@@ -166,18 +168,23 @@ struct Stored {
 
 class BadQuantised : public ::testing::Test {
  protected:
-  // A checkpoint of zeros with this quantization_config.
-  Error refused(const Json& quantisation, const std::map<std::string, Stored>& tensors) {
-    write(quantisation, tensors);
+  // A checkpoint of zeros with this quantization_config; `content` of some tensors in their place.
+  Error refused(const Json& quantisation, const std::map<std::string, Stored>& tensors,
+                const std::map<std::string, std::string>& content = {}) {
+    write(quantisation, tensors, content);
     return error_of([&] { open_model_tensors(folder_ / "config.json", folder_.path()); });
   }
-  void write(const Json& quantisation, const std::map<std::string, Stored>& tensors) {
+  void write(const Json& quantisation, const std::map<std::string, Stored>& tensors,
+             const std::map<std::string, std::string>& content = {}) {
     folder_.file("config.json", Json{{"quantization_config", quantisation}}.dump());
     std::vector<std::vector<std::byte>> zeros;
     std::vector<TensorToWrite> list;
     for (const auto& [name, stored] : tensors) {
       const auto bytes = *checked_element_count(stored.shape) * item_size(stored.dtype);
       zeros.emplace_back(bytes);
+      if (const auto own = content.find(name); own != content.end()) {
+        std::memcpy(zeros.back().data(), own->second.data(), std::min(bytes, own->second.size()));
+      }
       list.push_back({name, stored.dtype, stored.shape, {}});
     }
     for (std::size_t i = 0; i < list.size(); ++i) list[i].bytes = zeros[i];
@@ -265,6 +272,85 @@ TEST_F(BadQuantised, AGroupThatIsNoneIsAnErrorWhenItIsRead) {
   const TensorEntry& entry = *model.archive.find("a.weight");
   std::vector<std::byte> out(entry.size);
   EXPECT_TRUE(tells(error_of([&] { model.archive.read(entry, out); }), "the group 7"));
+}
+
+TEST_F(BadQuantised, Row4_AwqTensorsThatDoNotFitAreNamed) {
+  const Json config = {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 16}};
+  const std::map<std::string, Stored> sound = {{"a.qweight", {DType::i32, {32, 2}}},
+                                               {"a.qzeros", {DType::i32, {2, 2}}},
+                                               {"a.scales", {DType::f16, {2, 16}}}};
+  write(config, sound);
+  EXPECT_NO_THROW(open_model_tensors(folder_ / "config.json", folder_.path()));
+  const auto with = [&](const std::string& name, const Stored& stored) {
+    auto tensors = sound;
+    tensors[name] = stored;
+    return refused(config, tensors);
+  };
+  EXPECT_TRUE(tells(with("a.qweight", {DType::i32, {32, 3}}), "must have [32, 2]"));
+  EXPECT_TRUE(tells(with("a.qweight", {DType::i32, {48, 2}}), "need 3"));
+  EXPECT_TRUE(tells(with("a.qzeros", {DType::i32, {1, 2}}), "must have [2, 2]"));
+  EXPECT_TRUE(tells(with("a.scales", {DType::f16, {2, 12}}), "12 outputs"));
+  EXPECT_TRUE(tells(with("a.scales", {DType::f16, {3, 16}}), "a.qzeros"));
+  EXPECT_TRUE(tells(with("a.qweight", {DType::i32, {0, 2}}), "no elements"));
+}
+
+// A state of 4 x 32 numbers in two blocks, and everything about it that may be a lie.
+TEST_F(BadQuantised, Row4_Nf4StatesThatDoNotFitTheirTensorsAreNamed) {
+  const Json config = {{"quant_method", "bitsandbytes"}, {"load_in_4bit", true}};
+  const std::string state = "w.quant_state.bitsandbytes__nf4";
+  const std::map<std::string, Stored> sound = {{"w", {DType::u8, {64, 1}}},
+                                               {"w.absmax", {DType::f32, {2}}},
+                                               {"w.quant_map", {DType::f32, {16}}}};
+  const auto with_state = [&](const std::string& text, const std::string& name = "",
+                              const Stored& stored = {}) {
+    auto tensors = sound;
+    if (!name.empty()) tensors[name] = stored;
+    tensors[state] = {DType::u8, {static_cast<std::int64_t>(text.size())}};
+    return std::pair(tensors, std::map<std::string, std::string>{{state, text}});
+  };
+  const auto says = [&](const auto& checkpoint) {
+    return refused(config, checkpoint.first, checkpoint.second);
+  };
+  const std::string good = R"({"shape": [4, 32], "blocksize": 64})";
+  const auto [tensors, content] = with_state(good);
+  write(config, tensors, content);
+  EXPECT_NO_THROW(open_model_tensors(folder_ / "config.json", folder_.path()));
+
+  const char* wraps = R"({"shape": [2147483648, 2147483648, 2147483648], "blocksize": 64})";
+  EXPECT_TRUE(tells(says(with_state(wraps)), "too large a shape"));
+  EXPECT_TRUE(tells(says(with_state(R"({"shape": [4, 64]})")), "must have 128"));
+  EXPECT_TRUE(tells(says(with_state(R"({"shape": [4, -32]})")), "shape"));
+  EXPECT_TRUE(tells(says(with_state(R"({"shape": [4.5, 32]})")), "part of a dimension"));
+  EXPECT_TRUE(tells(says(with_state(R"({"blocksize": 64})")), "is no shape"));
+  for (const char* block : {"0", "63", "-64", "1e30", "\"64\""}) {
+    const std::string text = std::string(R"({"shape": [4, 32], "blocksize": )") + block + "}";
+    EXPECT_TRUE(tells(says(with_state(text)), "blocksize")) << block;
+  }
+  EXPECT_TRUE(tells(says(with_state(good.substr(0, 14))), "w.quant_state"));
+  EXPECT_TRUE(tells(says(with_state("[1]")), "w.quant_state"));
+  EXPECT_TRUE(tells(says(with_state(good, "w.absmax", {DType::f32, {1}})), "must have 2"));
+  EXPECT_TRUE(tells(says(with_state(good, "w.quant_map", {DType::f32, {15}})), "must have 16"));
+  EXPECT_TRUE(tells(says(with_state(good, "w", {DType::u8, {63, 1}})), "must have 64"));
+  EXPECT_TRUE(tells(says(with_state(good, "w", {DType::i8, {64, 1}})), "U8"));
+
+  // Magnitudes that are quantised themselves.
+  const std::string nested = R"({"shape": [4, 32], "blocksize": 64, "nested_blocksize": 256})";
+  EXPECT_TRUE(tells(says(with_state(nested)), "must be U8"));
+  auto twice = with_state(nested, "w.absmax", {DType::u8, {2}});
+  EXPECT_TRUE(tells(says(twice), "without \"w.nested_quant_map\""));
+  twice.first["w.nested_quant_map"] = {DType::f32, {256}};
+  twice.first["w.nested_absmax"] = {DType::f32, {0}};
+  EXPECT_TRUE(tells(says(twice), "must have 1"));
+}
+
+TEST_F(BadQuantised, Row8_AFileCutShortAfterOpeningIsAnError) {
+  write({{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 16}}, gptq_);
+  const ModelTensors model = open_model_tensors(folder_ / "config.json", folder_.path());
+  const TensorEntry& entry = *model.archive.find("a.weight");
+  EXPECT_FALSE(model.archive.mapped(entry));  // its numbers are nowhere in the file
+  std::filesystem::resize_file(folder_ / "model.safetensors", 64);
+  std::vector<std::byte> out(entry.size);
+  EXPECT_TRUE(tells(error_of([&] { model.archive.read(entry, out); }), "cut short"));
 }
 
 TEST_F(BadQuantised, PlainWeightsOfAQuantisedConfigurationAreReadWithAWarning) {

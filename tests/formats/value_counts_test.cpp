@@ -97,5 +97,34 @@ TEST(ValueCounts, GoesOverLargeAndStridedTensorsInBlocks) {
   }
 }
 
+// However a file is cut into pieces, its tensors have the counts of the whole.
+TEST(ValueCounts, Row19_PieceByPieceTheyAreTheSame) {
+  const TemporaryFolder folder;
+  std::string floats(8 * 5, '\0'), halves(2 * 37, '\0'), zeros(4 * 9, '\0');
+  for (std::size_t i = 0; i < floats.size(); ++i) floats[i] = static_cast<char>(i * 37);
+  for (std::size_t i = 0; i < halves.size(); i += 4) halves[i] = '\xff', halves[i + 1] = '\x7f';
+  const std::vector<TensorToWrite> tensors = {
+      {"d", DType::f64, {5}, std::as_bytes(std::span(floats))},
+      {"h", DType::bf16, {37}, std::as_bytes(std::span(halves))},
+      {"z", DType::f32, {3, 3}, std::as_bytes(std::span(zeros))}};
+  const auto path = folder / "x.safetensors";
+  write_safetensors(real_file_system(), path, tensors);
+  const TensorArchive archive = TensorArchive::open(path);
+  const std::string file = file_content(path);
+  for (const std::size_t size : {8u, 16u, 24u, 64u, 4096u}) {
+    // One of them is not asked for.
+    CountsByPiece counts({archive.find("z"), archive.find("h")});
+    for (std::size_t at = 0; at < file.size(); at += size) {
+      counts.add(at, std::as_bytes(std::span(file).subspan(at, std::min(size, file.size() - at))));
+    }
+    ASSERT_EQ(counts.counts().size(), 2u);
+    for (const auto& [entry, counted] : counts.counts()) {
+      const ValueCounts whole = count_values(archive, *entry);
+      expect(counted, whole.elements, whole.nan, whole.inf, whole.zero);
+      EXPECT_EQ(counted.flag(), entry->name == "z" ? "all zero" : "nan");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace phasescope::formats

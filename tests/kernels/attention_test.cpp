@@ -265,7 +265,7 @@ TEST(Tokens, AreRefusedBesideOtherVariants) {
 TEST_P(EveryVariant, IsRightAtEveryHeadDimension) {
   InTurn turn(GetParam());
   std::vector<std::int64_t> dims(std::begin(kDims), std::end(kDims));
-  dims.push_back(256);
+  dims.insert(dims.end(), {112, 256});
   for (const std::int64_t dim : dims) {
     Problem problem{GetParam()};
     problem.shape = {2, 2, 2, 19, 19, dim};
@@ -275,6 +275,11 @@ TEST_P(EveryVariant, IsRightAtEveryHeadDimension) {
   odd.shape = {1, 2, 1, 33, 33, 21};
   odd.shape.value_dim = 13;
   turn.expect_right(odd);
+  // Latent attention's: a part with a position stands beside the content.
+  Problem latent{GetParam()};
+  latent.shape = {1, 2, 2, 19, 19, 192};
+  latent.shape.value_dim = 128;
+  turn.expect_right(latent);
 }
 
 TEST_P(EveryVariant, IsRightForOtherNumbersOfQueriesThanKeys) {

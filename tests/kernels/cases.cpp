@@ -93,7 +93,14 @@ const std::vector<Kind>& all_kinds() {
                                        Kind::cape_fire_add_residual,
                                        Kind::forgetting,
                                        Kind::tokens,
-                                       Kind::table_tokens};
+                                       Kind::table_tokens,
+                                       Kind::query_table};
+  return kinds;
+}
+
+std::vector<Kind> cuda_kinds() {
+  std::vector<Kind> kinds = all_kinds();
+  std::erase(kinds, Kind::query_table);
   return kinds;
 }
 
@@ -115,7 +122,8 @@ std::string kind_name(Kind kind) {
                                       "cape_fire_add_residual",
                                       "forgetting",
                                       "tokens",
-                                      "table_tokens"};
+                                      "table_tokens",
+                                      "query_table"};
   return names[static_cast<int>(kind)];
 }
 
@@ -124,7 +132,7 @@ bool has_phase(Kind kind) { return kind == Kind::tapa || kind == Kind::tapa_line
 bool is_on_fire(Kind kind) {
   return kind == Kind::fire || (kind >= Kind::cape_fire && kind <= Kind::cape_fire_add_residual);
 }
-bool has_tokens(Kind kind) { return kind >= Kind::forgetting; }
+bool has_tokens(Kind kind) { return kind >= Kind::forgetting && kind <= Kind::table_tokens; }
 
 std::string problem_name(const Problem& p) {
   const AttentionShape& s = p.shape;
@@ -384,6 +392,10 @@ void Case::make_variant(const Problem& problem, Random& random) {
         s.keys % 2 == 1 ? s.head_dim : std::max<std::int64_t>(1, s.head_dim / 2);
     state = random.normal(s.batch * s.kv_heads * s.keys * dim);
     inputs.variant = TapeVariant{interleaved(state, s.kv_heads, s.keys, dim), dim};
+  } else if (problem.kind == Kind::query_table) {
+    const std::int64_t own = s.keys / 2 + 1;
+    table = random.normal(s.batch * s.heads * s.queries * own);
+    inputs.variant = QueryTableVariant{table.data(), own};
   } else if (problem.kind == Kind::fire) {
     inputs.variant = make_fire(problem, random);
   } else if (is_cape(problem.kind)) {
@@ -507,6 +519,9 @@ void Case::make_gradients() {
   if (const auto* t = std::get_if<TableVariant>(&inputs.variant)) {
     d_table.resize(table.size());
     gradients.variant = TableGradients{d_table.data(), t->length};
+  } else if (std::holds_alternative<QueryTableVariant>(inputs.variant)) {
+    d_table.resize(table.size());
+    gradients.variant = QueryTableGradients{d_table.data()};
   } else if (const auto* tape = std::get_if<TapeVariant>(&inputs.variant)) {
     d_state.resize(state.size());
     const std::int64_t width = tape->state_dim;

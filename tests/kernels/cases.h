@@ -29,8 +29,11 @@ enum class Kind {
   forgetting,    ///< biases of running sums over the tokens
   tokens,        ///< any biases of queries and keys, and a factor of each query
   table_tokens,  ///< the same beside an added table
+  query_table,   ///< a table of each query's own, shorter than the text
 };
 const std::vector<Kind>& all_kinds();
+/// Those that the CUDA kernels have.
+std::vector<Kind> cuda_kinds();
 std::string kind_name(Kind kind);
 /// Whether scores come out of CAPE's network, and whether their biases are FIRE's.
 bool is_cape(Kind kind);

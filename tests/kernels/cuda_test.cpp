@@ -496,7 +496,7 @@ TEST_P(Cuda, LongIsRightInLongTexts) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Cuda, ::testing::ValuesIn(all_kinds()),
+INSTANTIATE_TEST_SUITE_P(Kernels, Cuda, ::testing::ValuesIn(cuda_kinds()),
                          [](const auto& info) { return kind_name(info.param); });
 
 class CudaTables : public Cuda {};

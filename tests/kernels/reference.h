@@ -123,6 +123,13 @@ struct Reference {
     return t.values[h * t.head_stride + table_entry(t, lambda)];
   }
 
+  /// Where a pair's entry of its query's own table is; -1 where it has none.
+  std::int64_t query_entry(const QueryTableVariant& t, std::int64_t b, std::int64_t h,
+                           std::int64_t i, std::int64_t j) const {
+    const std::int64_t lambda = distance(i, j);
+    return lambda < 0 || lambda >= t.length ? -1 : row(b, h, i) * t.length + lambda;
+  }
+
   /// The number of FIRE's knots below u.
   static std::int64_t segment(const FireVariant& fire, Real u) {
     std::int64_t n = 0;
@@ -214,6 +221,9 @@ struct Reference {
           to = table->multiplies ? to * entry : to + entry;
         } else if (const auto* fire = std::get_if<FireVariant>(&in.variant)) {
           to += fire_bias(*fire, h, i, j);
+        } else if (const auto* own = std::get_if<QueryTableVariant>(&in.variant)) {
+          const std::int64_t entry = query_entry(*own, b, h, i, j);
+          if (entry >= 0) to += Real(own->values[entry]);
         }
       }
       if (in.tokens.any() && visible(b, i, j)) {
@@ -329,6 +339,9 @@ struct Reference {
     d_query_factor = sized(in.tokens.factor ? s.batch * s.heads * s.queries : 0);
     if (const auto* t = std::get_if<TableVariant>(&in.variant))
       d_table = sized(s.heads * t->length);
+    if (const auto* t = std::get_if<QueryTableVariant>(&in.variant)) {
+      d_table = sized(s.batch * s.heads * s.queries * t->length);
+    }
     if (const auto* t = std::get_if<TapeVariant>(&in.variant)) {
       d_state = sized(s.batch * s.kv_heads * s.keys * t->state_dim);
     }
@@ -439,6 +452,9 @@ struct Reference {
             table->multiplies ? g * content : g;
       } else if (const auto* fire = std::get_if<FireVariant>(&in.variant)) {
         fire_gradient(*fire, h, i, j, g);
+      } else if (const auto* own = std::get_if<QueryTableVariant>(&in.variant)) {
+        const std::int64_t entry = query_entry(*own, b, h, i, j);
+        if (entry >= 0) d_table[static_cast<std::size_t>(entry)] += g;
       }
     }
   }

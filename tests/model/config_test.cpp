@@ -183,6 +183,8 @@ TEST(NearNames, FindsMisspellingsAndParts) {
   EXPECT_EQ(formats::near_names("bsae", {"base", "layout"}), "; near: base");
   EXPECT_EQ(formats::near_names("factor", {"rope_factor", "x"}), "; near: rope_factor");
   EXPECT_EQ(formats::near_names("qqqqqq", {"a1", "b2"}), "; known: a1, b2");
+  EXPECT_EQ(formats::hint_of_names({"bsae", "bse", "x"}, {"base", "layout"}), "near: base");
+  EXPECT_EQ(formats::hint_of_names({"qqqqqq"}, {"base", "layout"}), "known: base, layout");
 }
 
 }  // namespace

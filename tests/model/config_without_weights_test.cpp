@@ -10,6 +10,7 @@
 #include "formats/json.h"
 #include "golden.h"
 #include "model/checkpoints/checkpoint_reader.h"
+#include "model/rope_plan.h"
 
 namespace phasescope::model {
 namespace {
@@ -132,6 +133,30 @@ TEST(ConfigWithoutWeights, WhatIsWrongIsOneSentence) {
   EXPECT_NE(refusal(ConfigFolder(config).file()).find("num_attention_heads"), std::string::npos);
   EXPECT_NE(refusal(ConfigFolder(Json::array()).file()).find("object"), std::string::npos);
   EXPECT_NE(refusal("no/such/folder").find("there is no model"), std::string::npos);
+}
+
+// The rope of three models of 2025, from their configurations alone.
+TEST(ConfigAlone, HasTheRopePlanThatTheLibraryWouldApply) {
+  for (const std::string name : {"gpt_oss", "smollm3", "gemma4"}) {
+    const std::string file = golden("hf/configs/" + name + ".json").string();
+    const auto alone = config_alone(file);
+    ASSERT_TRUE(alone) << name;
+    EXPECT_EQ(alone->report.name, file.substr(0, file.size() - 5));
+    ASSERT_NE(alone->report.as_library, nullptr);
+    const auto plan = rope_plan(alone->config, 64, {}, alone->report.as_library.get());
+    ASSERT_EQ(plan.size(), 2u) << name;
+    for (const RopePlanRow& row : plan) {
+      // SmolLM 3's layers without a rope have nothing to compare.
+      EXPECT_EQ(row.library_difference.has_value(), !row.frequencies.empty()) << name;
+      EXPECT_EQ(row.library_difference.value_or(0), 0) << name;
+    }
+  }
+  EXPECT_FALSE(config_alone("rope"));
+  EXPECT_FALSE(config_alone(golden("hf/models/llama").string()));
+  const auto llama = config_alone(golden("hf/models/llama/config.json").string());
+  ASSERT_TRUE(llama);
+  EXPECT_EQ(llama->report.name, golden("hf/models/llama").string());
+  EXPECT_EQ(llama->report.family, "llama");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "formats/json.h"
 #include "golden.h"
 #include "model/checkpoints/conversions/ape_to_rope.h"
+#include "model/checkpoints/named_start.h"
 #include "model/checkpoints/tensor_io.h"
 #include "tests/model/torch_state.h"
 
@@ -321,6 +322,30 @@ TEST(Convert, SettingsAndDtypeAreTaken) {
   EXPECT_NE(refusal(rope, "safetensors", folder.path() / "no", {.dtype = at::kBFloat16})
                 .find("as they are"),
             std::string::npos);
+}
+
+// Of a configuration without weights, and of a model's whose own weights play no part.
+TEST(Convert, RandomWeightsHaveTheSizesAndAreThoseOfTheirNames) {
+  TemporaryFolder folder;
+  const fs::path config = golden("hf/models/llama_gqa_tied/config.json");
+  const std::string model = golden("hf/models/llama_gqa_tied").string();
+  convert(config.string(), "random", folder.path() / "a", {.dtype = at::kBFloat16, .seed = 7});
+  convert(model, "random", folder.path() / "b", {.seed = 7});
+  const auto a = open_model((folder.path() / "a").string());
+  const auto b = open_model((folder.path() / "b").string());
+  const auto trained = open_model(model);
+  EXPECT_EQ(a->report.parameters, trained->report.parameters);
+  EXPECT_EQ(a->report.dtypes.size(), 1u);
+  EXPECT_TRUE(a->report.dtypes.contains("BF16"));
+  const Weights drawn = weights_by_name(trained->config(), trained->encoding(), 7);
+  Weights of_a = a->decoder.weights(), of_b = b->decoder.weights();
+  for (const auto& [name, tensor] : named_tensors(trained->config(), trained->encoding(), drawn)) {
+    EXPECT_TRUE(tensor_at(of_b, name).equal(tensor)) << name;
+    EXPECT_TRUE(tensor_at(of_a, name).equal(tensor.to(at::kBFloat16).to(at::kFloat))) << name;
+  }
+  EXPECT_NE(
+      refusal(model, "phasescope", folder.path() / "no", {.seed = 1}).find("nothing is drawn"),
+      std::string::npos);
 }
 
 TEST(Convert, WhatCannotBeDoneIsOneSentenceAndLeavesNothing) {

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -63,6 +64,24 @@ TEST(NamedStart, IsTheQuantileOfACountedDraw) {
   const double deviation = config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers));
   EXPECT_EQ(wo.data_ptr<float>()[5],
             static_cast<float>(deviation * normal_quantile(random.unit(5))));
+}
+
+// Pieces of a tensor are what stands there in the whole, wherever they begin.
+TEST(NamedStart, PiecesAreThoseOfTheWhole) {
+  const ModelConfig config = tiny_config("tape");
+  const auto encoding = make_encoding(config);
+  const Weights whole = weights_by_name(config, *encoding, 3);
+  for (const TensorSpec& spec : tensor_specs(config, *encoding)) {
+    if (spec.optional) continue;
+    Weights view = whole;
+    const at::Tensor entries = tensor_at(view, spec.name).flatten();
+    for (std::int64_t begin = 0; begin < entries.numel(); begin += 101) {
+      const std::int64_t count = std::min<std::int64_t>(101, entries.numel() - begin);
+      EXPECT_TRUE(
+          entries_by_name(spec, config, 3, begin, count).equal(entries.narrow(0, begin, count)))
+          << spec.name;
+    }
+  }
 }
 
 }  // namespace

@@ -104,6 +104,26 @@ TEST(RopePlan, ComparesWithWhatTheFileStores) {
             std::string::npos);
 }
 
+TEST(RopePlan, ComparesWithWhatTheLibraryWouldApply) {
+  const ModelConfig library = of_four_layers();
+  EXPECT_FALSE(rope_plan(library, 64).at(0).library_difference.has_value());
+  EXPECT_EQ(rope_plan(library, 64, {}, &library).at(0).library_difference, 0.0);
+  // theta to the -2m/d: the slowest plane differs most.
+  ModelConfig changed = library;
+  changed.encoding.options["base"] = 5000.0;
+  const double slowest = 1 - 2.0 / static_cast<double>(library.head_dim);
+  EXPECT_NEAR(rope_plan(changed, 64, {}, &library).at(0).library_difference.value_or(0),
+              std::pow(10, slowest) - 1, 1e-9);
+  // A layer that the library would leave alone.
+  ModelConfig without = library;
+  without.layer_groups = {{.layers = {3}, .encoding = EncodingConfig{"none", Json::object()}}};
+  const std::vector<RopePlanRow> plan = rope_plan(library, 64, {}, &without);
+  ASSERT_EQ(plan.size(), 2u);
+  EXPECT_EQ(plan[1].layers, (std::vector<std::int64_t>{3}));
+  EXPECT_TRUE(std::isinf(plan[1].library_difference.value_or(0)));
+  EXPECT_FALSE(rope_plan(without, 64, {}, &library).at(1).library_difference.has_value());
+}
+
 TEST(RopePlan, WritesLayersShort) {
   EXPECT_EQ(layers_text({0, 2, 3, 4, 5, 7, 8}), "0, 2-5, 7, 8");
   EXPECT_EQ(layers_text({}), "");

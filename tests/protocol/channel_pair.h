@@ -14,22 +14,23 @@
 namespace phasescope::protocol {
 
 struct FdPair {
-  UniqueFd in, out;
+  formats::UniqueFd in, out;
 };
 
 inline std::pair<FdPair, FdPair> socket_ends() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return {};
-  return {FdPair{UniqueFd(ends[0]), UniqueFd(::fcntl(ends[0], F_DUPFD_CLOEXEC, 3))},
-          FdPair{UniqueFd(ends[1]), UniqueFd(::fcntl(ends[1], F_DUPFD_CLOEXEC, 3))}};
+  return {
+      FdPair{formats::UniqueFd(ends[0]), formats::UniqueFd(::fcntl(ends[0], F_DUPFD_CLOEXEC, 3))},
+      FdPair{formats::UniqueFd(ends[1]), formats::UniqueFd(::fcntl(ends[1], F_DUPFD_CLOEXEC, 3))}};
 }
 
 inline std::pair<FdPair, FdPair> pipe_ends() {
   ::signal(SIGPIPE, SIG_IGN);
   int there[2], back[2];
   if (::pipe2(there, O_CLOEXEC) != 0 || ::pipe2(back, O_CLOEXEC) != 0) return {};
-  return {FdPair{UniqueFd(back[0]), UniqueFd(there[1])},
-          FdPair{UniqueFd(there[0]), UniqueFd(back[1])}};
+  return {FdPair{formats::UniqueFd(back[0]), formats::UniqueFd(there[1])},
+          FdPair{formats::UniqueFd(there[0]), formats::UniqueFd(back[1])}};
 }
 
 inline std::unique_ptr<Channel> make_channel(FdPair ends, bool memory, TimeLimits times = {}) {

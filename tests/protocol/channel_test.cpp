@@ -280,7 +280,7 @@ TEST(Channel, RefusesMemoryFilesThatCanChange) {
   ASSERT_TRUE(good.channel->receive(seconds(5)));
 
   const auto refused = [&](unsigned seals, std::size_t file_size) {
-    UniqueFd file(::memfd_create("test", MFD_ALLOW_SEALING | MFD_CLOEXEC));
+    formats::UniqueFd file(::memfd_create("test", MFD_ALLOW_SEALING | MFD_CLOEXEC));
     EXPECT_EQ(::ftruncate(file.get(), static_cast<off_t>(file_size)), 0);
     if (seals) {
       EXPECT_EQ(::fcntl(file.get(), F_ADD_SEALS, seals), 0);
@@ -298,7 +298,7 @@ TEST(Channel, RefusesMemoryFilesThatCanChange) {
   RawPeer pipe_peer;
   int pipe_fds[2];
   ASSERT_EQ(::pipe2(pipe_fds, O_CLOEXEC), 0);
-  UniqueFd read_end(pipe_fds[0]), write_end(pipe_fds[1]);
+  formats::UniqueFd read_end(pipe_fds[0]), write_end(pipe_fds[1]);
   pipe_peer.write_with_file(bytes, read_end.get());
   EXPECT_TRUE(contains(pipe_peer.reason().first, "not sealed"));
 }

@@ -255,7 +255,7 @@ TEST(Row29, ABannerIsSkippedAndMuchTextIsNot) {
   EXPECT_TRUE(contains(death_of(other).error.message, "no frame"));
 }
 
-TEST(WorkerClient, NoHelloWithinTheLimit) {
+TEST(Row37, NoHelloWithinTheLimit) {
   auto silent = options("silent");
   silent.handshake_limit = milliseconds(200);
   WorkerClient client(silent);
@@ -281,7 +281,7 @@ TEST(WorkerClient, RestartEndsWhatThePresentWorkerOwes) {
   EXPECT_EQ(client.call("echo", {{"a", 3}}).result["a"], 3);
 }
 
-TEST(WorkerClient, EndsAWorkerThatDoesNotListen) {
+TEST(Row37, EndsAWorkerThatDoesNotListen) {
   int process = 0;
   const auto start = std::chrono::steady_clock::now();
   {

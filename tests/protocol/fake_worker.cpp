@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "formats/unique_fd.h"
 #include "protocol/channel.h"
 #include "protocol/error_info.h"
 
@@ -78,8 +79,8 @@ void answer(Channel& channel, const Frame& request, int inherited) {
 }
 
 void serve(int inherited) {
-  Channel channel(UniqueFd(::fcntl(0, F_DUPFD_CLOEXEC, 3)),
-                  UniqueFd(::fcntl(1, F_DUPFD_CLOEXEC, 3)), true);
+  Channel channel(formats::UniqueFd(::fcntl(0, F_DUPFD_CLOEXEC, 3)),
+                  formats::UniqueFd(::fcntl(1, F_DUPFD_CLOEXEC, 3)), true);
   Hello hello;
   hello.program = "fake-worker";
   hello.version = "0.1.0";
@@ -95,7 +96,7 @@ void serve(int inherited) {
 // What a later version says of itself.
 void say_later_version() {
   const json hello = {{"protocol", 2}, {"program", "phasescope-worker"}, {"version", "0.9.0"}};
-  Channel channel(UniqueFd(::dup(0)), UniqueFd(::dup(1)), false);
+  Channel channel(formats::UniqueFd(::dup(0)), formats::UniqueFd(::dup(1)), false);
   channel.send({FrameType::hello, 0, hello, {}});
   std::this_thread::sleep_for(milliseconds(200));
 }

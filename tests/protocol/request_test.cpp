@@ -7,6 +7,7 @@
 #include "protocol/error_info.h"
 #include "protocol/messages/compare.h"
 #include "protocol/messages/distance.h"
+#include "protocol/messages/eval.h"
 #include "protocol/messages/heads.h"
 #include "protocol/messages/map.h"
 #include "protocol/messages/shift.h"
@@ -72,7 +73,10 @@ TEST(Request, RefusesNamesThatNoFieldHas) {
   const ErrorInfo error = refusal<MapRequest>({{"model", "rope"}, {"poool", "mean"}});
   EXPECT_EQ(error.code, "bad_usage");
   EXPECT_EQ(error.message, "map has no parameter \"poool\"");
-  EXPECT_NE(error.hint.find("pool"), std::string::npos);
+  EXPECT_EQ(error.hint, "near: pool");
+  // Of a word that is like none of them, all.
+  const std::string all = refusal<MapRequest>({{"model", "rope"}, {"zzzz", 1}}).hint;
+  EXPECT_TRUE(all.starts_with("known: model, ")) << all;
   const ErrorInfo within = refusal<MapRequest>({{"model", "rope"}, {"input", {{"txt", "a"}}}});
   EXPECT_EQ(within.message, "input has no parameter \"txt\"");
 }
@@ -89,6 +93,29 @@ TEST(Request, RefusesValuesOfAnotherFormRangeOrChoiceByTheirName) {
   EXPECT_EQ(refusal<ShiftRequest>({{"method", {"ids", "both"}}}).where, "method");
   EXPECT_EQ(refusal<HeadsRequest>({{"corpus", 3}}).where, "corpus");
   EXPECT_EQ(refusal<CompareRequest>(json::array()).message, "compare must be an object");
+}
+
+// 17.B15: what belongs to one task alone is refused by its name, also where it is as by default.
+TEST(Request, RefusesWhatBelongsToAnother) {
+  const json asked{{"task", "addition"}, {"models", {"m"}}, {"trials", 3}};
+  EXPECT_EQ(params_of(request_of<EvalRequest>(asked)), asked);
+  const json of_perplexity{{"window", "disjoint"},
+                           {"metric", "perplexity"},
+                           {"corpus", true},
+                           {"input", {{"prompt", "a"}}}};
+  for (const auto& [key, value] : of_perplexity.items()) {
+    json with = asked;
+    with[key] = value;
+    EXPECT_NE(refusal<EvalRequest>(with).message.find("addition has no such option"),
+              std::string::npos)
+        << key;
+    with["task"] = "perplexity";
+    EXPECT_NO_THROW(request_of<EvalRequest>(with)) << key;
+  }
+  EvalRequest request{.task = "addition", .models = {"m"}};
+  request.perplexity.window = "last_k:3";
+  EXPECT_THROW(params_of(request), RequestError);
+  EXPECT_EQ(fields_of<EvalRequest>().at(3).help.find("of perplexity: which tokens count"), 0u);
 }
 
 TEST(Request, SaysItselfAsACommandLine) {

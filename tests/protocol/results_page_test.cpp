@@ -32,6 +32,7 @@
 #include "protocol/messages/patterns.h"
 #include "protocol/messages/profile.h"
 #include "protocol/messages/prove.h"
+#include "protocol/messages/query.h"
 #include "protocol/messages/reproduce.h"
 #include "protocol/messages/shift.h"
 #include "protocol/messages/sweep.h"
@@ -53,7 +54,10 @@ constexpr const char* kHead =
     "and in the\n"
     "report have the title, where there is one, and the unit in brackets. NaN and infinities are "
     "the strings\n"
-    "`\"nan\"`, `\"inf\"` and `\"-inf\"`. HeadsResult (`heads`), HeadRow and NearFar have forms of "
+    "`\"nan\"`, `\"inf\"` and `\"-inf\"`. A field that is said to be \"or null\" is null where it "
+    "has no value, and `why`\n"
+    "beside it says why; one \"or absent\" is left out. HeadsResult (`heads`), HeadRow and NearFar "
+    "have forms of "
     "their own:\n"
     "`protocol/messages/heads.h` and `distance.h`; every exported result carries Provenance.\n";
 
@@ -64,6 +68,7 @@ std::string made_page() {
   page.add<TextResult>(TextRequest::method);
   page.add<GenerateResult>(GenerateRequest::method);
   page.add<MapResult>(MapRequest::method);
+  page.add<QueryResult>(QueryRequest::method);
   page.add<PatternsResult>(PatternsRequest::method);
   page.add<DistanceResult>(DistanceRequest::method);
   page.add<ShiftResult>(ShiftRequest::method);
@@ -134,6 +139,8 @@ TEST(ResultsPage, HasASectionForEachStructOnce) {
 
 TEST(ResultsPage, IsFresh) {
   const std::string made = made_page();
+  // An undefined number is null and its reason stands beside it: nothing measured is left out.
+  EXPECT_EQ(made.find("Interval, or absent"), std::string::npos);
   if (std::getenv("PHASESCOPE_WRITE_DOCS")) {
     std::ofstream(kPage) << made;
     return;

@@ -83,7 +83,7 @@ class Unreadable final : public formats::FaultyFileSystem {
 };
 
 // A checkpoint that cannot be read now may be whole: it is not deleted for it.
-TEST(Checkpoint, OneThatCannotBeReadStays) {
+TEST(Checkpoint, Row35OneThatCannotBeReadStays) {
   TemporaryFolder folder;
   formats::FileSystem& files = formats::real_file_system();
   save(files, folder.path(), 10);

@@ -225,12 +225,17 @@ TEST_F(PerplexityTask, WhatCannotBeReadIsAnError) {
 
 // What the command line, the window and jobs offer is what the task's struct lists.
 TEST(EvalTasks, TellOfTheirOptions) {  // 17.B15
-  std::vector<std::string> keys;
-  for (const EvalOption& option : eval_task("perplexity").options) {
-    keys.push_back(option.key);
-    EXPECT_FALSE(option.help.empty()) << option.key;
-  }
-  EXPECT_EQ(keys, (std::vector<std::string>{"lengths", "window", "metric", "trials"}));
+  const auto keys_of = [](const char* task) {
+    std::vector<std::string> keys;
+    for (const protocol::EvalOptionInfo& option : eval_task(task).options) {
+      keys.push_back(option.key);
+      EXPECT_FALSE(option.help.empty()) << option.key;
+    }
+    return keys;
+  };
+  EXPECT_EQ(keys_of("perplexity"),
+            (std::vector<std::string>{"lengths", "window", "metric", "trials", "input", "corpus"}));
+  EXPECT_EQ(keys_of("addition"), (std::vector<std::string>{"lengths", "trials"}));
 }
 
 TEST_F(PerplexityTask, CanBeCancelled) {

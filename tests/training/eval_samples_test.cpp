@@ -255,11 +255,6 @@ TEST(EvalSamples, AModelOfOtherIdsIsRefused) {
   EXPECT_NE(refused("addition", "s5").find("its vocabulary is another"), std::string::npos);
   EXPECT_NE(refused("seq_copy", "passkey").find("encoder-decoder"), std::string::npos);
   EXPECT_EQ(refused("even_pairs", "parity_check"), "");  // the same symbols
-  const auto of_perplexity = [](protocol::EvalRequest& r) { r.perplexity.window = "sliding:64"; };
-  EXPECT_NE(refused("addition", "addition", of_perplexity).find("perplexity alone"),
-            std::string::npos);
-  const auto of_text = [](protocol::EvalRequest& r) { r.input.prompt = "a"; };
-  EXPECT_NE(refused("addition", "addition", of_text).find("reads no text"), std::string::npos);
   EXPECT_NE(refused("addition", "addition",
                     [](protocol::EvalRequest& r) { r.perplexity.lengths = {5000}; })
                 .find("digits"),

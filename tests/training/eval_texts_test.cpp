@@ -61,7 +61,7 @@ TEST_F(TextsOfAnEval, AreTheSameAtEveryLengthWhereEnoughReachTheLongest) {  // 1
 TEST_F(TextsOfAnEval, HaveAnIntervalOfTheirOwnAtEachLength) {  // 17.A8
   const auto path = collection({80, 90, 20, 25, 100}).corpus.get<std::string>();
   protocol::EvalRequest request;
-  request.corpus = {.asked = true, .path = path};
+  request.perplexity.corpus = {.asked = true, .path = path};
   request.perplexity.lengths = {16, 64};
   protocol::NoProgress progress;
   NoEvalLog log;

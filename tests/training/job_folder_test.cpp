@@ -193,7 +193,7 @@ TEST(JobFolder, IsAliveWhileItsLockIsHeld) {
 }
 
 // A folder on a network disk that two machines see: there the lock on the folder holds nothing.
-TEST(JobFolder, IsHeldByOneOfTwoMachines) {
+TEST(JobFolder, Row31IsHeldByOneOfTwoMachines) {
   TemporaryFolder folder;
   const fs::path dir = made_job(folder.path() / "j", "running");
   const Host here{"here", "boot 1"}, there{"there", "boot 2"};

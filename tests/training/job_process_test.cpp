@@ -152,7 +152,7 @@ TEST_F(JobProcess, Row24KilledAtRandomMomentsItResumesToTheSameLosses) {
 }
 
 // A scheduler that takes the machine back sends SIGTERM: no step is lost.
-TEST_F(JobProcess, AskedToEndItSavesAndLeaves) {
+TEST_F(JobProcess, Row33AskedToEndItSavesAndLeaves) {
   const fs::path dir = folder_.path() / "j";
   RunConfig config = small_run(folder_.path(), 100'000);
   config.train.checkpoint_every = 100'000;
@@ -166,7 +166,7 @@ TEST_F(JobProcess, AskedToEndItSavesAndLeaves) {
   EXPECT_EQ(newest->step, static_cast<int64_t>(read_metrics(dir / "metrics.jsonl").size()));
 }
 
-TEST_F(JobProcess, LosesNoStepBeforeALossThatIsNoNumber) {
+TEST_F(JobProcess, Row34LosesNoStepBeforeALossThatIsNoNumber) {
   const fs::path dir = folder_.path() / "j";
   RunConfig config = small_run(folder_.path(), 50);
   config.train.checkpoint_every = 50;
@@ -256,7 +256,7 @@ TEST_F(JobProcess, PausesResumesAndIsCancelled) {
   EXPECT_TRUE(has_state(dir, "running")) << log_tail(dir, 50);
 }
 
-TEST_F(JobProcess, ResumeFollowsALiveJobAndNamesWhatDiffers) {
+TEST_F(JobProcess, Row36ResumeFollowsALiveJobAndNamesWhatDiffers) {
   const fs::path dir = folder_.path() / "j";
   const RunConfig config = small_run(folder_.path(), 100'000);
   start_training(real(), start_of(dir, config));

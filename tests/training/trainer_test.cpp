@@ -208,7 +208,7 @@ TEST(Trainer, ACheckpointIsAModelThatOpens) {
   EXPECT_EQ(model->tokenizer->bos_id(), 0);
 }
 
-TEST(Trainer, RefusesAnotherText) {
+TEST(Trainer, Row32RefusesAnotherText) {
   TemporaryFolder folder;
   const RunConfig config = small_run(folder.path(), 4);
   Trainer trainer = trainer_of(config);
@@ -223,7 +223,7 @@ TEST(Trainer, RefusesAnotherText) {
   EXPECT_THROW(other.load(*found.newest), formats::Error);
 }
 
-TEST(Trainer, SaysWhatACheckpointWasMadeWithOtherwise) {
+TEST(Trainer, Row36SaysWhatACheckpointWasMadeWithOtherwise) {
   TemporaryFolder folder;
   RunConfig config = small_run(folder.path(), 4);
   const nlohmann::json state = trainer_of(config).state();
@@ -235,6 +235,19 @@ TEST(Trainer, SaysWhatACheckpointWasMadeWithOtherwise) {
   nlohmann::json other = trainer_of(config).state();
   other["made_with"]["threads"] = 1000;
   EXPECT_TRUE(trainer_of(config).differences_from(other).starts_with("threads (1000 before"));
+  // What breaks the bits of a step beside the configuration, each by its name.
+  for (const auto& [key, value] : {std::pair<const char*, json>{"version", "0.0.1"},
+                                   {"instructions", "DEFAULT of another machine"},
+                                   {"threads", 1000}}) {
+    json changed = trainer_of(config).state();
+    changed["made_with"][key] = value;
+    const std::string words = trainer_of(config).differences_from(changed);
+    EXPECT_EQ(words.find(std::string(key) + " (" + value.dump() + " before"), 0u) << words;
+  }
+  RunConfig reseeded = config;
+  reseeded.train.seed += 1;
+  EXPECT_NE(trainer_of(config).differences_from(trainer_of(reseeded).state()).find("train.seed ("),
+            std::string::npos);
 }
 
 TEST(Trainer, RefusesACheckpointOfAnotherSize) {
@@ -373,7 +386,7 @@ TEST(Job, AResumedJobKeepsItsMetricsOnADiskThatRefusesForAWhile) {  // 17.A6
   }
 }
 
-TEST(Job, AFolderInUseIsRefused) {
+TEST(Job, Row31AFolderInUseIsRefused) {
   TemporaryFolder folder;
   write_job(folder.path() / "j", small_run(folder.path(), 3));
   const auto lock = JobLock::try_take(folder.path() / "j");

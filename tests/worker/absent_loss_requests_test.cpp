@@ -13,7 +13,7 @@ TEST(WithoutALoss, EverythingElseIsAnswered) {
   const json headless = {{"model", headless_folder()}, {"input", input}};
   const auto heads = ask("heads", headless);
   EXPECT_EQ(heads.result["rows"].size(), 4u);
-  EXPECT_EQ(heads.result["model_values"]["induction_loss"]["mean"], "nan");
+  EXPECT_EQ(heads.result["model_values"]["induction_loss"]["value"], "nan");
   EXPECT_TRUE(notes(heads, "no induction loss"));
   json shifted = headless;
   shifted["by"] = {3};

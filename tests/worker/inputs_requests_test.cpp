@@ -1,13 +1,21 @@
 // What requests read from files: texts with masks and positions, and lists of ids.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "formats/file_system.h"
+#include "model/checkpoints/open_model.h"
 #include "model/checkpoints/tensor_io.h"
+#include "tasks/task.h"
 #include "tests/worker/model_requests.h"
+#include "training/run_config.h"
+#include "training/trainer.h"
 
 namespace phasescope::worker {
 namespace {
@@ -39,7 +47,7 @@ TEST(FilesOfInputs, PaddingIsLeftOutOfEveryMeasurement) {
   second["input"] = {{"ids", {{7, 8, 9, 11}}}};
   const auto value = [](const protocol::Reply& reply) {
     const json& cell = reply.result["rows"][0]["mean_distance"];
-    return cell.is_number() ? cell.get<double>() : cell["mean"].get<double>();
+    return cell.is_number() ? cell.get<double>() : cell["value"].get<double>();
   };
   EXPECT_NEAR(value(ask("heads", both)),
               (value(ask("heads", apart)) + value(ask("heads", second))) / 2, 1e-5);
@@ -70,6 +78,49 @@ TEST(FilesOfInputs, PositionIdsAreReadOrRefused) {
   for (const char* method : {"generate", "shift", "theory", "distance"}) {
     EXPECT_EQ(code_of(method, params(spread)), "bad_input") << method;
   }
+}
+
+// A sample that is named is read with what its decoder reads, and with the nodes of both.
+TEST(NamedSamples, OfATreeAreReadWithTheirNodes) {
+  training::RunConfig config =
+      training::run_config_from_file(PHASESCOPE_SOURCE "/sample_configs/desk/tree_copy_ape.json");
+  config.model.layers = config.model.encoder_layers = 1;
+  config.train.steps = 1;
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "tree_model";
+  std::filesystem::create_directories(folder);
+  training::Trainer(config, std::make_shared<const training::TaskData>(config))
+      .write_files(formats::real_file_system(), folder);
+
+  const auto reply = ask(
+      "capture",
+      {{"model", folder.string()}, {"input", {{"sample", "tree_copy:7:3"}}}, {"what", "logits"}});
+  const auto values = reply.tensor("logits").values<float>();
+  const tasks::Sample sample = tasks::task_named("tree_copy").draw(7, {3}, 0);
+  const auto row = [](const tasks::Ids& ids) { return at::tensor(ids, at::kLong).unsqueeze(0); };
+  const at::NoGradGuard no_gradients;
+  const auto model = model::open_model(folder.string());
+  // How far the logits are that the model has itself, of tokens at these places.
+  const auto distance = [&](bool with_places) {
+    model::ForwardOptions options;
+    options.decoder_ids = row(sample.decoder_input);
+    if (with_places) {
+      options.position_ids = row(sample.input_places);
+      options.decoder_position_ids = row(sample.decoder_places);
+    }
+    const at::Tensor logits = model->decoder.forward(row(sample.input), options).contiguous();
+    EXPECT_EQ(static_cast<std::size_t>(logits.numel()), values.size());
+    float most = 0;
+    for (std::size_t n = 0; n < values.size(); ++n) {
+      most = std::max(most, std::abs(values[n] - logits.data_ptr<float>()[n]));
+    }
+    return most;
+  };
+  // Of logits below 10, each a sum of 128 products in float32, in any order: 128 x 10 x 2^-24.
+  EXPECT_LT(distance(true), 8e-5F);
+  EXPECT_GT(distance(false), 1e-3F);
+  // A decoder alone has nothing to read the other side with.
+  EXPECT_EQ(code_of("text", rope_with({{"input", {{"sample", "tree_copy:7"}}}})), "bad_input");
+  EXPECT_EQ(code_of("text", rope_with({{"input", {{"sample", "shapes:7"}}}})), "bad_input");
 }
 
 TEST(FilesOfInputs, IdsThatAreNoWholeNumbersAreRefused) {

@@ -41,7 +41,7 @@ TEST(AblateRequests, ReadingsOpenAgain) {
                            json({{"set", {"encoding.base=300"}}})}) {
     const json result = ablated(more);
     ASSERT_EQ(result["rows"].size(), 1u);
-    EXPECT_NE(result["rows"][0]["loss_change"]["mean"], 0);
+    EXPECT_NE(result["rows"][0]["loss_change"]["value"], 0);
     EXPECT_EQ(result["model"], model_folder("rope"));
     const json compare =
         ask("compare", {{"models", {model_folder("rope"), result["rows"][0]["reading"]}},
@@ -49,8 +49,8 @@ TEST(AblateRequests, ReadingsOpenAgain) {
                         {"backend", "plain"}})
             .result;
     // Losses are float32 numbers of order 5.
-    EXPECT_NEAR(compare["loss_difference"]["mean"].get<double>(),
-                result["rows"][0]["loss_change"]["mean"].get<double>(), 2e-6)
+    EXPECT_NEAR(compare["loss_difference"]["value"].get<double>(),
+                result["rows"][0]["loss_change"]["value"].get<double>(), 2e-6)
         << result["rows"][0]["reading"];
     EXPECT_NEAR(compare["loss_difference"]["low"].get<double>(),
                 result["rows"][0]["loss_change"]["low"].get<double>(), 2e-6);

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "protocol/channel.h"
 #include "protocol/client.h"
 #include "protocol/spawn.h"
@@ -39,6 +41,22 @@ TEST(Program, SaysWhatItIsAndWhatItComputesOn) {
   EXPECT_EQ(info["devices"][0], "cpu");
   EXPECT_FALSE(info["torch"].get<std::string>().empty());
   EXPECT_EQ(info["version"], client.worker_hello()->version);
+  EXPECT_TRUE(info["torch_library"].get<std::string>().ends_with("/libtorch_cpu.so")) << info;
+  EXPECT_TRUE(std::filesystem::exists(info["torch_library"].get<std::string>())) << info;
+  EXPECT_TRUE(std::filesystem::exists(info["assets"].get<std::string>() + "/models")) << info;
+}
+
+// It is what a bug report about numbers needs most.
+TEST(Program, SaysWhichInstructionsItRuns) {
+  ::setenv("PHASESCOPE_SIMD", "scalar", 1);
+  ::setenv("ATEN_CPU_CAPABILITY", "default", 1);
+  protocol::WorkerClient client(options());
+  const json info = client.call("worker.info", json::object()).result;
+  ::unsetenv("PHASESCOPE_SIMD");
+  ::unsetenv("ATEN_CPU_CAPABILITY");
+  EXPECT_EQ(info["attention_code"], "scalar");
+  EXPECT_EQ(info["torch_code"].get<std::string>().find("AVX2"), std::string::npos) << info;
+  EXPECT_EQ(info["torch_code"].get<std::string>().find("AVX512"), std::string::npos) << info;
 }
 
 TEST(Row23, NoGpuIsANoticeAndTheCpuIsUsed) {
@@ -76,20 +94,24 @@ TEST(Program, BadWordsEndItWithStatusTwo) {
   }
 }
 
-TEST(Row22, TheModelsAreThereAgainAfterADeath) {
+// Bundled models are listed without opening any: what a worker has read is what is lost with it.
+TEST(Row22, AModelIsReadAgainAfterADeath) {
   ::setenv("PHASESCOPE_TEST_HANDLERS", "1", 1);
   protocol::WorkerClient client(options());
+  const json question = {{"model", "rope"}, {"input", {{"prompt", "to every thing"}}}};
+  const json before = client.call("heads", question).result["rows"];
+  ASSERT_FALSE(before.empty());
   EXPECT_EQ(error_of(client, "worker.crash", {{"how", "fatal"}}).code, "worker_died");
   EXPECT_EQ(client.death()->exit_status, 70);
   client.restart();
-  EXPECT_EQ(error_of(client, "models.list", json::object()).code, "");
+  EXPECT_EQ(client.call("heads", question).result["rows"], before);
   ::unsetenv("PHASESCOPE_TEST_HANDLERS");
 }
 
 TEST(Row25, TheProgramLeavesWhenItsInputEnds) {
   protocol::ChildProcess child({PHASESCOPE_WORKER_PROGRAM});
   auto socket = child.take_socket();
-  protocol::UniqueFd out(::dup(socket.get()));
+  formats::UniqueFd out(::dup(socket.get()));
   auto channel = std::make_unique<protocol::Channel>(std::move(socket), std::move(out), false);
   channel->handshake({}, seconds(60));
   channel.reset();

@@ -116,6 +116,19 @@ TEST(Requests, BadInputIsSaid) {
   EXPECT_EQ(code_of("check", rope_with(json::object())), "bad_usage");
 }
 
+// What one of the statistics asked for reads is taken.
+TEST(Requests, WhatIsReadIsTaken) {
+  const auto taken = [](const char* metric, const char* field, const json& value) {
+    const json metrics = {metric};
+    return ask("heads", rope_with({{"metrics", metrics}, {field, value}})).result.is_object();
+  };
+  for (const char* metric : {"induction", "duplicate_token", "induction_loss"}) {
+    EXPECT_TRUE(taken(metric, "period", 8)) << metric;
+    EXPECT_TRUE(taken(metric, "draws", 3)) << metric;
+  }
+  EXPECT_TRUE(taken("window_mass", "windows", {8}));
+}
+
 // ---- readings -----------------------------------------------------------------------------------
 
 // Logits of a text twice as long as trained.
@@ -276,7 +289,16 @@ TEST(Converting, WritesAModelWithItsSidecar) {
   EXPECT_EQ(ask("model.info", {{"model", out.string()}}, context).result["encoding"], "tape");
   EXPECT_EQ(code_of("convert", params), "bad_usage");  // it is there
   EXPECT_EQ(code_of("convert", rope_with({{"to", "x"}, {"out", out.string()}})), "bad_usage");
-  EXPECT_GE(ask("convert.list", json::object()).result["forms"].size(), 5u);
+  EXPECT_GE(ask("convert.list", json::object()).result["forms"].size(), 6u);
+  std::filesystem::remove_all(out);
+  const json drawn = {{"model", model_folder("rope") + "/config.json"},
+                      {"to", "random"},
+                      {"seed", 3},
+                      {"out", out.string()}};
+  const json written = ask("convert", drawn, context).result;
+  EXPECT_EQ(written["provenance"]["seed"], 3);
+  EXPECT_EQ(written["parameters"],
+            ask("model.info", {{"model", out.string()}}, context).result["model"]["parameters"]);
   std::filesystem::remove_all(out);
 }
 
@@ -337,6 +359,32 @@ TEST(Lengths, BeyondAnyTextAreRefused) {
   EXPECT_GT(info["memory_bytes"].get<double>(), static_cast<double>(most));
   EXPECT_GT(ask("cost", rope_with({{"length", most}})).result["memory_bytes"].get<double>(),
             static_cast<double>(most));
+}
+
+// What a configuration says needs no weights: all but the tensors is as of the whole model.
+TEST(ModelInfo, ReadsAConfigurationByItself) {
+  const json whole = ask("model.info", rope_with(json::object())).result;
+  const std::string file = model_folder("rope") + "/config.json";
+  const json alone = ask("model.info", {{"model", file}}).result;
+  for (const char* key : {"encoding", "rope_plan", "vocab_size", "head_dim", "weight_bytes",
+                          "memory_bytes", "memory_bytes_at_context"}) {
+    EXPECT_EQ(alone[key], whole[key]) << key;
+  }
+  EXPECT_EQ(alone["model"]["parameters"], whole["model"]["parameters"]);
+  EXPECT_EQ(alone["hash"], "");
+  EXPECT_NE(alone["warnings"].dump().find("without weights"), std::string::npos);
+  const json set = {"encoding.base=123"};
+  EXPECT_EQ(ask("model.info", {{"model", file}, {"set", set}}).result["rope_plan"],
+            ask("model.info", rope_with({{"set", set}})).result["rope_plan"]);
+}
+
+TEST(Heads, OfChosenLayersHaveNoOthersRows) {
+  const json all = ask("heads", rope_with(json::object())).result["rows"];
+  const json some = ask("heads", rope_with({{"layers", json::array({1})}})).result["rows"];
+  ASSERT_FALSE(some.empty());
+  EXPECT_LT(some.size(), all.size());
+  for (const json& row : some) EXPECT_EQ(row["layer"], 1);
+  EXPECT_EQ(code_of("heads", rope_with({{"layers", json::array({99})}})), "bad_usage");
 }
 
 TEST(ModelInfo, WritesFactorsAsNumbers) {
@@ -440,6 +488,10 @@ TEST(Generating, SaysWhatRanAndWhatThereIsNoTextFor) {
   const auto plain = ask("generate", params);
   EXPECT_EQ(plain.result["provenance"]["kernel"], "plain");
   EXPECT_EQ(plain.result["ids"], fused.result["ids"]);
+  EXPECT_EQ(fused.result["cache"], "yes");
+  EXPECT_EQ(fused.result["seconds"].size(), 3u);
+  params["whole"] = true;
+  EXPECT_EQ(ask("generate", params).result["cache"], "no: whole passes were asked for");
   model::ModelConfig config = byte_config("rope");
   config.tokenizer = nullptr;
   const json ids = {{"model", model_folder("no_tokenizer", config)},
@@ -457,6 +509,21 @@ TEST(Requests, CancelledRequestsStop) {
   FakeContext context;
   context.cancel = true;
   EXPECT_ANY_THROW(ask("distance", rope_with({{"corpus", true}}), context));
+}
+
+TEST(Requests, AQueryHasARowOfEveryHead) {
+  const json input = {{"prompt", "abcdefghij"}};
+  const auto reply = ask("query", rope_with({{"input", input}, {"query", 4}, {"top", 3}}));
+  const auto layers = reply.result["layers"].get<std::int64_t>();
+  const auto heads = reply.result["heads"].get<std::int64_t>();
+  const auto keys = reply.result["keys"].get<std::int64_t>();
+  EXPECT_EQ(reply.tensor("weights").shape, (std::vector<std::int64_t>{layers, heads, keys}));
+  ASSERT_EQ(reply.result["rows"].size(), static_cast<std::size_t>(layers * heads));
+  EXPECT_EQ(reply.result["rows"][0]["keys"].size(), 3u);
+  const auto last = ask("query", rope_with({{"input", input}}));
+  EXPECT_EQ(last.result["query"], last.result["tokens"].get<std::int64_t>() - 1);
+  EXPECT_EQ(code_of("query", rope_with({{"input", input}, {"query", 900}})), "bad_usage");
+  EXPECT_EQ(code_of("query", rope_with({{"input", input}, {"stack", "enc"}})), "bad_usage");
 }
 
 TEST(Requests, MapGivesItsTensors) {

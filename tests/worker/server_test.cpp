@@ -244,7 +244,7 @@ TEST(Row24, EveryWayToDieIsTold) {
 milliseconds life_after_input(const std::string& method, const json& params) {
   protocol::ChildProcess child({PHASESCOPE_SERVING_WORKER});
   auto socket = child.take_socket();
-  protocol::UniqueFd out(::dup(socket.get()));
+  formats::UniqueFd out(::dup(socket.get()));
   auto channel = std::make_unique<protocol::Channel>(std::move(socket), std::move(out), false);
   channel->handshake({}, seconds(5));
   channel->send({protocol::FrameType::request, 1, {{"method", method}, {"params", params}}, {}});

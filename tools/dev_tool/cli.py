@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 
-from . import build, carry, debian, doctor, first_window, gpu_test, lint, looks, package, parity, pictures, test, wheels
+from . import (build, carry, debian, doctor, first_window, gpu_test, house, lint, looks, new, package, parity, pictures,
+               test, wheels)
 from .console import STOPPING, DevError, clear_progress, end_running, say
 from .first_window import PICTURE, PROGRAM, WORKER, FirstPicture
 from .paths import OUT, ROOT
@@ -78,16 +79,21 @@ def parser():
     one.add_argument("--cuda", action="store_true", help=CUDA_HELP)
     one.add_argument("--slowest", action="store_true", help="name the files that took longest to compile")
     one.add_argument("--werror", action="store_true", help="warnings are errors (CI=true does it too)")
-    one = verbs.add_parser("lint", help="formatting and layers")
+    one = verbs.add_parser("lint", help="formatting, layers, spelling and subjects of commits")
     one.add_argument("--fix", action="store_true", help="format the files instead of naming them")
     verbs.add_parser("setup", help="fetch everything that is missing")
     verbs.add_parser("doctor", help="what this machine has and lacks")
     verbs.add_parser("parity", help="make docs/parity.md again from the tests that compare with references")
-    verbs.add_parser("docs", help="make the pages of methods and results (docs/protocol.md, docs/results.md) again")
+    verbs.add_parser("docs", help="make the pages that follow from lists (methods, results, verbs, what is registered) again")
+    verbs.add_parser("house", help="draw docs/house.svg again, what each target of the build links")
     verbs.add_parser("pictures", help="draw the pictures of the documents again, each by the command above it")
     one = verbs.add_parser("looks", help="draw every view in software and show which look otherwise than before")
     one.add_argument("--update", action="store_true", help="take the looks of now for right")
     verbs.add_parser("record", help="make the recording anew that the window shows before it has a worker")
+    one = verbs.add_parser("new", help="the files, lines and test of a new thing, to be filled in")
+    one.add_argument("kind", choices=new.KINDS)
+    one.add_argument("name", help="small letters, digits and _")
+    one.add_argument("--remove", action="store_true", help="take it back, as long as nobody has worked on it")
     verbs.add_parser("package", help="a .deb, an archive and a Python wheel, in out/packages")
     verbs.add_parser("carry", help="collect into .carry/ what test --gpu needs on a machine without network")
     return top
@@ -152,9 +158,11 @@ def run_tests(options):
 
 def make_docs():
     """The pages that follow from registries, written by the tests that say whether they are fresh."""
-    folder = build.build("release", ["worker_test", "protocol_test", "analysis_test"])
-    for program, test_name in (("worker_test", "Handlers.ThePageOfMethods*:*ThePageOfQuestions*"),
-                               ("protocol_test", "ResultsPage.IsFresh"), ("analysis_test", "TheoryPage.IsFresh")):
+    folder = build.build("release", ["worker_test", "protocol_test", "analysis_test", "app_test"])
+    subprocess.run([sys.executable, "-B", ROOT / "tests" / "build" / "reliability_test.py", "--write"], check=True)
+    for program, test_name in (("worker_test", "Handlers.ThePageOfMethods*:*ThePageOfQuestions*:RegisteredPage.IsFresh"),
+                               ("protocol_test", "ResultsPage.IsFresh"), ("analysis_test", "TheoryPage.IsFresh"),
+                               ("app_test", "VerbsPage.IsFresh")):
         done = subprocess.run([folder / "bin" / program, f"--gtest_filter={test_name}"],
                               env={**os.environ, "PHASESCOPE_WRITE_DOCS": "1"}, stdin=subprocess.DEVNULL,
                               stdout=sys.stderr.fileno())
@@ -184,9 +192,11 @@ VERBS = {
     "doctor": lambda _: doctor.doctor(),
     "parity": lambda _: parity.parity(),
     "docs": lambda _: make_docs(),
+    "house": lambda _: house.draw(),
     "pictures": lambda _: pictures.draw(),
     "looks": lambda options: looks.looks(options.update),
     "record": lambda _: record(),
+    "new": lambda options: new.new(options.kind, options.name, options.remove),
     "package": lambda _: package.package(),
     "carry": lambda _: carry.carry(),
 }

@@ -15,6 +15,7 @@ ABSENT = DEPS / "debian_absent"
 WITHOUT = DEPS / "debian_without"
 # Not empty where dpkg was interrupted; apt-get then refuses to go on.
 UNFINISHED = Path("/var/lib/dpkg/updates")
+SERVERS = "PHASESCOPE_TEST_SERVERS"
 INSTALL = "apt-get install -y --no-install-recommends "
 NO_RECOMMENDED = ["install", "-y", "--no-install-recommends"]
 
@@ -22,13 +23,15 @@ Package = namedtuple("Package", "name optional tests use")
 
 
 def wanted(tests=True):
-    """A Package for each line of pins/debian.txt; without `tests` those that the programs need."""
+    """A Package for each line of pins/debian.txt; without `tests` those that the programs need. Servers,
+    whose packages start services, are among them in CI and where SERVERS is set."""
+    servers = os.environ.get("CI") or os.environ.get(SERVERS)
     packages = []
     for line in (PINS / "debian.txt").read_text(encoding="utf-8").splitlines():
         marked, _, use = (word.strip() for word in line.partition("#"))
-        name = marked.lstrip("?%")
+        name = marked.lstrip("?%+")
         marks = marked[:len(marked) - len(name)]
-        if name and (tests or "%" not in marks):
+        if name and (tests or "%" not in marks) and (servers or "+" not in marks):
             packages.append(Package(name, "?" in marks, "%" in marks, use))
     return packages
 

@@ -104,7 +104,7 @@ at::Tensor losses_of(const model::Model& model, const EvalText& text,
   }
   const at::Tensor batch =
       at::from_blob(ids.data(), {static_cast<int64_t>(windows.size()), n + 1}, at::kLong);
-  return model::token_losses(model.decoder, batch, options).to(at::kDouble).contiguous();
+  return model::token_losses(model.decoder, batch, options).to(at::kDouble).cpu().contiguous();
 }
 
 // What one model has read in windows of n tokens.
@@ -432,13 +432,12 @@ protocol::EvalResult evaluate(const std::vector<EvalModel>& models,
 
 EvalTask perplexity_task() {
   return {
-      "perplexity",
-      "Loss against length",
-      "Bits a byte (or a token, or perplexity) of held-out text at each length, and the loss by "
-      "position in windows of the largest one. A model without a tokenizer reads seeded random "
-      "ids.",
-      "window rules of CAPE (arXiv 2405.14722: last_k) and TAPA (arXiv 2509.12635: sliding)",
-      options_of<protocol::PerplexityOptions>(),
+      {"perplexity", "Loss against length",
+       "Bits a byte (or a token, or perplexity) of held-out text at each length, and the loss by "
+       "position in windows of the largest one. A model without a tokenizer reads seeded random "
+       "ids.",
+       "window rules of CAPE (arXiv 2405.14722: last_k) and TAPA (arXiv 2509.12635: sliding)",
+       protocol::options_of<protocol::PerplexityOptions>()},
       evaluate};
 }
 

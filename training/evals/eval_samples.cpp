@@ -109,18 +109,10 @@ int64_t usual_trials(const tasks::TaskInfo& info) {
 
 SampleRequest sample_request(const protocol::EvalRequest& asked, const Task& task,
                              const std::vector<EvalModel>& models) {
-  const protocol::PerplexityOptions usual;
-  if (asked.perplexity.window != usual.window || asked.perplexity.metric != usual.metric) {
-    throw formats::bad_usage("window and metric are of perplexity alone; " + task.info().key +
-                                 " is measured by its " + task.info().metric,
-                             asked.perplexity.window != usual.window ? "window" : "metric");
-  }
-  if (!asked.input.empty() || asked.corpus.asked) {
-    throw formats::bad_usage(task.info().key + " draws its samples and reads no text",
-                             asked.corpus.asked ? "corpus" : "input");
-  }
-  const int64_t trials = asked.perplexity.trials;
-  return {.lengths = rising_lengths(asked.perplexity.lengths, task, models),
+  const protocol::TaskOptions& options =
+      asked.perplexity;  // the others are refused with the request
+  const int64_t trials = options.trials;
+  return {.lengths = rising_lengths(options.lengths, task, models),
           .trials = trials > 0 ? trials : usual_trials(task.info()),
           .seed = static_cast<std::uint64_t>(asked.seed),
           .backend = model::backend_named(asked.running.backend)};
@@ -421,9 +413,10 @@ std::vector<EvalTask> sample_tasks() {
   std::vector<EvalTask> list;
   for (const auto& task : tasks::all_tasks()) {
     const tasks::TaskInfo& info = task->info();
-    list.push_back({info.key, info.title,
-                    info.help + "; " + info.metric + " against " + info.length_unit, info.source,
-                    options_of<protocol::TaskOptions>(), evaluate_samples});
+    list.push_back(
+        {{info.key, info.title, info.help + "; " + info.metric + " against " + info.length_unit,
+          info.source, protocol::options_of<protocol::TaskOptions>()},
+         evaluate_samples});
   }
   return list;
 }

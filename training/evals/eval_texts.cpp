@@ -111,12 +111,12 @@ EvalSource source_of(const protocol::EvalRequest& request, int64_t texts) {
   EvalSource source;
   source.texts = texts;
   source.seed = static_cast<std::uint64_t>(request.seed);
-  const protocol::Input& input = request.input;
+  const protocol::Input& input = request.perplexity.input;
   source.given = analysis::given_text(input);
   if (!input.corpus.is_null()) {
     source.corpus = input.corpus;
-  } else if (request.corpus.asked) {
-    source.corpus = request.corpus.form();
+  } else if (request.perplexity.corpus.asked) {
+    source.corpus = request.perplexity.corpus.form();
   } else if (!source.given && !input.empty()) {
     throw formats::bad_usage("an eval reads a text or a corpus, no ids", "input",
                              "give --text, --prompt or --corpus");

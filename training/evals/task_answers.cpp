@@ -21,7 +21,7 @@ Answers answers_in(const model::Decoder& decoder, const at::Tensor& hidden, cons
                    const tasks::Sample& sample, const model::ForwardOptions& options) {
   const auto first = std::ranges::find(sample.counts, 1) - sample.counts.begin();
   const auto count = static_cast<int64_t>(sample.target.size());
-  at::Tensor logits = decoder.logits(hidden.slice(0, first, count), options).to(at::kDouble);
+  at::Tensor logits = decoder.logits(hidden.slice(0, first, count), options).to(at::kDouble).cpu();
   if (tasks::has_own_ids(task)) logits = logits.slice(-1, 0, task.info().output_symbols);
   const at::Tensor targets = at::tensor(sample.target).slice(0, first);
   const at::Tensor losses =

@@ -115,10 +115,6 @@ void tell_tensors(const ConfigDuel& duel, protocol::DuelResult& result) {
 
 // ---- Trainings -----------------------------------------------------------------------------------
 
-bool goes_on(const std::string& state) {
-  return state == "queued" || state == "running" || state == "paused";
-}
-
 // Both sides of a seed, trained beside each other.
 class SeedTrainings {
  public:
@@ -152,7 +148,7 @@ class SeedTrainings {
     for (const fs::path& dir : dirs_) {
       const JobStatus job = read_job(dir, CurveDetail::none);
       done += job.steps > 0 ? static_cast<double>(job.step) / static_cast<double>(job.steps) : 0;
-      if (goes_on(job.state)) {
+      if (protocol::is_live(job.state)) {
         all = false;
       } else if (job.state != "done") {
         stop();

@@ -1,23 +1,14 @@
 #include "training/jobs/event_records.h"
 
-#include <array>
 #include <bit>
+
+#include "protocol/crc32c.h"
 
 namespace phasescope::training {
 namespace {
 
 // Kinds of a field in protobuf's wire form.
 enum WireKind : std::uint32_t { kVarint = 0, kFixed64 = 1, kLengthPrefixed = 2, kFixed32 = 5 };
-
-std::array<std::uint32_t, 256> castagnoli_table() {
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t n = 0; n < 256; ++n) {
-    std::uint32_t value = n;
-    for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ ((value & 1) != 0 ? 0x82F63B78u : 0);
-    table[n] = value;
-  }
-  return table;
-}
 
 std::string little_endian(std::uint64_t value, int bytes) {
   std::string text;
@@ -46,22 +37,18 @@ std::string timed(const EventTime& time) {
 }
 
 // So that sums over data that holds sums stay apart (TFRecord's own reason).
-std::uint32_t masked(std::uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8u; }
+std::uint32_t masked_crc(const std::string& bytes) {
+  const std::uint32_t crc = protocol::crc32c(std::as_bytes(std::span(bytes)));
+  return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
+}
 
 std::string record(const std::string& event) {
   const std::string length = little_endian(event.size(), 8);
-  return length + little_endian(masked(crc32c(length)), 4) + event +
-         little_endian(masked(crc32c(event)), 4);
+  return length + little_endian(masked_crc(length), 4) + event +
+         little_endian(masked_crc(event), 4);
 }
 
 }  // namespace
-
-std::uint32_t crc32c(std::string_view bytes) {
-  static const std::array<std::uint32_t, 256> table = castagnoli_table();
-  std::uint32_t crc = 0xffffffffu;
-  for (const char c : bytes) crc = (crc >> 8) ^ table[(crc ^ static_cast<unsigned char>(c)) & 0xff];
-  return crc ^ 0xffffffffu;
-}
 
 std::string version_record(double wall) {
   return record(timed({wall, 0}) + prefixed(3, "brain.Event:2"));

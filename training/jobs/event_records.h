@@ -10,9 +10,6 @@
 
 namespace phasescope::training {
 
-// CRC-32C (Castagnoli, reflected polynomial 0x82F63B78; RFC 3720, appendix B.4).
-std::uint32_t crc32c(std::string_view bytes);
-
 struct EventTime {
   double wall = 0;  // s since 1970
   std::int64_t step = 0;

@@ -2,12 +2,17 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <iterator>
+#include <thread>
 
 #include "formats/error.h"
 #include "formats/json.h"
 #include "model/checkpoints/open_model.h"
 #include "model/checkpoints/tensor_io.h"
+#include "model/devices.h"
 #include "protocol/error_info.h"
 #include "protocol/json_form.h"
 #include "protocol/model_reading.h"
@@ -20,6 +25,7 @@
 #include "training/jobs/job_reporter.h"
 #include "training/jobs/needs.h"
 #include "training/jobs/out_of_memory.h"
+#include "training/ranks/ranks.h"
 #include "training/trainer.h"
 
 namespace phasescope::training {
@@ -45,23 +51,28 @@ int status_of_code(const std::string& code) {
 
 // Orders of its data that a training tries when its loss jumps.
 constexpr int64_t kMostOrders = 10;
+constexpr std::chrono::milliseconds kPausedRanksAskEvery{100};
 
+// A training alone, or what one of several ranks does of it: all take the same way through this
+// class, and rank 0 alone writes.
 class TrainingJob {
  public:
-  TrainingJob(formats::FileSystem& files, fs::path dir, RunConfig config, JobReporter& reporter)
+  TrainingJob(formats::FileSystem& files, fs::path dir, RunConfig config, JobReporter& reporter,
+              const Ranks* ranks)
       : files_(files),
         dir_(std::move(dir)),
         checkpoints_(dir_ / job_file::checkpoints),
         config_(std::move(config)),
         reporter_(reporter),
-        control_(dir_, reporter_) {}
+        control_(dir_, reporter_),
+        ranks_(ranks) {}
 
   void run() {
     reporter_.set_steps(config_.train.steps);
     Trainer trainer = prepared();
     try {
       while (!trainer.done()) {
-        control_.obey([&] { save(trainer); });
+        obey(trainer);
         one_step(trainer);
       }
     } catch (const JobCancelled&) {
@@ -72,7 +83,7 @@ class TrainingJob {
       throw;
     }
     reporter_.sync_metrics();
-    require_last_checkpoint(trainer);
+    if (writes()) require_last_checkpoint(trainer);
     reporter_.set_state("done", trainer.stopped_early()
                                     ? "ended after step " + std::to_string(trainer.steps_done()) +
                                           ": the last " + std::to_string(config_.train.patience) +
@@ -81,6 +92,36 @@ class TrainingJob {
   }
 
  private:
+  bool writes() const { return !ranks_ || ranks_->first(); }
+
+  void obey(const Trainer& trainer) {
+    if (ranks_) return obey_together(trainer);
+    control_.obey([&] { save(trainer); });
+  }
+
+  // What rank 0's control.json says, and a signal that any of the ranks was sent, so that all do
+  // the same before the same step.
+  void obey_together(const Trainer& trainer) {
+    for (bool paused = false;; std::this_thread::sleep_for(kPausedRanksAskEvery)) {
+      const JobRequest asked = writes() ? control_.asked() : JobRequest::none;
+      const double own[] = {static_cast<double>(stop_signal()),
+                            asked == JobRequest::cancel ? 1.0 : 0.0,
+                            asked == JobRequest::pause ? 1.0 : 0.0};
+      const std::vector<double> all = ranks_->gathered(own);
+      double signal = 0, cancel = 0, pause = 0;
+      for (std::size_t n = 0; n < all.size(); n += std::size(own)) {
+        signal = std::max(signal, all[n]), cancel += all[n + 1], pause += all[n + 2];
+      }
+      if (signal + cancel > 0) throw JobCancelled{static_cast<int>(signal)};
+      if (pause == 0) {
+        if (paused) reporter_.set_state("running");
+        return;
+      }
+      if (!paused) save(trainer), reporter_.set_state("paused");
+      paused = true;
+    }
+  }
+
   Trainer prepared() {
     reporter_.set_state("running");
     const auto from = opened();
@@ -95,10 +136,12 @@ class TrainingJob {
                " validation texts are shorter than a window of " +
                std::to_string(config_.model.context) + " tokens, and are left out");
     }
-    formats::make_directories(files_, checkpoints_);
-    remove_litter();
+    if (ranks_ && writes()) ranks_->of_first(to_json(config_).dump());
+    trainer.join(ranks_);
+    if (writes()) formats::make_directories(files_, checkpoints_), remove_litter();
     load_newest(trainer);
-    if (trainer.steps_done() == 0) say_what_it_needs(trainer);
+    trainer.require_same_weights();
+    if (trainer.steps_done() == 0 && writes()) say_what_it_needs(trainer);
     reporter_.write_too({.csv = config_.train.csv, .tensorboard = config_.train.tensorboard});
     reporter_.begin_after(trainer.steps_done(), trainer.seconds());
     // What the first jump goes back to.
@@ -135,8 +178,8 @@ class TrainingJob {
 
   Trainer of_text(const std::shared_ptr<const model::Model>& from) {
     const fs::path text = find_corpus(config_.data.corpus, log_line);
-    auto corpus = std::make_shared<const Corpus>(
-        Corpus::open(text, config_.data, config_.model.context, text_tokenizer(from.get())));
+    auto corpus = std::make_shared<const Corpus>(Corpus::open(
+        text, config_.data, config_.model.context, text_tokenizer(from.get()), log_line));
     log_line("training text " + text.string() + ", " + std::to_string(corpus->bytes()) +
              " bytes, SHA-256 " + corpus->sha256());
     record_data(corpus->sha256());
@@ -167,20 +210,32 @@ class TrainingJob {
     }
   }
 
-  void load_newest(Trainer& trainer) {
-    const FoundCheckpoint found = find_newest_checkpoint(files_, checkpoints_);
+  // The newest that verifies; of several ranks the one that rank 0 finds.
+  std::optional<Checkpoint> newest_checkpoint() {
+    if (!writes()) {
+      const std::string step = ranks_->of_first("");
+      if (step.empty()) return std::nullopt;
+      return verify_checkpoint(files_, checkpoint_folder(checkpoints_, std::stoll(step)));
+    }
+    FoundCheckpoint found = find_newest_checkpoint(files_, checkpoints_);
     for (const std::string& skipped : found.skipped) {
       reporter_.warn("skipped checkpoint " + skipped);
     }
-    if (!found.newest) {
+    if (ranks_) ranks_->of_first(found.newest ? std::to_string(found.newest->step) : "");
+    return std::move(found.newest);
+  }
+
+  void load_newest(Trainer& trainer) {
+    const std::optional<Checkpoint> newest = newest_checkpoint();
+    if (!newest) {
       log_line("begins at step 0");
       return;
     }
-    trainer.load(*found.newest);
-    if (const std::string other = trainer.differences_from(found.newest->state); !other.empty()) {
+    trainer.load(*newest);
+    if (const std::string other = trainer.differences_from(newest->state); !other.empty()) {
       reporter_.warn("goes on otherwise than it began: " + other);
     }
-    log_line("goes on from checkpoint step-" + std::to_string(found.newest->step));
+    log_line("goes on from checkpoint step-" + std::to_string(newest->step));
   }
 
   static std::string in_words(const Validation& found) {
@@ -216,15 +271,22 @@ class TrainingJob {
       log_line("step " + std::to_string(point.step) + ", loss " + std::to_string(point.loss) +
                ", validation " + in_words(found));
     }
+    const int64_t probe_every = config_.eval.probe_every;
+    if (writes() && probe_every > 0 && point.step % probe_every == 0) {
+      point.heads = trainer.head_values();
+    }
     reporter_.point(point);
-    if (trainer.done() || point.step % config_.train.checkpoint_every == 0) save(trainer);
+    if (trainer.done() || point.step % config_.train.checkpoint_every == 0) {
+      trainer.require_same_weights();
+      save(trainer);
+    }
   }
 
   // To the last checkpoint, and on with other data.
   void go_back(Trainer& trainer, const LossSpike& spike) {
     const std::string jump = "the loss of step " + std::to_string(spike.step) + " jumps to " +
                              std::to_string(spike.loss);
-    const auto newest = find_newest_checkpoint(files_, checkpoints_).newest;
+    const std::optional<Checkpoint> newest = newest_checkpoint();
     const int64_t order = trainer.order() + 1;
     if (!newest || order > kMostOrders) {
       throw formats::bad_input(
@@ -262,6 +324,7 @@ class TrainingJob {
   }
 
   void save(const Trainer& trainer) {
+    if (!writes()) return;
     reporter_.sync_metrics();
     CheckpointOptions options;
     options.keep = config_.train.keep_checkpoints;
@@ -281,6 +344,7 @@ class TrainingJob {
   RunConfig config_;
   JobReporter& reporter_;
   JobControl control_;
+  const Ranks* ranks_;  // null: alone
 };
 
 // Paths are meant from where the job was started, which a resume may not be.
@@ -298,7 +362,8 @@ std::vector<EvalModel> opened_models(const protocol::EvalRequest& request, const
     model::OpenModelOptions options;
     options.overrides = reading.settings;
     options.dtype = model::dtype_of_name(request.running.dtype);
-    models.push_back({name, model::open_model(found_from(folder, reading.model), options)});
+    const auto model = model::open_model(found_from(folder, reading.model), options);
+    models.push_back({name, model::on_device(model, model::device_named(request.running.device))});
   }
   return models;
 }
@@ -319,6 +384,7 @@ void run_eval(formats::FileSystem& files, const fs::path& dir, json asked, JobRe
   protocol::AllRan ran;
   for (protocol::Provenance& one : result.provenance) {
     one.command = protocol::command_line(request), one.version = PHASESCOPE_VERSION;
+    if (!models.empty()) one.device = models[0].model->decoder.device().str();
     ran.insert(one.ran.begin(), one.ran.end());
   }
   reporter.set_kernel(protocol::words_of(protocol::listed(ran)));
@@ -328,8 +394,7 @@ void run_eval(formats::FileSystem& files, const fs::path& dir, json asked, JobRe
   reporter.set_state("done");
 }
 
-int cancelled(JobReporter& reporter) {
-  const int signal = stop_signal();
+int cancelled(JobReporter& reporter, int signal = stop_signal()) {
   if (signal == 0) {
     reporter.set_state("cancelled");
     return kCancelled;
@@ -345,8 +410,8 @@ int ended(JobReporter& reporter, Function&& work) {
   try {
     work();
     return kDone;
-  } catch (const JobCancelled&) {
-    return cancelled(reporter);
+  } catch (const JobCancelled& leaving) {
+    return cancelled(reporter, leaving.signal);
   } catch (const protocol::Cancelled&) {
     return cancelled(reporter);
   } catch (const protocol::RequestError& error) {
@@ -364,33 +429,45 @@ int ended(JobReporter& reporter, Function&& work) {
   }
 }
 
-int run_by_kind(formats::FileSystem& files, const fs::path& dir) {
-  JobReporter reporter(files, dir);
+// `place`: of one of several ranks. Those behind rank 0 are told the configuration by it.
+int run_by_kind(formats::FileSystem& files, const fs::path& dir,
+                const std::optional<RankPlace>& place) {
+  const bool first = !place || place->rank == 0;
+  JobReporter reporter(files, dir, first ? JobReporter::Writes::all : JobReporter::Writes::nothing);
   return ended(reporter, [&] {
+    std::optional<Ranks> ranks;
+    if (place) ranks.emplace(*place);
+    const Ranks* group = ranks ? &*ranks : nullptr;
     const fs::path path = dir / job_file::config;
-    const json config = formats::json_from_file(path);
+    const json config = first ? formats::json_from_file(path) : json::parse(group->of_first(""));
     if (config.contains("eval_job")) {
+      if (group) throw formats::bad_usage("an eval is run by one process", dir.string());
       reporter.set_kind("eval");
       run_eval(files, dir, config.at("eval_job"), reporter);
     } else {
-      TrainingJob(files, dir, run_config_from_json(config, path.string()), reporter).run();
+      TrainingJob(files, dir, run_config_from_json(config, path.string()), reporter, group).run();
     }
   });
 }
 
-}  // namespace
+// Takes the folder for as long as `work` runs in it.
+template <class Function>
+int as_owner(formats::FileSystem& files, const fs::path& dir, Function&& work) {
+  const std::optional<JobLock> lock = JobLock::try_take(dir);
+  if (!lock) {
+    const std::string where = holder_elsewhere(dir);
+    log_line("error: another process runs the job in " + dir.string() +
+             (where.empty() ? "" : ", on " + where));
+    return kBadInput;
+  }
+  remove_job_litter(files, dir);
+  return work();
+}
 
-int run_job(formats::FileSystem& files, const fs::path& dir) {
+template <class Function>
+int with_errors_logged(Function&& work) {
   try {
-    const std::optional<JobLock> lock = JobLock::try_take(dir);
-    if (!lock) {
-      const std::string where = holder_elsewhere(dir);
-      log_line("error: another process runs the job in " + dir.string() +
-               (where.empty() ? "" : ", on " + where));
-      return kBadInput;
-    }
-    remove_job_litter(files, dir);
-    return run_by_kind(files, dir);
+    return work();
   } catch (const formats::Error& error) {
     log_line("error: " + error.full_text());
     return status_of_code(error.code());
@@ -400,6 +477,24 @@ int run_job(formats::FileSystem& files, const fs::path& dir) {
   }
 }
 
+}  // namespace
+
+int run_job(formats::FileSystem& files, const fs::path& dir) {
+  return with_errors_logged(
+      [&] { return as_owner(files, dir, [&] { return run_by_kind(files, dir, std::nullopt); }); });
+}
+
 int run_job(const fs::path& dir) { return run_job(formats::real_file_system(), dir); }
+
+int run_job_as_rank(const fs::path& dir) {
+  formats::FileSystem& files = formats::real_file_system();
+  return with_errors_logged([&] {
+    const RankPlace place = rank_place();
+    const bool first = place.rank == 0;
+    log_as("rank " + std::to_string(place.rank), first ? dir / job_file::log : fs::path());
+    const auto run = [&] { return run_by_kind(files, dir, place); };
+    return first ? as_owner(files, dir, run) : run();
+  });
+}
 
 }  // namespace phasescope::training

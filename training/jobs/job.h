@@ -22,6 +22,17 @@ inline constexpr const char* kJobArgument = "--job";
 int run_job(const std::filesystem::path& dir);
 int run_job(formats::FileSystem& files, const std::filesystem::path& dir);
 
+// The worker's argument for one of the processes that a launcher starts for a job, as torchrun
+// does.
+inline constexpr const char* kRankArgument = "--job-rank";
+
+// What run_job() does, as one of several processes (training/ranks/ranks.h says which variables
+// tell it which): rank 0 has the folder, reads config.json and control.json and writes all that a
+// job writes, log.txt beside standard error; the others read checkpoints, text and the model that
+// it begins with from where it says. A rank that is gone ends all others with status 4, and the
+// steps done before are saved.
+int run_job_as_rank(const std::filesystem::path& dir);
+
 enum class ExistingJob { refuse, resume };
 
 struct JobStart {
@@ -30,6 +41,7 @@ struct JobStart {
   nlohmann::json config;              // run configuration; null when a job that is there goes on
   std::vector<std::string> settings;  // "train.steps=200", applied to `config`
   ExistingJob existing = ExistingJob::refuse;
+  bool launched = false;  // the folder is made, or looked at, for a launcher's processes to run
   // The program that runs kJobArgument; by default the one that is running.
   std::filesystem::path program = "/proc/self/exe";
 };

@@ -51,7 +51,7 @@ bool lately_written(const fs::path& path) {
 }
 
 std::string state_now(const std::string& state, const fs::path& dir) {
-  if (state != "running" && state != "paused" && state != "queued") return state;
+  if (!protocol::is_live(state)) return state;
   if (job_is_alive(dir)) return state;
   if (state == "queued" && lately_written(dir / job_file::status)) return state;
   return "died";

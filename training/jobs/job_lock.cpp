@@ -32,8 +32,8 @@ constexpr std::chrono::seconds kGone{60};  // clocks of two machines may be some
 constexpr std::chrono::milliseconds kSettled{1000};
 constexpr int kLostStatus = 4;
 
-protocol::UniqueFd open_folder(const fs::path& dir) {
-  return protocol::UniqueFd(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+formats::UniqueFd open_folder(const fs::path& dir) {
+  return formats::UniqueFd(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
 json claim_in(const fs::path& dir) {
@@ -136,14 +136,14 @@ Host this_host() {
   return host;
 }
 
-JobLock::JobLock(protocol::UniqueFd folder, std::unique_ptr<Claim> claim)
+JobLock::JobLock(formats::UniqueFd folder, std::unique_ptr<Claim> claim)
     : folder_(std::move(folder)), claim_(std::move(claim)) {}
 JobLock::JobLock(JobLock&&) noexcept = default;
 JobLock& JobLock::operator=(JobLock&&) noexcept = default;
 JobLock::~JobLock() = default;
 
 std::optional<JobLock> JobLock::try_take(const fs::path& dir, const Host& host) {
-  protocol::UniqueFd folder = open_folder(dir);
+  formats::UniqueFd folder = open_folder(dir);
   if (!folder) throw formats::FileError("the job's folder cannot be opened", dir, errno);
   // Somebody who only asks whether the job is alive holds a shared lock for a moment.
   for (int attempt = 0; attempt < 20; ++attempt) {
@@ -159,7 +159,7 @@ std::optional<JobLock> JobLock::try_take(const fs::path& dir, const Host& host) 
 }
 
 bool job_is_alive(const fs::path& dir, const Host& host) {
-  const protocol::UniqueFd folder = open_folder(dir);
+  const formats::UniqueFd folder = open_folder(dir);
   if (folder && flock(folder.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) return true;
   return held_elsewhere(dir, host);
 }

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "protocol/unique_fd.h"
+#include "formats/unique_fd.h"
 
 namespace phasescope::training {
 
@@ -33,9 +33,9 @@ class JobLock {
 
  private:
   class Claim;
-  JobLock(protocol::UniqueFd folder, std::unique_ptr<Claim> claim);
+  JobLock(formats::UniqueFd folder, std::unique_ptr<Claim> claim);
 
-  protocol::UniqueFd folder_;
+  formats::UniqueFd folder_;
   std::unique_ptr<Claim> claim_;
 };
 

@@ -16,7 +16,16 @@ using std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kStatusEvery{1000};
 constexpr std::chrono::milliseconds kPausePoll{100};
 
+// Before every line, and the file that it goes to beside standard error.
+std::string line_prefix;
+std::FILE* second_log = nullptr;
+
 }  // namespace
+
+void log_as(const std::string& name, const std::filesystem::path& log) {
+  line_prefix = name + ": ";
+  if (!log.empty()) second_log = std::fopen(log.c_str(), "ae");
+}
 
 void log_line(const std::string& text) {
   const std::time_t now = std::time(nullptr);
@@ -24,11 +33,14 @@ void log_line(const std::string& text) {
   localtime_r(&now, &parts);
   char stamp[32];
   std::strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S", &parts);
-  std::fprintf(stderr, "%s %s\n", stamp, text.c_str());
+  std::fprintf(stderr, "%s %s%s\n", stamp, line_prefix.c_str(), text.c_str());
+  if (second_log == nullptr) return;
+  std::fprintf(second_log, "%s %s\n", stamp, text.c_str());
+  std::fflush(second_log);
 }
 
-JobReporter::JobReporter(formats::FileSystem& files, std::filesystem::path dir)
-    : files_(files), dir_(std::move(dir)) {
+JobReporter::JobReporter(formats::FileSystem& files, std::filesystem::path dir, Writes writes)
+    : files_(files), dir_(std::move(dir)), writes_(writes) {
   status_.dir = std::filesystem::absolute(dir_).string();
   status_.name = std::filesystem::absolute(dir_).filename().string();
   status_.kind = "train";
@@ -39,6 +51,7 @@ JobReporter::JobReporter(formats::FileSystem& files, std::filesystem::path dir)
 
 template <class Function>
 void JobReporter::guarded(const std::string& what, Function&& function) {
+  if (writes_ == Writes::nothing) return;
   try {
     function();
     failed_.erase(what);

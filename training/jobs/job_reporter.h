@@ -18,14 +18,18 @@ namespace phasescope::training {
 
 // A line of log.txt, with the time: standard error, which a started job has there.
 void log_line(const std::string& text);
+// Of a process that a launcher started, whose standard error is not log.txt: its lines begin with
+// `name`, and go to `log` too where it is not empty.
+void log_as(const std::string& name, const std::filesystem::path& log);
 
 // What a running job tells its folder: status.json at every change of state and otherwise about
 // once a second, metrics.jsonl at every step. A disk that refuses does not end the job: each kind
 // of failure is logged once, and lines of metrics.jsonl are written as soon as there is room again.
 class JobReporter {
  public:
+  enum class Writes { all, nothing };  // nothing: of a rank that only logs
   // Of a training, until set_kind says otherwise; without it progress is counted in hundredths.
-  JobReporter(formats::FileSystem& files, std::filesystem::path dir);
+  JobReporter(formats::FileSystem& files, std::filesystem::path dir, Writes writes = Writes::all);
 
   void set_kind(const std::string& kind) { status_.kind = kind; }
   void set_steps(int64_t steps) { status_.steps = steps; }
@@ -51,6 +55,7 @@ class JobReporter {
 
   formats::FileSystem& files_;
   std::filesystem::path dir_;
+  Writes writes_;
   protocol::JobStatus status_;
   std::unique_ptr<MetricsLog> metrics_;
   CopyForms forms_;
@@ -82,6 +87,8 @@ class JobControl {
     }
     if (cancel_wanted()) throw JobCancelled{stop_signal()};
   }
+  // What control.json says now, without regard to signals.
+  JobRequest asked() const { return read_request(dir_); }
   // Waits while the job is paused, and says whether it is to end.
   bool cancelled_after_pause() {
     if (read_request(dir_) == JobRequest::pause) wait_while_paused();

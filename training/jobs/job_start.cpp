@@ -11,6 +11,7 @@
 #include "protocol/spawn.h"
 #include "training/corpus.h"
 #include "training/evals/eval_task.h"
+#include "training/head_probe.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
 #include "training/trainer.h"
@@ -37,8 +38,9 @@ JobStatus wait_until_running(const fs::path& dir) {
   return status;
 }
 
-JobStatus launch(formats::FileSystem& files, const fs::path& dir, const std::string& kind,
-                 int64_t steps, const fs::path& program) {
+// The folder says that its process is to come, and is found again wherever it lies.
+JobStatus queued(formats::FileSystem& files, const fs::path& dir, const std::string& kind,
+                 int64_t steps) {
   clear_request(files, dir);
   JobStatus status;
   status.dir = fs::absolute(dir).string();
@@ -48,6 +50,12 @@ JobStatus launch(formats::FileSystem& files, const fs::path& dir, const std::str
   status.steps = steps;
   write_status(files, dir, status);
   remember_job(files, dir);
+  return status;
+}
+
+JobStatus launch(formats::FileSystem& files, const fs::path& dir, const std::string& kind,
+                 int64_t steps, const fs::path& program) {
+  const JobStatus status = queued(files, dir, kind, steps);
   try {
     protocol::start_detached({program.string(), kJobArgument, status.dir}, dir / job_file::log);
   } catch (const std::system_error& error) {
@@ -82,11 +90,12 @@ RunConfig config_to_start(const JobStart& start) {
   RunConfig config = run_config_from_json(filled_in_from_model(given), "the run configuration");
   make_paths_absolute(config);
   model_config_of(config);  // sizes and options of the encoding
+  check_probe(config.eval);
   // A missing text, or samples that do not fit, are said here, not in a log.
   if (!config.of_text()) {
     TaskData{config};
   } else if (config.data.corpus != "desk" && !config.from_model()) {
-    Corpus::open(find_corpus(config.data.corpus), config.data, config.model.context);
+    check_corpus(config.data.corpus, config.model.context);
   }
   return config;
 }
@@ -107,7 +116,7 @@ json eval_to_start(protocol::EvalRequest request) {
       name = protocol::name_of(reading);
     }
   }
-  std::string& corpus = request.corpus.path;
+  std::string& corpus = request.perplexity.corpus.path;
   if (!corpus.empty() && corpus != "desk") corpus = fs::absolute(corpus).lexically_normal();
   json asked = protocol::params_of(request);
   asked["folder"] = fs::current_path().string();
@@ -131,6 +140,12 @@ std::string name_of(const JobStart& start, const std::string& fallback) {
   return start.name.empty() ? fallback : start.name;
 }
 
+JobStatus begun(formats::FileSystem& files, const JobStart& start, const fs::path& dir,
+                int64_t steps) {
+  return start.launched ? queued(files, dir, "train", steps)
+                        : launch(files, dir, "train", steps, start.program);
+}
+
 JobStatus resume(formats::FileSystem& files, const JobStart& start) {
   const json own = formats::json_from_file(start.dir / job_file::config);
   const std::string note = differences(start, own);
@@ -138,9 +153,9 @@ JobStatus resume(formats::FileSystem& files, const JobStart& start) {
   JobStatus status = fs::exists(start.dir / job_file::status)
                          ? read_job(start.dir, CurveDetail::none)
                          : JobStatus{};
-  if (!alive && status.state != "done") {
+  if (!alive && (status.state != "done" || start.launched)) {
     const RunConfig config = run_config_from_json(own, (start.dir / job_file::config).string());
-    status = launch(files, start.dir, "train", config.train.steps, start.program);
+    status = begun(files, start, start.dir, config.train.steps);
   }
   if (!note.empty()) status.message = note;
   return status;
@@ -163,7 +178,7 @@ JobStatus start_training(formats::FileSystem& files, const JobStart& start) {
   const fs::path dir =
       start.dir.empty() ? new_job_folder(name_of(start, config.encoding.at("key"))) : start.dir;
   make_job_folder(files, dir, to_json(config));
-  return launch(files, dir, "train", config.train.steps, start.program);
+  return begun(files, start, dir, config.train.steps);
 }
 
 JobStatus start_eval(formats::FileSystem& files, const JobStart& start, const json& request) {

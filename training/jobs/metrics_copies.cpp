@@ -23,6 +23,18 @@ class PointFields {
 
   template <class T>
   void operator()(const char* name, const T& value, const protocol::About& = {}) {
+    if constexpr (requires(T one) { one->begin(); })
+      return add_heads(name, value);
+    else
+      add(name, value);
+  }
+
+  std::vector<std::string> names, words;
+  std::vector<std::optional<double>> values;
+
+ private:
+  template <class T>
+  void add(const char* name, const T& value) {
     names.emplace_back(name);
     if constexpr (std::is_arithmetic_v<T>) {
       values.emplace_back(static_cast<double>(value));
@@ -33,8 +45,22 @@ class PointFields {
     }
   }
 
-  std::vector<std::string> names, words;
-  std::vector<std::optional<double>> values;
+  // "heads/entropy/L0H3"; without a column in metrics.csv, whose header stands before they are
+  // known.
+  template <class T>
+  void add_heads(const std::string& name, const T& heads) {
+    if (!heads) return;
+    for (const auto& [metric, layers] : *heads) {
+      for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+        for (std::size_t head = 0; head < layers[layer].size(); ++head) {
+          const std::string place =
+              "L" + std::to_string(layer) + std::string("H") + std::to_string(head);
+          names.push_back(name + "/" + metric + "/" + place);
+          values.emplace_back(layers[layer][head]);
+        }
+      }
+    }
+  }
 };
 
 std::string csv_line(const std::vector<std::string>& words) {

@@ -90,7 +90,8 @@ std::vector<protocol::MetricPoint> thinned(const std::vector<protocol::MetricPoi
   std::vector<protocol::MetricPoint> kept;
   for (std::size_t i = 0; i < points.size(); ++i) {
     const bool last = i + 1 == points.size();
-    if (last || i % stride == 0 || points[i].validation_bits) kept.push_back(points[i]);
+    if (last || i % stride == 0 || points[i].validation_bits || points[i].heads)
+      kept.push_back(points[i]);
   }
   while (kept.size() > limit) {
     std::vector<protocol::MetricPoint> fewer;

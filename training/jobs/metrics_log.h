@@ -43,7 +43,7 @@ class FollowedMetrics {
 };
 
 // At most `limit` of the points, evenly spread, always with the last one and every point that has
-// a validation result (unless those alone are too many).
+// a validation result or measured heads (unless those alone are too many).
 std::vector<protocol::MetricPoint> thinned(const std::vector<protocol::MetricPoint>& points,
                                            std::size_t limit);
 

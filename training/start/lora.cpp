@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "formats/counter_random.h"
 #include "formats/error.h"
 #include "model/checkpoints/tensor_io.h"
-#include "training/counter_random.h"
 #include "training/start/name_pattern.h"
 
 namespace phasescope::training {
@@ -30,7 +30,7 @@ Lora::Lora(const StartSection& start, const model::Decoder& decoder, std::uint64
     : rank_(start.lora_rank), alpha_(start.lora_alpha) {
   if (rank_ == 0) return;
   if (alpha_ == 0) alpha_ = 2 * static_cast<double>(rank_);
-  const CounterRandom seeds(seed, kLoraStream);
+  const formats::CounterRandom seeds(seed, kLoraStream);
   std::set<std::string> used;
   for (const auto& [name, tensor] :
        model::named_tensors(decoder.config(), decoder.encoding(), decoder.weights())) {
@@ -42,7 +42,8 @@ Lora::Lora(const StartSection& start, const model::Decoder& decoder, std::uint64
     const double bound = 1 / std::sqrt(static_cast<double>(tensor.size(1)));
     Change change{name, tensor.detach(), {}, {}};
     change.a = at::empty({rank_, tensor.size(1)}, at::kFloat).uniform_(-bound, bound, generator);
-    change.b = at::zeros({tensor.size(0), rank_}, at::kFloat);
+    change.a = change.a.to(tensor.device());
+    change.b = at::zeros({tensor.size(0), rank_}, change.a.options());
     change.a.set_requires_grad(true), change.b.set_requires_grad(true);
     changes_.push_back(std::move(change));
   }

@@ -15,12 +15,12 @@
 #include "model/attention/attention.h"
 #include "model/attention/cuda_attention.h"
 #include "model/checkpoints/open_model.h"
+#include "model/devices.h"
 #include "protocol/bench_results.h"
 #include "protocol/messages/bench.h"
 #include "worker/bench/bench_timing.h"
 #include "worker/bench/kernel_cases.h"
 #include "worker/bench/kernel_rivals.h"
-#include "worker/devices.h"
 
 namespace phasescope::worker {
 namespace {
@@ -33,6 +33,13 @@ constexpr const char* kCompiler = "clang " __clang_version__;
 #else
 constexpr const char* kCompiler = "gcc " __VERSION__;
 #endif
+
+// What is timed here is the CPU's.
+void require_cpu(const std::string& device) {
+  if (model::device_named(device).is_cpu()) return;
+  throw formats::bad_usage("this is timed on the CPU, not on " + device, "device",
+                           "--backend cuda-unverified times the CUDA kernels");
+}
 
 // ---- bench.kernels -----------------------------------------------------------------------------
 
@@ -224,7 +231,7 @@ Reply bench_kernels(const protocol::KernelsBenchRequest& asked, RequestContext& 
   }
   // The CUDA kernels' own backend runs on the device whatever else is computed where.
   if (request.backend != model::Backend::cuda_unverified) {
-    check_device(asked.device.empty() ? context.settings().device : asked.device);
+    require_cpu(asked.device.empty() ? context.settings().device : asked.device);
   }
   request.dtype = dtype_named(asked.dtype, request.backend);
   request.seed = static_cast<std::uint64_t>(asked.seed);
@@ -262,7 +269,7 @@ protocol::BenchRow seconds_row(const std::string& name, const std::vector<double
 }
 
 Reply bench_load(const protocol::LoadBenchRequest& asked, RequestContext& context) {
-  check_device(asked.device.empty() ? context.settings().device : asked.device);
+  require_cpu(asked.device.empty() ? context.settings().device : asked.device);
   protocol::BenchResult bench{.device = "cpu"};
   std::vector<std::string> names = asked.models;
   if (names.empty())

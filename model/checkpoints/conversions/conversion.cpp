@@ -11,6 +11,7 @@
 #include "model/checkpoints/conversions/rope_to_ape.h"
 #include "model/checkpoints/conversions/rope_to_tape.h"
 #include "model/checkpoints/conversions/to_own_form.h"
+#include "model/checkpoints/conversions/to_random.h"
 #include "model/checkpoints/conversions/to_safetensors.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/settings.h"
@@ -35,7 +36,7 @@ std::string layer_name(std::int64_t layer, const std::string& rest) {
 const std::vector<Conversion>& conversions() {
   static const std::vector<Conversion> list = {
       to_safetensors_conversion(), to_own_form_conversion(), rope_to_tape_conversion(),
-      rope_to_ape_conversion(),    ape_to_rope_conversion(),
+      rope_to_ape_conversion(),    ape_to_rope_conversion(), to_random_conversion(),
   };
   return list;
 }

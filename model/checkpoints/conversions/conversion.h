@@ -27,6 +27,9 @@ struct Conversion {
   const char* help;
   // The reader outlives the plan. Throws Error "bad_input" for a model that it cannot be done to.
   ConversionPlan (*plan)(CheckpointReader& reader, const ConvertOptions& options);
+  // In its place where the weights are not read: of the configuration with its overrides.
+  ConversionPlan (*plan_of_sizes)(const ModelConfig& config,
+                                  const ConvertOptions& options) = nullptr;
 };
 
 const std::vector<Conversion>& conversions();

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace phasescope::protocol {
+namespace phasescope::formats {
 
 class UniqueFd {
  public:
@@ -30,4 +30,4 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-}  // namespace phasescope::protocol
+}  // namespace phasescope::formats

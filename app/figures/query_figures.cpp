@@ -1,0 +1,64 @@
+#include "app/figures/query_figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "app/figures/map_look.h"
+
+namespace phasescope::app {
+
+widgets::PlotSpec query_figure(const protocol::QueryResult& result, const Grid& weights,
+                               const ModelNames& names) {
+  const std::string query = std::to_string(result.query);
+  widgets::PlotSpec plot{
+      .id = "query_" + query + "_" + names.file_name(result.model),
+      .title = names.short_name(result.model) + ": weights of query " + query + " in every head"};
+  plot.x.label = "key (token)", plot.x.of = widgets::Coordinate::key;
+  plot.y.label = "head";
+  plot.legend = false;
+  for (int64_t layer = 0; layer < result.layers; ++layer)
+    plot.y.ticks.push_back(
+        {(double(layer) + 0.5) * double(result.heads), "L" + std::to_string(layer)});
+  widgets::MapSpec map{.rows = int(result.layers * result.heads),
+                       .cols = int(result.width),
+                       .values = weights.values};
+  map.col_end = double(result.keys);
+  map.row_name = "head", map.value_label = "weight";
+  apply_look(map, {});
+  plot.notes = {"query " + query + " of " + std::to_string(result.tokens) +
+                " tokens; the heads of each layer from top to bottom, cells: max"};
+  if (!result.stack.empty()) plot.notes.push_back(stack_note(result.stack));
+  const bool sinks = std::ranges::any_of(
+      result.rows, [](const protocol::QueryHead& head) { return head.sink.has_value(); });
+  if (sinks) plot.notes.push_back("a row's weights and that of the head's learned sink sum to 1");
+  plot.notes.push_back(widgets::scale_note(map));
+  plot.map = std::move(map);
+  return plot;
+}
+
+std::string further_keys(const protocol::QueryHead& head) {
+  std::string words;
+  for (std::size_t n = 1; n < head.keys.size(); ++n)
+    words += (n > 1 ? ", " : "") + std::to_string(head.keys[n]) + " (" +
+             widgets::short_number(head.weights[n]) + ")";
+  return words;
+}
+
+Table query_table(const protocol::QueryResult& result) {
+  Table table{.title = "largest weights of query " + std::to_string(result.query),
+              .columns = {"head", "key", "weight", "further"}};
+  for (const protocol::QueryHead& head : result.rows) {
+    nlohmann::json row{{"head", "L" + std::to_string(head.layer) + "H" + std::to_string(head.head)},
+                       {"further", further_keys(head)}};
+    if (!head.keys.empty()) row["key"] = head.keys[0], row["weight"] = head.weights[0];
+    if (head.sink) row["sink"] = *head.sink;
+    table.rows.push_back(std::move(row));
+  }
+  if (!table.rows.empty() && table.rows.front().contains("sink")) table.columns.push_back("sink");
+  if (!result.stack.empty()) table.notes.push_back(stack_note(result.stack));
+  table.notes.push_back(result.provenance.note);
+  return table;
+}
+
+}  // namespace phasescope::app

@@ -1,0 +1,39 @@
+#pragma once
+// A table under a figure with a row for each model, as Distance and Extrapolation have it.
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "app/window/view_context.h"
+#include "widgets/data_table.h"
+
+namespace phasescope::app {
+
+// How a table of so many rows is drawn under something else: as high as its rows are, of which many
+// are scrolled and searched.
+widgets::TableDraw options_of_rows(std::size_t rows, std::uint64_t version);
+
+// The rows of a table, and the model that each of them is about.
+struct ModelRows {
+  widgets::TableSpec spec;
+  std::vector<std::string> models;
+};
+// The name of a model in its colour; `help` is said on hover.
+widgets::TableCell cell_of_model(const Session& session, const std::string& model,
+                                 std::string help = {});
+
+class ModelTable {
+ public:
+  // Pixels that so many rows take in a room so high: half of it at most.
+  static float height_of(std::size_t rows, float room);
+  // Sorted by a click on a title; a click on a row selects its model. `menu` draws what the view
+  // adds to the context menu.
+  void draw(ViewContext& context, const ModelRows& rows, std::uint64_t version,
+            const std::function<void()>& menu);
+
+ private:
+  widgets::DataTable table_;
+};
+
+}  // namespace phasescope::app

@@ -1,0 +1,30 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/forward_query_table.cpp"
+#include "kernels/cpu/targets.h"
+// After the list of targets.
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/entries.h"
+#include "kernels/cpu/forward-inl.h"
+#include "kernels/variants/query_table-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phasescope::kernels::HWY_NAMESPACE {
+
+void forward_query_table(const AttentionInputs& inputs, const ForwardOutputs& outputs,
+                         bool probes) {
+  run_forward<QueryTableScore>(inputs, outputs, probes);
+}
+
+}  // namespace phasescope::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace phasescope::kernels {
+
+void forward_query_table(const AttentionInputs& inputs, const ForwardOutputs& outputs,
+                         bool probes) {
+  PHASESCOPE_SELECT_TARGET(forward_query_table)(inputs, outputs, probes);
+}
+
+}  // namespace phasescope::kernels
+#endif

@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""What ./dev lint says of the sources as they are, and that it finds what is wrong."""
+
+import importlib.util
+import os
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(SOURCE / "tools"))
+
+from dev_tool import lint, paths  # noqa: E402
+
+HAS_CODESPELL = (paths.SITE / "codespell_lib").is_dir() or importlib.util.find_spec("codespell_lib")
+
+
+class Sources(unittest.TestCase):
+    """As ./dev lint, without the layers, which are a test of their own."""
+
+    @unittest.skipUnless(paths.CLANG_FORMAT.exists(), "clang-format is not there")
+    def test_they_are_formatted(self):
+        self.assertEqual(lint.formatting(), "")
+
+    @unittest.skipUnless(HAS_CODESPELL, "codespell is not there")
+    def test_they_are_spelt_right(self):
+        self.assertEqual(lint.spelling(), "")
+
+    def test_subjects_of_new_commits_are_as_the_others(self):
+        self.assertEqual(lint.commits(), "")
+
+
+class Faults(unittest.TestCase):
+    @unittest.skipUnless(HAS_CODESPELL, "codespell is not there")
+    def test_a_misspelt_word_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = Path(folder) / "page.md"
+            page.write_text("This is " + "rec" + "ieved.\n")
+            self.assertIn("rec" + "ieved", lint.spelling([str(page)]))
+            page.write_text("This is received.\n")
+            self.assertEqual(lint.spelling([str(page)]), "")
+
+    def test_subjects(self):
+        for good in ("Take the looks of all views for right", "Keep one checksum: of the file"):
+            self.assertEqual(lint.wrong_subject(good), "")
+        for wrong in ("fix", "fix: a thing", "Fixed", "Mend it.", "mend it", "Mend " + "x" * 70):
+            self.assertIn(wrong, lint.wrong_subject(wrong))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,153 @@
+// Every encoding and family runs on LibTorch's meta device, whose tensors have shapes and no
+// numbers: whatever reads a value, or makes a tensor elsewhere than its operands are, fails here.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "attention_keeper.h"
+#include "boxed_tensors.h"
+#include "encoding_variants.h"
+#include "golden.h"
+#include "model/attention/plain_attention.h"
+#include "model/loss.h"
+
+namespace phasescope::model {
+namespace {
+
+at::Tensor zeros_like_it(const at::Tensor& x) {
+  if (!x.is_meta()) return x;
+  return at::zeros(x.sizes(), x.options().device(at::kCPU));
+}
+
+void shapes_of_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  run_on_cpu(op, stack, &zeros_like_it, [](const at::Tensor& x) {
+    return at::empty_strided(x.sizes(), x.strides(), x.options().device(at::kMeta));
+  });
+}
+
+torch::CppFunction shapes() { return torch::CppFunction::makeFromBoxedFunction<&shapes_of_cpu>(); }
+
+// LibTorch knows shapes of many operators in Python alone; there the CPU's kernel says them, on
+// zeros. What depends on values has no shape.
+class OnMeta : public testing::Environment {
+ public:
+  void SetUp() override {
+    library_ = std::make_unique<torch::Library>(torch::Library::IMPL, "aten",
+                                                c10::DispatchKey::Meta, __FILE__, __LINE__);
+    const auto knows_shapes = [](const c10::OperatorHandle& op) {
+      using Key = c10::DispatchKey;
+      return op.hasKernelForDispatchKey(Key::Meta) ||
+             op.hasKernelForDispatchKey(Key::CompositeImplicitAutograd) ||
+             op.hasKernelForDispatchKey(Key::CompositeExplicitAutograd) ||
+             op.hasKernelForDispatchKey(Key::CompositeExplicitAutogradNonFunctional);
+    };
+    register_for(*library_, &shapes, [&](const c10::OperatorHandle& op) {
+      return !reads_values(op.schema().name()) && !knows_shapes(op);
+    });
+  }
+
+ private:
+  std::unique_ptr<torch::Library> library_;
+};
+const testing::Environment* const on_meta = testing::AddGlobalTestEnvironment(new OnMeta);
+
+// What a pass shows, where it is and of which shape.
+void expect_same_shapes(const AttentionKeeper& meta, const AttentionKeeper& cpu) {
+  ASSERT_EQ(meta.layers.size(), cpu.layers.size());
+  for (std::size_t n = 0; n < meta.layers.size(); ++n) {
+    const LayerAttention &ours = *meta.layers[n], &real = *cpu.layers[n];
+    EXPECT_EQ(ours.ran().implementation, real.ran().implementation);
+    EXPECT_TRUE(ours.lse().is_meta() && ours.entropy().is_meta());
+    EXPECT_EQ(ours.lse().sizes(), real.lse().sizes());
+    std::vector<at::Tensor> found;
+    for_each_tensor(ours.program(), [&](const TensorInfo&, const at::Tensor& x) {
+      if (!x.defined() || x.dim() == 0) return;
+      EXPECT_TRUE(x.is_meta());
+      found.push_back(x);
+    });
+    std::size_t next = 0;
+    for_each_tensor(real.program(), [&](const TensorInfo& info, const at::Tensor& x) {
+      if (!x.defined() || x.dim() == 0) return;
+      ASSERT_LT(next, found.size()) << info.name;
+      // How many knots of FIRE some pair reaches is a matter of values.
+      if (real.program().fire() == nullptr) {
+        EXPECT_EQ(found[next].sizes(), x.sizes()) << info.name;
+      }
+      ++next;
+    });
+  }
+}
+
+void expect_runs(const std::shared_ptr<const Model>& model, std::int64_t length, Backend backend) {
+  const at::NoGradGuard no_grad;
+  const auto meta = on_device(model, at::kMeta);
+  const at::Tensor ids = random_ids(2, length, model->config().vocab_size);
+  AttentionKeeper ours, real;
+  const at::Tensor hidden = meta->decoder.hidden(ids, {.backend = backend}, &ours);
+  const at::Tensor expected = model->decoder.hidden(ids, {.backend = backend}, &real);
+  EXPECT_TRUE(hidden.is_meta());
+  EXPECT_EQ(hidden.sizes(), expected.sizes());
+  EXPECT_EQ(hidden.scalar_type(), expected.scalar_type());
+  expect_same_shapes(ours, real);
+  if (!model->config().head.present) return;
+  EXPECT_EQ(meta->decoder.logits(hidden).sizes(), model->decoder.logits(expected).sizes());
+  if (!model->config().attention.causal || model->config().head.pool != "none") return;
+  EXPECT_TRUE(token_losses_of(meta->decoder, hidden, ids).is_meta());
+}
+
+class EncodingsOnMeta : public testing::TestWithParam<Variant> {};
+INSTANTIATE_TEST_SUITE_P(Registry, EncodingsOnMeta, testing::ValuesIn(variants()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(EncodingsOnMeta, RunWithoutNumbers) {
+  const auto model = tiny_model(GetParam(), at::kFloat);
+  for (const Backend backend : {Backend::fused, Backend::plain}) expect_runs(model, 33, backend);
+}
+
+TEST_P(EncodingsOnMeta, MeasureOnTheWay) {
+  const at::NoGradGuard no_grad;
+  const auto meta = on_device(tiny_model(GetParam(), at::kFloat), at::kMeta);
+  ProbeRequest probes;
+  probes.entropy = probes.max_score = probes.mean_distance = probes.first_key_weight = true;
+  probes.windows = {4, 16};
+  probes.bucket_edges = {0, 1, 4, 16, 64};
+  AttentionKeeper keeper;
+  keeper.probes = &probes;
+  EXPECT_TRUE(
+      meta->decoder.hidden(random_ids(1, 21, meta->config().vocab_size), {}, &keeper).is_meta());
+  for (const auto& layer : keeper.layers) {
+    const Range heads{0, layer->heads()}, rows{3, 9}, columns{0, 9};
+    const ScoreParts parts = plain_score_parts(layer->program(), heads, rows, columns);
+    EXPECT_TRUE(parts.score.is_meta() && parts.content.is_meta());
+    EXPECT_EQ(parts.score.sizes().vec(), std::vector<std::int64_t>({1, layer->heads(), 6, 9}));
+  }
+}
+
+// The tests' models of every family. Which tokens an expert reads is a matter of values, so models
+// with experts have no shapes before they run.
+TEST(FamiliesOnMeta, RunWithoutNumbers) {
+  std::int64_t ran = 0;
+  for (const auto& folder : std::filesystem::directory_iterator(golden("hf/models"))) {
+    if (!std::filesystem::exists(folder.path() / "config.json")) continue;
+    SCOPED_TRACE(folder.path().filename().string());
+    std::shared_ptr<const Model> model;
+    try {
+      model = open_model(folder.path().string());
+    } catch (const std::exception&) {
+      continue;  // data of a form that other tests say is refused
+    }
+    const ModelConfig& config = model->config();
+    if (config.experts.count > 0 || config.patches.side > 0) continue;
+    expect_runs(model, std::min<std::int64_t>(12, std::max<std::int64_t>(config.context, 2)),
+                Backend::fused);
+    ++ran;
+  }
+  EXPECT_GE(ran, 10);
+}
+
+}  // namespace
+}  // namespace phasescope::model

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+// A second device over the host's memory. Its tensors are of LibTorch's device type PrivateUse1;
+// all operators are the CPU's own, on the same numbers, so that results are equal bit for bit. What
+// crosses between the two sides is counted, and an operator that meets tensors of both is refused,
+// as a device refuses it (numbers of one element alone may come from the host).
+
+namespace phasescope::model {
+
+struct PhantomCounts {
+  std::int64_t to_device = 0, to_host = 0;  // copies of tensors
+  std::int64_t reads = 0;  // values that the host asked for: item(), nonzero() and their kind
+  std::int64_t allocations = 0;
+};
+
+// Registers it, once; the CPU's kernels of attention and norms read it too.
+at::Device phantom_device();
+PhantomCounts phantom_counts();
+void reset_phantom_counts();
+
+}  // namespace phasescope::model

@@ -1,0 +1,208 @@
+// Training texts: what is prepared of them, that it is whole, and that it need not fit into memory.
+#include "training/corpus.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "formats/error.h"
+#include "formats/sha256.h"
+#include "tests/training/small_run.h"
+#include "tests/training/temporary_folder.h"
+#include "training/prepared_corpus.h"
+
+namespace phasescope::training {
+namespace {
+
+namespace fs = std::filesystem;
+
+void write(const fs::path& path, const std::string& text) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+std::vector<int64_t> ids_in(const std::string& text) {
+  std::vector<int64_t> ids;
+  for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+  return ids;
+}
+
+// Two letters a token, of a text that begins where they do; what is left over stands alone.
+class PairTokenizer : public formats::ByteTokenizer {
+ public:
+  PairTokenizer() : ByteTokenizer(70'000) {}
+  std::string name() const override { return "pairs"; }
+  formats::TokenizedText encode(std::string_view text, formats::Template) const override {
+    formats::TokenizedText tokens;
+    for (std::size_t at = 0; at < text.size(); at += 2) {
+      const auto byte = [&](std::size_t n) { return static_cast<unsigned char>(text[n]); };
+      tokens.ids.push_back(at + 1 < text.size() ? byte(at) << 8 | byte(at + 1) : byte(at));
+    }
+    return tokens;
+  }
+};
+
+class TrainingCorpus : public testing::Test {
+ protected:
+  void SetUp() override { setenv("XDG_CACHE_HOME", (folder_.path() / "cache").c_str(), 1); }
+  void TearDown() override { unsetenv("XDG_CACHE_HOME"); }
+
+  Corpus opened(const fs::path& path, int64_t context = 8,
+                const formats::Tokenizer* tokenizer = nullptr) {
+    notices_ = 0;
+    return Corpus::open(path, data_, context, tokenizer, [this](const auto&) { ++notices_; });
+  }
+  static std::vector<int64_t> all_of(const Corpus& corpus) {
+    return corpus.read(0, corpus.tokens());
+  }
+  // The one file of ids that was prepared.
+  fs::path prepared() const {
+    for (const auto& entry : fs::directory_iterator(folder_.path() / "cache/phasescope/tokens")) {
+      if (entry.path().extension() == ".ids") return entry.path();
+    }
+    return {};
+  }
+
+  TemporaryFolder folder_;
+  DataSection data_;
+  int notices_ = 0;
+};
+
+TEST_F(TrainingCorpus, ATextFileIsReadAsItStands) {
+  const fs::path path = folder_.path() / "text.txt";
+  write(path, small_text());
+  const Corpus file = opened(path, 32), memory(small_text(), data_, 32);
+  EXPECT_EQ(file.sha256(), formats::sha256_hex(std::string_view(small_text())));
+  EXPECT_EQ(file.bytes(), static_cast<int64_t>(small_text().size()));
+  EXPECT_EQ(all_of(file), ids_in(small_text()));
+  const RunConfig config = small_run(folder_.path(), 20);
+  for (int64_t step = 0; step < 20; ++step) {
+    const Batch a = file.batch(config.train, 32, step), b = memory.batch(config.train, 32, step);
+    EXPECT_EQ(a.inputs, b.inputs);
+    EXPECT_EQ(a.targets, b.targets);
+  }
+  EXPECT_FALSE(fs::exists(folder_.path() / "cache"));
+}
+
+TEST_F(TrainingCorpus, DocumentsStandOneBehindTheOther) {
+  const std::string joined = std::string("first text") + '\x01' + "the\nsecond" + '\x01' + "third";
+  data_.bos = 1;
+  const fs::path folder = folder_.path() / "texts", lines = folder_.path() / "texts.jsonl";
+  write(folder / "b.txt", "the\nsecond");
+  write(folder / "a.txt", "first text");
+  write(folder / "c", "third");
+  write(folder / ".hidden", "not this");
+  write(folder / "inner/d.txt", "nor this");
+  write(lines,
+        "{\"text\": \"first text\"}\n\n{\"text\": \"the\\nsecond\", \"name\": \"b\"}\n"
+        "{\"text\": \"third\"}");
+  EXPECT_EQ(all_of(opened(folder)), ids_in(joined));
+  EXPECT_EQ(all_of(opened(lines)), ids_in(joined));
+  EXPECT_EQ(notices_, 1);
+  opened(lines);
+  EXPECT_EQ(notices_, 0);  // and not prepared again
+}
+
+TEST_F(TrainingCorpus, ALineThatIsNoTextIsNamed) {
+  const fs::path lines = folder_.path() / "texts.jsonl";
+  write(lines, "{\"text\": \"first text\"}\n{\"words\": 1}\n");
+  try {
+    opened(lines);
+    FAIL();
+  } catch (const formats::Error& error) {
+    EXPECT_NE(error.full_text().find("texts.jsonl, line 2"), std::string::npos)
+        << error.full_text();
+  }
+  // Nothing half made is left.
+  EXPECT_TRUE(fs::is_empty(folder_.path() / "cache/phasescope/tokens"));
+}
+
+TEST_F(TrainingCorpus, ATokenizersIdsAreKeptInTheBytesThatTheyNeed) {
+  const fs::path path = folder_.path() / "text.txt";
+  write(path, small_text());
+  const PairTokenizer pairs;
+  const Corpus corpus = opened(path, 32, &pairs);
+  EXPECT_EQ(notices_, 1);
+  EXPECT_EQ(all_of(corpus), pairs.encode(small_text(), formats::Template::leave_out).ids);
+  EXPECT_EQ(fs::file_size(prepared()), 4u * static_cast<std::size_t>(corpus.tokens()));
+  EXPECT_EQ(corpus.sha256(), formats::sha256_hex(std::string_view(small_text())));
+}
+
+// A piece ends behind a line; only then does a pair of letters begin anew.
+TEST_F(TrainingCorpus, ALongTextIsCutBehindItsLines) {
+  const fs::path path = folder_.path() / "text.txt";
+  write(path, "abc\ndefgh\nijk\nl mn");
+  const PairTokenizer pairs;
+  PrepareOptions options;
+  options.tokenizer = &pairs;
+  options.cache = folder_.path() / "cache";
+  options.piece = 8;
+  const PreparedCorpus corpus = prepare_corpus(path, options);
+  std::vector<int64_t> expected;
+  for (const char* piece : {"abc\n", "defgh\n", "ijk\n", "l mn"}) {
+    const auto ids = pairs.encode(piece, formats::Template::leave_out).ids;
+    expected.insert(expected.end(), ids.begin(), ids.end());
+  }
+  EXPECT_EQ(corpus.ids.read(0, corpus.ids.size()), expected);
+}
+
+// reliability.md, row 32.
+TEST_F(TrainingCorpus, Row32WhatIsHalfMadeOrDamagedIsMadeAnew) {
+  const fs::path lines = folder_.path() / "texts.jsonl";
+  write(lines, "{\"text\": \"first text\"}\n{\"text\": \"second text\"}\n");
+  const auto whole = all_of(opened(lines));
+  const fs::path ids = prepared();
+  fs::resize_file(ids, fs::file_size(ids) / 2);
+  EXPECT_EQ(all_of(opened(lines)), whole);
+  EXPECT_EQ(notices_, 1);
+  std::fstream(ids, std::ios::in | std::ios::out | std::ios::binary) << 'X';  // the same length
+  EXPECT_EQ(all_of(opened(lines)), whole);
+  EXPECT_EQ(notices_, 1);
+  fs::remove(fs::path(ids).replace_extension(".json"));
+  EXPECT_EQ(all_of(opened(lines)), whole);
+  EXPECT_EQ(notices_, 1);
+}
+
+TEST_F(TrainingCorpus, ATextThatChangesWhileItIsReadIsNotTrainedOn) {
+  const fs::path path = folder_.path() / "text.txt";
+  write(path, small_text());
+  const Corpus corpus = opened(path, 32);
+  corpus.read(0, 32);
+  write(path, small_text() + "more");
+  EXPECT_THROW(corpus.read(0, 32), formats::Error);
+  write(path, "short");
+  EXPECT_THROW(corpus.read(1000, 32), formats::Error);
+}
+
+// Bytes of memory that this process had at most since clear_refs was written.
+std::int64_t peak_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word != "VmHWM:") continue;
+    std::int64_t kilobytes = 0;
+    status >> kilobytes;
+    return kilobytes * 1024;
+  }
+  return 0;
+}
+
+// A file with a hole of more than a gigabyte, most of which is on no disk, takes no more memory to
+// hash and to read than some pieces.
+TEST_F(TrainingCorpus, NeedNotFitIntoMemory) {
+  const fs::path path = folder_.path() / "text.txt";
+  write(path, "x");
+  fs::resize_file(path, (std::uintmax_t{1} << 30) + 1'000'000);
+  std::ofstream("/proc/self/clear_refs") << 5;
+  const std::int64_t before = peak_bytes();
+  const Corpus corpus = opened(path, 256);
+  const TrainSection train;
+  for (int64_t step = 0; step < 200; ++step) corpus.batch(train, 256, step);
+  EXPECT_EQ(corpus.tokens(), (int64_t{1} << 30) + 1'000'000);
+  EXPECT_LT(peak_bytes() - before, int64_t{100} << 20);
+}
+
+}  // namespace
+}  // namespace phasescope::training

@@ -1,0 +1,66 @@
+#pragma once
+// Several processes that train one model together, as torchrun starts them: each reads its rows of
+// a step's batch, and what they found is put together here, by c10d on Gloo (CPU tensors).
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace phasescope::training {
+
+// What a launcher tells each of the processes.
+struct RankPlace {
+  int rank = 0, size = 1;     // RANK below WORLD_SIZE
+  std::string master;         // MASTER_ADDR, a host name or an address of rank 0's machine
+  std::uint16_t port = 0;     // MASTER_PORT
+  bool listens = false;       // whether the launcher itself listens there, as torchrun's agent does
+  std::string attempt = "0";  // which start of the group it is
+  std::chrono::seconds patience{600};  // with a rank that says nothing: PHASESCOPE_RANK_TIMEOUT
+};
+// Throws Error "bad_usage" for variables that are missing or no numbers in their range.
+RankPlace rank_place();
+
+// The group, as one of its ranks sees it. All ranks call the same functions in the same order; what
+// one waits for longer than `patience`, or a rank that is gone, throws Error "worker_died".
+class Ranks {
+ public:
+  // Meets the others at the master's port. No port is opened on another address than the one that
+  // was given (rank 0) or the one by which this machine reaches it (GLOO_SOCKET_IFNAME names
+  // another). Throws Error "bad_input" when they do not come, or where this program was built
+  // without Gloo.
+  explicit Ranks(RankPlace place);
+  ~Ranks();
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  int rank() const { return place_.rank; }
+  int size() const { return place_.size; }
+  bool first() const { return place_.rank == 0; }
+  std::string name() const;  // "rank 1 of 2"
+
+  // Rank 0's text, at every rank; that of the others is not looked at.
+  std::string of_first(const std::string& text) const;
+  // As many numbers of each rank, (size(), own.size()) row-major, the same at every rank.
+  std::vector<double> gathered(std::span<const double> own) const;
+  // Every tensor becomes the sum of the ranks' tensors of that place in the list, added in the
+  // order of the ranks, ((0 + 1) + 2) + ..., so that all ranks have the same bits, and those of one
+  // process that adds the same parts one after the other. All are float32 and of the same shapes
+  // everywhere. Each rank sends and receives 2 (size - 1) / size times their bytes, like a ring's
+  // all-reduce, which adds in an order of its own for each piece.
+  void add_up(std::span<const at::Tensor> tensors) const;
+
+ private:
+  struct Group;
+  void add_up_bucket(std::span<const at::Tensor> tensors) const;
+  template <class Function>
+  void exchange(Function&& start) const;
+
+  RankPlace place_;
+  std::unique_ptr<Group> group_;  // null where there is one rank alone
+};
+
+}  // namespace phasescope::training
