@@ -351,7 +351,7 @@ class HeadsAnalysis {
                                    std::to_string(count) + ", counted from 0",
                                "layers");
     }
-    for (const char* key : {"js_divergence", "induction_loss"}) {
+    for (const char* key : {"js_divergence", "induction_loss", "sink_rate"}) {
       if (options_.layers.empty() || std::ranges::count(options_.metrics, key) == 0) continue;
       throw formats::bad_usage(std::string(key) + " is measured over all layers", "layers",
                                "leave out the layers, or this statistic");
@@ -384,7 +384,7 @@ class HeadsAnalysis {
     result.heads = config.heads;
     for (const HeadMetric& metric : metrics_) result.metrics.push_back(metric.info);
     for (const protocol::MetricInfo& info : extra_metrics()) {
-      if (wants(info.key) && layers_.all()) result.metrics.push_back(info);
+      if (wants(info.key)) result.metrics.push_back(info);
     }
   }
 

@@ -39,8 +39,8 @@ struct HeadsOutput {
 // NaN, and the result's note says why, where the model has no loss of the next token. Of some
 // layers there are neither that loss nor a sink rate, and those behind the last of them do not run.
 // Throws Error "bad_usage" for a metric that does not exist, for windows that are none, for layers
-// that are not there, and for a metric of all layers (js_divergence, induction_loss) where some are
-// chosen.
+// that are not there, and for a metric of all layers (js_divergence, induction_loss, sink_rate)
+// where some are chosen.
 inline constexpr std::int64_t kMostHeadsWithEnds = 64;
 HeadsOutput analyse_heads(const std::vector<std::shared_ptr<TextPass>>& passes,
                           const HeadsOptions& options, protocol::Progress& progress);

@@ -164,7 +164,7 @@ std::int64_t TextPass::layer_bytes() const {
 }
 
 std::int64_t TextPass::kept_bytes() const {
-  if (keep_) return has_run_ ? estimated_bytes() : 0;
+  if (keep_ && has_run_) return estimated_bytes();
   return alone_ ? layer_bytes() : 0;
 }
 
@@ -184,6 +184,7 @@ void TextPass::run_with(const LayerVisitor* layers, const PositionVisitor* posit
   hidden_ = model_->decoder.hidden(ids_, options, &recorder);
   if (options_.kernels != nullptr) options_.kernels->insert(kernels_.begin(), kernels_.end());
   has_run_ = true;
+  if (keep_) alone_.reset();  // all layers are there
 }
 
 void TextPass::watch(protocol::Progress* progress) {
@@ -284,16 +285,22 @@ void TextPass::run_until(std::int64_t last, const LayerVisitor& visitor,
   const auto cancelled = options_.cancelled;
   const auto is_cancelled = [&] { return cancelled && cancelled(); };
   options_.cancelled = [&] { return reached || is_cancelled(); };
-  try {
-    run_with(&before_end, nullptr, probes, stack);
-  } catch (const formats::Error& error) {
+  const auto forget = [&] {
     options_.cancelled = cancelled;
     layers_ = {};
     positions_.clear();
+  };
+  try {
+    run_with(&before_end, nullptr, probes, stack);
+    options_.cancelled = cancelled;
+  } catch (const formats::Error& error) {
+    forget();
     if (!reached || error.code() != "cancelled" || is_cancelled()) throw;
     if (options_.kernels != nullptr) options_.kernels->insert(kernels_.begin(), kernels_.end());
+  } catch (...) {  // a visitor's, or LibTorch's
+    forget();
+    throw;
   }
-  options_.cancelled = cancelled;
 }
 
 const at::Tensor& TextPass::hidden() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -50,9 +51,12 @@ std::string sha256_of(const std::vector<fs::path>& files) {
   return formats::sha256_hex(std::string_view(list));
 }
 
+// Throws for what is no file, or cannot be opened.
 std::int64_t size_of(const std::vector<fs::path>& files) {
   std::int64_t bytes = 0;
-  for (const fs::path& file : files) bytes += static_cast<std::int64_t>(fs::file_size(file));
+  for (const fs::path& file : files) {
+    bytes += static_cast<std::int64_t>(formats::ReadOnlyFile(file).size());
+  }
   return bytes;
 }
 
@@ -163,8 +167,8 @@ std::optional<TokenFile> kept_ids(const fs::path& ids, const fs::path& about, in
   try {
     const std::string sha256 = formats::json_from_file(about).value("sha256", "");
     if (formats::sha256_of_file(ids) == sha256) return TokenFile(ids, width);
-  } catch (const formats::Error&) {
-    // Neither can be read: both are made anew.
+  } catch (const std::exception&) {
+    // One of them cannot be read, or is not what was written: both are made anew.
   }
   return std::nullopt;
 }
@@ -176,7 +180,11 @@ void remove_litter(formats::FileSystem& system, const fs::path& folder) {
     std::error_code error;
     const fs::path file = folder / name;
     if (file.extension() != ".tmp" || fs::last_write_time(file, error) > old || error) continue;
-    system.remove(file);
+    try {
+      system.remove(file);
+    } catch (const formats::FileError&) {
+      // Of another user, in a folder that is shared: it stays.
+    }
   }
 }
 
@@ -209,14 +217,20 @@ void write_ids(const std::vector<fs::path>& files, const fs::path& ids, const fs
 PreparedCorpus prepare_corpus(const fs::path& path, const PrepareOptions& options) {
   const std::vector<fs::path> files = files_of(path);
   const std::int64_t bytes = size_of(files);
-  std::string sha256 = sha256_of(files);
   const bool as_it_stands = options.tokenizer == nullptr && files.size() == 1 && files[0] == path;
-  if (as_it_stands && !of_lines(path)) return {TokenFile(path, 1), std::move(sha256), bytes};
+  if (as_it_stands && !of_lines(path)) {
+    TokenFile text(path, 1);  // before it is hashed: what changes later is noticed when it is read
+    return {std::move(text), sha256_of(files), bytes};
+  }
+  std::string sha256 = sha256_of(files);
   const std::int64_t known = options.tokenizer ? options.tokenizer->vocab_size() : 256;
   const int width = token_width(std::max(known, options.between + 1));
-  const std::string key = formats::sha256_hex(std::string_view(
-      std::string(kForm) + "\n" + sha256 + "\n" + identity_of(options.tokenizer, files[0]) + "\n" +
-      std::to_string(options.between) + " " + std::to_string(options.piece)));
+  std::string key = std::string(kForm) + "\n" + sha256 + "\n";
+  // The same bytes are other documents as lines of JSON than as a text.
+  for (const fs::path& file : files) key += of_lines(file) ? 'l' : 't';
+  key += "\n" + identity_of(options.tokenizer, files[0]) + "\n" + std::to_string(options.between) +
+         " " + std::to_string(options.piece);
+  key = formats::sha256_hex(std::string_view(key));
   const fs::path ids = options.cache / (key + ".ids"), about = options.cache / (key + ".json");
   if (auto kept = kept_ids(ids, about, width)) return {std::move(*kept), std::move(sha256), bytes};
   if (options.notice) {
@@ -230,7 +244,6 @@ PreparedCorpus prepare_corpus(const fs::path& path, const PrepareOptions& option
 void check_corpus(const fs::path& path, std::int64_t least) {
   const std::vector<fs::path> files = files_of(path);
   const std::int64_t bytes = size_of(files);
-  const formats::ReadOnlyFile first(files[0]);
   const bool text = !of_lines(files[0]);
   if (bytes > 0 && (!text || bytes >= least)) return;
   throw formats::bad_input("the training text has " + std::to_string(bytes) +

@@ -14,8 +14,7 @@ namespace phasescope::training {
 int token_width(std::int64_t ids);
 
 // Ids one after the other in a file, little-endian, of `width` bytes each; a text file is one of
-// width
-// 1. Any stretch is read where it stands, so that the file may be larger than memory. Throws
+// width 1. Any stretch is read where it stands, so that the file may be larger than memory. Throws
 // FileError, and Error "bad_input" where the file has changed since it was opened. From any thread.
 class TokenFile {
  public:

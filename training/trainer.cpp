@@ -439,7 +439,7 @@ Validation Trainer::task_validation(protocol::Progress& progress) const {
 }
 
 double Trainer::text_bits(protocol::Progress& progress) const {
-  const int64_t windows = config_.eval.windows;
+  const int64_t windows = validation_.empty() ? 0 : config_.eval.windows;
   const model::ForwardOptions options = reading_options();
   std::vector<double> nats(static_cast<std::size_t>(windows));
   int64_t count = 0;

@@ -168,6 +168,9 @@ protocol::LoadReport load_report(const model::LoadReport& from, const model::Mod
 protocol::LoadReport report_of(model::ConfigAlone alone, const protocol::InfoRequest& request,
                                const std::vector<std::pair<std::string, std::string>>& settings) {
   model::set_fields(alone.config, settings);
+  for (const auto& [key, value] : settings) {
+    alone.report.quirks.push_back("--set " + key + "=" + value);  // as of a whole model
+  }
   const auto encoding = model::make_encoding(alone.config);
   const at::ScalarType dtype = model::dtype_of_name(request.opening.dtype);
   const auto item = static_cast<std::int64_t>(at::elementSize(dtype));

@@ -34,8 +34,7 @@ class ModelCache {
   // one file share its weights. Without a dtype it is f32. Opened again when its files have changed
   // since (a job's newest checkpoint). `progress` hears of the reading and may cancel it. Throws
   // Error "bad_usage" for parameters that are none, "device_unavailable", and what
-  // model::open_model throws. Its report is named as
-  // asked_name() says.
+  // model::open_model throws. Its report is named as asked_name() says.
   std::shared_ptr<const model::Model> open(const std::string& name,
                                            const protocol::Opening& opening,
                                            protocol::Progress& progress);

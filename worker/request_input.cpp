@@ -405,9 +405,10 @@ void require_ids_alone(const Texts& texts, const std::string& what) {
     if (text.ids_alone()) continue;
     const char* more = !text.position_ids.empty()  ? "position_ids"
                        : !text.token_types.empty() ? "token_type_ids"
+                       : !text.patches.empty()     ? "patches"
                                                    : "decoder_input_ids";
-    throw formats::bad_input(what + " reads token ids alone, and this file of inputs has more",
-                             more, "give the ids without it");
+    throw formats::bad_input(what + " reads token ids alone, and this input has more", more,
+                             "give the ids without it");
   }
 }
 

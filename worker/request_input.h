@@ -42,8 +42,8 @@ using IdLists = std::vector<std::vector<std::int64_t>>;
 // The lists of an input of ids. Throws Error "bad_input" for anything but lists of whole numbers.
 IdLists id_lists(const protocol::Input& input);
 
-// Throws Error "bad_input" where a file of inputs has given the texts more than ids; `what` names
-// the method that does not read it.
+// Throws Error "bad_input" where a file of inputs or a sample of a task has given the texts more
+// than ids; `what` names the method that does not read it.
 void require_ids_alone(const analysis::Texts& texts, const std::string& what);
 
 // The texts of a question: what was given is read whole, of a corpus every step-th text. Throws

@@ -162,9 +162,12 @@ class PairReader {
   }
 
   // CAPE's score is content + base + f of both, or without the base where its form adds none. With
-  // f's last matrix at 0 nothing is corrected, which leaves the first two.
+  // f's last matrix at 0 nothing is corrected, which leaves the first two. Where RoPE turns the
+  // content as well, what is left has the turn beside the base, and no base is told.
   void take_apart(std::vector<protocol::PairPoint>& curve) {
-    const auto form = input_.encoding->options().at("form").get<std::string>();
+    const Json& options = input_.encoding->options();
+    const bool has_base = options.at("form").get<std::string>().ends_with("residual") &&
+                          !options.at("rotate").get<bool>();
     model::Parameters uncorrected = *input_.parameters;
     for (const char* name : {"mlp.2.weight", "mlp.2.bias"}) {
       const auto found = uncorrected.find(name);
@@ -181,7 +184,7 @@ class PairReader {
                                               at::full_like(distance, key_), distance)[head_]);
     for (std::size_t n = 0; n < curve.size(); ++n) {
       curve[n].correction = curve[n].score - without[n];
-      if (form.ends_with("residual")) curve[n].base = without[n] - result_.content;
+      if (has_base) curve[n].base = without[n] - result_.content;
       if (curve[n].distance != result_.true_distance) continue;
       result_.base = curve[n].base, result_.correction = curve[n].correction;
     }

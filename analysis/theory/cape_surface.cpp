@@ -12,6 +12,7 @@
 #include "analysis/theory/equality.h"
 #include "analysis/theory/orthogonal_matrices.h"
 #include "analysis/worst.h"
+#include "model/host_memory.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -239,7 +240,9 @@ std::optional<Correction> correction_of(const model::Model& model, std::size_t l
   const auto form = model.encoding().options().at("form").get<std::string>();
   if (form != "concat" && form != "concat_residual") return std::nullopt;
   const model::Parameters& parameters = model.decoder.weights().layers[layer].encoding;
-  const auto get = [&](const char* name) { return parameters.at(name).to(at::kDouble); };
+  const auto get = [&](const char* name) {
+    return model::on_host(parameters.at(name)).to(at::kDouble);
+  };
   return Correction{get("mlp.0.weight"), get("mlp.0.bias"), get("mlp.2.weight"), get("mlp.2.bias")};
 }
 
@@ -320,8 +323,9 @@ PairsRead pairs_read(const CheckContext& context, std::int64_t layer, std::int64
     }
     const at::Tensor rows = at::tensor(query, at::kLong), columns = at::tensor(key, at::kLong);
     const std::int64_t group = attention->heads() / attention->kv_heads();
-    const at::Tensor q = attention->q_rotated()[0].index_select(1, rows).to(at::kDouble);
-    const at::Tensor k = attention->k_rotated()[0]
+    const at::Tensor q =
+        model::on_host(attention->q_rotated()[0]).index_select(1, rows).to(at::kDouble);
+    const at::Tensor k = model::on_host(attention->k_rotated()[0])
                              .index_select(1, columns)
                              .repeat_interleave(group, 0)
                              .to(at::kDouble);

@@ -10,6 +10,7 @@
 #include "analysis/shift.h"
 #include "analysis/worst.h"
 #include "formats/error.h"
+#include "model/host_memory.h"
 
 namespace phasescope::analysis {
 
@@ -60,8 +61,8 @@ Residuals residuals_of(TextPass& run, TextPass& other) {
 
 at::Tensor outputs_of(const model::Decoder& decoder, const at::Tensor& ids,
                       const model::ForwardOptions& options) {
-  return decoder.config().head.present ? decoder.forward(ids, options)
-                                       : decoder.hidden(ids, options);
+  return model::on_host(decoder.config().head.present ? decoder.forward(ids, options)
+                                                      : decoder.hidden(ids, options));
 }
 
 const char* name_of_outputs(const model::Decoder& decoder) {

@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include <CLI/Version.hpp>
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>

@@ -8,6 +8,15 @@
 
 namespace phasescope::app {
 
+namespace {
+
+bool has_sinks(const protocol::QueryResult& result) {
+  return std::ranges::any_of(
+      result.rows, [](const protocol::QueryHead& head) { return head.sink.has_value(); });
+}
+
+}  // namespace
+
 widgets::PlotSpec query_figure(const protocol::QueryResult& result, const Grid& weights,
                                const ModelNames& names) {
   const std::string query = std::to_string(result.query);
@@ -29,9 +38,7 @@ widgets::PlotSpec query_figure(const protocol::QueryResult& result, const Grid& 
   plot.notes = {"query " + query + " of " + std::to_string(result.tokens) +
                 " tokens; the heads of each layer from top to bottom, cells: max"};
   if (!result.stack.empty()) plot.notes.push_back(stack_note(result.stack));
-  const bool sinks = std::ranges::any_of(
-      result.rows, [](const protocol::QueryHead& head) { return head.sink.has_value(); });
-  if (sinks) plot.notes.push_back("a row's weights and that of the head's learned sink sum to 1");
+  if (has_sinks(result)) plot.notes.push_back("a row's weights and that of the head's learned sink sum to 1");
   plot.notes.push_back(widgets::scale_note(map));
   plot.map = std::move(map);
   return plot;
@@ -55,7 +62,7 @@ Table query_table(const protocol::QueryResult& result) {
     if (head.sink) row["sink"] = *head.sink;
     table.rows.push_back(std::move(row));
   }
-  if (!table.rows.empty() && table.rows.front().contains("sink")) table.columns.push_back("sink");
+  if (has_sinks(result)) table.columns.push_back("sink");
   if (!result.stack.empty()) table.notes.push_back(stack_note(result.stack));
   table.notes.push_back(result.provenance.note);
   return table;

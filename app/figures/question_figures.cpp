@@ -505,6 +505,12 @@ Series stacked(const std::string& label, const std::vector<double>& under,
   return series;
 }
 
+double largest(const std::vector<double>& values) {
+  double most = 0;
+  for (const double value : values) most = std::max(most, std::abs(value));
+  return most;
+}
+
 // What a score that planes do not turn is the sum of, against the distance: content, what distance
 // adds, and CAPE's correction of both.
 PlotSpec parts_figure(const protocol::PairResult& result, const std::string& title,
@@ -513,20 +519,24 @@ PlotSpec parts_figure(const protocol::PairResult& result, const std::string& tit
   plot.x.label = "distance + 1 (tokens)", plot.x.of = widgets::Coordinate::distance,
   plot.x.zero = 1, plot.x.scale = widgets::Scale::log10;
   plot.y.label = "score";
-  std::vector<double> x, content, bias, correction;
+  std::vector<double> x, score, content, bias, correction;
   for (const protocol::PairPoint& point : *result.curve) {
     x.push_back(double(point.distance) + 1);
+    score.push_back(point.score);
     content.push_back(result.content);
     correction.push_back(point.correction.value_or(0));
     bias.push_back(point.base.value_or(point.score - result.content - correction.back()));
   }
-  const bool corrects = result.correction.has_value(), adds = !corrects || result.base.has_value();
+  const bool corrects = result.correction.has_value(), based = result.base.has_value();
+  // Of a form without a base, and without a turn of the content, rounding alone is left.
+  constexpr double kRounding = 1e-4;
+  const bool adds = !corrects || based || largest(bias) > kRounding * largest(score);
   plot.series.push_back(stacked("content", {}, content, 0));
   const auto add = [&](const std::string& label, const std::vector<double>& values) {
     const std::vector<double> under = plot.series.back().y;
     plot.series.push_back(stacked(label, under, values, int(plot.series.size())));
   };
-  if (adds) add(corrects ? "base bias on it" : "what distance adds", bias);
+  if (adds) add(based ? "base bias on it" : "what distance adds", bias);
   if (corrects) add("correction on that", correction);
   for (Series& series : plot.series) series.x = x;
   plot.markers.push_back({.at = double(result.true_distance) + 1, .label = "true distance"});
@@ -607,10 +617,12 @@ PlotSpec profile_figure(const protocol::ProfileResult& result, const ModelNames&
 
 namespace {
 
-// How far a claim's number is off, as a share of what it may be; NaN where there is no number on
-// either side.
+// How far a claim's number is off, as a share of what it may be: without end where there is a number
+// on one side alone, NaN where there is none on either.
 double off_by(const protocol::Claim& claim) {
-  return std::abs(claim.measured - claim.value) / claim.tolerance;
+  const double off = std::abs(claim.measured - claim.value);
+  if (std::isnan(off)) return claim.holds ? off : std::numeric_limits<double>::infinity();
+  return off == 0 ? 0 : off / claim.tolerance;
 }
 
 }  // namespace
@@ -625,8 +637,8 @@ PlotSpec prove_figure(const protocol::ProveResult& result) {
   for (const protocol::Claim& claim : result.claims) {
     if (std::ranges::find(models, claim.model) == models.end()) models.push_back(claim.model);
     const protocol::Claim*& most = worst[claim.model][claim.metric];
-    if (std::isnan(off_by(claim)) && claim.holds) continue;
-    if (most == nullptr || !(off_by(claim) <= off_by(*most))) most = &claim;
+    if (std::isnan(off_by(claim))) continue;
+    if (most == nullptr || off_by(claim) > off_by(*most)) most = &claim;
   }
   Series dots{.label = "a metric, its worst head", .kind = SeriesKind::scatter};
   for (size_t m = 0; m < models.size(); ++m) {

@@ -15,8 +15,7 @@ class ConvertVerb : public Verb {
   std::string name() const override { return "convert"; }
   std::string help() const override {
     return "a model in another form: RoPE to TAPE, RoPE to APE and back, any to safetensors, or "
-           "its sizes "
-           "with random weights";
+           "its sizes with random weights";
   }
   std::string example() const override {
     return "phasescope convert rope --to tape --out out/tape";

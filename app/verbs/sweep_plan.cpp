@@ -87,7 +87,8 @@ std::vector<Choice> choices_of(const json& grid, const std::string& where) {
   return choices;
 }
 
-// A seed of everything goes before the next seed of anything: a half-finished table compares like with like.
+// A seed of everything goes before the next seed of anything: a half-finished table compares like
+// with like.
 void order_by_seed(std::vector<Choice>& choices, const json& grid) {
   if (!grid.contains(kSeed)) return;
   const json& seeds = grid.at(kSeed);

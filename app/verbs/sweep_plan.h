@@ -22,7 +22,8 @@ struct SweepPlan {
 
 // {"base": path of a run configuration, from the file's folder, or the configuration itself,
 //  "set": {"train.steps": 1500}, of every job,
-//  "grid": {"encoding": ["rope", {"key": "alibi"}], "train.seed": [1, 2, 3]}, every combination, seed by seed,
+//  "grid": {"encoding": ["rope", {"key": "alibi"}], "train.seed": [1, 2, 3]}, every combination,
+//          seed by seed,
 //  "jobs": how many at once,
 //  "eval": {"task": "copy", "lengths": [20, 40], "trials": 200}}
 // Throws Error "bad_input" that names the key.

@@ -80,6 +80,7 @@ class ViewVerb : public Verb {
     }
     std::erase_if(models_, is_session);
   }
+
   // What would be dropped is refused.
   void check_together() const {
     if (models_.empty() && !settings_.set.list.empty()) {

@@ -71,6 +71,13 @@ bool draw_number(const char* id, const char* all, const char* letter, int64_t co
   return true;
 }
 
+protocol::Interval in_percent(protocol::Interval share) {
+  share.mean *= 100;
+  for (protocol::IntervalEnd* end : {&share.low, &share.high})
+    if (*end) *end = 100 * **end;
+  return share;
+}
+
 // A number whose interval is said on hover.
 widgets::TableCell measured_cell(double value, const protocol::Interval& interval) {
   auto cell = widgets::number_cell_of(value);
@@ -187,7 +194,8 @@ ModelRows DistanceView::numbers_of(const ViewContext& context, const DistanceRes
                                             bands + (model.note.empty() ? "" : "\n" + model.note)),
                               std::move(mean), measured_cell(h.sigma, h.intervals.sigma),
                               measured_cell(h.skewness, h.intervals.skewness),
-                              measured_cell(100 * h.share_positive, h.intervals.share_positive),
+                              measured_cell(100 * h.share_positive,
+                                            in_percent(h.intervals.share_positive)),
                               std::move(pairs)});
   }
   return rows;

@@ -26,10 +26,12 @@ widgets::TableDraw options_of_rows(std::size_t rows, std::uint64_t version) {
 }
 
 widgets::TableCell cell_of_model(const Session& session, const std::string& model,
-                                 std::string help) {
+                                 const std::string& help) {
   const ModelNames names = names_of(session);
-  auto cell = widgets::words_cell_of(names.short_name(model), names.color(model));
-  cell.help = std::move(help);
+  const std::string name = names.short_name(model);
+  auto cell = widgets::words_cell_of(name, names.color(model));
+  if (name != model) cell.help = model + (help.empty() ? "" : "\n");
+  cell.help += help;
   return cell;
 }
 

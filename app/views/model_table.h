@@ -19,9 +19,9 @@ struct ModelRows {
   widgets::TableSpec spec;
   std::vector<std::string> models;
 };
-// The name of a model in its colour; `help` is said on hover.
+// The short name of a model in its colour; the whole one and `help` are said on hover.
 widgets::TableCell cell_of_model(const Session& session, const std::string& model,
-                                 std::string help = {});
+                                 const std::string& help = {});
 
 class ModelTable {
  public:

@@ -194,8 +194,8 @@ void QueryView::draw_one(ViewContext& context, const widgets::PlotSpec& plot,
   const auto drawn = draw_figure(context, plot, std::move(options));
   if (!drawn.pointer || model < 0) return;
   const auto [layer, head] = head_at(drawn.pointer->y);
-  if (layer < 0 || layer >= result.layers || head < 0) return;
   const auto key = static_cast<int64_t>(std::floor(drawn.pointer->x));
+  if (layer < 0 || layer >= result.layers || head < 0 || key < 0 || key >= result.keys) return;
   widgets::Hover hover;
   hover.model = model, hover.layer = layer, hover.head = head;
   hover.query = result.query, hover.key = key;

@@ -32,7 +32,8 @@ struct PairRequest {
 };
 
 // Where content corrects a bias (CAPE), `base` is the bias before that, and `correction` what is
-// added to content and base; of a form that adds no base, all that is added.
+// added to content and base; of a form that adds no base, all that is added. Where the content is
+// turned by its distance as well, no base is told: what is left of the score has both.
 struct PairPoint {
   int64_t distance = 0;
   double score = 0, weight = 0;

@@ -86,6 +86,7 @@ TEST(ChosenLayers, AreRefusedWhereTheyAreNotThereOrNotEnough) {
   EXPECT_NE(refused({5}, {}).find("there is no layer 5"), std::string::npos);
   EXPECT_NE(refused({1}, {"js_divergence"}).find("over all layers"), std::string::npos);
   EXPECT_NE(refused({1}, {"induction_loss"}).find("over all layers"), std::string::npos);
+  EXPECT_NE(refused({1}, {"sink", "sink_rate"}).find("over all layers"), std::string::npos);
   EXPECT_EQ(refused({4, 4}, {"entropy"}), "");
 }
 

@@ -346,5 +346,6 @@ if __name__ == "__main__":
     result = program.result
     # The whole part counts as skipped where none of its tests could run.
     if result.wasSuccessful() and result.testsRun == len(result.skipped):
+        print("skipped: " + result.skipped[0][1])
         sys.exit(77)
     sys.exit(not result.wasSuccessful())

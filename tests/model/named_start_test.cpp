@@ -36,7 +36,7 @@ TEST(NamedStart, HashesNamesAsFnv1aDoes) {
   EXPECT_EQ(name_hash("foobar"), 0x85944171f73967e8u);
 }
 
-std::map<std::string, at::Tensor> tensors_of(const std::string& encoding, std::uint64_t seed) {
+std::map<std::string, at::Tensor> drawn_tensors(const std::string& encoding, std::uint64_t seed) {
   const ModelConfig config = tiny_config(encoding);
   const auto made = make_encoding(config);
   const Weights weights = weights_by_name(config, *made, seed);
@@ -46,20 +46,20 @@ std::map<std::string, at::Tensor> tensors_of(const std::string& encoding, std::u
 
 // Kerple has parameters that the others have not, and draws them between layers.
 TEST(NamedStart, IsTheSameForTheSameNameInAnyModel) {
-  const auto plain = tensors_of("none", 3), biased = tensors_of("kerple_log", 3);
+  const auto plain = drawn_tensors("none", 3), biased = drawn_tensors("kerple_log", 3);
   ASSERT_GT(biased.size(), plain.size());
   for (const auto& [name, tensor] : plain) {
     EXPECT_TRUE(tensor.equal(biased.at(name))) << name;
   }
   const auto& wq = plain.at("model.layers.0.self_attn.q_proj.weight");
-  EXPECT_FALSE(wq.equal(tensors_of("none", 4).at("model.layers.0.self_attn.q_proj.weight")));
+  EXPECT_FALSE(wq.equal(drawn_tensors("none", 4).at("model.layers.0.self_attn.q_proj.weight")));
   EXPECT_FALSE(wq.equal(plain.at("model.layers.0.self_attn.k_proj.weight")));
 }
 
 TEST(NamedStart, IsTheQuantileOfACountedDraw) {
   const std::string name = "model.layers.1.self_attn.o_proj.weight";
   const ModelConfig config = tiny_config("none");
-  const at::Tensor wo = tensors_of("none", 3).at(name);
+  const at::Tensor wo = drawn_tensors("none", 3).at(name);
   const formats::CounterRandom random(3, name_hash(name));
   const double deviation = config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers));
   EXPECT_EQ(wo.data_ptr<float>()[5],

@@ -18,6 +18,7 @@
 
 namespace {
 
+namespace formats = phasescope::formats;
 using namespace phasescope::protocol;
 using nlohmann::json;
 using std::chrono::milliseconds;

@@ -111,7 +111,7 @@ TEST_F(TrainingCorpus, ALineThatIsNoTextIsNamed) {
   write(lines, "{\"text\": \"first text\"}\n{\"words\": 1}\n");
   try {
     opened(lines);
-    FAIL();
+    FAIL() << "a line without a text was taken";
   } catch (const formats::Error& error) {
     EXPECT_NE(error.full_text().find("texts.jsonl, line 2"), std::string::npos)
         << error.full_text();
@@ -129,6 +129,17 @@ TEST_F(TrainingCorpus, ATokenizersIdsAreKeptInTheBytesThatTheyNeed) {
   EXPECT_EQ(all_of(corpus), pairs.encode(small_text(), formats::Template::leave_out).ids);
   EXPECT_EQ(fs::file_size(prepared()), 4u * static_cast<std::size_t>(corpus.tokens()));
   EXPECT_EQ(corpus.sha256(), formats::sha256_hex(std::string_view(small_text())));
+}
+
+// The same bytes are one document as a text and as many as lines of JSON.
+TEST_F(TrainingCorpus, WhatATextIsTakenForDecidesWhichIdsAreKept) {
+  const std::string bytes = "{\"text\": \"first text\"}\n{\"text\": \"second one\"}\n";
+  const fs::path text = folder_.path() / "texts.txt", lines = folder_.path() / "texts.jsonl";
+  write(text, bytes), write(lines, bytes);
+  const PairTokenizer pairs;
+  const auto of_text = all_of(opened(text, 8, &pairs)), of_lines = all_of(opened(lines, 8, &pairs));
+  EXPECT_EQ(of_text, pairs.encode(bytes, formats::Template::leave_out).ids);
+  EXPECT_EQ(of_lines.size(), 5u + 1 + 5);  // pairs, the beginning's id, pairs
 }
 
 // A piece ends behind a line; only then does a pair of letters begin anew.

@@ -327,6 +327,16 @@ TEST(Trainer, ValidationTextsHoldAWindow) {  // 17.A6
   write({3, length - 1});
   write_job(folder.path() / "none", config);
   EXPECT_EQ(run_job(folder.path() / "none"), 2);
+  config.eval.probe_every = 5, config.eval.every = 0;  // heads are measured on such a text too
+  write_job(folder.path() / "probed", config);
+  EXPECT_EQ(run_job(folder.path() / "probed"), 2);
+  // Where nothing asks for one, training ends without.
+  config.eval.probe_every = 0;
+  write_job(folder.path() / "unasked", config);
+  EXPECT_EQ(run_job(folder.path() / "unasked"), 0);
+  const auto last = read_metrics(folder.path() / "unasked" / "metrics.jsonl").back();
+  EXPECT_EQ(last.step, 12);
+  EXPECT_FALSE(last.validation_bits);
 }
 
 // reliability.md, row 26: training goes on with a warning and the last checkpoint is whole.

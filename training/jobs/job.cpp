@@ -124,12 +124,20 @@ class TrainingJob {
 
   Trainer prepared() {
     reporter_.set_state("running");
+    if (ranks_ && ranks_->size() > 1 && !model::device_named(config_.train.device).is_cpu()) {
+      throw formats::bad_input(
+          "several processes train on processors alone, not on " + config_.train.device,
+          "train.device", "train.device=cpu, or one process");
+    }
     const auto from = opened();
     Trainer trainer = config_.of_text() ? of_text(from) : of_task(from);
-    if (config_.of_text() && config_.eval.every > 0 && !trainer.has_validation_texts()) {
+    const EvalSection& eval = config_.eval;
+    const bool asked = eval.every > 0 || (eval.probe_every > 0 && eval.probe_text.empty());
+    if (asked && !can_validate(trainer)) {
       throw formats::bad_input("no validation text has the " +
                                    std::to_string(config_.model.context) + " tokens of a window",
-                               "data.validation", "give longer texts, or eval.every=0");
+                               "data.validation",
+                               "give longer texts, or eval.every=0 and an eval.probe_text");
     }
     if (const int64_t short_ones = trainer.short_validation_texts(); short_ones > 0) {
       log_line("warning: " + std::to_string(short_ones) +
@@ -232,10 +240,15 @@ class TrainingJob {
       return;
     }
     trainer.load(*newest);
+    told_ = trainer.steps_done();
     if (const std::string other = trainer.differences_from(newest->state); !other.empty()) {
       reporter_.warn("goes on otherwise than it began: " + other);
     }
     log_line("goes on from checkpoint step-" + std::to_string(newest->step));
+  }
+
+  bool can_validate(const Trainer& trainer) const {
+    return !config_.of_text() || trainer.has_validation_texts();
   }
 
   static std::string in_words(const Validation& found) {
@@ -260,9 +273,9 @@ class TrainingJob {
     }
     const bool at_end = point.step >= config_.train.steps;
     const int64_t every = config_.eval.every;
-    if (at_end || (every > 0 && point.step % every == 0)) {
+    if (can_validate(trainer) && (at_end || (every > 0 && point.step % every == 0))) {
       // A cancel is obeyed after the step: a checkpoint without its metrics line would leave a
-      // hole.
+      // hole. So would one that is saved because this fails.
       protocol::NoProgress undisturbed;
       const Validation found = trainer.validation(undisturbed);
       point.validation_bits = found.bits;
@@ -276,9 +289,20 @@ class TrainingJob {
       point.heads = trainer.head_values();
     }
     reporter_.point(point);
+    told_ = point.step;
     if (trainer.done() || point.step % config_.train.checkpoint_every == 0) {
-      trainer.require_same_weights();
+      compare_weights(trainer);
       save(trainer);
+    }
+  }
+
+  // What is not the same at all ranks is not saved afterwards either.
+  void compare_weights(const Trainer& trainer) {
+    try {
+      trainer.require_same_weights();
+    } catch (const formats::Error& error) {
+      ranks_differ_ = error.code() == "internal";  // and none of them is gone
+      throw;
     }
   }
 
@@ -295,6 +319,7 @@ class TrainingJob {
           "train.learning_rate", "try a smaller one");
     }
     trainer.load(*newest);
+    told_ = trainer.steps_done();
     trainer.set_order(order);
     reporter_.warn(jump + "; training goes on from step " + std::to_string(newest->step) +
                    " with its data in order " + std::to_string(order));
@@ -313,9 +338,11 @@ class TrainingJob {
     }
   }
 
-  // The steps before the one that failed, whose weights are what they were before it.
+  // The steps before the one that failed, whose weights are what they were before it. Where its
+  // validation failed, the step is in no metrics yet, and is made again after the last checkpoint.
   void save_what_is_whole(const Trainer& trainer) {
     if (!trainer.between_steps() || trainer.steps_done() == 0) return;
+    if (trainer.steps_done() != told_ || ranks_differ_) return;
     try {
       save(trainer);
     } catch (const std::exception& error) {
@@ -345,6 +372,8 @@ class TrainingJob {
   JobReporter& reporter_;
   JobControl control_;
   const Ranks* ranks_;  // null: alone
+  int64_t told_ = 0;    // the last step whose metrics are written
+  bool ranks_differ_ = false;
 };
 
 // Paths are meant from where the job was started, which a resume may not be.

@@ -30,7 +30,8 @@ inline constexpr const char* kRankArgument = "--job-rank";
 // tell it which): rank 0 has the folder, reads config.json and control.json and writes all that a
 // job writes, log.txt beside standard error; the others read checkpoints, text and the model that
 // it begins with from where it says. A rank that is gone ends all others with status 4, and the
-// steps done before are saved.
+// steps done before are saved; where it went in the middle of a validation, up to the last
+// checkpoint alone. Ranks compute on the CPU: another train.device is refused with status 2.
 int run_job_as_rank(const std::filesystem::path& dir);
 
 enum class ExistingJob { refuse, resume };
