@@ -847,7 +847,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
   const ForwardOptions options_;
   Memory memory_;
   Observer* observer_;
-  std::int64_t before_;  // tokens that a cache holds
+  std::int64_t before_;                   // tokens that a cache holds
   std::optional<PositionExtent> extent_;  // of options_.position_ids
   at::Tensor given_mask_, key_mask_;      // (B, N) bool, as it was given and where the model is
   std::optional<bool> loses_rows_;        // AttentionProgram::loses_rows

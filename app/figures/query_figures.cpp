@@ -11,8 +11,8 @@ namespace phasescope::app {
 namespace {
 
 bool has_sinks(const protocol::QueryResult& result) {
-  return std::ranges::any_of(
-      result.rows, [](const protocol::QueryHead& head) { return head.sink.has_value(); });
+  return std::ranges::any_of(result.rows,
+                             [](const protocol::QueryHead& head) { return head.sink.has_value(); });
 }
 
 }  // namespace
@@ -38,7 +38,8 @@ widgets::PlotSpec query_figure(const protocol::QueryResult& result, const Grid& 
   plot.notes = {"query " + query + " of " + std::to_string(result.tokens) +
                 " tokens; the heads of each layer from top to bottom, cells: max"};
   if (!result.stack.empty()) plot.notes.push_back(stack_note(result.stack));
-  if (has_sinks(result)) plot.notes.push_back("a row's weights and that of the head's learned sink sum to 1");
+  if (has_sinks(result))
+    plot.notes.push_back("a row's weights and that of the head's learned sink sum to 1");
   plot.notes.push_back(widgets::scale_note(map));
   plot.map = std::move(map);
   return plot;

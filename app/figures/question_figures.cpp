@@ -505,7 +505,7 @@ Series stacked(const std::string& label, const std::vector<double>& under,
   return series;
 }
 
-double largest(const std::vector<double>& values) {
+double largest_size(const std::vector<double>& values) {
   double most = 0;
   for (const double value : values) most = std::max(most, std::abs(value));
   return most;
@@ -530,7 +530,7 @@ PlotSpec parts_figure(const protocol::PairResult& result, const std::string& tit
   const bool corrects = result.correction.has_value(), based = result.base.has_value();
   // Of a form without a base, and without a turn of the content, rounding alone is left.
   constexpr double kRounding = 1e-4;
-  const bool adds = !corrects || based || largest(bias) > kRounding * largest(score);
+  const bool adds = !corrects || based || largest_size(bias) > kRounding * largest_size(score);
   plot.series.push_back(stacked("content", {}, content, 0));
   const auto add = [&](const std::string& label, const std::vector<double>& values) {
     const std::vector<double> under = plot.series.back().y;
@@ -617,8 +617,8 @@ PlotSpec profile_figure(const protocol::ProfileResult& result, const ModelNames&
 
 namespace {
 
-// How far a claim's number is off, as a share of what it may be: without end where there is a number
-// on one side alone, NaN where there is none on either.
+// How far a claim's number is off, as a share of what it may be: without end where there is a
+// number on one side alone, NaN where there is none on either.
 double off_by(const protocol::Claim& claim) {
   const double off = std::abs(claim.measured - claim.value);
   if (std::isnan(off)) return claim.holds ? off : std::numeric_limits<double>::infinity();

@@ -31,7 +31,8 @@ std::string fact_words(const json& value) {
 std::vector<Fact> worker_facts(Run& run) {
   std::vector<Fact> facts;
   try {
-    for (const auto& [key, value] : run.call(protocol::WorkerInfoRequest{}).result.items()) {
+    const json info = run.call(protocol::WorkerInfoRequest{}).result;
+    for (const auto& [key, value] : info.items()) {
       if (key != "process_id") facts.push_back({"worker's " + key, fact_words(value)});
     }
   } catch (const protocol::RequestError& error) {

@@ -15,7 +15,6 @@ using nlohmann::json;
 namespace {
 
 // An end of an interval that could not be made is a "-", not a number that is none.
-
 void add_row(Table& table, const std::string& model, const std::string& where,
              const protocol::NearFar& h) {
   table.rows.push_back({{"model", model},

@@ -190,13 +190,13 @@ ModelRows DistanceView::numbers_of(const ViewContext& context, const DistanceRes
     mean.low = h.intervals.mean.low.value_or(std::nan(""));
     mean.high = h.intervals.mean.high.value_or(std::nan(""));
     rows.models.push_back(model.model);
-    rows.spec.rows.push_back({cell_of_model(context.session(), model.model,
-                                            bands + (model.note.empty() ? "" : "\n" + model.note)),
-                              std::move(mean), measured_cell(h.sigma, h.intervals.sigma),
-                              measured_cell(h.skewness, h.intervals.skewness),
-                              measured_cell(100 * h.share_positive,
-                                            in_percent(h.intervals.share_positive)),
-                              std::move(pairs)});
+    rows.spec.rows.push_back(
+        {cell_of_model(context.session(), model.model,
+                       bands + (model.note.empty() ? "" : "\n" + model.note)),
+         std::move(mean), measured_cell(h.sigma, h.intervals.sigma),
+         measured_cell(h.skewness, h.intervals.skewness),
+         measured_cell(100 * h.share_positive, in_percent(h.intervals.share_positive)),
+         std::move(pairs)});
   }
   return rows;
 }

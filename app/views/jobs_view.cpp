@@ -442,14 +442,17 @@ void JobsView::draw_head(ViewContext& context, const JobStatus& job) {
 void JobsView::draw_curves(ViewContext& context, const JobStatus& job) {
   if (job.curve.empty()) return widgets::draw_empty("No step has been made yet.");
   auto state = context.state<JobsState>();
-  const std::vector<JobStatus> jobs = jobs_drawn(context);
-  if (draw_choice("##curve", state.curve, job_quantities(jobs)))
+  // Curves are long, and with numbers of every head at every probe large: no frame copies them.
+  std::string key;
+  for (const std::string& dir : dirs_drawn(state))
+    if (const auto* answer = context.requests.of(kJob, dir).answer())
+      key += "/" + dir + std::to_string(answer->result.curve.size()) +
+             (answer->result.last ? "," + std::to_string(answer->result.last->step) : "");
+  const auto& quantities =
+      quantities_.get(key, [&] { return job_quantities(jobs_drawn(context)); });
+  if (draw_choice("##curve", state.curve, quantities))
     context.set_state("Show another curve", state);
-  std::string key = state.curve;
-  for (const JobStatus& drawn : jobs)
-    key += "/" + drawn.dir + std::to_string(drawn.curve.size()) +
-           (drawn.last ? "," + std::to_string(drawn.last->step) : "");
-  const auto& plot = plot_.get(key, [&] { return plot_of(context); });
+  const auto& plot = plot_.get(state.curve + key, [&] { return plot_of(context); });
   widgets::PlotDraw options;
   options.version = plot_.version();
   draw_figure(context, plot, options);

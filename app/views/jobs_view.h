@@ -79,6 +79,7 @@ class JobsView : public View {
 
   EvalForm form_;
   ConfigLines lines_;
+  Cached<std::vector<std::string>> quantities_;  // that a curve can be of
   Cached<widgets::PlotSpec> plot_;
   Cached<Output> result_;
   OutputTables tables_;

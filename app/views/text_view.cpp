@@ -568,10 +568,9 @@ void TextView::draw_guesses(ViewContext& context) {
 }
 
 void TextView::draw_content(ViewContext& context) {
-  if (!std::exchange(draft_looked_for_, true)) {
-    draft_ = context.state<TextState>().draft.str();
-    editing_ = !draft_.empty();
-  }
+  // Of the session that was opened, or that an undo brought back.
+  if (const SharedText draft = context.state<TextState>().draft; !editing_ && !draft.empty())
+    draft_ = draft.str(), editing_ = true;
   draw_input(context);
   if (editing_) draw_editor(context);
   if (context.models() == 0) return widgets::draw_empty("Open a model to read this text with it.");

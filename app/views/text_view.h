@@ -112,7 +112,6 @@ class TextView : public View {
   OptionsForm writing_form_;
   std::string draft_;
   bool editing_ = false, focus_editor_ = false;
-  bool draft_looked_for_ = false;  // in the session that the window opened with
   int64_t draft_length_ = 0;
   bool typing_length_ = false;
   int hovered_ = -1, reveal_ = -1;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "model/attention/layer_attention.h"
 #include "model/attention/plain_attention.h"
@@ -187,7 +188,7 @@ CellEdges cell_edges(std::int64_t cells, std::int64_t size, const at::Tensor& li
 at::Tensor cell_sums(const at::Tensor& x, const CellEdges& edges) {
   if (edges.widest == 1) return x.index_select(-1, edges.begin);
   std::vector<std::int64_t> sizes = x.sizes().vec();
-  const at::Tensor cell = at::repeat_interleave(edges.end - edges.begin, x.size(-1)).expand(sizes);
+  const at::Tensor cell = at::repeat_interleave(edges.end - edges.begin, std::optional(x.size(-1))).expand(sizes);
   sizes.back() = edges.begin.size(0);
   return at::zeros(sizes, x.options()).scatter_add_(-1, cell, x);
 }

@@ -48,8 +48,10 @@ constexpr std::int64_t kKeptDistances = 1024;
 at::Tensor products_by_distance(const at::Tensor& r, const at::Tensor& table, double step,
                                 std::int64_t length, at::ScalarType dtype) {
   // Places grow with distance; how many have a row is known to the host.
-  const auto known =
-      whole_places(at::arange(length, at::kLong), step).lt(table.size(1)).sum().item<std::int64_t>();
+  const auto known = whole_places(at::arange(length, at::kLong), step)
+                         .lt(table.size(1))
+                         .sum()
+                         .item<std::int64_t>();
   const at::Tensor rows = whole_places(at::arange(known, r.options().dtype(at::kLong)), step);
   return at::matmul(r.to(dtype), table.to(dtype).index_select(1, rows));
 }

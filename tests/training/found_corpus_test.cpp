@@ -1,6 +1,4 @@
 // Which training text is found, and that one that is not what it should be is not read in silence.
-#include "training/corpus.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -10,6 +8,7 @@
 
 #include "formats/sha256.h"
 #include "tests/training/temporary_folder.h"
+#include "training/corpus.h"
 
 namespace phasescope::training {
 namespace {

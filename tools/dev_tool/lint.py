@@ -12,6 +12,7 @@ SUFFIXES = (".h", ".cpp", ".cu", ".cuh")
 WORDS_IN = (*SUFFIXES, ".py", ".md", ".cmake", ".txt", ".desktop", ".xml")
 # Of others, or read by programs: misspelt words there are none of ours.
 NOT_OURS = ("tests/data/", "assets/texts/", "assets/models/", "sample_configs/")
+TEMPLATES = "tools/dev_tool/templates/"
 SPELLING = PINS / "spelling.txt"
 LONGEST_SUBJECT = 72
 
@@ -25,7 +26,8 @@ def tracked():
 
 
 def sources():
-    return [name for name in tracked() if name.endswith(SUFFIXES)]
+    """Without the templates of ./dev new, which formats what it makes of them."""
+    return [name for name in tracked() if name.endswith(SUFFIXES) and not name.startswith(TEMPLATES)]
 
 
 def lint(fix=False):

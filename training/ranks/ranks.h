@@ -31,8 +31,8 @@ class Ranks {
   // Meets the others at the master's port. No port is opened on another address than the one that
   // was given (rank 0) or the one by which this machine reaches it (GLOO_SOCKET_IFNAME names
   // another); but where rank 0's machine has its own name at a loopback address, as Debian's
-  // /etc/hosts does, its master port is open on all. Throws Error "bad_input" when they do not come, or where this program was built
-  // without Gloo.
+  // /etc/hosts does, the master's port is open on all. Throws Error "bad_input" when they do not
+  // come, or where this program was built without Gloo.
   explicit Ranks(RankPlace place);
   ~Ranks();
   Ranks(const Ranks&) = delete;
