@@ -61,7 +61,9 @@ bool replace_by_zeros(std::uintptr_t address) {
 
 void on_bus_error(int number, siginfo_t* info, void* context) {
   const int error = errno;
-  if (replace_by_zeros(reinterpret_cast<std::uintptr_t>(info->si_addr))) {
+  // What a process sends has no address.
+  const bool of_memory = info->si_code > 0;
+  if (of_memory && replace_by_zeros(reinterpret_cast<std::uintptr_t>(info->si_addr))) {
     errno = error;
     return;
   }
@@ -116,9 +118,10 @@ std::shared_ptr<const FileMapping> FileMapping::of(const ReadOnlyFile& file) {
 
 FileMapping::~FileMapping() {
   const std::lock_guard lock(guards_mutex());
-  ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  // First of all: the addresses may be another thread's as soon as they are given back.
   guard_.end = 0;
   guard_.begin = 0;
+  ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 void FileMapping::check_unchanged() const {

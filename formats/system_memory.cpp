@@ -51,7 +51,8 @@ std::int64_t left_in(const stdfs::path& folder, const GroupFiles& names) {
   const std::int64_t limit = number_in(folder / names.limit, kNoLimit);
   const std::int64_t used = number_in(folder / names.used, 0);
   if (limit == kNoLimit) return kNoLimit;
-  return std::max<std::int64_t>(0, limit - used + file_pages(folder, names));
+  const std::int64_t taken = std::max<std::int64_t>(0, used - file_pages(folder, names));
+  return std::max<std::int64_t>(0, limit - taken);
 }
 
 // The least that a group or one around it leaves. Within a container the group's name may be that

@@ -940,7 +940,8 @@ at::Tensor Decoder::hidden(const at::Tensor& ids, const ForwardOptions& given,
   };
   at::Tensor made;
   at::Tensor& hidden_of_encoder = options.cache != nullptr ? options.cache->encoded() : made;
-  if (!hidden_of_encoder.defined()) hidden_of_encoder = encoded();
+  const bool read_before = options.cache != nullptr && options.cache->length() > 0;
+  if (!read_before) hidden_of_encoder = encoded();
   Memory memory{hidden_of_encoder,
                 options.key_mask.defined() ? options.key_mask.ne(0) : at::Tensor(),
                 options.position_ids};

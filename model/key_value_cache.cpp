@@ -39,7 +39,8 @@ void keep_last_queries(AttentionProgram& program, std::int64_t count) {
 
 at::Tensor TokenRows::put(const at::Tensor& rows, std::int64_t before) {
   const std::int64_t length = before + rows.size(2);
-  if (!memory_.defined() || memory_.size(2) < length) {
+  // What a pass that was stopped left behind may be of other sizes.
+  if (before == 0 || memory_.size(2) < length) {
     std::vector<std::int64_t> sizes = rows.sizes().vec();
     sizes[2] = std::max({length, kLeastRoom, 2 * before});
     const at::Tensor larger = at::empty(sizes, rows.options());
@@ -99,7 +100,10 @@ void KeyValueCache::begin(const at::Tensor& ids) {
                              "cache");
   }
   batch_ = ids.size(0);
-  for (Layer& layer : layers_) layer.next_linear = layer.linear;
+  for (Layer& layer : layers_) {
+    layer.next_linear = layer.linear;
+    if (length_ == 0) layer.across = {};
+  }
 }
 
 void KeyValueCache::advance(std::int64_t tokens) {

@@ -1,13 +1,10 @@
 #include "training/trainer.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/from_blob.h>
-#include <ATen/ops/lerp.h>
-#include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <chrono>

@@ -1,5 +1,7 @@
 #include "analysis/theory/ape_faithful.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>

@@ -633,6 +633,7 @@ Weights on_device(const ModelConfig& config, const Encoding& encoding, const Wei
   for (const auto& [name, tensor] : named_tensors(config, encoding, weights)) {
     if (!stay.contains(name)) tensor_at(result, name) = tensor.to(device);
   }
+  if (!device.is_cpu()) result.files.clear();  // nothing is a view of them any more
   return result;
 }
 

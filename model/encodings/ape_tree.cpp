@@ -100,7 +100,8 @@ class Numbering {
     };
     if (!sizes_.empty()) {
       check(greatest);
-      for (std::size_t level = sizes_.size() - 1; level > 0; --level) {
+      // A tree of level 1 is its root alone.
+      for (std::size_t level = sizes_.size() - 1; level > 1; --level) {
         const std::int64_t size = sizes_[level - 1];
         take((node - 1).floor_divide(size), (node - 1).remainder(size));
       }

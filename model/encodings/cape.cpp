@@ -183,6 +183,15 @@ class Cape final : public Encoding {
     return program;
   }
 
+  Pieces in_pieces(std::int64_t length) const override {
+    if (conv_) {
+      return {Pieces::Kind::refused, "its convolutions are cut off where the text ends"};
+    }
+    return base_ && base_->in_pieces(length).kind == Pieces::Kind::refused
+               ? base_->in_pieces(length)
+               : Pieces();
+  }
+
   void constrain(Parameters& layer) const override {
     if (base_) base_->constrain(layer);
   }

@@ -385,7 +385,7 @@ class FormulaEncoding final : public Encoding {
                          : dtype == at::kDouble
                              ? std::log(std::numeric_limits<double>::max())
                              : std::log(double{std::numeric_limits<float>::max()});
-    const double farthest = static_cast<double>(positions.measured().reach) * step_ / 2;
+    const double farthest = farthest_apart(positions) * step_ / 2;
     const bool held = farthest * largest_rate(rate, positions) < limit;
     return held ? std::optional(exponents.exp()) : std::nullopt;
   }

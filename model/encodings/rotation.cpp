@@ -81,6 +81,12 @@ at::Tensor rope_frequencies(double base, std::int64_t head_dim, const at::Tensor
   return 1.0 / at::pow(at::Scalar(base), exponents);
 }
 
+double farthest_apart(const Positions& positions) {
+  const PositionExtent ends = positions.measured();
+  if (ends.reach <= std::int64_t{1} << 24) return static_cast<double>(ends.reach);
+  return static_cast<double>(ends.greatest) - static_cast<double>(ends.least);
+}
+
 at::Tensor position_ids(const Positions& positions) {
   return positions.consecutive() ? at::arange(positions.shift, positions.shift + positions.length,
                                               positions.options(at::kLong))

@@ -35,6 +35,9 @@ at::Tensor rotate(const at::Tensor& x, const at::Tensor& z, RotationLayout layou
 // references do it).
 at::Tensor rope_frequencies(double base, std::int64_t head_dim, const at::TensorOptions& options);
 
+// Largest |difference| of two ids of one text; past 2^24 that of all texts' ids.
+double farthest_apart(const Positions& positions);
+
 // Position ids, (N), or (B, N) where every text has its own.
 at::Tensor position_ids(const Positions& positions);
 at::Tensor position_ids(const StartContext& context, std::int64_t extra_shift = 0);

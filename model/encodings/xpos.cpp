@@ -89,8 +89,8 @@ class Xpos final : public Encoding {
     const at::Tensor zeta =
         (at::arange(0, head_dim_, 2, context.angle_options()) + 0.4 * d) / (1.4 * d);
     // Counted from a text's first position, ids reach from 0 to the largest distance.
-    const std::int64_t reach = context.positions.measured().reach;
-    const auto farthest = static_cast<double>(std::max(center, std::abs(reach - center)));
+    const auto middle = static_cast<double>(center);
+    const double farthest = std::max(middle, std::abs(farthest_apart(context.positions) - middle));
     if (context.positions.length > 0) {
       require_range(farthest * rate * std::log(1.4 / 0.4), exponents.size(-1), context.dtype);
     }

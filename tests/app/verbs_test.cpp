@@ -167,8 +167,8 @@ TEST(Verbs, HeadsDrawIntervalsAndDivergences) {
   EXPECT_EQ(series.low, (std::vector<double>{0.4, 0.1}));
   EXPECT_EQ(output.figures[1].id, "head_divergence_rope");
   EXPECT_EQ(output.figures[1].map->rows, 2);
-  EXPECT_EQ(csv_of(output.tables.at(2)).substr(0, 71),
-            "layer,head,begin,end,mean,low,high,n\n0,0,0,1,0.5,0.4,0.6,3\n0,0,1,3,0.2,");
+  EXPECT_EQ(csv_of(output.tables.at(2)).substr(0, 72),
+            "layer,head,begin,end,value,low,high,n\n0,0,0,1,0.5,0.4,0.6,3\n0,0,1,3,0.2,");
 }
 
 protocol::AblateResult two_ablations() {

@@ -96,6 +96,8 @@ TEST(TextsInPieces, AreRefusedForTheseEncodingsAlone) {
     EXPECT_THROW(KeyValueCache(model->decoder, kReadTokens), formats::Error) << variant.name;
   }
   const std::set<std::string> expected = {"ape_tree_steps_public",
+                                          "cape_conv_fire",
+                                          "cape_form_conv",
                                           "imported",
                                           "imported_tensors_maps",
                                           "randomized_rope_draw_layer",

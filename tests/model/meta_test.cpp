@@ -24,9 +24,13 @@ at::Tensor zeros_like_it(const at::Tensor& x) {
 }
 
 void shapes_of_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  run_on_cpu(op, stack, &zeros_like_it, [](const at::Tensor& x) {
+  const auto as_meta = [](const at::Tensor& x) {
     return at::empty_strided(x.sizes(), x.strides(), x.options().device(at::kMeta));
-  });
+  };
+  // What was given to be filled, as abs does, may have another size now.
+  for (const Stand& one : run_on_cpu(op, stack, &zeros_like_it, as_meta)) {
+    if (one.given.sizes() != one.stand_in.sizes()) one.given.resize_(one.stand_in.sizes());
+  }
 }
 
 torch::CppFunction shapes() { return torch::CppFunction::makeFromBoxedFunction<&shapes_of_cpu>(); }

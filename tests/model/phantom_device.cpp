@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/alloc_cpu.h>
@@ -38,6 +39,13 @@ struct PhantomGuard final : c10::impl::NoOpDeviceGuardImpl<kType> {
   c10::Stream exchangeStream(c10::Stream) const noexcept override {
     return c10::Stream(c10::Stream::DEFAULT, the_device());
   }
+};
+
+// Autograd asks the device's streams, and LibTorch has such a device only by these.
+struct PhantomHooks final : at::PrivateUse1HooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
 };
 
 class PhantomAllocator final : public c10::Allocator {
@@ -136,6 +144,9 @@ at::Scalar local_scalar(const at::Tensor& x) {
 }
 
 void register_phantom() {
+  static PhantomHooks hooks;
+  c10::register_privateuse1_backend("phantom");
+  at::RegisterPrivateUse1HooksInterface(&hooks);
   c10::SetAllocator(kType, &allocator());
   // Never taken back: operators of the device may run until the program ends.
   auto* library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1,

@@ -119,8 +119,8 @@ TEST(NamedSamples, OfATreeAreReadWithTheirNodes) {
   EXPECT_LT(distance(true), 8e-5F);
   EXPECT_GT(distance(false), 1e-3F);
   // A decoder alone has nothing to read the other side with.
-  EXPECT_EQ(code_of("text", rope_with({{"input", {{"sample", "tree_copy:7"}}}})), "bad_input");
-  EXPECT_EQ(code_of("text", rope_with({{"input", {{"sample", "shapes:7"}}}})), "bad_input");
+  EXPECT_EQ(code_of("heads", rope_with({{"input", {{"sample", "tree_copy:7"}}}})), "bad_input");
+  EXPECT_EQ(code_of("heads", rope_with({{"input", {{"sample", "shapes:7"}}}})), "bad_input");
 }
 
 TEST(FilesOfInputs, IdsThatAreNoWholeNumbersAreRefused) {
