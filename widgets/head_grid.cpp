@@ -190,10 +190,14 @@ float captioned_edge(const HeadGridSpec& grid, ImVec2 room) {
   return largest_edge(grid, HeadCaptions::full, room);
 }
 
-HeadGridFit fit_head_grid(const HeadGridSpec& grid, const CaptionWidths& widths, ImVec2 room) {
+HeadGridFit fit_head_grid(const HeadGridSpec& grid, const CaptionWidths& widths, ImVec2 room,
+                          HeadCaptions most) {
   const float with = captioned_edge(grid, room);
-  if (widths.full > 0 && with >= widths.full) return {with, HeadCaptions::full};
-  if (widths.brief > 0 && with >= widths.brief) return {with, HeadCaptions::brief};
+  const auto fits = [&](HeadCaptions form, float width) {
+    return form <= most && width > 0 && with >= width;
+  };
+  if (fits(HeadCaptions::full, widths.full)) return {with, HeadCaptions::full};
+  if (fits(HeadCaptions::brief, widths.brief)) return {with, HeadCaptions::brief};
   return {std::max(grid.smallest_pixels, largest_edge(grid, HeadCaptions::none, room)),
           HeadCaptions::none};
 }

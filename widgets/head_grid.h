@@ -44,8 +44,9 @@ float caption_width(const std::string& words);
 // The edge of the pictures in that room, were there captions under them.
 float captioned_edge(const HeadGridSpec& grid, ImVec2 room);
 // As large as they can be so that all are in the room, never smaller than smallest_pixels: then
-// they are higher than the room, and to be scrolled.
-HeadGridFit fit_head_grid(const HeadGridSpec& grid, const CaptionWidths& widths, ImVec2 room);
+// they are higher than the room, and to be scrolled. Captions of no more than the form `most`.
+HeadGridFit fit_head_grid(const HeadGridSpec& grid, const CaptionWidths& widths, ImVec2 room,
+                          HeadCaptions most = HeadCaptions::full);
 
 // What differs from frame to frame. pixels 0: one line a layer, as wide as the room.
 struct HeadGridDraw {

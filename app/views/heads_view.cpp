@@ -331,7 +331,8 @@ const widgets::HeadCaptionWords& HeadsView::captions_of(const ViewContext& conte
 }
 
 // Captions are made where there may be room for the narrowest of them.
-widgets::HeadGridFit HeadsView::fit_of(const ViewContext& context, std::size_t index, ImVec2 room) {
+widgets::HeadGridFit HeadsView::fit_of(const ViewContext& context, std::size_t index, ImVec2 room,
+                                       widgets::HeadCaptions most) {
   const widgets::HeadGridSpec& spec = spec_of(context, index);
   if (spec.layers * spec.heads == 0) return widgets::fit_head_grid(spec, {}, room);
   const std::string key = captions_key(context, index) + "/" + std::to_string(ImGui::GetFontSize());
@@ -345,7 +346,7 @@ widgets::HeadGridFit HeadsView::fit_of(const ViewContext& context, std::size_t i
   if (widgets::captioned_edge(spec, room) < least) return widgets::fit_head_grid(spec, {}, room);
   const auto& widths =
       grid.widths.get(key, [&] { return widgets::caption_widths(captions_of(context, index)); });
-  return widgets::fit_head_grid(spec, widths, room);
+  return widgets::fit_head_grid(spec, widths, room, most);
 }
 
 // So many models beside each other that the smallest of their pictures is as large as it can be.
@@ -359,12 +360,16 @@ HeadsView::Places HeadsView::best_places(const ViewContext& context, ImVec2 room
     const auto lines = static_cast<float>((count + columns - 1) / columns);
     const ImVec2 each{room.x / static_cast<float>(columns) - ImGui::GetFontSize() * 0.6F,
                       room.y / lines - header};
-    float smallest = std::numeric_limits<float>::max();
-    for (std::size_t i = 0; i < context.models(); ++i) {
-      if (!answer_of(context, i)) continue;
-      smallest = std::min(smallest, fit_of(context, i, each).pixels);
+    Places found{columns, each, std::numeric_limits<float>::max()};
+    for (const bool again : {false, true}) {  // the captions that all have room for are known then
+      for (std::size_t i = 0; i < context.models(); ++i) {
+        if (!answer_of(context, i)) continue;
+        const widgets::HeadGridFit fit = fit_of(context, i, each, found.captions);
+        found.captions = std::min(found.captions, fit.captions);
+        found.pixels = again ? std::min(found.pixels, fit.pixels) : found.pixels;
+      }
     }
-    if (smallest > best.pixels) best = {columns, each, smallest};
+    if (found.pixels > best.pixels) best = found;
   }
   return best;
 }
@@ -613,14 +618,14 @@ void HeadsView::make_pictures(ViewContext& context, const HeadsAnswer& answer, G
   if (taken == HeadPictures::Taken::now) made_pictures_ = true;
 }
 
-void HeadsView::draw_model(ViewContext& context, std::size_t index, ImVec2 room) {
+void HeadsView::draw_model(ViewContext& context, std::size_t index, const Places& places) {
   draw_model_line(context, index);
   const auto* answer = answer_of(context, index);
   if (!answer) return;
   Grid& grid = grids_[context.session().models[index]];
   make_pictures(context, *answer, grid);
   const widgets::HeadGridSpec& spec = spec_of(context, index);
-  widgets::HeadGridDraw draw{.fit = fit_of(context, index, room)};
+  widgets::HeadGridDraw draw{.fit = fit_of(context, index, places.room, places.captions)};
   if (draw.fit.captions != widgets::HeadCaptions::none)
     draw.captions = &captions_of(context, index);
   const int begin = context.state<HeadsState>().search.empty() ? -1 : rows(context).begin[index];
@@ -667,7 +672,7 @@ void HeadsView::draw_pictures(ViewContext& context) {
   for (std::size_t i = 0; i < context.models(); ++i) {
     ImGui::TableNextColumn();
     ImGui::PushID(static_cast<int>(i));
-    draw_model(context, i, places.room);
+    draw_model(context, i, places);
     ImGui::PopID();
   }
   ImGui::EndTable();

@@ -86,6 +86,8 @@ class HeadsView : public View {
     int columns = 1;
     ImVec2 room{0, 0};
     float pixels = 0;  // of the smallest picture
+    // All models have the same, or those that have none had larger pictures than their neighbours.
+    widgets::HeadCaptions captions = widgets::HeadCaptions::full;
   };
   // Where a head is: the session's model and the cell.
   struct Place {
@@ -99,7 +101,7 @@ class HeadsView : public View {
   void draw_pictures(ViewContext& context);
   void draw_table(ViewContext& context);
   void draw_scatter(ViewContext& context);
-  void draw_model(ViewContext& context, std::size_t index, ImVec2 room);
+  void draw_model(ViewContext& context, std::size_t index, const Places& places);
   void draw_model_line(ViewContext& context, std::size_t index);
   void draw_head_tooltip(const ViewContext& context, const HeadsAnswer& answer, int cell) const;
   const HeadsAnswer* answer_of(const ViewContext& context, std::size_t index) const;
@@ -109,7 +111,8 @@ class HeadsView : public View {
   const std::vector<char>& found_rows(const ViewContext& context);
   const widgets::HeadGridSpec& spec_of(const ViewContext& context, std::size_t index);
   const widgets::HeadCaptionWords& captions_of(const ViewContext& context, std::size_t index);
-  widgets::HeadGridFit fit_of(const ViewContext& context, std::size_t index, ImVec2 room);
+  widgets::HeadGridFit fit_of(const ViewContext& context, std::size_t index, ImVec2 room,
+                              widgets::HeadCaptions most);
   std::string captions_key(const ViewContext& context, std::size_t index);
   void make_pictures(ViewContext& context, const HeadsAnswer& answer, Grid& grid);
   bool add_or_move_rows(const ViewContext& context, std::size_t index, Rows& next);

@@ -203,6 +203,11 @@ TEST(HeadGrid, CaptionsAreShownWholeOrShorterOrNotAtAll) {
   // Who makes no captions where their edge is too short for one of them misses none.
   EXPECT_LT(captioned_edge(grid, {widths.brief - 1, 500}), widths.brief);
   EXPECT_EQ(fit_head_grid(grid, {}, {500, 500}).captions, HeadCaptions::none);
+  // Beside a grid that has room for shorter ones alone.
+  EXPECT_EQ(fit_head_grid(grid, widths, {500, 500}, HeadCaptions::brief).captions,
+            HeadCaptions::brief);
+  EXPECT_EQ(fit_head_grid(grid, widths, {500, 500}, HeadCaptions::none).captions,
+            HeadCaptions::none);
   gui.end_frame();
 }
 
