@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 
-from . import (build, carry, debian, doctor, first_window, gpu_test, house, lint, looks, new, package, parity, pictures,
+from . import (bench_import, build, carry, debian, doctor, first_window, gpu_test, house, lint, looks, new, package, parity, pictures,
                test, wheels)
 from .console import STOPPING, DevError, clear_progress, end_running, say
 from .first_window import PICTURE, PROGRAM, WORKER, FirstPicture
@@ -44,7 +44,10 @@ def dispatch(arguments):
     if arguments[:1] == ["run"]:
         return run(without_cuda(arguments[1:]))
     if arguments[:1] == ["bench"]:
-        return run_program(["bench", *without_cuda(arguments[1:])])
+        words = without_cuda(arguments[1:])
+        if words[:1] == ["--import"]:
+            return bench_import.take(words[1:])
+        return run_program(["bench", *words])
     options, extra = parser().parse_known_args(arguments)
     if getattr(options, "cuda", False):
         without_cuda(["--cuda"])
@@ -67,7 +70,8 @@ def parser():
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
     verbs.add_parser("run", help="build and run phasescope with the arguments that follow (--cuda first: "
                     "with the CUDA kernels)")
-    verbs.add_parser("bench", help="build and run phasescope bench with the arguments that follow")
+    verbs.add_parser("bench", help="build and run phasescope bench with the arguments that follow (--import FILE: "
+                    "take what a GPU machine has said, see carry)")
     one = verbs.add_parser("test", help="build and run the tests; further options go to ctest")
     one.add_argument("--quick", action="store_true", help="leave out slow tests and the sanitizers")
     one.add_argument("--long", action="store_true", help="run the long tests too")
@@ -95,7 +99,10 @@ def parser():
     one.add_argument("name", help="small letters, digits and _")
     one.add_argument("--remove", action="store_true", help="take it back, as long as nobody has worked on it")
     verbs.add_parser("package", help="a .deb, an archive and a Python wheel, in out/packages")
-    verbs.add_parser("carry", help="collect into .carry/ what test --gpu needs on a machine without network")
+    one = verbs.add_parser("carry", help="collect into .carry/ what test --gpu needs on a machine without network")
+    one.add_argument("--out", metavar="DIR", help="make a bundle of programs there instead, with the one script that "
+                     "tries them on a bare GPU machine within ten minutes")
+    one.add_argument("--emulated", action="store_true", help="with --out: the emulation in place of a device, to try it")
     return top
 
 
@@ -198,5 +205,5 @@ VERBS = {
     "record": lambda _: record(),
     "new": lambda options: new.new(options.kind, options.name, options.remove),
     "package": lambda _: package.package(),
-    "carry": lambda _: carry.carry(),
+    "carry": lambda options: carry.carry(options.out, options.emulated),
 }
