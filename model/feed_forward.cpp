@@ -46,7 +46,7 @@ at::Tensor of_all(const ModelConfig& config, const LayerWeights& w, const at::Te
   const ExpertsConfig& experts = config.experts;
   at::Tensor sum = at::zeros(x.sizes(), x.options().dtype(out));
   for (std::int64_t n = 0; n < experts.count; ++n) {
-    const at::Tensor own = chosen.experts.eq(n);          // (tokens, per_token), one of a row at most
+    const at::Tensor own = chosen.experts.eq(n);  // (tokens, per_token), one of a row at most
     const at::Tensor here = own.any(-1, /*keepdim=*/true);  // (tokens, 1)
     const at::Tensor weight = chosen.weights.masked_fill(own.logical_not(), 0).sum(-1, true);
     const at::Tensor read = experts.weighted_inputs ? x * weight.to(x.scalar_type()) : x;

@@ -41,10 +41,10 @@ std::shared_ptr<analysis::TextPass> PassCache::get(const std::shared_ptr<const m
   } else {
     model::ForwardOptions options;
     options.backend = backend;
-    entries_.push_front({key, std::make_shared<analysis::TextPass>(
-                                  model, analysis::ids_tensor(text.ids),
-                                  analysis::with_inputs_of(text, std::move(options)),
-                                  keep_bytes_)});
+    entries_.push_front(
+        {key, std::make_shared<analysis::TextPass>(
+                  model, analysis::ids_tensor(text.ids),
+                  analysis::with_inputs_of(text, std::move(options)), keep_bytes_)});
   }
   entries_.front().pass->watch(&progress);
   return entries_.front().pass;

@@ -51,7 +51,7 @@ class PassCache {
 
   std::int64_t limit_bytes_;
   std::int64_t keep_bytes_ = std::int64_t{192} << 20;  // of a pass
-  std::list<Entry> entries_;  // newest first
+  std::list<Entry> entries_;                           // newest first
 };
 
 // The worker's. Handlers run one after another in one thread.

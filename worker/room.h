@@ -1,5 +1,5 @@
-// Memory of a device that ran out: what nobody waits for leaves, and the request is tried once more,
-// smaller.
+// Memory of a device that ran out: what nobody waits for leaves, and the request is tried once
+// more, smaller.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -19,8 +19,8 @@ namespace phasescope::worker {
 // machine, have one try.
 Handler with_second_try(Handler handler);
 
-// What LibTorch's sentence says was wanted and is free, in bytes: "Tried to allocate 2.00 GiB. GPU 0
-// has a total capacity of 139.80 GiB of which 1.20 GiB is free."
+// What LibTorch's sentence says was wanted and is free, in bytes: "Tried to allocate 2.00 GiB. GPU
+// 0 has a total capacity of 139.80 GiB of which 1.20 GiB is free."
 struct DeviceShortage {
   double wanted = 0, free = 0;
 };

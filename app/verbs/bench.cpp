@@ -58,8 +58,9 @@ class BenchVerb : public Verb {
     options.argument("OUT", out_, "file to write, or a folder for the plots too, as --out", false);
     options.request(request_);
     options.option("--write", page_, "page whose section of this device bench kernels replaces");
-    options.option("--import", import_,
-                   "the times of this file, from a GPU machine (./dev carry), in place of measuring");
+    options.option(
+        "--import", import_,
+        "the times of this file, from a GPU machine (./dev carry), in place of measuring");
   }
   std::string out_argument() const override { return out_; }
   std::string missing_forms() const override {
@@ -69,7 +70,8 @@ class BenchVerb : public Verb {
     if (what_ == "kernels") return kernels(run);
     refuse_what_is_of_kernels();
     if (!page_.empty()) throw formats::bad_usage("this benchmark has no page", "--write");
-    if (!import_.empty()) throw formats::bad_usage("times of kernels alone are brought", "--import");
+    if (!import_.empty())
+      throw formats::bad_usage("times of kernels alone are brought", "--import");
     if (what_ == "window") {
       if (!run.common().remote.empty()) {
         throw formats::bad_usage("bench window measures the window of this machine", "--remote");

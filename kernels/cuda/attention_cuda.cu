@@ -7,6 +7,7 @@
 #include "kernels/check.h"
 #include "kernels/cuda/attention_cuda.h"
 #include "kernels/cuda/cape_memory.h"
+#include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/launchers.h"
 

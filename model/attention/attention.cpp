@@ -167,8 +167,8 @@ AttentionResult with_heads_in_lanes(AttentionProgram program, at::Tensor v,
 AttentionResult run_attention(const AttentionProgram& program, const at::Tensor& v,
                               const AttentionOptions& options) {
   if (options.backend == Backend::plain) return plain_attention(program, v, options);
-  const bool cuda = options.backend == Backend::cuda_unverified ||
-                    (v.is_cuda() && is_verified_on_cuda(program));
+  const bool cuda =
+      options.backend == Backend::cuda_unverified || (v.is_cuda() && is_verified_on_cuda(program));
   const std::string obstacle =
       cuda ? cuda_obstacle(program, v, wants_gradients(program, v)) : fused_obstacle(program, v);
   if (obstacle.empty()) {

@@ -10,8 +10,8 @@
 #include "model/attention/attention.h"
 
 // Attention by the CUDA kernels of kernels/cuda. Of models on a CUDA device they read the tensors
-// where these are, on LibTorch's current stream; of models on the CPU what a pass reads is copied to
-// the device, and what it makes comes back. For 16-bit tensors alone, which the kernels compute
+// where these are, on LibTorch's current stream; of models on the CPU what a pass reads is copied
+// to the device, and what it makes comes back. For 16-bit tensors alone, which the kernels compute
 // on as they are, with float32 sums.
 
 namespace phasescope::model {

@@ -83,12 +83,12 @@ MapResult fused_map(const LayerAttention& attention, const MapRequest& request) 
 // What a pass measured, where analyses read it.
 ProbeResult with_host_tensors(ProbeResult result) {
   HostCopies copies;
-  copies.begin_all(
-      {&result.entropy, &result.max_score, &result.max_key, &result.top1_mass,
-       &result.first_key_weight, &result.mean_distance, &result.sink_weight, &result.bucket_pairs,
-       &result.bucket_weight, &result.bucket_score, &result.bucket_score_square,
-       &result.bucket_content, &result.bucket_content_square, &result.bucket_term,
-       &result.bucket_term_square, &result.top_key, &result.top_weight});
+  copies.begin_all({&result.entropy, &result.max_score, &result.max_key, &result.top1_mass,
+                    &result.first_key_weight, &result.mean_distance, &result.sink_weight,
+                    &result.bucket_pairs, &result.bucket_weight, &result.bucket_score,
+                    &result.bucket_score_square, &result.bucket_content,
+                    &result.bucket_content_square, &result.bucket_term, &result.bucket_term_square,
+                    &result.top_key, &result.top_weight});
   for (at::Tensor& mass : result.window_mass) mass = copies.begin(mass);
   copies.wait();
   return result;

@@ -417,8 +417,8 @@ TEST(BenchPage, TakesNothingElseForADevicesTimes) {
   EXPECT_NE(said(changed([](auto& f) { f["times"]["table"] = nullptr; })).find("result.json"),
             std::string::npos);
   EXPECT_NE(said(changed([](auto& f) {
-                   f["times"]["table"]["rows"] = nlohmann::json::array();
-                 })).find("holds no times of a device"),
+              f["times"]["table"]["rows"] = nlohmann::json::array();
+            })).find("holds no times of a device"),
             std::string::npos);
 }
 

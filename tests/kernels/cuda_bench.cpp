@@ -85,8 +85,7 @@ class Timed {
       call_ = forward;
     } else {
       workspace_ = DeviceArray<char>(cuda_backward_workspace(device_->attention));
-      call_ = [this, saved = device_->saved(),
-               gradients = device_->gradients(workspace_.data())] {
+      call_ = [this, saved = device_->saved(), gradients = device_->gradients(workspace_.data())] {
         cuda_attention_backward(device_->attention, saved, gradients);
       };
     }
@@ -181,7 +180,8 @@ bool read(int count, char** words, Asked& asked) {
 int run(int count, char** words) {
   Asked asked;
   if (!read(count, words, asked)) {
-    std::fprintf(stderr, "kernels_cuda_bench [--lengths N,..] [--dims D,..] [--runs N] [--calls N]\n");
+    std::fprintf(stderr,
+                 "kernels_cuda_bench [--lengths N,..] [--dims D,..] [--runs N] [--calls N]\n");
     return 2;
   }
   std::string reason;

@@ -195,8 +195,8 @@ class AnalysesThere : public testing::TestWithParam<Variant> {
 
   // The same answer of both; one that there is at all, of encodings that `call` takes for sure.
   template <class Call>
-  void expect_same(const Call& call, const std::set<std::string>& answered = {"rope",
-                                                                              "alibi"}) const {
+  void expect_same(const Call& call,
+                   const std::set<std::string>& answered = {"rope", "alibi"}) const {
     const std::string real = said(call, model_);
     EXPECT_EQ(said(call, device_), real);
     if (answered.contains(GetParam().name)) {
@@ -334,8 +334,8 @@ TEST_P(QuestionsThere, AblationsAreTheSame) {
 
 // ---- families, captures -------------------------------------------------------------------------
 
-// The tests' models of every family. An expert reads all tokens on a device, where which are its own
-// is not asked, and its products are summed in blocks of other sizes.
+// The tests' models of every family. An expert reads all tokens on a device, where which are its
+// own is not asked, and its products are summed in blocks of other sizes.
 TEST(FamiliesThere, RunTheSameAndNothingCrosses) {
   at::set_num_threads(1);
   const at::NoGradGuard no_grad;

@@ -15,8 +15,8 @@ namespace phasescope::model {
 // golden_path() of tests/golden_folder.h.
 std::filesystem::path golden(const std::string& path);
 
-// The folders of the tests' small models of families: those that come with the source, and where the
-// references outside of it are there, those of all families.
+// The folders of the tests' small models of families: those that come with the source, and where
+// the references outside of it are there, those of all families.
 std::vector<std::filesystem::path> family_models();
 
 // One tensor of a safetensors file.

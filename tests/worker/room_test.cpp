@@ -1,4 +1,5 @@
-// A device whose memory runs out: what leaves it, the second try, and what is said when that fails too.
+// A device whose memory runs out: what leaves it, the second try, and what is said when that fails
+// too.
 #include "worker/room.h"
 
 #include <c10/util/Exception.h>
@@ -49,7 +50,8 @@ TEST(Row21, NothingElseIsTriedTwice) {
   EXPECT_THROW(with_second_try(failing(1, runs, "jobs.start")).run({}, context),
                c10::OutOfMemoryError);
   EXPECT_EQ(runs, 1);
-  const Handler broken{"heads", "", [&runs](const nlohmann::json&, RequestContext&) -> protocol::Reply {
+  const Handler broken{"heads", "",
+                       [&runs](const nlohmann::json&, RequestContext&) -> protocol::Reply {
                          ++runs;
                          throw formats::bad_input("not this");
                        }};
@@ -64,15 +66,15 @@ TEST(Row21, TheSecondTryHasTheRoomOfAllThatIsKept) {
   pass_cache().get(model, text_of(9), model::Backend::fused, progress)->run();
   std::vector<std::size_t> kept;
   std::int64_t bytes = -1;
-  const Handler handler{"heads", "", [&](const nlohmann::json&, RequestContext&) -> protocol::Reply {
-                          kept.push_back(pass_cache().size());
-                          if (kept.size() == 1) run_out();
-                          const auto pass =
-                              pass_cache().get(model, text_of(9), model::Backend::fused, progress);
-                          pass->run();
-                          bytes = pass->kept_bytes();
-                          return {};
-                        }};
+  const Handler handler{
+      "heads", "", [&](const nlohmann::json&, RequestContext&) -> protocol::Reply {
+        kept.push_back(pass_cache().size());
+        if (kept.size() == 1) run_out();
+        const auto pass = pass_cache().get(model, text_of(9), model::Backend::fused, progress);
+        pass->run();
+        bytes = pass->kept_bytes();
+        return {};
+      }};
   with_second_try(handler).run({}, context);
   EXPECT_EQ(kept, (std::vector<std::size_t>{1, 0}));
   // Nothing of a layer stays; afterwards passes are kept as before.

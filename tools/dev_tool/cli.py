@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from . import (bench_import, build, carry, debian, doctor, first_window, gpu_test, house, lint, looks, new, package, parity, pictures,
-               test, wheels)
+               roofline, test, wheels)
 from .console import STOPPING, DevError, clear_progress, end_running, say
 from .first_window import PICTURE, PROGRAM, WORKER, FirstPicture
 from .paths import OUT, ROOT
@@ -89,6 +89,7 @@ def parser():
     verbs.add_parser("doctor", help="what this machine has and lacks")
     verbs.add_parser("parity", help="make docs/parity.md again from the tests that compare with references")
     verbs.add_parser("docs", help="make the pages that follow from lists (methods, results, verbs, what is registered) again")
+    verbs.add_parser("roofline", help="write what the CUDA kernels can reach by count into docs/cuda.md again")
     verbs.add_parser("house", help="draw docs/house.svg again, what each target of the build links")
     verbs.add_parser("pictures", help="draw the pictures of the documents again, each by the command above it")
     one = verbs.add_parser("looks", help="draw every view in software and show which look otherwise than before")
@@ -199,6 +200,7 @@ VERBS = {
     "doctor": lambda _: doctor.doctor(),
     "parity": lambda _: parity.parity(),
     "docs": lambda _: make_docs(),
+    "roofline": lambda _: roofline.write(),
     "house": lambda _: house.draw(),
     "pictures": lambda _: pictures.draw(),
     "looks": lambda options: looks.looks(options.update),

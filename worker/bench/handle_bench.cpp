@@ -71,7 +71,8 @@ class InterleavedRuns {
       row.ms_max = wall.largest;
       row.cpu_ms = spread_of(ours_[n].cpu).median;
       row.peak_mb = ours_[n].peak_mb;
-      row.gflops = row.variant == "heads" ? std::nan("") : protocol::causal_flops(row) / row.ms / 1e6;
+      row.gflops =
+          row.variant == "heads" ? std::nan("") : protocol::causal_flops(row) / row.ms / 1e6;
       const auto base = plain.find(row.pass);
       row.over_plain =
           base == plain.end() || row.variant == "heads" ? std::nan("") : row.ms / base->second;

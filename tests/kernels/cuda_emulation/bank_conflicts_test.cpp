@@ -1,7 +1,7 @@
 // Bank conflicts of the CUDA kernels' shared memory, computed from the addresses that their own
 // functions give. A warp's access of 4 bytes a lane takes as many turns as the fullest of the 32
-// banks has different words of; one of 16 bytes a lane (matrix loads, copies) goes by eight lanes at
-// a time, whose 128 bytes fill every bank once at best (CUDA C++ Programming Guide, "Shared
+// banks has different words of; one of 16 bytes a lane (matrix loads, copies) goes by eight lanes
+// at a time, whose 128 bytes fill every bank once at best (CUDA C++ Programming Guide, "Shared
 // Memory").
 
 #include <gtest/gtest.h>
