@@ -137,6 +137,15 @@ esac
         self.write("true")
         self.assertFalse(self.run_them()["passed"])
 
+    def test_a_length_that_takes_too_long_loses_no_other(self):
+        path = self.folder / first_minutes.BENCH
+        path.write_text('#!/bin/sh\n[ "$2" = 32768 ] && exec sleep 60\necho "{\\"rows\\": [{\\"n\\": $2}]}"\n',
+                        encoding="utf-8")
+        path.chmod(0o755)
+        step = first_minutes.run_table(self.folder, {"torch": "2.11.0"}, first_minutes.Clock(2 / 60), False)
+        self.assertEqual([row["n"] for row in step["table"]["rows"]], [2048, 8192])
+        self.assertEqual((step["absent_lengths"], step["passed"]), (["32768"], False))
+
     def test_no_sanitizer_is_no_pass(self):
         with mock.patch.object(first_minutes, "program", lambda _: None):
             step = first_minutes.run_sanitizers(self.folder, first_minutes.Clock(1), 0)

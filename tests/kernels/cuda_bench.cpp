@@ -5,6 +5,7 @@
 // nothing.
 //
 //   kernels_cuda_bench [--lengths 2048,8192,32768] [--dims 64,128] [--runs 5] [--calls 20]
+//     [--heads 0]     (0: as many as make a length fill a device)
 
 #include <algorithm>
 #include <chrono>
@@ -30,7 +31,7 @@ using protocol::AttentionBenchRow;
 
 struct Asked {
   std::vector<std::int64_t> lengths{2048, 8192, 32768}, dims{64, 128};
-  std::int64_t runs = 5, calls = 20;
+  std::int64_t runs = 5, calls = 20, heads = 0;
 };
 
 /// As many as make `length` tokens fill a device, 32 at most.
@@ -41,9 +42,13 @@ std::int64_t heads_of(std::int64_t length) {
 /// A problem on the device with all that its calls need, and one timed pass over it.
 class Timed {
  public:
-  Timed(Kind kind, std::string pass, bool probes, std::int64_t length, std::int64_t dim) {
+  struct Size {
+    std::int64_t length, dim, heads;
+  };
+
+  Timed(Kind kind, std::string pass, bool probes, const Size& size) {
+    const auto [length, dim, heads] = size;
     Problem problem{kind};
-    const std::int64_t heads = heads_of(length);
     problem.shape = {1, heads, heads, length, length, dim};
     problem.hidden = 32;
     case_ = std::make_unique<Case>(problem);
@@ -100,14 +105,14 @@ class Timed {
   std::function<void()> call_;
 };
 
-std::vector<std::unique_ptr<Timed>> cases_of(std::int64_t length, std::int64_t dim) {
+std::vector<std::unique_ptr<Timed>> cases_of(const Timed::Size& size) {
   std::vector<std::unique_ptr<Timed>> cases;
   for (const char* pass : {"forward", "backward"}) {
     for (const Kind kind :
          {Kind::plain, Kind::table, Kind::tapa, Kind::tape, Kind::fire, Kind::cape}) {
-      cases.push_back(std::make_unique<Timed>(kind, pass, false, length, dim));
+      cases.push_back(std::make_unique<Timed>(kind, pass, false, size));
       if (kind == Kind::plain && cases.back()->row.pass == "forward") {
-        cases.push_back(std::make_unique<Timed>(kind, pass, true, length, dim));
+        cases.push_back(std::make_unique<Timed>(kind, pass, true, size));
       }
     }
   }
@@ -138,7 +143,7 @@ AttentionBench bench_of(const Asked& asked) {
   bench.fma_peak_gflops = std::nan("");
   for (const std::int64_t length : asked.lengths) {
     for (const std::int64_t dim : asked.dims) {
-      const auto cases = cases_of(length, dim);
+      const auto cases = cases_of({length, dim, asked.heads > 0 ? asked.heads : heads_of(length)});
       for (std::int64_t run = 0; run < asked.runs; ++run) {
         for (const auto& one : cases) one->times.push_back(one->time(asked.calls));
       }
@@ -170,6 +175,8 @@ bool read(int count, char** words, Asked& asked) {
       asked.runs = values[0];
     } else if (name == "--calls") {
       asked.calls = values[0];
+    } else if (name == "--heads") {
+      asked.heads = values[0];
     } else {
       return false;
     }

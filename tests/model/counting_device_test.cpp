@@ -454,6 +454,7 @@ TEST(EvalsThere, PerplexitiesAreTheSame) {
     SCOPED_TRACE(encoding);
     ModelConfig config = tiny_config(encoding);
     config.vocab_size = 256;
+    config.tokenizer = {{"type", "bytes"}, {"vocab_size", 256}, {"bos", 0}};
     const auto model = random_model(config, 1);
     const auto eval = [&](const std::shared_ptr<const Model>& of) {
       const auto request = protocol::request_of<protocol::EvalRequest>(
