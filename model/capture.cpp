@@ -243,16 +243,17 @@ class SizeEstimate {
 class Collector : public Observer {
  public:
   Collector(const ModelConfig& config, std::size_t part, std::int64_t batch,
-            const CaptureSpec& spec, const Wanted& wanted, Captured& result)
+            const CaptureSpec& spec, const Wanted& wanted, HostCopies& copies, Captured& result)
       : parts_(parts_of(config)),
         part_(parts_[part]),
         heads_(config.heads),
         batch_(batch),
         spec_(spec),
         wanted_(wanted),
+        copies_(copies),
         result_(result) {
     if (part == 0 && parts_.size() > 1) {
-      encoder_ = std::make_unique<Collector>(config, 1, batch, spec, wanted, result);
+      encoder_ = std::make_unique<Collector>(config, 1, batch, spec, wanted, copies, result);
     }
   }
 
@@ -345,7 +346,7 @@ class Collector : public Observer {
   }
 
   void keep(const std::string& name, const at::Tensor& tensor) {
-    result_.tensors[name] = on_host(tensor).contiguous();
+    result_.tensors[name] = copies_.begin(tensor).contiguous();
   }
 
   std::vector<Part> parts_;
@@ -353,6 +354,7 @@ class Collector : public Observer {
   std::int64_t heads_, batch_;
   const CaptureSpec& spec_;
   const Wanted& wanted_;
+  HostCopies& copies_;  // waited for when all layers have run
   Captured& result_;
   std::unique_ptr<Collector> encoder_;
 };
@@ -427,7 +429,8 @@ Captured capture(const Decoder& decoder, const at::Tensor& ids, const CaptureSpe
   const Wanted wanted(spec, config);
   SizeEstimate(decoder, ids, decoder_length, spec, wanted).refuse_if_too_large();
   Captured result;
-  Collector collector(config, 0, ids.size(0), spec, wanted, result);
+  HostCopies copies;
+  Collector collector(config, 0, ids.size(0), spec, wanted, copies, result);
   AllRan kernels;
   ForwardOptions forward = options;
   forward.kernels = &kernels;
@@ -436,10 +439,11 @@ Captured capture(const Decoder& decoder, const at::Tensor& ids, const CaptureSpe
   if (wanted.logits() && config.head.present) {
     const Range rows = spec.rows.value_or(Range{0, decoder_length});
     result.tensors["logits"] =
-        on_host(decoder.logits(hidden.slice(1, rows.begin, rows.end), options)).contiguous();
+        copies.begin(decoder.logits(hidden.slice(1, rows.begin, rows.end), options)).contiguous();
   } else if (wanted.logits()) {
     result.notes.push_back("the model has no head, so there are no logits");
   }
+  copies.wait();
   keep_frequencies(decoder, decoder_length, options, wanted, result);
   if (wanted.kind("position") && !decoder.encoding().info().has_state) {
     result.notes.push_back("the encoding " + decoder.encoding().info().key +

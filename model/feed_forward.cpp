@@ -37,14 +37,38 @@ at::Tensor expert_output(const ModelConfig& config, const ExpertWeights& w, cons
   return product((up.clamp(-limit, limit) + 1) * glu, w.down, w.down_bias, product_dtype);
 }
 
-// What experts that `chosen` names make of x (tokens, C).
-at::Tensor of_chosen(const ModelConfig& config, const LayerWeights& w, const at::Tensor& x,
-                     const ChosenExperts& chosen, std::optional<at::ScalarType> product_dtype,
-                     at::ScalarType out) {
+// What experts that `chosen` names make of x (tokens, C): of all tokens each, and taken where it is
+// theirs. Which these are stays on the device, where a number that the host asks for waits for all
+// that was enqueued, once for each expert; `count / per_token` times the products are the price.
+at::Tensor of_all(const ModelConfig& config, const LayerWeights& w, const at::Tensor& x,
+                  const ChosenExperts& chosen, std::optional<at::ScalarType> product_dtype,
+                  at::ScalarType out) {
   const ExpertsConfig& experts = config.experts;
   at::Tensor sum = at::zeros(x.sizes(), x.options().dtype(out));
   for (std::int64_t n = 0; n < experts.count; ++n) {
-    // (rows, 2). On a device their number comes to the host: an expert reads its own tokens alone.
+    const at::Tensor own = chosen.experts.eq(n);  // (tokens, per_token), one of a row at most
+    const at::Tensor here = own.any(-1, /*keepdim=*/true);  // (tokens, 1)
+    const at::Tensor weight = chosen.weights.masked_fill(own.logical_not(), 0).sum(-1, true);
+    const at::Tensor read = experts.weighted_inputs ? x * weight.to(x.scalar_type()) : x;
+    at::Tensor y = expert_output(config, w.experts[static_cast<std::size_t>(n)], read,
+                                 experts.limit, product_dtype)
+                       .to(out);
+    if (!experts.weighted_inputs) y = y * weight.to(out);
+    // Not a product with 0: an expert may overflow on a token that is not its own.
+    sum = sum + y.masked_fill(here.logical_not(), 0);
+  }
+  return sum;
+}
+
+// The same, each expert reading its own tokens alone.
+at::Tensor of_chosen(const ModelConfig& config, const LayerWeights& w, const at::Tensor& x,
+                     const ChosenExperts& chosen, std::optional<at::ScalarType> product_dtype,
+                     at::ScalarType out) {
+  if (!x.is_cpu()) return of_all(config, w, x, chosen, product_dtype, out);
+  const ExpertsConfig& experts = config.experts;
+  at::Tensor sum = at::zeros(x.sizes(), x.options().dtype(out));
+  for (std::int64_t n = 0; n < experts.count; ++n) {
+    // (rows, 2)
     const at::Tensor places = chosen.experts.eq(n).nonzero();
     if (places.size(0) == 0) continue;
     const at::Tensor token = places.select(1, 0);

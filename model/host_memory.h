@@ -2,6 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <initializer_list>
+#include <vector>
+
 // Which devices the CPU's own kernels (attention, the root mean square norm) can read: they are
 // handed pointers, and a device's memory is not the host's.
 
@@ -16,5 +19,21 @@ void reads_host_memory(at::DeviceType type);
 
 // `tensor` where the host can read it: itself, or a copy. Undefined stays undefined.
 at::Tensor on_host(const at::Tensor& tensor);
+
+// Copies from a device to the host that are under way: begun one after the other on its current
+// stream, into memory that the device writes by itself, and waited for once.
+class HostCopies {
+ public:
+  // What holds the tensor's numbers after wait(): the tensor itself where the host can read it.
+  // Of the same shape and dtype, contiguous where it was copied; undefined stays undefined.
+  at::Tensor begin(const at::Tensor& tensor);
+  // All of them, of the tensors in place of those.
+  void begin_all(std::initializer_list<at::Tensor*> tensors);
+  // Until all that was begun has come.
+  void wait();
+
+ private:
+  std::vector<at::Device> devices_;  // that copies come from, each once
+};
 
 }  // namespace phasescope::model

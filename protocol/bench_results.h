@@ -42,6 +42,13 @@ struct AttentionBenchRow {
   }
 };
 
+// Of a row's pass: multiply-adds of the causal half count as two; backward is five products where
+// forward has two. The same for every variant: what plain attention of this size would take.
+inline double causal_flops(const AttentionBenchRow& row) {
+  const double pairs = 0.5 * static_cast<double>(row.n) * static_cast<double>(row.n + 1);
+  return (row.pass == "forward" ? 4.0 : 10.0) * static_cast<double>(row.heads * row.d) * pairs;
+}
+
 struct AttentionBench {
   std::string device;     // "cpu", "cuda"
   std::string processor;  // "AMD EPYC (family 25, model 17)", or the GPU's name

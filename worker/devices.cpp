@@ -16,6 +16,7 @@
 #include "model/devices.h"
 #include "training/jobs/job_folder.h"
 #include "training/jobs/out_of_memory.h"
+#include "worker/room.h"
 
 namespace phasescope::worker {
 
@@ -47,8 +48,7 @@ Failure out_of_memory(std::optional<std::int64_t> wanted, const std::string& mes
   if (wanted)
     sentence = "not enough memory: " + std::to_string(*wanted) + " bytes were wanted, " +
                std::to_string(available_bytes()) + " are free";
-  return {{std::string(code::out_of_memory), sentence, "",
-           "ask for fewer rows, columns or layers, or a shorter text"},
+  return {{std::string(code::out_of_memory), sentence, "", what_would_fit(shortage_of(message))},
           false};
 }
 

@@ -1,7 +1,9 @@
 #include "worker/handlers.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <utility>
 
 #include "worker/bench/handle_bench.h"
 #include "worker/handle_analysis.h"
@@ -12,6 +14,7 @@
 #include "worker/handle_models.h"
 #include "worker/handle_questions.h"
 #include "worker/handle_worker.h"
+#include "worker/room.h"
 
 namespace phasescope::worker {
 
@@ -25,8 +28,8 @@ std::vector<Handler> all_handlers() {
 
   std::vector<Handler> all;
   for (auto& group : groups)
-    all.insert(all.end(), std::make_move_iterator(group.begin()),
-               std::make_move_iterator(group.end()));
+    std::ranges::transform(group, std::back_inserter(all),
+                           [](Handler& one) { return with_second_try(std::move(one)); });
   return all;
 }
 

@@ -14,6 +14,8 @@
 #include "model/devices.h"
 #include "protocol/error_info.h"
 #include "worker/devices.h"
+#include "worker/pass_cache.h"
+#include "worker/room.h"
 
 namespace phasescope::worker {
 
@@ -81,6 +83,7 @@ ModelCache::ModelPointer ModelCache::find(const std::string& key) {
                                   [&](const Entry& entry) { return entry.key == key; });
   if (found == entries_.end()) return nullptr;
   if (found->state != files_state(found->model->report.path)) {
+    pass_cache().forget(found->model.get());
     entries_.erase(found);
     return nullptr;
   }
@@ -101,8 +104,26 @@ void ModelCache::keep(const std::string& key, const ModelPointer& model, std::in
     const bool here = oldest->model->decoder.device() == device;
     if (!(here && sum > limit) && entries_.size() <= kMostReadings) continue;
     if (here) sum -= oldest->bytes;
+    pass_cache().forget(oldest->model.get());
     entries_.erase(oldest);
   }
+}
+
+void ModelCache::drop(const std::function<bool(const Entry&)>& leaves) {
+  std::erase_if(entries_, [&leaves](const Entry& entry) {
+    const bool goes = leaves(entry);
+    if (goes) pass_cache().forget(entry.model.get());
+    return goes;
+  });
+}
+
+void ModelCache::keep_newest() {
+  if (entries_.empty()) return;
+  const std::string path = entries_.front().model->report.path;
+  const at::Device device = entries_.front().model->decoder.device();
+  drop([&](const Entry& entry) {
+    return entry.model->report.path != path || entry.model->decoder.device() != device;
+  });
 }
 
 std::int64_t ModelCache::limit_of(const at::Device& device) {
@@ -116,11 +137,18 @@ ModelCache::ModelPointer ModelCache::moved(const ModelPointer& model, const at::
   try {
     return model::on_device(model, device);
   } catch (const c10::OutOfMemoryError&) {
-    std::erase_if(entries_,
-                  [&](const Entry& entry) { return entry.model->decoder.device() == device; });
-    empty_device_cache();
+    // Outside: tensors that have moved already are gone then.
   }
-  return model::on_device(model, device);
+  drop([&](const Entry& entry) { return entry.model->decoder.device() == device; });
+  empty_device_cache();
+  try {
+    return model::on_device(model, device);
+  } catch (const c10::OutOfMemoryError&) {
+  }
+  empty_device_cache();
+  refuse_for_room(model->report.name, model->report.weight_bytes,
+                  static_cast<std::int64_t>(at::elementSize(model->decoder.dtype())), device.str(),
+                  available_bytes(device));
 }
 
 ModelCache::ModelPointer ModelCache::opened(const std::string& path,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -38,20 +39,15 @@ class ModelCache {
   std::shared_ptr<const model::Model> open(const std::string& name,
                                            const protocol::Opening& opening,
                                            protocol::Progress& progress);
-  void clear() { entries_.clear(); }
+  void clear() {
+    drop([](const Entry&) { return true; });
+  }
+  // All but the one used last, and the readings of its file, leave.
+  void keep_newest();
   std::size_t size() const { return entries_.size(); }
 
  private:
   using ModelPointer = std::shared_ptr<const model::Model>;
-
-  ModelPointer find(const std::string& key);
-  // Where its weights do not fit beside the models that are kept, without those.
-  ModelPointer opened(const std::string& path, model::OpenModelOptions options);
-  // `bytes` of weights that no other entry has.
-  void keep(const std::string& key, const ModelPointer& model, std::int64_t bytes);
-  std::int64_t limit_of(const at::Device& device);
-  // The model there; where it has no room, once more when all others have left the device.
-  ModelPointer moved(const ModelPointer& model, const at::Device& device);
 
   struct Entry {
     std::string key;    // what was asked for
@@ -59,6 +55,17 @@ class ModelCache {
     ModelPointer model;
     std::int64_t bytes = 0;
   };
+
+  ModelPointer find(const std::string& key);
+  // Entries leave, and with them the passes that read them.
+  void drop(const std::function<bool(const Entry&)>& leaves);
+  // Where its weights do not fit beside the models that are kept, without those.
+  ModelPointer opened(const std::string& path, model::OpenModelOptions options);
+  // `bytes` of weights that no other entry has.
+  void keep(const std::string& key, const ModelPointer& model, std::int64_t bytes);
+  std::int64_t limit_of(const at::Device& device);
+  // The model there; where it has no room, once more when all others have left the device.
+  ModelPointer moved(const ModelPointer& model, const at::Device& device);
 
   WorkerSettings settings_;
   std::int64_t limit_bytes_;                    // given; 0: by device

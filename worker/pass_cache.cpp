@@ -1,6 +1,8 @@
 #include "worker/pass_cache.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <utility>
 
 #include "analysis/texts.h"
@@ -39,23 +41,27 @@ std::shared_ptr<analysis::TextPass> PassCache::get(const std::shared_ptr<const m
   } else {
     model::ForwardOptions options;
     options.backend = backend;
-    entries_.push_front({key, std::make_shared<analysis::TextPass>(
-                                  model, analysis::ids_tensor(text.ids),
-                                  analysis::with_inputs_of(text, std::move(options)))});
+    entries_.push_front(
+        {key, std::make_shared<analysis::TextPass>(
+                  model, analysis::ids_tensor(text.ids),
+                  analysis::with_inputs_of(text, std::move(options)), keep_bytes_)});
   }
   entries_.front().pass->watch(&progress);
   return entries_.front().pass;
 }
 
 void PassCache::drop_old() {
-  const auto bytes = [this] {
-    std::int64_t sum = 0;
-    for (const Entry& entry : entries_) sum += entry.pass->kept_bytes();
-    return sum;
-  };
-  while (!entries_.empty() && (entries_.size() >= kMostEntries || bytes() > limit_bytes_)) {
-    entries_.pop_back();
+  std::map<std::string, std::int64_t> bytes;  // of the passes from the newest on, by device
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    std::int64_t& sum = bytes[entry->pass->model().decoder.device().str()];
+    sum += entry->pass->kept_bytes();
+    entry = sum > limit_bytes_ ? entries_.erase(entry) : std::next(entry);
   }
+  while (entries_.size() >= kMostEntries) entries_.pop_back();
+}
+
+void PassCache::forget(const model::Model* model) {
+  entries_.remove_if([model](const Entry& entry) { return &entry.pass->model() == model; });
 }
 
 PassCache& pass_cache() {

@@ -14,6 +14,7 @@
 #include "analysis/questions/common.h"
 #include "analysis/tensors.h"
 #include "model/attention/repairs.h"
+#include "model/host_memory.h"
 #include "model/loss.h"
 
 namespace phasescope::analysis {
@@ -70,12 +71,13 @@ class GradientHook final : public model::AttentionHook {
     const std::int64_t heads = attention.heads(), rows = attention.length();
     at::Tensor sums = at::zeros({heads, tokens_}, at::kDouble);
     if (!layer.out.grad().defined()) return sums;  // nothing reads it
-    const at::Tensor values = of_heads(layer.v, heads), coming = layer.out.grad()[0];
+    const at::Tensor values = of_heads(model::on_host(layer.v), heads),
+                     coming = model::on_host(layer.out.grad()[0]);
     at::Tensor state, coming_state;
     if (layer.state.defined() && layer.state.grad().defined()) {
-      state =
-          layer.program.as<model::TapeProgram>()->state[0].expand({heads, -1, -1}).to(at::kDouble);
-      coming_state = layer.state.grad()[0];
+      const at::Tensor& of_keys = layer.program.as<model::TapeProgram>()->state;
+      state = model::on_host(of_keys)[0].expand({heads, -1, -1}).to(at::kDouble);
+      coming_state = model::on_host(layer.state.grad()[0]);
     }
     const std::int64_t step = rows_of_block(heads, rows);
     for (std::int64_t begin = 0; begin < rows; begin += step) {

@@ -58,6 +58,9 @@ class BenchVerb : public Verb {
     options.argument("OUT", out_, "file to write, or a folder for the plots too, as --out", false);
     options.request(request_);
     options.option("--write", page_, "page whose section of this device bench kernels replaces");
+    options.option(
+        "--import", import_,
+        "the times of this file, from a GPU machine (./dev carry), in place of measuring");
   }
   std::string out_argument() const override { return out_; }
   std::string missing_forms() const override {
@@ -67,6 +70,8 @@ class BenchVerb : public Verb {
     if (what_ == "kernels") return kernels(run);
     refuse_what_is_of_kernels();
     if (!page_.empty()) throw formats::bad_usage("this benchmark has no page", "--write");
+    if (!import_.empty())
+      throw formats::bad_usage("times of kernels alone are brought", "--import");
     if (what_ == "window") {
       if (!run.common().remote.empty()) {
         throw formats::bad_usage("bench window measures the window of this machine", "--remote");
@@ -107,9 +112,7 @@ class BenchVerb : public Verb {
 
   Output kernels(Run& run) {
     if (!page_.empty()) page_before();
-    const auto bench =
-        protocol::from_json_form<protocol::AttentionBench>(run.call(request_).result);
-    const std::string date = today();
+    const auto [bench, date] = measured_or_brought(run);
     const std::string facts = bench_facts(bench, date);
     Output output{.result = protocol::to_json_form(bench)};
     output.result["provenance"] = provenance_of(bench, date, run);
@@ -128,6 +131,12 @@ class BenchVerb : public Verb {
           {page_, with_bench_section(page_before(), bench_section(bench, run.command(), date))});
     }
     return output;
+  }
+
+  // What is measured here and today, or what a file brings.
+  CarriedBench measured_or_brought(Run& run) const {
+    if (!import_.empty()) return carried_bench(formats::read_text_file(import_), import_);
+    return {protocol::from_json_form<protocol::AttentionBench>(run.call(request_).result), today()};
   }
 
   // What the page holds now; nothing where there is none. Throws Error "bad_usage" or "bad_input"
@@ -178,7 +187,7 @@ class BenchVerb : public Verb {
 
   json provenance_of(const protocol::AttentionBench& bench, const std::string& date,
                      Run& run) const {
-    json made = worker_provenance(run);
+    json made = import_.empty() ? worker_provenance(run) : provenance(run);
     made["device"] = bench.device;
     made["processor"] = bench.processor;
     made["kernel"] = bench.kernel;
@@ -222,7 +231,7 @@ class BenchVerb : public Verb {
     return output;
   }
 
-  std::string what_ = "kernels", out_, page_;
+  std::string what_ = "kernels", out_, page_, import_;
   protocol::KernelsBenchRequest request_;
 };
 

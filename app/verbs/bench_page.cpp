@@ -7,6 +7,8 @@
 #include <set>
 
 #include "app/verbs/bench_goals.h"
+#include "formats/error.h"
+#include "formats/json.h"
 #include "widgets/plot_spec.h"
 
 namespace phasescope::app {
@@ -49,9 +51,9 @@ below 2048, then 32 buckets an octave. *All, about 32 buckets* has so many over 
 one octave as in another; the limits are for these. *All, log-sum-exp known* is what the first take in a
 second pass over a layer, after one that left its log-sum-exp.
 
-The CUDA kernels have never run on a device, so there is no section of a GPU yet. In one a time would be
-that of 20 calls one after the other, without what crosses to the GPU, there would be no processor time,
-and the peak would be that of a large matrix product.
+A GPU's section is one that `./dev bench --import` brought from it; there is none until the CUDA kernels
+have run on a device. In it a time is that of 20 calls one after the other, without what crosses to the
+GPU, there is no processor time, and the peak is that of a large matrix product, where LibTorch was there.
 )";
 
 // Written by hand, at the page's end.
@@ -178,6 +180,31 @@ std::string bench_section(const AttentionBench& bench, const std::string& comman
                         : "");
   return heading + "\n\n" + conditions_of(bench, date) + ". `" + command + "`\n" +
          table_of_pass(bench, "forward") + table_of_pass(bench, "backward") + goals_section(bench);
+}
+
+CarriedBench carried_bench(const std::string& text, const std::string& path) {
+  const formats::Json result = formats::parse_json(text, path);
+  const auto fail = [&path](const std::string& why) {
+    return formats::bad_input(path + " " + why, path,
+                              "it is what first_minutes.py of ./dev carry --out DIR writes");
+  };
+  const formats::Json times = result.is_object() ? result.value("times", formats::Json()) : result;
+  if (!times.is_object() || !result.value("date", formats::Json()).is_string()) {
+    throw fail("is no result of a device");
+  }
+  if (result.value("emulated", formats::Json(true)) != false) {
+    throw fail("has the times of the kernels' emulation, which say nothing of a device");
+  }
+  CarriedBench carried{{}, result["date"].get<std::string>()};
+  try {
+    carried.bench = protocol::from_json_form<AttentionBench>(times.at("table"));
+  } catch (const std::exception& error) {
+    throw fail(std::string("holds no table of times: ") + error.what());
+  }
+  if (carried.bench.rows.empty() || !runs_on_gpu(carried.bench)) {
+    throw fail("holds no times of a device");
+  }
+  return carried;
 }
 
 bool is_bench_page(const std::string& page) {

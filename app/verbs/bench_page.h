@@ -17,6 +17,15 @@ std::string bench_facts(const protocol::AttentionBench& bench, const std::string
 std::string bench_section(const protocol::AttentionBench& bench, const std::string& command,
                           const std::string& date);
 
+// What a device's script has measured (tools/device/first_minutes.py, ./dev carry), of the text of
+// its file, and on which day. Throws Error "bad_input" for what is no such file, holds no times or
+// is of the kernels' emulation.
+struct CarriedBench {
+  protocol::AttentionBench bench;
+  std::string date;
+};
+CarriedBench carried_bench(const std::string& text, const std::string& path);
+
 // Whether `page` may be written to: it is empty or begins with "# Benchmarks".
 bool is_bench_page(const std::string& page);
 

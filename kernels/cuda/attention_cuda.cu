@@ -7,6 +7,7 @@
 #include "kernels/check.h"
 #include "kernels/cuda/attention_cuda.h"
 #include "kernels/cuda/cape_memory.h"
+#include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/launchers.h"
 
@@ -23,6 +24,9 @@ constexpr Limits kCudaLimits{.name = "[cuda attention] ",
                              .cape_pieces = std::numeric_limits<std::int64_t>::max(),
                              .query_tables = false,
                              .reads_arrays = false};
+
+// cp.async, ldmatrix and products of bfloat16 numbers came with it.
+constexpr int kLeastCapability = 80;
 
 void require(bool holds, const char* sentence) {
   if (!holds) throw std::invalid_argument(std::string(kCudaLimits.name) + sentence);
@@ -188,8 +192,23 @@ bool cuda_available(std::string& reason) {
     reason = std::string("No CUDA device can be used here: ") + cudaGetErrorString(status);
     return false;
   }
-  if (devices == 0) reason = "This machine has no CUDA device";
-  return devices > 0;
+  if (devices == 0) {
+    reason = "This machine has no CUDA device";
+    return false;
+  }
+  const int capability = cuda_capability();
+  if (capability >= kLeastCapability) return true;
+  reason = "The CUDA kernels need a device of compute capability 8.0 or more, and this one has " +
+           std::to_string(capability / 10) + "." + std::to_string(capability % 10);
+  return false;
+}
+
+int cuda_capability() {
+  int device = 0, major = 0, minor = 0;
+  PHASESCOPE_CUDA(cudaGetDevice(&device));
+  PHASESCOPE_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  PHASESCOPE_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+  return 10 * major + minor;
 }
 
 }  // namespace phasescope::kernels

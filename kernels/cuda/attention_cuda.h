@@ -14,8 +14,10 @@
 
 namespace phasescope::kernels {
 
-/// Name under which a user chooses this backend.
+/// Name under which a user chooses this backend, and that of what ran where the kernel is one of
+/// verified.h.
 inline constexpr const char* kCudaBackend = "cuda-unverified";
+inline constexpr const char* kVerifiedCudaBackend = "cuda";
 
 /// At most so many segments of FIRE (an MLP of one unit less), and hidden units of CAPE.
 inline constexpr std::int64_t kCudaSegments = 64, kCudaHiddenUnits = 64;
@@ -85,7 +87,10 @@ std::size_t cuda_backward_workspace(const CudaAttention& attention);
 void cuda_attention_backward(const CudaAttention& attention, const SavedForward& saved,
                              const CudaGradients& gradients);
 
-/// Whether a device can be used; if not, `reason` says why in one sentence.
+/// Whether the current device can be used; if not, `reason` says why in one sentence.
 bool cuda_available(std::string& reason);
+
+/// The current device's compute capability, 90 for 9.0.
+int cuda_capability();
 
 }  // namespace phasescope::kernels

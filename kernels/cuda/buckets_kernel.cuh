@@ -10,21 +10,40 @@
 
 namespace phasescope::kernels::cuda {
 
-/// From log2 units.
+/// From log2 units; for float32 in two parts, whose sum is exact to 2^-53.
 inline constexpr double kNatural = 0.693147180559945309;
+inline constexpr float kNaturalHigh = 0.693147182f, kNaturalLow = -1.90465421e-9f;
 
-/// Of scores, content scores or terms, in float64: a deviation is what is left of a mean square
-/// less a squared mean, and would be lost in float32 where a bias is large beside the spread.
+/// Of scores, content scores or terms of many tiles, in float64: a deviation is what is left of a
+/// mean square less a squared mean, and would be lost in float32 where a bias is large beside the
+/// spread.
 struct Moments {
   double sum = 0, square = 0;
 
-  __device__ void add(double x) {
-    sum += x;
-    square += x * x;
-  }
   __device__ void add(const Moments& other) {
     sum += other.sum;
     square += other.square;
+  }
+};
+
+/// The same of at most a tile's diagonal, in float32 relative to the first of them: all belong to
+/// one distance, so what they differ by is as small as their spread, whatever the bias. A device
+/// with few float64 units (of compute capability 8.6 and 8.9: one for 64 others) then takes four
+/// float64 operations for a diagonal of up to 64 numbers.
+struct DiagonalMoments {
+  float shift = 0, sum = 0, square = 0;
+  std::int32_t count = 0;
+
+  __device__ void add(float x) {
+    if (count++ == 0) shift = x;
+    const float apart = x - shift;
+    sum += apart;
+    square = fmaf(apart, apart, square);
+  }
+  __device__ void add_to(Moments& all) const {
+    const double first = shift, n = count, apart = sum;
+    all.sum += n * first + apart;
+    all.square += static_cast<double>(square) + first * (2 * apart + n * first);
   }
 };
 
@@ -95,26 +114,30 @@ __global__ void __launch_bounds__(kThreads)
     pair.begin(head, query, key);
     pair.store_scores(visibility, query, key, with_content);
     __syncthreads();
-    DistanceSums part;
+    DiagonalMoments score;
+    float weight = 0;
     const auto hidden = [&](int row, float t) {
       return t == -INFINITY || query + row >= pair.queries();
     };
     pair.for_diagonal(thread, [&](int row, float t) {
       if (hidden(row, t)) return;
-      part.weight += fast_exp2(t - pair.lse_of_row(row));
-      part.score.add(static_cast<double>(t));
-      ++part.pairs;
+      weight += fast_exp2(t - pair.lse_of_row(row));
+      score.add(t);
     });
+    score.add_to(sums.score);
+    sums.weight += weight;
+    sums.pairs += score.count;
     if (with_content) {
+      DiagonalMoments content, term;
       pair.for_diagonal(thread, [&](int row, float t) {
         if (hidden(row, t)) return;
-        const auto content =
-            static_cast<double>(pair.stored(row, pair.column_on_diagonal(thread, row), 1));
-        contents.add(content);
-        terms.add(static_cast<double>(t) * kNatural - content);
+        const float of_content = pair.stored(row, pair.column_on_diagonal(thread, row), 1);
+        content.add(of_content);
+        term.add(fmaf(t, kNaturalHigh, fmaf(t, kNaturalLow, -of_content)));
       });
+      content.add_to(contents);
+      term.add_to(terms);
     }
-    sums.add(part);
     __syncthreads();
   }
   const std::int64_t at =

@@ -19,6 +19,7 @@ class Kernels final : public CudaKernels {
     PHASESCOPE_CUDA(cudaGetDeviceProperties(&properties, device));
     return properties.name;
   }
+  int capability() const override { return cuda_capability(); }
 
   void* allocate(std::size_t bytes) const override {
     void* data = nullptr;

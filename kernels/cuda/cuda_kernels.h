@@ -9,7 +9,8 @@
 
 namespace phasescope::kernels {
 
-/// Device memory and the two passes of attention_cuda.h, on the current device's default stream.
+/// Device memory and the two passes of attention_cuda.h, on the current device; copies are made on
+/// its default stream.
 /// Everything but `available` throws like those passes; std::bad_alloc where memory is short.
 class CudaKernels {
  public:
@@ -19,6 +20,8 @@ class CudaKernels {
   virtual bool available(std::string& reason) const = 0;
   /// "NVIDIA H200"
   virtual std::string device_name() const = 0;
+  /// Its compute capability, 90 for 9.0.
+  virtual int capability() const = 0;
 
   virtual void* allocate(std::size_t bytes) const = 0;
   virtual void release(void* data) const noexcept = 0;

@@ -18,7 +18,7 @@ struct RowEnd {
 /// Off: nothing is kept, nothing is computed.
 struct NoProbes {
   __device__ void rescale(float, float, float) {}
-  __device__ void add(const RowProbes&, float, float, float, std::int64_t, std::int64_t) {}
+  __device__ void add(const RowProbes&, float, float, float, int, int) {}
   __device__ void write(const RowProbes&, std::int64_t, const RowEnd&, bool) {}
 };
 
@@ -39,19 +39,20 @@ struct AllProbes {
     for (float& w : window) w *= factor;
   }
 
-  __device__ void add(const RowProbes& wanted, float p, float t, float m, std::int64_t query,
-                      std::int64_t key) {
+  /// Positions are below 2^29 (Limits::positions), and so are distances: 32 bits do.
+  __device__ void add(const RowProbes& wanted, float p, float t, float m, int query, int key) {
     if (t == -INFINITY) return;
     entropy += p * (t - m);
-    const std::int64_t lambda = query - key;
+    const int lambda = query - key;
     distance += p * static_cast<float>(lambda);
     if (t > best) {
       best = t;
-      best_key = static_cast<std::int32_t>(key);
+      best_key = key;
     }
     if (key == 0) first = t;
     for (int n = 0; n < kMaxWindows; ++n) {
-      if ((lambda < 0 ? -lambda : lambda) < wanted.windows[n]) window[n] += p;
+      const auto wide = static_cast<int>(min(wanted.windows[n], std::int64_t{1} << 30));
+      if (abs(lambda) < wide) window[n] += p;
     }
   }
 

@@ -45,11 +45,22 @@ __device__ __forceinline__ void copy_tile(std::uint32_t tile, const T* from, std
   }
 }
 
+/// Where in a tile a lane's row of the matrices begins that load_operand() loads (and
+/// load_values(), transposed), and load_columns().
+template <int D>
+__device__ __forceinline__ std::uint32_t operand_offset(int first, int d, int lane) {
+  return chunk_offset<D>(first + lane % 16, d * 2 + lane / 16);
+}
+template <int D>
+__device__ __forceinline__ std::uint32_t columns_offset(int first, int d, int lane) {
+  return chunk_offset<D>(first + (lane / 16) * 8 + lane % 8, d * 2 + (lane / 8) % 2);
+}
+
 /// The 16 x 16 operand at channels 16 d .. of tile rows first .. first + 15.
 template <int D>
 __device__ __forceinline__ void load_operand(std::uint32_t tile, int first, int d, int lane,
                                              std::uint32_t (&a)[4]) {
-  load_matrices(tile + chunk_offset<D>(first + lane % 16, d * 2 + lane / 16), a);
+  load_matrices(tile + operand_offset<D>(first, d, lane), a);
 }
 
 /// The two 16 x 8 operands of tile rows first .. first + 15, as columns, at channels 16 d ..:
@@ -57,8 +68,7 @@ __device__ __forceinline__ void load_operand(std::uint32_t tile, int first, int 
 template <int D>
 __device__ __forceinline__ void load_columns(std::uint32_t tile, int first, int d, int lane,
                                              std::uint32_t (&b)[4]) {
-  const int row = first + (lane / 16) * 8 + lane % 8;
-  load_matrices(tile + chunk_offset<D>(row, d * 2 + (lane / 8) % 2), b);
+  load_matrices(tile + columns_offset<D>(first, d, lane), b);
 }
 
 /// The two 16 x 8 operands of tile rows first .. first + 15, as rows, at channels 16 d ..: matrices
@@ -66,7 +76,7 @@ __device__ __forceinline__ void load_columns(std::uint32_t tile, int first, int 
 template <int D>
 __device__ __forceinline__ void load_values(std::uint32_t tile, int first, int d, int lane,
                                             std::uint32_t (&b)[4]) {
-  load_matrices_transposed(tile + chunk_offset<D>(first + lane % 16, d * 2 + lane / 16), b);
+  load_matrices_transposed(tile + operand_offset<D>(first, d, lane), b);
 }
 
 /// Entries of a table for the 127 distances of a tile pair: entry n belongs to distance first + n.

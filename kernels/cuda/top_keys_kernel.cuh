@@ -107,9 +107,8 @@ __global__ void __launch_bounds__(kThreads)
     pair.begin(head, query, key);
     pair.store_scores(visibility, query, key);
     __syncthreads();
-    // From a column of its own, so that a warp's threads read from different banks.
-    for (int n = 0; keeps && n < kRows; ++n) {
-      const int column = (row + n) % kRows;
+    // The pitch of the rows is odd: a warp's threads read from different banks.
+    for (int column = 0; keeps && column < kRows; ++column) {
       largest.add(pair.stored(row, column), key + column);
     }
   }

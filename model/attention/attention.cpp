@@ -23,8 +23,9 @@ Ran ran_fused(const at::Tensor& v) {
   return {.implementation = fused_kernel_name(), .dtype = name_of_dtype(v.scalar_type())};
 }
 
-Ran ran_on_cuda(const at::Tensor& v) {
-  return {.implementation = kernels::kCudaBackend,
+Ran ran_on_cuda(const AttentionProgram& program, const at::Tensor& v) {
+  return {.implementation =
+              is_verified_on_cuda(program) ? kernels::kVerifiedCudaBackend : kernels::kCudaBackend,
           .device = "cuda",
           .dtype = name_of_dtype(v.scalar_type())};
 }
@@ -166,7 +167,8 @@ AttentionResult with_heads_in_lanes(AttentionProgram program, at::Tensor v,
 AttentionResult run_attention(const AttentionProgram& program, const at::Tensor& v,
                               const AttentionOptions& options) {
   if (options.backend == Backend::plain) return plain_attention(program, v, options);
-  const bool cuda = options.backend == Backend::cuda_unverified;
+  const bool cuda =
+      options.backend == Backend::cuda_unverified || (v.is_cuda() && is_verified_on_cuda(program));
   const std::string obstacle =
       cuda ? cuda_obstacle(program, v, wants_gradients(program, v)) : fused_obstacle(program, v);
   if (obstacle.empty()) {
@@ -174,7 +176,7 @@ AttentionResult run_attention(const AttentionProgram& program, const at::Tensor&
                              : fits_heads_in_lanes(program, options)
                                  ? with_heads_in_lanes(program, v, options)
                                  : fused_attention(program, v, options);
-    result.ran = cuda ? ran_on_cuda(v) : ran_fused(v);
+    result.ran = cuda ? ran_on_cuda(program, v) : ran_fused(v);
     return result;
   }
   AttentionResult result = plain_attention(program, v, options);

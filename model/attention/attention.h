@@ -12,7 +12,8 @@
 
 namespace phasescope::model {
 
-// cuda_unverified: the fused kernels of kernels/cuda, which have never run on a device.
+// fused: the CPU's kernels, and for tensors on a CUDA device those of kernels/cuda that have passed
+// their tests on such a device. cuda_unverified: those of kernels/cuda, whether they have or not.
 enum class Backend { fused, plain, cuda_unverified };
 
 // "fused" (or "auto", or nothing), "plain", "cuda-unverified". Throws Error "bad_usage" for other
@@ -87,10 +88,10 @@ std::string kernel_obstacle(const AttentionProgram& program, const at::Tensor& v
 // "fused cpu avx3"
 std::string fused_kernel_name();
 
-// Of tensors like v: by the fused kernels, by the CUDA kernels, and plain, with the reason where
-// that was not asked for.
+// Of tensors like v: by the fused kernels, by the CUDA kernels (of which the program's may be a
+// verified one), and plain, with the reason where that was not asked for.
 Ran ran_fused(const at::Tensor& v);
-Ran ran_on_cuda(const at::Tensor& v);
+Ran ran_on_cuda(const AttentionProgram& program, const at::Tensor& v);
 Ran ran_plain(const at::Tensor& v, std::string reason = {});
 
 // Half-open range of indices.

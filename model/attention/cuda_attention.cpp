@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "formats/error.h"
+#include "kernels/cuda/verified.h"
 #include "model/attention/fused_attention.h"
 #include "model/attention/kernel_variant.h"
 #include "model/attention/probe_buffers.h"
@@ -50,6 +52,14 @@ class DeviceMemory {
   }
   // Of all that was allocated.
   std::size_t bytes() const { return bytes_; }
+
+  // What the kernels are enqueued on: LibTorch's current stream, on which its operators made what
+  // lies on the device; for copies of the host's tensors the default one.
+  void* stream() const {
+    if (!device_.is_cuda()) return nullptr;
+    const c10::impl::VirtualGuardImpl guard(device_.type());
+    return guard.getStreamNativeHandle(guard.getStream(device_));
+  }
 
   template <typename T>
   const T* copy(const T* host, std::int64_t count) {
@@ -149,6 +159,7 @@ kernels::CudaAttention inputs_of(const AttentionProgram& program, const at::Tens
                                  DeviceMemory& memory) {
   kernels::CudaAttention inputs;
   inputs.shape = shape_of(program, v);
+  inputs.stream = memory.stream();
   inputs.q = memory.tokens(program.q);
   inputs.k = memory.tokens(program.k);
   inputs.v = memory.tokens(v);
@@ -221,7 +232,7 @@ class ForwardPass final : public CudaPass {
       : CudaPass(v),
         inputs_(inputs_of(program, v, memory)),
         probes_(request, inputs_.shape, v.device()),
-        ran_(ran_on_cuda(v)) {
+        ran_(ran_on_cuda(program, v)) {
     operand_bytes = memory.bytes();
     const kernels::AttentionShape& shape = inputs_.shape;
     outputs_.out =
@@ -327,6 +338,21 @@ void require_cuda_kernels() {
   const kernels::CudaKernels* kernels = cuda_kernels;
   if (kernels != nullptr && kernels->available(reason)) return;
   throw formats::Error("device_unavailable", reason, "backend", "use fused or plain");
+}
+
+std::string cuda_kernel_of(const AttentionProgram& program) {
+  const auto* table = program.as<TableProgram>();
+  const char* form = table != nullptr && table->multiplies ? "_multiplied"
+                     : program.tokens.defined()            ? "_tokens"
+                                                           : "";
+  return program.name() + std::string(form);
+}
+
+bool is_verified_on_cuda(const AttentionProgram& program) {
+  const kernels::CudaKernels* kernels = cuda_kernels;
+  const std::vector<kernels::VerifiedKernel>& list = kernels::verified_kernels();
+  return kernels != nullptr && !list.empty() &&
+         kernels::is_verified(list, cuda_kernel_of(program), kernels->capability());
 }
 
 bool wants_gradients(const AttentionProgram& program, const at::Tensor& v) {

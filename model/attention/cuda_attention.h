@@ -9,7 +9,8 @@
 #include "kernels/cuda/cuda_kernels.h"
 #include "model/attention/attention.h"
 
-// Attention by the CUDA kernels of kernels/cuda, for models on the CPU: what a pass reads is copied
+// Attention by the CUDA kernels of kernels/cuda. Of models on a CUDA device they read the tensors
+// where these are, on LibTorch's current stream; of models on the CPU what a pass reads is copied
 // to the device, and what it makes comes back. For 16-bit tensors alone, which the kernels compute
 // on as they are, with float32 sums.
 
@@ -20,6 +21,12 @@ void use_cuda_kernels(const kernels::CudaKernels* kernels);
 
 // Throws Error "device_unavailable" where there are none, or no device.
 void require_cuda_kernels();
+
+// The kernel that is a program's, by the name of its sources: "plain", "plain_tokens",
+// "table_multiplied".
+std::string cuda_kernel_of(const AttentionProgram& program);
+// Whether it has passed its tests on a device like the current one (kernels/cuda/verified.h).
+bool is_verified_on_cuda(const AttentionProgram& program);
 
 // Whether a backward pass may follow a forward pass over these.
 bool wants_gradients(const AttentionProgram& program, const at::Tensor& v);

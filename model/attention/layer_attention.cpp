@@ -82,16 +82,23 @@ MapResult fused_map(const LayerAttention& attention, const MapRequest& request) 
 
 // What a pass measured, where analyses read it.
 ProbeResult with_host_tensors(ProbeResult result) {
-  for (at::Tensor* tensor :
-       {&result.entropy, &result.max_score, &result.max_key, &result.top1_mass,
-        &result.first_key_weight, &result.mean_distance, &result.sink_weight, &result.bucket_pairs,
-        &result.bucket_weight, &result.bucket_score, &result.bucket_score_square,
-        &result.bucket_content, &result.bucket_content_square, &result.bucket_term,
-        &result.bucket_term_square, &result.top_key, &result.top_weight}) {
-    *tensor = on_host(*tensor);
-  }
-  for (at::Tensor& mass : result.window_mass) mass = on_host(mass);
+  HostCopies copies;
+  copies.begin_all({&result.entropy, &result.max_score, &result.max_key, &result.top1_mass,
+                    &result.first_key_weight, &result.mean_distance, &result.sink_weight,
+                    &result.bucket_pairs, &result.bucket_weight, &result.bucket_score,
+                    &result.bucket_score_square, &result.bucket_content,
+                    &result.bucket_content_square, &result.bucket_term, &result.bucket_term_square,
+                    &result.top_key, &result.top_weight});
+  for (at::Tensor& mass : result.window_mass) mass = copies.begin(mass);
+  copies.wait();
   return result;
+}
+
+ScoreParts with_host_tensors(ScoreParts parts) {
+  HostCopies copies;
+  copies.begin_all({&parts.score, &parts.content, &parts.positional});
+  copies.wait();
+  return parts;
 }
 
 // The kernel computes in float32 whatever the tensors have, and leaves a log-sum-exp of that.
@@ -133,9 +140,8 @@ ScoreParts LayerAttention::scores(const Region& region) const {
   check_range("heads", region.heads, heads());
   check_range("rows", region.rows, length());
   check_range("columns", region.columns, keys());
-  const ScoreParts parts = plain_score_parts(as_computed(program_, is_fused()), region.heads,
-                                             region.rows, region.columns);
-  return {on_host(parts.score), on_host(parts.content), on_host(parts.positional)};
+  return with_host_tensors(plain_score_parts(as_computed(program_, is_fused()), region.heads,
+                                             region.rows, region.columns));
 }
 
 at::Tensor LayerAttention::weights(const Region& region) const {
@@ -184,7 +190,7 @@ ScoreParts LayerAttention::pair_scores(const at::Tensor& batch, const at::Tensor
     positional.push_back(parts.positional);
   }
   if (score.empty()) return {};
-  return {on_host(at::cat(score)), on_host(at::cat(content)), on_host(at::cat(positional))};
+  return with_host_tensors(ScoreParts{at::cat(score), at::cat(content), at::cat(positional)});
 }
 
 bool LayerAttention::is_fused() const {
@@ -215,9 +221,9 @@ MapResult LayerAttention::map(const MapRequest& request) const {
   const bool fused = is_fused() && streams;
   MapResult result = fused ? fused_map(*this, request) : plain_map(*this, request);
   if (!fused) result.ran = ran_by_twin(*this);
-  for (at::Tensor* tensor : {&result.mean, &result.maximum, &result.share}) {
-    *tensor = on_host(*tensor);
-  }
+  HostCopies copies;
+  copies.begin_all({&result.mean, &result.maximum, &result.share});
+  copies.wait();
   return result;
 }
 

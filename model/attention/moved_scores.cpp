@@ -152,6 +152,7 @@ void move_pairs(const LayerInput& input, const PairsOfRows& pairs,
   const AttentionProgram given = program;
   program.edit = [=](const at::Tensor& scores, const ScoreCorner& corner) {
     const at::Tensor before = given.edit ? given.edit(scores, corner) : scores;
+    // On the host, which says how many are left without waiting for a device.
     MovedPairs some = pairs(corner.row, scores.size(2));
     const at::Tensor here = (some.column >= corner.column) &
                             (some.column < corner.column + scores.size(3)) &
@@ -159,7 +160,7 @@ void move_pairs(const LayerInput& input, const PairsOfRows& pairs,
     const at::Tensor kept = here.nonzero().squeeze(1);
     if (kept.size(0) == 0) return before;
     for (at::Tensor* places : {&some.row, &some.column, &some.distance}) {
-      *places = places->index_select(0, kept);
+      *places = places->index_select(0, kept).to(scores.device());
     }
     const bool table = adds_a_table(given);
     const at::Tensor moved = table
@@ -180,10 +181,9 @@ void move_pairs(const LayerInput& input, const PairsOfRows& pairs,
 
 void clamp_distances(const LayerInput& input, std::int64_t limit,
                      const std::vector<std::int64_t>& heads, AttentionProgram& program) {
-  const at::TensorOptions whole = program.q.options().dtype(at::kLong);
-  const PairsOfRows far = [limit, whole](std::int64_t first, std::int64_t count) {
-    const at::Tensor row = at::arange(first, first + count, whole).unsqueeze(1);
-    const at::Tensor column = at::arange(first + count, whole).unsqueeze(0);
+  const PairsOfRows far = [limit](std::int64_t first, std::int64_t count) {
+    const at::Tensor row = at::arange(first, first + count, at::kLong).unsqueeze(1);
+    const at::Tensor column = at::arange(first + count, at::kLong).unsqueeze(0);
     const at::Tensor pairs = (row - column > limit).nonzero();
     const at::Tensor rows = pairs.select(1, 0) + first;
     return MovedPairs{rows, pairs.select(1, 1), at::full_like(rows, limit)};

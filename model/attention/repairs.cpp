@@ -254,7 +254,8 @@ at::Tensor by_distance(const at::Tensor& table, const std::vector<std::int64_t>&
   return table.index_select(-1, bucket);
 }
 
-void add_by_distance(AttentionProgram& program, const at::Tensor& bias) {
+void add_by_distance(AttentionProgram& program, const at::Tensor& given) {
+  const at::Tensor bias = given.to(program.q.device());
   const std::int64_t last = bias.size(1) - 1;
   if (!takes_a_table(program)) {
     then(program, [bias, last, positions = program.positions](const at::Tensor& scores,

@@ -9,6 +9,7 @@
 
 #include "app/figures/bench_figures.h"
 #include "app/verbs/bench_goals.h"
+#include "formats/error.h"
 
 namespace phasescope::app {
 namespace {
@@ -369,6 +370,56 @@ TEST(BenchFigures, SayWhereAVariantWasNotFused) {
   auto bench = bench_of("Chip A", 1);
   set_plain(bench.rows[1]);
   EXPECT_EQ(bench_figures(bench, "")[0].series[1].label, "tape, not fused");
+}
+
+// A file as tools/device/first_minutes.py writes it.
+nlohmann::json carried_file() {
+  protocol::AttentionBench bench = bench_of("NVIDIA H200", 1);
+  bench.device = "cuda", bench.kernel = "cuda-unverified";
+  return {{"date", kDay},
+          {"emulated", false},
+          {"times", {{"table", protocol::to_json_form(bench)}, {"passed", true}}}};
+}
+
+TEST(BenchPage, TakesWhatADeviceHasMeasured) {
+  const CarriedBench carried = carried_bench(carried_file().dump(), "result.json");
+  EXPECT_EQ(carried.date, kDay);
+  EXPECT_EQ(carried.bench.processor, "NVIDIA H200");
+  ASSERT_EQ(carried.bench.rows.size(), 2u);
+  EXPECT_TRUE(std::isnan(carried.bench.rows[1].rival_ms));
+  EXPECT_EQ(bench_section(carried.bench, "bench kernels --import result.json", carried.date)
+                .rfind("## NVIDIA H200, cuda-unverified", 0),
+            0u);
+}
+
+TEST(BenchPage, TakesNothingElseForADevicesTimes) {
+  const auto said = [](const nlohmann::json& file) -> std::string {
+    try {
+      carried_bench(file.dump(), "result.json");
+    } catch (const formats::Error& error) {
+      EXPECT_EQ(error.code(), "bad_input");
+      return error.what();
+    }
+    return "";
+  };
+  const auto changed = [](const auto& change) {
+    nlohmann::json file = carried_file();
+    change(file);
+    return file;
+  };
+  EXPECT_NE(said(nlohmann::json::array()).find("is no result of a device"), std::string::npos);
+  EXPECT_NE(said(changed([](auto& f) { f.erase("date"); })).find("is no result of a device"),
+            std::string::npos);
+  EXPECT_NE(said(changed([](auto& f) { f["emulated"] = true; })).find("the kernels' emulation"),
+            std::string::npos);
+  EXPECT_NE(said(changed([](auto& f) { f.erase("emulated"); })).find("the kernels' emulation"),
+            std::string::npos);
+  EXPECT_NE(said(changed([](auto& f) { f["times"]["table"] = nullptr; })).find("result.json"),
+            std::string::npos);
+  EXPECT_NE(said(changed([](auto& f) {
+              f["times"]["table"]["rows"] = nlohmann::json::array();
+            })).find("holds no times of a device"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -55,6 +55,11 @@ def kernels_of(ptx):
     return {name: part for name, part in parts.items() if FORWARD in name}
 
 
+def products_and_loads(text):
+    """How many mma and ldmatrix instructions a kernel's PTX has, its loops over a tile unrolled."""
+    return len(re.findall(r"mma\.sync", text)), len(re.findall(r"ldmatrix\.sync", text))
+
+
 class Compiled(unittest.TestCase):
     def compile(self, name, *options):
         with tempfile.TemporaryDirectory() as folder:
@@ -87,6 +92,18 @@ class Compiled(unittest.TestCase):
 
     def ptx(self, name):
         return kernels_of(self.compile(name, "-ptx", "-arch=compute_80")[1].decode())
+
+    def test_a_load_of_shared_memory_feeds_two_products(self):
+        # Of a tile of 64 keys a warp loads 2 (D / 16) 4 fragments of columns for two products each, and
+        # its D / 16 fragments of queries once.
+        for name, text in self.ptx("forward_plain").items():
+            with self.subTest(kernel=name):
+                steps = (64 if "Li64E" in name else 128) // 16
+                products, loads = products_and_loads(text)
+                print(f"{name}: {products} mma, {loads} ldmatrix")
+                self.assertEqual(products % (16 * steps), 0)
+                self.assertGreaterEqual(products, 16 * steps)
+                self.assertLessEqual(loads / products, 9 / 16)
 
     def test_what_is_off_compiles_away(self):
         plain, tapa, fire = (self.ptx(f"forward_{name}") for name in ("plain", "tapa", "fire"))

@@ -159,13 +159,22 @@ class DeviceCase {
   /// After forward().
   void backward() {
     const DeviceArray<char> workspace(cuda_backward_workspace(attention));
-    const SavedForward saved{out_.tensor(c_.saved.out), out_state_.tensor(c_.saved.out_state),
-                             outputs.lse, d_out_.tensor(c_.saved.d_out)};
+    cuda_attention_backward(attention, saved(), gradients(workspace.data()));
+    PHASESCOPE_CUDA(cudaDeviceSynchronize());
+    read_gradients();
+  }
+
+  /// What the backward pass reads of the forward pass, and where it writes.
+  SavedForward saved() const {
+    return {out_.tensor(c_.saved.out), out_state_.tensor(c_.saved.out_state), outputs.lse,
+            d_out_.tensor(c_.saved.d_out)};
+  }
+  CudaGradients gradients(void* workspace) const {
     CudaGradients gradients;
     gradients.dq = dq_.tensor(c_.gradients.dq);
     gradients.dk = dk_.tensor(c_.gradients.dk);
     gradients.dv = dv_.tensor(c_.gradients.dv);
-    gradients.workspace = workspace.data();
+    gradients.workspace = workspace;
     if (const auto* tape = std::get_if<TapeGradients>(&c_.gradients.variant)) {
       gradients.variant =
           TapeGradients{d_out_state_.tensor(tape->d_out_state), d_state_.tensor(tape->d_state)};
@@ -184,8 +193,14 @@ class DeviceCase {
     }
     gradients.sinks = d_sinks_.data();
     gradients.tokens = {d_query_bias_.data(), d_key_bias_.data(), d_query_factor_.data()};
-    cuda_attention_backward(attention, saved, gradients);
-    PHASESCOPE_CUDA(cudaDeviceSynchronize());
+    return gradients;
+  }
+
+  CudaAttention attention;
+  CudaForwardOutputs outputs;
+
+ private:
+  void read_gradients() {
     c_.dq = dq_.values();
     c_.dk = dk_.values();
     c_.dv = dv_.values();
@@ -203,11 +218,6 @@ class DeviceCase {
     c_.d_w2 = d_w2_.values();
     c_.d_b2 = d_b2_.values();
   }
-
-  CudaAttention attention;
-  CudaForwardOutputs outputs;
-
- private:
   /// Whether the case's variant has gradients in d_table.
   bool writes_table() const {
     const auto* cape = std::get_if<CapeGradients>(&c_.gradients.variant);

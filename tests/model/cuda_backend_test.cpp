@@ -14,6 +14,7 @@
 #include "formats/error.h"
 #include "golden.h"
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/verified.h"
 #include "model/attention/cuda_attention.h"
 #include "model/attention/fused_attention.h"
 #include "model/loss.h"
@@ -66,7 +67,7 @@ TEST_P(EveryEncodingOnCuda, LosesNoMoreThanPlainOps) {
           out.equal(attention(layer->program(), layer->v(), {.backend = Backend::plain}).out));
       continue;
     }
-    EXPECT_EQ(kernels, AllRan{ran_on_cuda(layer->v())});
+    EXPECT_EQ(kernels, AllRan{ran_on_cuda(layer->program(), layer->v())});
     const auto exact = output_and_gradients(*layer, at::kDouble, Backend::plain);
     const auto plain = output_and_gradients(*layer, dtype, Backend::plain);
     const auto cuda = output_and_gradients(*layer, dtype, Backend::cuda_unverified);
@@ -303,6 +304,7 @@ class NoDevice final : public kernels::CudaKernels {
     return false;
   }
   std::string device_name() const override { return ""; }
+  int capability() const override { return 0; }
   void* allocate(std::size_t) const override { throw std::bad_alloc(); }
   void release(void*) const noexcept override {}
   void upload(void*, const void*, std::size_t) const override {}
@@ -318,6 +320,32 @@ class NoDevice final : public kernels::CudaKernels {
   }
   std::size_t backward_workspace(const kernels::CudaAttention&) const override { return 0; }
 };
+
+// Of the list alone, of devices of the same architecture: its binary is another one elsewhere.
+TEST(VerifiedKernels, AreThoseOfTheListOnTheirArchitecture) {
+  const std::vector<kernels::VerifiedKernel> list = {{"plain", 90}, {"table_tokens", 80}};
+  EXPECT_TRUE(kernels::is_verified(list, "plain", 90));
+  EXPECT_FALSE(kernels::is_verified(list, "plain", 80));
+  EXPECT_FALSE(kernels::is_verified(list, "plain_tokens", 90));
+  EXPECT_FALSE(kernels::is_verified({}, "plain", 90));
+  // No number of an architecture is written as 9 for 9.0.
+  for (const kernels::VerifiedKernel& one : kernels::verified_kernels()) {
+    EXPECT_GE(one.capability, 80) << one.kernel;
+  }
+}
+
+TEST(VerifiedKernels, AreNamedAfterTheirSources) {
+  const auto kernel_of = [](const char* encoding) {
+    return cuda_kernel_of(
+        first_layer(*tiny_model({encoding, encoding, Json::object()}, at::kFloat), 9)->program());
+  };
+  EXPECT_EQ(kernel_of("rope"), "plain");
+  EXPECT_EQ(kernel_of("alibi"), "table");
+  EXPECT_EQ(kernel_of("tapa"), "tapa");
+  EXPECT_EQ(kernel_of("tape"), "tape");
+  EXPECT_EQ(kernel_of("cape"), "cape");
+  EXPECT_EQ(kernel_of("fox"), "plain_tokens");
+}
 
 TEST(BackendNames, AreRefusedInWordsWhereNothingRunsThem) {
   EXPECT_EQ(backend_named(""), Backend::fused);

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <iomanip>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "formats/tensors/safetensors.h"
@@ -19,6 +21,21 @@ namespace phasescope::model {
 namespace fs = std::filesystem;
 
 fs::path golden(const std::string& path) { return golden_path(path); }
+
+std::vector<fs::path> family_models() {
+  std::vector<fs::path> folders;
+  std::set<std::string> names;
+  for (const fs::path& root : {golden("hf/models"), golden_path("hf/models", /*outside=*/true),
+                               golden_path("hf/models2", /*outside=*/true)}) {
+    if (root.empty()) continue;
+    for (const auto& folder : fs::directory_iterator(root)) {
+      if (!fs::exists(folder.path() / "config.json")) continue;
+      if (names.insert(folder.path().filename().string()).second) folders.push_back(folder.path());
+    }
+  }
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
 
 at::Tensor golden_tensor(const std::string& path, const std::string& name) {
   const auto file = formats::SafetensorsFile::open(golden(path));

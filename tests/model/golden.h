@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "model/config.h"
 
@@ -13,6 +14,10 @@ namespace phasescope::model {
 
 // golden_path() of tests/golden_folder.h.
 std::filesystem::path golden(const std::string& path);
+
+// The folders of the tests' small models of families: those that come with the source, and where
+// the references outside of it are there, those of all families.
+std::vector<std::filesystem::path> family_models();
 
 // One tensor of a safetensors file.
 at::Tensor golden_tensor(const std::string& path, const std::string& name);

@@ -1,5 +1,6 @@
 #include "training/jobs/job_folder.h"
 
+#include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -387,6 +388,13 @@ TEST(OutOfMemory, Row21NamesWhatWasWantedAndWhatWouldFit) {
   EXPECT_NE(error.message().find("MB are free"), std::string::npos);
   EXPECT_NE(error.hint().find("train.batch_tokens"), std::string::npos);
   EXPECT_EQ(memory_or_internal_error(std::bad_alloc()).code(), "out_of_memory");
+  const c10::OutOfMemoryError device(
+      {__func__, __FILE__, __LINE__},
+      "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ... of which 1.00 GiB is free.");
+  const formats::Error of_device = memory_or_internal_error(device);
+  EXPECT_EQ(of_device.code(), "out_of_memory");
+  EXPECT_NE(of_device.full_text().find("Tried to allocate 2.00 GiB"), std::string::npos);
+  EXPECT_NE(of_device.full_text().find("train.batch_tokens"), std::string::npos);
   EXPECT_EQ(memory_or_internal_error(std::runtime_error("else")).code(), "internal");
 }
 

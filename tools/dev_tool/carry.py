@@ -1,12 +1,19 @@
-"""Collects into .carry/ what `./dev test --gpu` needs and a GPU machine without network may lack:
-header-only libraries, GoogleTest's sources, and two static C libraries that need nothing but libc."""
+"""What is carried to a GPU machine. `./dev carry` collects into .carry/ what `./dev test --gpu` needs and a
+machine without network may lack: header-only libraries, GoogleTest's sources, and two static C libraries that
+need nothing but libc. `./dev carry --out DIR` makes a bundle of programs, for a machine with a driver and nothing
+else, with the one script that runs them (tools/device/first_minutes.py)."""
 
+import json
+import os
 import shutil
+import subprocess
+import tarfile
+import tempfile
 from pathlib import Path
 
-from . import debian
-from .console import say
-from .paths import CARRY
+from . import build, debian, wheels
+from .console import DevError, output_of, say
+from .paths import CARRY, ROOT
 
 # Folder on a Debian system: folder under .carry.
 HEADERS = {
@@ -23,7 +30,62 @@ FILES = {
 }
 
 
-def carry():
+# Name in the bundle: name among the build's programs. Without a device the emulation's stand in for both.
+PROGRAMS = {"kernels_cuda_test": "kernels_cuda_test", "kernels_cuda_bench": "kernels_cuda_bench"}
+EMULATED = {"kernels_cuda_test": "cuda_emulation_test", "kernels_cuda_bench": "cuda_bench_emulated"}
+# For the table beside rivals, where the machine has LibTorch.
+WITH_RIVALS = {"phasescope": "phasescope", "phasescope-worker": "phasescope-worker"}
+SCRIPT = ROOT / "tools" / "device" / "first_minutes.py"
+MOST_BYTES = 60_000_000
+
+
+def carry(out=None, emulated=False):
+    if out is None:
+        if emulated:
+            raise DevError("./dev carry --emulated makes a bundle: say where with --out DIR", 2)
+        return collect()
+    programs = EMULATED if emulated else {**PROGRAMS, **WITH_RIVALS}
+    if not emulated:
+        os.environ[wheels.ASKED_FOR_CUDA] = "1"
+    folder = build.build("release", list(programs.values())) / "bin"
+    size = bundle(Path(out), folder, programs, emulated)
+    say(f"{out}: {size / 1e6:.1f} MB; there: python3 first_minutes.py, here: ./dev bench --import result.json")
+    return 0
+
+
+def bundle(out, folder, programs, emulated):
+    """Writes the bundle and gives its bytes; a DevError where a program is not there or it is too large."""
+    absent = [name for name in programs.values() if not (folder / name).exists()]
+    if absent:
+        raise DevError(f"the build made no {', '.join(absent)}; ./dev doctor says whether the CUDA kernels are compiled")
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch, tarfile.open(out / "programs.tar.xz", "w:xz", preset=1) as archive:
+        for name, source in programs.items():
+            stripped = Path(scratch) / name
+            subprocess.run(["strip", "-o", stripped, folder / source], check=True)
+            archive.add(stripped, arcname=name)
+    (out / "bundle.json").write_text(json.dumps(facts(emulated), indent=1) + "\n", encoding="utf-8")
+    shutil.copy(SCRIPT, out / SCRIPT.name)
+    size = sum(path.stat().st_size for path in out.iterdir() if path.is_file())
+    if size > MOST_BYTES:
+        raise DevError(f"{out} has {size / 1e6:.0f} MB, more than the {MOST_BYTES / 1e6:.0f} that a bundle may have")
+    return size
+
+
+def facts(emulated):
+    """What the results are of."""
+    return {"commit": output_of(["git", "-C", ROOT, "rev-parse", "HEAD"]) or "",
+            "changed": bool(output_of(["git", "-C", ROOT, "status", "--porcelain", "--untracked-files=no"])),
+            "torch": torch_version(), "emulated": emulated}
+
+
+def torch_version():
+    """Of the pinned LibTorch, "2.11.0"."""
+    lines = (ROOT / "tools" / "dev_tool" / "pins" / "wheels.txt").read_text(encoding="utf-8").splitlines()
+    return next(line.split("==")[1].split()[0] for line in lines if line.startswith("torch=="))
+
+
+def collect():
     debian.install()
     partial = CARRY.with_name(".carry.partial")
     shutil.rmtree(partial, ignore_errors=True)

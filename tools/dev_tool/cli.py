@@ -6,8 +6,8 @@ import signal
 import subprocess
 import sys
 
-from . import (build, carry, debian, doctor, first_window, gpu_test, house, lint, looks, new, package, parity, pictures,
-               test, wheels)
+from . import (bench_import, build, carry, debian, doctor, first_window, gpu_test, house, lint, looks, new, package, parity, pictures,
+               roofline, test, wheels)
 from .console import STOPPING, DevError, clear_progress, end_running, say
 from .first_window import PICTURE, PROGRAM, WORKER, FirstPicture
 from .paths import OUT, ROOT
@@ -44,7 +44,10 @@ def dispatch(arguments):
     if arguments[:1] == ["run"]:
         return run(without_cuda(arguments[1:]))
     if arguments[:1] == ["bench"]:
-        return run_program(["bench", *without_cuda(arguments[1:])])
+        words = without_cuda(arguments[1:])
+        if words[:1] == ["--import"]:
+            return bench_import.take(words[1:])
+        return run_program(["bench", *words])
     options, extra = parser().parse_known_args(arguments)
     if getattr(options, "cuda", False):
         without_cuda(["--cuda"])
@@ -67,7 +70,8 @@ def parser():
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
     verbs.add_parser("run", help="build and run phasescope with the arguments that follow (--cuda first: "
                     "with the CUDA kernels)")
-    verbs.add_parser("bench", help="build and run phasescope bench with the arguments that follow")
+    verbs.add_parser("bench", help="build and run phasescope bench with the arguments that follow (--import FILE: "
+                    "take what a GPU machine has said, see carry)")
     one = verbs.add_parser("test", help="build and run the tests; further options go to ctest")
     one.add_argument("--quick", action="store_true", help="leave out slow tests and the sanitizers")
     one.add_argument("--long", action="store_true", help="run the long tests too")
@@ -85,6 +89,7 @@ def parser():
     verbs.add_parser("doctor", help="what this machine has and lacks")
     verbs.add_parser("parity", help="make docs/parity.md again from the tests that compare with references")
     verbs.add_parser("docs", help="make the pages that follow from lists (methods, results, verbs, what is registered) again")
+    verbs.add_parser("roofline", help="write what the CUDA kernels can reach by count into docs/cuda.md again")
     verbs.add_parser("house", help="draw docs/house.svg again, what each target of the build links")
     verbs.add_parser("pictures", help="draw the pictures of the documents again, each by the command above it")
     one = verbs.add_parser("looks", help="draw every view in software and show which look otherwise than before")
@@ -95,7 +100,10 @@ def parser():
     one.add_argument("name", help="small letters, digits and _")
     one.add_argument("--remove", action="store_true", help="take it back, as long as nobody has worked on it")
     verbs.add_parser("package", help="a .deb, an archive and a Python wheel, in out/packages")
-    verbs.add_parser("carry", help="collect into .carry/ what test --gpu needs on a machine without network")
+    one = verbs.add_parser("carry", help="collect into .carry/ what test --gpu needs on a machine without network")
+    one.add_argument("--out", metavar="DIR", help="make a bundle of programs there instead, with the one script that "
+                     "tries them on a bare GPU machine within ten minutes")
+    one.add_argument("--emulated", action="store_true", help="with --out: the emulation in place of a device, to try it")
     return top
 
 
@@ -192,11 +200,12 @@ VERBS = {
     "doctor": lambda _: doctor.doctor(),
     "parity": lambda _: parity.parity(),
     "docs": lambda _: make_docs(),
+    "roofline": lambda _: roofline.write(),
     "house": lambda _: house.draw(),
     "pictures": lambda _: pictures.draw(),
     "looks": lambda options: looks.looks(options.update),
     "record": lambda _: record(),
     "new": lambda options: new.new(options.kind, options.name, options.remove),
     "package": lambda _: package.package(),
-    "carry": lambda _: carry.carry(),
+    "carry": lambda options: carry.carry(options.out, options.emulated),
 }

@@ -71,7 +71,8 @@ class InterleavedRuns {
       row.ms_max = wall.largest;
       row.cpu_ms = spread_of(ours_[n].cpu).median;
       row.peak_mb = ours_[n].peak_mb;
-      row.gflops = row.variant == "heads" ? std::nan("") : flops_of(row) / row.ms / 1e6;
+      row.gflops =
+          row.variant == "heads" ? std::nan("") : protocol::causal_flops(row) / row.ms / 1e6;
       const auto base = plain.find(row.pass);
       row.over_plain =
           base == plain.end() || row.variant == "heads" ? std::nan("") : row.ms / base->second;
@@ -148,13 +149,6 @@ class InterleavedRuns {
       }
     }
     return ms;
-  }
-
-  // Multiply-adds of the causal half count as two; backward is five products where forward has two.
-  // The same for every variant: what plain attention of this size would take.
-  static double flops_of(const AttentionBenchRow& row) {
-    const double pairs = 0.5 * static_cast<double>(row.n) * static_cast<double>(row.n + 1);
-    return (row.pass == "forward" ? 4.0 : 10.0) * static_cast<double>(row.heads * row.d) * pairs;
   }
 
   std::vector<KernelCase> cases_;

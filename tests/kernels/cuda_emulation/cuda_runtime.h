@@ -59,6 +59,14 @@ inline cudaError_t cudaGetDevice(int* device) {
   *device = 0;
   return cudaSuccess;
 }
+/// The compute capability of the device that is emulated, for tests to change: 90 for 9.0.
+inline int emulated_capability = 80;
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor, cudaDevAttrComputeCapabilityMinor };
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  *value = attribute == cudaDevAttrComputeCapabilityMajor ? emulated_capability / 10
+                                                          : emulated_capability % 10;
+  return cudaSuccess;
+}
 struct cudaDeviceProp {
   char name[256];
 };

@@ -32,7 +32,8 @@
 //   - a write of shared memory that another lane of the same warp has just read
 //   - how tensor cores round: sums of 16 products are exact here and rounded once to float32
 //   - the fast functions' errors: 2^x, log2f, __cosf and __sinf are the C library's
-//   - registers, spills, bank conflicts, speed, and what nvcc makes of the source
+//   - registers, spills, speed, and what nvcc makes of the source; bank conflicts are computed by
+//     bank_conflicts_test.cpp
 
 #include <cstddef>
 #include <cstdint>

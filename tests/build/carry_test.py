@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+"""./dev carry --out, the script of the first ten minutes on a device, and ./dev bench --import: the whole way
+with the kernels' emulation in place of a device, and what is made of programs that fail, hang or say nothing."""
+
+import importlib.util
+import io
+import json
+import os
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+from unittest import mock
+
+SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
+BUILD = os.environ.get("PHASESCOPE_BUILD", "")
+sys.path.insert(0, str(SOURCE / "tools"))
+
+from dev_tool import bench_import, carry, console  # noqa: E402
+
+
+def loaded(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+first_minutes = loaded(SOURCE / "tools" / "device" / "first_minutes.py")
+
+GOOGLETEST = """\
+Note: Google Test filter = */plain
+[==========] Running 4 tests from 2 test suites.
+[ RUN      ] Kernels/Cuda.One/plain
+[       OK ] Kernels/Cuda.One/plain (3 ms)
+[ RUN      ] Kernels/Cuda.Two/plain
+cuda_test.cpp:12: Failure
+[  FAILED  ] Kernels/Cuda.Two/plain, where GetParam() = 4-byte object <00-00 00-00> (7 ms)
+[ RUN      ] Kernels/Cuda.Three/plain
+[  SKIPPED ] Kernels/Cuda.Three/plain (0 ms)
+[ RUN      ] Kernels/Cuda.Four/plain
+"""
+
+SASS = """\
+\tcode for sm_90a
+\t\tFunction : _Z24attention_forward_kernelI10PlainScoreE
+\t.headerflags\t@"EF_CUDA_SM90"
+        /*0000*/                   LDC R1, c[0x0][0x28] ;                    /* 0x00000a00ff017b82 */
+                                                                             /* 0x000fe20000000800 */
+        /*0010*/                   LDSM.16.M88.4 R4, [R2+UR4] ;              /* 0x0 */
+        /*0020*/              @!P0 HMMA.16816.F32.BF16 R8, R4, R12, RZ ;     /* 0x0 */
+        /*0030*/             @UP1  UIADD3 UR4, UR4, 0x1, URZ ;               /* 0x0 */
+        /*0040*/                   HMMA.16816.F32.BF16 R8, R4, R14, R8 ;     /* 0x0 */
+        /*0050*/                   STL.64 [R1], R8 ;                         /* 0x0 */
+        /*0060*/                   NOP;                                      /* 0x0 */
+\t\tFunction : other
+        /*0000*/                   EXIT ;                                    /* 0x0 */
+"""
+
+USAGE = """\
+Fatbin elf code:
+================
+arch = sm_90a
+Resource usage:
+ Common:
+  GLOBAL:0
+ Function _Z24attention_forward_kernelI10PlainScoreE:
+  REG:168 STACK:0 SHARED:0 LOCAL:0 CONSTANT[0]:720 TEXTURE:0 SURFACE:0 SAMPLER:0
+"""
+
+
+class Reading(unittest.TestCase):
+    def test_tests_that_end_and_one_that_does_not(self):
+        self.assertEqual(first_minutes.results_of(GOOGLETEST), {
+            "Kernels/Cuda.One/plain": "passed", "Kernels/Cuda.Two/plain": "failed",
+            "Kernels/Cuda.Three/plain": "skipped", "Kernels/Cuda.Four/plain": "unfinished"})
+
+    def test_machine_code_is_counted_by_function(self):
+        self.assertEqual(first_minutes.counts_of_sass(SASS), {
+            "_Z24attention_forward_kernelI10PlainScoreE": {"all": 6, "LDSM": 1, "HMMA": 2, "STL": 1},
+            "other": {"all": 1}})
+
+    def test_registers(self):
+        self.assertEqual(first_minutes.resources_of(USAGE), {
+            "_Z24attention_forward_kernelI10PlainScoreE": {"registers": 168, "stack": 0, "shared": 0}})
+
+    def test_a_table_after_other_lines(self):
+        self.assertEqual(first_minutes.table_of('a warning\n{"rows": []}\n'), {"rows": []})
+        self.assertIsNone(first_minutes.table_of("nothing was measured"))
+
+
+class Programs(unittest.TestCase):
+    """Stand-ins for the test program."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def write(self, then):
+        path = self.folder / first_minutes.TESTS
+        path.write_text(f"""#!/bin/sh
+case "$1" in
+  --gtest_list_tests) printf 'Kernels/Cuda.\\n  IsRightAtEverySize/plain  # GetParam() = 0\\n' ;;
+  --gtest_filter=CudaChecks*) printf '[ RUN      ] CudaChecks.One\\n[       OK ] CudaChecks.One (1 ms)\\n' ;;
+  *) {then} ;;
+esac
+""", encoding="utf-8")
+        path.chmod(0o755)
+
+    def run_them(self, seconds=60):
+        return first_minutes.run_tests(self.folder, first_minutes.Clock(seconds / 60), 0, False)
+
+    def test_all_that_passes(self):
+        self.write("printf '[ RUN      ] Kernels/Cuda.One/plain\\n[       OK ] Kernels/Cuda.One/plain (1 ms)\\n'")
+        step = self.run_them()
+        self.assertTrue(step["passed"])
+        self.assertEqual(sorted(step["kinds"]), ["checks", "plain"])
+
+    def test_one_that_is_killed_spoils_its_own_kind(self):
+        self.write("printf '[ RUN      ] Kernels/Cuda.One/plain\\n'; kill -9 $$")
+        step = self.run_them()
+        self.assertFalse(step["passed"])
+        self.assertEqual(step["kinds"]["plain"]["unfinished"], 1)
+        self.assertEqual(step["kinds"]["checks"]["passed"], 1)
+        self.assertIn("plain", step["failures"])
+
+    def test_one_that_hangs_takes_no_more_than_its_time(self):
+        self.write("printf '[ RUN      ] Kernels/Cuda.One/plain\\n'; exec sleep 60")
+        begin = time.monotonic()
+        step = self.run_them(seconds=1)
+        self.assertLess(time.monotonic() - begin, 30)
+        self.assertEqual(step["kinds"]["plain"]["unfinished"], 1)
+
+    def test_one_that_runs_nothing_does_not_pass(self):
+        self.write("true")
+        self.assertFalse(self.run_them()["passed"])
+
+    def test_a_length_that_takes_too_long_loses_no_other(self):
+        path = self.folder / first_minutes.BENCH
+        path.write_text('#!/bin/sh\n[ "$2" = 32768 ] && exec sleep 60\necho "{\\"rows\\": [{\\"n\\": $2}]}"\n',
+                        encoding="utf-8")
+        path.chmod(0o755)
+        step = first_minutes.run_table(self.folder, {"torch": "2.11.0"}, first_minutes.Clock(2 / 60), False)
+        self.assertEqual([row["n"] for row in step["table"]["rows"]], [2048, 8192])
+        self.assertEqual((step["absent_lengths"], step["passed"]), (["32768"], False))
+
+    def test_no_sanitizer_is_no_pass(self):
+        with mock.patch.object(first_minutes, "program", lambda _: None):
+            step = first_minutes.run_sanitizers(self.folder, first_minutes.Clock(1), 0)
+        self.assertEqual(step, {"passed": False, "absent": "compute-sanitizer is not there"})
+
+    def test_every_sanitizer_has_its_share_of_the_time(self):
+        self.write("true")
+        tool = self.folder / "compute-sanitizer"
+        tool.write_text('#!/bin/sh\n[ "$2" != racecheck ]\n', encoding="utf-8")
+        tool.chmod(0o755)
+        with mock.patch.object(first_minutes, "program", lambda _: tool):
+            step = first_minutes.run_sanitizers(self.folder, first_minutes.Clock(1), 0)
+        self.assertFalse(step["passed"])
+        self.assertEqual({name: one["passed"] for name, one in step["tools"].items()},
+                         {"memcheck": True, "racecheck": False, "synccheck": True, "initcheck": True})
+
+
+def good_result():
+    whole = {"passed": 3, "failed": 0, "skipped": 0, "unfinished": 0}
+    kinds = {kind: dict(whole) for kind in set().union(*bench_import.KINDS.values()) | {"checks"}}
+    return {"format": bench_import.FORMAT, "emulated": False, "bundle": {"changed": False},
+            "device": {"name": "NVIDIA H200", "capability": 90}, "tests": {"passed": True, "kinds": kinds},
+            "sanitizers": {"passed": True}, "machine_code": {"passed": None}, "times": {"passed": True}}
+
+
+class Import(unittest.TestCase):
+    def test_all_that_passed_is_verified(self):
+        self.assertEqual(bench_import.doubts_of(good_result()), [])
+
+    def test_anything_else_is_not(self):
+        def tape_fails(result):
+            result["tests"]["kinds"]["tape"]["failed"] = 1
+
+        def tape_is_skipped(result):
+            result["tests"]["kinds"]["tape"]["skipped"] = 1
+
+        def tape_is_absent(result):
+            del result["tests"]["kinds"]["tape"]
+
+        def there_is_another_kind(result):
+            result["tests"]["kinds"]["sparse"] = result["tests"]["kinds"]["tape"]
+
+        changes = {
+            "tests of tape did not all pass": tape_fails,
+            "tests of tape did not all pass ": tape_is_skipped,
+            "no tests of tape": tape_is_absent,
+            "tests of sparse, which no kernel is known for": there_is_another_kind,
+            "compute-sanitizer is not there": lambda r: r.update(
+                sanitizers={"passed": False, "absent": "compute-sanitizer is not there"}),
+            "sanitizers did not pass": lambda r: r.pop("sanitizers"),
+            "times did not pass": lambda r: r.update(times={"passed": False}),
+            "the programs were built from changed sources": lambda r: r.update(bundle={"changed": True}),
+            "the machine code of plain spills": lambda r: r.update(machine_code={"passed": False}),
+        }
+        for sentence, change in changes.items():
+            with self.subTest(sentence):
+                result = good_result()
+                change(result)
+                self.assertEqual(bench_import.doubts_of(result), [sentence.strip()])
+
+    def test_the_list_keeps_other_architectures(self):
+        empty = bench_import.LIST.read_text(encoding="utf-8")
+        once = bench_import.with_kernels(empty, 90)
+        self.assertEqual(once.count(", 90},"), len(bench_import.KINDS))
+        self.assertTrue(once.startswith("//"))
+        self.assertEqual(bench_import.with_kernels(once, 90), once)
+        both = bench_import.with_kernels(once, 80)
+        self.assertEqual((both.count(", 80},"), both.count(", 90},")), (len(bench_import.KINDS),) * 2)
+
+    def test_every_kernel_of_the_sources_has_kinds_that_test_it(self):
+        sources = {path.stem.removeprefix("forward_") for path in (SOURCE / "kernels" / "cuda").glob("forward_*.cu")}
+        self.assertEqual(set(bench_import.KINDS), sources)
+
+    def test_other_files_are_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "result.json"
+            for text, sentence in (("{", "cannot be read"), ("{}", "is no result"), (json.dumps(
+                    {**good_result(), "emulated": True}), "is of the kernels' emulation"), (json.dumps(
+                        {**good_result(), "device": {}}), "does not say which device")):
+                path.write_text(text, encoding="utf-8")
+                with self.subTest(sentence), self.assertRaisesRegex(console.DevError, sentence):
+                    bench_import.read(path)
+
+    def test_what_passed_is_written_and_the_page_made(self):
+        with tempfile.TemporaryDirectory() as folder:
+            kernels, path = Path(folder) / "verified.inc", Path(folder) / "result.json"
+            kernels.write_text(bench_import.LIST.read_text(encoding="utf-8"), encoding="utf-8")
+            for result, count in ((good_result() | {"sanitizers": {"passed": False}}, 0),
+                                  (good_result(), len(bench_import.KINDS))):
+                path.write_text(json.dumps(result), encoding="utf-8")
+                with mock.patch.object(bench_import, "LIST", kernels), mock.patch.object(bench_import, "ROOT", Path(folder)), \
+                        mock.patch.object(bench_import, "show", lambda given: given), \
+                        mock.patch.object(sys, "stderr", io.StringIO()):
+                    self.assertEqual(bench_import.take([str(path)]), str(path))
+                self.assertEqual(kernels.read_text(encoding="utf-8").count("90"), count)
+
+
+class Bundle(unittest.TestCase):
+    def test_programs_that_are_not_there_are_named(self):
+        with tempfile.TemporaryDirectory() as folder, \
+                self.assertRaisesRegex(console.DevError, "made no cuda_emulation_test, cuda_bench_emulated"):
+            carry.bundle(Path(folder) / "out", Path(folder), carry.EMULATED, True)
+
+    def test_one_that_is_too_large_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(carry, "MOST_BYTES", 10), \
+                self.assertRaisesRegex(console.DevError, "more than the"):
+            carry.bundle(Path(folder), Path("/bin"), {"true": "true"}, True)
+
+    @unittest.skipUnless(BUILD and all((Path(BUILD) / "bin" / name).exists() for name in carry.EMULATED.values()),
+                         "the emulation is not built")
+    def test_the_whole_way_with_the_emulation_in_place_of_a_device(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "bundle"
+            self.assertLess(carry.bundle(out, Path(BUILD) / "bin", carry.EMULATED, True), carry.MOST_BYTES)
+            result = Path(folder) / "result.json"
+            script = loaded(out / "first_minutes.py")
+            with mock.patch.object(sys, "stdout", io.StringIO()), mock.patch.object(sys, "stderr", io.StringIO()):
+                self.assertEqual(script.main(["--out", str(result), "--minutes", "3"]), 0)
+            said = json.loads(result.read_text(encoding="utf-8"))
+            # The same tests as on a device: every kernel has its kinds among them.
+            self.assertEqual(set(said["tests"]["kinds"]), set().union(*bench_import.KINDS.values()) | {"checks"})
+            rows = said["times"]["table"]["rows"]
+            self.assertEqual({row["variant"] for row in rows}, {"plain", "table", "tapa", "tape", "fire", "cape"})
+            self.assertTrue(all(row["ms"] > 0 for row in rows))
+            with self.assertRaisesRegex(console.DevError, "emulation"):
+                bench_import.read(result)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,184 @@
+// Bank conflicts of the CUDA kernels' shared memory, computed from the addresses that their own
+// functions give. A warp's access of 4 bytes a lane takes as many turns as the fullest of the 32
+// banks has different words of; one of 16 bytes a lane (matrix loads, copies) goes by eight lanes
+// at a time, whose 128 bytes fill every bank once at best (CUDA C++ Programming Guide, "Shared
+// Memory").
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <vector>
+
+#include "kernels/cuda/tile_pair.cuh"
+
+namespace phasescope::kernels::cuda {
+namespace {
+
+constexpr int kLanes = 32, kBanks = 32;
+
+/// The byte address of a lane.
+using Address = std::function<std::uint32_t(int lane)>;
+
+/// Turns that these words take: the most different ones in a bank.
+int turns_of(const std::vector<std::uint32_t>& words) {
+  std::array<std::set<std::uint32_t>, kBanks> banks;
+  for (const std::uint32_t word : words) banks[word % kBanks].insert(word);
+  std::size_t most = 0;
+  for (const auto& bank : banks) most = std::max(most, bank.size());
+  return static_cast<int>(most);
+}
+
+/// Of a warp that reads or writes 4 bytes a lane; lanes for which `active` is false do not.
+int degree_of_words(
+    const Address& at, const std::function<bool(int)>& active = [](int) { return true; }) {
+  std::vector<std::uint32_t> words;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (active(lane)) words.push_back(at(lane) / 4);
+  }
+  return turns_of(words);
+}
+
+/// Of 16 bytes a lane: the worst of its four groups of eight lanes.
+int degree_of_chunks(const Address& at) {
+  int worst = 0;
+  for (int first = 0; first < kLanes; first += 8) {
+    std::vector<std::uint32_t> words;
+    for (int lane = first; lane < first + 8; ++lane) {
+      for (std::uint32_t n = 0; n < 4; ++n) words.push_back(at(lane) / 4 + n);
+    }
+    worst = std::max(worst, turns_of(words));
+  }
+  return worst;
+}
+
+// What is counted is what is meant.
+TEST(BankConflicts, AreCounted) {
+  EXPECT_EQ(degree_of_words([](int lane) { return static_cast<std::uint32_t>(lane) * 4; }), 1);
+  EXPECT_EQ(degree_of_words([](int) { return 4u; }), 1);  // one word for all
+  EXPECT_EQ(degree_of_words([](int lane) { return static_cast<std::uint32_t>(lane) * 8; }), 2);
+  EXPECT_EQ(degree_of_words([](int lane) { return static_cast<std::uint32_t>(lane) * 128; }), 32);
+  EXPECT_EQ(degree_of_chunks([](int lane) { return static_cast<std::uint32_t>(lane) * 16; }), 1);
+  // Rows of 64 channels without a swizzle: every row begins in the first bank.
+  EXPECT_EQ(degree_of_chunks([](int lane) { return static_cast<std::uint32_t>(lane) * 128; }), 8);
+}
+
+template <int D>
+void expect_no_conflicts_in_tiles() {
+  SCOPED_TRACE(D);
+  for (int first = 0; first < kRows; first += 16) {
+    for (int d = 0; d < D / 16; ++d) {
+      EXPECT_EQ(degree_of_chunks([=](int lane) { return operand_offset<D>(first, d, lane); }), 1);
+      EXPECT_EQ(degree_of_chunks([=](int lane) { return columns_offset<D>(first, d, lane); }), 1);
+    }
+  }
+  // Copies: thread t writes chunk t % (D / 8) of row t / (D / 8).
+  constexpr int kChunks = D / 8;
+  for (int thread = 0; thread < kThreads; thread += kLanes) {
+    EXPECT_EQ(degree_of_chunks([=](int lane) {
+                return chunk_offset<D>((thread + lane) / kChunks, (thread + lane) % kChunks);
+              }),
+              1);
+  }
+}
+
+TEST(BankConflicts, AreNoneInTiles) {
+  expect_no_conflicts_in_tiles<32>();
+  expect_no_conflicts_in_tiles<64>();
+  expect_no_conflicts_in_tiles<128>();
+}
+
+// A tile's rows follow each other: chunk_offset() is a permutation of its chunks.
+TEST(BankConflicts, LeaveEveryChunkAPlace) {
+  std::set<std::uint32_t> places;
+  for (int row = 0; row < kRows; ++row) {
+    for (int chunk = 0; chunk < 16; ++chunk) places.insert(chunk_offset<128>(row, chunk));
+  }
+  EXPECT_EQ(places.size(), kRows * 16u);
+  EXPECT_EQ(*places.rbegin(), static_cast<std::uint32_t>(kTileBytes<128>) - 16);
+}
+
+/// Sums over diagonals: thread n walks diagonal n of 127 (TilePair::for_diagonal), in step with the
+/// others of its warp.
+int worst_degree_of_diagonals(const std::function<std::uint32_t(int row, int column)>& place) {
+  int worst = 0;
+  for (int warp = 0; warp < kThreads; warp += kLanes) {
+    const auto first_row = [warp](int lane) { return std::max(0, warp + lane - (kRows - 1)); };
+    for (int step = 0; step < kRows; ++step) {
+      const auto active = [=](int lane) {
+        const int diagonal = warp + lane;
+        return diagonal < 2 * kRows - 1 && first_row(lane) + step < std::min(kRows, diagonal + 1);
+      };
+      worst = std::max(worst, degree_of_words(
+                                  [&](int lane) {
+                                    const int row = first_row(lane) + step;
+                                    return place(row, row + kRows - 1 - (warp + lane));
+                                  },
+                                  active));
+    }
+  }
+  return worst;
+}
+
+TEST(BankConflicts, AreNoneInSumsOverDiagonals) {
+  EXPECT_EQ(worst_degree_of_diagonals([](int row, int column) { return pair_offset(row, column); }),
+            1);
+  // Rows of 64 numbers would lie in one bank where the diagonals begin in another row each.
+  EXPECT_EQ(worst_degree_of_diagonals([](int row, int column) {
+              return static_cast<std::uint32_t>(row * kRows + column) * 4;
+            }),
+            32);
+}
+
+// Accumulators: a lane has row lane / 4 and columns 2 (lane % 4) and the next (Chunk).
+TEST(BankConflicts, AreTwoWhereAccumulatorsAreStored) {
+  for (int warp = 0; warp < 4; ++warp) {
+    for (int first = 0; first < kRows; first += 8) {
+      for (int e = 0; e < 4; ++e) {
+        const auto address = [=](int lane) {
+          const Chunk<false> chunk(0, 0, first, warp, lane);
+          return pair_offset(chunk.row_of(e), chunk.column_of(0, e));
+        };
+        EXPECT_EQ(degree_of_words(address), 2);
+      }
+    }
+  }
+}
+
+// Top keys: a thread goes along its row.
+TEST(BankConflicts, AreNoneAlongRows) {
+  for (int column = 0; column < kRows; ++column) {
+    EXPECT_EQ(degree_of_words([=](int lane) { return pair_offset(lane, column); }), 1);
+  }
+}
+
+template <bool kTransposed>
+void expect_no_conflicts_in_entries() {
+  for (int warp = 0; warp < 4; ++warp) {
+    for (int n = 0; n < 8; ++n) {
+      for (int e = 0; e < 4; ++e) {
+        const auto chunk = [=](int lane) { return Chunk<kTransposed>(0, 0, 0, warp, lane); };
+        // Entries of tables, by distance; the log-sum-exp and delta, by query.
+        EXPECT_EQ(degree_of_words([&](int lane) {
+                    return static_cast<std::uint32_t>(chunk(lane).entry(n, e)) * 4;
+                  }),
+                  1);
+        EXPECT_EQ(degree_of_words([&](int lane) {
+                    return static_cast<std::uint32_t>(chunk(lane).query_in_tile(n, e)) * 4;
+                  }),
+                  1);
+      }
+    }
+  }
+}
+
+TEST(BankConflicts, AreNoneInEntriesAndNumbersOfRows) {
+  expect_no_conflicts_in_entries<false>();
+  expect_no_conflicts_in_entries<true>();
+}
+
+}  // namespace
+}  // namespace phasescope::kernels::cuda

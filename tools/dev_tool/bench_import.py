@@ -1,0 +1,102 @@
+"""./dev bench --import FILE: what a GPU machine has said (tools/device/first_minutes.py) becomes a section of
+docs/benchmarks.md and, when all passed, lines of the list of verified kernels."""
+
+import json
+import os
+import re
+
+from . import build
+from .console import DevError, clear_progress, say
+from .first_window import PROGRAM
+from .paths import ROOT, write_mark
+
+LIST = ROOT / "kernels" / "cuda" / "verified.inc"
+PAGE = ROOT / "docs" / "benchmarks.md"
+FORMAT = 1
+# The kernels of kernels/cuda by their sources' names, and the kinds of tests/kernels/cases.h that run them.
+KINDS = {
+    "plain": {"plain"},
+    "plain_tokens": {"forgetting", "tokens"},
+    "table": {"table", "table_signed"},
+    "table_multiplied": {"table_multiplied"},
+    "table_tokens": {"table_tokens"},
+    "tapa": {"tapa", "tapa_linear"},
+    "tape": {"tape"},
+    "fire": {"fire"},
+    "cape": {"cape", "cape_concat", "cape_add_residual", "cape_content", "cape_fire", "cape_fire_concat",
+             "cape_fire_add_residual"},
+}
+
+
+def take(words):
+    if len(words) != 1:
+        raise DevError("./dev bench --import takes one file, the result.json of a GPU machine", 2)
+    result = read(words[0])
+    doubts = doubts_of(result)
+    capability = result["device"]["capability"]
+    if doubts:
+        say(f"no kernel counts as verified: {'; '.join(doubts)}")
+    else:
+        write_mark(LIST, with_kernels(LIST.read_text(encoding="utf-8"), capability))
+        say(f"verified on {result['device']['name']} ({capability / 10:.1f}): {', '.join(sorted(KINDS))}; "
+            f"{LIST.relative_to(ROOT)} has them, and docs/cuda.md is to say so")
+    return show(words[0])
+
+
+def read(path):
+    """The result; a DevError for what is none, or is of the emulation."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            result = json.load(file)
+    except (OSError, ValueError) as error:
+        raise DevError(f"{path} cannot be read: {error}") from None
+    if not isinstance(result, dict) or result.get("format") != FORMAT:
+        raise DevError(f"{path} is no result of first_minutes.py, or of another version of it")
+    if result.get("emulated") is not False:
+        raise DevError(f"{path} is of the kernels' emulation, which says nothing of a device")
+    if not isinstance(result.get("device", {}).get("capability"), int):
+        raise DevError(f"{path} does not say which device it is of")
+    return result
+
+
+def doubts_of(result):
+    """Why the kernels are not verified by it; none where all of it passed. Machine code that could not be looked at
+    (no cuobjdump) is no doubt: what counts is what the device did."""
+    doubts = []
+    if result.get("bundle", {}).get("changed") is not False:
+        doubts.append("the programs were built from changed sources")
+    kinds = result.get("tests", {}).get("kinds", {})
+    wanted = set().union(*KINDS.values()) | {"checks"}
+    if missing := sorted(wanted - set(kinds)):
+        doubts.append(f"no tests of {', '.join(missing)}")
+    if unknown := sorted(set(kinds) - wanted):
+        doubts.append(f"tests of {', '.join(unknown)}, which no kernel is known for")
+    if bad := sorted(kind for kind, counts in kinds.items() if not whole(counts)):
+        doubts.append(f"tests of {', '.join(bad)} did not all pass")
+    for name in ("tests", "sanitizers", "times"):
+        step = result.get(name, {})
+        if step.get("passed") is not True:
+            doubts.append(step.get("absent") or f"{name} did not pass")
+    if result.get("machine_code", {}).get("passed") is False:
+        doubts.append("the machine code of plain spills")
+    return doubts
+
+
+def whole(counts):
+    return counts.get("passed", 0) > 0 and not any(counts.get(word, 1) for word in ("failed", "skipped", "unfinished"))
+
+
+def with_kernels(text, capability):
+    """The list with all kernels of this architecture, and those of others as they were."""
+    comment = [line for line in text.splitlines() if line.startswith("//")]
+    pairs = {(name, int(number)) for name, number in re.findall(r'\{"(\w+)", (\d+)\}', text)}
+    pairs |= {(name, capability) for name in KINDS}
+    lines = [f'{{"{name}", {number}}},' for name, number in sorted(pairs, key=lambda pair: (pair[1], pair[0]))]
+    return "\n".join(comment + lines) + "\n"
+
+
+def show(path):
+    """Becomes phasescope, which writes the page."""
+    build.build("release", [build.WINDOW], tests=False)
+    clear_progress()
+    os.execv(PROGRAM, [str(PROGRAM), "bench", "kernels", "--import", str(path), "--write", str(PAGE)])

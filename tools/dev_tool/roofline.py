@@ -1,0 +1,103 @@
+"""What the CUDA kernels can reach at most, computed from counts and from nothing measured: of a pair of tiles
+(64 queries, 64 keys) how long each unit of a multiprocessor is busy, by the loops of kernels/cuda (forward_kernel.cuh,
+tile_pair.cuh, backward_kernel.cuh). `./dev roofline` writes the table of docs/cuda.md anew."""
+
+import re
+
+from .console import say
+from .paths import ROOT
+
+PAGE = ROOT / "docs" / "cuda.md"
+BEGIN, END = "<!-- computed by ./dev roofline -->", "<!-- end of what is computed -->"
+ROWS = 64  # of a tile, 16 a warp
+WARPS, COLUMNS = 4, 32  # columns of a chunk, backward
+LOAD_BYTES = 512  # of an ldmatrix.x4
+
+# Multiprocessors, clock in GHz at which the maker's peak holds, dense bfloat16 flops a clock and multiprocessor, and
+# the part of these that mma.sync reaches: on Hopper wgmma alone reaches all, and 0.62 is assumed here, not measured.
+DEVICES = {"A100": (108, 1.41, 2048, 1.0), "H100": (132, 1.83, 4096, 0.62), "H200": (132, 1.83, 4096, 0.62)}
+# A clock and multiprocessor: bytes of shared memory, results of the special-function unit, warps' instructions.
+SHARED_BYTES, SPECIAL, ISSUED = 128, 16, 4
+# Of a score, beside its exponential: scale, maximum, difference, sum, half a conversion and its part of the rescaling.
+PER_SCORE = {"forward": 6, "dq": 12, "dkv": 12}
+GOALS = {"forward": 330, "backward": 280}  # TFLOP/s on an H100 at D 128
+
+
+def loads(kernel, d):
+    """ldmatrix.x4 of a warp for a pair of tiles."""
+    steps = d // 16
+    if kernel == "forward":  # q stays in registers; each key or value fragment is read by every warp
+        return 2 * steps * (ROWS // 16)
+    chunk = 2 * steps * (1 + COLUMNS // 16)  # scores and d_out . v: rows again for each chunk, and its columns
+    sums = {"dq": 1, "dkv": 2}[kernel] * (COLUMNS // 16) * steps
+    return (ROWS // COLUMNS) * (chunk + sums)
+
+
+def products(kernel):
+    """Of 64 x 64 x D, each 2 * 64 * 64 * D flops; two mma of 16 x 8 x 16 for each ldmatrix of columns."""
+    return {"forward": 2, "dq": 3, "dkv": 4}[kernel]
+
+
+def cycles(kernel, d, flops_a_clock):
+    """{unit: cycles of a multiprocessor for a pair of tiles}."""
+    shared = WARPS * loads(kernel, d) * LOAD_BYTES + 2 * ROWS * d * 2  # and two tiles copied
+    scores = ROWS * ROWS
+    return {"tensor cores": products(kernel) * 2 * scores * d / flops_a_clock, "shared memory": shared / SHARED_BYTES,
+            "exponentials": scores / SPECIAL, "instructions": PER_SCORE[kernel] * scores / 32 / ISSUED}
+
+
+def limits(kernels, d, device):
+    """(least, most) TFLOP/s and what binds: all units one after the other, and all of them at once."""
+    units, clock, flops, reached = DEVICES[device]
+    all_cycles = [cycles(kernel, d, flops * reached) for kernel in kernels]
+    together = {unit: sum(one[unit] for one in all_cycles) for unit in all_cycles[0]}
+    useful = {1: 4, 2: 10}[len(kernels)] * ROWS * ROWS * d
+    most = sum(max(one.values()) for one in all_cycles)
+    scale = useful * units * clock * 1e9 / 1e12
+    return scale / sum(together.values()), scale / most, max(together, key=together.get)
+
+
+def table():
+    lines = ["| computed, not measured | D | " + " | ".join(f"{name} TFLOP/s" for name in DEVICES) + " | binds |",
+             "|---|--:|" + "--:|" * len(DEVICES) + "---|"]
+    for name, kernels in (("forward", ("forward",)), ("backward", ("dq", "dkv"))):
+        for d in (64, 128):
+            found = [limits(kernels, d, device) for device in DEVICES]
+            cells = " | ".join(f"{least:.0f} to {most:.0f}" for least, most, _ in found)
+            binds = " / ".join(dict.fromkeys(one[2] for one in found))
+            lines.append(f"| plain, {name} | {d} | {cells} | {binds} |")
+    return "\n".join(lines)
+
+
+def verdicts():
+    """A sentence for each goal."""
+    sentences = []
+    for name, kernels in (("forward", ("forward",)), ("backward", ("dq", "dkv"))):
+        most = limits(kernels, 128, "H100")[1]
+        word = "within" if most >= GOALS[name] else "beyond"
+        sentences.append(f"The goal of {GOALS[name]} TFLOP/s {name} at D 128 on an H100 is {word} this form's reach "
+                         f"({most:.0f} at most).")
+    return " ".join(sentences)
+
+
+def section():
+    return f"{BEGIN}\n{table()}\n\n{verdicts()}\n{END}"
+
+
+def with_section(page):
+    begin, end = page.index(BEGIN), page.index(END) + len(END)
+    return page[:begin] + section() + page[end:]
+
+
+def write():
+    PAGE.write_text(with_section(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    say(f"wrote the table of {PAGE.relative_to(ROOT)}")
+    return 0
+
+
+def constants():
+    """Of the sources, by which this was counted."""
+    folder = ROOT / "kernels" / "cuda"
+    text = "".join((folder / name).read_text(encoding="utf-8") for name in ("launchers.h", "tile_pair.cuh", "tile.cuh"))
+    return {name: int(value) for name, value in re.findall(r"inline constexpr int (kRows|kThreads|kColumns) = (\d+);",
+                                                           text)}
