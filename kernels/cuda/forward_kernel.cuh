@@ -303,8 +303,8 @@ class BlockForward {
     }
   }
 
-  /// A row's averaged values, where there is a gate times that, after they went to `ungated` as they
-  /// are: one piece of code for both, which a kernel without a gate hardly notices.
+  /// A row's averaged values, where there is a gate times that, after they went to `ungated` as
+  /// they are: one piece of code for both, which a kernel without a gate hardly notices.
   template <class Inverse>
   __device__ __forceinline__ void write_output(int row, int half, const Inverse& inverse) {
     const bool has_gate = problem_.gate.data != nullptr;

@@ -112,7 +112,7 @@ TEST_P(EveryRegion, EqualsTheReference) {
 }
 
 /// Of every row, column, distance and head, with and without a shift of each row.
-void expect_sums(const Case& c, const Reference<double>& truth, bool shifted) {
+void expect_score_sums(const Case& c, const Reference<double>& truth, bool shifted) {
   const AttentionShape& s = c.inputs.shape;
   constexpr std::int64_t kLength = 100;  // some distances are farther
   const auto sized = [&](std::int64_t count) {
@@ -161,14 +161,14 @@ TEST_P(EveryRegion, SumsScoresByRowColumnAndDistance) {
     problem.shape.causal = causal;
     const Case c(problem);
     const Reference<double> truth(c.inputs);
-    expect_sums(c, truth, false);
-    expect_sums(c, truth, true);
+    expect_score_sums(c, truth, false);
+    expect_score_sums(c, truth, true);
   }
   problem.padding = Padding::holes;
   problem.shape.window = 60;
   problem.soft_cap = 5;
   const Case masked(problem);
-  expect_sums(masked, Reference<double>(masked.inputs), false);
+  expect_score_sums(masked, Reference<double>(masked.inputs), false);
 }
 
 TEST_P(EveryRegion, SumsScoresAlikeForAnyNumberOfThreads) {
