@@ -1,8 +1,11 @@
 #include "kernels/attention.h"
 
+#include <algorithm>
+
 #include "kernels/check.h"
 #include "kernels/cpu/buckets.h"
 #include "kernels/cpu/entries.h"
+#include "kernels/cpu/gates.h"
 #include "kernels/cpu/problem.h"
 #include "kernels/cpu/sinks.h"
 #include "kernels/cpu/targets.h"
@@ -31,6 +34,7 @@ struct Forward {
   void operator()(const CapeVariant&) const { forward_cape(inputs, outputs, probes); }
   void operator()(const FireVariant&) const { forward_fire(inputs, outputs, probes); }
   void operator()(const QueryTableVariant&) const { forward_query_table(inputs, outputs, probes); }
+  void operator()(const ClampVariant&) const { forward_clamp(inputs, outputs, probes); }
 };
 
 struct Backward {
@@ -56,6 +60,7 @@ struct Backward {
   void operator()(const QueryTableVariant&) const {
     backward_query_table(inputs, saved, gradients);
   }
+  void operator()(const ClampVariant&) const { backward_clamp(inputs, saved, gradients); }
 };
 
 struct ReadRegion {
@@ -76,6 +81,7 @@ struct ReadRegion {
   void operator()(const CapeVariant&) const { region_cape(call); }
   void operator()(const FireVariant&) const { region_fire(call); }
   void operator()(const QueryTableVariant&) const { region_query_table(call); }
+  void operator()(const ClampVariant&) const { region_clamp(call); }
 };
 
 bool wants_row_probes(const RowProbes& rows) {
@@ -99,6 +105,7 @@ void attention_backward(const AttentionInputs& inputs, const SavedForward& saved
   check_backward(inputs, saved, gradients);
   std::visit(Backward{inputs, saved, gradients}, inputs.variant);
   if (gradients.sinks) backward_sinks(inputs, saved, gradients);
+  if (gradients.gate.data) backward_gate(inputs, saved, gradients);
 }
 
 void attention_region(const AttentionInputs& inputs, const float* lse, const Region& region,
@@ -115,6 +122,22 @@ void attention_map(const AttentionInputs& inputs, const float* lse, const Region
   check_map(region, outputs);
   const RegionCall call{inputs, lse, region, nullptr, nullptr, &outputs};
   std::visit(ReadRegion{call}, inputs.variant);
+}
+
+void attention_score_sums(const AttentionInputs& inputs, const ScoreSums& sums) {
+  check_sums(inputs, sums);
+  const AttentionShape& s = inputs.shape;
+  const auto clear = [&s](auto* to, std::int64_t count) {
+    if (to) std::fill_n(to, s.batch * s.heads * count, 0);
+  };
+  clear(sums.row, s.queries), clear(sums.pairs, s.queries), clear(sums.column, s.keys);
+  clear(sums.distance, sums.length), clear(sums.square, 1);
+  if (s.queries == 0 || s.keys == 0) return;
+  for (std::int64_t batch = 0; batch < s.batch; ++batch) {
+    const Region all{batch, 0, s.heads, 0, s.queries, 0, s.keys};
+    const RegionCall call{inputs, nullptr, all, nullptr, nullptr, nullptr, &sums};
+    std::visit(ReadRegion{call}, inputs.variant);
+  }
 }
 
 const char* attention_target() { return target_name(current_target()); }

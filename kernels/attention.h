@@ -4,7 +4,8 @@
 // queries x keys ever exists, nor a float32 copy of a 16-bit input. (The backward pass sums dk and
 // dv in float32 before it stores them.)
 //
-// Sections: tensors, shape, variants, probes, forward, backward, regions of the map.
+// Sections: tensors, shape, variants, probes, forward, backward, regions of the map, sums of
+// scores.
 //
 // Words: query i (row), key j (column), score s (before softmax), weight p (after), distance
 // lambda = (i + query_offset) - j. All functions are re-entrant, run on OpenMP's threads, and give
@@ -88,6 +89,15 @@ struct QueryTableVariant {
   std::int64_t length = 0;
 };
 
+/// s = scale * q.k for lambda <= limits[h], and scale * far_q.far_k beyond: keys farther away than
+/// a limit are read as if they stood at it (far_q turned by the limit, far_k by nothing). Probes
+/// have q.k for the content score. CPU alone.
+struct ClampVariant {
+  InputTensor q;                         ///< (B, heads, queries, head_dim)
+  InputTensor k;                         ///< (B, kv_heads, keys, head_dim)
+  const std::int64_t* limits = nullptr;  ///< (heads), >= 0
+};
+
 enum class TapaPhase { quadratic, linear };
 
 /// TAPA (arXiv 2509.12635): the first content_dim channels A, the rest P;
@@ -160,7 +170,7 @@ inline constexpr std::int64_t kCapePieces = std::int64_t{1} << 18;
 
 /// The list of variants. A new one adds its struct here and its traits in kernels/variants/.
 using Variant = std::variant<PlainVariant, TableVariant, TapaVariant, TapeVariant, CapeVariant,
-                             FireVariant, QueryTableVariant>;
+                             FireVariant, QueryTableVariant, ClampVariant>;
 
 /// Numbers of single tokens in the scores of a plain variant or of an added table: its score s of
 /// query i and key j becomes
@@ -244,6 +254,11 @@ struct AttentionInputs {
   /// neither scaled nor capped; null for none. Equal to out * sigmoid(lse - sink) without it: `lse`
   /// leaves the sink out, everywhere.
   const float* sinks = nullptr;
+  /// (B, heads, queries, gate_dim), what a row's output is multiplied by once its weights have
+  /// averaged the values: channel by channel where gate_dim is the value_dim, all of them alike
+  /// where it is 1. `lse`, probes and TAPE's out_state are what they are without. No data: no gate.
+  InputTensor gate;
+  std::int64_t gate_dim = 0;
   /// (B, keys) contiguous, 0 for padding, which no query sees; null where all keys are real.
   const std::uint8_t* key_mask = nullptr;
   /// (B, queries) and (B, keys) contiguous, of texts packed into one: a query sees the keys of its
@@ -256,7 +271,10 @@ struct AttentionInputs {
 struct ForwardOutputs {
   OutputTensor out;        ///< (B, heads, queries, value_dim)
   OutputTensor out_state;  ///< (B, heads, queries, state_dim), TAPE alone
-  float* lse = nullptr;    ///< (B, heads, queries) contiguous, natural logarithm; null: not wanted
+  /// Like `out`, before the gate: what a backward pass needs. Written only where there is a gate;
+  /// no data: not wanted.
+  OutputTensor ungated;
+  float* lse = nullptr;  ///< (B, heads, queries) contiguous, natural logarithm; null: not wanted
   RowProbes rows;
   BucketProbes buckets;
   /// (B, heads, queries) contiguous, what an earlier pass over the same inputs left in `lse`, or
@@ -313,12 +331,26 @@ struct TokenGradients {
   float* factor = nullptr;
 };
 
+/// Of ClampVariant's q and k.
+struct ClampGradients {
+  OutputTensor dq;  ///< (B, heads, queries, head_dim)
+  OutputTensor dk;  ///< (B, kv_heads, keys, head_dim)
+};
+
 using VariantGradients = std::variant<std::monostate, TableGradients, TapeGradients, CapeGradients,
-                                      FireGradients, QueryTableGradients>;
+                                      FireGradients, QueryTableGradients, ClampGradients>;
+
+/// dL/ds of the softmax's input s (behind the cap, before the mask) of any variant, summed over the
+/// pairs of a head with |lambda| = 0 .. length - 1: (B, heads, length) contiguous, float64. Farther
+/// pairs belong to none.
+struct ScoreGradients {
+  double* by_distance = nullptr;
+  std::int64_t length = 0;
+};
 
 /// What the forward pass left, and the gradient that comes in.
 struct SavedForward {
-  InputTensor out;             ///< (B, heads, queries, value_dim)
+  InputTensor out;             ///< (B, heads, queries, value_dim), before a gate
   InputTensor out_state;       ///< TAPE alone
   const float* lse = nullptr;  ///< (B, heads, queries), required
   InputTensor d_out;           ///< (B, heads, queries, value_dim)
@@ -332,6 +364,8 @@ struct Gradients {
   VariantGradients variant;
   TokenGradients tokens;
   float* sinks = nullptr;  ///< (heads), sums over batch and queries
+  OutputTensor gate;       ///< (B, heads, queries, gate_dim); no data: not wanted
+  ScoreGradients scores;
 };
 
 void attention_backward(const AttentionInputs& inputs, const SavedForward& saved,
@@ -378,6 +412,25 @@ struct MapOutputs {
 /// (the forward's; needed for weights) normalises them.
 void attention_map(const AttentionInputs& inputs, const float* lse, const Region& region,
                    const MapOutputs& outputs);
+
+// ---- Sums of scores ----------------------------------------------------------------------------
+
+/// Sums of the scores less their row's `shift` over the pairs that a query sees, each array
+/// contiguous float64 or null (off); lambda is counted from 0 in either direction. With the rows'
+/// means for shifts, what these sums are made of is as exact as the scores, whatever is added to a
+/// whole row.
+struct ScoreSums {
+  const double* shift = nullptr;  ///< (B, heads, queries), null: 0
+  double* row = nullptr;          ///< (B, heads, queries)
+  std::int64_t* pairs = nullptr;  ///< (B, heads, queries), how many a row has
+  double* column = nullptr;       ///< (B, heads, keys)
+  double* distance = nullptr;     ///< (B, heads, length), of |lambda|; farther ones are left out
+  std::int64_t length = 0;
+  double* square = nullptr;  ///< (B, heads), of the squares
+};
+
+/// One pass over the scores, without softmax and values: v is not read.
+void attention_score_sums(const AttentionInputs& inputs, const ScoreSums& sums);
 
 /// Name of the instruction set in use: "avx3", "avx2", "sse4", or "scalar" (those of any x86-64).
 const char* attention_target();

@@ -96,6 +96,17 @@ struct CheckVariant {
             "expected the queries' tables but their pointer is null");
   }
 
+  void operator()(const ClampVariant& clamp) const {
+    require(require.limits.clamps, "expected no distances that are clamped");
+    require(clamp.limits, "expected the heads' limits of distances but their pointer is null");
+    for (std::int64_t h = 0; h < inputs.shape.heads; ++h) {
+      require(clamp.limits[h] >= 0,
+              "expected limits of distances of at least 0 but got " + number(clamp.limits[h]));
+    }
+    require((clamp.q.data || inputs.shape.queries == 0) && (clamp.k.data || inputs.shape.keys == 0),
+            "expected the far q and k of clamped distances but a pointer is null");
+  }
+
   void operator()(const TapaVariant& tapa) const {
     require(tapa.content_dim >= 1 && tapa.content_dim < inputs.shape.head_dim,
             "expected tapa's content_dim inside head_dim " + number(inputs.shape.head_dim) +
@@ -175,6 +186,7 @@ struct GradientsFit {
   bool operator()(const CapeGradients&) const { return is<CapeVariant>(); }
   bool operator()(const FireGradients&) const { return is<FireVariant>(); }
   bool operator()(const QueryTableGradients&) const { return is<QueryTableVariant>(); }
+  bool operator()(const ClampGradients&) const { return is<ClampVariant>(); }
 
  private:
   template <typename V>
@@ -218,6 +230,10 @@ void check_inputs(const AttentionInputs& inputs, const Limits& limits) {
           "expected the documents of both queries and keys, or of neither");
   require(!inputs.tokens.any() || takes_token_terms(inputs.variant),
           "expected numbers of tokens beside a plain variant or an added table alone");
+  const std::int64_t gates = inputs.gate.data ? inputs.gate_dim : 1;
+  require(gates == 1 || gates == value_dim(inputs.shape),
+          "expected a gate of 1 or " + number(value_dim(inputs.shape)) +
+              " numbers a row but got a gate_dim of " + number(gates));
   std::visit(CheckVariant{inputs, require}, inputs.variant);
 }
 
@@ -248,6 +264,13 @@ void check_backward(const AttentionInputs& inputs, const SavedForward& saved,
           "expected dk and dv but a pointer is null");
   require(!gradients.sinks || inputs.sinks,
           "expected sinks where their gradients are wanted but their pointer is null");
+  require(!gradients.gate.data || inputs.gate.data,
+          "expected a gate where its gradient is wanted but its pointer is null");
+  require(!gradients.scores.by_distance || limits.score_gradients,
+          "expected no sums of the scores' gradients by distance");
+  require(gradients.scores.length >= 0,
+          "expected at least 0 distances of the scores' gradients but got " +
+              number(gradients.scores.length));
   const TokenGradients& tokens = gradients.tokens;
   require((!tokens.query || inputs.tokens.query) && (!tokens.key || inputs.tokens.key) &&
               (!tokens.factor || inputs.tokens.factor),
@@ -277,6 +300,13 @@ void check_region(const AttentionInputs& inputs, const float* lse, const Region&
   require(region.col_begin >= 0 && region.col_begin <= region.col_end && region.col_end <= s.keys,
           "expected columns within 0.." + number(s.keys));
   require(lse || !needs_lse, "expected the forward pass's lse for weights but it is null");
+}
+
+void check_sums(const AttentionInputs& inputs, const ScoreSums& sums) {
+  const Requirements require(kCpuLimits);
+  check_inputs(inputs);
+  require(sums.length >= 0,
+          "expected at least 0 distances of the scores' sums but got " + number(sums.length));
 }
 
 void check_map(const Region& region, const MapOutputs& outputs) {

@@ -323,14 +323,9 @@ class Collector : public Observer {
                         spec_.rows.value_or(Range{0, a.length()}),
                         spec_.columns.value_or(Range{0, a.keys()})};
     put("attn", "", [&] { return chosen_heads(a.weights(region)); });
-    const bool any_score = wanted_.tensor(part, kind("scores"), a.layer()) ||
-                           wanted_.tensor(part, kind("content"), a.layer()) ||
-                           wanted_.tensor(part, kind("positional"), a.layer());
-    if (!any_score) return;
-    const ScoreParts scores = a.scores(region);
-    put("scores", "", [&] { return chosen_heads(scores.score); });
-    put("content", "", [&] { return chosen_heads(scores.content); });
-    put("positional", "", [&] { return chosen_heads(scores.positional); });
+    put("scores", "", [&] { return chosen_heads(a.score(region)); });
+    put("content", "", [&] { return chosen_heads(a.content(region)); });
+    put("positional", "", [&] { return chosen_heads(a.scores(region).positional); });
   }
 
   at::Tensor rows(const at::Tensor& x, std::int64_t dim) const {

@@ -648,13 +648,14 @@ class Pass : public std::enable_shared_from_this<Pass> {
     return options_.document_ids * (tokens / chunk + 1) + runs;
   }
 
-  // out (B, H, N, d_v) with the gate that a layer's heads have.
-  at::Tensor gated(const LayerWeights& w, const at::Tensor& read, const at::Tensor& out) const {
+  // What the outputs (B, H, N, d_v) of a layer's heads are multiplied by, (B, H, N, d_v or 1);
+  // undefined for nothing.
+  at::Tensor gates_of(const LayerWeights& w, const at::Tensor& read, std::int64_t value_dim) const {
     const AttentionConfig& a = config_.attention;
-    if (a.gate == "none") return out;
+    if (a.gate == "none") return {};
     const at::Tensor rows =
-        split_heads(project(read, w.output_gate, {}), a.gate_by_head ? 1 : out.size(-1));
-    return out * (a.gate == "sigmoid" ? at::sigmoid(rows) : at::softplus(rows));
+        split_heads(project(read, w.output_gate, {}), a.gate_by_head ? 1 : value_dim);
+    return a.gate == "sigmoid" ? at::sigmoid(rows) : at::softplus(rows);
   }
 
   // ln(i + 1) / ln(log_scale) of each token, (N, 1): 0 for the first one.
@@ -712,6 +713,10 @@ class Pass : public std::enable_shared_from_this<Pass> {
     change(index, state, program);
     at::Tensor v = encoding.values(own_v, state);
     if (options_.cache != nullptr) options_.cache->join(index, encoding, program, v);
+    const at::Tensor gates = gates_of(w, read, v.size(-1));
+    // What reads a head's output, or puts another one in its place, stands before the gate.
+    const bool gates_apart = options_.hook != nullptr || !repairs_of(index).ablations.empty();
+    if (!gates_apart) program.gate = gates;
     narrow_for_cuda(program, v);
     const bool observed = observer_ != nullptr && observer_->wants_attention(index);
     const ProbeRequest* probes = observed ? observer_->wants_probes(index) : nullptr;
@@ -731,7 +736,9 @@ class Pass : public std::enable_shared_from_this<Pass> {
           index, program, v, result.lse, result.entropy, options_.backend, result.ran,
           result.probes ? MeasuredProbes{*probes, result.probes} : MeasuredProbes{}));
     }
-    return project(gated(w, read, result.out.to(dtype_)).transpose(1, 2).flatten(2), w.wo, w.bo);
+    at::Tensor out = result.out.to(dtype_);
+    if (gates_apart && gates.defined()) out = out * gates;
+    return project(out.transpose(1, 2).flatten(2), w.wo, w.bo);
   }
 
   // The model's own, also in local layers, whose encoding may have some too.

@@ -140,6 +140,20 @@ struct QueryTableProgram {
     each(TensorInfo{"values"}, self.values);
   }
 };
+// scale * q.k for lambda <= limits[h], scale * far q.k beyond: keys farther away than a limit are
+// read as if they stood at it. q (B, H, N, d) turned by each head's limit, k (B, kv heads, N, d) by
+// nothing.
+struct ClampProgram {
+  at::Tensor q, k;
+  std::vector<std::int64_t> limits;  // (H), >= 0; one that no distance reaches: none
+
+  static constexpr const char* kName = "clamp";
+  template <class Self, class Each>
+  static void tensors(Self& self, const Each& each) {
+    each(TensorInfo{"far_q", Numbers::tokens}, self.q);
+    each(TensorInfo{"far_k", Numbers::tokens}, self.k);
+  }
+};
 // TAPA: scale_content * qA.kA * cos(power[|lambda|] * phase); see kernels/attention.h.
 struct TapaProgram {
   std::int64_t content_dim = 0;
@@ -264,8 +278,8 @@ struct AttentionProgram {
   at::Tensor q_plain, k_plain;  // the same before the transform
   bool transformed = false;     // whether q and k are others than these
   double scale = 1;             // of q.k; also of the content score where the variant is not tapa
-  std::variant<PlainProgram, TableProgram, QueryTableProgram, TapaProgram, TapeProgram, CapeProgram,
-               FireProgram, TermProgram>
+  std::variant<PlainProgram, TableProgram, QueryTableProgram, ClampProgram, TapaProgram,
+               TapeProgram, CapeProgram, FireProgram, TermProgram>
       variant;
   Positions positions;
   TokenTerms tokens = {};
@@ -286,6 +300,13 @@ struct AttentionProgram {
   // (H), learned sinks: each row's normaliser has e^sink more, so that its weights sum to less than
   // 1; log-sum-exps leave it out (kernels/attention.h). Undefined for none.
   at::Tensor sinks = {};
+  // (B or 1, H, N, d_v) or (B or 1, H, N, 1), what a row's output is multiplied by; undefined for
+  // nothing.
+  at::Tensor gate = {};
+  // (B or 1, H, L) zeros in float64, or undefined: a bias by |lambda| of the softmax's input,
+  // behind all that is done to it but the mask. It has a gradient, which is what it is for: minus
+  // that is what a bias by distance would lower the loss by. Farther pairs have none.
+  at::Tensor distance_bias = {};
   // From this channel of q_plain and k_plain on q.k is content; the channels before it have a
   // position by construction, and all they give counts as positional.
   std::int64_t content_from = 0;
@@ -328,6 +349,8 @@ void for_each_tensor(Program& program, const Each& each) {
   each(TensorInfo{"k", Numbers::tokens}, program.k);
   std::visit([&each](auto& variant) { variant.tensors(variant, each); }, program.variant);
   each(TensorInfo{"sinks", Numbers::weights}, program.sinks);
+  each(TensorInfo{"gate", Numbers::tokens}, program.gate);
+  each(TensorInfo{"distance_bias", Numbers::sums}, program.distance_bias);
   program.tokens.tensors(program.tokens, each);
 }
 

@@ -191,6 +191,34 @@ AddressingSums addressing_sums(const ScoreMarginals& m) {
   return {m.square, fitted(true, false), fitted(false, true), fitted(true, true)};
 }
 
+namespace {
+
+// Of one text by the kernel; nothing where the scores have no fused form, and where rows see other
+// pairs than those of a causal triangle, which the equations count on.
+std::optional<std::vector<ScoreMarginals>> fused_marginals(const model::LayerAttention& attention,
+                                                           std::int64_t within, bool of_content) {
+  const auto sums = attention.centred_sums(within, of_content);
+  if (!sums) return {};
+  const std::int64_t heads = attention.heads(), tokens = attention.length();
+  const at::Tensor counts = at::arange(1, tokens + 1, at::kLong).clamp_max(within);
+  if (!sums->pairs[0].equal(counts.expand({heads, tokens}))) return {};
+  const at::Tensor mean = sums->mean[0], count = counts.to(at::kDouble);
+  const at::Tensor off = mean - ((mean * count).sum(1) / count.sum()).unsqueeze(1);
+  const auto between = to_vector<double>((off.square() * count).sum(1));
+  const auto of_rows = to_vector<double>((mean.square() * count).sum(1));
+  const auto square = to_vector<double>(sums->square[0]);
+  std::vector<ScoreMarginals> list;
+  for (std::int64_t h = 0; h < heads; ++h) {
+    const auto n = static_cast<std::size_t>(h);
+    list.push_back({tokens, within, to_vector<double>(sums->by_distance[0][h]),
+                    to_vector<double>(sums->by_key[0][h]), square[n], between[n],
+                    square[n] + of_rows[n]});
+  }
+  return list;
+}
+
+}  // namespace
+
 std::vector<ScoreMarginals> marginals_of(const model::LayerAttention& attention,
                                          const AddressingOptions& options,
                                          const protocol::Progress& progress) {
@@ -198,6 +226,7 @@ std::vector<ScoreMarginals> marginals_of(const model::LayerAttention& attention,
   const std::int64_t heads = attention.heads(), tokens = attention.length();
   std::int64_t within = options.within > 0 ? std::min(options.within, tokens) : tokens;
   if (attention.program().window > 0) within = std::min(within, attention.program().window);
+  if (const auto sums = fused_marginals(attention, within, options.content)) return *sums;
   at::Tensor by_distance = at::zeros({heads, tokens}, at::kDouble),
              by_key = at::zeros_like(by_distance);
   at::Tensor square = at::zeros({heads}, at::kDouble), raw = at::zeros_like(square);

@@ -10,7 +10,6 @@
 
 #include "analysis/intervals/intervals.h"
 #include "analysis/questions/bias_fit.h"
-#include "analysis/questions/by_distance.h"
 #include "analysis/questions/common.h"
 #include "analysis/tensors.h"
 #include "model/attention/repairs.h"
@@ -20,96 +19,40 @@
 namespace phasescope::analysis {
 namespace {
 
-// What attention was computed with and gave, of every layer, and the gradients that came to it.
+// A bias by distance of zeros in every layer, behind all that is done to its scores: what the loss
+// would gain by it is minus its gradient.
 class GradientHook final : public model::AttentionHook {
  public:
   GradientHook(const DistanceBias& bias, std::int64_t tokens, bool gradients)
       : bias_(bias), tokens_(tokens), gradients_(gradients) {}
 
   void before(const model::LayerInput& input, model::AttentionProgram& program) override {
-    if (!bias_.table.defined()) return;
-    model::add_by_distance(program,
-                           model::by_distance(bias_.table[input.layer], bias_.edges, tokens_));
-  }
-
-  void after(std::int64_t layer, const model::AttentionProgram& program, const at::Tensor& v,
-             model::AttentionResult& result) override {
+    if (bias_.table.defined()) {
+      model::add_by_distance(program,
+                             model::by_distance(bias_.table[input.layer], bias_.edges, tokens_));
+    }
     if (!gradients_) return;
-    watch(result.out);
-    if (result.state.defined()) watch(result.state);
-    layers_.push_back({layer, program, v, result.out, result.state, result.ran});
+    program.distance_bias =
+        at::zeros({1, program.q.size(1), tokens_}, program.q.options().dtype(at::kDouble))
+            .requires_grad_(true);
+    layers_.push_back(program.distance_bias);
   }
 
-  // (layers, heads, N), - d loss / d b(lambda).
-  at::Tensor demand(const DemandPass& pass) const {
+  // (layers, heads, N), - d loss / d b(lambda); 0 of what nothing reads.
+  at::Tensor demand() const {
     std::vector<at::Tensor> all;
-    for (const Layer& layer : layers_) all.push_back(demand_of_layer(layer, pass));
+    for (const at::Tensor& layer : layers_) {
+      const at::Tensor& gradient = layer.grad();
+      all.push_back((gradient.defined() ? -gradient[0] : at::zeros_like(layer[0])).detach().cpu());
+    }
     return at::stack(all);
   }
 
  private:
-  struct Layer {
-    std::int64_t index;
-    model::AttentionProgram program;
-    at::Tensor v, out, state;
-    model::Ran ran;
-  };
-
-  // The first layer's is where gradients end: nothing before it is asked for.
-  static void watch(at::Tensor& given) {
-    if (given.requires_grad()) {
-      given.retain_grad();
-    } else {
-      given = given.detach().requires_grad_(true);
-    }
-  }
-
-  at::Tensor demand_of_layer(const Layer& layer, const DemandPass& pass) const {
-    const at::NoGradGuard no_gradients;
-    const model::LayerAttention attention(layer.index, layer.program, layer.v, {}, {}, pass.backend,
-                                          layer.ran);
-    const std::int64_t heads = attention.heads(), rows = attention.length();
-    at::Tensor sums = at::zeros({heads, tokens_}, at::kDouble);
-    if (!layer.out.grad().defined()) return sums;  // nothing reads it
-    const at::Tensor values = of_heads(model::on_host(layer.v), heads),
-                     coming = model::on_host(layer.out.grad()[0]);
-    at::Tensor state, coming_state;
-    if (layer.state.defined() && layer.state.grad().defined()) {
-      const at::Tensor& of_keys = layer.program.as<model::TapeProgram>()->state;
-      state = model::on_host(of_keys)[0].expand({heads, -1, -1}).to(at::kDouble);
-      coming_state = model::on_host(layer.state.grad()[0]);
-    }
-    const std::int64_t step = rows_of_block(heads, rows);
-    for (std::int64_t begin = 0; begin < rows; begin += step) {
-      if (pass.progress != nullptr) pass.progress->throw_if_cancelled();
-      const std::int64_t end = std::min(begin + step, rows);
-      const at::Tensor scores =
-          attention.scores({{0, heads}, {begin, end}, {0, end}}).score[0].to(at::kDouble);
-      const at::Tensor weights = at::softmax(scores, -1);
-      at::Tensor gain = by_key(coming, values, begin, end);
-      if (state.defined()) gain = gain + by_key(coming_state, state, begin, end);
-      const at::Tensor mean = (weights * gain).sum(-1, true);
-      add_by_distance(weights * (mean - gain), begin, sums);
-    }
-    return sums;
-  }
-
-  // The gradient of rows begin..end by the weight of each key before the end: (H, rows, end).
-  static at::Tensor by_key(const at::Tensor& coming, const at::Tensor& values, std::int64_t begin,
-                           std::int64_t end) {
-    return at::matmul(coming.slice(1, begin, end).to(at::kDouble),
-                      values.slice(1, 0, end).transpose(1, 2));
-  }
-
-  // (1, kv heads, N, d) as query heads read it, (H, N, d).
-  static at::Tensor of_heads(const at::Tensor& v, std::int64_t heads) {
-    return v[0].repeat_interleave(heads / v.size(1), 0).to(at::kDouble);
-  }
-
   const DistanceBias& bias_;
   std::int64_t tokens_;
   bool gradients_;
-  std::vector<Layer> layers_;
+  std::vector<at::Tensor> layers_;
 };
 
 // The loss of all rows in bits, and its gradient by the hidden states where that is wanted; logits
@@ -307,7 +250,7 @@ TextDemand demand_of(const model::Model& model, const std::vector<std::int64_t>&
   at::Tensor gradient;
   out.loss = loss_in_bits(model.decoder, hidden, all, &gradient);
   hidden.backward(gradient);
-  out.demand = hook.demand(pass);
+  out.demand = hook.demand();
   return out;
 }
 

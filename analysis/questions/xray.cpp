@@ -165,6 +165,9 @@ class Xray {
           "nothing past the trained length of " + std::to_string(trained_) + " tokens to look at",
           "length", "give longer texts");
     }
+    const auto longest = std::ranges::max(texts_, {}, [](const auto& ids) { return ids.size(); });
+    plain_ = options.clamp && !model::clamps_stay_fused(
+                                  model->decoder, static_cast<std::int64_t>(longest.size()) - 1);
     for (std::int64_t layer = 0; layer < model->config().layers; ++layer) {
       for (std::int64_t head = 0; head < model->config().heads; ++head) all_.insert({layer, head});
     }
@@ -253,7 +256,11 @@ class Xray {
         if (layer == input.layer) here.push_back(head);
       }
       if (here.empty()) return;
-      if (options_.clamp) return model::clamp_distances(input, limit_, here, program);
+      if (options_.clamp) {
+        std::vector<std::int64_t> limits(static_cast<std::size_t>(program.q.size(1)), -1);
+        for (const std::int64_t head : here) limits[static_cast<std::size_t>(head)] = limit_;
+        return model::clamp_distances(input, limits, program);
+      }
       const std::int64_t length = program.positions.length;
       if (limit_ >= length) return;
       at::Tensor bias = at::zeros({program.q.size(1), length}, at::kDouble);
@@ -264,10 +271,10 @@ class Xray {
     };
   }
 
-  // A clamp runs plain where it treats heads; what it is compared with runs plain too, so that what
-  // it leaves alone keeps its bits.
+  // Where a clamp runs plain, what it is compared with runs plain too, so that what it leaves alone
+  // keeps its bits.
   TreatedPass pass() {
-    return {options_.clamp ? model::Backend::plain : options_.backend, &kernels_, &progress_};
+    return {plain_ ? model::Backend::plain : options_.backend, &kernels_, &progress_};
   }
 
   // Another pass over a text begins.
@@ -500,6 +507,7 @@ class Xray {
   protocol::Progress& progress_;
   Draws draws_;
   std::int64_t trained_, limit_;
+  bool plain_ = false;  // every pass is
   std::vector<std::vector<std::int64_t>> texts_;
   Heads all_;
   bool fails_ = false;

@@ -25,6 +25,7 @@
 
 #include "kernels/cpu/buffer.h"
 #include "kernels/cpu/chunks.h"
+#include "kernels/cpu/diagonals.h"
 #include "kernels/cpu/panel-inl.h"
 #include "kernels/cpu/softmax-inl.h"
 
@@ -41,7 +42,8 @@ class BackwardPass {
         shape_(inputs.shape),
         visibility_(inputs),
         cap_(inputs.soft_cap * kLog2e),
-        variant_(inputs) {
+        variant_(inputs),
+        score_range_(distance_range(inputs.shape, kPanel)) {
     for (int n = 0; n < V::kDots; ++n) dots_[n] = variant_.dot(n);
     for (int n = 0; n < V::kValues; ++n) values_[n] = variant_.value(n);
     blocks_ = (shape_.queries + kQueryBlock - 1) / kQueryBlock;
@@ -51,6 +53,9 @@ class BackwardPass {
 
   void run() {
     variant_.begin_gradients(gradients_, shape_.batch * chunks_);
+    if (sums_scores()) {
+      score_sums_ = DiagonalSums(score_range_, shape_.heads, shape_.batch * chunks_);
+    }
     for (int n = 0; n < V::kDots; ++n) {
       dq_[n] = variant_.dot_gradient_q(gradients_, n);
       dk_[n] = variant_.dot_gradient_k(gradients_, n);
@@ -70,9 +75,17 @@ class BackwardPass {
       run_chunks(heads, buffers);
     }
     variant_.finish_gradients(gradients_);
+    if (sums_scores()) {
+      score_sums_.write_texts(gradients_.scores.by_distance, shape_.batch,
+                              gradients_.scores.length);
+    }
   }
 
  private:
+  /// Whether the scores' own gradients are wanted by distance.
+  bool sums_scores() const { return gradients_.scores.by_distance != nullptr; }
+  std::int64_t score_floats() const { return sums_scores() ? score_range_.size() : 0; }
+
   /// An item each.
   void run_heads(std::int64_t heads, std::vector<FloatBuffer>& buffers) {
     const bool waits = ranges_.keys < shape_.keys && ranges_.keeps_dq;
@@ -124,6 +137,7 @@ class BackwardPass {
     float* weights;        ///< (kKeyBlock, kQueryBlock)
     float* d_dots[2];      ///< (kKeyBlock, kQueryBlock)
     float* scratch;        ///< of the variant
+    float* score_sums;     ///< of d score by distance; null: not wanted
     float* dk[2];          ///< sums over the item, (keys of the range, padded dim)
     float* dv[2];
     float* waiting_dq[2];  ///< (group, queries, dim), where dq has no memory of its own
@@ -160,7 +174,7 @@ class BackwardPass {
       spare += values_[n].dim;
     }
     floats += kKeyBlock * (1 + V::kDots);
-    return floats * kQueryBlock + kKeyBlock * spare + variant_.scratch_size();
+    return floats * kQueryBlock + kKeyBlock * spare + variant_.scratch_size() + score_floats();
   }
 
   void run_item(std::int64_t kv, std::int64_t chunk, float* sums, float* buffer) {
@@ -168,7 +182,7 @@ class BackwardPass {
     block.batch = kv / shape_.kv_heads;
     block.kv_head = kv % shape_.kv_heads;
     place_buffers(block, sums, buffer);
-    std::fill(block.scratch, block.scratch + variant_.scratch_size(), 0.0f);
+    std::fill(block.scratch, block.scratch + variant_.scratch_size() + score_floats(), 0.0f);
     block.wants_queries = ranges_.keeps_dq;
     block.wants_keys = true;
     do {
@@ -230,6 +244,7 @@ class BackwardPass {
     for (int n = 0; n < V::kDots; ++n) take(kKeyBlock * dots_[n].dim);
     for (int n = 0; n < V::kValues; ++n) take(kKeyBlock * values_[n].dim);
     block.scratch = take(variant_.scratch_size());
+    if (sums_scores()) block.score_sums = take(score_floats());
   }
 
   std::int64_t rows_of(const Block& block, int p) const {
@@ -254,10 +269,18 @@ class BackwardPass {
       if (block.wants_keys && (part.end == keys.end || part.end % kRangeKeys == 0)) {
         const std::int64_t begin = std::max(keys.begin, (part.end - 1) / kRangeKeys * kRangeKeys);
         variant_.flush(block.head, slot, block.query, {begin, part.end}, block.scratch);
+        if (block.score_sums) take_score_sums(block, slot, {begin, part.end});
       }
     }
     if (!block.wants_queries) return;
     for (int p = 0; p < kPanels; ++p) write_queries(block, p, sees && keys.end < seen.end);
+  }
+
+  /// What a range of keys left in the block's sums by distance, to those of its share.
+  void take_score_sums(const Block& block, std::int64_t slot, const KeyRange& keys) {
+    const std::int64_t first = block.query + shape_.query_offset;
+    score_sums_.take(block.head, slot, touched_distances(score_range_, first, kQueryBlock, keys),
+                     block.score_sums);
   }
 
   /// The block's queries against keys key .. key + count - 1.
@@ -307,21 +330,26 @@ class BackwardPass {
       }
       for (int n = 0; n < V::kValues; ++n) {
         pack_queries(block, p, d_out(n), values_[n].dim, 1, 1, block.d_out_lanes[p][n],
-                     block.d_out_rows[n]);
+                     block.d_out_rows[n], n == 0 && inputs_.gate.data);
       }
       pack_row_numbers(block, p);
     }
   }
 
   /// Panel p of a tensor of queries: `lanes` (dim, kPanel) and its rows of the block's `all_rows`.
-  /// What does not exist is 0, all of a tensor without data.
+  /// What does not exist is 0, all of a tensor without data. gated: its rows are multiplied by the
+  /// output's gates.
   void pack_queries(const Block& block, int p, const InputTensor& tensor, std::int64_t dim,
-                    float lane_scale, float row_scale, float* lanes, float* all_rows) const {
+                    float lane_scale, float row_scale, float* lanes, float* all_rows,
+                    bool gated = false) const {
     const std::int64_t count = tensor.data ? rows_of(block, p) : 0, width = padded(dim);
     FloatRows from{nullptr, 0, 0};
     if (count > 0) {
       from = float_rows(tensor, block.batch, block.head, block.query + p * kPanel, count, dim,
                         block.spare);
+      if (gated) {
+        from = gated_rows(inputs_, block.batch, block.head, count, dim, from, block.spare);
+      }
     }
     pack_panel(from.data, from.row, count, dim, lane_scale, lanes);
     float* rows = all_rows + p * kPanel * width;
@@ -458,6 +486,7 @@ class BackwardPass {
                               const float* pulled, std::int64_t pulled_row) const {
     const std::int64_t at = row * kQueryBlock + p * kPanel;
     const float* row_sum = block.row_sum + p * kPanel;
+    if (block.score_sums) add_score_sums(block, place, at, d_weight, row_sum);
     const typename V::Tile tile = variant_.tile(place);
 #pragma GCC unroll 8
     for (int r = 0; r < kTileKeys; ++r) {
@@ -473,6 +502,23 @@ class BackwardPass {
             variant_.gradient(block.variant_head, tile, place, r, v, d_score, a, b, block.scratch);
         store(d.first, block.d_dots[0] + here);
         if constexpr (V::kDots == 2) store(d.second, block.d_dots[1] + here);
+      }
+    }
+  }
+
+  /// Adds d s of the softmax's input, before the way through the cap, to the sums of its diagonals.
+  HWY_INLINE void add_score_sums(const Block& block, const TilePlace& place, std::int64_t at,
+                                 const Vec (&d_weight)[kTileKeys][kVecs],
+                                 const float* row_sum) const {
+    float* sums = block.score_sums + (place.query - place.key - score_range_.first);
+#pragma GCC unroll 8
+    for (int r = 0; r < kTileKeys; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVecs; ++v) {
+        const Vec weight = load(block.weights + at + r * kQueryBlock + v * kLanes);
+        const Vec d = hn::Mul(weight, hn::Sub(d_weight[r][v], load(row_sum + v * kLanes)));
+        float* to = sums - r + v * kLanes;
+        store_unaligned(hn::Add(load_unaligned(to), d), to);
       }
     }
   }
@@ -558,6 +604,8 @@ class BackwardPass {
   std::int64_t group_ = 1;  ///< query heads of a key/value head
   std::int64_t chunks_ = 1;
   BackwardRanges ranges_;
+  DistanceRange score_range_;
+  DiagonalSums score_sums_;
 };
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE

@@ -33,7 +33,7 @@ class CapeBackward {
     // Over FIRE little goes by distance, and all of it waits for the end.
     plan_ = cape_plan(shape_, kPanel, shape_.kv_heads * (key_width_ + value_width_),
                       pieces() ? 1 : heads_ + hidden_);
-    if (pieces()) plan_.panels = std::max<std::int64_t>(1, panels_);
+    if (pieces() && !sums_scores()) plan_.panels = std::max<std::int64_t>(1, panels_);
     sums_size_ = plan_.keys * shape_.kv_heads * (key_width_ + value_width_);
     place_partial();
   }
@@ -43,6 +43,7 @@ class CapeBackward {
     std::vector<CapeSums> network(
         static_cast<std::size_t>(plan_.items()),
         CapeSums(inputs_, pieces() ? net_.range : tile_distances(Tile{}), pieces()));
+    if (sums_scores()) begin_score_sums();
     KeptBuffer sums(plan_.items() * sums_size_);
     std::vector<FloatBuffer> buffers(static_cast<std::size_t>(parallel_threads()));
     for (FloatBuffer& buffer : buffers) buffer = FloatBuffer(buffer_size());
@@ -51,6 +52,10 @@ class CapeBackward {
                   buffers);
     }
     for (const CapeSums& item : network) total.add_rest(item);
+    if (sums_scores()) {
+      score_sums_.write_texts(gradients_.scores.by_distance, shape_.batch,
+                              gradients_.scores.length);
+    }
     if (const auto* wanted = std::get_if<CapeGradients>(&gradients_.variant)) {
       write_cape_gradients(inputs_, net_.range, total, *wanted);
     }
@@ -66,6 +71,7 @@ class CapeBackward {
   /// Arrays of one panel; (rows, kBackwardKeys, kPanel) where nothing else is said.
   struct Work {
     std::int64_t batch, row, queries;
+    DiagonalSums* item_scores;       ///< the item's sums of the scores' own gradients
     std::int64_t first_key;          ///< of the range
     std::int64_t first_distance;     ///< of the sums by distance
     bool wants_queries, wants_keys;  ///< dq, and the other gradients
@@ -94,11 +100,15 @@ class CapeBackward {
     float* d_places;            ///< two rows: what reaches u, and of it what one segment's pairs do
     float* d_factor;            ///< (kPanel)
     float* d_distance;          ///< (distances)
+    float* score_sums;          ///< (heads, distances), of d score before the cap; null: not wanted
     float* dk;                  ///< (kv_heads, keys of a range, padded dim)
     float* dv;
   };
 
   static std::int64_t padded(std::int64_t dim) { return round_up(dim, kLanes); }
+
+  /// Whether the scores' own gradients are wanted by distance.
+  bool sums_scores() const { return gradients_.scores.by_distance != nullptr; }
 
   const CapePieces* pieces() const { return net_.pieces ? &*net_.pieces : nullptr; }
 
@@ -124,7 +134,8 @@ class CapeBackward {
     const std::int64_t rows =
         2 * shape_.head_dim + value_dim(shape_) + 3 + key_width_ + value_width_;
     return spare_size() + heads_ * rows * kPanel + 3 * (heads_ + hidden_) * kBackwardRow +
-           2 * heads_ * hidden_ * kLanes + piece_floats() + round_up(diagonals(), kLanes);
+           2 * heads_ * hidden_ * kLanes + piece_floats() + round_up(diagonals(), kLanes) +
+           (sums_scores() ? heads_ * distances() : 0);
   }
 
   Work place_buffers(std::int64_t batch, float* sums, float* at) const {
@@ -155,6 +166,7 @@ class CapeBackward {
       w.d_hidden_diagonals = take(hidden_ * distances());
       w.d_score_diagonals = take(heads_ * distances());
     }
+    if (sums_scores()) w.score_sums = take(heads_ * distances());
     w.dk = sums;
     w.dv = sums + shape_.kv_heads * plan_.keys * key_width_;
     return w;
@@ -209,9 +221,13 @@ class CapeBackward {
         parallel_items(items, [&](std::int64_t item, int thread) {
           CapeSums& own = network[static_cast<std::size_t>(item)];
           if (!pieces()) own.range = tile_distances(tile);
+          DiagonalSums* scores =
+              sums_scores() ? &item_scores_[static_cast<std::size_t>(item)] : nullptr;
+          if (scores) scores->move_to(tile_distances(tile).first);
           run_item(batch + item / plan_.shares, item % plan_.shares, tile, sums + item * sums_size_,
-                   own, buffers[static_cast<std::size_t>(thread)].data());
+                   own, scores, buffers[static_cast<std::size_t>(thread)].data());
         });
+        if (sums_scores()) gather_score_sums(batch, items);
         if (pieces()) continue;
         parallel_items(hidden_ + heads_, [&](std::int64_t row, int) {
           for (std::int64_t n = 0; n < items; ++n) {
@@ -236,8 +252,9 @@ class CapeBackward {
 
   /// A share of a tile.
   void run_item(std::int64_t batch, std::int64_t share, const Tile& tile, float* sums,
-                CapeSums& network, float* buffer) const {
+                CapeSums& network, DiagonalSums* scores, float* buffer) const {
     Work w = place_buffers(batch, sums, buffer);
+    w.item_scores = scores;
     w.wants_queries = !dq_apart_;
     w.wants_keys = true;
     for (std::int64_t n = tile.panel_begin + share; n < tile.panel_end; n += plan_.shares) {
@@ -260,6 +277,7 @@ class CapeBackward {
     if (w.wants_keys) {
       std::fill(w.w1_sums, w.w1_sums + 2 * heads_ * hidden_ * kLanes, 0.0f);
       std::fill_n(pieces() ? w.d_factor : w.d_hidden_diagonals, diagonals(), 0.0f);
+      if (w.score_sums) std::fill_n(w.score_sums, heads_ * distances(), 0.0f);
     }
     for (std::int64_t h = 0; h < heads_; ++h) pack_head(w, h, begins || !w.wants_queries);
     for (std::int64_t key = keys.begin; key < keys.end; key += kBackwardKeys) {
@@ -268,6 +286,7 @@ class CapeBackward {
       run_block(w, key, count, network);
     }
     if (w.wants_keys && !none) flush(w, network);
+    if (w.wants_keys && !none && w.score_sums) take_score_sums(w);
     for (std::int64_t h = 0; h < heads_ && w.wants_queries; ++h) write_queries(w, h, ends);
   }
 
@@ -294,7 +313,10 @@ class CapeBackward {
         q_rows[n * key_width_ + d] = inputs_.scale * q.data[n * q.row + d];
       }
     }
-    const FloatRows d_out = load(saved_.d_out, values);
+    FloatRows d_out = load(saved_.d_out, values);
+    if (inputs_.gate.data) {
+      d_out = gated_rows(inputs_, w.batch, h, w.queries, values, d_out, w.spare);
+    }
     pack_panel(d_out.data, d_out.row, w.queries, values, 1, w.d_out_lanes + h * values * kPanel);
     for (std::int64_t n = 0; n < w.queries; ++n) {
       std::copy_n(d_out.data + n * d_out.row, values, d_out_rows + n * value_width_);
@@ -391,6 +413,10 @@ class CapeBackward {
           const std::int64_t at = r * kPanel + v * kLanes;
           const Vec mean = load(w.row_sum + h * kPanel + v * kLanes);
           Vec d = hn::Mul(load(weights + at), hn::Sub(t[r][v], mean));
+          if (w.score_sums && w.wants_keys && r < place.keys) {
+            const std::int64_t distance = place.query - place.key - r - w.first_distance;
+            add_unaligned(w.score_sums + h * distances() + distance + v * kLanes, d);
+          }
           if (cap > 0) d = hn::Mul(d, load(slopes + at));
           store(d, d_score + at);
         }
@@ -515,6 +541,33 @@ class CapeBackward {
         keys, value_width_ / kLanes);
   }
 
+  /// The panel's sums of the scores' own gradients, likewise.
+  void take_score_sums(const Work& w) const {
+    const DistanceRange& range = w.item_scores->range();
+    const DistanceRange part{w.first_distance,
+                             std::min(w.first_distance + distances() - 1, range.last)};
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      w.item_scores->take(h, 0, part,
+                          w.score_sums + h * distances() - (w.first_distance - range.first));
+    }
+  }
+
+  /// Each item has the distances of a tile, and each entry those of the whole.
+  void begin_score_sums() {
+    score_sums_ = DiagonalSums(net_.range, heads_, shape_.batch);
+    item_scores_.assign(static_cast<std::size_t>(plan_.items()),
+                        DiagonalSums(tile_distances(Tile{}), heads_, 1));
+  }
+  /// What the items of a tile have, in their order, to the sums of their entries.
+  void gather_score_sums(std::int64_t batch, std::int64_t items) {
+    parallel_items(heads_, [&](std::int64_t head, int) {
+      for (std::int64_t n = 0; n < items; ++n) {
+        score_sums_.take_all(head, batch + n / plan_.shares,
+                             item_scores_[static_cast<std::size_t>(n)]);
+      }
+    });
+  }
+
   /// The panel's float sums into the item's float64 ones.
   void flush(const Work& w, CapeSums& network) const {
     const std::int64_t skip = w.first_distance - network.range.first;
@@ -578,7 +631,9 @@ class CapeBackward {
   std::int64_t sums_size_ = 0;  ///< floats of an item: dk and dv of a range
   OutputTensor partial_;        ///< sums of dq between ranges of keys, without its scale
   FloatBuffer partial_memory_;
-  bool dq_apart_ = false;  ///< dq comes from a pass of its own
+  bool dq_apart_ = false;                  ///< dq comes from a pass of its own
+  DiagonalSums score_sums_;                ///< a slot an entry
+  std::vector<DiagonalSums> item_scores_;  ///< of the items at work; both empty where not wanted
 };
 
 void backward_cape(const AttentionInputs& inputs, const SavedForward& saved,

@@ -66,10 +66,21 @@ void DiagonalSums::take(std::int64_t head, std::int64_t slot, const DistanceRang
   }
 }
 
-void DiagonalSums::add_head(std::int64_t head, std::int64_t first_distance,
+void DiagonalSums::take_all(std::int64_t head, std::int64_t slot, DiagonalSums& other) {
+  double* to = sums_.data() + (head * slots_ + slot) * range_.size();
+  double* from = other.sums_.data() + head * other.range_.size();
+  const std::int64_t shift = other.range_.first - range_.first;
+  for (std::int64_t n = 0; n < other.range_.size(); ++n) {
+    const std::int64_t at = n + shift;
+    if (at >= 0 && at < range_.size()) to[at] += from[n];
+    from[n] = 0;
+  }
+}
+
+void DiagonalSums::add_head(std::int64_t head, const Slots& slots, std::int64_t first_distance,
                             std::vector<double>& entries) const {
   const auto length = static_cast<std::int64_t>(entries.size());
-  for (std::int64_t s = 0; s < slots_; ++s) {
+  for (std::int64_t s = slots.begin; s < slots.end; ++s) {
     const double* sums = sums_.data() + (head * slots_ + s) * range_.size();
     for (std::int64_t n = 0; n < range_.size(); ++n) {
       const std::int64_t index = table_index(range_.first + n, length, first_distance);
@@ -83,7 +94,7 @@ void DiagonalSums::write(float* values, std::int64_t head_stride, std::int64_t l
   std::vector<double> row(static_cast<std::size_t>(length));
   for (std::int64_t h = 0; h < heads_; ++h) {
     std::fill(row.begin(), row.end(), 0.0);
-    add_head(h, first_distance, row);
+    add_head(h, {0, slots_}, first_distance, row);
     std::transform(row.begin(), row.end(), values + h * head_stride,
                    [](double sum) { return static_cast<float>(sum); });
   }
@@ -91,9 +102,20 @@ void DiagonalSums::write(float* values, std::int64_t head_stride, std::int64_t l
 
 void DiagonalSums::write_total(float* values, std::int64_t length) const {
   std::vector<double> row(static_cast<std::size_t>(length));
-  for (std::int64_t h = 0; h < heads_; ++h) add_head(h, 0, row);
+  for (std::int64_t h = 0; h < heads_; ++h) add_head(h, {0, slots_}, 0, row);
   std::transform(row.begin(), row.end(), values,
                  [](double sum) { return static_cast<float>(sum); });
+}
+
+void DiagonalSums::write_texts(double* values, std::int64_t texts, std::int64_t length) const {
+  std::vector<double> row(static_cast<std::size_t>(length));
+  const std::int64_t own = slots_ / texts;
+  for (std::int64_t n = 0; n < texts * heads_; ++n) {
+    const std::int64_t text = n / heads_;
+    std::fill(row.begin(), row.end(), 0.0);
+    add_head(n % heads_, {text * own, (text + 1) * own}, 0, row);
+    std::copy(row.begin(), row.end(), values + n * length);
+  }
 }
 
 }  // namespace phasescope::kernels

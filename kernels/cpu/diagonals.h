@@ -41,15 +41,28 @@ class DiagonalSums {
   /// Adds the float sums of some distances and leaves 0 in their place. scratch: of the whole
   /// range.
   void take(std::int64_t head, std::int64_t slot, const DistanceRange& part, float* scratch);
+  /// Adds what another has of a head in its one slot, whose range may reach past this one, and
+  /// leaves 0 there.
+  void take_all(std::int64_t head, std::int64_t slot, DiagonalSums& other);
+  /// As many distances from another one on; all sums are 0.
+  void move_to(std::int64_t first) { range_ = {first, first + range_.size() - 1}; }
+  const DistanceRange& range() const { return range_; }
   /// Overwrites values[head][entry] with the sum over slots of all distances that read the entry.
   void write(float* values, std::int64_t head_stride, std::int64_t length,
              std::int64_t first_distance) const;
   /// Overwrites values (length) with the sum over heads and slots, from distance 0 up.
   void write_total(float* values, std::int64_t length) const;
+  /// Overwrites values (texts, heads, length) with the sums of each text, whose slots stand
+  /// together, by |distance|.
+  void write_texts(double* values, std::int64_t texts, std::int64_t length) const;
 
  private:
+  struct Slots {
+    std::int64_t begin, end;
+  };
   /// Adds one head's sums to the entries they belong to.
-  void add_head(std::int64_t head, std::int64_t first_distance, std::vector<double>& entries) const;
+  void add_head(std::int64_t head, const Slots& slots, std::int64_t first_distance,
+                std::vector<double>& entries) const;
 
   DistanceRange range_;
   std::int64_t heads_ = 0;

@@ -319,6 +319,11 @@ class ForwardPass {
     }
     const OutputTensor outs[2] = {outputs_.out, outputs_.out_state};
     for (int n = 0; n < V::kValues && queries > 0; ++n) {
+      if (n == 0 && inputs_.gate.data) {
+        unpack_gated(panel.out[0], factor, queries, panel.out_dim[0], inputs_, outputs_, item.batch,
+                     item.head, row, item.spare);
+        continue;
+      }
       unpack_panel(panel.out[n], factor, queries, panel.out_dim[n], outs[n], item.batch, item.head,
                    row);
     }

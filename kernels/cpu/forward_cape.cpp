@@ -290,6 +290,11 @@ class CapeForward {
     for (std::int64_t n = 0; n < item.queries; ++n) {
       factor[n] = panel.normaliser[n] == 0 ? 0 : 1 / panel.normaliser[n];
     }
+    if (inputs_.gate.data) {
+      unpack_gated(panel.out[0], factor, item.queries, panel.out_dim[0], inputs_, outputs_,
+                   item.batch, h, item.row, item.spare);
+      return;
+    }
     unpack_panel(panel.out[0], factor, item.queries, panel.out_dim[0], outputs_.out, item.batch, h,
                  item.row);
   }

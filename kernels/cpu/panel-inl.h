@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/gates.h"
 #include "kernels/cpu/gemm-inl.h"
 #include "kernels/cpu/storage.h"
 #include "kernels/cpu/streams-inl.h"
@@ -47,6 +48,19 @@ inline FloatRows float_rows(const InputTensor& tensor, std::int64_t batch, std::
 inline HWY_NOINLINE void store_row(const float* from, std::int64_t dim, const OutputTensor& to,
                                    std::int64_t batch, std::int64_t head, std::int64_t row) {
   write_numbers(to.storage, from, dim, row_pointer(to, batch, head, row));
+}
+
+/// `count` rows of what comes in for an output times their gates, in `spare` (count * dim floats,
+/// where the rows may lie already).
+inline HWY_NOINLINE FloatRows gated_rows(const AttentionInputs& inputs, std::int64_t batch,
+                                         std::int64_t head, std::int64_t count, std::int64_t dim,
+                                         const FloatRows& rows, float* spare) {
+  for (std::int64_t n = 0; n < count; ++n) {
+    float* to = spare + n * dim;
+    if (rows.data != spare) std::copy_n(rows.data + n * rows.row, dim, to);
+    times_gate(inputs, batch, head, rows.first + n, dim, to);
+  }
+  return {spare, dim, rows.first};
 }
 
 using Quad = hn::FixedTag<float, 4>;
@@ -127,6 +141,22 @@ inline void unpack_panel(const float* from, const float* factor, std::int64_t co
     unpack_rows(from + n, factor + n, rows, dim, values[0], kMaxChannels);
     for (std::int64_t m = 0; m < rows; ++m)
       store_row(values[m], dim, to, batch, head, first + n + m);
+  }
+}
+
+/// The values of a panel as unpack_panel() writes them, times their rows' gates to `out`, and as
+/// they are to `ungated` where it has data. spare: count * dim floats.
+inline HWY_NOINLINE void unpack_gated(const float* from, const float* factor, std::int64_t count,
+                                      std::int64_t dim, const AttentionInputs& inputs,
+                                      const ForwardOutputs& outputs, std::int64_t batch,
+                                      std::int64_t head, std::int64_t first, float* spare) {
+  if (outputs.ungated.data) {
+    unpack_panel(from, factor, count, dim, outputs.ungated, batch, head, first);
+  }
+  unpack_rows(from, factor, count, dim, spare, dim);
+  for (std::int64_t n = 0; n < count; ++n) {
+    times_gate(inputs, batch, head, first + n, dim, spare + n * dim);
+    store_row(spare + n * dim, dim, outputs.out, batch, head, first + n);
   }
 }
 

@@ -65,7 +65,8 @@ inline Log2Lse log2_lse(float lse, const float* sink) {
   return {high, std::isfinite(high) ? static_cast<float>(exact - static_cast<double>(high)) : 0};
 }
 
-/// A region to write out (scores and weights, either may be null), or with a map to pool.
+/// A region to write out (scores and weights, either may be null), or with a map to pool, or of
+/// whole heads to sum.
 struct RegionCall {
   const AttentionInputs& inputs;
   const float* lse;
@@ -73,6 +74,7 @@ struct RegionCall {
   float* scores;
   float* weights;
   const MapOutputs* map = nullptr;
+  const ScoreSums* sums = nullptr;
 };
 
 inline bool wants_top_keys(const RowProbes& rows) { return rows.top_key || rows.top_weight; }

@@ -116,6 +116,8 @@ class RegionPass {
   void run(const RegionCall& call) {
     if (call.map) {
       pool(*call.map);
+    } else if (call.sums) {
+      sum(*call.sums);
     } else {
       write(call.scores, call.weights);
     }
@@ -149,6 +151,103 @@ class RegionPass {
                                 shares[static_cast<std::size_t>(item % across)],
                                 sources_[static_cast<std::size_t>(thread)]);
                    });
+  }
+
+  /// What the rows of some panels add to columns, distances and squares, of all heads.
+  struct ShareSums {
+    std::vector<double> column, distance, square;
+  };
+  static constexpr std::int64_t kMostShares = 16;
+
+  /// Of whole heads: shares of the panels, by the shape alone, whose sums are added up in order.
+  void sum(const ScoreSums& sums) {
+    const std::int64_t heads = region_.head_count, keys = inputs_.shape.keys;
+    const std::int64_t rows = inputs_.shape.queries, panels = (rows + kPanel - 1) / kPanel;
+    const auto size = [heads](const double* wanted, std::int64_t count) {
+      return static_cast<std::size_t>(wanted ? heads * count : 0);
+    };
+    const ShareSums none{std::vector<double>(size(sums.column, keys)),
+                         std::vector<double>(size(sums.distance, sums.length)),
+                         std::vector<double>(size(sums.square, 1))};
+    std::vector<ShareSums> shares(static_cast<std::size_t>(std::min(kMostShares, panels)), none);
+    const auto count = static_cast<std::int64_t>(shares.size());
+    parallel_items(count, [&](std::int64_t share, int thread) {
+      for (std::int64_t row = share * kPanel; row < rows; row += count * kPanel) {
+        sum_panel(sums, row, std::min<std::int64_t>(kPanel, rows - row),
+                  sources_[static_cast<std::size_t>(thread)],
+                  shares[static_cast<std::size_t>(share)]);
+      }
+    });
+    const auto add = [&](double* to, std::vector<double> ShareSums::*part) {
+      for (const ShareSums& share : shares) {
+        const std::vector<double>& from = share.*part;
+        double* text = to + region_.batch * static_cast<std::int64_t>(from.size());
+        for (std::size_t n = 0; n < from.size(); ++n) text[n] += from[n];
+      }
+    };
+    if (sums.column) add(sums.column, &ShareSums::column);
+    if (sums.distance) add(sums.distance, &ShareSums::distance);
+    if (sums.square) add(sums.square, &ShareSums::square);
+  }
+
+  void sum_panel(const ScoreSums& sums, std::int64_t row, std::int64_t count, Source& source,
+                 ShareSums& share) const {
+    const KeyRange keys = visibility_.keys(region_.batch, row, row + count - 1);
+    if (keys.begin >= keys.end) return;
+    visit(source, row, count, keys,
+          [&](std::int64_t head, std::int64_t key, std::int64_t number, const float* t) {
+            sum_block(sums, head, row, count, key, number, t, share);
+          });
+  }
+
+  /// Sums of a block in float32, of at most kPanel or Source::kKeys numbers each, then in float64.
+  void sum_block(const ScoreSums& sums, std::int64_t head, std::int64_t row, std::int64_t count,
+                 std::int64_t key, std::int64_t keys, const float* t, ShareSums& share) const {
+    const std::int64_t first =
+        (region_.batch * inputs_.shape.heads + head) * inputs_.shape.queries + row;
+    HWY_ALIGN float shift[2 * kPanel] = {};  // in two floats
+    HWY_ALIGN float rows[2 * kPanel] = {};   // sums, then numbers of pairs
+    float diagonals[Source::kKeys + kPanel] = {};
+    for (std::int64_t n = 0; n < count && sums.shift; ++n) {
+      shift[n] = static_cast<float>(sums.shift[first + n]);
+      shift[kPanel + n] = static_cast<float>(sums.shift[first + n] - static_cast<double>(shift[n]));
+    }
+    double square = 0;
+    for (std::int64_t r = 0; r < keys; ++r) {
+      Vec column = zero(), squares = zero();
+      for (int v = 0; v < kVecs; ++v) {
+        const int lane = v * kLanes;
+        const Vec score = load(t + r * kPanel + lane);
+        const LaneMask visible = hn::And(
+            seen(score), hn::Lt(iota(static_cast<float>(lane)), set(static_cast<float>(count))));
+        const Vec natural = hn::Sub(hn::Mul(score, set(kLn2)), load(shift + lane));
+        const Vec s = hn::IfThenElseZero(visible, hn::Sub(natural, load(shift + kPanel + lane)));
+        column = hn::Add(column, s);
+        squares = hn::MulAdd(s, s, squares);
+        store(hn::Add(load(rows + lane), s), rows + lane);
+        store(hn::Add(load(rows + kPanel + lane), hn::IfThenElseZero(visible, set(1.0f))),
+              rows + kPanel + lane);
+        float* diagonal = diagonals + (keys - 1 - r) + lane;
+        store_unaligned(hn::Add(load_unaligned(diagonal), s), diagonal);
+      }
+      square += static_cast<double>(sum_lanes(squares));
+      if (sums.column) {
+        share.column[static_cast<std::size_t>(head * inputs_.shape.keys + key + r)] +=
+            static_cast<double>(sum_lanes(column));
+      }
+    }
+    if (sums.square) share.square[static_cast<std::size_t>(head)] += square;
+    for (std::int64_t n = 0; n < count; ++n) {  // rows that no other share has
+      if (sums.row) sums.row[first + n] += static_cast<double>(rows[n]);
+      if (sums.pairs) sums.pairs[first + n] += static_cast<std::int64_t>(rows[kPanel + n]);
+    }
+    const std::int64_t least = row + inputs_.shape.query_offset - key - (keys - 1);
+    for (std::int64_t n = 0; n < keys - 1 + kPanel && sums.distance; ++n) {
+      const std::int64_t distance = std::abs(least + n);
+      if (distance >= sums.length) continue;
+      share.distance[static_cast<std::size_t>(head * sums.length + distance)] +=
+          static_cast<double>(diagonals[n]);
+    }
   }
 
   /// Which scores no mask hides; a NaN is one of them.

@@ -23,6 +23,8 @@ constexpr Limits kCudaLimits{.name = "[cuda attention] ",
                              .cape_heads = kCudaCapeHeads,
                              .cape_pieces = std::numeric_limits<std::int64_t>::max(),
                              .query_tables = false,
+                             .clamps = false,
+                             .score_gradients = false,
                              .reads_arrays = false};
 
 // cp.async, ldmatrix and products of bfloat16 numbers came with it.
@@ -57,6 +59,7 @@ void check_device(const CudaAttention& a) {
   check_tensor(a.q, a);
   check_tensor(a.k, a);
   check_tensor(a.v, a);
+  require(!a.gate.data || a.gate.storage == a.q.storage, "expected gates in the tensors' type");
   if (const auto* tape = std::get_if<TapeVariant>(&a.variant)) {
     require(tape->state_dim % 8 == 0 && tape->state_dim <= (s.head_dim <= 64 ? 64 : 128),
             "expected a state_dim that is a multiple of 8 up to the padded head_dim");
@@ -82,7 +85,8 @@ struct Forward {
     cuda::forward_tape(attention, outputs);
   }
   void operator()(const FireVariant&) const { cuda::forward_fire(attention, outputs); }
-  void operator()(const QueryTableVariant&) const {}  // refused by check_forward()
+  void operator()(const QueryTableVariant&) const {}  // refused by check_forward(), as the next
+  void operator()(const ClampVariant&) const {}
   void operator()(const CapeVariant&) const {
     require(is_aligned(outputs.score_workspace),
             "expected a workspace for cape's scores on a 16-byte boundary");
@@ -116,7 +120,8 @@ struct Backward {
     cuda::backward_tape(attention, saved, gradients);
   }
   void operator()(const FireVariant&) const { cuda::backward_fire(attention, saved, gradients); }
-  void operator()(const QueryTableVariant&) const {}  // refused by check_backward()
+  void operator()(const QueryTableVariant&) const {}  // refused by check_backward(), as the next
+  void operator()(const ClampVariant&) const {}
   void operator()(const CapeVariant& cape) const {
     require(cuda_cape_bytes(attention.shape.heads, cape.hidden) <= kCudaSharedBytes,
             "expected fewer heads or hidden units for cape's gradients, such as 64 and 32");
@@ -132,6 +137,7 @@ void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOut
   check_forward(attention, outputs, kCudaLimits);
   check_device(attention);
   check_tensor(outputs.out, attention);
+  if (attention.gate.data && outputs.ungated.data) check_tensor(outputs.ungated, attention);
   if (outputs.buckets.count > 0) {
     require(outputs.lse && is_aligned(outputs.workspace),
             "expected lse and a workspace on a 16-byte boundary for the distance buckets");
@@ -156,7 +162,10 @@ std::size_t cuda_score_workspace(const CudaAttention& attention) {
   return cuda::CapeMemory(attention, nullptr, false).bytes;
 }
 
-std::size_t cuda_backward_workspace(const CudaAttention& attention) {
+namespace {
+
+/// Of the gradients but the gates'.
+std::size_t gradient_workspace(const CudaAttention& attention) {
   if (std::holds_alternative<CapeVariant>(attention.variant)) {
     return cuda::CapeMemory(attention, nullptr, true).bytes;
   }
@@ -167,21 +176,38 @@ std::size_t cuda_backward_workspace(const CudaAttention& attention) {
   }
   return static_cast<std::size_t>(floats) * sizeof(float);
 }
+/// Behind which the gates' begins.
+std::size_t gate_place(const CudaAttention& attention) {
+  return (gradient_workspace(attention) + 15) / 16 * 16;
+}
 
-void cuda_attention_backward(const CudaAttention& attention, const SavedForward& saved,
+}  // namespace
+
+std::size_t cuda_backward_workspace(const CudaAttention& attention) {
+  if (!attention.gate.data) return gradient_workspace(attention);
+  return gate_place(attention) + cuda::gate_bytes(attention.shape);
+}
+
+void cuda_attention_backward(const CudaAttention& attention, const SavedForward& given,
                              const CudaGradients& gradients) {
   const cuda::NvtxRange range("phasescope attention backward");
-  check_backward(attention, saved, gradients, kCudaLimits);
+  check_backward(attention, given, gradients, kCudaLimits);
   check_device(attention);
   if (attention.shape.queries > 0) {
-    check_tensor(saved.out, attention);
-    check_tensor(saved.d_out, attention);
+    check_tensor(given.out, attention);
+    check_tensor(given.d_out, attention);
     check_tensor(gradients.dq, attention);
   }
   check_tensor(gradients.dk, attention);
   check_tensor(gradients.dv, attention);
   require(is_aligned(gradients.workspace), "expected a workspace on a 16-byte boundary");
   if (attention.key_documents) cuda::launch_documents(attention);
+  SavedForward saved = given;
+  if (attention.gate.data && attention.shape.queries > 0) {
+    saved.d_out =
+        cuda::launch_gates(attention, given, gradients,
+                           static_cast<char*>(gradients.workspace) + gate_place(attention));
+  }
   std::visit(Backward{attention, saved, gradients}, attention.variant);
 }
 

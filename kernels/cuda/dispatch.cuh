@@ -34,6 +34,8 @@ Problem<Score> problem_of(const CudaAttention& a, const Score& score) {
     problem.state = tape->state;
     problem.state_dim = tape->state_dim;
   }
+  problem.gate = a.gate;
+  problem.gate_dim = static_cast<int>(a.gate_dim);
   return problem;
 }
 

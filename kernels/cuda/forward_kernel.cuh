@@ -294,13 +294,30 @@ class BlockForward {
       if (!exists) continue;
       const float normaliser = l == 0 ? 0 : share / l;
       const auto inverse = [normaliser](int) { return normaliser; };
-      write_row<T, D>(pointer<T>(outputs_.out, batch_, head_) + row * outputs_.out.row, out_, half,
-                      inverse, channels(), lane_);
+      write_output(row, half, inverse);
       if constexpr (Score::kState) {
         write_row<T, kStateDim>(
             pointer<T>(outputs_.out_state, batch_, head_) + row * outputs_.out_state.row, state_,
             half, inverse, static_cast<int>(problem_.state_dim), lane_);
       }
+    }
+  }
+
+  /// A row's averaged values, where there is a gate times that, after they went to `ungated` as
+  /// they are: one piece of code for both, which a kernel without a gate hardly notices.
+  template <class Inverse>
+  __device__ __forceinline__ void write_output(int row, int half, const Inverse& inverse) {
+    const bool has_gate = problem_.gate.data != nullptr;
+    const RowGate<T> gate(problem_.gate, problem_.gate_dim, batch_, head_, row);
+#pragma unroll 1
+    for (int pass = has_gate && outputs_.ungated.data ? 0 : 1; pass < 2; ++pass) {
+      const OutputTensor& to = pass == 0 ? outputs_.ungated : outputs_.out;
+      const bool gated = has_gate && pass == 1;
+      const auto factor = [&](int channel) {
+        return gated ? inverse(channel) * gate.of(channel) : inverse(channel);
+      };
+      write_row<T, D>(pointer<T>(to, batch_, head_) + row * to.row, out_, half, factor, channels(),
+                      lane_);
     }
   }
 

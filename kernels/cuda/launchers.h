@@ -1,6 +1,7 @@
 #pragma once
 // One file a variant instantiates its kernels; and the sizes of launches and of the workspace.
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/cuda/attention_cuda.h"
@@ -68,6 +69,14 @@ ForwardLauncher forward_plain, forward_plain_tokens, forward_table, forward_tabl
 
 /// The sums by bucket, from those that launch_distances() left in the workspace.
 void launch_buckets(const CudaAttention& attention, const CudaForwardOutputs& outputs);
+
+/// The gates' gradients, and to `memory` (gate_bytes(), on a 16-byte boundary) what comes in for
+/// the averaged values: d_out for all other kernels.
+InputTensor launch_gates(const CudaAttention& attention, const SavedForward& saved,
+                         const CudaGradients& gradients, void* memory);
+constexpr std::size_t gate_bytes(const AttentionShape& s) {
+  return static_cast<std::size_t>(s.batch * s.heads * s.queries * s.head_dim) * 2;
+}
 
 using BackwardLauncher = void(const CudaAttention&, const SavedForward&, const CudaGradients&);
 BackwardLauncher backward_plain, backward_plain_tokens, backward_table, backward_table_multiplied,

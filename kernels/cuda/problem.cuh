@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/attention_cuda.h"
 #include "kernels/cuda/launchers.h"
+#include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/variants.cuh"
 
 namespace phasescope::kernels::cuda {
@@ -24,6 +25,8 @@ struct Problem {
   const std::int32_t* query_documents = nullptr;
   const std::int32_t* key_documents = nullptr;
   const DocumentRange* document_ranges = nullptr;  // as launch_documents() leaves them
+  InputTensor gate = {};                           // of the forward pass
+  int gate_dim = 0;
 };
 
 template <typename T>
@@ -47,6 +50,21 @@ __device__ __forceinline__ float lse_with_sink(float lse, float sink) {
   if (sink == -INFINITY || lse == -INFINITY) return lse;
   return fmaxf(lse, sink) + log2f(1 + exp2f(-fabsf(lse - sink)));
 }
+
+/// The gate of a row's output: of(channel).
+template <typename T>
+struct RowGate {
+  const std::uint16_t* numbers;
+  bool by_channel;
+
+  __device__ RowGate(const InputTensor& gate, int gate_dim, std::int64_t batch, std::int64_t head,
+                     std::int64_t row)
+      : numbers(pointer<std::uint16_t>(gate, batch, head) + row * gate.row),
+        by_channel(gate_dim > 1) {}
+  __device__ __forceinline__ float of(int channel) const {
+    return Half<T>::low(numbers[by_channel ? channel : 0]);
+  }
+};
 
 /// The block's batch entry, and the query row its rows are counted from.
 template <class Score>

@@ -23,5 +23,6 @@ set(PHASESCOPE_CUDA_SOURCES
   forward_table_multiplied.cu
   forward_table_tokens.cu
   forward_tapa.cu
-  forward_tape.cu)
+  forward_tape.cu
+  gates.cu)
 list(TRANSFORM PHASESCOPE_CUDA_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)

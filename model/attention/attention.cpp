@@ -152,6 +152,7 @@ AttentionResult with_heads_in_lanes(AttentionProgram program, at::Tensor v,
   if (program.window > 0)
     first = std::max<std::int64_t>(0, program.query_offset - program.window + 1);
   program.q = program.q.squeeze(2).unflatten(1, {kv_heads, -1});
+  if (program.gate.defined()) program.gate = program.gate.squeeze(2).unflatten(1, {kv_heads, -1});
   program.k = program.k.slice(2, first), v = v.slice(2, first);
   if (program.key_mask.defined()) program.key_mask = program.key_mask.slice(1, first);
   program.positions.length = keys - first;

@@ -53,18 +53,20 @@ struct AttentionOptions {
   Backend backend = Backend::fused;
   bool want_lse = false;
   bool want_entropy = false;  // forward only; implies lse
+  bool want_ungated = false;  // where the program has a gate
   // Measured in the same pass where it runs fused and without gradients; null for nothing.
   const ProbeRequest* probes = nullptr;
   AllRan* kernels = nullptr;  // gathers what runs; null for nobody
 };
 
 struct AttentionResult {
-  at::Tensor out;      // (B, H, N, d)
+  at::Tensor out;      // (B, H, N, d), times the program's gate
   at::Tensor state;    // (B, H, N, d); undefined unless the program's kind is tape
   at::Tensor lse;      // (B, H, N), natural logarithm; where asked for
   at::Tensor entropy;  // (B, H, N), nats; where asked for
   std::shared_ptr<const ProbeResult> probes;  // null where the pass measured none
   Ran ran;
+  at::Tensor ungated = {};  // `out` before the gate; where there is one and it was asked for
 };
 
 // Throws Error "bad_usage" for a request that no pass can measure.

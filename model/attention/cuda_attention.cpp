@@ -149,6 +149,10 @@ struct DeviceGradientMemory {
     tensor = at::empty(tensor.sizes(), memory.options(at::kFloat));
     return memory.mirror(tensor.mutable_data_ptr<float>(), tensor.numel());
   }
+  double* doubles(at::Tensor& tensor) const {
+    tensor = at::empty(tensor.sizes(), memory.options(at::kDouble));
+    return memory.mirror(tensor.mutable_data_ptr<double>(), tensor.numel());
+  }
   kernels::OutputTensor tokens(at::Tensor& tensor) const {
     const std::vector<std::int64_t> sizes = tensor.sizes().vec();
     return memory.output(tensor, sizes);
@@ -167,6 +171,10 @@ kernels::CudaAttention inputs_of(const AttentionProgram& program, const at::Tens
   inputs.soft_cap = static_cast<float>(program.soft_cap);
   inputs.variant = std::visit(VariantOf<DeviceMemory>{program, memory}, program.variant);
   if (program.sinks.defined()) inputs.sinks = memory.floats(program.sinks);
+  if (program.gate.defined()) {
+    inputs.gate = memory.tokens(program.gate);
+    inputs.gate_dim = program.gate.size(3);
+  }
   inputs.tokens = token_terms_of(program, memory);
   if (program.key_mask.defined()) {
     inputs.key_mask = memory.numbers<std::uint8_t>(
@@ -228,7 +236,8 @@ namespace {
 
 class ForwardPass final : public CudaPass {
  public:
-  ForwardPass(const AttentionProgram& program, const at::Tensor& v, const ProbeRequest& request)
+  ForwardPass(const AttentionProgram& program, const at::Tensor& v, const ProbeRequest& request,
+              bool wants_ungated = false)
       : CudaPass(v),
         inputs_(inputs_of(program, v, memory)),
         probes_(request, inputs_.shape, v.device()),
@@ -240,6 +249,10 @@ class ForwardPass final : public CudaPass {
     if (const auto* tape = program.as<TapeProgram>()) {
       outputs_.out_state = memory.output(
           result_.state, {shape.batch, shape.heads, shape.queries, tape->state.size(-1)});
+    }
+    if (wants_ungated && program.gate.defined()) {
+      outputs_.ungated = memory.output(result_.ungated,
+                                       {shape.batch, shape.heads, shape.queries, shape.value_dim});
     }
     result_.lse = at::empty({shape.batch, shape.heads, shape.queries}, memory.options(at::kFloat));
     outputs_.lse = memory.mirror(result_.lse.mutable_data_ptr<float>(), result_.lse.numel());
@@ -282,7 +295,7 @@ AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v
   ProbeRequest request;
   if (options.probes != nullptr) request = in_one_pass(program, *options.probes);
   request.entropy = request.entropy || options.want_entropy;
-  ForwardPass pass(program, v, request);
+  ForwardPass pass(program, v, request, options.want_ungated);
   pass.enqueue();
   return pass.finish(options);
 }
@@ -373,6 +386,10 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, 
   if (program.is<QueryTableProgram>()) {
     return "a table of each query's own has no form in the CUDA kernels";
   }
+  if (program.distance_bias.defined()) {
+    return "sums of the scores' gradients have no form in the CUDA kernels";
+  }
+  if (program.is<ClampProgram>()) return "clamped distances have no form in the CUDA kernels";
   const std::int64_t heads = program.q.size(1);
   if (const auto* cape = program.as<CapeProgram>()) {
     const std::int64_t units = cape->w1.size(0);
@@ -419,11 +436,13 @@ CudaCall::CudaCall(const AttentionProgram& program, const at::Tensor& v,
 
 CudaCall CudaCall::backward(const AttentionProgram& program, const at::Tensor& v) {
   const at::NoGradGuard no_grad;
-  const AttentionResult forward = run_forward(program, v, {});
+  const AttentionResult forward = run_forward(program, v, {.want_ungated = true});
   const at::Tensor d_state = forward.state.defined() ? at::ones_like(forward.state) : at::Tensor();
   return CudaCall(std::make_unique<BackwardPass>(
-      program, v, SavedResult{forward.out, forward.lse, forward.state}, at::ones_like(forward.out),
-      d_state));
+      program, v,
+      SavedResult{forward.ungated.defined() ? forward.ungated : forward.out, forward.lse,
+                  forward.state},
+      at::ones_like(forward.out), d_state));
 }
 
 void CudaCall::enqueue() const { pass_->enqueue(); }

@@ -51,6 +51,10 @@ AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v
         empty_by_token(shape.batch, shape.heads, shape.queries, tape->state.size(-1), v.options());
     outputs.out_state = output_tensor(result.state);
   }
+  if (options.want_ungated && program.gate.defined()) {
+    result.ungated = at::empty_like(result.out);
+    outputs.ungated = output_tensor(result.ungated);
+  }
   if (options.want_lse || options.want_entropy) {
     result.lse =
         at::empty({shape.batch, shape.heads, shape.queries}, v.options().dtype(at::kFloat));
@@ -68,6 +72,10 @@ struct GradientMemory {
   static float* floats(at::Tensor& tensor) {
     tensor = at::empty(tensor.sizes(), tensor.options().dtype(at::kFloat));
     return static_cast<float*>(tensor.mutable_data_ptr());
+  }
+  static double* doubles(at::Tensor& tensor) {
+    tensor = at::empty(tensor.sizes(), tensor.options().dtype(at::kDouble));
+    return static_cast<double*>(tensor.mutable_data_ptr());
   }
   static kernels::OutputTensor tokens(at::Tensor& tensor) {
     tensor = empty_by_token(tensor.size(0), tensor.size(1), tensor.size(2), tensor.size(3),
@@ -114,9 +122,10 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
                                                 const AttentionPasses& passes,
                                                 const AttentionProgram& program,
                                                 at::TensorList operands) {
-    const AttentionResult result = passes.forward(program, operands[0], {.want_lse = true});
+    const AttentionResult result =
+        passes.forward(program, operands[0], {.want_lse = true, .want_ungated = true});
     torch::autograd::variable_list saved = operands.vec();
-    saved.push_back(result.out);
+    saved.push_back(result.ungated.defined() ? result.ungated : result.out);
     saved.push_back(result.lse);
     torch::autograd::variable_list outputs = {result.out, result.lse};
     if (result.state.defined()) {
@@ -251,6 +260,10 @@ KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v)
     inputs_.query_documents = static_cast<const std::int32_t*>(kept_.back().const_data_ptr());
   }
   if (program.sinks.defined()) inputs_.sinks = floats(program.sinks);
+  if (program.gate.defined()) {
+    inputs_.gate = tokens(program.gate);
+    inputs_.gate_dim = program.gate.size(3);
+  }
   inputs_.tokens = token_terms_of(program, *this);
   inputs_.variant = std::visit(VariantOf<KernelInputs>{program, *this}, program.variant);
 }
@@ -267,6 +280,15 @@ void KernelInputs::backward(const kernels::SavedForward& saved,
 void KernelInputs::map(const float* lse, const kernels::Region& region,
                        const kernels::MapOutputs& outputs) const {
   if (has_numbers_) kernels::attention_map(inputs_, lse, region, outputs);
+}
+
+void KernelInputs::region(const float* lse, const kernels::Region& region, float* scores,
+                          float* weights) const {
+  if (has_numbers_) kernels::attention_region(inputs_, lse, region, scores, weights);
+}
+
+void KernelInputs::score_sums(const kernels::ScoreSums& sums) const {
+  if (has_numbers_) kernels::attention_score_sums(inputs_, sums);
 }
 
 kernels::InputTensor KernelInputs::tokens(const at::Tensor& tensor) {

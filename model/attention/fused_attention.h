@@ -19,7 +19,7 @@ AttentionResult fused_attention(const AttentionProgram& program, const at::Tenso
 
 // What a forward pass leaves for the backward one.
 struct SavedResult {
-  at::Tensor out, lse, state;
+  at::Tensor out, lse, state;  // `out` before a gate
 };
 
 // What a pass of the CPU kernel measures of a request: no sums of content scores and terms where q
@@ -71,6 +71,8 @@ class KernelInputs {
   void backward(const kernels::SavedForward& saved, const kernels::Gradients& gradients) const;
   void map(const float* lse, const kernels::Region& region,
            const kernels::MapOutputs& outputs) const;
+  void region(const float* lse, const kernels::Region& region, float* scores, float* weights) const;
+  void score_sums(const kernels::ScoreSums& sums) const;
 
  private:
   friend struct VariantOf<KernelInputs>;

@@ -38,6 +38,10 @@ struct VariantOf {
         .values = memory.floats(table.values.expand({batch, -1, -1, -1})),
         .length = table.values.size(3)};
   }
+  kernels::Variant operator()(const ClampProgram& clamp) const {
+    return kernels::ClampVariant{memory.tokens(clamp.q), memory.tokens(clamp.k),
+                                 clamp.limits.data()};
+  }
   kernels::Variant operator()(const TapaProgram& tapa) const {
     return kernels::TapaVariant{
         .content_dim = tapa.content_dim,
@@ -95,8 +99,9 @@ kernels::TokenTerms token_terms_of(const AttentionProgram& program, Memory& memo
   return terms;
 }
 
-// Memory: floats(tensor) -> float* and tokens(tensor) -> kernels::OutputTensor put memory for a
-// gradient in the place of the tensor that it is of. An undefined one has no gradient.
+// Memory: floats(tensor) -> float*, doubles(tensor) -> double* and tokens(tensor) ->
+// kernels::OutputTensor put memory for a gradient in the place of the tensor that it is of. An
+// undefined one has no gradient.
 template <class Memory>
 struct GradientsOf {
   Memory& memory;
@@ -111,6 +116,9 @@ struct GradientsOf {
   }
   kernels::VariantGradients operator()(QueryTableProgram& table) const {
     return kernels::QueryTableGradients{floats(table.values)};
+  }
+  kernels::VariantGradients operator()(ClampProgram& clamp) const {
+    return kernels::ClampGradients{memory.tokens(clamp.q), memory.tokens(clamp.k)};
   }
   kernels::VariantGradients operator()(TapeProgram& tape) const {
     return kernels::TapeGradients{d_out_state, memory.tokens(tape.state)};
@@ -152,9 +160,10 @@ inline void expand_operands(AttentionProgram& program) {
     table->values = table->values.expand({batch, heads, -1, -1});
   }
   TokenTerms& tokens = program.tokens;
-  for (at::Tensor* x : {&tokens.query, &tokens.key, &tokens.factor}) {
+  for (at::Tensor* x : {&tokens.query, &tokens.key, &tokens.factor, &program.distance_bias}) {
     if (x->defined()) *x = x->expand({batch, heads, -1});
   }
+  if (program.gate.defined()) program.gate = program.gate.expand({batch, heads, -1, -1});
 }
 
 // All gradients of a program and v, whose tensors are replaced by memory for them.
@@ -168,6 +177,11 @@ void add_gradients(AttentionProgram& program, at::Tensor& v,
   gradients.dv = memory.tokens(v);
   gradients.variant = std::visit(GradientsOf<Memory>{memory, d_out_state}, program.variant);
   if (program.sinks.defined()) gradients.sinks = memory.floats(program.sinks);
+  if (program.gate.defined()) gradients.gate = memory.tokens(program.gate);
+  if (at::Tensor& bias = program.distance_bias; bias.defined()) {
+    const std::int64_t length = bias.size(2);
+    gradients.scores = {memory.doubles(bias), length};
+  }
   TokenTerms& tokens = program.tokens;
   if (tokens.query.defined()) gradients.tokens.query = memory.floats(tokens.query);
   if (tokens.key.defined()) gradients.tokens.key = memory.floats(tokens.key);

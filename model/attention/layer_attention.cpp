@@ -46,8 +46,89 @@ ProbeResult fused_probe(const LayerAttention& attention, const ProbeRequest& req
   return buffers.take(ran_fused(attention.v()));
 }
 
+// The content scores as a program of their own, under the same mask.
+AttentionProgram content_of(const AttentionProgram& program) {
+  AttentionProgram content = program;
+  content.q = program.q_plain, content.k = program.k_plain, content.transformed = false;
+  const auto* tapa = program.as<TapaProgram>();
+  content.scale = tapa != nullptr ? tapa->scale_content : program.scale * program.gain;
+  const std::int64_t from = program.content_from;
+  const std::int64_t channels = tapa != nullptr ? tapa->content_dim : program.q.size(3) - from;
+  for (at::Tensor* x : {&content.q, &content.k}) *x = x->narrow(-1, from, channels);
+  content.q_plain = content.q, content.k_plain = content.k;
+  content.variant = PlainProgram{};
+  content.tokens = TokenTerms();
+  content.sinks = content.gate = content.distance_bias = at::Tensor();
+  content.gain = 1, content.soft_cap = 0, content.content_from = 0, content.edit = {};
+  return content;
+}
+
+// The same with every pair seen.
+AttentionProgram with_every_pair(AttentionProgram program) {
+  program.causal = false, program.window = 0;
+  program.key_mask = program.documents = program.mask = at::Tensor();
+  return program;
+}
+
+kernels::Region kernel_region(const Region& region, std::int64_t batch) {
+  return {.batch = batch,
+          .head_begin = region.heads.begin,
+          .head_count = region.heads.size(),
+          .row_begin = region.rows.begin,
+          .row_end = region.rows.end,
+          .col_begin = region.columns.begin,
+          .col_end = region.columns.end};
+}
+
+// (B, heads, rows, columns), the scores, or the weights where there is an lse.
+at::Tensor fused_region(const AttentionProgram& program, const at::Tensor& v, const Region& region,
+                        const at::Tensor& lse = {}) {
+  const KernelInputs kernel(program, v);
+  const at::Tensor result =
+      at::empty({program.q.size(0), region.heads.size(), region.rows.size(), region.columns.size()},
+                v.options().dtype(at::kFloat));
+  const at::Tensor known = lse.defined() ? lse.contiguous() : at::Tensor();
+  for (std::int64_t batch = 0; batch < result.size(0); ++batch) {
+    auto* to = static_cast<float*>(result[batch].mutable_data_ptr());
+    const auto* from =
+        known.defined() ? static_cast<const float*>(known.const_data_ptr()) : nullptr;
+    kernel.region(from, kernel_region(region, batch), from == nullptr ? to : nullptr,
+                  from == nullptr ? nullptr : to);
+  }
+  return result;
+}
+
+// Of the rows' means, then of what is left of the scores: where a row's scores have much in common,
+// what differs keeps its digits.
+CentredSums fused_sums(const AttentionProgram& program, const at::Tensor& v) {
+  const KernelInputs kernel(program, v);
+  const kernels::AttentionShape& shape = kernel.inputs().shape;
+  const at::TensorOptions sums = v.options().dtype(at::kDouble);
+  const auto data = [](const at::Tensor& x) { return static_cast<double*>(x.mutable_data_ptr()); };
+  CentredSums result;
+  result.mean = at::empty({shape.batch, shape.heads, shape.queries}, sums);
+  result.pairs = at::empty_like(result.mean, result.mean.options().dtype(at::kLong));
+  result.by_distance = at::empty_like(result.mean);
+  result.by_key = at::empty({shape.batch, shape.heads, shape.keys}, sums);
+  result.square = at::empty({shape.batch, shape.heads}, sums);
+  kernels::ScoreSums rows;
+  rows.row = data(result.mean);
+  rows.pairs = static_cast<std::int64_t*>(result.pairs.mutable_data_ptr());
+  kernel.score_sums(rows);
+  result.mean.div_(result.pairs.clamp_min(1));
+  kernels::ScoreSums rest;
+  rest.shift = data(result.mean);
+  rest.column = data(result.by_key);
+  rest.distance = data(result.by_distance), rest.length = shape.queries;
+  rest.square = data(result.square);
+  kernel.score_sums(rest);
+  return result;
+}
+
 MapResult fused_map(const LayerAttention& attention, const MapRequest& request) {
-  const KernelInputs kernel(attention.program(), attention.v());
+  const bool of_content = request.quantity == MapQuantity::content;
+  const AttentionProgram& program = attention.program();
+  const KernelInputs kernel(of_content ? content_of(program) : program, attention.v());
   const Region& region = request.region;
   MapResult result;
   result.mean = at::empty({region.heads.size(), request.height, request.width},
@@ -67,14 +148,7 @@ MapResult fused_map(const LayerAttention& attention, const MapRequest& request) 
     outputs.share = static_cast<float*>(result.share.mutable_data_ptr());
   }
   const at::Tensor lse = attention.lse().contiguous();
-  kernel.map(static_cast<const float*>(lse.const_data_ptr()),
-             {.batch = request.batch,
-              .head_begin = region.heads.begin,
-              .head_count = region.heads.size(),
-              .row_begin = region.rows.begin,
-              .row_end = region.rows.end,
-              .col_begin = region.columns.begin,
-              .col_end = region.columns.end},
+  kernel.map(static_cast<const float*>(lse.const_data_ptr()), kernel_region(region, request.batch),
              outputs);
   result.ran = ran_fused(attention.v());
   return result;
@@ -135,22 +209,47 @@ std::int64_t LayerAttention::keys() const { return program_.k.size(2); }
 
 Region LayerAttention::whole() const { return {{0, heads()}, {0, length()}, {0, keys()}}; }
 
-ScoreParts LayerAttention::scores(const Region& region) const {
-  const at::NoGradGuard no_grad;
+void LayerAttention::check(const Region& region) const {
   check_range("heads", region.heads, heads());
   check_range("rows", region.rows, length());
   check_range("columns", region.columns, keys());
+}
+
+at::Tensor LayerAttention::score(const Region& region) const {
+  const at::NoGradGuard no_grad;
+  check(region);
+  if (is_fused()) return fused_region(program_, v_, region);
+  return on_host(plain_scores(program_, region.heads, region.rows, region.columns));
+}
+
+at::Tensor LayerAttention::content(const Region& region) const {
+  const at::NoGradGuard no_grad;
+  check(region);
+  if (is_fused()) return fused_region(with_every_pair(content_of(program_)), v_, region);
+  return on_host(plain_content(program_, region.heads, region.rows, region.columns));
+}
+
+std::optional<CentredSums> LayerAttention::centred_sums(std::int64_t within,
+                                                        bool of_content) const {
+  const at::NoGradGuard no_grad;
+  if (!is_fused()) return {};
+  AttentionProgram program = of_content ? content_of(program_) : program_;
+  program.window = program.window > 0 ? std::min(program.window, within) : within;
+  return fused_sums(program, v_);
+}
+
+ScoreParts LayerAttention::scores(const Region& region) const {
+  const at::NoGradGuard no_grad;
+  check(region);
   return with_host_tensors(plain_score_parts(as_computed(program_, is_fused()), region.heads,
                                              region.rows, region.columns));
 }
 
 at::Tensor LayerAttention::weights(const Region& region) const {
   const at::NoGradGuard no_grad;
-  check_range("heads", region.heads, heads());
-  check_range("rows", region.rows, length());
-  check_range("columns", region.columns, keys());
-  const at::Tensor scores =
-      plain_scores(as_computed(program_, is_fused()), region.heads, region.rows, region.columns);
+  check(region);
+  if (is_fused()) return fused_region(program_, v_, region, lse_);
+  const at::Tensor scores = plain_scores(program_, region.heads, region.rows, region.columns);
   const at::Tensor lse = with_sinks()
                              .slice(1, region.heads.begin, region.heads.end)
                              .slice(2, region.rows.begin, region.rows.end);
@@ -209,16 +308,13 @@ ProbeResult LayerAttention::probe(const ProbeRequest& request) const {
 
 MapResult LayerAttention::map(const MapRequest& request) const {
   const at::NoGradGuard no_grad;
-  check_range("heads", request.region.heads, heads());
-  check_range("rows", request.region.rows, length());
-  check_range("columns", request.region.columns, keys());
+  check(request.region);
   check_range("batch", {request.batch, request.batch + 1}, batch());
   if (request.height < 1 || request.width < 1) {
     throw formats::bad_usage("a map needs at least one cell", "size");
   }
-  const bool streams =
-      request.quantity == MapQuantity::weight || request.quantity == MapQuantity::score;
-  const bool fused = is_fused() && streams;
+  // A mean of differences is one of two maps, a maximum is not.
+  const bool fused = is_fused() && request.quantity != MapQuantity::positional;
   MapResult result = fused ? fused_map(*this, request) : plain_map(*this, request);
   if (!fused) result.ran = ran_by_twin(*this);
   HostCopies copies;

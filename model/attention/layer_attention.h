@@ -36,6 +36,16 @@ struct MapResult {
   Ran ran;
 };
 
+// Sums over the pairs that a query sees and that lie less than some distance apart, of scores less
+// the mean of their row: float64.
+struct CentredSums {
+  at::Tensor mean;         // (B, H, N), of a row's scores
+  at::Tensor pairs;        // (B, H, N) int64, how many it has
+  at::Tensor by_distance;  // (B, H, N), of |lambda|
+  at::Tensor by_key;       // (B, H, M)
+  at::Tensor square;       // (B, H), of the squares
+};
+
 // What a forward pass measured on its way, and for which request; null where it measured nothing.
 struct MeasuredProbes {
   ProbeRequest request;
@@ -77,10 +87,16 @@ class LayerAttention {
   bool is_fused() const;
 
   Region whole() const;
-  // (B, heads, rows, columns) of the region; plain ops.
+  // (B, heads, rows, columns) of the region; plain ops, so that parts add up.
   ScoreParts scores(const Region& region) const;
-  // exp(score - lse), the sinks in that sum; masked pairs have weight 0.
+  // The same of the score and of the content alone, by the kernel where passes run fused.
+  at::Tensor score(const Region& region) const;
+  at::Tensor content(const Region& region) const;
+  // exp(score - lse), the sinks in that sum; masked pairs have weight 0. By the kernel likewise.
   at::Tensor weights(const Region& region) const;
+  // Of the scores, or the content scores, of pairs less than `within` apart, in two passes of the
+  // kernel; nothing where these have no fused form.
+  std::optional<CentredSums> centred_sums(std::int64_t within, bool of_content) const;
   // Scores of chosen pairs: batch, head, row, column are (P) int64; (P) each in the result.
   ScoreParts pair_scores(const at::Tensor& batch, const at::Tensor& head, const at::Tensor& row,
                          const at::Tensor& column) const;
@@ -92,6 +108,7 @@ class LayerAttention {
 
  private:
   at::Tensor with_sinks() const;  // normalisers(), where the model is
+  void check(const Region& region) const;
 
   std::int64_t layer_;
   AttentionProgram program_;

@@ -1,10 +1,12 @@
 #include "model/attention/moved_scores.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "model/attention/plain_attention.h"
 
@@ -179,8 +181,82 @@ void move_pairs(const LayerInput& input, const PairsOfRows& pairs,
   };
 }
 
-void clamp_distances(const LayerInput& input, std::int64_t limit,
-                     const std::vector<std::int64_t>& heads, AttentionProgram& program) {
+namespace {
+
+// Pairs of one text by their places, of which nothing else has changed the scores.
+bool goes_by_distance(const AttentionProgram& program) {
+  return program.positions.consecutive() && program.causal && program.query_offset == 0 &&
+         !program.edit && !program.tokens.defined();
+}
+
+// The entries of a table at its heads' limits in place of all farther ones.
+bool clamp_in_table(const std::vector<std::int64_t>& limits, AttentionProgram& program) {
+  auto* table = program.as<TableProgram>();
+  if (table == nullptr || program.transformed || table->first_distance != 0) return false;
+  const std::int64_t length = table->values.size(1);
+  std::vector<at::Tensor> rows;
+  for (std::size_t h = 0; h < limits.size(); ++h) {
+    at::Tensor row = table->values[static_cast<std::int64_t>(h)];
+    const std::int64_t most = limits[h] < 0 ? length - 1 : std::min(limits[h], length - 1);
+    rows.push_back(at::cat({row.slice(0, 0, most + 1), row[most].expand({length - 1 - most})}));
+  }
+  table->values = at::stack(rows);
+  return true;
+}
+
+// What an encoding makes of q and k of a layer that all stand at one place.
+AttentionProgram at_one_place(const LayerInput& input, const at::Tensor& q, const at::Tensor& k,
+                              std::int64_t place) {
+  StartContext context = input.context;
+  context.angle_dtype = at::kDouble;
+  const Positions& positions = input.context.positions;
+  const at::Tensor ids = at::full({positions.length}, place, positions.options(at::kLong));
+  context.positions = {.length = positions.length,
+                       .ids = ids,
+                       .device = positions.device,
+                       .extent = PositionExtent{place, place, 0}};
+  PositionState state = input.encoding->start(context);
+  input.encoding->before_layer(input.layer, state);
+  return input.encoding->program(*input.parameters, q, k, state);
+}
+
+// A second set of q and k, turned by each head's limit and by nothing.
+bool clamp_by_far_keys(const LayerInput& input, const std::vector<std::int64_t>& limits,
+                       AttentionProgram& program) {
+  if (!program.is<PlainProgram>() || !input.encoding->shift_invariant()) return false;
+  at::Tensor q = program.q_plain;
+  const at::Tensor& k = program.k_plain;
+  if (input.log_scale > 0) {
+    const at::Tensor rows = at::arange(1, q.size(2) + 1, q.options().dtype(at::kDouble));
+    q = q * (rows.log() / std::log(input.log_scale)).to(q.scalar_type()).unsqueeze(1);
+  }
+  // Where something else stands between the encoding and the score, these are not its q and k.
+  const AttentionProgram own = input.encoding->program(*input.parameters, q, k, input.state);
+  if (!own.q.equal(program.q) || !own.k.equal(program.k)) return false;
+  std::map<std::int64_t, at::Tensor> turned;
+  std::vector<at::Tensor> heads;
+  ClampProgram clamp;
+  clamp.k = at_one_place(input, q, k, 0).k;
+  const std::int64_t reach = program.positions.length;
+  for (std::size_t h = 0; h < limits.size(); ++h) {
+    const auto head = static_cast<std::int64_t>(h);
+    clamp.limits.push_back(limits[h] < 0 ? reach : limits[h]);
+    if (clamp.limits[h] >= reach) {
+      heads.push_back(program.q.select(1, head));  // which nothing reads
+      continue;
+    }
+    at::Tensor& far = turned[limits[h]];
+    if (!far.defined()) far = at_one_place(input, q, k, limits[h]).q;
+    heads.push_back(far.select(1, head));
+  }
+  clamp.q = at::stack(heads, 1);
+  program.variant = std::move(clamp);
+  return true;
+}
+
+// By plain operations, the heads of one limit.
+void clamp_plainly(const LayerInput& input, std::int64_t limit,
+                   const std::vector<std::int64_t>& heads, AttentionProgram& program) {
   const PairsOfRows far = [limit](std::int64_t first, std::int64_t count) {
     const at::Tensor row = at::arange(first, first + count, at::kLong).unsqueeze(1);
     const at::Tensor column = at::arange(first + count, at::kLong).unsqueeze(0);
@@ -189,6 +265,58 @@ void clamp_distances(const LayerInput& input, std::int64_t limit,
     return MovedPairs{rows, pairs.select(1, 1), at::full_like(rows, limit)};
   };
   move_pairs(input, far, heads, program);
+}
+
+}  // namespace
+
+void clamp_distances(const LayerInput& input, const std::vector<std::int64_t>& limits,
+                     AttentionProgram& program) {
+  if (program.is<PlainProgram>() && !program.transformed) return;
+  const std::int64_t farthest = program.positions.largest_distance();
+  if (std::ranges::none_of(limits, [=](auto n) { return n >= 0 && n < farthest; })) return;
+  if (goes_by_distance(program) &&
+      (clamp_in_table(limits, program) || clamp_by_far_keys(input, limits, program))) {
+    return;
+  }
+  std::map<std::int64_t, std::vector<std::int64_t>> heads_of;
+  for (std::size_t h = 0; h < limits.size(); ++h) {
+    if (limits[h] >= 0) heads_of[limits[h]].push_back(static_cast<std::int64_t>(h));
+  }
+  for (const auto& [limit, heads] : heads_of) clamp_plainly(input, limit, heads, program);
+}
+
+bool clamps_stay_fused(const Decoder& decoder, std::int64_t tokens) {
+  const at::NoGradGuard no_gradients;
+  const ModelConfig& config = decoder.config();
+  // They stand between the encoding and the score (clamp_by_far_keys).
+  if (config.attention.temperature != 0 || config.attention.qk_norm_after) return false;
+  static const Parameters none;
+  const Weights& weights = decoder.weights();
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const Encoding& encoding = decoder.encoding_of(layer);
+    const bool of_group = config.encoding_group_of(layer) >= 0;
+    const bool local = !of_group && &encoding != &decoder.encoding();
+    LayerInput input{.layer = layer, .encoding = &encoding};
+    input.parameters = &weights.layers[static_cast<std::size_t>(layer)].encoding;
+    input.log_scale = config.attention.log_scale;
+    input.context.positions = {.length = tokens, .ids = {}, .device = decoder.device()};
+    input.context.dtype = decoder.dtype();
+    input.context.angle_dtype = at::promote_types(decoder.dtype(), at::kFloat);
+    input.context.shared = of_group ? &none : local ? &weights.local_encoding : &weights.encoding;
+    input.state = encoding.start(input.context);
+    encoding.before_layer(layer, input.state);
+    const LayerShape shape = config.shape_of(layer);
+    const auto zeros = [&](std::int64_t heads) {
+      return at::zeros({1, heads, tokens, shape.head_dim},
+                       at::TensorOptions(decoder.dtype()).device(decoder.device()));
+    };
+    AttentionProgram program =
+        encoding.program(*input.parameters, zeros(shape.heads), zeros(shape.kv_heads), input.state);
+    clamp_distances(input, std::vector<std::int64_t>(static_cast<std::size_t>(shape.heads)),
+                    program);
+    if (program.edit) return false;
+  }
+  return true;
 }
 
 }  // namespace phasescope::model

@@ -40,8 +40,12 @@ using PairsOfRows = std::function<MovedPairs(std::int64_t first, std::int64_t co
 void move_pairs(const LayerInput& input, const PairsOfRows& pairs,
                 const std::vector<std::int64_t>& heads, AttentionProgram& program);
 
-// Reads keys that are farther than `limit` as if they stood there.
-void clamp_distances(const LayerInput& input, std::int64_t limit,
-                     const std::vector<std::int64_t>& heads, AttentionProgram& program);
+// Reads keys that are farther than a head's limit as if they stood there; limits (H), -1 for none.
+// Scores that q and k make by their turns alone, of a relative encoding, and those with an entry of
+// a table stay fused: a second set of q and k, or the table's own entries. The others run plain.
+void clamp_distances(const LayerInput& input, const std::vector<std::int64_t>& limits,
+                     AttentionProgram& program);
+// Whether they all stay fused that it clamps in texts of so many tokens, for any limits.
+bool clamps_stay_fused(const Decoder& decoder, std::int64_t tokens);
 
 }  // namespace phasescope::model

@@ -114,6 +114,22 @@ at::Tensor tapa_scores(const TapaProgram& tapa, const Operands& x, const at::Ten
   return content * at::cos(power.unsqueeze(1) * phase);
 }
 
+// (heads, 1, 1) int64, the distances from which heads read clamped keys.
+at::Tensor far_limits(const AttentionProgram& program, const ClampProgram& clamp, Range heads) {
+  return at::tensor(clamp.limits, program.q.options().dtype(at::kLong))
+      .slice(0, heads.begin, heads.end)
+      .view({-1, 1, 1});
+}
+
+// Scores of near pairs, those of the far q and k where a pair lies beyond its head's limit.
+at::Tensor with_far_scores(const AttentionProgram& program, const ClampProgram& clamp,
+                           const at::Tensor& scores, Range heads, Range rows, Range columns) {
+  const Operands far = operands(clamp.q, clamp.k, heads, rows, columns);
+  const at::Tensor beyond =
+      distances(program, rows, columns).unsqueeze(1) > far_limits(program, clamp, heads);
+  return at::where(beyond, products(far.q, far.k) * program.scale, scores);
+}
+
 at::Tensor in_table_dtype(const at::Tensor& scores) {
   return scores.to(table_dtype(scores.scalar_type()));
 }
@@ -261,6 +277,19 @@ at::Tensor with_token_terms_of_pairs(const AttentionProgram& program, const at::
   return program.tokens.factor.defined() ? sum * of(program.tokens.factor, row) : sum;
 }
 
+// Its entry of |lambda|, 0 where it has none, with each score of (B, heads, rows, columns).
+at::Tensor with_distance_bias(const AttentionProgram& program, const at::Tensor& scores,
+                              Range heads, const at::Tensor& distance) {
+  const at::Tensor values =
+      program.distance_bias.slice(1, heads.begin, heads.end).expand({scores.size(0), -1, -1});
+  const std::int64_t length = values.size(2);
+  const at::Tensor lambda = distance.abs().unsqueeze(1).expand(scores.sizes());
+  const at::Tensor entries = values.gather(2, lambda.clamp_max(length - 1).flatten(2))
+                                 .view(scores.sizes())
+                                 .masked_fill(lambda >= length, 0.0);
+  return scores + entries.to(scores.scalar_type());
+}
+
 at::Tensor content_scores(const AttentionProgram& program, const Operands& x) {
   if (const std::int64_t from = program.content_from; from > 0) {
     const auto content = [from](const at::Tensor& t) {
@@ -390,6 +419,9 @@ at::Tensor plain_scores(const AttentionProgram& program, Range heads, Range rows
           : open_scores(program,
                         operands(program.q, program.k, heads_read(program, heads), rows, columns),
                         distances(program, rows, columns), heads);
+  if (const auto* clamp = program.as<ClampProgram>()) {
+    scores = with_far_scores(program, *clamp, scores, heads, rows, columns);
+  }
   if (const auto* table = program.as<QueryTableProgram>()) {
     const at::Tensor values = rows_of(table->values.slice(1, heads.begin, heads.end), rows);
     scores =
@@ -400,6 +432,9 @@ at::Tensor plain_scores(const AttentionProgram& program, Range heads, Range rows
   }
   scores = capped(program, gained(program, scores));
   if (program.edit) scores = program.edit(scores, {heads.begin, rows.begin, columns.begin});
+  if (program.distance_bias.defined()) {
+    scores = with_distance_bias(program, scores, heads, distances(program, rows, columns));
+  }
   const at::Tensor hidden = hidden_pairs(program, rows, columns);
   if (!hidden.defined()) return scores;
   if (spreads_padding(program)) scores = scores.masked_fill(lost_rows(program, rows), 0.0);
@@ -449,6 +484,14 @@ ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& 
   } else {
     score = of_head(open_scores(program, pairs(program.q, program.k),
                                 (query_id - key_id).view({-1, 1, 1}), heads));
+  }
+  if (const auto* clamp = program.as<ClampProgram>()) {
+    const at::Tensor limits = far_limits(program, *clamp, heads).flatten().index_select(0, head);
+    const at::Tensor far =
+        of_head(products(tokens_of(clamp->q, batch, row),
+                         tokens_of(for_query_heads(clamp->k, heads.end, heads), batch, column)) *
+                program.scale);
+    score = at::where(query_id - key_id > limits, far, score);
   }
   if (const auto* table = program.as<QueryTableProgram>()) {
     const at::Tensor values = table->values.expand({program.q.size(0), -1, -1, -1})
@@ -543,7 +586,12 @@ AttentionResult plain_attention(const AttentionProgram& program, const at::Tenso
     if (parts.empty()) return at::Tensor();
     return parts.size() == 1 ? parts[0] : at::cat(parts, 2);
   };
-  return {joined(out), joined(state), joined(lse), joined(entropy), {}, ran_plain(v)};
+  AttentionResult result{joined(out), joined(state), joined(lse), joined(entropy),
+                         {},          ran_plain(v)};
+  if (!program.gate.defined()) return result;
+  if (options.want_ungated) result.ungated = result.out;
+  result.out = result.out * program.gate.to(result.out.scalar_type());
+  return result;
 }
 
 at::Tensor row_entropy(const at::Tensor& weights) { return at::special_entr(weights).sum(-1); }

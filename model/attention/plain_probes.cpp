@@ -158,8 +158,14 @@ Range cell_range(std::int64_t cell, std::int64_t cells, std::int64_t size) {
 
 at::Tensor quantity_of(const LayerAttention& attention, const Region& region, std::int64_t batch,
                        MapQuantity quantity) {
-  if (quantity == MapQuantity::weight) return attention.weights(region)[batch];
   const ScoreParts parts = attention.scores(region);
+  if (quantity == MapQuantity::weight) {
+    const at::Tensor lse = attention.normalisers()[batch]
+                               .slice(0, region.heads.begin, region.heads.end)
+                               .slice(1, region.rows.begin, region.rows.end);
+    const at::Tensor& score = parts.score[batch];
+    return at::exp(score - lse.unsqueeze(-1)).masked_fill(score.isneginf(), 0.0);
+  }
   if (quantity == MapQuantity::content) return parts.content[batch];
   return (quantity == MapQuantity::score ? parts.score : parts.positional)[batch];
 }

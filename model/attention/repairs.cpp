@@ -390,6 +390,7 @@ void repair(const Repairs& repairs, const LayerInput& input, Backend backend,
   const at::Device device = program.q.device();
   const at::Tensor factors = layer_factors(repairs.bias_scales, input.layer, heads, 1, device);
   if (factors.defined()) scale_bias(factors, input, program);
+  std::vector<std::int64_t> clamps;
   for (const Repairs::Limit& clamp : repairs.clamps) {
     if (clamp.layer != input.layer) continue;
     if (factors.defined() &&
@@ -399,8 +400,10 @@ void repair(const Repairs& repairs, const LayerInput& input, Backend backend,
                                " are not clamped where its bias is multiplied",
                            "head_clamps");
     }
-    clamp_distances(input, clamp.distance, {clamp.head}, program);
+    clamps.resize(static_cast<std::size_t>(heads), -1);
+    clamps[static_cast<std::size_t>(clamp.head)] = clamp.distance;
   }
+  if (!clamps.empty()) clamp_distances(input, clamps, program);
   if (repairs.table.defined()) {
     add_by_distance(program,
                     by_distance(repairs.table[input.layer].to(device), repairs.edges, length));

@@ -40,6 +40,7 @@ model::MovedPairs all_pairs(std::int64_t first, std::int64_t count,
 }
 
 class OtherDistances : public ::testing::TestWithParam<std::string> {};
+class Clamped : public ::testing::TestWithParam<std::string> {};
 
 // The score of a pair at the distance that it has is the score that the pass computed, in every
 // layer: in float64 to some roundings of the largest score.
@@ -127,6 +128,62 @@ INSTANTIATE_TEST_SUITE_P(Encodings, OtherDistances,
                                            "kerple_power", "t5", "shaw", "transformer_xl", "fire",
                                            "tapa", "tape", "cape", "ape_sequence",
                                            "randomized_rope"));
+
+// A clamp of some heads in place of their tables' entries, or by a second set of q and k, gives the
+// scores that moving each pair gives: in float64 to some roundings of a score, in float32 by the
+// kernel as any score. Nothing is left to plain operations.
+TEST_P(Clamped, IsTheSameAsMovingEveryPair) {
+  for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
+    class Hook final : public model::AttentionHook {
+     public:
+      void before(const model::LayerInput& input, model::AttentionProgram& program) override {
+        const std::vector<std::int64_t> limits{5, -1};
+        model::AttentionProgram fused = program, moved = program;
+        model::clamp_distances(input, limits, fused);
+        EXPECT_FALSE(fused.edit);
+        moved.edit = [](const at::Tensor& scores, const model::ScoreCorner&) { return scores; };
+        model::clamp_distances(input, limits, moved);
+        const auto scores_of = [&](const model::AttentionProgram& of) {
+          const model::LayerAttention attention(input.layer, of, of.q, {}, {},
+                                                model::Backend::fused, model::ran_fused(of.q));
+          EXPECT_EQ(attention.is_fused(), !of.edit && of.q.scalar_type() == at::kFloat);
+          return attention.score(attention.whole()).to(at::kDouble).tril(0).nan_to_num(0, 0, 0);
+        };
+        const at::Tensor here = scores_of(fused), there = scores_of(moved);
+        const double most = program.q.scalar_type() == at::kFloat ? 1e-5 : 1e-12;
+        EXPECT_LE((here - there).abs().max().item<double>(),
+                  most * std::max(1.0, there.abs().max().item<double>()));
+        EXPECT_GT((here - scores_of(program)).abs().max().item<double>(), 1e-4);
+        const auto places = [](std::int64_t n) { return at::full({1}, n, at::kLong); };
+        const model::LayerAttention attention(input.layer, fused, fused.q, {}, {},
+                                              model::Backend::plain, model::ran_plain(fused.q));
+        EXPECT_NEAR(
+            attention.pair_scores(places(0), places(0), places(20), places(3)).score.item<double>(),
+            there[0][0][20][3].item<double>(), 10 * most);
+        ++layers;
+      }
+      int layers = 0;
+    } hook;
+    const at::NoGradGuard no_gradients;
+    const auto model = model::in_dtype(testing::small_model(GetParam(), 3), dtype);
+    model::ForwardOptions options;
+    options.hook = &hook;
+    model->decoder.hidden(ids_tensor(some_ids()), options);
+    EXPECT_EQ(hook.layers, 2);
+    EXPECT_TRUE(model::clamps_stay_fused(model->decoder, 24));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Encodings, Clamped,
+                         ::testing::Values("rope", "xpos", "alibi", "kerple_log", "t5"));
+
+// Those that have neither form move pair by pair, as ever.
+TEST(Clamps, OfOtherScoresRunPlain) {
+  for (const char* encoding : {"tapa", "tape", "cape"}) {
+    EXPECT_FALSE(model::clamps_stay_fused(testing::small_model(encoding, 3)->decoder, 24))
+        << encoding;
+  }
+}
 
 TEST(Acuity, FamiliesWithoutADistanceAreRefused) {
   protocol::NoProgress progress;

@@ -25,7 +25,7 @@ inline Passes passes_for(const ModelPointer& model, std::int64_t texts = 2,
   return passes;
 }
 
-// (H, N, N) of one layer, by plain operations.
+// (H, N, N) of one layer.
 inline at::Tensor weights_of(TextPass& pass, std::int64_t layer) {
   const AttentionPointer attention = pass.layer(layer);
   return attention->weights(attention->whole())[0];

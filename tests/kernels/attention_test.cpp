@@ -72,6 +72,17 @@ void expect_token_gradients(const Problem& problem, const Case& c, const Referen
                floor, 10 * size);
 }
 
+/// By distance, of the softmax's input: an entry sums over rows, as a table's does.
+void expect_score_gradients(const Case& c, const Reference<double>& truth,
+                            const Reference<float>& plain, double floor, double size) {
+  const auto floats = [](const std::vector<double>& from) {
+    return std::vector<float>(from.begin(), from.end());
+  };
+  const std::int64_t length = c.score_distances();
+  expect_close("d_score", floats(c.score_gradients), floats(plain.score_gradients(length)),
+               truth.score_gradients(length), floor, size);
+}
+
 /// Rounding floor of what comes from scores. Phases here reach 200 radians: one rounding of such a
 /// phase moves its cosine by 200 units, which the averages of a row make less of, and without fused
 /// multiply-adds (SSE4) its dot product has twice as many roundings.
@@ -103,10 +114,12 @@ double storage_floor(Storage storage) {
 /// Results of the plain operation as they are stored.
 void store_forward(Storage storage, Reference<float>& plain) {
   round_to(storage, plain.out);
+  round_to(storage, plain.ungated);
   round_to(storage, plain.out_state);
 }
 void store_backward(Storage storage, Reference<float>& plain) {
-  for (auto* gradient : {&plain.dq, &plain.dk, &plain.dv, &plain.d_state}) {
+  for (auto* gradient : {&plain.dq, &plain.dk, &plain.dv, &plain.d_state, &plain.d_gate,
+                         &plain.d_far_q, &plain.d_far_k}) {
     round_to(storage, *gradient);
   }
 }
@@ -121,6 +134,10 @@ void expect_right(const Problem& problem) {
   const double stored = storage_floor(problem.storage);
   expect_close("out", c.out, plain.out, truth.out, score_floor(problem) + stored, 1);
   expect_close("lse", c.lse, plain.lse, truth.lse, score_floor(problem), 1);
+  if (!c.gate.empty()) {
+    expect_close("ungated", c.ungated, plain.ungated, truth.ungated, score_floor(problem) + stored,
+                 1);
+  }
   if (problem.kind == Kind::tape) {
     expect_close("out_state", c.out_state, plain.out_state, truth.out_state, 8 + stored, 1);
   }
@@ -131,8 +148,9 @@ void expect_right(const Problem& problem) {
   const double floor = gradient_floor(problem, truth) + 4 * stored;
   const auto* tape = std::get_if<TapeGradients>(&c.gradients.variant);
   const InputTensor d_state = tape ? tape->d_out_state : InputTensor{};
-  // d score is the difference of two sums of about this size, also where it is 0.
-  const double size = std::sqrt(static_cast<double>(2 * truth.values()));
+  // d score is the difference of two sums of about this size, also where it is 0; times a gate.
+  const double size =
+      std::sqrt(static_cast<double>(2 * truth.values())) * std::max(1.0, largest(c.gate));
   // What a 16-bit out took from its row's d score is the same for all its pairs, and adds up over
   // rows.
   const double sums =
@@ -150,6 +168,14 @@ void expect_right(const Problem& problem) {
     expect_close("d_table", c.d_table, plain.d_table, truth.d_table, floor,
                  table_factor(problem, c) * sums * size);
   }
+  if (!c.d_far_q.empty()) {
+    expect_close("d_far_q", c.d_far_q, plain.d_far_q, truth.d_far_q, floor, size);
+    expect_close("d_far_k", c.d_far_k, plain.d_far_k, truth.d_far_k, floor, size);
+  }
+  if (!c.d_gate.empty()) {
+    expect_close("d_gate", c.d_gate, plain.d_gate, truth.d_gate, floor, size);
+  }
+  expect_score_gradients(c, truth, plain, floor, sums * size);
   if (!c.d_sinks.empty()) {
     const double rows = static_cast<double>(problem.shape.batch * problem.shape.queries);
     expect_close("d_sinks", c.d_sinks, plain.d_sinks, truth.d_sinks, floor,
@@ -361,6 +387,99 @@ TEST_P(EveryVariant, IsRightWithASoftCap) {
 TEST_P(EveryVariant, IsRightWithSinks) {
   InTurn turn(GetParam());
   for (const Problem& problem : sink_problems(GetParam(), kMasks)) turn.expect_right(problem);
+}
+
+TEST_P(EveryVariant, IsRightWithGates) {
+  InTurn turn(GetParam());
+  for (const Problem& problem : gate_problems(GetParam(), kMasks)) turn.expect_right(problem);
+}
+
+// The output is what it is without, times the gate, rounded once more; a gate of 1 changes no bit
+// of anything, and none of what does not come from the output.
+TEST_P(EveryVariant, MultipliesItsOutputByTheGate) {
+  Problem problem{GetParam()};
+  problem.shape = {2, 2, 1, 90, 90, 16};
+  Case without(problem);
+  without.forward();
+  without.backward();
+  for (const Gates gates : {Gates::by_channel, Gates::by_row}) {
+    problem.gates = gates;
+    Case c(problem);
+    c.forward();
+    EXPECT_EQ(c.ungated, without.out);
+    EXPECT_EQ(c.lse, without.lse);
+    EXPECT_EQ(c.out_state, without.out_state);
+    const std::size_t dim = gates == Gates::by_row ? 1 : 16;
+    for (std::size_t n = 0; n < c.out.size(); ++n) {
+      // c.gate lies as (B, N, H, d).
+      const std::size_t row = n / 16 % 90, head = n / 16 / 90 % 2, batch = n / 16 / 180;
+      const float gate = c.gate[((batch * 90 + row) * 2 + head) * dim + n % 16 % dim];
+      ASSERT_EQ(c.out[n], c.ungated[n] * gate) << n;
+    }
+    std::fill(c.gate.begin(), c.gate.end(), 1.0f);
+    c.forward();
+    c.backward();
+    EXPECT_EQ(c.out, without.out);
+    EXPECT_EQ(c.dq, without.dq);
+    EXPECT_EQ(c.dk, without.dk);
+    EXPECT_EQ(c.dv, without.dv);
+    EXPECT_EQ(c.score_gradients, without.score_gradients);
+  }
+}
+
+TEST_P(EveryVariant, RefusesGatesOfOtherWidths) {
+  Problem problem{.kind = GetParam(), .shape = {1, 2, 2, 20, 20, 16}, .gates = Gates::by_channel};
+  Case c(problem);
+  c.inputs.gate_dim = 8;
+  EXPECT_THROW(c.forward(), std::invalid_argument);
+  EXPECT_THROW(c.backward(), std::invalid_argument);
+}
+
+// Asking for them changes no other gradient.
+TEST_P(EveryVariant, SumsItsScoresGradientsBesideTheOthers) {
+  Problem problem{GetParam()};
+  problem.shape = {1, 2, 1, 200, 200, 16};
+  problem.soft_cap = 2;
+  Case c(problem), without(problem);
+  without.gradients.scores = {};
+  for (Case* one : {&c, &without}) one->forward(), one->backward();
+  EXPECT_EQ(c.dq, without.dq);
+  EXPECT_EQ(c.dk, without.dk);
+  EXPECT_EQ(c.dv, without.dv);
+  EXPECT_EQ(c.d_table, without.d_table);
+  EXPECT_EQ(c.d_w1, without.d_w1);
+}
+
+// A head without a limit is plain, bit for bit; with the same q and k beyond it, but for the
+// rounding of a unit of scores.
+TEST(Clamp, WithoutALimitIsPlain) {
+  Problem problem{Kind::plain};
+  problem.shape = {1, 2, 1, 150, 150, 24};
+  Case plain(problem);
+  problem.kind = Kind::clamp;
+  Case c(problem);
+  std::fill(c.limits.begin(), c.limits.end(), 150);
+  for (Case* one : {&plain, &c}) one->forward(), one->backward();
+  EXPECT_EQ(c.out, plain.out);
+  EXPECT_EQ(c.lse, plain.lse);
+  EXPECT_EQ(c.dq, plain.dq);
+  EXPECT_EQ(c.dk, plain.dk);
+  EXPECT_EQ(c.d_far_q, std::vector<float>(c.far_q.size(), 0.0f));
+  std::fill(c.limits.begin(), c.limits.end(), 20);
+  c.far_q = c.q, c.far_k = c.k;
+  c.forward();
+  for (std::size_t n = 0; n < c.out.size(); ++n) EXPECT_NEAR(c.out[n], plain.out[n], 3e-6);
+}
+
+TEST(Clamp, RefusesLimitsBelowZeroAndWhatIsNotThere) {
+  Problem problem{Kind::clamp};
+  problem.shape = {1, 2, 1, 20, 20, 16};
+  Case c(problem);
+  c.limits[1] = -1;
+  EXPECT_THROW(c.forward(), std::invalid_argument);
+  c.limits[1] = 0;
+  std::get<ClampVariant>(c.inputs.variant).k.data = nullptr;
+  EXPECT_THROW(c.forward(), std::invalid_argument);
 }
 
 // out * sigmoid(lse - sink), and the log-sum-exp as it is without one.

@@ -94,13 +94,15 @@ const std::vector<Kind>& all_kinds() {
                                        Kind::forgetting,
                                        Kind::tokens,
                                        Kind::table_tokens,
-                                       Kind::query_table};
+                                       Kind::query_table,
+                                       Kind::clamp};
   return kinds;
 }
 
 std::vector<Kind> cuda_kinds() {
   std::vector<Kind> kinds = all_kinds();
   std::erase(kinds, Kind::query_table);
+  std::erase(kinds, Kind::clamp);
   return kinds;
 }
 
@@ -123,7 +125,8 @@ std::string kind_name(Kind kind) {
                                       "forgetting",
                                       "tokens",
                                       "table_tokens",
-                                      "query_table"};
+                                      "query_table",
+                                      "clamp"};
   return names[static_cast<int>(kind)];
 }
 
@@ -144,7 +147,7 @@ std::string problem_name(const Problem& p) {
          (p.infinite_table ? " -inf" : "") + " window" + number(s.window) + " cap" +
          std::to_string(p.soft_cap) + " padding" + number(static_cast<int>(p.padding)) +
          " documents" + number(static_cast<int>(p.documents)) + " sinks" +
-         number(static_cast<int>(p.sinks)) +
+         number(static_cast<int>(p.sinks)) + " gates" + number(static_cast<int>(p.gates)) +
          (p.storage == Storage::bfloat16  ? " bfloat16"
           : p.storage == Storage::float16 ? " float16"
                                           : "");
@@ -261,6 +264,26 @@ std::vector<Problem> sink_problems(Kind kind, const MaskSizes& sizes) {
   return problems;
 }
 
+std::vector<Problem> gate_problems(Kind kind, const MaskSizes& sizes) {
+  std::vector<Problem> problems;
+  for (const Gates gates : {Gates::by_channel, Gates::by_row}) {
+    problems.push_back({.kind = kind, .shape = sizes.cap, .gates = gates});
+    problems.push_back({.kind = kind, .shape = sizes.late, .sinks = Sinks::even, .gates = gates});
+    problems.back().shape.query_offset = -20;  // the first queries see no key
+    problems.push_back({.kind = kind,
+                        .shape = sizes.cap_and_masks,
+                        .soft_cap = 1.5f,
+                        .padding = Padding::holes,
+                        .gates = gates});
+  }
+  return problems;
+}
+
+std::int64_t Case::score_distances() const {
+  const AttentionShape& s = inputs.shape;
+  return std::max<std::int64_t>(1, s.keys / 2 + std::abs(s.query_offset));
+}
+
 Case::Case(const Problem& problem) : storage_(problem.storage) {
   Random random(problem.seed);
   AttentionShape s = problem.shape;
@@ -277,6 +300,7 @@ Case::Case(const Problem& problem) : storage_(problem.storage) {
   if (!real.empty()) inputs.key_mask = real.data();
   if (problem.documents != Documents::none) make_documents(problem);
   if (problem.sinks != Sinks::none) make_sinks(problem);
+  if (problem.gates != Gates::none) make_gates(problem);
   const std::int64_t dim = values_of(s);
   q = random.normal(s.batch * s.heads * s.queries * s.head_dim, problem.magnitude);
   k = random.normal(s.batch * s.kv_heads * s.keys * s.head_dim);
@@ -321,6 +345,33 @@ void Case::make_sinks(const Problem& problem) {
   d_sinks.resize(sinks.size());
   inputs.sinks = sinks.data();
   gradients.sinks = d_sinks.data();
+}
+
+/// Likewise.
+void Case::make_gates(const Problem& problem) {
+  const AttentionShape& s = inputs.shape;
+  Random random(problem.seed + 3000);
+  const std::int64_t dim = problem.gates == Gates::by_row ? 1 : values_of(s);
+  gate = random.normal(s.batch * s.heads * s.queries * dim);
+  for (std::size_t n = 0; n < gate.size(); n += 7) gate[n] = 0;
+  inputs.gate = interleaved(gate, s.heads, s.queries, dim);
+  inputs.gate_dim = dim;
+  d_gate.resize(gate.size());
+  gradients.gate = contiguous<OutputTensor>(d_gate, s.heads, s.queries, dim);
+  ungated.resize(static_cast<std::size_t>(s.batch * s.heads * s.queries * values_of(s)));
+  outputs.ungated = contiguous<OutputTensor>(ungated, s.heads, s.queries, values_of(s));
+}
+
+/// The first head's limit is 0, the second's a third of the keys, the third's none, and so on.
+ClampVariant Case::make_clamp(const Problem& problem, Random& random) {
+  const AttentionShape& s = inputs.shape;
+  far_q = random.normal(s.batch * s.heads * s.queries * s.head_dim, problem.magnitude);
+  far_k = random.normal(s.batch * s.kv_heads * s.keys * s.head_dim);
+  for (std::int64_t h = 0; h < s.heads; ++h) {
+    limits.push_back(h % 3 == 0 ? 0 : h % 3 == 1 ? s.keys / 3 : std::int64_t{1} << 40);
+  }
+  return {interleaved(far_q, s.heads, s.queries, s.head_dim),
+          interleaved(far_k, s.kv_heads, s.keys, s.head_dim), limits.data()};
 }
 
 /// Forgetting's sums begin at 3e5, where float32 holds 1/32: their differences have to be exact.
@@ -396,6 +447,8 @@ void Case::make_variant(const Problem& problem, Random& random) {
     const std::int64_t own = s.keys / 2 + 1;
     table = random.normal(s.batch * s.heads * s.queries * own);
     inputs.variant = QueryTableVariant{table.data(), own};
+  } else if (problem.kind == Kind::clamp) {
+    inputs.variant = make_clamp(problem, random);
   } else if (problem.kind == Kind::fire) {
     inputs.variant = make_fire(problem, random);
   } else if (is_cape(problem.kind)) {
@@ -507,7 +560,7 @@ CapeGradients Case::make_cape_gradients(const CapeVariant& cape) {
 void Case::make_gradients() {
   const AttentionShape& s = inputs.shape;
   const std::int64_t dim = values_of(s);
-  saved.out = contiguous<InputTensor>(out, s.heads, s.queries, dim);
+  saved.out = contiguous<InputTensor>(gate.empty() ? out : ungated, s.heads, s.queries, dim);
   saved.d_out = contiguous<InputTensor>(d_out, s.heads, s.queries, dim);
   saved.lse = lse.data();
   dq.resize(q.size());
@@ -516,12 +569,20 @@ void Case::make_gradients() {
   gradients.dq = contiguous<OutputTensor>(dq, s.heads, s.queries, s.head_dim);
   gradients.dk = contiguous<OutputTensor>(dk, s.kv_heads, s.keys, s.head_dim);
   gradients.dv = contiguous<OutputTensor>(dv, s.kv_heads, s.keys, dim);
+  score_gradients.resize(static_cast<std::size_t>(s.batch * s.heads * score_distances()));
+  gradients.scores = {score_gradients.data(), score_distances()};
   if (const auto* t = std::get_if<TableVariant>(&inputs.variant)) {
     d_table.resize(table.size());
     gradients.variant = TableGradients{d_table.data(), t->length};
   } else if (std::holds_alternative<QueryTableVariant>(inputs.variant)) {
     d_table.resize(table.size());
     gradients.variant = QueryTableGradients{d_table.data()};
+  } else if (std::holds_alternative<ClampVariant>(inputs.variant)) {
+    d_far_q.resize(far_q.size());
+    d_far_k.resize(far_k.size());
+    gradients.variant =
+        ClampGradients{contiguous<OutputTensor>(d_far_q, s.heads, s.queries, s.head_dim),
+                       contiguous<OutputTensor>(d_far_k, s.kv_heads, s.keys, s.head_dim)};
   } else if (const auto* tape = std::get_if<TapeVariant>(&inputs.variant)) {
     d_state.resize(state.size());
     const std::int64_t width = tape->state_dim;
@@ -546,7 +607,14 @@ void Case::store_as(Storage storage) {
   put(k, false, inputs.k);
   put(v, false, inputs.v);
   put(d_out, false, saved.d_out);
-  put(out, true, outputs.out, saved.out);
+  if (gate.empty()) {
+    put(out, true, outputs.out, saved.out);
+  } else {
+    put(out, true, outputs.out);
+    put(ungated, true, outputs.ungated, saved.out);
+    put(gate, false, inputs.gate);
+    put(d_gate, true, gradients.gate);
+  }
   put(dq, true, gradients.dq);
   put(dk, true, gradients.dk);
   put(dv, true, gradients.dv);
@@ -556,6 +624,13 @@ void Case::store_as(Storage storage) {
     put(d_out_state, false, wanted.d_out_state);
     put(out_state, true, outputs.out_state, saved.out_state);
     put(d_state, true, wanted.d_state);
+  }
+  if (auto* clamp = std::get_if<ClampVariant>(&inputs.variant)) {
+    auto& wanted = std::get<ClampGradients>(gradients.variant);
+    put(far_q, false, clamp->q);
+    put(far_k, false, clamp->k);
+    put(d_far_q, true, wanted.dq);
+    put(d_far_k, true, wanted.dk);
   }
   write_narrow();
 }

@@ -30,6 +30,7 @@ enum class Kind {
   tokens,        ///< any biases of queries and keys, and a factor of each query
   table_tokens,  ///< the same beside an added table
   query_table,   ///< a table of each query's own, shorter than the text
+  clamp,         ///< far keys by a second q and k, from another distance on for each head
 };
 const std::vector<Kind>& all_kinds();
 /// Those that the CUDA kernels have.
@@ -53,6 +54,9 @@ enum class Documents { none, packed, in_turn, mixed };
 /// Learned sinks: about as large as scores, larger than most, and -inf, which is none at all.
 enum class Sinks { none, even, large, off };
 
+/// Gates of the output: none, a number a channel, a number a row; among them 0 and negative ones.
+enum class Gates { none, by_channel, by_row };
+
 /// The storages of q, k, v, out and their gradients, for tests to take in turn.
 inline constexpr Storage kStorages[] = {Storage::float32, Storage::bfloat16, Storage::float16};
 /// Rounds each value to what the storage can hold.
@@ -67,6 +71,7 @@ struct Problem {
   Padding padding = Padding::none;
   Documents documents = Documents::none;
   Sinks sinks = Sinks::none;
+  Gates gates = Gates::none;
   std::uint32_t seed = 1;
   std::int64_t knots = 9;    ///< of fire, and of cape over it
   bool steep = false;        ///< fire's factors fall faster than its distances rise
@@ -102,6 +107,8 @@ std::vector<Problem> document_problems(Kind kind, const MaskSizes& sizes);
 std::vector<Problem> soft_cap_problems(Kind kind, const MaskSizes& sizes);
 /// Among them rows that see no key, and every storage of a mask.
 std::vector<Problem> sink_problems(Kind kind, const MaskSizes& sizes);
+/// Both kinds, rows that see no key among them, and beside sinks.
+std::vector<Problem> gate_problems(Kind kind, const MaskSizes& sizes);
 
 /// Owns the arrays of one problem. q, k, v lie as (B, N, H, d), the way a model's projections leave
 /// them, so that strides matter; results are contiguous. In a 16-bit storage the kernels are given
@@ -128,6 +135,11 @@ class Case {
   std::vector<float> sinks, d_sinks;         ///< empty where there are none
   std::vector<double> query_bias, key_bias;  ///< of tokens; empty where there are none, as below
   std::vector<float> query_factor, d_query_bias, d_key_bias, d_query_factor;
+  std::vector<float> far_q, far_k, d_far_q, d_far_k;  ///< of clamped distances
+  std::vector<std::int64_t> limits;                   ///< likewise
+  std::vector<float> gate, ungated, d_gate;           ///< empty where there is no gate
+  std::vector<double> score_gradients;                ///< (B, heads, score_distances())
+  std::int64_t score_distances() const;
 
  private:
   /// 16-bit numbers of one of the arrays above.
@@ -142,6 +154,8 @@ class Case {
   void read_narrow();
   void make_documents(const Problem& problem);
   void make_sinks(const Problem& problem);
+  void make_gates(const Problem& problem);
+  ClampVariant make_clamp(const Problem& problem, class Random& random);
   FireVariant make_fire(const Problem& problem, class Random& random);
   CapeVariant make_cape(const Problem& problem, class Random& random);
   void make_variant(const Problem& problem, class Random& random);

@@ -24,6 +24,11 @@ struct PlainForward {
   PlainForward(const HalfType& type, const AttentionInputs& inputs) : plain(inputs) {
     for (float& p : plain.weight) p = type.round(p);
     plain.out = plain.average(plain.v);
+    if (plain.gate.dim() > 0) {
+      plain.ungated = plain.out;
+      for (float& x : plain.ungated) x = type.round(x);
+      plain.apply_gate();
+    }
     if (plain.state.dim() > 0) plain.out_state = plain.average(plain.state);
     for (auto* results : {&plain.out, &plain.out_state}) {
       for (float& x : *results) x = type.round(x);
@@ -40,12 +45,16 @@ struct PlainBackward {
       : plain(weights) {
     const AttentionShape& s = plain.s;
     plain.clear_gradients();
-    const Rows<float> d_values = plain.of_queries(d_out, plain.values());
+    Rows<float> d_values = plain.of_queries(d_out, plain.values());
+    if (plain.gate.dim() > 0) {
+      plain.gate_gradients(d_values);
+      d_values.for_each([&](float& x) { x = type.round(x); });
+    }
     const Rows<float> d_states = plain.of_queries(d_out_state, plain.state.dim());
     for (std::int64_t n = 0; n < s.batch * s.queries; ++n) {
       row(type, n / s.queries, n % s.queries, d_values, d_states);
     }
-    for (auto* results : {&plain.dq, &plain.dk, &plain.dv, &plain.d_state}) {
+    for (auto* results : {&plain.dq, &plain.dk, &plain.dv, &plain.d_state, &plain.d_gate}) {
       for (float& x : *results) x = type.round(x);
     }
   }
@@ -146,7 +155,11 @@ void expect_right_gradients(const HalfType& type, const Case& c, Reference<doubl
   truth.backward(c.saved.d_out, d_out_state);
   const PlainBackward twin(type, weights, c.saved.d_out, d_out_state);
   // d score is the difference of two sums of about this size, also where it is 0.
-  const double size = std::sqrt(static_cast<double>(2 * truth.values()));
+  const double gates = std::max(1.0, largest(c.gate));
+  const double size = gates * std::sqrt(static_cast<double>(2 * truth.values()));
+  if (!c.d_gate.empty()) {
+    expect_close("d_gate", c.d_gate, twin.plain.d_gate, truth.d_gate, floor, size);
+  }
   expect_close("dq", c.dq, twin.plain.dq, truth.dq, floor, size);
   expect_close("dk", c.dk, twin.plain.dk, truth.dk, floor, size);
   expect_close("dv", c.dv, twin.plain.dv, truth.dv, floor, size);
@@ -406,6 +419,10 @@ TEST_P(Cuda, IsRightWithSinks) {
   }
 }
 
+TEST_P(Cuda, IsRightWithGates) {
+  for (const Problem& problem : gate_problems(GetParam(), kMasks)) check(problem);
+}
+
 TEST_P(Cuda, GivesTheSameBitsEveryTime) {
   Problem problem{GetParam()};
   problem.shape = {1, 4, 2, 129, 129, 32};
@@ -575,6 +592,23 @@ TEST(CudaChecks, RefuseWhatTheKernelsCannotDo) {
   refuses([](CudaAttention& a) { a.variant = FireVariant{}; });
   refuses([](CudaAttention& a) { a.variant = CapeVariant{}; });
   refuses([](CudaAttention& a) { a.variant = TapeVariant{a.k, 136}; });
+}
+
+TEST(CudaChecks, RefuseClampsGradientsOfScoresAndGatesOfOtherWidths) {
+  std::string reason;
+  if (!cuda_available(reason)) GTEST_SKIP() << reason;
+  Problem problem{.kind = Kind::clamp, .shape = {1, 2, 1, 20, 20, 64}};
+  Case clamp(problem);
+  EXPECT_THROW(DeviceCase(kTypes[0], clamp).forward(), std::invalid_argument);
+  problem.kind = Kind::plain, problem.gates = Gates::by_channel;
+  Case c(problem);
+  DeviceCase device(kTypes[0], c);
+  const DeviceArray<double> sums(40);
+  CudaGradients gradients;
+  gradients.scores = {sums.data(), 20};
+  EXPECT_THROW(cuda_attention_backward(device.attention, {}, gradients), std::invalid_argument);
+  device.attention.gate_dim = 8;
+  EXPECT_THROW(device.forward(), std::invalid_argument);
 }
 
 TEST(CudaChecks, RefuseMoreOfFireAndCapeThanTheyKeep) {

@@ -127,7 +127,10 @@ class DeviceCase {
         query_factor_(c.query_factor),
         d_query_bias_(c.d_query_bias.size()),
         d_key_bias_(c.d_key_bias.size()),
-        d_query_factor_(c.d_query_factor.size()) {
+        d_query_factor_(c.d_query_factor.size()),
+        gate_(type, c.gate),
+        ungated_(type, c.ungated),
+        d_gate_(type, c.d_gate) {
     attention.shape = c.inputs.shape;
     attention.scale = c.inputs.scale;
     attention.soft_cap = c.inputs.soft_cap;
@@ -140,6 +143,11 @@ class DeviceCase {
     attention.q = q_.tensor(c.inputs.q);
     attention.k = k_.tensor(c.inputs.k);
     attention.v = v_.tensor(c.inputs.v);
+    if (!c.gate.empty()) {
+      attention.gate = gate_.tensor(c.inputs.gate);
+      attention.gate_dim = c.inputs.gate_dim;
+      outputs.ungated = ungated_.tensor(c.outputs.ungated);
+    }
     attention.variant = variant();
     outputs.out = out_.tensor(c.outputs.out);
     outputs.out_state = out_state_.tensor(c.outputs.out_state);
@@ -154,6 +162,7 @@ class DeviceCase {
     c_.out = out_.values();
     c_.out_state = out_state_.values();
     c_.lse = lse_.values();
+    c_.ungated = ungated_.values();
   }
 
   /// After forward().
@@ -166,7 +175,8 @@ class DeviceCase {
 
   /// What the backward pass reads of the forward pass, and where it writes.
   SavedForward saved() const {
-    return {out_.tensor(c_.saved.out), out_state_.tensor(c_.saved.out_state), outputs.lse,
+    const HalfArray& out = c_.gate.empty() ? out_ : ungated_;
+    return {out.tensor(c_.saved.out), out_state_.tensor(c_.saved.out_state), outputs.lse,
             d_out_.tensor(c_.saved.d_out)};
   }
   CudaGradients gradients(void* workspace) const {
@@ -192,6 +202,7 @@ class DeviceCase {
                                         fire_gradients(cape->fire)};
     }
     gradients.sinks = d_sinks_.data();
+    if (!c_.gate.empty()) gradients.gate = d_gate_.tensor(c_.gradients.gate);
     gradients.tokens = {d_query_bias_.data(), d_key_bias_.data(), d_query_factor_.data()};
     return gradients;
   }
@@ -207,6 +218,7 @@ class DeviceCase {
     c_.d_state = d_state_.values();
     if (writes_table()) c_.d_table = d_table_.values();
     c_.d_sinks = d_sinks_.values();
+    c_.d_gate = d_gate_.values();
     c_.d_query_bias = d_query_bias_.values();
     c_.d_key_bias = d_key_bias_.values();
     c_.d_query_factor = d_query_factor_.values();
@@ -281,6 +293,7 @@ class DeviceCase {
       d_sinks_;
   DeviceArray<double> query_bias_, key_bias_;
   DeviceArray<float> query_factor_, d_query_bias_, d_key_bias_, d_query_factor_;
+  HalfArray gate_, ungated_, d_gate_;
 };
 
 }  // namespace phasescope::kernels::testing

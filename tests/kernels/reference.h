@@ -34,7 +34,14 @@ class Rows {
   const Real* at(std::int64_t b, std::int64_t h, std::int64_t n) const {
     return values_.data() + ((b * heads_ + h) * count_ + n) * dim_;
   }
+  Real* at(std::int64_t b, std::int64_t h, std::int64_t n) {
+    return values_.data() + ((b * heads_ + h) * count_ + n) * dim_;
+  }
   std::int64_t dim() const { return dim_; }
+  template <class Each>
+  void for_each(const Each& each) {
+    for (Real& x : values_) each(x);
+  }
 
  private:
   static float element(const InputTensor& t, std::int64_t place) {
@@ -54,6 +61,10 @@ struct Reference {
         q(inputs.q, s.batch, s.heads, s.queries, s.head_dim),
         k(inputs.k, s.batch, s.kv_heads, s.keys, s.head_dim),
         v(inputs.v, s.batch, s.kv_heads, s.keys, values()) {
+    if (const auto* clamp = std::get_if<ClampVariant>(&in.variant)) {
+      far_q = Rows<Real>(clamp->q, s.batch, s.heads, s.queries, s.head_dim);
+      far_k = Rows<Real>(clamp->k, s.batch, s.kv_heads, s.keys, s.head_dim);
+    }
     pairs = s.queries * s.keys;
     score.assign(static_cast<std::size_t>(s.batch * s.heads * pairs), 0);
     weight = score;
@@ -64,6 +75,10 @@ struct Reference {
       state = Rows<Real>(tape->state, s.batch, s.kv_heads, s.keys, tape->state_dim);
       out_state = average(state);
     }
+    if (!in.gate.data) return;
+    gate = Rows<Real>(in.gate, s.batch, s.heads, s.queries, in.gate_dim);
+    ungated = out;
+    apply_gate();
   }
 
   // ---- Forward ----
@@ -93,6 +108,34 @@ struct Reference {
     Real sum = 0;
     for (std::int64_t d = from; d < to; ++d) sum += query[d] * key[d];
     return sum;
+  }
+
+  /// Whether a pair of clamped distances has the far q and k.
+  bool is_far(std::int64_t h, std::int64_t i, std::int64_t j) const {
+    const auto* clamp = std::get_if<ClampVariant>(&in.variant);
+    return clamp && distance(i, j) > clamp->limits[h];
+  }
+  Real far_dot(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    const Real *query = far_q.at(b, h, i), *key = far_k.at(b, kv(h), j);
+    Real sum = 0;
+    for (std::int64_t d = 0; d < s.head_dim; ++d) sum += query[d] * key[d];
+    return sum;
+  }
+
+  /// What of a row's output the gate leaves.
+  Real gate_of(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t d) const {
+    return gate.at(b, h, i)[in.gate_dim == 1 ? 0 : d];
+  }
+  void apply_gate() {
+    const std::int64_t dim = values();
+    for (std::int64_t n = 0; n < s.batch * s.heads * s.queries; ++n) {
+      const std::int64_t i = n % s.queries, h = n / s.queries % s.heads,
+                         b = n / s.queries / s.heads;
+      for (std::int64_t d = 0; d < dim; ++d) {
+        const auto to = static_cast<std::size_t>(n * dim + d);
+        out[to] = ungated[to] * gate_of(b, h, i, d);
+      }
+    }
   }
 
   /// The score before the variant's term, correction and cap.
@@ -215,7 +258,8 @@ struct Reference {
         to = Real(tapa->scale_content) * dot(b, h, i, j, 0, tapa->content_dim) *
              std::cos(power * phase(*tapa, b, h, i, j));
       } else {
-        to = Real(in.scale) * dot(b, h, i, j, 0, s.head_dim);
+        to = Real(in.scale) *
+             (is_far(h, i, j) ? far_dot(b, h, i, j) : dot(b, h, i, j, 0, s.head_dim));
         if (const auto* table = std::get_if<TableVariant>(&in.variant)) {
           const Real entry = Real(table_value(*table, h, distance(i, j)));
           to = table->multiplies ? to * entry : to + entry;
@@ -314,10 +358,25 @@ struct Reference {
   /// All gradients for the given d_out (and d_out_state, may have no data).
   void backward(const InputTensor& d_out, const InputTensor& d_out_state) {
     clear_gradients();
-    const Rows<Real> d_values = of_queries(d_out, values());
+    Rows<Real> d_values = of_queries(d_out, values());
+    if (gate.dim() > 0) gate_gradients(d_values);
     const Rows<Real> d_states = of_queries(d_out_state, state.dim());
     for (std::int64_t b = 0; b < s.batch; ++b) {
       for (std::int64_t i = 0; i < s.queries; ++i) backward_row(b, i, d_values, d_states);
+    }
+  }
+
+  /// Of the gates; d_values become those of what they multiply.
+  void gate_gradients(Rows<Real>& d_values) {
+    for (std::int64_t n = 0; n < s.batch * s.heads * s.queries; ++n) {
+      const std::int64_t i = n % s.queries, h = n / s.queries % s.heads,
+                         b = n / s.queries / s.heads;
+      for (std::int64_t d = 0; d < values(); ++d) {
+        Real& given = d_values.at(b, h, i)[d];
+        const auto to = static_cast<std::size_t>(n * in.gate_dim + (in.gate_dim == 1 ? 0 : d));
+        d_gate[to] += given * ungated[static_cast<std::size_t>(n * values() + d)];
+        given *= gate_of(b, h, i, d);
+      }
     }
   }
 
@@ -334,6 +393,10 @@ struct Reference {
     dk = sized(s.batch * s.kv_heads * s.keys * s.head_dim);
     dv = sized(s.batch * s.kv_heads * s.keys * values());
     if (in.sinks) d_sinks = sized(s.heads);
+    d_gate = sized(in.gate.data ? s.batch * s.heads * s.queries * in.gate_dim : 0);
+    d_scores = std::vector<Real>(score.size());
+    d_far_q = sized(far_q.dim() > 0 ? s.batch * s.heads * s.queries * s.head_dim : 0);
+    d_far_k = sized(far_q.dim() > 0 ? s.batch * s.kv_heads * s.keys * s.head_dim : 0);
     d_query_bias = sized(in.tokens.query ? s.batch * s.heads * s.queries : 0);
     d_key_bias = sized(in.tokens.key ? s.batch * s.heads * s.keys : 0);
     d_query_factor = sized(in.tokens.factor ? s.batch * s.heads * s.queries : 0);
@@ -387,7 +450,9 @@ struct Reference {
             sink_weight[static_cast<std::size_t>(row(b, h, i))] * mean;
       }
       for (std::int64_t j = 0; j < s.keys; ++j) {
-        ds[j] = p[j] == 0 ? Real(0) : p[j] * (ds[j] - mean) * cap_slope(at(b, h, i, j));
+        const auto pair = static_cast<std::size_t>(at(b, h, i, j));
+        d_scores[pair] = p[j] == 0 ? Real(0) : p[j] * (ds[j] - mean);
+        ds[j] = p[j] == 0 ? Real(0) : d_scores[pair] * cap_slope(at(b, h, i, j));
       }
     }
     for (std::int64_t j = 0; j < s.keys; ++j) {
@@ -443,6 +508,10 @@ struct Reference {
       }
       const auto* table = std::get_if<TableVariant>(&in.variant);
       Real d_content = g;
+      if (is_far(h, i, j)) {
+        far_gradient(b, h, i, j, g * Real(in.scale));
+        continue;
+      }
       if (table && table->multiplies) d_content *= Real(table_value(*table, h, distance(i, j)));
       dot_gradient(b, h, i, j, 0, s.head_dim, d_content * Real(in.scale));
       if (table) {
@@ -457,6 +526,29 @@ struct Reference {
         if (entry >= 0) d_table[static_cast<std::size_t>(entry)] += g;
       }
     }
+  }
+
+  void far_gradient(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j, Real g) {
+    const std::int64_t dim = s.head_dim;
+    const Real *query = far_q.at(b, h, i), *key = far_k.at(b, kv(h), j);
+    Real* d_query = d_far_q.data() + row(b, h, i) * dim;
+    Real* d_key = d_far_k.data() + ((b * s.kv_heads + kv(h)) * s.keys + j) * dim;
+    for (std::int64_t d = 0; d < dim; ++d) d_query[d] += g * key[d];
+    for (std::int64_t d = 0; d < dim; ++d) d_key[d] += g * query[d];
+  }
+
+  /// Sums of d_scores over the pairs of each head at |distance| 0 .. length - 1: (B, heads,
+  /// length).
+  std::vector<double> score_gradients(std::int64_t length) const {
+    std::vector<double> sums(static_cast<std::size_t>(s.batch * s.heads * length));
+    for (std::size_t n = 0; n < d_scores.size(); ++n) {
+      const auto pair = static_cast<std::int64_t>(n);
+      const std::int64_t j = pair % s.keys, i = pair / s.keys % s.queries, head = pair / pairs;
+      const std::int64_t lambda = std::abs(distance(i, j));
+      if (lambda >= length) continue;
+      sums[static_cast<std::size_t>(head * length + lambda)] += static_cast<double>(d_scores[n]);
+    }
+    return sums;
   }
 
   /// From d of a score to d of the variant's own.
@@ -547,6 +639,11 @@ struct Reference {
   const AttentionInputs& in;
   const AttentionShape& s;
   Rows<Real> q, k, v, state;  ///< `state` of the tape variant alone
+  Rows<Real> far_q, far_k;    ///< of clamped distances
+  Rows<Real> gate;            ///< of dimension 0 where there is none, as what follows is empty
+  std::vector<Real> ungated, d_gate;
+  std::vector<Real> d_scores;  ///< like `score`, of the softmax's input
+  std::vector<Real> d_far_q, d_far_k;
   std::int64_t pairs = 0;
   std::vector<Real> score, weight;  ///< (B, heads, queries, keys)
   std::vector<Real> out, out_state, lse;

@@ -1,5 +1,6 @@
 // Regions and maps against the reference's full matrices.
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <cmath>
@@ -108,6 +109,84 @@ TEST_P(EveryRegion, EqualsTheReference) {
       expect_map(c, truth, region, map);
     }
   }
+}
+
+/// Of every row, column, distance and head, with and without a shift of each row.
+void expect_score_sums(const Case& c, const Reference<double>& truth, bool shifted) {
+  const AttentionShape& s = c.inputs.shape;
+  constexpr std::int64_t kLength = 100;  // some distances are farther
+  const auto sized = [&](std::int64_t count) {
+    return std::vector<double>(static_cast<std::size_t>(s.batch * s.heads * count));
+  };
+  auto shift = sized(s.queries), row = shift, column = sized(s.keys), distance = sized(kLength),
+       square = sized(1), want_row = row, want_column = column, want_distance = distance,
+       want_square = square;
+  std::vector<std::int64_t> pairs(row.size(), 7), want_pairs(row.size());
+  for (std::size_t n = 0; n < shift.size() && shifted; ++n) {
+    shift[n] = 30 * std::sin(static_cast<double>(n));
+  }
+  row[0] = column[0] = distance[0] = square[0] = 5;  // overwritten
+  attention_score_sums(c.inputs, {shifted ? shift.data() : nullptr, row.data(), pairs.data(),
+                                  column.data(), distance.data(), kLength, square.data()});
+  for (std::size_t n = 0; n < truth.score.size(); ++n) {
+    if (std::isinf(truth.score[n])) continue;
+    const auto pair = static_cast<std::int64_t>(n);
+    const std::int64_t j = pair % s.keys, i = pair / s.keys % s.queries, head = pair / truth.pairs;
+    const auto of_row = static_cast<std::size_t>(head * s.queries + i);
+    const double value = truth.score[n] - shift[of_row];
+    const std::int64_t lambda = std::abs(truth.distance(i, j));
+    want_row[of_row] += value, want_pairs[of_row] += 1;
+    want_column[static_cast<std::size_t>(head * s.keys + j)] += value;
+    want_square[static_cast<std::size_t>(head)] += value * value;
+    if (lambda < kLength) want_distance[static_cast<std::size_t>(head * kLength + lambda)] += value;
+  }
+  EXPECT_EQ(pairs, want_pairs);
+  // A score is right to 2e-5 (EqualsTheReference); sums of a block are float32, of up to 64
+  // numbers.
+  const double each = 2e-5 + (shifted ? 64 * 30 * 0x1p-24 : 0);
+  const auto compare = [&](const auto& got, const auto& want, double most) {
+    for (std::size_t n = 0; n < want.size(); ++n) ASSERT_NEAR(got[n], want[n], most * each) << n;
+  };
+  compare(row, want_row, 170);
+  compare(column, want_column, 150);
+  compare(distance, want_distance, 2 * 150);
+  compare(square, want_square, 150 * 170 * (shifted ? 30 : 1));
+}
+
+TEST_P(EveryRegion, SumsScoresByRowColumnAndDistance) {
+  Problem problem{GetParam()};
+  problem.shape = {2, 4, 2, 150, 170, 16};
+  problem.shape.query_offset = 20;
+  for (const bool causal : {true, false}) {
+    problem.shape.causal = causal;
+    const Case c(problem);
+    const Reference<double> truth(c.inputs);
+    expect_score_sums(c, truth, false);
+    expect_score_sums(c, truth, true);
+  }
+  problem.padding = Padding::holes;
+  problem.shape.window = 60;
+  problem.soft_cap = 5;
+  const Case masked(problem);
+  expect_score_sums(masked, Reference<double>(masked.inputs), false);
+}
+
+TEST_P(EveryRegion, SumsScoresAlikeForAnyNumberOfThreads) {
+  Problem problem{GetParam()};
+  problem.shape = {1, 2, 1, 700, 700, 8};
+  const Case c(problem);
+  const int most = omp_get_max_threads();
+  std::vector<std::vector<double>> all;
+  for (const int threads : {1, 3, 4}) {
+    omp_set_num_threads(threads);
+    std::vector<double> sums(2 * (700 + 700 + 700 + 1));
+    double* at = sums.data();
+    attention_score_sums(c.inputs, {nullptr, at, nullptr, at + 1400, at + 2800, 700, at + 4200});
+    all.push_back(sums);
+  }
+  omp_set_num_threads(most);
+  EXPECT_EQ(all[0], all[1]);
+  EXPECT_EQ(all[0], all[2]);
 }
 
 /// Of the second text, 100 x 143 pairs, weights and scores.

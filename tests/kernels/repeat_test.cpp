@@ -74,11 +74,13 @@ std::vector<float> all_results(const Problem& problem, int threads) {
   all.insert(all.end(), weights.begin(), weights.end());
   all.insert(all.end(), contents.begin(), contents.end());
   all.insert(all.end(), terms.begin(), terms.end());
-  for (const auto* part : {&c.out, &c.out_state, &c.lse, &entropy, &mean, &columns, &top, &c.dq,
-                           &c.dk, &c.dv, &c.d_state, &c.d_table, &c.d_w1, &c.d_b1, &c.d_w2, &c.d_b2,
-                           &c.d_factor, &c.d_slope, &c.d_intercept}) {
+  for (const auto* part :
+       {&c.out,  &c.out_state, &c.lse,      &entropy,   &mean,          &columns,   &top,
+        &c.dq,   &c.dk,        &c.dv,       &c.d_state, &c.d_table,     &c.d_w1,    &c.d_b1,
+        &c.d_w2, &c.d_b2,      &c.d_factor, &c.d_slope, &c.d_intercept, &c.d_far_q, &c.d_far_k}) {
     all.insert(all.end(), part->begin(), part->end());
   }
+  all.insert(all.end(), c.score_gradients.begin(), c.score_gradients.end());
   return all;
 }
 
@@ -486,6 +488,7 @@ std::int64_t memory_of_backward(Kind kind, Storage storage, std::int64_t heads, 
     place(*tensor, results.data() + n++ * bytes);
   }
   c.saved.lse = c.lse.data();
+  c.gradients.scores = {};  // sums by distance are a question's alone
   const Threads scope(threads);
   const std::int64_t used = memory_of([&c] { attention_backward(c.inputs, c.saved, c.gradients); });
   EXPECT_EQ(std::count(results.begin(), results.end(), 1), 0);  // all of them are written

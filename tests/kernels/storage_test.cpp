@@ -124,6 +124,8 @@ void expect_as_float32(Problem problem, float value_scale = 1, float gradient_sc
   wide.state = narrow.state;
   wide.d_out = narrow.d_out;
   wide.d_out_state = narrow.d_out_state;
+  wide.far_q = narrow.far_q;
+  wide.far_k = narrow.far_k;
   const Storage storage = narrow.inputs.q.storage;
   const Measured ours(narrow), theirs(wide);
   expect_rounded(storage, "out", narrow.out, wide.out);
@@ -138,6 +140,8 @@ void expect_as_float32(Problem problem, float value_scale = 1, float gradient_sc
   expect_rounded(storage, "dk", narrow.dk, wide.dk);
   expect_rounded(storage, "dv", narrow.dv, wide.dv);
   expect_rounded(storage, "d_state", narrow.d_state, wide.d_state);
+  expect_rounded(storage, "d_far_q", narrow.d_far_q, wide.d_far_q);
+  expect_rounded(storage, "d_far_k", narrow.d_far_k, wide.d_far_k);
   EXPECT_TRUE(same(narrow.d_table, wide.d_table));
   EXPECT_TRUE(same(narrow.d_w1, wide.d_w1) && same(narrow.d_b1, wide.d_b1));
   EXPECT_TRUE(same(narrow.d_w2, wide.d_w2) && same(narrow.d_b2, wide.d_b2));

@@ -46,10 +46,19 @@ at::Tensor sinks_of(const AttentionProgram& program) {
   return at::linspace(-2, 6, program.q.size(1), at::kFloat);
 }
 
+// (B, H, N, d), some of them negative.
+at::Tensor gates_of(const AttentionProgram& program, std::int64_t channels) {
+  const std::vector<std::int64_t> sizes{program.q.size(0), program.q.size(1), program.q.size(2),
+                                        channels};
+  return at::linspace(-1, 2, c10::multiply_integers(sizes), at::kFloat).view(sizes);
+}
+
 const std::vector<Mask>& masks() {
   static const std::vector<Mask> list = {
       {"window", [](AttentionProgram& p) { p.window = 9; }},
       {"cap", [](AttentionProgram& p) { p.soft_cap = 2; }},
+      {"gates", [](AttentionProgram& p) { p.gate = gates_of(p, p.q_plain.size(3)); }},
+      {"row_gates", [](AttentionProgram& p) { p.gate = gates_of(p, 1); }},
       {"right_padding",
        [](AttentionProgram& p) {
          p.key_mask = key_mask([](auto b, auto j) { return j >= kTokens - 20 * b; });
@@ -174,10 +183,15 @@ TEST_P(EveryEncodingMasked, HasTheGradientsOfPlain) {
       masked.q = masked.q.detach().clone().requires_grad_();
       masked.k = masked.k.detach().clone().requires_grad_();
       if (masked.sinks.defined()) masked.sinks.requires_grad_();
+      if (masked.gate.defined()) masked.gate.requires_grad_();
+      masked.distance_bias =
+          at::zeros({masked.q.size(0), masked.q.size(1), kTokens}, at::kDouble).requires_grad_();
       const at::Tensor values = v().detach().clone().requires_grad_();
       const at::Tensor out = attention(masked, values, {.backend = backend}).out;
       (out * at::linspace(-1, 1, out.numel()).view(out.sizes())).sum().backward();
-      std::vector<at::Tensor> list = {masked.q.grad(), masked.k.grad(), values.grad()};
+      std::vector<at::Tensor> list = {masked.q.grad(), masked.k.grad(), values.grad(),
+                                      masked.distance_bias.grad()};
+      if (masked.gate.defined()) list.push_back(masked.gate.grad());
       if (masked.sinks.defined()) list.push_back(masked.sinks.grad());
       return list;
     };
@@ -205,6 +219,25 @@ TEST_P(EveryEncodingMasked, HasMapsBesideSinks) {
   EXPECT_LT(
       difference(layer.weights(layer.whole()).sum(-1)[0].unsqueeze(-1) + sink, at::ones_like(sink)),
       1e-5);
+}
+
+// What captures keep of a region: the kernel's scores, contents and weights are those of plain
+// operations, for every mask.
+TEST_P(EveryEncodingMasked, ReadsRegionsOfScoresAndWeights) {
+  const at::NoGradGuard no_grad;
+  for (const Mask& mask : masks()) {
+    SCOPED_TRACE(mask.name);
+    AttentionProgram program = this->program();
+    mask.apply(program);
+    const at::Tensor lse = attention(program, v(), {.want_lse = true}).lse;
+    const LayerAttention fused(0, program, v(), lse, {}, Backend::fused, ran_fused(v()));
+    const LayerAttention plain(0, program, v(), lse, {}, Backend::plain, ran_plain(v()));
+    const Region region{{0, fused.heads()}, {5, 60}, {2, 70}};
+    // Scores of up to ten in float32; phases of TAPA may be hundreds of radians.
+    EXPECT_LT(difference(fused.score(region), plain.score(region)), 1e-3);
+    EXPECT_LT(difference(fused.content(region), plain.content(region)), 1e-4);
+    EXPECT_LT(difference(fused.weights(region), plain.weights(region)), 1e-4);
+  }
 }
 
 std::vector<std::string> keys() {

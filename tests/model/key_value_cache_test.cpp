@@ -315,7 +315,7 @@ AttentionProgram from_row(AttentionProgram program, std::int64_t first) {
   const auto cut = [&](at::Tensor& x, std::int64_t dim) {
     if (x.defined()) x = x.narrow(dim, first, count);
   };
-  cut(program.q, 2), cut(program.q_plain, 2);
+  cut(program.q, 2), cut(program.q_plain, 2), cut(program.gate, 2);
   cut(program.tokens.query, 2), cut(program.tokens.factor, 2);
   if (auto* table = program.as<QueryTableProgram>()) cut(table->values, 2);
   if (FireProgram* fire = program.fire()) cut(fire->factor, 0);

@@ -61,6 +61,40 @@ TEST(LayerGroups, SurviveSavingAndOpening) {
   EXPECT_FALSE(keeper.layers[1]->q_rotated().equal(keeper.layers[1]->q()));
 }
 
+// A hook reads, and may replace, a head's output before its gate: the kernel leaves the gate out
+// then. The model gives the same bits, for both multiply a float32 once.
+TEST(LayerGroups, GateOutputsInTheKernelOrBehindAHook) {
+  class Hook final : public AttentionHook {
+   public:
+    void after(std::int64_t, const AttentionProgram& program, const at::Tensor&,
+               AttentionResult&) override {
+      EXPECT_FALSE(program.gate.defined());
+      ++calls;
+    }
+    int calls = 0;
+  };
+  const at::NoGradGuard no_grad;
+  for (const bool by_head : {true, false}) {
+    ModelConfig config = of_groups();
+    config.attention.gate_by_head = by_head;
+    const auto model = random_model(config, 4, at::kFloat);
+    const at::Tensor ids = random_ids(2, 70, config.vocab_size);
+    AttentionKeeper keeper;
+    const at::Tensor fused = model->decoder.hidden(ids, {}, &keeper);
+    const at::Tensor& gate = keeper.layers.at(1)->program().gate;
+    ASSERT_TRUE(gate.defined());
+    EXPECT_EQ(gate.size(3), by_head ? 1 : 4);
+    Hook hook;
+    ForwardOptions hooked;
+    hooked.hook = &hook;
+    EXPECT_TRUE(model->decoder.hidden(ids, hooked).equal(fused));
+    EXPECT_EQ(hook.calls, 3);
+    const at::Tensor plain = model->decoder.hidden(ids, {.backend = Backend::plain});
+    // Float32 through three layers.
+    EXPECT_LT((fused - plain).abs().max().item<double>(), 1e-4 * plain.abs().max().item<double>());
+  }
+}
+
 std::string problems_of(const ModelConfig& config) {
   formats::ConfigProblems problems;
   check_model_config(config, problems);

@@ -1,0 +1,24 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/region_clamp.cpp"
+#include "kernels/cpu/targets.h"
+// After the list of targets.
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/entries.h"
+#include "kernels/cpu/region-inl.h"
+#include "kernels/variants/clamp-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace phasescope::kernels::HWY_NAMESPACE {
+
+void region_clamp(const RegionCall& call) { run_region<ClampScore>(call); }
+
+}  // namespace phasescope::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace phasescope::kernels {
+
+void region_clamp(const RegionCall& call) { PHASESCOPE_SELECT_TARGET(region_clamp)(call); }
+
+}  // namespace phasescope::kernels
+#endif
