@@ -11,7 +11,7 @@
 #include "formats/error.h"
 #include "formats/sha256.h"
 #include "tests/training/small_run.h"
-#include "tests/training/temporary_folder.h"
+#include "tests/temporary_folder.h"
 #include "training/prepared_corpus.h"
 
 namespace phasescope::training {

@@ -11,7 +11,7 @@
 #include "formats/error.h"
 #include "model/checkpoints/open_model.h"
 #include "tests/training/small_run.h"
-#include "tests/training/temporary_folder.h"
+#include "tests/temporary_folder.h"
 #include "training/trainer.h"
 
 namespace phasescope::training {

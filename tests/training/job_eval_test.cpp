@@ -13,7 +13,7 @@
 #include "model/checkpoints/open_model.h"
 #include "protocol/messages/eval.h"
 #include "tests/training/small_run.h"
-#include "tests/training/temporary_folder.h"
+#include "tests/temporary_folder.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
 #include "training/trainer.h"

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "formats/faulty_file_system.h"
-#include "tests/training/temporary_folder.h"
+#include "tests/temporary_folder.h"
 #include "training/jobs/job_lock.h"
 #include "training/jobs/job_reporter.h"
 #include "training/jobs/metrics_log.h"

@@ -12,7 +12,7 @@
 
 #include "formats/error.h"
 #include "tests/training/small_run.h"
-#include "tests/training/temporary_folder.h"
+#include "tests/temporary_folder.h"
 #include "training/checkpoint.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"

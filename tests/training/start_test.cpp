@@ -16,7 +16,7 @@
 #include "formats/json.h"
 #include "model/checkpoints/open_model.h"
 #include "tests/training/small_run.h"
-#include "tests/training/temporary_folder.h"
+#include "tests/temporary_folder.h"
 #include "training/jobs/job.h"
 #include "training/jobs/metrics_log.h"
 #include "training/start/name_pattern.h"

@@ -15,7 +15,7 @@
 #include "formats/faulty_file_system.h"
 #include "model/checkpoints/open_model.h"
 #include "tests/training/small_run.h"
-#include "tests/training/temporary_folder.h"
+#include "tests/temporary_folder.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
 #include "training/jobs/job_lock.h"
