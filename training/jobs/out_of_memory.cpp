@@ -29,7 +29,17 @@ std::optional<std::int64_t> bytes_wanted(std::string_view message) {
 }
 
 formats::Error memory_or_internal_error(const std::exception& exception) {
-  const std::optional<std::int64_t> wanted = bytes_wanted(exception.what());
+  const std::string_view said = exception.what();
+  const std::optional<std::int64_t> wanted = bytes_wanted(said);
+  constexpr const char* kWhere = "train.batch_tokens";
+  constexpr const char* kHint = "halve train.batch_tokens or model.context";
+  // Of a GPU its own allocator says how much was wanted and is free, in its first sentences.
+  if (!wanted && said.find("out of memory") != said.npos) {
+    return formats::Error("out_of_memory",
+                          "there is not enough memory for a step: " +
+                              std::string(said.substr(0, said.find('\n'))),
+                          kWhere, kHint);
+  }
   if (!wanted && !dynamic_cast<const std::bad_alloc*>(&exception)) {
     return formats::internal_error(exception.what());
   }
@@ -37,7 +47,7 @@ formats::Error memory_or_internal_error(const std::exception& exception) {
   return formats::Error(
       "out_of_memory",
       "there is not enough memory for a step: " + asked + megabytes(free_bytes()) + " are free",
-      "train.batch_tokens", "halve train.batch_tokens or model.context");
+      kWhere, kHint);
 }
 
 }  // namespace phasescope::training
