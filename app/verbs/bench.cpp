@@ -213,9 +213,8 @@ class BenchVerb : public Verb {
     BenchRow first = timed_row("first map, from the start of the worker", 1, 1e3, "ms",
                                [&] { run.call(request); });
     return {.device = "cpu",
-            .rows = {std::move(first),
-                     timed_row("map view of a text read before", request_.runs, 1e3, "ms",
-                               [&] { run.call(request); })}};
+            .rows = {std::move(first), timed_row("map view of a text read before", request_.runs,
+                                                 1e3, "ms", [&] { run.call(request); })}};
   }
 
   BenchResult protocol_rows(Run& run) const {
@@ -232,9 +231,9 @@ class BenchVerb : public Verb {
     Output output{.result = std::move(result)};
     output.provenance.push_back(provenance);
     output.result["provenance"] = std::move(provenance);
-    output.tables = {
-        table_of("", output.result["rows"], {"name", "value", "unit", "min", "max", "runs", "rival", "rival_value",
-                                               "over_rival"})};
+    output.tables = {table_of(
+        "", output.result["rows"],
+        {"name", "value", "unit", "min", "max", "runs", "rival", "rival_value", "over_rival"})};
     return output;
   }
 

@@ -104,8 +104,10 @@ void write_file(const std::filesystem::path& path, std::int64_t bytes) {
   const std::vector<std::byte> part(static_cast<std::size_t>(bytes) / 16 / 4 * 4);
   std::vector<formats::TensorToWrite> tensors;
   for (int n = 0; n < 16; ++n) {
-    tensors.push_back({"part" + std::to_string(n), formats::DType::f32,
-                       {static_cast<std::int64_t>(part.size() / 4)}, part});
+    tensors.push_back({"part" + std::to_string(n),
+                       formats::DType::f32,
+                       {static_cast<std::int64_t>(part.size() / 4)},
+                       part});
   }
   formats::write_safetensors(formats::real_file_system(), path, tensors, {});
 }
@@ -169,23 +171,24 @@ std::vector<BenchRow> frame_rows(std::int64_t bytes, std::int64_t runs) {
   ::signal(SIGPIPE, SIG_IGN);
   const std::vector<float> values(static_cast<std::size_t>(bytes) / sizeof(float), 1.0F);
   protocol::Frame frame{.type = protocol::FrameType::request, .id = 1};
-  frame.tensors = {protocol::TensorRef::own<float>(
-      "x", {static_cast<std::int64_t>(values.size())}, values)};
+  frame.tensors = {
+      protocol::TensorRef::own<float>("x", {static_cast<std::int64_t>(values.size())}, values)};
   std::pair<Ends, Ends> bare = pipes();
   std::vector<std::byte> block(kBlock);
   const auto write_and_read = [&] {
     const auto content = std::as_bytes(std::span(values));
-    auto sent = std::async(std::launch::async,
-                           [&] { write_whole(bare.first.out.get(), content); });
+    auto sent = std::async(std::launch::async, [&] { write_whole(bare.first.out.get(), content); });
     read_whole(bare.second.in.get(), content.size(), block);
     sent.get();
   };
   Pair streams(pipes(), false), memory(sockets(), true);
   const std::string rival = "write and read on a pipe";
-  return {transfer_row("frame over standard streams", rival, bytes, runs,
-                       [&] { streams.carry(frame); }, write_and_read),
-          transfer_row("frame as a memory file", rival, bytes, runs, [&] { memory.carry(frame); },
-                       write_and_read)};
+  return {transfer_row(
+              "frame over standard streams", rival, bytes, runs, [&] { streams.carry(frame); },
+              write_and_read),
+          transfer_row(
+              "frame as a memory file", rival, bytes, runs, [&] { memory.carry(frame); },
+              write_and_read)};
 }
 
 std::vector<BenchRow> file_rows(std::int64_t bytes, std::int64_t runs) {

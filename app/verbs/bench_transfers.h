@@ -1,6 +1,6 @@
 #pragma once
-// What carries bytes (frames, files of tensors), beside the system's own calls on the same bytes. Runs
-// are interleaved, so that what drifts on a shared machine drifts for both.
+// What carries bytes (frames, files of tensors), beside the system's own calls on the same bytes.
+// Runs are interleaved, so that what drifts on a shared machine drifts for both.
 #include <cstdint>
 #include <functional>
 #include <string>

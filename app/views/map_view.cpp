@@ -238,7 +238,8 @@ Region zoomed(const Region& now, double by, const Selection& selection, int64_t 
 
 std::string MapView::help_text() const {
   return "Queries from top to bottom, keys from left to right. The wheel zooms, dragging moves, a "
-         "double click shows all again; zoomed in far enough, each cell is one pair and its value "
+         "double click shows all again (Alt+=, a pair typed above, Alt+- and Ctrl+0 do it by "
+         "keys); zoomed in far enough, each cell is one pair and its value "
          "is exact. Grey is the masked triangle: the query cannot see those keys. Click marks a "
          "pair in all views. The curves are of the pairs that are shown: the mean of each key "
          "below; at the right the largest weight of each query, or its mean score. Weights have "
@@ -262,8 +263,7 @@ void MapView::add_commands(std::vector<Command>& list) const {
     list.push_back({zoom.id, zoom.title, zoom.help, ImGuiMod_Alt | zoom.key,
                     [by = zoom.by](ViewContext& context) {
                       const Session& session = context.session();
-                      const auto* map =
-                          context.requests.of(kMap, selected_model(session)).answer();
+                      const auto* map = context.requests.of(kMap, selected_model(session)).answer();
                       if (!map) return;
                       show_region(context, zoomed(session.region, by, session.selection,
                                                   map->result.tokens, map->result.keys));

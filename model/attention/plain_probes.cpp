@@ -188,7 +188,8 @@ CellEdges cell_edges(std::int64_t cells, std::int64_t size, const at::Tensor& li
 at::Tensor cell_sums(const at::Tensor& x, const CellEdges& edges) {
   if (edges.widest == 1) return x.index_select(-1, edges.begin);
   std::vector<std::int64_t> sizes = x.sizes().vec();
-  const at::Tensor cell = at::repeat_interleave(edges.end - edges.begin, std::optional(x.size(-1))).expand(sizes);
+  const at::Tensor cell =
+      at::repeat_interleave(edges.end - edges.begin, std::optional(x.size(-1))).expand(sizes);
   sizes.back() = edges.begin.size(0);
   return at::zeros(sizes, x.options()).scatter_add_(-1, cell, x);
 }

@@ -1,5 +1,5 @@
-// Bytes from anywhere as a file of a job's folder: the first byte says which. Whatever stands there,
-// a job is listed, asked, resumed from a verified checkpoint or refused with one sentence.
+// Bytes from anywhere as a file of a job's folder: the first byte says which. Whatever stands
+// there, a job is listed, asked, resumed from a verified checkpoint or refused with one sentence.
 
 #include <cstdlib>
 #include <filesystem>
@@ -49,7 +49,8 @@ class JobWithOneFile {
     folder_.file("checkpoints/step-3/weights", "x");
   }
   void put(unsigned which, const std::string& content) {
-    const std::string name = which == kManifest ? "checkpoints/step-3/manifest.json" : kFiles[which];
+    const std::string name =
+        which == kManifest ? "checkpoints/step-3/manifest.json" : kFiles[which];
     if (placed_ != name && !placed_.empty()) std::filesystem::remove(folder_ / placed_);
     if (placed_ == job_file::status) {
       folder_.file(job_file::status, R"({"name": "a", "kind": "train", "state": "running"})");
@@ -72,8 +73,8 @@ class JobWithOneFile {
     require(!found.newest || found.newest->step == 3);
   }
   void read_configuration() const {
-    const auto config = run_config_from_json(
-        formats::json_from_file(folder_ / job_file::config), "config.json");
+    const auto config =
+        run_config_from_json(formats::json_from_file(folder_ / job_file::config), "config.json");
     require(to_json(run_config_from_json(to_json(config), "again")) == to_json(config));
   }
 

@@ -389,7 +389,8 @@ TEST(OutOfMemory, Row21NamesWhatWasWantedAndWhatWouldFit) {
   EXPECT_EQ(memory_or_internal_error(std::bad_alloc()).code(), "out_of_memory");
   // A GPU's: PyTorch's documentation of torch.cuda.OutOfMemoryError.
   const std::runtime_error cuda(
-      "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.72 GiB\nx");
+      "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.72 "
+      "GiB\nx");
   EXPECT_EQ(memory_or_internal_error(cuda).code(), "out_of_memory");
   EXPECT_NE(memory_or_internal_error(cuda).message().find("Tried to allocate 2.00 GiB"),
             std::string::npos);

@@ -9,8 +9,8 @@
 
 #include "protocol/client.h"
 #include "protocol/messages/jobs.h"
-#include "tests/training/small_run.h"
 #include "tests/temporary_folder.h"
+#include "tests/training/small_run.h"
 #include "training/jobs/job_folder.h"
 #include "training/jobs/job_lock.h"
 

@@ -35,10 +35,10 @@ formats::Error memory_or_internal_error(const std::exception& exception) {
   constexpr const char* kHint = "halve train.batch_tokens or model.context";
   // Of a GPU its own allocator says how much was wanted and is free, in its first sentences.
   if (!wanted && said.find("out of memory") != said.npos) {
-    return formats::Error("out_of_memory",
-                          "there is not enough memory for a step: " +
-                              std::string(said.substr(0, said.find('\n'))),
-                          kWhere, kHint);
+    return formats::Error(
+        "out_of_memory",
+        "there is not enough memory for a step: " + std::string(said.substr(0, said.find('\n'))),
+        kWhere, kHint);
   }
   if (!wanted && !dynamic_cast<const std::bad_alloc*>(&exception)) {
     return formats::internal_error(exception.what());
