@@ -793,7 +793,8 @@ PlotSpec xray_of_models(const std::vector<protocol::XrayResult>& results, const 
   plot.x.label = "row (tokens)", plot.x.of = widgets::Coordinate::position,
   plot.y.label = "loss (bits a token)";
   for (const protocol::XrayResult& result : results) {
-    Series plain = series_of(result.model, names), all = plain;
+    Series plain = series_of(result.model, names);
+    Series all = plain;
     all.label += ", all heads: " + result.treatment + " " + std::to_string(result.limit);
     all.quiet = true;
     for (const protocol::XrayPosition& block : result.positions) {

@@ -344,7 +344,8 @@ widgets::TableSpec JobsView::list_of(const protocol::JobsResult& result, const J
 
 void JobsView::draw_list(ViewContext& context) {
   const auto* answer = context.requests.of(kJobs).answer();
-  if (!answer || answer->result.jobs.empty())
+  if (!answer) return;  // what is waited for, or went wrong, stands above
+  if (answer->result.jobs.empty())
     return widgets::draw_empty(
         "No jobs yet. Start a training above: it runs beside this window and outlives it.");
   auto state = context.state<JobsState>();

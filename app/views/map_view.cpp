@@ -30,6 +30,8 @@ constexpr float kRoomForCurves = 18, kCurveHeight = 5, kCurveWidth = 5;
 constexpr float kLeastMap = 15;  // of one among several
 // Tokens around a pair that is gone to where all of the text is on show.
 constexpr int64_t kNeighbourhood = 48;
+// And the fewest that keys zoom to.
+constexpr int64_t kLeastZoomed = 8;
 // Above so many tokens none has room for its text.
 constexpr double kMostNamed = 256;
 
@@ -218,9 +220,26 @@ Region region_around(const Region& now, int64_t query, int64_t key, int64_t toke
   return {row, row + rows, col, col + cols};
 }
 
+Region zoomed(const Region& now, double by, const Selection& selection, int64_t queries,
+              int64_t keys) {
+  const auto stretched = [by](int64_t begin, int64_t end, std::optional<int64_t> around,
+                              int64_t all) {
+    if (end <= begin) begin = 0, end = all;
+    const auto wanted = std::llround(static_cast<double>(end - begin) * by);
+    const int64_t size = std::clamp<int64_t>(wanted, std::min(kLeastZoomed, all), all);
+    const int64_t first = clamped_begin(around.value_or((begin + end) / 2), size, all);
+    return std::pair{first, first + size};
+  };
+  const auto rows = stretched(now.row_begin, now.row_end, selection.query, queries);
+  const auto columns = stretched(now.col_begin, now.col_end, selection.key, keys);
+  const Region region{rows.first, rows.second, columns.first, columns.second};
+  return region == Region{0, queries, 0, keys} ? Region{} : region;
+}
+
 std::string MapView::help_text() const {
   return "Queries from top to bottom, keys from left to right. The wheel zooms, dragging moves, a "
-         "double click shows all again; zoomed in far enough, each cell is one pair and its value "
+         "double click shows all again (Alt+=, a pair typed above, Alt+- and Ctrl+0 do it by "
+         "keys); zoomed in far enough, each cell is one pair and its value "
          "is exact. Grey is the masked triangle: the query cannot see those keys. Click marks a "
          "pair in all views. The curves are of the pairs that are shown: the mean of each key "
          "below; at the right the largest weight of each query, or its mean score. Weights have "
@@ -232,6 +251,23 @@ void MapView::add_commands(std::vector<Command>& list) const {
   list.push_back({"map.all", "Map: show all queries and keys", "Undo every zoom",
                   ImGuiMod_Ctrl | ImGuiKey_0,
                   [](ViewContext& context) { show_region(context, {}); }});
+  struct Zoom {
+    const char *id, *title, *help;
+    ImGuiKey key;
+    double by;
+  };
+  for (const Zoom zoom :
+       {Zoom{"map.closer", "Map: zoom in on the selected pair", "Half as many queries and keys",
+             ImGuiKey_Equal, 0.5},
+        Zoom{"map.wider", "Map: zoom out", "Twice as many queries and keys", ImGuiKey_Minus, 2}})
+    list.push_back({zoom.id, zoom.title, zoom.help, ImGuiMod_Alt | zoom.key,
+                    [by = zoom.by](ViewContext& context) {
+                      const Session& session = context.session();
+                      const auto* map = context.requests.of(kMap, selected_model(session)).answer();
+                      if (!map) return;
+                      show_region(context, zoomed(session.region, by, session.selection,
+                                                  map->result.tokens, map->result.keys));
+                    }});
   struct Choice {
     const char *word, *title;
   };

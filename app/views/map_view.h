@@ -47,6 +47,10 @@ std::optional<std::pair<int64_t, int64_t>> pair_in(const std::string& words);
 // The region on show, moved so that a pair is in its middle; a small one where all of the text is
 // on show.
 Region region_around(const Region& now, int64_t query, int64_t key, int64_t tokens);
+// The region on show, `by` times as many queries and keys of those that there are, around the
+// selected pair, or its own middle where none is. Empty, which is all, where that is all.
+Region zoomed(const Region& now, double by, const Selection& selection, int64_t queries,
+              int64_t keys);
 
 // The attention map of the selected head, from the whole down to single pairs; two models side by
 // side or their difference.

@@ -6,9 +6,17 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "kernels/scratch.h"
+
+#ifdef __SANITIZE_THREAD__  // gcc
+#define PHASESCOPE_THREAD_SANITIZER 1
+#elif defined(__has_feature)  // clang
+#define PHASESCOPE_THREAD_SANITIZER __has_feature(thread_sanitizer)
+#endif
 
 namespace phasescope::kernels {
 namespace {
@@ -26,6 +34,33 @@ Kept& kept() {
   static Kept block;
   return block;
 }
+
+#if PHASESCOPE_THREAD_SANITIZER
+/// ThreadSanitizer does not see how the threads of OpenMP's library wait for each other, and would
+/// call every result a race: for it they are threads of the standard library.
+template <class RunOne>
+void on_threads(std::int64_t count, int threads, const RunOne& run_one) {
+  std::atomic<std::int64_t> next{0};
+  std::vector<std::thread> team;
+  for (int i = 0; i < threads; ++i) {
+    team.emplace_back([&] {
+      int thread = -1;
+      for (std::int64_t item; (item = next++) < count;) run_one(item, thread);
+    });
+  }
+  for (std::thread& one : team) one.join();
+}
+#else
+template <class RunOne>
+void on_threads(std::int64_t count, int threads, const RunOne& run_one) {
+#pragma omp parallel num_threads(threads)
+  {
+    int thread = -1;
+#pragma omp for schedule(dynamic)
+    for (std::int64_t item = 0; item < count; ++item) run_one(item, thread);
+  }
+}
+#endif
 
 }  // namespace
 
@@ -77,20 +112,16 @@ void parallel_items(std::int64_t count, const std::function<void(std::int64_t, i
   // An exception that left the parallel region would end the process.
   std::atomic<bool> failed{false};
   std::exception_ptr failure;
-#pragma omp parallel num_threads(threads)
-  {
-    int thread = -1;
-#pragma omp for schedule(dynamic)
-    for (std::int64_t item = 0; item < count; ++item) {
-      if (failed.load(std::memory_order_relaxed)) continue;
-      if (thread < 0) thread = numbered++;
-      try {
-        run(item, thread);
-      } catch (...) {
-        if (!failed.exchange(true)) failure = std::current_exception();
-      }
+  const auto run_one = [&](std::int64_t item, int& thread) {
+    if (failed.load(std::memory_order_relaxed)) return;
+    if (thread < 0) thread = numbered++;
+    try {
+      run(item, thread);
+    } catch (...) {
+      if (!failed.exchange(true)) failure = std::current_exception();
     }
-  }
+  };
+  on_threads(count, threads, run_one);
   if (failure) std::rethrow_exception(failure);
 }
 

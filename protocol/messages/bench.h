@@ -1,6 +1,7 @@
 #pragma once
 // Benchmarks (of kernels: bench_results.h).
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -53,10 +54,15 @@ struct BenchRow {
   std::string name, unit;
   double value = 0, min = 0, max = 0;
   int64_t runs = 0;
+  // What else did the same in runs between ours, and our value over its own; empty for none.
+  std::string rival = {};
+  double rival_value = std::numeric_limits<double>::quiet_NaN();
+  double over_rival = std::numeric_limits<double>::quiet_NaN();
   template <class V>
   void fields(V& v) {
     v("name", name), v("value", value), v("unit", unit), v("runs", runs), v("min", min);
-    v("max", max);
+    v("max", max), v("rival", rival), v("rival_value", rival_value, About{.title = "rival's"});
+    v("over_rival", over_rival, About{.title = "over the rival's"});
   }
 };
 

@@ -3,12 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 #include "app/figures/bench_figures.h"
 #include "app/verbs/bench_goals.h"
+#include "app/verbs/bench_transfers.h"
 #include "formats/error.h"
 
 namespace phasescope::app {
@@ -420,6 +423,37 @@ TEST(BenchPage, TakesNothingElseForADevicesTimes) {
               f["times"]["table"]["rows"] = nlohmann::json::array();
             })).find("holds no times of a device"),
             std::string::npos);
+}
+
+// Small ones: what is measured has arrived, by itself and by the rival.
+TEST(BenchTransfers, FramesAndFilesArriveAndStandBesideTheirRivals) {
+  std::vector<protocol::BenchRow> rows = frame_rows(1 << 20, 2);
+  for (protocol::BenchRow& row : file_rows(1 << 20, 2)) rows.push_back(std::move(row));
+  ASSERT_EQ(rows.size(), 4u);
+  for (const protocol::BenchRow& row : rows) {
+    EXPECT_GT(row.min, 0) << row.name;
+    EXPECT_TRUE(row.min <= row.value && row.value <= row.max) << row.name;
+    EXPECT_EQ(row.over_rival, row.value / row.rival_value) << row.name;
+    EXPECT_EQ(row.runs, 2) << row.name;
+  }
+}
+
+// 1 MB in 1 ms is 1 GB/s; the first of each is not counted, and they take turns.
+TEST(BenchTransfers, CountGigabytesASecondInTurns) {
+  std::string turns;
+  const auto row = transfer_row(
+      "a", "b", 1'000'000, 3,
+      [&] {
+        turns += 'a';
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      },
+      [&] {
+        turns += 'b';
+        std::this_thread::sleep_for(std::chrono::milliseconds(4));
+      });
+  EXPECT_EQ(turns, "abababab");
+  EXPECT_LE(row.max, 1.0);  // a sleep is never shorter than it was asked for
+  EXPECT_LE(row.rival_value, 0.25);
 }
 
 }  // namespace

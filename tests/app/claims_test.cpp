@@ -281,7 +281,7 @@ class DeskRunsTest : public testing::Test {
     return found;
   }
 
-  Folder folder_;
+  TemporaryFolder folder_;
   FakeRun run_;
 };
 

@@ -183,7 +183,7 @@ TEST(Program, ABenchmarkRunsAtLeastOnce) {
 }
 
 TEST(Program, ThePageOfABenchmarkIsLookedAtFirst) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const std::string other = folder / "other.md", data = folder / "data.json";
   std::ofstream(other) << "{}\n";
   std::ofstream(data) << "# Benchmarks\n";
@@ -212,7 +212,7 @@ TEST(Program, NumbersAreReadWholeOrRefused) {
 
 // JSON carries UTF-8 alone; a model of bytes reads what it is given (command_line_test.py).
 TEST(Input, TextThatIsNotUtf8TravelsAsBase64) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / "latin1.txt";
   std::ofstream(path) << "caf\xe9";
   // base64(1)'s words

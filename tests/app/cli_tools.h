@@ -3,7 +3,6 @@
 // results.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -14,21 +13,9 @@
 #include "app/cli/cli.h"
 #include "protocol/messages/distance.h"
 #include "protocol/messages/shift.h"
+#include "tests/temporary_folder.h"
 
 namespace phasescope::app {
-
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "phasescope-cli-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline std::string content(const std::filesystem::path& path) {
   std::ifstream file(path);

@@ -36,7 +36,7 @@ class MadeUpSystem {
   }
 
  private:
-  Folder folder_;
+  TemporaryFolder folder_;
 };
 
 TEST(Doctor, SystemProcessorAndMemory) {
@@ -69,7 +69,7 @@ TEST(Doctor, GroupsOfTheFirstVersion) {
 }
 
 TEST(Doctor, ASystemThatSaysNothingIsNoFault) {
-  const Folder empty;
+  const TemporaryFolder empty;
   for (const Fact& fact : machine_facts(empty / "nothing")) EXPECT_FALSE(fact.found.empty());
 }
 

@@ -28,7 +28,7 @@ std::set<std::string> names_in(const fs::path& folder) {
 
 // 17.A10: what was asked for, one sidecar a figure, and no x.json.json.
 TEST(Export, AFolderHasWhatWasAskedFor) {
-  Folder folder;
+  TemporaryFolder folder;
   widgets::PlotSpec plot{.id = "loss", .title = "Loss"};
   plot.series.push_back({.label = "a", .x = {0, 1}, .y = {3, 2}});
   Output output{.result = {{"x", 1}}, .figures = {plot}};
@@ -51,7 +51,7 @@ TEST(Export, AFolderHasWhatWasAskedFor) {
 // A browser takes the first element of an id for all: a second plot clipped by the frame of the
 // first loses points.
 TEST(Export, FiguresOfAPageHaveNoIdInCommon) {
-  Folder folder;
+  TemporaryFolder folder;
   widgets::PlotSpec plot{.id = "loss", .title = "Loss"};
   plot.series.push_back({.label = "a", .x = {0, 1}, .y = {3, 2}});
   Output output{.figures = {plot, plot}};
@@ -69,7 +69,7 @@ TEST(Export, FiguresOfAPageHaveNoIdInCommon) {
 
 // Without the library that draws PNGs the rest is written, and the line on the terminal says so.
 TEST(Export, WithoutAConverterThereIsNoPng) {
-  Folder folder;
+  TemporaryFolder folder;
   Output output{.result = json::object()};
   output.figures.push_back({.id = "loss", .title = "Loss"});
   ::setenv("PHASESCOPE_LIBRSVG", (folder / "nothing.so").c_str(), 1);
@@ -84,7 +84,7 @@ TEST(Export, WithoutAConverterThereIsNoPng) {
 }
 
 TEST(Export, SafetensorsHoldTheTensorsAndTheCommand) {
-  Folder folder;
+  TemporaryFolder folder;
   Output output{.result = json::object()};
   output.tensors.push_back(protocol::TensorRef::own<float>("logits", {2, 2}, {1.f, 2.f, 3.f, 4.f}));
   export_output(output, folder / "c.safetensors", {{"command", "phasescope capture"}});
@@ -96,7 +96,7 @@ TEST(Export, SafetensorsHoldTheTensorsAndTheCommand) {
 }
 
 TEST(Export, UnknownFormsAreNamed) {
-  Folder folder;
+  TemporaryFolder folder;
   Output output{.result = json::object()};
   try {
     export_output(output, folder / "x.tiff", json::object());
@@ -109,7 +109,7 @@ TEST(Export, UnknownFormsAreNamed) {
 }
 
 TEST(Export, AFigureBecomesEveryForm) {
-  Folder folder;
+  TemporaryFolder folder;
   widgets::PlotSpec plot{.id = "loss", .title = "Loss"};
   plot.series.push_back({.label = "a", .x = {0, 1, 2}, .y = {3, 2, 1}});
   Output output{.result = {{"x", 1}}, .figures = {plot}};
@@ -141,7 +141,7 @@ TEST(Export, FiguresOfTheSameDataAreTheSameBytes) {
 TEST(Export, APictureIsThatOfRsvgConvert) {
   if (std::system("rsvg-convert --version >/dev/null 2>&1") != 0)
     GTEST_SKIP() << "rsvg-convert is not there";
-  Folder folder;
+  TemporaryFolder folder;
   widgets::PlotSpec plot{.id = "loss", .title = "Loss \u03c3 & <b>"};
   plot.series.push_back({.label = "a", .x = {0, 1, 2}, .y = {3, 2, 1}});
   const std::string svg = widgets::svg_of(plot);
@@ -164,7 +164,7 @@ widgets::GridSpec two_heads() {
 }
 
 TEST(Export, AGridBecomesEveryFormAndStandsForItsVerb) {
-  Folder folder;
+  TemporaryFolder folder;
   Output output{.result = json::object(), .grids = {two_heads()}};
   output.figures.push_back({.id = "metric", .title = "A metric"});
   export_output(output, folder / "all", {{"command", "c"}});
@@ -179,7 +179,7 @@ TEST(Export, AGridBecomesEveryFormAndStandsForItsVerb) {
 }
 
 TEST(Export, ThePlaceIsLookedAtBeforeAnythingRuns) {
-  Folder folder;
+  TemporaryFolder folder;
   std::ofstream(folder / "file") << "x";
   fs::create_directories(folder / "v1.5");
   EXPECT_THROW(require_writable_form(folder / "x.tiff"), formats::Error);

@@ -23,7 +23,7 @@ using nlohmann::json;
 
 // Of a model that sees both ways, heads have no mean distance, and texts no loss.
 TEST(Report, StandsWithoutLossesAndDistances) {
-  Folder folder;
+  TemporaryFolder folder;
   FakeRun run;
   protocol::TextResult text{.model = "bert"};
   text.tokens = {{.id = 0, .text = "a"}, {.id = 60, .text = "b"}};
@@ -65,7 +65,7 @@ TEST(Report, APairThatIsRefusedDoesNotEndTheOthers) {
       return FakeRun::call(method, std::move(params));
     }
   };
-  Folder folder;
+  TemporaryFolder folder;
   Pairs run;
   const Output output = make_report(run, {.models = {"rope", "bert", "tapa"}}, folder / "r");
   EXPECT_TRUE(fs::exists(folder / "r" / "figures" / "divergence_rope_tapa.svg"));
@@ -78,7 +78,7 @@ TEST(Report, APairThatIsRefusedDoesNotEndTheOthers) {
 
 // Only some parts answer: the others are said to be missing, and the page stands by itself.
 TEST(Report, IsOnePageThatLeadsWithThePositionsAndNamesWhatIsPublished) {
-  Folder folder;
+  TemporaryFolder folder;
   FakeRun run;
   protocol::TextResult text{.model = "rope"};
   text.tokens = {{.id = 0, .text = "[BOS]"}, {.id = 60, .text = "<b>", .loss = 1.0}};

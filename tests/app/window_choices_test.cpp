@@ -77,6 +77,17 @@ TEST(Pairs, AreGoneToWithAsMuchAroundThemAsIsShown) {
   EXPECT_EQ(region_around({}, 3, 1, 10), (Region{0, 10, 0, 10}));
 }
 
+TEST(Pairs, AreZoomedInOnByKeys) {
+  const Selection pair{.query = 100, .key = 10}, none;
+  EXPECT_EQ(zoomed({}, 0.5, pair, 256, 256), (Region{36, 164, 0, 128}));
+  EXPECT_EQ(zoomed({36, 164, 0, 128}, 0.5, pair, 256, 256), (Region{68, 132, 0, 64}));
+  EXPECT_EQ(zoomed({64, 128, 0, 32}, 0.5, none, 256, 256), (Region{80, 112, 8, 24}));
+  EXPECT_EQ(zoomed({96, 104, 6, 14}, 0.5, pair, 256, 256), (Region{96, 104, 6, 14})) << "enough";
+  EXPECT_EQ(zoomed({36, 164, 0, 128}, 2, pair, 256, 256), Region{}) << "all of it";
+  EXPECT_EQ(zoomed({}, 2, none, 256, 256), Region{});
+  EXPECT_EQ(zoomed({}, 0.5, none, 4, 300), (Region{0, 4, 75, 225})) << "cross attention";
+}
+
 TEST(Search, FindsWordsAcrossTokens) {
   std::vector<protocol::TokenReading> tokens;
   for (const char* text : {"the", "\u00b7ca", "t", "\u21b5", "the"})

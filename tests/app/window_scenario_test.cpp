@@ -245,6 +245,11 @@ TEST(Scenario, ZoomTheMapFromAllToSinglePairsAndBack) {
     IM_CHECK_EQ(map->result.height, map->result.row_end - map->result.row_begin);
     ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_0);
     IM_CHECK_EQ(span(), 0);
+    // The same without the wheel.
+    ctx->KeyPress(ImGuiMod_Alt | ImGuiKey_Equal);
+    IM_CHECK_EQ(span(), 128);
+    ctx->KeyPress(ImGuiMod_Alt | ImGuiKey_Minus);
+    IM_CHECK_EQ(span(), 0);
   });
 }
 

@@ -16,6 +16,7 @@
 #include "app/views/theory_view.h"
 #include "app/window/session_file.h"
 #include "formats/faulty_file_system.h"
+#include "tests/temporary_folder.h"
 
 namespace phasescope::app {
 namespace {
@@ -25,13 +26,7 @@ using formats::real_file_system;
 
 class SessionFile : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("phasescope_session_" + std::to_string(getpid()));
-    fs::create_directories(folder_);
-    path_ = folder_ / "session.json";
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  void write(const std::string& text) { std::ofstream(path_) << text; }
+  void write(const std::string& text) { folder_.file("session.json", text); }
   Session loaded() {
     const LoadedSession loaded = load_session(real_file_system(), path_);
     EXPECT_EQ(loaded.warning, "");
@@ -39,7 +34,8 @@ class SessionFile : public ::testing::Test {
     return loaded.session;
   }
 
-  fs::path folder_, path_;
+  TemporaryFolder folder_;
+  fs::path path_ = folder_ / "session.json";
 };
 
 Session full_session() {
@@ -141,7 +137,7 @@ TEST_F(SessionFile, Row30_EveryUnreadableOneIsKept) {
 // 17.A9: what can neither be read nor moved stays, and nothing is written over it.
 TEST_F(SessionFile, Row30_WhatCannotBeMovedIsNotWrittenOver) {
   write("{");
-  formats::FaultyFileSystem disk(folder_);
+  formats::FaultyFileSystem disk(folder_.path());
   disk.fail_from(1, EROFS);
   const LoadedSession loaded = load_session(disk, path_);
   EXPECT_TRUE(loaded.occupied);
@@ -167,7 +163,7 @@ TEST_F(SessionFile, Row30_TwoWindowsLeaveOneWholeSession) {
   EXPECT_EQ(status, 0);
   const Session kept = loaded();
   EXPECT_TRUE(kept == other || kept == full_session());
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "litter";
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1) << "litter";
 }
 
 using Clock = SessionSaver::Clock;
@@ -193,7 +189,7 @@ TEST_F(SessionFile, IsWrittenAfterEveryChange) {
 // 17.A9: a full disk is told of, and the session before stays.
 TEST_F(SessionFile, WhatCannotBeWrittenLeavesTheOneBefore) {
   save_session(real_file_system(), path_, full_session());
-  formats::FaultyFileSystem disk(folder_);
+  formats::FaultyFileSystem disk(folder_.path());
   disk.fail_from(1, ENOSPC);
   SessionSaver saver(disk, path_);
   EXPECT_NE(saver.write_now(default_session()).find("was not saved"), std::string::npos);

@@ -57,7 +57,7 @@ class Views : public ::testing::TestWithParam<std::string> {
           if (command.id == GetParam() + ".run") command.run(context);
       ImGui::SetNextWindowPos({0, 0});
       ImGui::SetNextWindowSize({width_, 500});
-      view->draw(context);
+      words_ = gui_.words_of([&] { view->draw(context); });
       vertices = gui_.end_frame();
     }
     kernels_ = view->kernels(context);
@@ -74,8 +74,9 @@ class Views : public ::testing::TestWithParam<std::string> {
       all.insert(all.end(), one.output.figures.begin(), one.output.figures.end());
     return all;
   }
+  bool shows(const std::string& said) const { return words_.find(said) != words_.npos; }
   std::vector<Saved> saved_;
-  std::string command_;
+  std::string command_, words_;
   WhatRan kernels_;
   float width_ = 700;
 };
@@ -83,7 +84,13 @@ class Views : public ::testing::TestWithParam<std::string> {
 TEST_P(Views, Empty) {
   Session session = default_session();
   session.models.clear();
-  EXPECT_GT(draw(session), 0);
+  draw(session);
+  // Something to do, or to choose from.
+  const char* const wanted = GetParam() == "models" ? "tapa_norm"
+                             : GetParam() == "jobs" ? "running"
+                             : GetParam() == "text" ? "Open a model"
+                                                    : "Tick ";
+  EXPECT_TRUE(shows(wanted)) << words_;
   // A job is listed whether models are open or not.
   if (GetParam() != "jobs") {
     EXPECT_TRUE(figures().empty());
@@ -92,13 +99,21 @@ TEST_P(Views, Empty) {
 
 TEST_P(Views, Busy) {
   link_.set_manner("", Manner::hold);
-  EXPECT_GT(draw(default_session()), 0);
+  draw(default_session());
+  // Nothing is said of answers that have not come.
+  for (const char* const said : {"Try again", "Tick", "No jobs", "No check", "None of", "running"})
+    EXPECT_FALSE(shows(said)) << words_;
   EXPECT_TRUE(figures().empty());
 }
 
 TEST_P(Views, Failed) {
   link_.set_manner("", Manner::fail);
-  EXPECT_GT(draw(default_session()), 0);
+  draw(default_session());
+  // The sentence, its place, what to do, and a button.
+  for (const char* const said : {"The file is not a model (config.json)",
+                                 "choose a folder with a config.json", "[ Try again ]"})
+    EXPECT_TRUE(shows(said)) << words_;
+  EXPECT_FALSE(shows("No jobs")) << words_;
   EXPECT_TRUE(figures().empty());
 }
 
@@ -107,9 +122,10 @@ TEST_P(Views, Full) {
   session.views.set(JobsState{"jobs/tapa"});
   session.selection.query = 20, session.selection.key = 3;
   const int full = draw(session);
+  for (const char* const said : {"Try again", "Tick ", "No jobs"})
+    EXPECT_FALSE(shows(said)) << words_;
   session.models.clear(), session.views = {};
-  EXPECT_GT(full, draw(session) / 2);
-  EXPECT_GT(full, 500);
+  EXPECT_GT(full, draw(session) * 3 / 2) << "more than the tools that are there without models";
 }
 
 TEST_P(Views, FullHasFiguresACommandAndHelp) {
@@ -169,21 +185,14 @@ TEST_P(Views, SayWhatRanAttention) {
   Session session = default_session();
   session.models = {"rope", "tapa"};
   session.views.set(JobsState{"jobs/tapa"});
-  const auto vertices = [&](const std::string& implementation) {
-    link_ = MadeUpWorker({.ran = {.implementation = implementation}});
-    width_ = 1400;
-    return draw(session);
-  };
-  const int nothing = vertices("");
-  const int something = vertices("made up");
-  if (GetParam() == "models" || GetParam() == "cost") {
-    EXPECT_EQ(something, nothing);  // they list and count, and run none
-  } else {
-    EXPECT_GT(something, nothing);
-  }
+  link_ = MadeUpWorker({.ran = {.implementation = "run by nobody"}});
+  width_ = 1400;
+  draw(session);
+  // Two list and count, and run none.
+  EXPECT_EQ(shows("run by nobody"), GetParam() != "models" && GetParam() != "cost") << words_;
   // These have it in a place of their own.
   const std::set<std::string> own{"heads", "map", "jobs", "models", "cost"};
-  EXPECT_EQ(kernels_.words, own.contains(GetParam()) ? "" : "made up");
+  EXPECT_EQ(kernels_.words, own.contains(GetParam()) ? "" : "run by nobody");
   session.models.clear();
   draw(session);
   EXPECT_EQ(kernels_.words, "");
@@ -191,16 +200,17 @@ TEST_P(Views, SayWhatRanAttention) {
 
 // Where a line has no room for it, a fallback takes another one; what is as it should be does not.
 TEST_P(Views, SayInANarrowWindowTooThatSomethingRanPlain) {
-  const auto vertices = [&](const protocol::Ran& ran, float width) {
-    link_ = MadeUpWorker({.ran = ran});
-    width_ = width;
-    return draw(default_session());
-  };
   const std::string words = "a reason that is told in so many words";
-  const int fused = vertices({.implementation = "fused " + words}, 260);
+  const auto told = [&](const protocol::Ran& ran) {
+    link_ = MadeUpWorker({.ran = ran});
+    width_ = 260;
+    draw(default_session());
+    return shows(words);
+  };
+  const bool of_fused = told({.implementation = "fused " + words});
   if (kernels_.words.empty()) return;
-  EXPECT_EQ(vertices({.implementation = "fused " + words + words}, 260), fused);
-  EXPECT_NE(vertices({.implementation = "plain", .reason = words}, 260), fused);
+  EXPECT_FALSE(of_fused) << words_;
+  EXPECT_TRUE(told({.implementation = "plain", .reason = words})) << words_;
 }
 
 TEST(WhatRan, IsSaidModelByModelWhereTheyDiffer) {
@@ -239,7 +249,8 @@ TEST(WhatRan, WarnsOfWhatRanPlainForWantOfAFusedForm) {
 
 TEST_P(Views, OneTokenModelOfOneHead) {
   link_ = MadeUpWorker({1, 1, 1, 1});
-  EXPECT_GT(draw(default_session()), 0);
+  draw(default_session());
+  EXPECT_FALSE(shows("Try again")) << words_;
   // The session opens on L3H1, which this model does not have.
   if (GetParam() == "map") {
     EXPECT_EQ(saved_.at(0).output.result.at("layer"), 0);
@@ -270,7 +281,8 @@ TEST_P(Views, ModelWithoutLosses) {
   link_ = MadeUpWorker({.losses = false});
   Session session = default_session();
   session.views.set(JobsState{"jobs/tapa"});
-  EXPECT_GT(draw(session), 0);
+  draw(session);
+  EXPECT_FALSE(shows("Try again")) << words_;
   if (GetParam() != "models") {
     EXPECT_FALSE(figures().empty());
   }

@@ -4,6 +4,7 @@
 import faulthandler
 import fcntl
 import io
+import json
 import os
 import re
 import signal
@@ -221,6 +222,49 @@ class Counting(unittest.TestCase):
 
     def test_a_cut_case_file_is_a_failure(self):
         self.assertEqual(self.count(b=self.CASES[:60]), "1 passed, 2 failed, 1 skipped")
+
+
+class Sanitizers(unittest.TestCase):
+    """Which builds and which of their tests the sanitizers get."""
+
+    def runs(self, long, clang):
+        ran = []
+
+        def ctest(folder, arguments, *_):
+            ran.append((folder.name, arguments[arguments.index("-R") + 1]))
+            return folder.name != "tsan"  # one that fails fails all, and the rest still runs
+
+        which = {"clang++": "/usr/bin/clang++"} if clang else {}
+        with mock.patch.object(test.build, "build", lambda preset, *_, **__: Path("build") / preset), \
+                mock.patch.object(test, "run_ctest", ctest), mock.patch.object(test.shutil, "which", which.get):
+            good = (test.long_sanitizers if long else test.quick_sanitizers)([], test.Counts(), False)
+        return dict(ran), good
+
+    def test_what_compiles_quickly_is_looked_at_every_time(self):
+        ran, good = self.runs(long=False, clang=True)
+        self.assertTrue(good)
+        self.assertEqual(list(ran), ["asan"])
+        for name in ("formats", "training_core", "worker_core", "fuzz_job_folder_3s"):
+            self.assertRegex(name, ran["asan"])
+
+    def test_long_has_kernels_window_races_and_libfuzzer_where_clang_is(self):
+        ran, good = self.runs(long=True, clang=True)
+        self.assertFalse(good)
+        self.assertEqual(list(ran), ["asan-all", "tsan", "fuzz"])
+        for name in ("kernels", "window", "fuzz_session_60s", "fuzz_gguf_3s"):
+            self.assertRegex(name, ran["asan-all"])
+        self.assertNotRegex("fuzz_gguf_60s", ran["asan-all"])
+        self.assertRegex("fuzz_gguf_60s", ran["fuzz"])
+        self.assertRegex("kernels_threads", ran["tsan"])
+
+    def test_without_clang_every_target_has_its_minute_by_mutations(self):
+        ran, _ = self.runs(long=True, clang=False)
+        self.assertEqual(list(ran), ["asan-all", "tsan"])
+        self.assertRegex("fuzz_gguf_60s", ran["asan-all"])
+
+    def test_every_preset_is_one_of_the_builds(self):
+        presets = json.loads((paths.ROOT / "CMakePresets.json").read_text(encoding="utf-8"))["configurePresets"]
+        self.assertEqual({one["name"] for one in presets if not one.get("hidden")}, set(build.PRESETS))
 
 
 class GpuTests(unittest.TestCase):

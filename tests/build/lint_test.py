@@ -2,16 +2,18 @@
 """What ./dev lint says of the sources as they are, and that it finds what is wrong."""
 
 import importlib.util
+import json
 import os
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(SOURCE / "tools"))
 
-from dev_tool import lint, paths  # noqa: E402
+from dev_tool import lint, paths, tidy  # noqa: E402
 
 HAS_CODESPELL = (paths.SITE / "codespell_lib").is_dir() or importlib.util.find_spec("codespell_lib")
 
@@ -40,6 +42,22 @@ class Faults(unittest.TestCase):
             self.assertIn("rec" + "ieved", lint.spelling([str(page)]))
             page.write_text("This is received.\n")
             self.assertEqual(lint.spelling([str(page)]), "")
+
+    @unittest.skipIf(tidy.missing(), "no clang-tidy, or nothing was built")
+    def test_clang_tidy_finds_what_is_used_after_it_was_moved(self):
+        with tempfile.TemporaryDirectory(dir=paths.ROOT) as folder, mock.patch.object(tidy, "OF_EACH", Path(folder)):
+            source = Path(folder) / "x.cpp"
+            (Path(folder) / "compile_commands.json").write_text(json.dumps([{
+                "directory": folder, "file": str(source), "arguments": ["clang++", "-std=c++20", "-c", str(source)]}]))
+            for wrong in (False, True):
+                source.write_text("#include <string>\n#include <utility>\nstd::string f(std::string a) {\n"
+                                  "  std::string b = std::move(a);\n" + f"  return b + {'a' if wrong else 'b'};\n}}\n")
+                self.assertEqual(["use-after-move" in line for line in tidy.found_in(str(source))], [True] * wrong)
+
+    def test_words_for_clang_are_those_of_the_build_without_gccs_own(self):
+        words = tidy.plain_words("ccache g++ -I. -DX=1 -Wall -Winvalid-pch -include a/cmake_pch.hxx -std=gnu++20 -MD "
+                                 "-MT x.o -MF x.d -o x.o -c /a/x.cpp".split())
+        self.assertEqual(words, ["clang++", "-I.", "-DX=1", "-std=gnu++20"])
 
     def test_subjects(self):
         for good in ("Take the looks of all views for right", "Keep one checksum: of the file"):

@@ -5,6 +5,7 @@
 
 #include "formats/error.h"
 #include "formats/formula/terms.h"
+#include "tests/temporary_folder.h"
 
 namespace phasescope::formula {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 constexpr Sizes kSizes{4, 8, 0.35355339059327373, true};
 
 std::string fault_of(const std::string& text) {
+  keep_case("wrong.formula", text);
   try {
     read_formula(text, kSizes);
   } catch (const formats::Error& error) {
@@ -22,6 +24,7 @@ std::string fault_of(const std::string& text) {
 }
 
 Recognised of(const std::string& text) {
+  keep_case("good.formula", text);
   Formula formula = read_formula(text, kSizes);
   return recognised(formula);
 }

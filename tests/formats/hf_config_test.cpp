@@ -150,6 +150,7 @@ struct RopeResult {
 
 RopeResult rope_of(const Json& config, std::string_view layer_type = {},
                    std::optional<std::int64_t> head_dim = {}) {
+  keep_case("rope.config.json", config.dump());
   ConfigProblems problems;
   const ConfigReader reader(config, problems);
   RawRope rope = read_rope(reader, {.theta = 7000.0}, layer_type, head_dim);

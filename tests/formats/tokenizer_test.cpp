@@ -101,6 +101,7 @@ TEST(MakeTokenizer, ReadsTheConfigurationsForm) {
 
 TEST(MakeTokenizer, Row18_BadDescriptionsAreNamed) {
   const auto refused = [](const Json& description) {
+    keep_case("wrong.tokenizer_section", description.dump());
     return error_of([&] { make_tokenizer(description, "config.json", 256); });
   };
   EXPECT_TRUE(tells(refused("bytes"), "config.json"));

@@ -89,6 +89,7 @@ TEST(Tokenizers, EveryPartAgreesWithTheReference) {
   ASSERT_GT(rows.size(), 90u);
   for (const Json& row : rows) {
     SCOPED_TRACE(row["name"].get<std::string>());
+    keep_case("part.tokenizer.json", row["tokenizer"].dump());
     const auto tokenizer = make_hf_tokenizer(row["tokenizer"], "tokenizer.json");
     for (const Json& item : row.value("cases", Json::array())) {
       const auto text = item["text"].get<std::string>();
@@ -113,6 +114,7 @@ TEST(Tokenizers, SentencePieceModelsDecideTiesAsTheReference) {
   for (const Json& row : rows) {
     SCOPED_TRACE(row["name"].get<std::string>());
     const std::string model = decoded_base64(row["model"].get<std::string>(), "model");
+    keep_case("ties.spiece", model);
     const auto tokenizer = make_sentence_piece(model, "spiece.model");
     ASSERT_GT(row["cases"].size(), 10u);
     for (const Json& item : row["cases"]) {
@@ -197,6 +199,7 @@ Json small_bpe() {
 }
 
 Error refused(const Json& file) {
+  keep_case("wrong.tokenizer.json", file.dump());
   return error_of([&] { make_hf_tokenizer(file, "tokenizer.json", 3); });
 }
 
@@ -261,6 +264,7 @@ TEST(TokenizerFiles, Row18_AddedTokensThatAreEmptyOrFarAway) {
   const auto with = [](const Json& added, std::optional<std::int64_t> rows = {}) {
     Json file = small_bpe();
     file["added_tokens"] = added;
+    keep_case("added.tokenizer.json", file.dump());
     return error_of([&] { make_hf_tokenizer(file, "tokenizer.json", rows); });
   };
   EXPECT_TRUE(tells(with({{{"id", 3u}, {"content", ""}}}), "key added_tokens[0].content"));
@@ -377,6 +381,7 @@ std::string small_sentence_piece(const std::string& pieces, const std::string& t
 // Damage that leaves protobuf's form whole: it must not open as another model.
 TEST(TokenizerFiles, Row18_SentencePieceModelsThatLackAPart) {
   const auto refused = [](const std::string& model) {
+    keep_case("lacking.spiece", model);
     return error_of([&] { make_sentence_piece(model, "spiece.model"); });
   };
   const std::string whole = small_sentence_piece("");

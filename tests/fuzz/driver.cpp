@@ -109,7 +109,7 @@ class Mutator {
 
 struct Options {
   double seconds = 60, timeout = 5;
-  unsigned seed = 1;
+  unsigned seed = std::random_device()();  // another one every run
   std::vector<std::string> files;
 };
 
@@ -153,6 +153,8 @@ int main(int count, char** words) {
   }
   if (!options.files.empty()) return 0;
 
+  // Said first: a crash says nothing more, and with it the run is the same again.
+  std::fprintf(stderr, "-seed=%u\n", options.seed);
   std::mt19937 random(options.seed);
   Mutator mutator(random);
   std::string parent;
@@ -166,6 +168,6 @@ int main(int count, char** words) {
     if (inputs % 4 == 3) parent = current_input;
     if (!run(options)) return 1;
   }
-  std::printf("%ld inputs in %.0f s, seed %u\n", inputs, options.seconds, options.seed);
+  std::printf("%ld inputs in %.0f s\n", inputs, options.seconds);
   return 0;
 }

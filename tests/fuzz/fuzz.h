@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
@@ -13,5 +15,9 @@ namespace phasescope::fuzz {
 
 // A whole input, good or nearly; a target has as many as it likes.
 std::string seed(std::mt19937& random);
+
+// Every second time something that a test gave the reader, under a name that ends so; nothing
+// otherwise, or where no test has kept any (ctest runs those first that do).
+std::optional<std::string> case_of_tests(std::mt19937& random, std::string_view ending);
 
 }  // namespace phasescope::fuzz

@@ -33,6 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 }
 
 std::string phasescope::fuzz::seed(std::mt19937& random) {
+  if (const auto kept = case_of_tests(random, ".formula")) return *kept;
   static const std::vector<std::string> seeds = {
       "param m[head] ~ slopes; score = content - m*lam",
       "let w = 10000^(-2*planes/d); score = scale*sum(inphase(q,k)*cos(lam*w) + "

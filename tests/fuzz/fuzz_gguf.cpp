@@ -100,6 +100,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 // Of every type that has blocks and some that have none, whole blocks of it.
 std::string phasescope::fuzz::seed(std::mt19937& random) {
+  if (const auto kept = case_of_tests(random, ".gguf")) return *kept;
   const struct {
     std::uint32_t number;
     std::uint64_t values, bytes;

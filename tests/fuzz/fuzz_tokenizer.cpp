@@ -47,6 +47,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 }
 
 std::string phasescope::fuzz::seed(std::mt19937& random) {
+  if (const auto kept = case_of_tests(random, ".tokenizer.json")) return '\0' + *kept;
+  if (const auto kept = case_of_tests(random, ".spiece")) return '\1' + *kept;
   static const std::vector<std::string> seeds = {
       R"(0{"added_tokens":[{"id":5,"content":"<m>","lstrip":true,"special":true}],"normalizer":)"
       R"({"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Replace","pattern":{"Regex":)"

@@ -70,6 +70,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 }
 
 std::string phasescope::fuzz::seed(std::mt19937& random) {
+  if (const auto kept = case_of_tests(random, ".pt")) return '\0' + *kept;
   const std::vector<std::string> storages = {std::string(48, '\1'), std::string(64, '\2')};
   switch (random() % 3) {
     case 0:

@@ -3,10 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <iomanip>
 #include <map>
 #include <set>
@@ -65,18 +63,6 @@ double noted(const std::string& what, const std::string& file, const std::string
   text << std::setprecision(2) << worst;
   testing::Test::RecordProperty(key, text.str());
   return error;
-}
-
-TemporaryFolder::TemporaryFolder() {
-  static std::atomic<int> counter{0};
-  path_ = fs::temp_directory_path() /
-          ("phasescope_model_test_" + std::to_string(getpid()) + "_" + std::to_string(counter++));
-  fs::create_directories(path_);
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code error;
-  fs::remove_all(path_, error);
 }
 
 ModelConfig tiny_config(const std::string& encoding, const Json& options) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "tests/temporary_folder.h"
 
 // Reference data, and comparisons that fail for NaN.
 
@@ -31,17 +32,6 @@ double relative_error(const at::Tensor& ours, const at::Tensor& reference);
 // parity` makes docs/parity.md of the reports. Returns the error.
 double noted(const std::string& what, const std::string& file, const std::string& dtype,
              double error);
-
-// A folder of its own for a test, removed at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // A tiny configuration with the encoding and options given.
 ModelConfig tiny_config(const std::string& encoding, const Json& options = Json::object());

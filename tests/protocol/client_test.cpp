@@ -190,11 +190,12 @@ TEST(Row24, KilledFromOutsideWhileItSends) {
   ASSERT_TRUE(drain_until(client, [&] { return client.state() == WorkerState::ready; }));
   bool ended = false;
   Callbacks callbacks;
-  callbacks.on_result = [&](Reply) { ended = true; };
+  callbacks.on_result = [&](Reply) { ADD_FAILURE() << "a stopped worker has answered"; };
   callbacks.on_error = [&](const ErrorInfo& error) {
     EXPECT_EQ(error.code, "worker_died");
     ended = true;
   };
+  ::kill(client.process_id(), SIGSTOP);  // so that the question cannot be through before the end
   SubmitOptions submit;
   submit.tensors = {TensorRef::own<float>("x", {1 << 24}, std::vector<float>(1 << 24))};
   client.submit("echo", json::object(), callbacks, submit);
@@ -291,7 +292,8 @@ TEST(Row37, EndsAWorkerThatDoesNotListen) {
     std::this_thread::sleep_for(milliseconds(100));
     process = client.process_id();
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(5));
+  // It would listen again after a minute; a busy machine may take some seconds.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(30));
   EXPECT_EQ(::kill(process, 0), -1) << "it still runs";
 }
 

@@ -9,6 +9,7 @@
 #include "protocol/crc32c.h"
 #include "protocol/frame.h"
 #include "protocol/frame_layout.h"
+#include "tests/temporary_folder.h"
 
 namespace phasescope::protocol {
 
@@ -40,6 +41,7 @@ inline std::string frame_bytes(const Frame& frame) {
 // What a decoder makes of the bytes when they come in pieces of at most `piece`.
 inline std::vector<Frame> decode_all(FrameDecoder& decoder, const std::string& bytes,
                                      std::size_t piece) {
+  keep_case("bytes.frames", bytes);
   std::vector<Frame> frames;
   for (std::size_t at = 0; at < bytes.size();) {
     const auto wanted = decoder.wanted();

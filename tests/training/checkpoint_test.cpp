@@ -7,7 +7,7 @@
 #include <string>
 
 #include "formats/faulty_file_system.h"
-#include "tests/training/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace phasescope::training {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "formats/error.h"
 #include "formats/json.h"
+#include "tests/temporary_folder.h"
 #include "tests/training/small_run.h"
-#include "tests/training/temporary_folder.h"
 #include "training/jobs/job_folder.h"
 
 namespace phasescope::training {

@@ -10,8 +10,8 @@
 
 #include "formats/error.h"
 #include "formats/sha256.h"
+#include "tests/temporary_folder.h"
 #include "tests/training/small_run.h"
-#include "tests/training/temporary_folder.h"
 #include "training/prepared_corpus.h"
 
 namespace phasescope::training {

@@ -13,8 +13,8 @@
 #include "model/checkpoints/open_model.h"
 #include "model/loss.h"
 #include "protocol/error_info.h"
+#include "tests/temporary_folder.h"
 #include "tests/training/small_run.h"
-#include "tests/training/temporary_folder.h"
 #include "training/evals/eval_windows.h"
 #include "training/trainer.h"
 

@@ -18,7 +18,7 @@
 #include "formats/json.h"
 #include "model/checkpoints/open_model.h"
 #include "tasks/vocabulary.h"
-#include "tests/training/temporary_folder.h"
+#include "tests/temporary_folder.h"
 #include "training/evals/task_answers.h"
 #include "training/jobs/eval_rows.h"
 #include "training/jobs/job.h"

@@ -10,8 +10,8 @@
 
 #include "formats/error.h"
 #include "model/checkpoints/open_model.h"
+#include "tests/temporary_folder.h"
 #include "tests/training/small_run.h"
-#include "tests/training/temporary_folder.h"
 #include "training/trainer.h"
 
 namespace phasescope::training {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "formats/sha256.h"
-#include "tests/training/temporary_folder.h"
+#include "tests/temporary_folder.h"
 #include "training/corpus.h"
 
 namespace phasescope::training {

@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "formats/error.h"
+#include "tests/temporary_folder.h"
 #include "tests/training/small_run.h"
-#include "tests/training/temporary_folder.h"
 #include "training/checkpoint.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
@@ -125,25 +125,28 @@ TEST_F(JobProcess, Row24KilledAtRandomMomentsItResumesToTheSameLosses) {
 
   start_training(real(), start_of(killed, config));
   std::mt19937 random(7);
-  int kills = 0;
+  int kills = 0, kills_in_saves = 0;
   while (kills < 12 && state_of(killed) != "done") {
     // Some after a time, some the moment a save is under way.
     if (kills % 2 == 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(random() % 250));
     } else {
+      bool saving = false;
       within(2, [&] {
         std::error_code ignored;
         for (const auto& entry : fs::directory_iterator(killed / "checkpoints", ignored)) {
-          if (entry.path().extension() == ".tmp") return true;
+          if (entry.path().extension() == ".tmp") return saving = true;
         }
         return state_of(killed) != "running";
       });
+      kills_in_saves += saving ? 1 : 0;
     }
     kill_job(killed);
     ++kills;
     start_training(real(), resume_of(killed));
   }
   EXPECT_GE(kills, 3);
+  EXPECT_GE(kills_in_saves, 1);
   ASSERT_TRUE(has_state(killed, "done")) << log_tail(killed, 50);
   EXPECT_EQ(curve_of(killed), curve_of(whole));
   for (const auto& entry : fs::recursive_directory_iterator(killed)) {

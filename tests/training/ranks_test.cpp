@@ -19,8 +19,8 @@
 #include <thread>
 
 #include "formats/error.h"
+#include "tests/temporary_folder.h"
 #include "tests/training/small_run.h"
-#include "tests/training/temporary_folder.h"
 #include "training/checkpoint.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"

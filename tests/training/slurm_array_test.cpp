@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "formats/error.h"
+#include "tests/temporary_folder.h"
 #include "tests/training/small_run.h"
-#include "tests/training/temporary_folder.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "protocol/json_form.h"
-#include "tests/training/temporary_folder.h"
+#include "tests/temporary_folder.h"
 #include "training/jobs/job_folder.h"
 
 namespace phasescope::training {

@@ -15,7 +15,7 @@
 #include "model/checkpoints/open_model.h"
 #include "tasks/vocabulary.h"
 #include "tests/golden_folder.h"
-#include "tests/training/temporary_folder.h"
+#include "tests/temporary_folder.h"
 #include "training/evals/task_answers.h"
 #include "training/jobs/job.h"
 #include "training/jobs/metrics_log.h"

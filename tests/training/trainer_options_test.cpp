@@ -19,8 +19,8 @@
 
 #include "formats/error.h"
 #include "model/checkpoints/open_model.h"
+#include "tests/temporary_folder.h"
 #include "tests/training/small_run.h"
-#include "tests/training/temporary_folder.h"
 #include "training/jobs/event_records.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"

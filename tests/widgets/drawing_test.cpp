@@ -214,7 +214,11 @@ TEST(HeadGrid, CaptionsAreShownWholeOrShorterOrNotAtAll) {
 TEST(HeadGrid, EmptyIsDrawnToo) {
   HeadlessImGui gui;
   HeatmapTexture atlas;
-  EXPECT_GE(drawn_vertices(gui, [&] { draw_head_grid({}, atlas); }), 0);
+  HeadGridDrawn drawn{.hovered = 7, .clicked = 7};
+  const int nothing = drawn_vertices(gui, [] {});
+  EXPECT_EQ(drawn_vertices(gui, [&] { drawn = draw_head_grid({}, atlas); }), nothing);
+  EXPECT_EQ(drawn.hovered, -1);
+  EXPECT_EQ(drawn.clicked, -1);
 }
 
 // Lines of a thousand tokens: those in sight are drawn, and what the pointer is at is found.
@@ -269,7 +273,8 @@ TEST(TokenStrip, HoverFindsTheToken) {
   EXPECT_EQ(drawn.hovered, 4);
   const std::vector<StripToken> none;
   spec.tokens = &none;
-  EXPECT_GE(drawn_vertices(gui, draw), 0);
+  EXPECT_EQ(drawn_vertices(gui, draw), drawn_vertices(gui, [] {}));
+  EXPECT_EQ(drawn.hovered, -1);
 }
 
 // Both tokens of a pair that the pointer is at in another view.

@@ -5,6 +5,7 @@
 #include <implot.h>
 
 #include <functional>
+#include <string>
 
 #include "widgets/theme.h"
 
@@ -55,6 +56,19 @@ class HeadlessImGui {
     }
     return data->TotalVtxCount;
   }
+  // What `draw` writes with Dear ImGui, out of sight too, within a frame; labels of plots are not
+  // among it.
+  std::string words_of(const std::function<void()>& draw) {
+    ImGuiPlatformIO& io = ImGui::GetPlatformIO();
+    const auto clipboard = io.Platform_SetClipboardTextFn;
+    io.Platform_SetClipboardTextFn = [](ImGuiContext*, const char* words) { logged() = words; };
+    logged().clear();
+    ImGui::LogToClipboard(0);
+    draw();
+    ImGui::LogFinish();
+    io.Platform_SetClipboardTextFn = clipboard;
+    return logged();
+  }
   // A frame with one window that `draw` fills; vertices drawn.
   int frame(const std::function<void()>& draw) {
     begin_frame();
@@ -64,6 +78,12 @@ class HeadlessImGui {
     draw();
     ImGui::End();
     return end_frame();
+  }
+
+ private:
+  static std::string& logged() {
+    static std::string words;
+    return words;
   }
 };
 

@@ -9,8 +9,8 @@
 
 #include "protocol/client.h"
 #include "protocol/messages/jobs.h"
+#include "tests/temporary_folder.h"
 #include "tests/training/small_run.h"
-#include "tests/training/temporary_folder.h"
 #include "training/jobs/job_folder.h"
 #include "training/jobs/job_lock.h"
 
@@ -71,7 +71,7 @@ class JobsRequests : public testing::Test {
   }
   std::string log(const fs::path& dir) { return ask("jobs.log", {{"dir", dir}})["log"]; }
 
-  training::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   std::vector<fs::path> started_;
 
  private:

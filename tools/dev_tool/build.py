@@ -11,7 +11,7 @@ from .fetching import Fetching
 from .paths import (BUILD, CMAKE, CUDA, NINJA, ROOT, SITE, VENV, digest, one_at_a_time, read_mark,
                     write_mark)
 
-PRESETS = ("release", "debug", "asan", "fuzz")
+PRESETS = ("release", "debug", "asan", "asan-all", "tsan", "fuzz")
 # What `./dev run` needs, and the first of it: neither LibTorch nor the worker.
 PROGRAMS = "phasescope_programs"
 WINDOW = "phasescope"

@@ -83,8 +83,9 @@ def parser():
     one.add_argument("--cuda", action="store_true", help=CUDA_HELP)
     one.add_argument("--slowest", action="store_true", help="name the files that took longest to compile")
     one.add_argument("--werror", action="store_true", help="warnings are errors (CI=true does it too)")
-    one = verbs.add_parser("lint", help="formatting, layers, spelling and subjects of commits")
+    one = verbs.add_parser("lint", help="formatting, layers, spelling, subjects of commits and clang-tidy")
     one.add_argument("--fix", action="store_true", help="format the files instead of naming them")
+    one.add_argument("--all", action="store_true", help="clang-tidy on every file, not only on those that changed")
     verbs.add_parser("setup", help="fetch everything that is missing")
     verbs.add_parser("doctor", help="what this machine has and lacks")
     verbs.add_parser("parity", help="make docs/parity.md again from the tests that compare with references")
@@ -195,7 +196,7 @@ def set_up(_):
 VERBS = {
     "test": run_tests,
     "build": build_preset,
-    "lint": lambda options: lint.lint(options.fix),
+    "lint": lambda options: lint.lint(options.fix, options.all),
     "setup": set_up,
     "doctor": lambda _: doctor.doctor(),
     "parity": lambda _: parity.parity(),

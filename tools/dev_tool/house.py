@@ -23,7 +23,8 @@ def linked(text):
     """{name of a box: those that it links} of the folders' libraries and the two programs."""
     rows = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
     names = {f"phasescope_{name}": f"{name}/" for name in folders(rows)} | PROGRAMS
-    names["phasescope_worker_core"] = "worker/"  # the folder's part that needs no LibTorch
+    # The parts of training/ and worker/ that need no LibTorch.
+    names |= {name: name.removeprefix("phasescope_").replace("_core", "/") for name in rows if name.endswith("_core")}
     found = {}
     for target, name in names.items():
         parts = set(re.split(r"[\s,:<>$]+", rows.get(target, "").replace("phasescope::", "phasescope_")))

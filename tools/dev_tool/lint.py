@@ -1,10 +1,11 @@
-"""Formatting by the pinned clang-format, the layers, spelling by the pinned codespell, and commits' subjects."""
+"""Formatting by the pinned clang-format, the layers, spelling by the pinned codespell, commits' subjects, and
+clang-tidy where it is there."""
 
 import os
 import subprocess
 import sys
 
-from . import wheels
+from . import tidy, wheels
 from .console import DevError, output_of, say
 from .paths import CLANG_FORMAT, PINS, ROOT, SITE
 
@@ -30,15 +31,16 @@ def sources():
     return [name for name in tracked() if name.endswith(SUFFIXES) and not name.startswith(TEMPLATES)]
 
 
-def lint(fix=False):
+def lint(fix=False, everything=False):
     wheels.install()
-    faults = {"formatting": formatting(fix), "layers": layers(), "spelling": spelling(), "commits": commits()}
+    faults = {"formatting": formatting(fix), "layers": layers(), "spelling": spelling(), "commits": commits(),
+              "clang-tidy": tidy.findings(everything)}
     for what, found in faults.items():
         if found:
             print(found, file=sys.stderr)
     say(f"{len(sources())} files: " + ", ".join(
         f"{what} {'differs (./dev lint --fix)' if found and what == 'formatting' else 'broken' if found else 'good'}"
-        for what, found in faults.items()))
+        for what, found in faults.items()) + (f" (not looked at: {tidy.missing()})" if tidy.missing() else ""))
     return 1 if any(faults.values()) else 0
 
 

@@ -10,7 +10,12 @@ from . import build, debian, machine
 from .console import say
 from .paths import CTEST
 
-ASAN_TESTS = "^(formats|protocol|tasks|fuzz)"
+# What the sanitizers' builds run: of `asan` what they compile quickly, of the others, under --long, the rest. What
+# is long without them is left out (kernels_scalar and the like, pictures): they take ten times as long.
+ASAN_TESTS = "^(formats|protocol|tasks|worker_core|training_core|fuzz)"
+ASAN_ALL_TESTS = "formats(_slow)?|protocol|tasks|worker_core|training_core|kernels|kernels_threads|widgets|app|window"
+TSAN_TESTS = "^(protocol|worker_core|training_core|kernels_threads|window_threads)$"
+FUZZERS = "phasescope_fuzzers"
 TIMEOUT_S = 900
 
 
@@ -67,10 +72,30 @@ def test(quick=False, long=False, werror=False, extra=()):
     select = ["-LE", "^(" + "|".join(left_out(quick, long)) + ")$"]
     good = run_ctest(folder, select + list(extra), counts, CTEST)
     if not quick and not extra:
-        folder = build.build("asan", werror=werror)
-        good = run_ctest(folder, select + ["-R", ASAN_TESTS], counts, CTEST) and good
+        good = (long_sanitizers if long else quick_sanitizers)(select, counts, werror) and good
     say("tests finished")
     return 0 if told(counts) and good else 1
+
+
+def quick_sanitizers(select, counts, werror):
+    return run_ctest(build.build("asan", werror=werror), select + ["-R", ASAN_TESTS], counts, CTEST)
+
+
+def long_sanitizers(select, counts, werror):
+    """Kernels and window too, races, and the fuzz targets by libFuzzer where there is clang."""
+    libfuzzer = bool(shutil.which("clang++"))
+    folder = build.build("asan-all", werror=werror)
+    # Clang before 16 cannot compile the window (it lacks parts of C++20), so sessions are fuzzed here.
+    here = "fuzz_.*_3s|fuzz_session_60s|window_threads" if libfuzzer else "fuzz_.*|window_threads"
+    good = run_ctest(folder, [*select, "-R", f"^({ASAN_ALL_TESTS}|{here})$"], counts, CTEST)
+    good = run_ctest(build.build("tsan", werror=werror), select + ["-R", TSAN_TESTS], counts, CTEST) and good
+    if libfuzzer:
+        seeds = {"PHASESCOPE_FUZZ_CASES": str(folder / "fuzz-cases")}
+        fuzz = build.build("fuzz", [FUZZERS], werror=werror)
+        # The tests that keep the seeds have run above, in the other build.
+        good = run_ctest(fuzz, ["-R", r"^fuzz_.*_60s$", "-FA", "fuzz_cases"], counts, CTEST,
+                         {**build.environment(), **seeds}) and good
+    return good
 
 
 def told(counts):

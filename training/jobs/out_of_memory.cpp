@@ -1,6 +1,5 @@
 #include "training/jobs/out_of_memory.h"
 
-#include <c10/util/Exception.h>
 #include <sys/sysinfo.h>
 
 #include <charconv>
@@ -9,8 +8,6 @@
 
 namespace phasescope::training {
 namespace {
-
-constexpr const char* kSmaller = "halve train.batch_tokens or model.context";
 
 std::string megabytes(std::int64_t bytes) { return std::to_string(bytes >> 20) + " MB"; }
 
@@ -32,15 +29,17 @@ std::optional<std::int64_t> bytes_wanted(std::string_view message) {
 }
 
 formats::Error memory_or_internal_error(const std::exception& exception) {
-  if (const auto* device = dynamic_cast<const c10::OutOfMemoryError*>(&exception)) {
-    // A device's allocator says in its own sentence what was wanted and is free.
-    const std::string said = device->what_without_backtrace();
+  const std::string_view said = exception.what();
+  const std::optional<std::int64_t> wanted = bytes_wanted(said);
+  constexpr const char* kWhere = "train.batch_tokens";
+  constexpr const char* kHint = "halve train.batch_tokens or model.context";
+  // Of a GPU its own allocator says how much was wanted and is free, in its first sentences.
+  if (!wanted && said.find("out of memory") != said.npos) {
     return formats::Error(
         "out_of_memory",
-        "there is not enough memory for a step: " + said.substr(0, said.find('\n')),
-        "train.batch_tokens", kSmaller);
+        "there is not enough memory for a step: " + std::string(said.substr(0, said.find('\n'))),
+        kWhere, kHint);
   }
-  const std::optional<std::int64_t> wanted = bytes_wanted(exception.what());
   if (!wanted && !dynamic_cast<const std::bad_alloc*>(&exception)) {
     return formats::internal_error(exception.what());
   }
@@ -48,7 +47,7 @@ formats::Error memory_or_internal_error(const std::exception& exception) {
   return formats::Error(
       "out_of_memory",
       "there is not enough memory for a step: " + asked + megabytes(free_bytes()) + " are free",
-      "train.batch_tokens", kSmaller);
+      kWhere, kHint);
 }
 
 }  // namespace phasescope::training
