@@ -282,6 +282,14 @@ std::vector<double> Trainer::completed(std::vector<double> values) const {
   return values;
 }
 
+bool Trainer::halve_parts() {
+  const int64_t rows = batch_of_step(steps_done()).windows;
+  if (ranks_ || config_.train.accumulate >= rows) return false;
+  optimiser_.clear_gradients();
+  config_.train.accumulate = std::min(2 * config_.train.accumulate, rows);
+  return true;
+}
+
 void Trainer::update(double rate) {
   updating_ = true;
   optimiser_.step(rate);

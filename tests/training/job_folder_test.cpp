@@ -1,7 +1,9 @@
 #include "training/jobs/job_folder.h"
 
+#include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
@@ -70,7 +72,7 @@ TEST(MetricsLog, GoingOnFromACheckpointDropsTheLaterAndTornLines) {
 
 // Looked at again and again, a file is read on from where the last look ended, and says the same as
 // one that is read whole.
-TEST(FollowedMetrics, ReadsOnFromWhereItEnded) {
+TEST(FollowedMetrics, Risk14_ReadsOnFromWhereItEnded) {
   TemporaryFolder folder;
   const fs::path path = folder.path() / "metrics.jsonl";
   FollowedMetrics followed;
@@ -193,7 +195,7 @@ TEST(JobFolder, IsAliveWhileItsLockIsHeld) {
 }
 
 // A folder on a network disk that two machines see: there the lock on the folder holds nothing.
-TEST(JobFolder, Row31IsHeldByOneOfTwoMachines) {
+TEST(JobFolder, Row31IsHeldByOneOfTwoMachines_Risk11) {
   TemporaryFolder folder;
   const fs::path dir = made_job(folder.path() / "j", "running");
   const Host here{"here", "boot 1"}, there{"there", "boot 2"};
@@ -304,7 +306,7 @@ TEST(JobReporter, TimeLeftIsThatOfTheStepsOfThisRun) {
   EXPECT_EQ(read_job(dir, CurveDetail::none).seconds_left, 0);
 }
 
-TEST(JobReporter, AStateWithoutAMessageKeepsTheLastWarning) {
+TEST(JobReporter, Risk20_AStateWithoutAMessageKeepsTheLastWarning) {
   TemporaryFolder folder;
   const fs::path dir = made_job(folder.path() / "j", "running");
   JobReporter reporter(real(), dir);
@@ -313,7 +315,7 @@ TEST(JobReporter, AStateWithoutAMessageKeepsTheLastWarning) {
   EXPECT_EQ(read_job(dir, CurveDetail::none).message, "the checkpoint of step 5 was not saved");
 }
 
-TEST(JobFolder, WhatKilledWritersLeftBehindGoes) {
+TEST(JobFolder, Risk4_WhatKilledWritersLeftBehindGoes) {
   TemporaryFolder folder;
   const fs::path dir = made_job(folder.path() / "j", "running");
   for (const char* name : {"status.json.123-4.tmp", "metrics.jsonl.9-0.tmp", "mine.tmp"}) {
@@ -374,6 +376,18 @@ TEST(JobFolder, JobsAreFoundBelowTheRootAndElsewhere) {
   EXPECT_FALSE(fs::exists(inside));
 }
 
+// A loop over seeds that starts all at once: each has a folder of its own.
+TEST(JobFolder, Risk12_StartsAtTheSameTimeHaveFoldersOfTheirOwn) {
+  TemporaryFolder folder;
+  setenv("XDG_DATA_HOME", (folder.path() / "data").c_str(), 1);
+  std::vector<fs::path> made(16);
+  std::vector<std::thread> starts;
+  for (fs::path& dir : made) starts.emplace_back([&dir] { dir = new_job_folder("rope"); });
+  for (std::thread& start : starts) start.join();
+  std::sort(made.begin(), made.end());
+  EXPECT_EQ(std::adjacent_find(made.begin(), made.end()), made.end());
+}
+
 // ---- Memory ---------------------------------------------------------------------------------
 
 // reliability.md, row 21: the sentence names bytes wanted, bytes free and something smaller.
@@ -387,6 +401,11 @@ TEST(OutOfMemory, Row21NamesWhatWasWantedAndWhatWouldFit) {
   EXPECT_NE(error.message().find("MB are free"), std::string::npos);
   EXPECT_NE(error.hint().find("train.batch_tokens"), std::string::npos);
   EXPECT_EQ(memory_or_internal_error(std::bad_alloc()).code(), "out_of_memory");
+  const c10::OutOfMemoryError device({__func__, __FILE__, __LINE__},
+                                     "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has");
+  EXPECT_EQ(memory_or_internal_error(device).code(), "out_of_memory");
+  EXPECT_TRUE(says_out_of_memory(device));
+  EXPECT_FALSE(says_out_of_memory(std::runtime_error("else")));
   EXPECT_EQ(memory_or_internal_error(std::runtime_error("else")).code(), "internal");
 }
 

@@ -1,23 +1,28 @@
 #include "training/jobs/out_of_memory.h"
 
-#include <sys/sysinfo.h>
+#include <c10/util/Exception.h>
 
 #include <charconv>
 #include <new>
 #include <string>
+
+#include "formats/system_memory.h"
 
 namespace phasescope::training {
 namespace {
 
 std::string megabytes(std::int64_t bytes) { return std::to_string(bytes >> 20) + " MB"; }
 
-std::int64_t free_bytes() {
-  struct sysinfo info {};
-  if (sysinfo(&info) != 0) return 0;
-  return static_cast<std::int64_t>((info.freeram + info.bufferram) * info.mem_unit);
-}
-
 }  // namespace
+
+bool says_out_of_memory(const std::exception& exception) {
+  if (const auto* error = dynamic_cast<const formats::Error*>(&exception)) {
+    return error->code() == "out_of_memory";
+  }
+  return dynamic_cast<const std::bad_alloc*>(&exception) != nullptr ||
+         dynamic_cast<const c10::OutOfMemoryError*>(&exception) != nullptr ||
+         bytes_wanted(exception.what()).has_value();
+}
 
 std::optional<std::int64_t> bytes_wanted(std::string_view message) {
   const std::size_t at = message.find("tried to allocate ");
@@ -29,14 +34,12 @@ std::optional<std::int64_t> bytes_wanted(std::string_view message) {
 }
 
 formats::Error memory_or_internal_error(const std::exception& exception) {
+  if (!says_out_of_memory(exception)) return formats::internal_error(exception.what());
   const std::optional<std::int64_t> wanted = bytes_wanted(exception.what());
-  if (!wanted && !dynamic_cast<const std::bad_alloc*>(&exception)) {
-    return formats::internal_error(exception.what());
-  }
   const std::string asked = wanted ? megabytes(*wanted) + " were wanted, " : "";
   return formats::Error(
       "out_of_memory",
-      "there is not enough memory for a step: " + asked + megabytes(free_bytes()) + " are free",
+      "there is not enough memory for a step: " + asked + megabytes(formats::available_bytes()) + " are free",
       "train.batch_tokens", "halve train.batch_tokens or model.context");
 }
 
