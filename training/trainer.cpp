@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/Version.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>

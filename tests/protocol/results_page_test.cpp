@@ -98,6 +98,7 @@ std::string made_page() {
   page.add<ReproduceResult>();
   page.add<AttentionBench>(KernelsBenchRequest::method);
   page.add<BenchResult>(LoadBenchRequest::method);
+  page.add<StepBench>(StepBenchRequest::method);
   return kHead + page.text();
 }
 
