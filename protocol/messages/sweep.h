@@ -47,6 +47,32 @@ struct SlurmRequest {
   }
 };
 
+// Brings the folders of a sweep's jobs and a file of what such jobs came to together: a KeptResult.
+struct KeepRequest {
+  static constexpr const char* method = "jobs.keep";
+  static constexpr const char* verb = "";
+  std::string file;
+  json cells, eval;
+  template <class V>
+  void fields(V& v) {
+    v("file", file, About{.help = "a .jsonl file, a line for each job that is done"});
+    v("cells", cells,
+      About{.help = "a list of {\"dir\", \"config\"}: a job's folder and its run configuration"});
+    v("eval", eval, About{.help = "of each trained model (default: none)"});
+  }
+};
+
+// restored: names of the folders that were made of the file; others: of those that it has with
+// another configuration, and that are trained anew.
+struct KeptResult {
+  std::vector<std::string> restored, others;
+  int64_t kept = 0;
+  template <class V>
+  void fields(V& v) {
+    v("restored", restored), v("others", others), v("kept", kept);
+  }
+};
+
 // An element that is in the queue; its number is the cell's.
 struct SlurmElement {
   int64_t cell = 0;

@@ -95,6 +95,7 @@ std::string made_page() {
   page.add<ConfigForm>(FormRequest::method);
   page.add<SweepResult>(SweepRequest::method);
   page.add<SlurmResult>(SlurmRequest::method);
+  page.add<KeptResult>(KeepRequest::method);
   page.add<ReproduceResult>();
   page.add<AttentionBench>(KernelsBenchRequest::method);
   page.add<BenchResult>(LoadBenchRequest::method);
