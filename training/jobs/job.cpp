@@ -18,6 +18,7 @@
 #include "protocol/model_reading.h"
 #include "protocol/progress.h"
 #include "protocol/request.h"
+#include "training/blind_guesser.h"
 #include "training/evals/eval_task.h"
 #include "training/jobs/eval_rows.h"
 #include "training/jobs/job_folder.h"
@@ -208,7 +209,16 @@ class TrainingJob {
     auto task = std::make_shared<const TaskData>(config_);
     log_line("samples of " + config_.task.name + ", SHA-256 of the first " + task->sha256());
     record_data(task->sha256());
+    if (config_.eval.every > 0 && writes()) say_what_guessing_gets(*task);
     return Trainer(config_, std::move(task), from);
+  }
+
+  void say_what_guessing_gets(const TaskData& task) {
+    const auto seed = static_cast<std::uint64_t>(config_.train.seed);
+    const auto guess = blind_guess(task.task(), task.validation(), ~seed);
+    if (!guess) return;
+    reporter_.set_blind(guess->bits, guess->right);
+    log_line("guessing by length and place: " + in_words({guess->bits, guess->right}));
   }
 
   // The configuration says from then on which text or which samples it is about.
