@@ -106,9 +106,9 @@ struct Standard {
   int in = -1, out = -1, error = -1;
 };
 
-// To whoever waits for an answer: what outlives us takes the time that others leave, in long slices.
-// A kernel that groups processes by session (sched_autogroup) goes by the group's own niceness. What
-// is refused is left: nothing depends on it but how soon others run.
+// To whoever waits for an answer: what outlives us takes the time that others leave, in long
+// slices. A kernel that groups processes by session (sched_autogroup) goes by the group's own
+// niceness. What is refused is left: nothing depends on it but how soon others run.
 void yield_to_others() {
   ::setpriority(PRIO_PROCESS, 0, std::max(kNiceness, ::getpriority(PRIO_PROCESS, 0)));
   const sched_param none{};

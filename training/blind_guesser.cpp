@@ -51,7 +51,8 @@ std::optional<BlindGuess> blind_guess(const tasks::Task& task,
       for (const double one : seen) sum += one;
       const double share = (symbol < seen.size() ? seen[symbol] : kUnseen) / sum;
       guess.bits -= std::log2(share);
-      guess.right += std::ranges::max_element(seen) - seen.begin() == std::ptrdiff_t(symbol) ? 1 : 0;
+      guess.right +=
+          std::ranges::max_element(seen) - seen.begin() == std::ptrdiff_t(symbol) ? 1 : 0;
       ++counted;
     }
   }

@@ -71,7 +71,7 @@ class DeskRuns {
   DeskRunOptions options_;
   std::map<std::vector<std::string>, DeskRun> done_;
   std::map<std::vector<std::string>, std::size_t> cells_;  // of the last round of run_by_seeds()
-  std::map<std::vector<std::string>, double> before_;  // seconds that run_by_seeds() has spent
+  std::map<std::vector<std::string>, double> before_;      // seconds that run_by_seeds() has spent
 };
 
 }  // namespace phasescope::app

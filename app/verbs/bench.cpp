@@ -68,8 +68,9 @@ class BenchVerb : public Verb {
                       "configurations whose steps are timed",
                       false);
     options.request(request_);
-    options.option("--beside", beside_,
-                   "of window: a run configuration that is trained on the same processor meanwhile");
+    options.option(
+        "--beside", beside_,
+        "of window: a run configuration that is trained on the same processor meanwhile");
     options.option("--write", page_, "page whose section of this device bench kernels replaces");
   }
   std::string out_argument() const override {
@@ -79,22 +80,21 @@ class BenchVerb : public Verb {
     return what_ == "kernels" ? ".npy .safetensors" : ".npy .safetensors .svg .pdf .png";
   }
   Output run(Run& run) override {
-    if (what_ == "kernels") return kernels(run);
-    refuse_what_is_of_kernels();
     if (what_ != "step" && words_.size() > 1) {
       throw formats::bad_usage("one file is written", "OUT", "name one");
     }
     if (what_ != "window" && !beside_.empty()) {
       throw formats::bad_usage("bench " + what_ + " does not take it", "--beside");
     }
+    if (what_ == "kernels") return kernels(run);
+    refuse_what_is_of_kernels();
     if (!page_.empty()) throw formats::bad_usage("this benchmark has no page", "--write");
     if (what_ == "window") {
       if (!run.common().remote.empty()) {
         throw formats::bad_usage("bench window measures the window of this machine", "--remote");
       }
-      return beside_.empty()
-                 ? rows_output(protocol::to_json_form(bench_window()), provenance(run))
-                 : window_beside_training(run);
+      return beside_.empty() ? rows_output(protocol::to_json_form(bench_window()), provenance(run))
+                             : window_beside_training(run);
     }
     if (what_ == "step") return steps(run);
     json result;
@@ -185,8 +185,8 @@ class BenchVerb : public Verb {
 
   // The window's rows while a training keeps the same processor busy, and what its steps took.
   Output window_beside_training(Run& run) const {
-    const std::filesystem::path folder =
-        std::filesystem::temp_directory_path() / ("phasescope-beside-" + std::to_string(::getpid()));
+    const std::filesystem::path folder = std::filesystem::temp_directory_path() /
+                                         ("phasescope-beside-" + std::to_string(::getpid()));
     protocol::StartRequest start{.dir = (folder / "job").string(),
                                  .config = formats::json_from_file(beside_)};
     start.set.list = {"train.steps=10000000", "train.checkpoint_every=10000000", "eval.every=0"};

@@ -157,12 +157,14 @@ Table tasks_table(const protocol::SweepResult& sweep) {
   for (const protocol::SweepCell& cell : sweep.cells) {
     if (cell.step == 0) continue;
     const std::string from =
-        cell.below_blind_step
-            ? "step " + std::to_string(*cell.below_blind_step) + ", " +
-                  minutes(cell.below_blind_seconds.value_or(0))
-            : std::string(cell.blind_bits ? "not yet" : "no such guesser: texts");
-    json row = {{"task", cell.group}, {"step", cell.step}, {"of", cell.steps},
-                {"time", minutes(cell.seconds)}, {"below from", from}};
+        cell.below_blind_step ? "step " + std::to_string(*cell.below_blind_step) + ", " +
+                                    minutes(cell.below_blind_seconds.value_or(0))
+                              : std::string(cell.blind_bits ? "not yet" : "no such guesser: texts");
+    json row = {{"task", cell.group},
+                {"step", cell.step},
+                {"of", cell.steps},
+                {"time", minutes(cell.seconds)},
+                {"below from", from}};
     const auto add = [&row](const char* name, const std::optional<double>& value) {
       if (value) row[name] = *value;
     };
@@ -172,8 +174,9 @@ Table tasks_table(const protocol::SweepResult& sweep) {
       row["below from"] = "never, in these steps";
     table.rows.push_back(std::move(row));
   }
-  table.notes = {"the blind guesser knows a sample's length and each answer's place, and not the "
-                 "input; losses are of validation samples, which are not trained on"};
+  table.notes = {
+      "the blind guesser knows a sample's length and each answer's place, and not the "
+      "input; losses are of validation samples, which are not trained on"};
   return table;
 }
 
@@ -185,11 +188,10 @@ std::string sentence_of(const std::vector<const ClaimRow*>& rows) {
     list += (list.empty() ? "" : "; ") + row->item + " (" + row->claim + ")";
   }
   std::string text;
-  for (const auto& [verdict, words] :
-       {std::pair("agrees", "It agrees with the paper in "),
-        {"disagrees", "It does not in "},
-        {"cannot tell", "It cannot tell "},
-        {"not run", "Not measured yet: "}}) {
+  for (const auto& [verdict, words] : {std::pair("agrees", "It agrees with the paper in "),
+                                       {"disagrees", "It does not in "},
+                                       {"cannot tell", "It cannot tell "},
+                                       {"not run", "Not measured yet: "}}) {
     if (items.contains(verdict)) text += words + items[verdict] + ". ";
   }
   return text.empty() ? text : text + "\n";

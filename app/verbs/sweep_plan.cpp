@@ -19,8 +19,7 @@ constexpr std::size_t kMostJobs = 10'000;
 constexpr const char* kSeed = "train.seed";
 
 void require_known_keys(const json& plan, const std::string& where) {
-  static const std::vector<std::string> known = {"base", "runs", "set", "grid",
-                                                 "jobs", "eval"};
+  static const std::vector<std::string> known = {"base", "runs", "set", "grid", "jobs", "eval"};
   for (const auto& [key, value] : plan.items()) {
     if (std::ranges::find(known, key) != known.end()) continue;
     throw formats::bad_input("no such key of a sweep" + formats::near_names(key, known),

@@ -238,7 +238,7 @@ class WorkerRequests {
   struct Side {
     WorkerLink& link;
     bool started = false;
-    bool dead = false;  // its death was seen to
+    bool dead = false;      // its death was seen to
     int silent_deaths = 0;  // one after the other, of workers that never said that they are ready
     bool was_ready = false;
     bool recorded = false;

@@ -61,7 +61,8 @@ struct StepBenchRequest {
     v("configs", configs,
       About{.help = "a list of {\"name\", \"config\"}: run configurations, the first of which the "
                     "others are held against"});
-    v("lengths", lengths, About{.help = "tokens of a window (default: the model's context)", .low = 1});
+    v("lengths", lengths,
+      About{.help = "tokens of a window (default: the model's context)", .low = 1});
     v("runs", runs, kRunsAbout), v("threads", threads, kThreadsAbout);
   }
 };

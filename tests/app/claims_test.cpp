@@ -304,11 +304,14 @@ TEST(Verdicts, OfWhatIsKeptAreThoseOfTheWhole) {
   result["positions"] = std::string(10'000, 'x');
   for (json& row : result["rows"]) row["curve"] = std::vector<double>(1000, 1.0);
   std::vector<Claim> claims;
-  for (const json& predicate :
-       {json{{"order", {"a", "b"}}}, {{"order", {"b", "c"}}}, {{"order", {"b", "a", "c"}}},
-        {{"sign", "positive"}, {"of", "a"}}, {{"ratio", {"macs"}}, {"from", 179.0}, {"to", 181.0}},
-        {{"ratio", {"b", "a"}}, {"from", 0.6}, {"to", 14.1}}, {{"holds", "check"}},
-        {{"holds", "broken"}}}) {
+  for (const json& predicate : {json{{"order", {"a", "b"}}},
+                                {{"order", {"b", "c"}}},
+                                {{"order", {"b", "a", "c"}}},
+                                {{"sign", "positive"}, {"of", "a"}},
+                                {{"ratio", {"macs"}}, {"from", 179.0}, {"to", 181.0}},
+                                {{"ratio", {"b", "a"}}, {"from", 0.6}, {"to", 14.1}},
+                                {{"holds", "check"}},
+                                {{"holds", "broken"}}}) {
     for (const bool paired : {true, false}) claims.push_back(claim_of(predicate, paired));
   }
   claims.front().premise = Premise{.at_least = 3, .words = "nobody learnt it"};

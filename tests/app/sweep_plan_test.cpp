@@ -36,9 +36,8 @@ class SweepFile : public testing::Test {
 TEST_F(SweepFile, LaysItsGridOverSeveralRuns) {
   const json runs = {{{"name", "short"}, {"base", "base.json"}, {"set", {{"train.steps", 3}}}},
                      {{"name", "a task"}, {"base", {{"task", {{"name", "copy"}}}}}}};
-  const SweepPlan plan = plan_of({{"runs", runs},
-                                  {"set", {{"train.threads", 1}}},
-                                  {"grid", {{"train.seed", {4, 5}}}}});
+  const SweepPlan plan = plan_of(
+      {{"runs", runs}, {"set", {{"train.threads", 1}}}, {"grid", {{"train.seed", {4, 5}}}}});
   ASSERT_EQ(plan.jobs.size(), 4u);
   EXPECT_EQ(plan.jobs[0].name, "short_train.seed-4");
   EXPECT_EQ(plan.jobs[1].name, "a-task_train.seed-4");

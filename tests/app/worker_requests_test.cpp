@@ -183,7 +183,7 @@ TEST_F(LabTest, AfterThreeDeathsNoWorkerIsStartedUnasked) {
 TEST_F(LabTest, Risk16_WorkersThatNeverBeginAreGivenUpHoweverSlowlyTheyDie) {
   link_.set_manner("", Manner::hold);
   requests_.remember_deaths_for(std::chrono::milliseconds(-1));  // each is forgotten at once
-  for (int death = 0; death < 4; ++death) {  // of workers that had begun
+  for (int death = 0; death < 4; ++death) {                      // of workers that had begun
     ask(std::string(1, static_cast<char>('a' + death)));
     requests_.begin_frame();
     link_.die("killed by SIGKILL");

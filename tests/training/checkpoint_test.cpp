@@ -98,16 +98,16 @@ TEST(Checkpoint, Risk5_ASaveNeedsNotItsSizeInMemory) {
   constexpr int kPieces = 96;  // of 1 MiB
   std::ofstream("/proc/self/clear_refs") << "5";
   const long before = kilobytes("VmRSS");
-  const SaveOutcome saved = save_checkpoint(
-      files, folder.path(), 1,
-      [&](formats::FileSystem& hashing, const fs::path& into) {
-        const std::string piece(std::size_t{1} << 20, 'w');
-        auto file = hashing.create(into / "model.bin");
-        for (int n = 0; n < kPieces; ++n) file->write_text(piece);
-        file->sync();
-        file->close();
-      },
-      {});
+  const SaveOutcome saved =
+      save_checkpoint(files, folder.path(), 1,
+                      [&](formats::FileSystem& hashing, const fs::path& into) {
+                        const std::string piece(std::size_t{1} << 20, 'w');
+                        auto file = hashing.create(into / "model.bin");
+                        for (int n = 0; n < kPieces; ++n) file->write_text(piece);
+                        file->sync();
+                        file->close();
+                      },
+                      {});
   EXPECT_EQ(saved.message, "");
   EXPECT_EQ(find_newest_checkpoint(files, folder.path()).newest->step, 1);
   EXPECT_EQ(fs::file_size(folder.path() / "step-1/model.bin"), std::uintmax_t{kPieces} << 20);

@@ -23,8 +23,8 @@ using formats::FaultyFileSystem;
 using formats::UnsyncedData;
 
 constexpr int64_t kSteps = 6, kBetweenSaves = 2;
-// What everybody runs looks at one operation in so many, from another one with each fault; prime, so
-// that no two faults look at the same places of a save.
+// What everybody runs looks at one operation in so many, from another one with each fault; prime,
+// so that no two faults look at the same places of a save.
 constexpr int64_t kStride = 17;
 
 class JobFaults : public testing::Test {
@@ -184,9 +184,9 @@ TEST_F(JobFaults, Risk8DoneMeansThatTheLastCheckpointVerifies) {
 
 // Each file of a job's folder a link to what never ends, or of a size that nobody meant.
 TEST_F(JobFaults, Risk19AFolderOfAnybodysIsReadWithLimits) {
-  for (const char* name : {"status.json", "control.json", "metrics.jsonl", "log.txt", "config.json",
-                           "checkpoints/step-6/model.safetensors",
-                           "checkpoints/step-6/manifest.json"}) {
+  for (const char* name :
+       {"status.json", "control.json", "metrics.jsonl", "log.txt", "config.json",
+        "checkpoints/step-6/model.safetensors", "checkpoints/step-6/manifest.json"}) {
     const fs::path dir = write_job("j");
     ASSERT_EQ(run_job(dir), 0);
     fs::remove(dir / name);

@@ -181,8 +181,8 @@ TEST_F(JobProcess, RunsToItsEndAndIsFoundAgain) {
 
 // A task's desk recipe in small, with a save every two steps.
 RunConfig small_task(const std::string& name, int64_t steps) {
-  RunConfig config = run_config_from_file(fs::path(PHASESCOPE_SOURCE) / "sample_configs/desk" /
-                                          (name + ".json"));
+  RunConfig config =
+      run_config_from_file(fs::path(PHASESCOPE_SOURCE) / "sample_configs/desk" / (name + ".json"));
   config.task.batch = 8;
   config.train.steps = steps, config.train.checkpoint_every = 2;
   config.eval.every = 0, config.eval.windows = 8;

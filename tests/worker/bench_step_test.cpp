@@ -98,8 +98,14 @@ TEST(BenchStep, HasARowForEveryConfigurationAndLength) {
 }
 
 TEST(BenchStep, ATaskHasItsOwnLengths) {
-  json config = {{"model", {{"vocab_size", 19}, {"context", 32}, {"layers", 1}, {"width", 16},
-                            {"heads", 2}, {"kv_heads", 2}, {"ffn_width", 16}}},
+  json config = {{"model",
+                  {{"vocab_size", 19},
+                   {"context", 32},
+                   {"layers", 1},
+                   {"width", 16},
+                   {"heads", 2},
+                   {"kv_heads", 2},
+                   {"ffn_width", 16}}},
                  {"task", {{"name", "addition"}, {"batch", 4}, {"longest", 3}}}};
   json params = {{"configs", {{{"name", "add"}, {"config", config}}}}, {"runs", 1}};
   FakeContext context;

@@ -408,8 +408,8 @@ class TrainingJob {
   RunConfig config_;
   JobReporter& reporter_;
   JobControl control_;
-  const Ranks* ranks_;  // null: alone
-  int64_t told_ = 0;    // the last step whose metrics are written
+  const Ranks* ranks_;        // null: alone
+  int64_t told_ = 0;          // the last step whose metrics are written
   int64_t made_smaller_ = 0;  // the step that was last made again in smaller parts
   bool ranks_differ_ = false;
 };

@@ -1,6 +1,6 @@
 #pragma once
-// What finished trainings and their evals came to, in a file of a line each that is small enough to be
-// kept with the sources: trainings of another day, or another machine, count.
+// What finished trainings and their evals came to, in a file of a line each that is small enough to
+// be kept with the sources: trainings of another day, or another machine, count.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -21,10 +21,10 @@ struct KeptJobs {
   std::int64_t kept = 0;              // lines of the file
 };
 
-// Brings folders and file together. A cell that the file has and that is no job yet becomes a folder
-// of a job that is done, with its curve and its eval's result and without checkpoints, where it was
-// asked for with the same configuration and the same `eval` (null for none). Afterwards the file has
-// a line for each cell that is done, and those it had of other names.
+// Brings folders and file together. A cell that the file has and that is no job yet becomes a
+// folder of a job that is done, with its curve and its eval's result and without checkpoints, where
+// it was asked for with the same configuration and the same `eval` (null for none). Afterwards the
+// file has a line for each cell that is done, and those it had of other names.
 KeptJobs keep_jobs(formats::FileSystem& files, const std::filesystem::path& file,
                    const std::vector<KeptCell>& cells, const nlohmann::json& eval);
 

@@ -37,10 +37,10 @@ formats::Error memory_or_internal_error(const std::exception& exception) {
   if (!says_out_of_memory(exception)) return formats::internal_error(exception.what());
   const std::optional<std::int64_t> wanted = bytes_wanted(exception.what());
   const std::string asked = wanted ? megabytes(*wanted) + " were wanted, " : "";
-  return formats::Error(
-      "out_of_memory",
-      "there is not enough memory for a step: " + asked + megabytes(formats::available_bytes()) + " are free",
-      "train.batch_tokens", "halve train.batch_tokens or model.context");
+  return formats::Error("out_of_memory",
+                        "there is not enough memory for a step: " + asked +
+                            megabytes(formats::available_bytes()) + " are free",
+                        "train.batch_tokens", "halve train.batch_tokens or model.context");
 }
 
 }  // namespace phasescope::training

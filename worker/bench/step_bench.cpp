@@ -190,8 +190,7 @@ protocol::Reply bench_step(const protocol::StepBenchRequest& request, RequestCon
     for (const std::int64_t length : lengths) {
       context.progress(0, one.name);
       context.throw_if_cancelled();
-      cases.push_back(
-          std::make_unique<StepCase>(one.name, at_length(one.config, length, threads)));
+      cases.push_back(std::make_unique<StepCase>(one.name, at_length(one.config, length, threads)));
     }
   }
   for (std::int64_t run = 0; run < request.runs; ++run) {

@@ -36,7 +36,7 @@ model::Weights copied(const model::Decoder& decoder) {
 
 // Those that steps change, with what decays.
 std::vector<training::AdamW::Parameter> loop_parameters(const model::Decoder& decoder,
-                                                      model::Weights& weights) {
+                                                        model::Weights& weights) {
   std::vector<training::AdamW::Parameter> parameters;
   for (const model::TensorSpec& spec : model::tensor_specs(decoder.config(), decoder.encoding())) {
     at::Tensor& tensor = model::tensor_at(weights, spec.name);
@@ -92,9 +92,8 @@ PlainLoop::PlainLoop(const model::Decoder& decoder, const training::TrainSection
       clip_(train.clip) {
   if (config_.encoding.key != "rope") return;
   const double base = config_.encoding.options.value("base", 10000.0);
-  const at::Tensor angles =
-      at::outer(at::arange(config_.context, at::kFloat),
-                model::rope_frequencies(base, config_.head_dim, at::kFloat));
+  const at::Tensor angles = at::outer(at::arange(config_.context, at::kFloat),
+                                      model::rope_frequencies(base, config_.head_dim, at::kFloat));
   cosines_ = angles.cos(), sines_ = angles.sin();
 }
 
@@ -136,8 +135,9 @@ at::Tensor PlainLoop::loss_of(const at::Tensor& ids, const at::Tensor& targets) 
 double PlainLoop::step(const training::Batch& batch, double rate) {
   optimiser_.clear_gradients();
   auto ids = batch.inputs, answers = batch.targets;  // from_blob() takes what may be written to
-  const at::Tensor loss = loss_of(at::from_blob(ids.data(), {batch.windows, batch.length}, at::kLong),
-                                  at::from_blob(answers.data(), {batch.windows, batch.length}, at::kLong));
+  const at::Tensor loss =
+      loss_of(at::from_blob(ids.data(), {batch.windows, batch.length}, at::kLong),
+              at::from_blob(answers.data(), {batch.windows, batch.length}, at::kLong));
   loss.backward();
   optimiser_.clip_gradients(clip_);
   optimiser_.step(rate);

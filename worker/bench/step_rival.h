@@ -1,4 +1,5 @@
-// What somebody without our trainer would write: the same model and step in LibTorch's own operations.
+// What somebody without our trainer would write: the same model and step in LibTorch's own
+// operations.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,7 +22,8 @@ inline constexpr const char* kPlainLoop = "plain LibTorch loop, SDPA";
 class PlainLoop {
  public:
   // Empty for a model that the loop is written for: a causal decoder with RMS norms before each
-  // part, gated or not, RoPE in halves without scaling or no encoding; else what it has no code for.
+  // part, gated or not, RoPE in halves without scaling or no encoding; else what it has no code
+  // for.
   static std::string obstacle(const model::ModelConfig& config);
 
   // Begins with copies of the decoder's weights.
