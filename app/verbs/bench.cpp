@@ -71,7 +71,8 @@ class BenchVerb : public Verb {
     options.option(
         "--beside", beside_,
         "of window: a run configuration that is trained on the same processor meanwhile");
-    options.option("--write", page_, "page whose section of this device bench kernels replaces");
+    options.option("--write", page_,
+                   "page whose section of this device bench kernels or bench step replaces");
   }
   std::string out_argument() const override {
     return what_ == "step" || words_.empty() ? "" : words_.front();
@@ -88,7 +89,9 @@ class BenchVerb : public Verb {
     }
     if (what_ == "kernels") return kernels(run);
     refuse_what_is_of_kernels();
-    if (!page_.empty()) throw formats::bad_usage("this benchmark has no page", "--write");
+    if (!page_.empty() && what_ != "step") {
+      throw formats::bad_usage("this benchmark has no page", "--write");
+    }
     if (what_ == "window") {
       if (!run.common().remote.empty()) {
         throw formats::bad_usage("bench window measures the window of this machine", "--remote");
@@ -157,6 +160,7 @@ class BenchVerb : public Verb {
 
   // As the papers print what an encoding costs: a row for each configuration and length.
   Output steps(Run& run) const {
+    if (!page_.empty()) page_before();
     protocol::StepBenchRequest asked{.runs = request_.runs, .threads = request_.threads};
     if (given(request_).contains("lengths")) asked.lengths = request_.lengths;
     asked.configs = json::array();
@@ -179,6 +183,13 @@ class BenchVerb : public Verb {
     table.notes.push_back(bench.processor + ", " + std::to_string(bench.threads) +
                           " threads, medians of " + std::to_string(bench.runs) +
                           " interleaved runs; the rival is a " + kRivalOfSteps);
+    if (!page_.empty()) {
+      table.title = "Steps of trainings, " + bench.processor;
+      const std::string section =
+          markdown_of(table) + "\n`" + run.command() + "`, " + today() + "\n";
+      output.files.push_back({page_, with_bench_section(page_before(), section)});
+      table.title.clear();
+    }
     output.tables = {std::move(table)};
     return output;
   }

@@ -86,7 +86,9 @@ def shortened(command):
     """The same in seconds: two steps of a training, a sweep's table, what was measured so far."""
     words = shlex.split(command)
     if words[1] == "train" and "--resume" not in words:
-        words += ["--set", "train.steps=2"]
+        words += ["--set", "train.steps=2", "--set", "eval.windows=2"]
+    if words[1:3] == ["eval", "perplexity"]:
+        words += ["--trials", "2"]
     if words[1] == "sweep" and "--table" not in words:
         words = [word for word in words if word not in ("--jobs", "2")] + ["--table"]
     if words[1] == "reproduce" and "--budget" in words:
@@ -112,7 +114,7 @@ class Training(InAFolder):
 
     def test_shortened_ones_are_the_same_commands(self):
         self.assertEqual(shortened("phasescope train a.json --set train.steps=40"),
-                         "phasescope train a.json --set train.steps=40 --set train.steps=2")
+                         "phasescope train a.json --set train.steps=40 --set train.steps=2 --set eval.windows=2")
         self.assertEqual(shortened("phasescope sweep a.json --jobs 2"), "phasescope sweep a.json --table")
         self.assertEqual(shortened("phasescope eval copy out/c"), "phasescope eval copy out/c")
 
