@@ -1,6 +1,7 @@
 # phasescope_library(folder SOURCES ... DEPS ...): the one static library of a folder.
-# phasescope_test(folder SOURCES ... DEPS ... [LABELS ...] [SLOW FILTER]): its GoogleTest program
-# <folder>_test; cases that FILTER matches run as a test of their own, labelled slow. Labels: "slow" is
+# phasescope_test(folder SOURCES ... DEPS ... [LABELS ...] [SLOW FILTER] [LONG FILTER]): its GoogleTest
+# program <folder>_test; cases that a FILTER matches run as a test of their own, labelled slow or long
+# (those that both match are long). Labels: "slow" is
 # left out by ./dev test --quick, "long" runs only with --long, "gpu" only with --gpu.
 
 # Off: members left out of a designated initialiser (they have defaults), and gcc 12's false alarms
@@ -68,7 +69,7 @@ function(phasescope_add_parts name program labels filter parts)
 endfunction()
 
 function(phasescope_test folder)
-  cmake_parse_arguments(ARG "" "SLOW" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "SLOW;LONG" "SOURCES;DEPS;LABELS" ${ARGN})
   add_executable(${folder}_test ${ARG_SOURCES})
   target_link_libraries(${folder}_test PRIVATE ${ARG_DEPS} GTest::gtest_main)
   target_compile_definitions(${folder}_test PRIVATE
@@ -78,11 +79,20 @@ function(phasescope_test folder)
     # What is looked at is the code that is tested; the tests' own would take most of the compiling.
     target_compile_options(${folder}_test PRIVATE -O0)
   endif()
-  if(ARG_SLOW)
-    phasescope_add_test(${folder} ${folder}_test "${ARG_LABELS}" "-${ARG_SLOW}")
+  set(apart ${ARG_SLOW} ${ARG_LONG})
+  if(apart)
+    list(JOIN apart ":" apart)
+    set(apart "-${apart}")
+  endif()
+  phasescope_add_test(${folder} ${folder}_test "${ARG_LABELS}" "${apart}")
+  if(ARG_SLOW AND ARG_LONG)
+    phasescope_add_test(${folder}_slow ${folder}_test slow "${ARG_SLOW}:-${ARG_LONG}")
+  elseif(ARG_SLOW)
     phasescope_add_test(${folder}_slow ${folder}_test slow "${ARG_SLOW}")
-  else()
-    phasescope_add_test(${folder} ${folder}_test "${ARG_LABELS}" "")
+  endif()
+  if(ARG_LONG)
+    phasescope_add_test(${folder}_long ${folder}_test long "${ARG_LONG}")
+    set_tests_properties(${folder}_long PROPERTIES TIMEOUT 3600)
   endif()
   if("gpu" IN_LIST ARG_LABELS)
     set_property(GLOBAL APPEND PROPERTY PHASESCOPE_GPU_TESTS ${folder}_test)

@@ -24,6 +24,13 @@ Json verified_manifest(const std::filesystem::path& folder, const Json& manifest
     for (const Json& file : manifest.at("files")) {
       // A name alone: no manifest reads files elsewhere.
       const auto name = std::filesystem::path(file.at("name").get<std::string>()).filename();
+      std::error_code none;
+      const auto kind = std::filesystem::status(folder / name, none).type();
+      // A link to a device would be read for ever; of what is not there digest_of() tells.
+      if (kind != std::filesystem::file_type::regular &&
+          kind != std::filesystem::file_type::not_found) {
+        throw bad_input(name.string() + " is no file", folder.string());
+      }
       const FileDigest found = digest_of(folder / name);
       if (found.size != file.at("size").get<std::uint64_t>()) {
         throw bad_input(name.string() + " has another size than in the manifest", folder.string());

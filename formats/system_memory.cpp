@@ -1,8 +1,11 @@
 #include "formats/system_memory.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -81,11 +84,27 @@ std::int64_t left_by_line(const stdfs::path& root, std::string_view line) {
   return left_in_groups(groups / "memory", name, kFirst);
 }
 
+// What a limit on the process itself (setrlimit's RLIMIT_AS, a shell's ulimit -v) leaves of its
+// addresses: "Max address space     1073741824     unlimited     bytes".
+std::int64_t left_of_addresses(const stdfs::path& root) {
+  constexpr std::string_view kName = "Max address space";
+  std::ifstream limits(root / "proc/self/limits");
+  for (std::string line; std::getline(limits, line);) {
+    if (!line.starts_with(kName)) continue;
+    std::istringstream words(line.substr(kName.size()));
+    std::int64_t limit = 0;
+    if (!(words >> limit)) return kNoLimit;  // "unlimited"
+    const std::int64_t pages = number_in(root / "proc/self/statm", 0);
+    return std::max<std::int64_t>(0, limit - pages * ::sysconf(_SC_PAGESIZE));
+  }
+  return kNoLimit;
+}
+
 }  // namespace
 
 std::int64_t available_bytes(const stdfs::path& root) {
   const std::int64_t machine = machine_bytes(root);
-  std::int64_t least = machine > 0 ? machine : kNoLimit;
+  std::int64_t least = std::min(machine > 0 ? machine : kNoLimit, left_of_addresses(root));
   std::ifstream lines(root / "proc/self/cgroup");
   for (std::string line; std::getline(lines, line);) {
     least = std::min(least, left_by_line(root, line));

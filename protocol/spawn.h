@@ -39,7 +39,8 @@ FilterResult run_filter(const std::vector<std::string>& argv, std::string_view i
                         const std::vector<std::string>& environment = {});
 
 // Starts a program that outlives this one: a session of its own, a parent that is gone, standard
-// input from /dev/null, both outputs appended to `log`, no other descriptor inherited.
+// input from /dev/null, both outputs appended to `log`, no other descriptor inherited. It yields
+// the processor to everything else (niceness 10, SCHED_BATCH).
 void start_detached(const std::vector<std::string>& argv, const std::string& log);
 
 // A child whose standard input and output are one end of a unix socket pair, and whose standard

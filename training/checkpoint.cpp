@@ -19,6 +19,7 @@ using nlohmann::json;
 using std::filesystem::path;
 
 constexpr int kSchemaVersion = 1;
+constexpr std::uintmax_t kMostManifestBytes = std::uintmax_t{16} << 20;
 constexpr std::string_view kTemporary = ".tmp";
 
 void write_synced(formats::FileSystem& fs, const path& file, const std::string& text) {
@@ -148,6 +149,11 @@ SaveOutcome save_checkpoint(formats::FileSystem& fs, const path& root, int64_t s
 Checkpoint verify_checkpoint(const formats::FileSystem& fs, const path& folder) {
   const path manifest_path = folder / formats::kManifestName;
   if (!fs.exists(manifest_path)) throw formats::bad_input("it has no manifest", folder.string());
+  std::error_code none;
+  const bool file = std::filesystem::is_regular_file(manifest_path, none);
+  if (!file || std::filesystem::file_size(manifest_path, none) > kMostManifestBytes) {
+    throw formats::bad_input("its manifest is no file, or above 16 MB", manifest_path.string());
+  }
   const json manifest = formats::verified_manifest(
       folder, formats::parse_json(fs.read(manifest_path), manifest_path.string()),
       [&fs](const path& file) { return digest_of(fs, file); });

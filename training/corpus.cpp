@@ -1,5 +1,6 @@
 #include "training/corpus.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -58,6 +59,8 @@ fs::path make_desk_corpus(const std::function<void(const std::string&)>& notice)
   if (!fs::exists(tool)) tool = fs::path(PHASESCOPE_SOURCE) / "tools/make_corpus.py";
   if (!fs::exists(tool))
     throw no_corpus("tools/make_corpus.py, which makes it, is not there either");
+  if (!is_safe_to_run(tool))
+    throw no_corpus(tool.string() + " is another user's, or others may write it, and is not run");
   for (const fs::path& place : desk_corpus_places()) {
     const fs::path folder = place.parent_path();
     if (!writable(folder)) continue;
@@ -99,6 +102,19 @@ void compare_with_pinned(const fs::path& text,
 }
 
 }  // namespace
+
+bool is_safe_to_run(const fs::path& program) {
+  struct stat own {};
+  if (::stat("/proc/self/exe", &own) != 0) own.st_uid = ::geteuid();
+  for (const fs::path& path : {program, program.parent_path()}) {
+    struct stat found {};
+    if (::stat(path.c_str(), &found) != 0) return false;
+    const bool ours =
+        found.st_uid == ::geteuid() || found.st_uid == own.st_uid || found.st_uid == 0;
+    if (!ours || (found.st_mode & S_IWOTH) != 0) return false;
+  }
+  return true;
+}
 
 std::vector<fs::path> desk_corpus_places() {
   std::vector<fs::path> places;

@@ -16,6 +16,11 @@
 
 namespace phasescope::training {
 
+// Whether a program of the source tree may be run: it and its folder are this user's, root's or
+// those of the owner of the running program, and not everybody may write them. The tree's path is
+// that of where it was built, which on another machine is anybody's to make.
+bool is_safe_to_run(const std::filesystem::path& program);
+
 // Where train.txt of the "desk" corpus is or would be made, in the order they are looked at:
 // $PHASESCOPE_CORPUS (a file, or a folder with train.txt), the source tree's .cache/corpus,
 // $XDG_CACHE_HOME/phasescope/corpus (default ~/.cache).

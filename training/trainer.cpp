@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/Version.h>
 #include <ATen/core/grad_mode.h>
 
@@ -277,6 +278,14 @@ std::vector<double> Trainer::completed(std::vector<double> values) const {
   std::ranges::fill(values, 0);
   for (std::size_t n = 0; n < all.size(); ++n) values[n % values.size()] += all[n];
   return values;
+}
+
+bool Trainer::halve_parts() {
+  const int64_t rows = batch_of_step(steps_done()).windows;
+  if (ranks_ || config_.train.accumulate >= rows) return false;
+  optimiser_.clear_gradients();
+  config_.train.accumulate = std::min(2 * config_.train.accumulate, rows);
+  return true;
 }
 
 void Trainer::update(double rate) {

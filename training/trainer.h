@@ -88,6 +88,11 @@ class Trainer {
   void set_order(int64_t order) { order_ = order; }
   // Reads the longest batch of the run forwards and backwards and changes nothing.
   StepCost measured_step();
+  // Reads the rows of a step in twice as many parts from now on, which takes less memory and
+  // changes losses by the order of float32 sums. False where a part is a row already, or rows are
+  // shared with other ranks, which would have to do the same.
+  bool halve_parts();
+  int64_t parts() const { return config_.train.accumulate; }
   // False from the beginning of an update of the weights to its end: where one was cut off (there
   // was no memory) they are those of no step.
   bool between_steps() const { return !updating_; }

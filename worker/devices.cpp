@@ -8,6 +8,8 @@
 #include <dlfcn.h>
 #include <torch/headeronly/version.h>
 
+#include <new>
+
 #include "formats/error.h"
 #include "formats/system_memory.h"
 #include "kernels/attention.h"
@@ -78,18 +80,20 @@ nlohmann::json worker_facts(const WorkerSettings& settings, const std::string& v
                           {"devices", {"cpu"}}};
   for (std::size_t i = 0; i < model::cuda_devices(); ++i)
     facts["devices"].push_back("cuda:" + std::to_string(i));
-  if (facts["devices"].size() == 1)
-    facts["notice"] =
-        model::cuda_fault().empty()
-            ? "No CUDA device is there (none, an old driver, or none shown): the CPU is used"
-            : "LibTorch's CUDA half cannot be loaded (" + model::cuda_fault() +
-                  "): the CPU is used";
+  if (facts["devices"].size() == 1) facts["notice"] = notice_without_gpu(model::cuda_fault());
   try {
     model::device_named(settings.device);
   } catch (const formats::Error& error) {
     facts["notice"] = error.full_text();
   }
   return facts;
+}
+
+std::string notice_without_gpu(const std::string& fault) {
+  if (fault.empty()) {
+    return "No CUDA device is there (none, an old driver, or none shown): the CPU is used";
+  }
+  return "LibTorch's CUDA half cannot be loaded (" + fault + "): the CPU is used";
 }
 
 std::int64_t available_bytes() { return formats::available_bytes(); }
@@ -106,6 +110,9 @@ void empty_device_cache() {
 std::optional<Failure> translate_torch(std::exception_ptr exception) {
   try {
     std::rethrow_exception(exception);
+  } catch (const std::bad_alloc&) {
+    return out_of_memory(std::nullopt, "not enough memory: " + std::to_string(available_bytes()) +
+                                           " bytes are free");
   } catch (const c10::OutOfMemoryError& error) {
     return out_of_memory(std::nullopt, first_line(error.what_without_backtrace()));
   } catch (const c10::AcceleratorError& error) {

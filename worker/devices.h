@@ -20,6 +20,10 @@ namespace phasescope::worker {
 // the device asked for is not used.
 nlohmann::json worker_facts(const WorkerSettings& settings, const std::string& version);
 
+// What is said where no device can be used but the CPU: `fault` is why a driver that is there
+// cannot be; empty where there is none, or where it shows no device.
+std::string notice_without_gpu(const std::string& fault);
+
 // Bytes that programs can still get, caches that would be given up included; 0 when not known.
 std::int64_t available_bytes();
 // The same of a device's memory.

@@ -14,6 +14,7 @@
 #include "protocol/messages/sweep.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
+#include "training/jobs/kept_jobs.h"
 #include "training/jobs/slurm_array.h"
 #include "training/jobs/sweep_table.h"
 #include "training/run_config.h"
@@ -202,6 +203,20 @@ training::SlurmQueue submitted(const protocol::SlurmRequest& request) {
   return training::submit_array(formats::real_file_system(), array, left);
 }
 
+Reply jobs_keep(const protocol::KeepRequest& request, RequestContext&) {
+  if (request.file.empty()) throw formats::bad_usage("the file is missing", "file");
+  std::vector<training::KeptCell> cells;
+  for (const nlohmann::json& cell :
+       request.cells.is_array() ? request.cells : nlohmann::json::array()) {
+    cells.push_back({folder_of(cell), cell.value("config", nlohmann::json())});
+  }
+  training::KeptJobs found =
+      training::keep_jobs(formats::real_file_system(), request.file, cells, request.eval);
+  return reply_of(protocol::KeptResult{.restored = std::move(found.restored),
+                                       .others = std::move(found.others),
+                                       .kept = found.kept});
+}
+
 Reply jobs_slurm(const protocol::SlurmRequest& request, RequestContext&) {
   if (request.dir.empty()) throw formats::bad_usage("the sweep's folder is missing", "dir");
   if (request.submit && !request.cells.is_array()) {
@@ -224,6 +239,7 @@ std::vector<Handler> jobs_handlers() {
           method("pauses, resumes, cancels or removes a job", jobs_control),
           method("the last lines of a job's log", jobs_log),
           method("what the jobs of a sweep have come to", jobs_sweep),
+          method("what jobs of a sweep came to, in a file that is kept", jobs_keep),
           method("the jobs of a sweep as an array of Slurm's", jobs_slurm)};
 }
 

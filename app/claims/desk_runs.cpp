@@ -1,6 +1,9 @@
 #include "app/claims/desk_runs.h"
 
 #include <algorithm>
+#include <set>
+#include <sstream>
+#include <utility>
 
 #include "app/cli/cli.h"
 #include "formats/error.h"
@@ -60,12 +63,28 @@ std::string file_hash(const std::string& word) {
   return file ? formats::sha256_of_file(word) : "";
 }
 
+// The objects of a .jsonl file; none where it is not there. Throws Error "bad_input".
+std::vector<json> lines_of_json(const std::string& file) {
+  std::vector<json> lines;
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return lines;
+  std::istringstream stream(formats::real_file_system().read(file));
+  for (std::string line; std::getline(stream, line);) {
+    if (!line.empty()) lines.push_back(formats::parse_json(line, file));
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::vector<std::string> DeskRuns::whole_command(std::vector<std::string> words) const {
   if (!is_sweep(words) || words.size() < 2) return words;
   words.insert(words.end(),
                {"--job", (options_.folder / "jobs" / fs::path(words[1]).stem()).string()});
+  if (!options_.kept.empty()) {
+    const std::string name = fs::path(words[1]).stem().string() + ".jsonl";
+    words.insert(words.end(), {"--kept", (options_.kept / name).string()});
+  }
   return words;
 }
 
@@ -92,10 +111,84 @@ DeskRun DeskRuns::kept(const fs::path& file) const {
   return {.problem = kNotRun};
 }
 
+bool DeskRuns::may_run() const {
+  const bool late = options_.until && Clock::now() >= *options_.until;
+  return options_.run_missing && !late && !run_.interrupted();
+}
+
+std::string DeskRuns::file_of_kept() const { return (options_.kept / "commands.jsonl").string(); }
+
+// Which line of the file is a command's: the same words, of the same files.
+json DeskRuns::key_of(const std::vector<std::string>& words) const {
+  json hashes = json::object();
+  for (const std::string& word : words) {
+    if (const std::string hash = file_hash(word); !hash.empty()) hashes[word] = hash;
+  }
+  return {{"words", words}, {"files", std::move(hashes)}};
+}
+
+DeskRun DeskRuns::kept_elsewhere(const std::vector<std::string>& words) const {
+  if (options_.kept.empty() || is_sweep(words)) return {.problem = kNotRun};
+  const json key = key_of(words);
+  for (const json& line : lines_of_json(file_of_kept())) {
+    if (line.value("of", json()) != key) continue;
+    DeskRun run = protocol::from_json_form<DeskRun>(line);
+    if (!run.result.is_null()) return run;
+  }
+  return {.problem = kNotRun};
+}
+
+// One line in place of that of the same command, in the order of the commands.
+void DeskRuns::keep_elsewhere(const std::vector<std::string>& words, const DeskRun& known) const {
+  if (options_.kept.empty() || is_sweep(words) || !known.whole) return;
+  std::map<std::string, json> lines;
+  for (json& line : lines_of_json(file_of_kept())) {
+    lines[line.value("command", "")] = std::move(line);
+  }
+  DeskRun small = known;
+  if (options_.needed) small.result = options_.needed(words, known.result);
+  json line = protocol::to_json_form(small);
+  line["of"] = key_of(words), line["version"] = PHASESCOPE_VERSION;
+  lines[known.command] = std::move(line);
+  std::string text;
+  for (const auto& [command, one] : lines) text += one.dump() + "\n";
+  formats::make_directories(formats::real_file_system(), options_.kept);
+  formats::write_file_atomically(formats::real_file_system(), file_of_kept(), text);
+}
+
+void DeskRuns::run_by_seeds(const std::vector<std::vector<std::string>>& sweeps) {
+  std::set<std::vector<std::string>> ended;
+  for (int seeds = 1; ended.size() < sweeps.size() && may_run(); ++seeds) {
+    for (const std::vector<std::string>& words : sweeps) {
+      if (ended.contains(words) || !may_run()) continue;
+      const std::size_t cells = run_first_seeds(words, seeds);
+      // No more cells than with one seed less: the grid has no more.
+      if (cells <= std::exchange(cells_[words], cells)) ended.insert(words);
+    }
+  }
+}
+
+std::size_t DeskRuns::run_first_seeds(const std::vector<std::string>& words, int seeds) {
+  std::vector<std::string> command = whole_command(words);
+  command.insert(command.end(), {"--seeds", std::to_string(seeds)});
+  const auto begun = Clock::now();
+  std::size_t cells = 0;
+  try {
+    TimedRun run(run_, line_of(words), options_.until);
+    run_.say(line_of(words) + ", seed " + std::to_string(seeds));
+    const json result = output_of(run, command).result;
+    cells = result.value("cells", json::array()).size();
+  } catch (const protocol::RequestError& error) {
+    if (error.info().code == protocol::error_code::cancelled) throw;
+  } catch (const formats::Error&) {  // of() runs it again, and tells
+  }
+  before_[words] += std::chrono::duration<double>(Clock::now() - begun).count();
+  return cells;
+}
+
 void DeskRuns::run_now(const std::vector<std::string>& words, DeskRun& known) const {
   std::vector<std::string> command = whole_command(words);
-  const bool late = options_.until && Clock::now() >= *options_.until;
-  const bool reading = !options_.run_missing || late || run_.interrupted();
+  const bool reading = !may_run();
   if (reading && !is_sweep(words)) return;
   if (reading) command.emplace_back("--table");
   known.tried = true;
@@ -120,7 +213,11 @@ const DeskRun& DeskRuns::of(const std::vector<std::string>& words) {
   if (const auto found = done_.find(words); found != done_.end()) return found->second;
   const fs::path file = kept_at(words);
   DeskRun known = kept(file);
+  if (!known.whole) {
+    if (DeskRun other = kept_elsewhere(words); other.whole) known = std::move(other);
+  }
   const double before = known.seconds;
+  known.seconds += before_[words];
   if (!known.whole) run_now(words, known);
   if (!known.result.is_null() && known.seconds > before) {
     known.command = line_of(words);
@@ -128,6 +225,7 @@ const DeskRun& DeskRuns::of(const std::vector<std::string>& words) {
     formats::write_file_atomically(
         formats::real_file_system(), file,
         protocol::to_json_form(known).dump(1, ' ', false, json::error_handler_t::replace) + "\n");
+    keep_elsewhere(words, known);
   }
   return done_.emplace(words, std::move(known)).first->second;
 }

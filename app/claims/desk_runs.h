@@ -3,6 +3,7 @@
 // is run, trainings as jobs that go on where they were.
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -33,6 +34,11 @@ struct DeskRunOptions {
   bool run_missing = false;      // otherwise only what is there is read
   // No command is begun after it, and sweeps save and stop there.
   std::optional<std::chrono::steady_clock::time_point> until;
+  // A folder of what was measured, on other days too, small enough to be kept with the sources:
+  // SWEEP.jsonl of each sweep and commands.jsonl of all else. Empty: none.
+  std::filesystem::path kept = {};
+  // What is kept of a command's result; by default all.
+  std::function<nlohmann::json(const std::vector<std::string>&, const nlohmann::json&)> needed = {};
 };
 
 class DeskRuns {
@@ -42,6 +48,9 @@ class DeskRuns {
   // Of words of a command line without the program; a sweep's jobs stand in the folder. What the
   // command refuses is a problem and no exception. Throws RequestError "cancelled".
   const DeskRun& of(const std::vector<std::string>& words);
+  // Runs these sweeps in turn, the first seed of each, then the second, and so on, as far as the
+  // time goes: of() then finds as many seeds of all. Does nothing where nothing is to be run.
+  void run_by_seeds(const std::vector<std::vector<std::string>>& sweeps);
   // The same as a line that runs it again.
   std::string line_of(const std::vector<std::string>& words) const;
 
@@ -50,10 +59,19 @@ class DeskRuns {
   std::filesystem::path kept_at(const std::vector<std::string>& words) const;
   DeskRun kept(const std::filesystem::path& file) const;
   void run_now(const std::vector<std::string>& words, DeskRun& known) const;
+  // How many cells the sweep has with so many of its seeds.
+  std::size_t run_first_seeds(const std::vector<std::string>& words, int seeds);
+  bool may_run() const;
+  std::string file_of_kept() const;
+  nlohmann::json key_of(const std::vector<std::string>& words) const;
+  DeskRun kept_elsewhere(const std::vector<std::string>& words) const;
+  void keep_elsewhere(const std::vector<std::string>& words, const DeskRun& known) const;
 
   Run& run_;
   DeskRunOptions options_;
   std::map<std::vector<std::string>, DeskRun> done_;
+  std::map<std::vector<std::string>, std::size_t> cells_;  // of the last round of run_by_seeds()
+  std::map<std::vector<std::string>, double> before_;      // seconds that run_by_seeds() has spent
 };
 
 }  // namespace phasescope::app

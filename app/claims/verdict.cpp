@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <map>
 #include <vector>
 
 #include "app/figures/intervals.h"
@@ -40,6 +42,48 @@ std::vector<const json*> rows_at(const json& result, const std::string& list, co
   }
   return rows;
 }
+
+// The members of a row that are no lists or objects, and an interval as it stands.
+void add_plain_members(const json& row, const std::string& field, json& small) {
+  for (const auto& [key, value] : row.items()) {
+    const bool wanted = key == field && value.is_object();
+    if (wanted || !value.is_structured()) small[key] = value;
+  }
+  if (!field.starts_with("/")) return;
+  if (const json* value = at(row, field)) small[json::json_pointer(field)] = *value;
+}
+
+std::ptrdiff_t place_in(const json& list, const json* row) {
+  return std::ranges::find_if(list, [row](const json& one) { return &one == row; }) - list.begin();
+}
+
+// The rows that one place of a claim may be about, each once, whatever other places ask of it.
+class NeededRows {
+ public:
+  explicit NeededRows(const json& result) : result_(result) {}
+
+  void add(const std::string& list, const json& where, const std::string& field) {
+    const json* all = at(result_, list);
+    if (all == nullptr || !all->is_array()) return;
+    for (const json* row : rows_at(result_, list, where)) {
+      json& small = rows_[list].try_emplace(place_in(*all, row), json::object()).first->second;
+      add_plain_members(*row, field, small);
+    }
+  }
+
+  json form() const {
+    json kept = json::object();
+    for (const auto& [list, rows] : rows_) {
+      json& place = kept[json::json_pointer(list)] = json::array();
+      for (const auto& [index, row] : rows) place.push_back(row);
+    }
+    return kept;
+  }
+
+ private:
+  const json& result_;
+  std::map<std::string, std::map<std::ptrdiff_t, json>> rows_;
+};
 
 IntervalEnd end_of(const json& object, const char* name) {
   IntervalEnd end;
@@ -245,6 +289,21 @@ std::optional<MeasuredNumber> number_at(const json& result, const Place& place) 
   if (number->low) number->low = *number->low * place.scale;
   if (number->high) number->high = *number->high * place.scale;
   return number;
+}
+
+json needed_of(const json& result, const std::vector<const Claim*>& claims) {
+  NeededRows rows(result);
+  for (const Claim* claim : claims) {
+    for (const Place& place : claim->measured) rows.add(place.list, place.where, place.field);
+    if (claim->differences) {
+      const Place& place = *claim->differences;
+      rows.add(place.list, place.where, place.field == "value" ? "difference" : place.field);
+    }
+    if (claim->premise) {
+      rows.add(claim->premise->list, claim->premise->where, claim->premise->field);
+    }
+  }
+  return rows.form();
 }
 
 void judge(const Claim& claim, const json& result, ClaimRow& row) {

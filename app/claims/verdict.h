@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "app/claims/claim_sheet.h"
 #include "protocol/messages/reproduce.h"
@@ -12,6 +13,10 @@ namespace phasescope::app {
 
 // The number at a place; nothing where no row, or more than one, fits.
 std::optional<protocol::MeasuredNumber> number_at(const nlohmann::json& result, const Place& place);
+
+// What judging these claims reads of a command's result, and nothing else: small enough to be kept
+// with the sources. judge() of it says the same as of the whole.
+nlohmann::json needed_of(const nlohmann::json& result, const std::vector<const Claim*>& claims);
 
 // Fills `measured`, `differences`, `verdict` and `why` of a row from a command's result.
 //

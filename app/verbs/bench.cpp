@@ -1,9 +1,12 @@
 #include "protocol/messages/bench.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <filesystem>
+#include <thread>
 
 #include "app/figures/bench_figures.h"
 #include "app/verbs/bench_page.h"
@@ -12,14 +15,19 @@
 #include "app/verbs/verb_tools.h"
 #include "app/window_main.h"
 #include "formats/error.h"
+#include "formats/json.h"
 #include "formats/text_input.h"
 #include "protocol/bench_results.h"
+#include "protocol/messages/jobs.h"
 #include "protocol/messages/map.h"
 #include "protocol/messages/worker.h"
 
 namespace phasescope::app {
 
 namespace {
+
+constexpr const char* kRivalOfSteps = "plain LibTorch loop of the same model";
+constexpr std::chrono::milliseconds kBetweenSteps{100};
 
 using nlohmann::json;
 using protocol::BenchResult;
@@ -58,30 +66,49 @@ class BenchVerb : public Verb {
     return "phasescope bench kernels --variants plain,tape --lengths 512 --dims 64 --runs 3";
   }
   void declare(Options& options) override {
-    options.argument("WHAT", what_, "kernels, load, map, protocol or window", false);
-    options.argument("OUT", out_, "file to write, or a folder for the plots too, as --out", false);
+    options.argument("WHAT", what_, "kernels, step, load, map, protocol or window", false);
+    options.arguments("OUT", words_,
+                      "file to write, or a folder for the plots too, as --out; of step the run "
+                      "configurations whose steps are timed",
+                      false);
     options.request(request_);
-    options.option("--write", page_, "page whose section of this device bench kernels replaces");
+    options.option(
+        "--beside", beside_,
+        "of window: a run configuration that is trained on the same processor meanwhile");
+    options.option("--write", page_,
+                   "page whose section of this device bench kernels or bench step replaces");
     options.option(
         "--import", import_,
         "the times of this file, from a GPU machine (./dev carry), in place of measuring");
   }
-  std::string out_argument() const override { return out_; }
+  std::string out_argument() const override {
+    return what_ == "step" || words_.empty() ? "" : words_.front();
+  }
   std::string missing_forms() const override {
     return what_ == "kernels" ? ".npy .safetensors" : ".npy .safetensors .svg .pdf .png";
   }
   Output run(Run& run) override {
+    if (what_ != "step" && words_.size() > 1) {
+      throw formats::bad_usage("one file is written", "OUT", "name one");
+    }
+    if (what_ != "window" && !beside_.empty()) {
+      throw formats::bad_usage("bench " + what_ + " does not take it", "--beside");
+    }
     if (what_ == "kernels") return kernels(run);
     refuse_what_is_of_kernels();
-    if (!page_.empty()) throw formats::bad_usage("this benchmark has no page", "--write");
+    if (!page_.empty() && what_ != "step") {
+      throw formats::bad_usage("this benchmark has no page", "--write");
+    }
     if (!import_.empty())
       throw formats::bad_usage("times of kernels alone are brought", "--import");
     if (what_ == "window") {
       if (!run.common().remote.empty()) {
         throw formats::bad_usage("bench window measures the window of this machine", "--remote");
       }
-      return rows_output(protocol::to_json_form(bench_window()), provenance(run));
+      return beside_.empty() ? rows_output(protocol::to_json_form(bench_window()), provenance(run))
+                             : window_beside_training(run);
     }
+    if (what_ == "step") return steps(run);
     json result;
     if (what_ == "load") {
       result =
@@ -98,7 +125,7 @@ class BenchVerb : public Verb {
       result = protocol::to_json_form(protocol_rows(run));
     } else {
       throw formats::bad_usage("bench does not know \"" + what_ + "\"", "WHAT",
-                               "kernels, load, map, protocol, window");
+                               "kernels, step, load, map, protocol, window");
     }
     return rows_output(std::move(result), worker_provenance(run));
   }
@@ -110,6 +137,7 @@ class BenchVerb : public Verb {
         {"load", {"device", "runs", "threads"}},
         {"map", {"runs", "threads"}},
         {"protocol", {"runs", "threads"}},
+        {"step", {"lengths", "runs", "threads"}},
         {"window", {}}};
     const auto takes = own.find(what_);
     if (takes == own.end()) return;
@@ -146,6 +174,91 @@ class BenchVerb : public Verb {
   CarriedBench measured_or_brought(Run& run) const {
     if (!import_.empty()) return carried_bench(formats::read_text_file(import_), import_);
     return {protocol::from_json_form<protocol::AttentionBench>(run.call(request_).result), today()};
+  }
+
+  // As the papers print what an encoding costs: a row for each configuration and length.
+  Output steps(Run& run) const {
+    if (!page_.empty()) page_before();
+    protocol::StepBenchRequest asked{.runs = request_.runs, .threads = request_.threads};
+    if (given(request_).contains("lengths")) asked.lengths = request_.lengths;
+    asked.configs = json::array();
+    for (const std::string& file : words_) {
+      asked.configs.push_back({{"name", std::filesystem::path(file).stem().string()},
+                               {"config", formats::json_from_file(file)}});
+    }
+    if (words_.empty()) {
+      throw formats::bad_usage("bench step needs a run configuration", "CONFIG",
+                               "bench step sample_configs/desk/rope.json");
+    }
+    const auto bench = protocol::from_json_form<protocol::StepBench>(run.call(asked).result);
+    Output output{.result = protocol::to_json_form(bench)};
+    output.result["provenance"] = worker_provenance(run);
+    output.provenance.push_back(output.result["provenance"]);
+    Table table = table_of<protocol::StepBenchRow>(
+        "", output.result["rows"],
+        {"name", "length", "windows", "forward_ms", "step_ms", "step_ms_min", "step_ms_max",
+         "over_first", "tokens_per_second", "peak_mb", "rival_ms", "speedup_over_rival"});
+    table.notes.push_back(bench.processor + ", " + std::to_string(bench.threads) +
+                          " threads, medians of " + std::to_string(bench.runs) +
+                          " interleaved runs; the rival is a " + kRivalOfSteps);
+    if (!page_.empty()) {
+      table.title = "Steps of trainings, " + bench.processor;
+      const std::string section =
+          markdown_of(table) + "\n`" + run.command() + "`, " + today() + "\n";
+      output.files.push_back({page_, with_bench_section(page_before(), section)});
+      table.title.clear();
+    }
+    output.tables = {std::move(table)};
+    return output;
+  }
+
+  // The window's rows while a training keeps the same processor busy, and what its steps took.
+  Output window_beside_training(Run& run) const {
+    const std::filesystem::path folder = std::filesystem::temp_directory_path() /
+                                         ("phasescope-beside-" + std::to_string(::getpid()));
+    protocol::StartRequest start{.dir = (folder / "job").string(),
+                                 .config = formats::json_from_file(beside_)};
+    start.set.list = {"train.steps=10000000", "train.checkpoint_every=10000000", "eval.every=0"};
+    run.call(start);
+    const auto show = [&] {
+      return protocol::from_json_form<protocol::JobStatus>(
+          run.call(protocol::JobRequest{.dir = start.dir}).result);
+    };
+    const auto stop = [&] {
+      run.call(protocol::ControlRequest{.dir = start.dir, .action = "cancel"});
+      while (protocol::is_live(show().state)) std::this_thread::sleep_for(kBetweenSteps);
+      run.call(protocol::ControlRequest{.dir = start.dir, .action = "remove"});
+    };
+    protocol::BenchResult measured;
+    try {
+      while (show().step == 0 && protocol::is_live(show().state)) {
+        std::this_thread::sleep_for(kBetweenSteps);
+      }
+      const protocol::JobStatus before = show();
+      measured = bench_window();
+      // It counts from the program's start, and has waited for the training.
+      std::erase_if(measured.rows, [](const auto& row) { return row.name == "first_frame"; });
+      const protocol::JobStatus after = show();
+      const double steps = static_cast<double>(after.step - before.step);
+      if (steps <= 0) {
+        throw formats::internal_error("the training beside the window made no step: " +
+                                      after.message);
+      }
+      const double ms = 1e3 * (after.seconds - before.seconds) / steps;
+      measured.rows.push_back({.name = "beside.step",
+                               .unit = "ms",
+                               .value = ms,
+                               .min = ms,
+                               .max = ms,
+                               .runs = after.step - before.step});
+    } catch (...) {
+      stop();
+      throw;
+    }
+    stop();
+    std::error_code none;
+    std::filesystem::remove_all(folder, none);
+    return rows_output(protocol::to_json_form(measured), provenance(run));
   }
 
   // What the page holds now; nothing where there is none. Throws Error "bad_usage" or "bad_input"
@@ -246,7 +359,8 @@ class BenchVerb : public Verb {
     return output;
   }
 
-  std::string what_ = "kernels", out_, page_, import_;
+  std::string what_ = "kernels", page_, import_, beside_;
+  std::vector<std::string> words_;
   protocol::KernelsBenchRequest request_;
 };
 

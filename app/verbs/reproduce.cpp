@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "app/window/session.h"
 #include "formats/error.h"
 #include "protocol/error_info.h"
+#include "protocol/messages/sweep.h"
 
 namespace phasescope::app {
 
@@ -34,7 +36,7 @@ struct ReproduceRequest {
   static constexpr const char* method = "reproduce";
   static constexpr const char* verb = "reproduce";
   std::string paper, only;
-  std::string job = "out/reproduce";
+  std::string job = "out/reproduce", kept;
   bool desk = false;
   double budget = 0;
   template <class V>
@@ -48,6 +50,9 @@ struct ReproduceRequest {
     v("job", job,
       About{.help = "folder that keeps what was measured and trained; the same command goes on "
                     "there"});
+    v("kept", kept,
+      About{.help = "folder of what was measured, small enough to be kept with the sources: what "
+                    "stands there from other days counts, and what is measured is added"});
     v("budget", budget,
       About{.help = "minutes after which nothing is begun and trainings are saved (0: none)",
             .low = 0,
@@ -139,6 +144,59 @@ std::string counts_in_words(const ReproduceResult& result) {
          std::to_string(result.not_run) + " were not run";
 }
 
+// Which tasks of experiments at desk size are learnt at all.
+constexpr const char* kTaskSweep = "sample_configs/sweeps/desk_tasks.json";
+
+std::string minutes(double seconds) { return widgets::short_number(seconds / 60) + " min"; }
+
+// A row for each task: what guessing gets, what training comes to, and when it is below.
+Table tasks_table(const protocol::SweepResult& sweep) {
+  Table table{.title = "tasks at desk size: is the loss below that of the blind guesser?",
+              .columns = {"task", "step", "of", "time", "blind guesser, bits", "loss, bits",
+                          "blind guesser, right", "right", "below from"}};
+  for (const protocol::SweepCell& cell : sweep.cells) {
+    if (cell.step == 0) continue;
+    const std::string from =
+        cell.below_blind_step ? "step " + std::to_string(*cell.below_blind_step) + ", " +
+                                    minutes(cell.below_blind_seconds.value_or(0))
+                              : std::string(cell.blind_bits ? "not yet" : "no such guesser: texts");
+    json row = {{"task", cell.group},
+                {"step", cell.step},
+                {"of", cell.steps},
+                {"time", minutes(cell.seconds)},
+                {"below from", from}};
+    const auto add = [&row](const char* name, const std::optional<double>& value) {
+      if (value) row[name] = *value;
+    };
+    add("blind guesser, bits", cell.blind_bits), add("loss, bits", cell.validation_bits);
+    add("blind guesser, right", cell.blind_right), add("right", cell.validation_right);
+    if (cell.state == "done" && cell.blind_bits && !cell.below_blind_step)
+      row["below from"] = "never, in these steps";
+    table.rows.push_back(std::move(row));
+  }
+  table.notes = {
+      "the blind guesser knows a sample's length and each answer's place, and not the "
+      "input; losses are of validation samples, which are not trained on"};
+  return table;
+}
+
+// Where a sweep agrees with the published order, and where not.
+std::string sentence_of(const std::vector<const ClaimRow*>& rows) {
+  std::map<std::string, std::string> items;  // by verdict
+  for (const ClaimRow* row : rows) {
+    std::string& list = items[row->verdict];
+    list += (list.empty() ? "" : "; ") + row->item + " (" + row->claim + ")";
+  }
+  std::string text;
+  for (const auto& [verdict, words] : {std::pair("agrees", "It agrees with the paper in "),
+                                       {"disagrees", "It does not in "},
+                                       {"cannot tell", "It cannot tell "},
+                                       {"not run", "Not measured yet: "}}) {
+    if (items.contains(verdict)) text += words + items[verdict] + ". ";
+  }
+  return text.empty() ? text : text + "\n";
+}
+
 class ReproduceVerb : public Verb {
  public:
   std::string name() const override { return "reproduce"; }
@@ -158,18 +216,20 @@ class ReproduceVerb : public Verb {
     if (request_.budget > 0 && !request_.desk) {
       throw formats::bad_usage("nothing is run that could take long", "--budget", "add --desk");
     }
-    const auto sheets = claim_sheets(assets_folder() / "claims", request_.paper);
+    sheets_ = claim_sheets(assets_folder() / "claims", request_.paper);
     DeskRuns desk(run, desk_options());
     Output output;
+    desk.run_by_seeds(wanted_sweeps());
     output.page = "# Claims of the papers, beside what was measured here\n";
     ReproduceResult result;
-    for (const ClaimSheet& sheet : sheets) add_paper(sheet, desk, run, result, output);
+    for (const ClaimSheet& sheet : sheets_) add_paper(sheet, desk, run, result, output);
     if (output.tables.empty()) {
       throw formats::bad_usage("no claim's item has these words", "--only",
                                "reproduce without it lists all");
     }
     count(result);
     std::ranges::move(measured_, std::back_inserter(output.tables));
+    if (wants_tasks()) add_tasks(desk, output);
     if (!sweeps_.empty()) output.page += "\n# What the sweeps measured\n" + sweeps_;
     output.tables.insert(output.tables.begin(), whole_table(result.rows));
     output.result = protocol::to_json_form(result);
@@ -182,6 +242,16 @@ class ReproduceVerb : public Verb {
  private:
   DeskRunOptions desk_options() const {
     DeskRunOptions options{.folder = request_.job, .run_missing = request_.desk};
+    options.kept = request_.kept;
+    options.needed = [this](const std::vector<std::string>& words, const json& result) {
+      std::vector<const Claim*> claims;
+      for (const ClaimSheet& sheet : sheets_) {
+        for (const Claim& claim : sheet.claims) {
+          if (claim.desk == words) claims.push_back(&claim);
+        }
+      }
+      return needed_of(result, claims);
+    };
     if (request_.budget > 0) {
       options.until = std::chrono::steady_clock::now() +
                       std::chrono::milliseconds(static_cast<int64_t>(60'000 * request_.budget));
@@ -189,11 +259,44 @@ class ReproduceVerb : public Verb {
     return options;
   }
 
+  bool is_wanted(const Claim& claim) const {
+    return claim.item.find(request_.only) != std::string::npos;
+  }
+
+  // What no paper's claim is about is shown where everything is.
+  bool wants_tasks() const { return request_.only.empty() && request_.paper.empty(); }
+
+  // Of the claims that are asked for, each once, and the tasks.
+  std::vector<std::vector<std::string>> wanted_sweeps() const {
+    std::vector<std::vector<std::string>> sweeps;
+    for (const ClaimSheet& sheet : sheets_) {
+      for (const Claim& claim : sheet.claims) {
+        const bool sweep = is_wanted(claim) && !claim.desk.empty() && claim.desk[0] == "sweep";
+        if (sweep && std::ranges::find(sweeps, claim.desk) == sweeps.end())
+          sweeps.push_back(claim.desk);
+      }
+    }
+    if (wants_tasks()) sweeps.push_back({"sweep", kTaskSweep});
+    return sweeps;
+  }
+
+  void add_tasks(DeskRuns& desk, Output& output) {
+    std::error_code none;
+    if (cancelled_ || !fs::is_regular_file(kTaskSweep, none)) return;  // not the project's folder
+    const DeskRun& measured = desk.of({"sweep", kTaskSweep});
+    output.whole = output.whole && measured.whole;
+    if (!measured.result.is_object()) return;
+    Table table = tasks_table(protocol::from_json_form<protocol::SweepResult>(measured.result));
+    if (table.rows.empty()) return;
+    output.page += "\n" + markdown_of(table) + "\n`" + measured.command + "`\n";
+    measured_.push_back(std::move(table));
+  }
+
   void add_paper(const ClaimSheet& sheet, DeskRuns& desk, Run& run, ReproduceResult& result,
                  Output& output) {
     std::vector<ClaimRow> rows;
     for (const Claim& claim : sheet.claims) {
-      if (claim.item.find(request_.only) == std::string::npos) continue;
+      if (!is_wanted(claim)) continue;
       run.show_progress(-1, sheet.paper + ", " + claim.item);
       rows.push_back(row_of(sheet, claim, desk, output));
     }
@@ -201,14 +304,15 @@ class ReproduceVerb : public Verb {
     const std::string title = sheet.paper + ": " + sheet.title;
     output.tables.push_back(paper_table(title, rows, false));
     output.page += "\n" + markdown_of(paper_table(title, rows, true)) + "\n" + details_of(rows);
+    add_sweeps(sheet, desk, rows, output);
     std::ranges::move(rows, std::back_inserter(result.rows));
-    add_sweeps(sheet, desk, output);
   }
 
   // What the sweeps of these claims have come to, each once.
-  void add_sweeps(const ClaimSheet& sheet, DeskRuns& desk, Output& output) {
+  void add_sweeps(const ClaimSheet& sheet, DeskRuns& desk, const std::vector<ClaimRow>& rows,
+                  Output& output) {
     for (const Claim& claim : sheet.claims) {
-      const bool asked = claim.item.find(request_.only) != std::string::npos;
+      const bool asked = is_wanted(claim);
       const bool sweep = !claim.desk.empty() && claim.desk[0] == "sweep";
       if (!asked || !sweep || cancelled_ || !shown_.insert(claim.desk[1]).second) continue;
       const json& result = desk.of(claim.desk).result;
@@ -217,7 +321,11 @@ class ReproduceVerb : public Verb {
       Table table = results_table(eval, names_in(eval));
       if (table.rows.empty()) continue;
       table.title = claim.desk[1] + ": " + table.title;
-      sweeps_ += "\n" + markdown_of(table);
+      std::vector<const ClaimRow*> about;
+      for (const ClaimRow& row : rows) {
+        if (row.command == desk.line_of(claim.desk)) about.push_back(&row);
+      }
+      sweeps_ += "\n" + markdown_of(table) + "\n" + sentence_of(about);
       output.figures.push_back(eval_figure(eval, names_in(eval)));
       output.figures.back().id += "_" + fs::path(claim.desk[1]).stem().string();
       measured_.push_back(std::move(table));
@@ -259,6 +367,7 @@ class ReproduceVerb : public Verb {
   }
 
   ReproduceRequest request_;
+  std::vector<ClaimSheet> sheets_;
   std::set<std::string> shown_;  // sweeps
   std::vector<Table> measured_;
   std::string sweeps_;  // Markdown

@@ -42,6 +42,11 @@ class SweepVerb : public Verb {
     options.argument("CONFIG", config_, "base configuration, grid and eval");
     options.option("--job", folder_, "folder of the jobs' folders (default: out/NAME of the file)");
     options.option("--jobs", at_once_, "at once (default: what the file says)", 1, 1024);
+    options.option("--seeds", seeds_, "of the grid's seeds the first so many (default: all)", 1,
+                   10'000);
+    options.option("--kept", kept_,
+                   "a .jsonl file of what jobs of this sweep came to, on other days too: those are "
+                   "not trained again, and what is done here is added");
     options.flag("--table", table_, "show what there is, and start nothing");
     options.flag("--slurm", slurm_, "hand what is left to Slurm as a job array, and follow it");
     options.repeated("--sbatch", sbatch_,
@@ -60,15 +65,20 @@ class SweepVerb : public Verb {
     if (slurm_ && table_) {
       throw formats::bad_usage("--table starts nothing", "--slurm", "give one of them");
     }
+    if (seeds_ > 0) {
+      std::erase_if(plan_.jobs, [this](const SweepJob& job) { return job.seed >= size_t(seeds_); });
+    }
     place_ = fs::absolute(folder_.empty() ? fs::path("out") / fs::path(config_).stem()
                                           : fs::path(folder_))
                  .lexically_normal();
     for (const SweepJob& job : plan_.jobs) dirs_.push_back((place_ / job.name).string());
+    keep(run);
     if (slurm_) {
       follow_array(run);
     } else if (!table_) {
       work_through(run);
     }
+    keep(run);
     return shown(run, read(run));
   }
 
@@ -79,6 +89,22 @@ class SweepVerb : public Verb {
       cells.push_back({{"dir", dirs_[n]}, {"group", plan_.jobs[n].group}});
     }
     return result_of<SweepResult>(run.call(protocol::SweepRequest{.cells = std::move(cells)}));
+  }
+
+  // What the file has becomes folders, what folders have comes into the file.
+  void keep(Run& run) const {
+    if (kept_.empty()) return;
+    protocol::KeepRequest request{.file = fs::absolute(kept_).lexically_normal().string(),
+                                  .cells = nlohmann::json::array(),
+                                  .eval = plan_.eval};
+    for (size_t n = 0; n < dirs_.size(); ++n) {
+      request.cells.push_back({{"dir", dirs_[n]}, {"config", plan_.jobs[n].config}});
+    }
+    const auto found = result_of<protocol::KeptResult>(run.call(request));
+    for (const std::string& name : found.restored) run.say("kept from before: " + name);
+    for (const std::string& name : found.others) {
+      run.say("kept with another configuration, and trained anew: " + name);
+    }
   }
 
   bool evaluates() const { return !plan_.eval.is_null(); }
@@ -159,6 +185,7 @@ class SweepVerb : public Verb {
                               " done, " + std::to_string(running) + " running";
     run.show_progress(all > 0 ? done / all : 1, words);
     if (words != std::exchange(said_, words)) run.say(words);
+    if (ended > std::exchange(ended_, ended)) keep(run);
   }
 
   // The training of a cell, or its eval where it is trained; false where nothing is left of it.
@@ -255,11 +282,11 @@ class SweepVerb : public Verb {
 
   SweepPlan plan_;
   std::vector<std::string> dirs_;
-  std::string config_, folder_, said_;
+  std::string config_, folder_, said_, kept_;
   std::set<std::pair<size_t, bool>> attempted_;  // a cell's training (false) and eval (true)
   fs::path place_;                               // of the jobs' folders
   std::vector<std::string> sbatch_;
-  int64_t at_once_ = 0;
+  int64_t at_once_ = 0, seeds_ = 0, ended_ = 0;
   bool table_ = false, slurm_ = false;
 };
 

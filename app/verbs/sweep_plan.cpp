@@ -19,7 +19,7 @@ constexpr std::size_t kMostJobs = 10'000;
 constexpr const char* kSeed = "train.seed";
 
 void require_known_keys(const json& plan, const std::string& where) {
-  static const std::vector<std::string> known = {"base", "set", "grid", "jobs", "eval"};
+  static const std::vector<std::string> known = {"base", "runs", "set", "grid", "jobs", "eval"};
   for (const auto& [key, value] : plan.items()) {
     if (std::ranges::find(known, key) != known.end()) continue;
     throw formats::bad_input("no such key of a sweep" + formats::near_names(key, known),
@@ -87,19 +87,29 @@ std::vector<Choice> choices_of(const json& grid, const std::string& where) {
   return choices;
 }
 
+// Which value of its list the choice has for the seed.
+std::size_t seed_of(const Choice& choice, const json& grid) {
+  const auto chosen = std::ranges::find(choice, kSeed, &Choice::value_type::first);
+  if (chosen == choice.end()) return 0;
+  const json& seeds = grid.at(kSeed);
+  return static_cast<std::size_t>(std::ranges::find(seeds, chosen->second) - seeds.begin());
+}
+
 // A seed of everything goes before the next seed of anything: a half-finished table compares like
 // with like.
 void order_by_seed(std::vector<Choice>& choices, const json& grid) {
   if (!grid.contains(kSeed)) return;
-  const json& seeds = grid.at(kSeed);
-  std::ranges::stable_sort(choices, {}, [&](const Choice& choice) {
-    const auto chosen = std::ranges::find(choice, kSeed, &Choice::value_type::first);
-    return std::ranges::find(seeds, chosen->second) - seeds.begin();
-  });
+  std::ranges::stable_sort(choices, {}, [&](const Choice& one) { return seed_of(one, grid); });
 }
 
-SweepJob job_of(const json& base, const Choice& choice) {
-  SweepJob job{.config = base};
+// A configuration that the grid is laid over; the only one of a sweep has no name.
+struct SweepBase {
+  std::string name;
+  json config;
+};
+
+SweepJob job_of(const SweepBase& base, const Choice& choice) {
+  SweepJob job{.name = as_name(base.name), .group = base.name, .config = base.config};
   for (const auto& [key, value] : choice) {
     set_key(job.config, key, value);
     job.name += (job.name.empty() ? "" : "_") + as_name(key + "-" + words_of(value));
@@ -121,6 +131,28 @@ json base_of(const json& plan, const std::filesystem::path& file) {
                            file.string() + ", key base");
 }
 
+void set_all(json& config, const json& set, const std::string& where) {
+  if (!set.is_object()) throw formats::bad_input("must be an object", where + ", key set");
+  for (const auto& [key, value] : set.items()) set_key(config, key, value);
+}
+
+std::vector<SweepBase> bases_of(const json& plan, const std::filesystem::path& file) {
+  if (!plan.contains("runs")) return {{"", base_of(plan, file)}};
+  const std::string where = file.string() + ", key runs";
+  if (plan.contains("base") || !plan.at("runs").is_array() || plan.at("runs").empty()) {
+    throw formats::bad_input("\"runs\" is a list in place of \"base\"", where);
+  }
+  std::vector<SweepBase> bases;
+  for (const json& run : plan.at("runs")) {
+    if (!run.is_object() || run.value("name", "").empty()) {
+      throw formats::bad_input("each run has a \"name\" and a \"base\"", where);
+    }
+    bases.push_back({run.at("name").get<std::string>(), base_of(run, file)});
+    set_all(bases.back().config, run.value("set", json::object()), where);
+  }
+  return bases;
+}
+
 }  // namespace
 
 SweepPlan sweep_plan(const std::filesystem::path& file) {
@@ -128,13 +160,10 @@ SweepPlan sweep_plan(const std::filesystem::path& file) {
   const std::string where = file.string();
   if (!plan.is_object()) throw formats::bad_input("a sweep is a JSON object", where);
   require_known_keys(plan, where);
-  json base = base_of(plan, file);
-  const json set = plan.value("set", json::object()), grid = plan.value("grid", json::object());
-  if (!set.is_object() || !grid.is_object()) {
-    throw formats::bad_input("must be an object",
-                             where + (set.is_object() ? ", key grid" : ", key set"));
-  }
-  for (const auto& [key, value] : set.items()) set_key(base, key, value);
+  std::vector<SweepBase> bases = bases_of(plan, file);
+  const json grid = plan.value("grid", json::object());
+  if (!grid.is_object()) throw formats::bad_input("must be an object", where + ", key grid");
+  for (SweepBase& base : bases) set_all(base.config, plan.value("set", json::object()), where);
   SweepPlan sweep{.eval = plan.value("eval", json())};
   const json jobs = plan.value("jobs", json(1));
   if (!jobs.is_number_integer() || jobs < 1 || jobs > 1024) {
@@ -147,9 +176,12 @@ SweepPlan sweep_plan(const std::filesystem::path& file) {
   std::vector<Choice> choices = choices_of(grid, where);
   order_by_seed(choices, grid);
   for (const Choice& choice : choices) {
-    sweep.jobs.push_back(job_of(base, choice));
-    const auto same = std::ranges::count(sweep.jobs, sweep.jobs.back().name, &SweepJob::name);
-    if (same > 1) sweep.jobs.back().name += "_" + std::to_string(same);
+    for (const SweepBase& base : bases) {
+      sweep.jobs.push_back(job_of(base, choice));
+      sweep.jobs.back().seed = seed_of(choice, grid);
+      const auto same = std::ranges::count(sweep.jobs, sweep.jobs.back().name, &SweepJob::name);
+      if (same > 1) sweep.jobs.back().name += "_" + std::to_string(same);
+    }
   }
   return sweep;
 }

@@ -12,6 +12,7 @@ struct SweepJob {
   std::string name;   // its folder: "encoding-rope_train.seed-2"
   std::string group;  // what it has in common with those that differ in train.seed: "encoding rope"
   nlohmann::json config;
+  std::size_t seed = 0;  // which of the grid's seeds it has, from 0
 };
 
 struct SweepPlan {
@@ -21,6 +22,8 @@ struct SweepPlan {
 };
 
 // {"base": path of a run configuration, from the file's folder, or the configuration itself,
+//         or in its place "runs": [{"name": "even_pairs", "base": ..., "set": {...}}, ...],
+//         several that the grid is laid over, each a group of its own,
 //  "set": {"train.steps": 1500}, of every job,
 //  "grid": {"encoding": ["rope", {"key": "alibi"}], "train.seed": [1, 2, 3]}, every combination,
 //          seed by seed,

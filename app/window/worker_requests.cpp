@@ -15,8 +15,8 @@ using Clock = std::chrono::steady_clock;
 using widgets::BusyState;
 
 // A third death within this time means that starting another one does not help.
-constexpr auto kDeathWindow = std::chrono::seconds(30);
 constexpr std::size_t kDeathsTooMany = 3;
+constexpr int kSilentDeathsTooMany = 3;
 // A request that two workers died on is not sent to a third.
 constexpr int kDeathsOfOne = 2;
 
@@ -239,6 +239,7 @@ void WorkerRequests::look_after(Side& side) {
   side.link.drain();
   if (std::exchange(side.recorded, !side.link.recorded().empty()) && !side.recorded)
     ask_the_worker();
+  side.was_ready = side.was_ready || side.link.state() == protocol::WorkerState::ready;
   if (side.link.state() != protocol::WorkerState::dead) {
     side.dead = false;
     return;
@@ -261,9 +262,12 @@ void WorkerRequests::ask_the_worker() {
 void WorkerRequests::on_death(Side& side, const protocol::DeathNotice& notice) {
   death_notice_ = notice.error.message;
   const auto now = Clock::now();
-  std::erase_if(deaths_, [&](auto when) { return now - when > kDeathWindow; });
+  std::erase_if(deaths_, [&](auto when) { return now - when > death_window_; });
   deaths_.push_back(now);
-  gave_up_ = deaths_.size() >= kDeathsTooMany;
+  // A worker that is too slow to begin, or a host that does not answer, takes longer to die than a
+  // death is remembered.
+  side.silent_deaths = std::exchange(side.was_ready, false) ? 0 : side.silent_deaths + 1;
+  gave_up_ = deaths_.size() >= kDeathsTooMany || side.silent_deaths >= kSilentDeathsTooMany;
   if (gave_up_) return;
   side.link.restart();
   side.dead = false;
@@ -284,6 +288,7 @@ void WorkerRequests::start_again() {
   deaths_.clear();
   gave_up_ = false;
   death_notice_.clear();
+  for (Side* side : {&quick_, &slow_}) side->silent_deaths = 0;
   for (Side* side : {&quick_, &slow_})
     if (side->started && side->link.state() == protocol::WorkerState::dead) {
       side->link.restart();

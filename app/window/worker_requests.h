@@ -225,6 +225,8 @@ class WorkerRequests {
   void dismiss_death() { death_notice_.clear(); }
   // True when workers died so often that none is started any more without being asked.
   bool gave_up() const { return gave_up_; }
+  // For tests: for how long a death is remembered.
+  void remember_deaths_for(std::chrono::milliseconds window) { death_window_ = window; }
   // Starts workers and asks again whatever failed with the last ones.
   void start_again();
   // How many questions were answered or failed so far.
@@ -236,7 +238,9 @@ class WorkerRequests {
   struct Side {
     WorkerLink& link;
     bool started = false;
-    bool dead = false;  // its death was seen to
+    bool dead = false;      // its death was seen to
+    int silent_deaths = 0;  // one after the other, of workers that never said that they are ready
+    bool was_ready = false;
     bool recorded = false;
   };
   void ask_params(Question& question, const nlohmann::json& params, const SharedText& text);
@@ -261,6 +265,7 @@ class WorkerRequests {
   Computing computing_;
   std::map<Key, Entry> questions_;
   std::string death_notice_;
+  std::chrono::milliseconds death_window_{30'000};
   std::vector<std::chrono::steady_clock::time_point> deaths_;
   bool gave_up_ = false;
   // Since when, without a frame between, something urgent has been waited for.

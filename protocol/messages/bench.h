@@ -50,6 +50,61 @@ struct LoadBenchRequest {
   }
 };
 
+// Times steps of trainings and forward passes of their models, interleaved: a StepBench.
+struct StepBenchRequest {
+  static constexpr const char* method = "bench.step";
+  static constexpr const char* verb = "";
+  json configs;
+  std::vector<std::int64_t> lengths;
+  std::int64_t runs = 5, threads = 0;
+  template <class V>
+  void fields(V& v) {
+    v("configs", configs,
+      About{.help = "a list of {\"name\", \"config\"}: run configurations, the first of which the "
+                    "others are held against"});
+    v("lengths", lengths,
+      About{.help = "tokens of a window (default: the model's context)", .low = 1});
+    v("runs", runs, kRunsAbout), v("threads", threads, kThreadsAbout);
+  }
+};
+
+// One training at one length. Times are medians of interleaved runs; what could not be measured is
+// NaN. `over_first` is the step's time over that of the first configuration at the same length.
+struct StepBenchRow {
+  std::string name, encoding, kernel;
+  int64_t parameters = 0, length = 0, windows = 0;
+  double forward_ms = 0, step_ms = 0, step_ms_min = 0, step_ms_max = 0;
+  double over_first = 0, tokens_per_second = 0;
+  double peak_mb = 0;  // held by a step at its peak above what was there before
+  std::string rival;
+  double rival_ms = 0, speedup_over_rival = 0;
+  template <class V>
+  void fields(V& v) {
+    v("name", name), v("encoding", encoding), v("kernel", kernel, About{.title = "attention by"});
+    v("parameters", parameters), v("length", length, About{.title = "N", .unit = "tokens"});
+    v("windows", windows);
+    v("forward_ms", forward_ms, About{.title = "forward", .unit = "ms"});
+    v("step_ms", step_ms, About{.title = "step", .unit = "ms"});
+    v("step_ms_min", step_ms_min, About{.title = "shortest", .unit = "ms"});
+    v("step_ms_max", step_ms_max, About{.title = "longest", .unit = "ms"});
+    v("over_first", over_first, About{.title = "over the first"});
+    v("tokens_per_second", tokens_per_second, About{.title = "speed", .unit = "tokens/s"});
+    v("peak_mb", peak_mb, About{.title = "peak", .unit = "MB"}), v("rival", rival);
+    v("rival_ms", rival_ms, About{.title = "rival's time", .unit = "ms"});
+    v("speedup_over_rival", speedup_over_rival, About{.title = "speedup over rival"});
+  }
+};
+
+struct StepBench {
+  std::string processor;
+  int64_t threads = 0, runs = 0;
+  std::vector<StepBenchRow> rows;
+  template <class V>
+  void fields(V& v) {
+    v("processor", processor), v("threads", threads), v("runs", runs), v("rows", rows);
+  }
+};
+
 struct BenchRow {
   std::string name, unit;
   double value = 0, min = 0, max = 0;

@@ -158,6 +158,8 @@ struct JobStatus {
   int64_t pid = 0, step = 0, steps = 0, tokens = 0;
   double seconds = 0, seconds_left = 0;
   std::string kernel;  // what has run a training's attention since it was last started or resumed
+  // Of a training on a task: what guessing by length and place gets of the validation samples.
+  std::optional<double> blind_bits, blind_right;
   std::optional<MetricPoint> last;
   std::vector<MetricPoint> curve;  // jobs.show, thinned to at most 1000 points
   int64_t curve_of = 0;            // points that the job has written
@@ -170,7 +172,10 @@ struct JobStatus {
     v("pid", pid), v("step", step), v("steps", steps), v("tokens", tokens);
     v("seconds", seconds, About{.title = "time", .unit = "s"});
     v("seconds_left", seconds_left, About{.title = "time left", .unit = "s"});
-    v("kernel", kernel, About{.title = "attention by"}), v("last", last);
+    v("kernel", kernel, About{.title = "attention by"});
+    v("blind_bits", blind_bits, About{.title = "blind guesser's loss", .unit = "bits"});
+    v("blind_right", blind_right, About{.title = "blind guesser's answers right"});
+    v("last", last);
     v("curve", curve), v("curve_of", curve_of);
     v("checkpoints", checkpoints), v("config", config), v("result", result);
   }

@@ -47,6 +47,32 @@ struct SlurmRequest {
   }
 };
 
+// Brings the folders of a sweep's jobs and a file of what such jobs came to together: a KeptResult.
+struct KeepRequest {
+  static constexpr const char* method = "jobs.keep";
+  static constexpr const char* verb = "";
+  std::string file;
+  json cells, eval;
+  template <class V>
+  void fields(V& v) {
+    v("file", file, About{.help = "a .jsonl file, a line for each job that is done"});
+    v("cells", cells,
+      About{.help = "a list of {\"dir\", \"config\"}: a job's folder and its run configuration"});
+    v("eval", eval, About{.help = "of each trained model (default: none)"});
+  }
+};
+
+// restored: names of the folders that were made of the file; others: of those that it has with
+// another configuration, and that are trained anew.
+struct KeptResult {
+  std::vector<std::string> restored, others;
+  int64_t kept = 0;
+  template <class V>
+  void fields(V& v) {
+    v("restored", restored), v("others", others), v("kept", kept);
+  }
+};
+
 // An element that is in the queue; its number is the cell's.
 struct SlurmElement {
   int64_t cell = 0;
@@ -72,6 +98,10 @@ struct SweepCell {
   int64_t step = 0, steps = 0;
   std::optional<double> loss, validation_bits, validation_right;
   std::string evaluated;  // the state of its eval; empty where there is none
+  // Of a task: the blind guesser's loss, and the first validation that was below it.
+  std::optional<double> blind_bits, blind_right, below_blind_seconds;
+  std::optional<int64_t> below_blind_step;
+  double seconds = 0;  // spent in steps
   template <class V>
   void fields(V& v) {
     v("dir", dir), v("group", group), v("state", state), v("message", message);
@@ -79,6 +109,11 @@ struct SweepCell {
     v("validation_bits", validation_bits, About{.title = "validation", .unit = "bits"});
     v("validation_right", validation_right, About{.title = "answers right"});
     v("evaluated", evaluated, About{.title = "eval"});
+    v("blind_bits", blind_bits, About{.title = "blind guesser", .unit = "bits"});
+    v("blind_right", blind_right, About{.title = "blind guesser right"});
+    v("below_blind_step", below_blind_step, About{.title = "below it from step"});
+    v("below_blind_seconds", below_blind_seconds, About{.title = "below it after", .unit = "s"});
+    v("seconds", seconds, About{.title = "time", .unit = "s"});
   }
 };
 

@@ -298,6 +298,88 @@ TEST_F(DeskRunsTest, AreRunOnceAndKept) {
   EXPECT_EQ(run_.requests.size(), 2u);
 }
 
+// What is kept of a result says of its claims what all of it says, and has nothing else.
+TEST(Verdicts, OfWhatIsKeptAreThoseOfTheWhole) {
+  json result = planted();
+  result["positions"] = std::string(10'000, 'x');
+  for (json& row : result["rows"]) row["curve"] = std::vector<double>(1000, 1.0);
+  std::vector<Claim> claims;
+  for (const json& predicate : {json{{"order", {"a", "b"}}},
+                                {{"order", {"b", "c"}}},
+                                {{"order", {"b", "a", "c"}}},
+                                {{"sign", "positive"}, {"of", "a"}},
+                                {{"ratio", {"macs"}}, {"from", 179.0}, {"to", 181.0}},
+                                {{"ratio", {"b", "a"}}, {"from", 0.6}, {"to", 14.1}},
+                                {{"holds", "check"}},
+                                {{"holds", "broken"}}}) {
+    for (const bool paired : {true, false}) claims.push_back(claim_of(predicate, paired));
+  }
+  claims.front().premise = Premise{.at_least = 3, .words = "nobody learnt it"};
+  std::vector<const Claim*> all;
+  for (const Claim& claim : claims) all.push_back(&claim);
+  const json kept = needed_of(result, all);
+  EXPECT_LT(kept.dump().size(), 3000u);
+  for (const Claim& claim : claims) {
+    ClaimRow of_all, of_kept;
+    judge(claim, result, of_all), judge(claim, kept, of_kept);
+    EXPECT_EQ(protocol::to_json_form(of_all), protocol::to_json_form(of_kept));
+  }
+}
+
+// A command that was run elsewhere, on another day, is not run again here.
+TEST_F(DeskRunsTest, CountWhatIsKept) {
+  const std::vector<std::string> words{"eval", "perplexity", "a", "b", "--lengths", "64"};
+  const auto options = [this](const char* name) {
+    DeskRunOptions some{.folder = folder_ / name, .run_missing = true};
+    some.kept = folder_ / "kept";
+    some.needed = [](const auto&, const json& all) { return json{{"task", all.at("task")}}; };
+    return some;
+  };
+  run_.replies["eval"] = {protocol::to_json_form(protocol::EvalResult{.task = "perplexity"}), {}};
+  DeskRuns here(run_, options("here"));
+  EXPECT_TRUE(here.of(words).whole);
+  EXPECT_EQ(run_.requests.size(), 1u);
+  DeskRuns there(run_, options("there"));
+  const DeskRun& found = there.of(words);
+  EXPECT_EQ(run_.requests.size(), 1u);
+  EXPECT_TRUE(found.whole);
+  EXPECT_EQ(found.result, (json{{"task", "perplexity"}}));
+  // Other words are another command.
+  EXPECT_TRUE(there.of({"eval", "perplexity", "a", "--lengths", "64"}).whole);
+  EXPECT_EQ(run_.requests.size(), 2u);
+}
+
+// A worker for which every job that it is asked about is done.
+class AllDone : public FakeRun {
+ public:
+  protocol::Reply call(const std::string& method, json params) override {
+    requests.push_back({method, params});
+    protocol::SweepResult sweep;
+    sweep.cells.resize(params.at("cells").size());
+    for (protocol::SweepCell& cell : sweep.cells) cell.state = cell.evaluated = "done";
+    return {protocol::to_json_form(sweep), {}};
+  }
+  using Run::call;
+};
+
+// Every sweep has its first seed before any has its second.
+TEST_F(DeskRunsTest, GoThroughSweepsSeedBySeed) {
+  const std::string folder = std::string(PHASESCOPE_SOURCE) + "/sample_configs/sweeps/";
+  const std::vector<std::vector<std::string>> sweeps = {{"sweep", folder + "copy.json"},
+                                                        {"sweep", folder + "s5.json"}};
+  AllDone run;
+  DeskRuns runs(run, {.folder = folder_ / "claims", .run_missing = true});
+  runs.run_by_seeds(sweeps);
+  std::vector<std::size_t> cells;
+  for (const FakeRun::Request& request : run.requests) {
+    const std::size_t asked = request.params.at("cells").size();
+    if (cells.empty() || cells.back() != asked) cells.push_back(asked);
+  }
+  // Three encodings and nine, with one seed, two, three, and no more than three.
+  EXPECT_EQ(cells, (std::vector<std::size_t>{3, 9, 6, 18, 9, 27, 9, 27}));
+  EXPECT_TRUE(runs.of(sweeps[0]).whole);
+}
+
 TEST_F(DeskRunsTest, ASweepWithoutJobsIsRead) {
   protocol::SweepResult sweep;
   sweep.cells.resize(9);

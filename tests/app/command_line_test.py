@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import shlex
 import signal
 import struct
 import subprocess
@@ -73,6 +74,49 @@ class Examples(InAFolder):
             with self.subTest(example=example):
                 done = shell(example, self.folder)
                 self.assertEqual((done.returncode, done.stderr.count("phasescope: ")), (0, 0), done.stderr)
+
+
+def commands_of(page):
+    """The indented lines that call phasescope, continued lines in one, in their order."""
+    lines = page.replace("\\\n", "").splitlines()
+    return [line.strip() for line in lines if line.startswith("    phasescope ")]
+
+
+def shortened(command):
+    """The same in seconds: two steps of a training, a sweep's table, what was measured so far."""
+    words = shlex.split(command)
+    if words[1] == "train" and "--resume" not in words:
+        words += ["--set", "train.steps=2", "--set", "eval.windows=2"]
+    if words[1:3] == ["eval", "perplexity"]:
+        words += ["--trials", "2"]
+    if words[1] == "sweep" and "--table" not in words:
+        words = [word for word in words if word not in ("--jobs", "2")] + ["--table"]
+    if words[1] == "reproduce" and "--budget" in words:
+        words = [word for word in words if word not in ("--desk", "--budget", "480")]
+    return shlex.join(words)
+
+
+class Training(InAFolder):
+    """Every command of docs/training.md, in its order, in a folder that has what the project's has."""
+
+    ELSEWHERE = ("--slurm",)  # elsewhere_test.py runs them, on a Slurm of its own
+
+    def test_the_pages_commands_run(self):
+        os.symlink(SOURCE / "sample_configs", self.folder / "sample_configs")
+        commands = commands_of((SOURCE / "docs/training.md").read_text(encoding="utf-8"))
+        self.assertGreater(len(commands), 25)
+        for command in commands:
+            if any(word in command for word in self.ELSEWHERE):
+                continue
+            with self.subTest(command=command):
+                done = shell(shortened(command), self.folder)
+                self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_shortened_ones_are_the_same_commands(self):
+        self.assertEqual(shortened("phasescope train a.json --set train.steps=40"),
+                         "phasescope train a.json --set train.steps=40 --set train.steps=2 --set eval.windows=2")
+        self.assertEqual(shortened("phasescope sweep a.json --jobs 2"), "phasescope sweep a.json --table")
+        self.assertEqual(shortened("phasescope eval copy out/c"), "phasescope eval copy out/c")
 
 
 class Names(InAFolder):

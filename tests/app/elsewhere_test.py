@@ -233,7 +233,7 @@ class Sshd(Elsewhere):
         rows = json.loads(self.phasescope(*words, "--remote", "far"))["rows"]
         self.assertEqual(rows, json.loads(self.phasescope(*words))["rows"])
 
-    def test_a_training_goes_on_when_the_link_is_cut_and_is_found_again(self):
+    def test_row29_a_training_goes_on_when_the_link_is_cut_and_is_found_again(self):
         config, job = self.written("run.json", self.small_run(1_000_000)), self.folder / "jobs/there"
         follower = self.start([PROGRAMS / "phasescope", "train", config, "--job", job, "--remote", "far"],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

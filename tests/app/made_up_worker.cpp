@@ -16,7 +16,7 @@ MadeUpWorker::Manner MadeUpWorker::manner_of(const Request& request) const {
 }
 
 void MadeUpWorker::start() {
-  state_ = protocol::WorkerState::ready;
+  state_ = slow_ ? protocol::WorkerState::starting : protocol::WorkerState::ready;
   death_.reset();
   ++starts_;
 }

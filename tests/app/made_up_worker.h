@@ -43,6 +43,8 @@ class MadeUpWorker : public WorkerLink {
   // Every request that is held ends with "worker_died", and so does every later one until
   // restart().
   void die(const std::string& how);
+  // Workers that are started from now on never say that they are ready.
+  void begin_slowly() { slow_ = true; }
   int starts() const { return starts_; }
   // Requests that came, by method.
   const std::map<std::string, int>& counts() const { return counts_; }
@@ -80,6 +82,7 @@ class MadeUpWorker : public WorkerLink {
   protocol::WorkerState state_ = protocol::WorkerState::not_started;
   std::optional<protocol::DeathNotice> death_;
   int starts_ = 0;
+  bool slow_ = false;
 };
 
 // The model that a request is about, the first of several; "sample" where it names none.

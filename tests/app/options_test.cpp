@@ -33,6 +33,7 @@ const std::set<std::string> kOfTheOutput = {
     "tokenize --pre-tokens",
     "train --background",
     "bench --write",
+    "bench --beside",  // what is trained while the window is measured
     "doctor --report",
     // How many jobs run at once, where, and whether any is started.
     "sweep --jobs",
@@ -41,6 +42,7 @@ const std::set<std::string> kOfTheOutput = {
     "sweep --sbatch",
     // What of the claims' own commands is kept where, and until when they are run.
     "reproduce --job",
+    "reproduce --kept",
     "reproduce --budget",
 };
 // Options that are refused without another one.
@@ -129,6 +131,7 @@ Words options_of(const std::string& name) {
 
 // One of these is a value for every option there is.
 const Words kCandidates = {"3",
+                           "1",
                            "17:29",
                            "9x5",
                            "positional",
@@ -239,6 +242,10 @@ TEST(Options, WhatWouldBeDroppedIsRefused) {
       {"bench", "load", "--lengths", "4"},
       {"bench", "protocol", "--backend", "plain"},
       {"bench", "window", "--runs", "3"},
+      {"bench", "step", "sample_configs/desk/rope.json", "--dims", "64"},
+      {"bench", "step"},
+      {"bench", "map", "--beside", "sample_configs/desk/rope.json"},
+      {"bench", "kernels", "a.json", "b.json"},
       {"data", "even_pairs", "--check", "tests/data/tasks/even_pairs.jsonl", "--trials", "7"},
       {"data", "even_pairs", "--check", "tests/data/tasks/even_pairs.jsonl", "--length", "4"},
       {"data", "even_pairs", "--check", "tests/data/tasks/even_pairs.jsonl", "--seed", "9"},

@@ -33,6 +33,24 @@ class SweepFile : public testing::Test {
   fs::path folder_;
 };
 
+TEST_F(SweepFile, LaysItsGridOverSeveralRuns) {
+  const json runs = {{{"name", "short"}, {"base", "base.json"}, {"set", {{"train.steps", 3}}}},
+                     {{"name", "a task"}, {"base", {{"task", {{"name", "copy"}}}}}}};
+  const SweepPlan plan = plan_of(
+      {{"runs", runs}, {"set", {{"train.threads", 1}}}, {"grid", {{"train.seed", {4, 5}}}}});
+  ASSERT_EQ(plan.jobs.size(), 4u);
+  EXPECT_EQ(plan.jobs[0].name, "short_train.seed-4");
+  EXPECT_EQ(plan.jobs[1].name, "a-task_train.seed-4");
+  EXPECT_EQ(plan.jobs[1].group, "a task");
+  EXPECT_EQ(plan.jobs[0].config.at("train"), (json{{"steps", 3}, {"seed", 4}, {"threads", 1}}));
+  EXPECT_EQ(plan.jobs[1].config.at("task").at("name"), "copy");
+  EXPECT_EQ(plan.jobs[0].seed, 0u);
+  EXPECT_EQ(plan.jobs[3].seed, 1u);
+  EXPECT_THROW(plan_of({{"runs", runs}, {"base", "base.json"}}), formats::Error);
+  EXPECT_THROW(plan_of({{"runs", json::array()}}), formats::Error);
+  EXPECT_THROW(plan_of({{"runs", {{{"base", "base.json"}}}}}), formats::Error);
+}
+
 TEST_F(SweepFile, IsEveryCombinationOfItsGrid) {
   const SweepPlan plan = plan_of({{"base", "base.json"},
                                   {"set", {{"train.steps", 20}}},

@@ -81,7 +81,7 @@ class Signals(InAFolder):
             env={**os.environ, "DISPLAY": self.display, "HOME": str(self.folder), "LIBGL_ALWAYS_SOFTWARE": "1",
                  "XDG_CONFIG_HOME": str(self.folder), "XDG_CACHE_HOME": str(self.folder)})
 
-    def test_the_session_is_written_before_the_program_ends(self):
+    def test_risk17_the_session_is_written_before_the_program_ends(self):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             with self.subTest(signal=number.name):
                 session = self.folder / f"{number.name}.json"
@@ -98,7 +98,7 @@ class Signals(InAFolder):
                 self.assertEqual(json.loads(session.read_text(encoding="utf-8"))["models"], ["rope"])
                 wait_for(lambda: not any(is_there(worker) for worker in workers))
 
-    def test_a_kill_leaves_what_was_there_a_second_before(self):
+    def test_risk17_a_kill_leaves_what_was_there_a_second_before(self):
         session = self.folder / "killed.json"
         program = self.start(session)
         self.addCleanup(program.kill)

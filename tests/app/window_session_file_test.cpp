@@ -124,7 +124,7 @@ TEST_F(SessionFile, Row30_CorruptOrNewerIsKeptAsBadAndDefaultsAreUsed) {
 }
 
 // 17.A9: a second one does not take the place of the first.
-TEST_F(SessionFile, Row30_EveryUnreadableOneIsKept) {
+TEST_F(SessionFile, Row30_EveryUnreadableOneIsKept_Risk17) {
   for (const char* text : {"first", "second", "third"}) {
     write(text);
     load_session(real_file_system(), path_);

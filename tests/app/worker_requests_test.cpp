@@ -178,6 +178,30 @@ TEST_F(LabTest, AfterThreeDeathsNoWorkerIsStartedUnasked) {
   EXPECT_FALSE(requests_.gave_up());
 }
 
+// A worker that is too slow to begin is killed again and again, further apart than deaths are
+// remembered: it is not started for ever.
+TEST_F(LabTest, Risk16_WorkersThatNeverBeginAreGivenUpHoweverSlowlyTheyDie) {
+  link_.set_manner("", Manner::hold);
+  requests_.remember_deaths_for(std::chrono::milliseconds(-1));  // each is forgotten at once
+  for (int death = 0; death < 4; ++death) {                      // of workers that had begun
+    ask(std::string(1, static_cast<char>('a' + death)));
+    requests_.begin_frame();
+    link_.die("killed by SIGKILL");
+    requests_.begin_frame();
+    ASSERT_FALSE(requests_.gave_up()) << death;
+  }
+  link_.begin_slowly();
+  const int before = link_.starts();
+  link_.die("no hello came within 120 s");
+  for (int death = 0; death < 6 && !requests_.gave_up(); ++death) {
+    requests_.begin_frame();
+    link_.die("no hello came within 120 s");
+  }
+  EXPECT_TRUE(requests_.gave_up());
+  EXPECT_LE(link_.starts(), before + 4);
+  EXPECT_FALSE(requests_.death_notice().empty());
+}
+
 TEST_F(LabTest, AQuestionSaysHowManyAreBeforeIt) {
   link_.set_manner("", Manner::hold);
   ask("a");

@@ -186,6 +186,23 @@ TEST_F(SystemMemory, ReadsTheFirstVersionOfGroups) {
   EXPECT_EQ(available(), 600000 - 400000 + 1500);
 }
 
+TEST_F(SystemMemory, IsWhatALimitOnAddressesLeaves) {
+  const std::string head = "Limit                     Soft Limit           Hard Limit  Units\n";
+  folder_.file("proc/self/limits",
+               head + "Max address space         unlimited  unlimited  bytes\n");
+  folder_.file("proc/self/statm", "10 7 3 1 0 5 0\n");
+  EXPECT_EQ(available(), 1000 * 1024);
+  const std::int64_t taken = 10 * ::sysconf(_SC_PAGESIZE);
+  const auto limit = [&](std::int64_t bytes) {
+    folder_.file("proc/self/limits", head + "Max address space         " + std::to_string(bytes) +
+                                         "  unlimited  bytes\n");
+  };
+  limit(taken + 5000);
+  EXPECT_EQ(available(), 5000);
+  limit(100);
+  EXPECT_EQ(available(), 0);
+}
+
 TEST_F(SystemMemory, IsNothingWhereNothingIsKnown) {
   const TemporaryFolder empty;
   EXPECT_EQ(available_bytes(empty.path()), 0);

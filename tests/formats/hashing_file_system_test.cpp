@@ -15,7 +15,7 @@ void write(FileSystem& fs, const std::filesystem::path& path, int pieces) {
   file->close();
 }
 
-TEST(HashingFileSystem, KnowsWhatItsFilesHold) {
+TEST(HashingFileSystem, Risk5_KnowsWhatItsFilesHold) {
   TemporaryFolder folder;
   const auto root = folder.path();
   HashingFileSystem fs(real_file_system());

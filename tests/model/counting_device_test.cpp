@@ -32,7 +32,7 @@
 #include "protocol/progress.h"
 #include "tests/golden_folder.h"
 #include "tests/training/small_run.h"
-#include "tests/training/temporary_folder.h"
+#include "tests/temporary_folder.h"
 #include "training/adamw.h"
 #include "training/evals/eval_task.h"
 

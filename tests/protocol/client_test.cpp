@@ -71,7 +71,7 @@ TEST(WorkerClient, ErrorsKeepTheirFourFields) {
 }
 
 // 17.A9: an exception in the session's own thread ends the worker, not the program.
-TEST(WorkerClient, WhatIsThrownInTheSessionsThreadEndsTheWorkerAlone) {
+TEST(WorkerClient, Risk22_WhatIsThrownInTheSessionsThreadEndsTheWorkerAlone) {
   WorkerClient client(options());
   std::atomic<int> woken{0};
   client.set_wake([&] {
@@ -282,7 +282,7 @@ TEST(WorkerClient, RestartEndsWhatThePresentWorkerOwes) {
   EXPECT_EQ(client.call("echo", {{"a", 3}}).result["a"], 3);
 }
 
-TEST(Row37, EndsAWorkerThatDoesNotListen) {
+TEST(Row37, EndsAWorkerThatDoesNotListen_Risk15) {
   int process = 0;
   const auto start = std::chrono::steady_clock::now();
   {

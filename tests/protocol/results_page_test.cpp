@@ -95,9 +95,11 @@ std::string made_page() {
   page.add<ConfigForm>(FormRequest::method);
   page.add<SweepResult>(SweepRequest::method);
   page.add<SlurmResult>(SlurmRequest::method);
+  page.add<KeptResult>(KeepRequest::method);
   page.add<ReproduceResult>();
   page.add<AttentionBench>(KernelsBenchRequest::method);
   page.add<BenchResult>(LoadBenchRequest::method);
+  page.add<StepBench>(StepBenchRequest::method);
   return kHead + page.text();
 }
 

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -49,20 +51,26 @@ TEST(Filters, GetVariablesThatWeHaveNot) {
   EXPECT_EQ(got.output, "ours given\n");
 }
 
-TEST(DetachedPrograms, LiveInASessionOfTheirOwn) {
+// What is in a log once a detached shell has appended `last` to it.
+std::string log_of_detached(const std::string& script, const std::string& last) {
   const auto log = std::filesystem::temp_directory_path() /
                    ("phasescope-detached-" + std::to_string(::getpid()) + ".log");
   std::ofstream(log) << "before\n";
-  start_detached({"sh", "-c", "cat; echo \"$(cut -d' ' -f6 /proc/$$/stat) $$\"; echo error >&2"},
-                 log);
+  start_detached({"sh", "-c", script}, log);
   std::string text;
-  for (int tries = 0; tries < 500 && text.find("error") == std::string::npos; ++tries) {
+  for (int tries = 0; tries < 500 && text.find(last) == std::string::npos; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     std::ostringstream read;
     read << std::ifstream(log).rdbuf();
     text = read.str();
   }
   std::filesystem::remove(log);
+  return text;
+}
+
+TEST(DetachedPrograms, LiveInASessionOfTheirOwn) {
+  const std::string text =
+      log_of_detached("cat; echo \"$(cut -d' ' -f6 /proc/$$/stat) $$\"; echo error >&2", "error");
   std::istringstream words(text);
   std::string before, error;
   long session = 0, process = 0;
@@ -70,6 +78,22 @@ TEST(DetachedPrograms, LiveInASessionOfTheirOwn) {
   EXPECT_EQ(before, "before");  // appended
   EXPECT_NE(session, ::getsid(0)) << text;
   EXPECT_EQ(error, "error") << text;
+}
+
+// Field 19 of stat is the niceness, field 41 the policy, 3 of which is SCHED_BATCH (proc(5)).
+TEST(DetachedPrograms, YieldTheProcessor) {
+  const std::string text = log_of_detached("cut -d' ' -f19,41 /proc/$$/stat; echo end", "end");
+  std::istringstream words(text);
+  std::string before;
+  int niceness = -100, policy = -1;
+  words >> before >> niceness >> policy;
+  EXPECT_EQ(niceness, std::max(10, ::getpriority(PRIO_PROCESS, 0))) << text;
+  EXPECT_EQ(policy, 3) << text;
+}
+
+TEST(DetachedPrograms, ThatCannotBeStartedAreToldOf) {
+  const auto log = std::filesystem::temp_directory_path() /
+                   ("phasescope-undetached-" + std::to_string(::getpid()) + ".log");
   EXPECT_THROW(start_detached({"/no/such/program"}, log), std::system_error);
   std::filesystem::remove(log);
   EXPECT_THROW(start_detached({"true"}, "/no/such/folder/log"), std::system_error);

@@ -82,8 +82,41 @@ class Unreadable final : public formats::FaultyFileSystem {
   std::string name_;
 };
 
+// KB in memory now, or at most since the last clear_refs (proc(5)).
+long kilobytes(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(key + ":")) return std::stol(line.substr(key.size() + 1));
+  }
+  return 0;
+}
+
+// Files of any size are hashed as they are written, and read back in pieces.
+TEST(Checkpoint, Risk5_ASaveNeedsNotItsSizeInMemory) {
+  TemporaryFolder folder;
+  formats::FileSystem& files = formats::real_file_system();
+  constexpr int kPieces = 96;  // of 1 MiB
+  std::ofstream("/proc/self/clear_refs") << "5";
+  const long before = kilobytes("VmRSS");
+  const SaveOutcome saved =
+      save_checkpoint(files, folder.path(), 1,
+                      [&](formats::FileSystem& hashing, const fs::path& into) {
+                        const std::string piece(std::size_t{1} << 20, 'w');
+                        auto file = hashing.create(into / "model.bin");
+                        for (int n = 0; n < kPieces; ++n) file->write_text(piece);
+                        file->sync();
+                        file->close();
+                      },
+                      {});
+  EXPECT_EQ(saved.message, "");
+  EXPECT_EQ(find_newest_checkpoint(files, folder.path()).newest->step, 1);
+  EXPECT_EQ(fs::file_size(folder.path() / "step-1/model.bin"), std::uintmax_t{kPieces} << 20);
+  // A piece of 1 MiB, one of 256 KiB that is read, and what libraries keep.
+  EXPECT_LT(kilobytes("VmHWM") - before, 16 * 1024);
+}
+
 // A checkpoint that cannot be read now may be whole: it is not deleted for it.
-TEST(Checkpoint, Row35OneThatCannotBeReadStays) {
+TEST(Checkpoint, Row35OneThatCannotBeReadStays_Risk7) {
   TemporaryFolder folder;
   formats::FileSystem& files = formats::real_file_system();
   save(files, folder.path(), 10);

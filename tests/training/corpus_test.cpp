@@ -161,7 +161,7 @@ TEST_F(TrainingCorpus, ALongTextIsCutBehindItsLines) {
 }
 
 // reliability.md, row 32.
-TEST_F(TrainingCorpus, Row32WhatIsHalfMadeOrDamagedIsMadeAnew) {
+TEST_F(TrainingCorpus, Row32WhatIsHalfMadeOrDamagedIsMadeAnew_Risk3) {
   const fs::path lines = folder_.path() / "texts.jsonl";
   write(lines, "{\"text\": \"first text\"}\n{\"text\": \"second text\"}\n");
   const auto whole = all_of(opened(lines));

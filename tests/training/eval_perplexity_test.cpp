@@ -124,7 +124,7 @@ model::ModelConfig with_encoding(model::ModelConfig config, const std::string& k
 
 // n tokens are read for n losses: [BOS] and the first n - 1. So a table of n positions serves n,
 // and the losses are those of its logits.
-TEST_F(PerplexityTask, ALearnedTableServesItsWholeLength) {  // 17.A1
+TEST_F(PerplexityTask, Risk1_ALearnedTableServesItsWholeLength) {  // 17.A1
   const auto model =
       model::random_model(with_encoding(models_[0].model->config(), "learned", json::object()), 1);
   models_ = {{"learned", model}};

@@ -262,7 +262,7 @@ TEST(EvalSamples, AModelOfOtherIdsIsRefused) {
 }
 
 // A job that was ended after some cells goes on with the others.
-TEST(EvalSamples, AJobKeepsItsRows) {
+TEST(EvalSamples, Risk13_AJobKeepsItsRows) {
   TemporaryFolder folder;
   const auto model = model_of_task("missing_duplicate");
   fs::create_directory(folder.path() / "m");

@@ -51,8 +51,21 @@ TEST_F(FoundCorpus, Row32AnotherTextIsToldOf) {
       << said_;
 }
 
+TEST_F(FoundCorpus, Risk21_AProgramThatOthersMayWriteIsNotRun) {
+  const fs::path tool = folder_.path() / "tools/make.py";
+  EXPECT_FALSE(is_safe_to_run(tool));  // it is not there
+  write(tool, "print(1)");
+  fs::permissions(tool.parent_path(), fs::perms::owner_all);
+  EXPECT_TRUE(is_safe_to_run(tool));
+  for (const fs::path& path : {tool, tool.parent_path()}) {
+    fs::permissions(path, fs::perms::others_write, fs::perm_options::add);
+    EXPECT_FALSE(is_safe_to_run(tool)) << path;
+    fs::permissions(path, fs::perms::others_write, fs::perm_options::remove);
+  }
+}
+
 // make_corpus.py says beside the text which one it has made.
-TEST_F(FoundCorpus, Row32ATextThatWasCutIsMadeAnew) {
+TEST_F(FoundCorpus, Row32ATextThatWasCutIsMadeAnew_Risk3) {
   const std::string whole = "what was made, all of it";
   write(place() / "corpus.json",
         R"({"train": {"sha256": ")" + formats::sha256_hex(std::string_view(whole)) + "\"}}");

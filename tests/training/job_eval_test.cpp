@@ -62,7 +62,7 @@ class EvalJob : public testing::Test {
   int jobs_ = 0;
 };
 
-TEST_F(EvalJob, HasTheOptionsItWasAskedWith) {  // 17.A7
+TEST_F(EvalJob, Risk2_HasTheOptionsItWasAskedWith) {  // 17.A7
   const auto plain = result(json::object());
   EXPECT_EQ(plain.provenance.at(0).dtype, "f32");
   const auto narrow = result({{"dtype", "bf16"}});
@@ -73,7 +73,7 @@ TEST_F(EvalJob, HasTheOptionsItWasAskedWith) {  // 17.A7
 }
 
 // Paths are meant from where the job was started.
-TEST_F(EvalJob, FindsAModelFromTheFolderItWasStartedIn) {
+TEST_F(EvalJob, Risk13_FindsAModelFromTheFolderItWasStartedIn) {
   const auto found = result({{"models", {"./m"}}, {"folder", folder_.path().string()}});
   EXPECT_EQ(found.rows.at(0).model, "./m");
 }
@@ -87,7 +87,7 @@ std::vector<std::string> lines_of(const fs::path& file) {
 
 // Ended after some texts, and in the middle of a line: the others are read, and every number of the
 // result is that of an unbroken run.
-TEST_F(EvalJob, PerplexityGoesOnWithItsTexts) {
+TEST_F(EvalJob, Risk13_PerplexityGoesOnWithItsTexts) {
   for (const char* window : {"disjoint", "per_position", "last_k:16"}) {
     const fs::path dir = job({{"lengths", {16, 32}}, {"window", window}});
     ASSERT_EQ(run_job(dir), 0);
@@ -116,7 +116,7 @@ bool within(int seconds, const std::function<bool()>& condition) {
   return true;
 }
 
-TEST_F(EvalJob, ObeysPauseAndResume) {  // 17.A7
+TEST_F(EvalJob, Risk13_ObeysPauseAndResume) {  // 17.A7
   const fs::path dir = job(json::object());
   write_request(formats::real_file_system(), dir, JobRequest::pause);
   std::thread running([&] { run_job(dir); });

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
@@ -70,7 +71,7 @@ TEST(MetricsLog, GoingOnFromACheckpointDropsTheLaterAndTornLines) {
 
 // Looked at again and again, a file is read on from where the last look ended, and says the same as
 // one that is read whole.
-TEST(FollowedMetrics, ReadsOnFromWhereItEnded) {
+TEST(FollowedMetrics, Risk14_ReadsOnFromWhereItEnded) {
   TemporaryFolder folder;
   const fs::path path = folder.path() / "metrics.jsonl";
   FollowedMetrics followed;
@@ -193,7 +194,7 @@ TEST(JobFolder, IsAliveWhileItsLockIsHeld) {
 }
 
 // A folder on a network disk that two machines see: there the lock on the folder holds nothing.
-TEST(JobFolder, Row31IsHeldByOneOfTwoMachines) {
+TEST(JobFolder, Row31IsHeldByOneOfTwoMachines_Risk11) {
   TemporaryFolder folder;
   const fs::path dir = made_job(folder.path() / "j", "running");
   const Host here{"here", "boot 1"}, there{"there", "boot 2"};
@@ -304,7 +305,7 @@ TEST(JobReporter, TimeLeftIsThatOfTheStepsOfThisRun) {
   EXPECT_EQ(read_job(dir, CurveDetail::none).seconds_left, 0);
 }
 
-TEST(JobReporter, AStateWithoutAMessageKeepsTheLastWarning) {
+TEST(JobReporter, Risk20_AStateWithoutAMessageKeepsTheLastWarning) {
   TemporaryFolder folder;
   const fs::path dir = made_job(folder.path() / "j", "running");
   JobReporter reporter(real(), dir);
@@ -313,7 +314,7 @@ TEST(JobReporter, AStateWithoutAMessageKeepsTheLastWarning) {
   EXPECT_EQ(read_job(dir, CurveDetail::none).message, "the checkpoint of step 5 was not saved");
 }
 
-TEST(JobFolder, WhatKilledWritersLeftBehindGoes) {
+TEST(JobFolder, Risk4_WhatKilledWritersLeftBehindGoes) {
   TemporaryFolder folder;
   const fs::path dir = made_job(folder.path() / "j", "running");
   for (const char* name : {"status.json.123-4.tmp", "metrics.jsonl.9-0.tmp", "mine.tmp"}) {
@@ -374,6 +375,18 @@ TEST(JobFolder, JobsAreFoundBelowTheRootAndElsewhere) {
   EXPECT_FALSE(fs::exists(inside));
 }
 
+// A loop over seeds that starts all at once: each has a folder of its own.
+TEST(JobFolder, Risk12_StartsAtTheSameTimeHaveFoldersOfTheirOwn) {
+  TemporaryFolder folder;
+  setenv("XDG_DATA_HOME", (folder.path() / "data").c_str(), 1);
+  std::vector<fs::path> made(16);
+  std::vector<std::thread> starts;
+  for (fs::path& dir : made) starts.emplace_back([&dir] { dir = new_job_folder("rope"); });
+  for (std::thread& start : starts) start.join();
+  std::sort(made.begin(), made.end());
+  EXPECT_EQ(std::adjacent_find(made.begin(), made.end()), made.end());
+}
+
 // ---- Memory ---------------------------------------------------------------------------------
 
 // reliability.md, row 21: the sentence names bytes wanted, bytes free and something smaller.
@@ -395,6 +408,8 @@ TEST(OutOfMemory, Row21NamesWhatWasWantedAndWhatWouldFit) {
   EXPECT_NE(memory_or_internal_error(cuda).message().find("Tried to allocate 2.00 GiB"),
             std::string::npos);
   EXPECT_EQ(memory_or_internal_error(cuda).message().find('\n'), std::string::npos);
+  EXPECT_TRUE(says_out_of_memory(cuda));
+  EXPECT_FALSE(says_out_of_memory(std::runtime_error("else")));
   EXPECT_EQ(memory_or_internal_error(std::runtime_error("else")).code(), "internal");
 }
 

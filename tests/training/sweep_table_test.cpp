@@ -11,6 +11,7 @@
 #include "protocol/json_form.h"
 #include "tests/temporary_folder.h"
 #include "training/jobs/job_folder.h"
+#include "training/jobs/metrics_log.h"
 
 namespace phasescope::training {
 namespace {
@@ -36,6 +37,31 @@ void write_eval(const fs::path& dir, double value) {
   row.low = value - 1, row.high = value + 1, row.n = 100;
   result.rows = {row};
   std::ofstream(dir / "result.json") << protocol::to_json_form(result);
+}
+
+// The first validation below what guessing gets; a training that never is has none.
+TEST(SweepTable, SaysWhenALossFallsBelowTheBlindGuessers) {
+  TemporaryFolder folder;
+  protocol::JobStatus status{.kind = "train", .state = "running"};
+  status.blind_bits = 1.0, status.blind_right = 0.5;
+  for (const char* name : {"learns", "does_not"}) {
+    const fs::path dir = folder.path() / name;
+    write_job(dir, "running");
+    write_status(formats::real_file_system(), dir, status);
+    const double bits[] = {1.5, 0.75, 1.25, 0.5};
+    for (int n = 0; n < 4; ++n) {
+      protocol::MetricPoint point{.step = 10 * (n + 1), .time = 2.0 * (n + 1)};
+      point.validation_bits = bits[n] + (name[0] == 'd' ? 1 : 0);
+      std::ofstream(dir / "metrics.jsonl", std::ios::app) << metrics_line(point);
+    }
+  }
+  const auto cells =
+      sweep_table({{folder.path() / "learns", "a"}, {folder.path() / "does_not", "b"}}).cells;
+  EXPECT_EQ(cells[0].blind_bits, 1.0);
+  EXPECT_EQ(cells[0].below_blind_step, 20);
+  EXPECT_EQ(cells[0].below_blind_seconds, 4.0);
+  EXPECT_EQ(cells[0].seconds, 8.0);
+  EXPECT_FALSE(cells[1].below_blind_step);
 }
 
 TEST(SweepTable, AveragesOverTheSeedsThatAreThere) {

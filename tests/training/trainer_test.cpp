@@ -223,7 +223,7 @@ TEST(Trainer, Row32RefusesAnotherText) {
   EXPECT_THROW(other.load(*found.newest), formats::Error);
 }
 
-TEST(Trainer, Row36SaysWhatACheckpointWasMadeWithOtherwise) {
+TEST(Trainer, Row36SaysWhatACheckpointWasMadeWithOtherwise_Risk18) {
   TemporaryFolder folder;
   RunConfig config = small_run(folder.path(), 4);
   const nlohmann::json state = trainer_of(config).state();
@@ -291,7 +291,7 @@ std::vector<double> curve_of(const fs::path& dir) {
 
 // A table of learned positions ends with the trained length: a validation that read the target of
 // its last position would fall off it, and so would every resume.
-TEST(Trainer, ValidatesAndResumesALearnedTableAtItsEnd) {  // 17.A1
+TEST(Trainer, Risk1_ValidatesAndResumesALearnedTableAtItsEnd) {  // 17.A1
   TemporaryFolder folder;
   const fs::path dir = folder.path() / "j";
   const RunConfig config = small_run(folder.path(), 12, {{"key", "learned"}});
@@ -377,7 +377,7 @@ TEST(Job, ADiskThatIsFullAtTheEndFailsAndTheJobCanBeResumed) {
 
 // A metrics line that the disk refused is written with the next one, and what a resumed job could
 // not drop is overruled: whichever operation fails, the curve is that of an unbroken run.
-TEST(Job, AResumedJobKeepsItsMetricsOnADiskThatRefusesForAWhile) {  // 17.A6
+TEST(Job, AResumedJobKeepsItsMetricsOnADiskThatRefuses_Risk6) {  // 17.A6
   TemporaryFolder folder;
   const RunConfig config = small_run(folder.path(), 20);
   write_job(folder.path() / "whole", config);

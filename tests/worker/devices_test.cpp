@@ -4,6 +4,8 @@
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
+#include <new>
+
 #include "formats/error.h"
 #include "kernels/cuda/cuda_error.h"
 #include "model/devices.h"
@@ -37,6 +39,22 @@ TEST(Row21, ADeviceOutOfMemoryIsNotFatal) {
   });
   EXPECT_EQ(failure.error.code, "out_of_memory");
   EXPECT_FALSE(failure.fatal);
+}
+
+TEST(Row21, NoRoomForTheRestIsSaidWithWhatIsFree) {
+  const auto failure = failure_of([] { throw std::bad_alloc(); });
+  EXPECT_EQ(failure.error.code, "out_of_memory");
+  EXPECT_NE(failure.error.message.find(" bytes are free"), std::string::npos);
+  EXPECT_FALSE(failure.error.hint.empty());
+  EXPECT_FALSE(failure.fatal);
+}
+
+// LibTorch's CUDA half may be missing beside a driver, or need a newer one.
+TEST(Row23, WhatKeepsADriverFromBeingUsedIsInTheNotice) {
+  EXPECT_NE(notice_without_gpu("").find("an old driver"), std::string::npos);
+  const std::string notice = notice_without_gpu("libtorch_cuda.so: cannot open");
+  EXPECT_NE(notice.find("libtorch_cuda.so: cannot open"), std::string::npos);
+  EXPECT_NE(notice.find("the CPU is used"), std::string::npos);
 }
 
 TEST(Row22, CudaFaultsAreFatalAndOthersAreNot) {

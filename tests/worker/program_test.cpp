@@ -72,6 +72,25 @@ TEST(Row23, NoGpuIsANoticeAndTheCpuIsUsed) {
   ::unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
+// A driver that is there and too old for anything (old_cuda_driver.cpp), found before any other.
+TEST(Row23, AnOldDriverIsANoticeAndTheCpuIsUsed) {
+  const char* before = ::getenv("LD_LIBRARY_PATH");
+  const std::string path = before == nullptr ? "" : ":" + std::string(before);
+  ::setenv("LD_LIBRARY_PATH", (std::string(PHASESCOPE_OLD_DRIVER) + path).c_str(), 1);
+  protocol::WorkerClient client(options());
+  const json info = client.call("worker.info", json::object()).result;
+  EXPECT_EQ(info["devices"], json({"cpu"}));
+  EXPECT_NE(info["notice"].get<std::string>().find("the CPU is used"), std::string::npos);
+  EXPECT_EQ(error_of(client, "models.list", json::object()).code, "");
+  EXPECT_EQ(error_of(client, "model.info", {{"model", "any"}, {"device", "cuda"}}).code,
+            "device_unavailable");
+  if (before == nullptr) {
+    ::unsetenv("LD_LIBRARY_PATH");
+  } else {
+    ::setenv("LD_LIBRARY_PATH", path.c_str() + 1, 1);
+  }
+}
+
 TEST(Program, RequestsThatAreNoneHaveTheirCodes) {
   protocol::WorkerClient client(options());
   EXPECT_EQ(error_of(client, "no.method", json::object()).code, "bad_usage");

@@ -141,7 +141,7 @@ at::Tensor logits_of(json params, FakeContext& context) {
 }
 
 // As many models as there is room for are kept, whatever their number; the last one always.
-TEST(Models, AreKeptByTheirBytes) {
+TEST(Models, Risk22_AreKeptByTheirBytes) {
   FakeContext context;
   const auto open = [&](ModelCache& cache, int n) {
     return cache.open(model_folder("kept" + std::to_string(n), byte_config("none")), {}, context);

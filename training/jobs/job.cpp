@@ -18,6 +18,7 @@
 #include "protocol/model_reading.h"
 #include "protocol/progress.h"
 #include "protocol/request.h"
+#include "training/blind_guesser.h"
 #include "training/evals/eval_task.h"
 #include "training/jobs/eval_rows.h"
 #include "training/jobs/job_folder.h"
@@ -172,11 +173,20 @@ class TrainingJob {
 
   // Time, memory and disk, from a step that is measured and not made.
   void say_what_it_needs(Trainer& trainer) {
-    const StepCost cost = trainer.measured_step();
+    const StepCost cost = measured_step(trainer);
     const Needs needs = needs_of(config_, cost);
     log_line(words_of(needs));
     const std::string lacking = lacking_room(needs, dir_);
     if (!lacking.empty()) reporter_.warn(lacking);
+  }
+
+  StepCost measured_step(Trainer& trainer) {
+    try {
+      return trainer.measured_step();
+    } catch (const std::exception& error) {
+      if (!may_be_smaller(trainer, error)) throw;
+    }
+    return trainer.measured_step();
   }
 
   void write_config() {
@@ -199,7 +209,16 @@ class TrainingJob {
     auto task = std::make_shared<const TaskData>(config_);
     log_line("samples of " + config_.task.name + ", SHA-256 of the first " + task->sha256());
     record_data(task->sha256());
+    if (config_.eval.every > 0 && writes()) say_what_guessing_gets(*task);
     return Trainer(config_, std::move(task), from);
+  }
+
+  void say_what_guessing_gets(const TaskData& task) {
+    const auto seed = static_cast<std::uint64_t>(config_.train.seed);
+    const auto guess = blind_guess(task.task(), task.validation(), ~seed);
+    if (!guess) return;
+    reporter_.set_blind(guess->bits, guess->right);
+    log_line("guessing by length and place: " + in_words({guess->bits, guess->right}));
   }
 
   // The configuration says from then on which text or which samples it is about.
@@ -264,6 +283,9 @@ class TrainingJob {
       point = trainer.step();
     } catch (const LossSpike& spike) {
       return go_back(trainer, spike);
+    } catch (const std::exception& error) {
+      if (!may_be_smaller(trainer, error)) throw;
+      return;  // the step is made again
     }
     reporter_.set_kernel(trainer.kernel());
     if (trainer.skipped() > skipped) {
@@ -294,6 +316,21 @@ class TrainingJob {
       compare_weights(trainer);
       save(trainer);
     }
+  }
+
+  // A step for which there was no memory is tried once more, in parts of half the rows.
+  bool may_be_smaller(Trainer& trainer, const std::exception& error) {
+    const int64_t step = trainer.steps_done() + 1;
+    if (!says_out_of_memory(error) || !trainer.between_steps() || step == made_smaller_) {
+      return false;
+    }
+    if (!trainer.halve_parts()) return false;
+    made_smaller_ = step;
+    reporter_.warn(memory_or_internal_error(error).message() + "; step " + std::to_string(step) +
+                   " and those after it are read in " + std::to_string(trainer.parts()) +
+                   " parts, which changes losses by the order of float32 sums "
+                   "(train.accumulate)");
+    return true;
   }
 
   // What is not the same at all ranks is not saved afterwards either.
@@ -371,8 +408,9 @@ class TrainingJob {
   RunConfig config_;
   JobReporter& reporter_;
   JobControl control_;
-  const Ranks* ranks_;  // null: alone
-  int64_t told_ = 0;    // the last step whose metrics are written
+  const Ranks* ranks_;        // null: alone
+  int64_t told_ = 0;          // the last step whose metrics are written
+  int64_t made_smaller_ = 0;  // the step that was last made again in smaller parts
   bool ranks_differ_ = false;
 };
 
@@ -490,6 +528,7 @@ int as_owner(formats::FileSystem& files, const fs::path& dir, Function&& work) {
     return kBadInput;
   }
   remove_job_litter(files, dir);
+  forget_old_request(files, dir);
   return work();
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "formats/error.h"
+#include "formats/json.h"
 #include "formats/near_names.h"
 #include "formats/sha256.h"
 #include "protocol/json_form.h"
@@ -26,6 +27,9 @@ using nlohmann::json;
 
 constexpr std::size_t kCurvePoints = 1000;
 constexpr const char* kPointer = ".job";
+constexpr std::uintmax_t kMostJsonBytes = std::uintmax_t{64} << 20;
+// Of log.txt no more is read than this, from its end.
+constexpr std::uintmax_t kMostLogBytes = std::uintmax_t{8} << 20;
 // A started job takes its lock within this time or has died; an ended one gives it back within it.
 constexpr std::chrono::seconds kStartLimit{20};
 
@@ -36,12 +40,30 @@ struct RequestName {
 constexpr RequestName kRequestNames[] = {
     {JobRequest::pause, "pause"}, {JobRequest::resume, "resume"}, {JobRequest::cancel, "cancel"}};
 
+// A folder may be anybody's: a file that is no file (a link to /dev/zero), too large or too deep is
+// one that cannot be read.
 json read_json_or_null(const fs::path& path) {
-  std::ifstream file(path);
-  if (!file) return nullptr;
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  return value.is_discarded() ? json(nullptr) : value;
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return nullptr;
+  try {
+    return formats::json_from_file(path, {}, kMostJsonBytes);
+  } catch (const formats::Error&) {
+    return nullptr;
+  }
+}
+
+// At most so many bytes.
+std::string end_of_file(const fs::path& path, std::uintmax_t most) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return "";
+  const std::uintmax_t size = fs::file_size(path, error);
+  if (error) return "";
+  std::ifstream file(path, std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(size - std::min(size, most)));
+  std::string text(static_cast<std::size_t>(std::min(size, most)), '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, file.gcount())));
+  return text;
 }
 
 bool lately_written(const fs::path& path) {
@@ -120,6 +142,16 @@ void clear_request(formats::FileSystem& files, const fs::path& dir) {
   files.remove(dir / job_file::control);
 }
 
+void forget_old_request(formats::FileSystem& files, const fs::path& dir) {
+  const json status = read_json_or_null(dir / job_file::status);
+  if (!status.is_object() || status.value("state", "queued") == "queued") return;
+  try {
+    if (files.exists(dir / job_file::control)) clear_request(files, dir);
+  } catch (const formats::Error&) {
+    // A disk that refuses: it is obeyed, and the job can be resumed.
+  }
+}
+
 JobRequest read_request(const fs::path& dir) {
   const json control = read_json_or_null(dir / job_file::control);
   if (!control.is_object() || !control.contains("request")) return JobRequest::none;
@@ -173,8 +205,7 @@ protocol::JobStatus read_job(const fs::path& dir, CurveDetail detail) {
 }
 
 std::string log_tail(const fs::path& dir, std::size_t lines) {
-  std::ifstream file(dir / job_file::log);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string text = end_of_file(dir / job_file::log, kMostLogBytes);
   std::size_t at = text.size();
   if (at > 0 && text.back() == '\n') --at;
   for (std::size_t line = 0; line < lines && at != std::string::npos; ++line) {

@@ -47,6 +47,9 @@ enum class JobRequest { none, pause, resume, cancel };
 JobRequest job_request_of(const std::string& name);
 void write_request(formats::FileSystem& fs, const std::filesystem::path& dir, JobRequest request);
 void clear_request(formats::FileSystem& fs, const std::filesystem::path& dir);
+// Clears what was asked of a run that has ended: a job that is started by hand or by a cluster does
+// not obey it. Of one that is queued the request stands. Only for whoever has the lock.
+void forget_old_request(formats::FileSystem& fs, const std::filesystem::path& dir);
 // The request that stands in control.json; none where there is no file or it cannot be read.
 JobRequest read_request(const std::filesystem::path& dir);
 

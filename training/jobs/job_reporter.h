@@ -36,6 +36,10 @@ class JobReporter {
   // What ran attention; said in the log too, when it changes.
   void set_kernel(const std::string& kernel);
   void set_state(const std::string& state, const std::string& message = {});
+  // What the blind guesser gets of the validation samples.
+  void set_blind(double bits, double right) {
+    status_.blind_bits = bits, status_.blind_right = right;
+  }
   // In which other forms the points of metrics.jsonl are written; before begin_after().
   void write_too(const CopyForms& forms) { forms_ = forms; }
   // The steps done before, and the seconds they took: metrics.jsonl goes on from there, without the

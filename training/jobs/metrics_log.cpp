@@ -16,6 +16,7 @@ namespace {
 using Points = std::vector<protocol::MetricPoint>;
 
 constexpr std::size_t kFilesFollowed = 64;
+constexpr std::uintmax_t kMostAtOnce = std::uintmax_t{64} << 20;  // the next look reads on
 
 // A line that some other program wrote is no point of ours.
 void add_line(const std::string& line, Points& points) {
@@ -60,7 +61,7 @@ std::vector<protocol::MetricPoint> FollowedMetrics::read(const std::filesystem::
   bytes_read_ = 0;
   File& file = file_of(path);
   struct stat now {};
-  if (::stat(path.c_str(), &now) != 0) {
+  if (::stat(path.c_str(), &now) != 0 || !S_ISREG(now.st_mode)) {
     files_.pop_front();
     return {};
   }
@@ -69,7 +70,7 @@ std::vector<protocol::MetricPoint> FollowedMetrics::read(const std::filesystem::
   if (!same) file = {path, now.st_dev, now.st_ino};
   std::ifstream stream(path, std::ios::binary);
   stream.seekg(static_cast<std::streamoff>(file.read));
-  std::string more(static_cast<std::size_t>(size - file.read), '\0');
+  std::string more(static_cast<std::size_t>(std::min(size - file.read, kMostAtOnce)), '\0');
   stream.read(more.data(), static_cast<std::streamsize>(more.size()));
   more.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, stream.gcount())));
   bytes_read_ = more.size();

@@ -1,23 +1,31 @@
 #include "training/jobs/out_of_memory.h"
 
-#include <sys/sysinfo.h>
-
 #include <charconv>
 #include <new>
 #include <string>
+#include <string_view>
+
+#include "formats/system_memory.h"
 
 namespace phasescope::training {
 namespace {
 
 std::string megabytes(std::int64_t bytes) { return std::to_string(bytes >> 20) + " MB"; }
 
-std::int64_t free_bytes() {
-  struct sysinfo info {};
-  if (sysinfo(&info) != 0) return 0;
-  return static_cast<std::int64_t>((info.freeram + info.bufferram) * info.mem_unit);
+// A device's allocator says in its first line how much was wanted and is free.
+bool is_of_a_device(std::string_view message) {
+  return message.find("out of memory") != message.npos;
 }
 
 }  // namespace
+
+bool says_out_of_memory(const std::exception& exception) {
+  if (const auto* error = dynamic_cast<const formats::Error*>(&exception)) {
+    return error->code() == "out_of_memory";
+  }
+  return dynamic_cast<const std::bad_alloc*>(&exception) != nullptr ||
+         bytes_wanted(exception.what()).has_value() || is_of_a_device(exception.what());
+}
 
 std::optional<std::int64_t> bytes_wanted(std::string_view message) {
   const std::size_t at = message.find("tried to allocate ");
@@ -29,25 +37,14 @@ std::optional<std::int64_t> bytes_wanted(std::string_view message) {
 }
 
 formats::Error memory_or_internal_error(const std::exception& exception) {
-  const std::string_view said = exception.what();
-  const std::optional<std::int64_t> wanted = bytes_wanted(said);
-  constexpr const char* kWhere = "train.batch_tokens";
-  constexpr const char* kHint = "halve train.batch_tokens or model.context";
-  // Of a GPU its own allocator says how much was wanted and is free, in its first sentences.
-  if (!wanted && said.find("out of memory") != said.npos) {
-    return formats::Error(
-        "out_of_memory",
-        "there is not enough memory for a step: " + std::string(said.substr(0, said.find('\n'))),
-        kWhere, kHint);
-  }
-  if (!wanted && !dynamic_cast<const std::bad_alloc*>(&exception)) {
-    return formats::internal_error(exception.what());
-  }
-  const std::string asked = wanted ? megabytes(*wanted) + " were wanted, " : "";
-  return formats::Error(
-      "out_of_memory",
-      "there is not enough memory for a step: " + asked + megabytes(free_bytes()) + " are free",
-      kWhere, kHint);
+  if (!says_out_of_memory(exception)) return formats::internal_error(exception.what());
+  const std::string_view message = exception.what();
+  const std::optional<std::int64_t> wanted = bytes_wanted(message);
+  std::string said = wanted ? megabytes(*wanted) + " were wanted, " : "";
+  said += megabytes(formats::available_bytes()) + " are free";
+  if (!wanted && is_of_a_device(message)) said = message.substr(0, message.find('\n'));
+  return formats::Error("out_of_memory", "there is not enough memory for a step: " + said,
+                        "train.batch_tokens", "halve train.batch_tokens or model.context");
 }
 
 }  // namespace phasescope::training

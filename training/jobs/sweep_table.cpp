@@ -26,10 +26,15 @@ SweepCell cell_of(const SweepPlace& place) {
   cell.state = job.state, cell.message = job.message;
   cell.step = job.step, cell.steps = job.steps;
   if (job.last) cell.loss = job.last->loss;
+  cell.seconds = job.last ? job.last->time : job.seconds;
+  cell.blind_bits = job.blind_bits, cell.blind_right = job.blind_right;
   for (const protocol::MetricPoint& point : job.curve) {
     if (!point.validation_bits) continue;
     cell.validation_bits = point.validation_bits;
     cell.validation_right = point.validation_right;
+    const bool below = cell.blind_bits && *point.validation_bits < *cell.blind_bits;
+    if (!below || cell.below_blind_step) continue;
+    cell.below_blind_step = point.step, cell.below_blind_seconds = point.time;
   }
   return cell;
 }

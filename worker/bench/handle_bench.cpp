@@ -21,6 +21,7 @@
 #include "worker/bench/bench_timing.h"
 #include "worker/bench/kernel_cases.h"
 #include "worker/bench/kernel_rivals.h"
+#include "worker/bench/step_bench.h"
 
 namespace phasescope::worker {
 namespace {
@@ -285,6 +286,7 @@ Reply bench_load(const protocol::LoadBenchRequest& asked, RequestContext& contex
 
 std::vector<Handler> bench_handlers() {
   return {method("attention kernels against named rivals", bench_kernels),
+          method("a training's steps against each other and a plain loop", bench_step),
           method("time to open models", bench_load)};
 }
 

@@ -1,4 +1,4 @@
-// bench.kernels, bench.load: speed, as medians of interleaved runs in this process.
+// bench.kernels, bench.step, bench.load: speed, as medians of interleaved runs in this process.
 #pragma once
 
 #include <vector>

@@ -1,0 +1,116 @@
+// What is kept of finished jobs, and folders that are made of it on another day.
+#include "training/jobs/kept_jobs.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "formats/error.h"
+#include "protocol/json_form.h"
+#include "protocol/messages/eval.h"
+#include "tests/temporary_folder.h"
+#include "training/jobs/job_folder.h"
+#include "training/jobs/metrics_log.h"
+#include "training/jobs/sweep_table.h"
+
+namespace phasescope::training {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+const json kAsked = {{"train", {{"steps", 100}, {"seed", 2}}}};
+const json kEvalAsked = {{"task", "copy"}, {"lengths", {20}}};
+
+formats::FileSystem& disk() { return formats::real_file_system(); }
+
+// A training that is done, with its eval.
+void write_finished(const fs::path& dir) {
+  fs::create_directories(dir / "eval");
+  std::ofstream(dir / "config.json") << kAsked;
+  protocol::JobStatus status{.name = dir.filename().string(), .kind = "train", .state = "done"};
+  status.step = status.steps = 100, status.seconds = 12.5;
+  status.message = "written to " + dir.string();
+  for (int64_t step = 1; step <= 100; ++step) {
+    protocol::MetricPoint point{.step = step, .loss = 1.0 / static_cast<double>(step)};
+    if (step % 50 == 0) point.validation_bits = 0.25 + 1.0 / static_cast<double>(step);
+    std::ofstream(dir / "metrics.jsonl", std::ios::app) << metrics_line(point);
+  }
+  write_status(disk(), dir, status);
+  std::ofstream(dir / "eval/config.json") << json{{"eval_job", {{"folder", dir.string()}}}};
+  protocol::EvalResult result{.task = "seq_copy", .metric = "perplexity"};
+  result.counted = "samples";
+  protocol::EvalRow row{.model = dir.string(), .metric = "perplexity", .length = 20, .value = 1.25};
+  row.low = 1, row.high = 1.5, row.n = 100;
+  result.rows = {row};
+  std::ofstream(dir / "eval/result.json") << protocol::to_json_form(result);
+  status.kind = "eval";
+  write_status(disk(), dir / "eval", status);
+}
+
+class KeptJobsTest : public testing::Test {
+ protected:
+  KeptJobs keep(const fs::path& place, const json& asked = kAsked, const json& eval = kEvalAsked) {
+    return keep_jobs(disk(), file_, {{place / "a", asked}, {place / "b", asked}}, eval);
+  }
+  TemporaryFolder folder_;
+  const fs::path file_ = folder_.path() / "kept/copy.jsonl";
+};
+
+TEST_F(KeptJobsTest, CountInAnotherPlace) {
+  const fs::path here = folder_.path() / "here", there = folder_.path() / "there";
+  write_finished(here / "a");
+  EXPECT_EQ(keep(here).kept, 1);
+  const std::string text = disk().read(file_);
+  EXPECT_EQ(text.find(folder_.path().string()), std::string::npos) << "a place of this machine";
+  EXPECT_LT(text.size(), 8000u);
+  // Elsewhere, where there is nothing yet.
+  const KeptJobs found = keep(there);
+  EXPECT_EQ(found.restored, std::vector<std::string>{"a"});
+  EXPECT_EQ(disk().read(file_), text);
+  const auto table = [](const fs::path& place) {
+    return sweep_table({{place / "a", "rope"}, {place / "b", "rope"}});
+  };
+  const protocol::SweepResult before = table(here), after = table(there);
+  EXPECT_EQ(after.cells[0].state, "done");
+  EXPECT_EQ(after.cells[0].evaluated, "done");
+  EXPECT_EQ(after.cells[1].state, "new");
+  EXPECT_EQ(after.cells[0].step, 100);
+  EXPECT_EQ(after.cells[0].loss, before.cells[0].loss);
+  EXPECT_EQ(after.cells[0].validation_bits, before.cells[0].validation_bits);
+  ASSERT_EQ(after.eval.rows.size(), 1u);
+  EXPECT_EQ(protocol::to_json_form(after.eval.rows), protocol::to_json_form(before.eval.rows));
+  EXPECT_EQ(read_job(there / "a", CurveDetail::none).seconds, 12.5);
+  // A second look changes nothing.
+  EXPECT_TRUE(keep(there).restored.empty());
+  EXPECT_EQ(disk().read(file_), text);
+}
+
+TEST_F(KeptJobsTest, OfAnotherConfigurationOrEvalDoNotCount) {
+  write_finished(folder_.path() / "here/a");
+  keep(folder_.path() / "here");
+  json other = kAsked;
+  other["train"]["steps"] = 200;
+  for (const auto& [asked, eval] : {std::pair(other, kEvalAsked), {kAsked, json()}}) {
+    const KeptJobs found = keep(folder_.path() / "there", asked, eval);
+    EXPECT_TRUE(found.restored.empty());
+    EXPECT_EQ(found.others, std::vector<std::string>{"a"});
+    EXPECT_FALSE(fs::exists(folder_.path() / "there/a"));
+  }
+}
+
+TEST_F(KeptJobsTest, WhatIsNotDoneIsNotKept) {
+  write_finished(folder_.path() / "here/a");
+  protocol::JobStatus status{.kind = "eval", .state = "cancelled"};
+  write_status(disk(), folder_.path() / "here/a/eval", status);
+  EXPECT_EQ(keep(folder_.path() / "here").kept, 0);
+  EXPECT_FALSE(fs::exists(file_));
+  fs::create_directories(file_.parent_path());
+  std::ofstream(file_) << "{\"name\": \"a\"}\n";
+  EXPECT_THROW(keep(folder_.path() / "here"), formats::Error);
+}
+
+}  // namespace
+}  // namespace phasescope::training

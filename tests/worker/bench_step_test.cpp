@@ -1,0 +1,122 @@
+// bench.step: the plain loop is the same training, and the rows' numbers hang together.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "formats/error.h"
+#include "protocol/messages/bench.h"
+#include "tests/training/small_run.h"
+#include "tests/temporary_folder.h"
+#include "tests/worker/fake_context.h"
+#include "training/schedule.h"
+#include "training/trainer.h"
+#include "worker/bench/handle_bench.h"
+#include "worker/bench/step_rival.h"
+
+namespace phasescope::worker {
+namespace {
+
+using nlohmann::json;
+using training::RunConfig;
+
+RunConfig run_in(const training::TemporaryFolder& folder, const json& encoding) {
+  RunConfig config = training::small_run(folder.path(), 8, encoding);
+  config.train.curriculum.clear();
+  return config;
+}
+
+// From the same weights, on the same batches: written apart, the two make the same losses.
+TEST(BenchStep, ThePlainLoopIsTheSameTraining) {
+  for (const char* encoding : {"rope", "none"}) {
+    for (const bool gated : {true, false}) {
+      const training::TemporaryFolder folder;
+      RunConfig config = run_in(folder, {{"key", encoding}});
+      config.model.gated = gated;
+      config.model.activation = gated ? "silu" : "gelu";
+      config.model.tie_embeddings = gated;
+      const auto corpus = std::make_shared<const training::Corpus>(
+          training::Corpus::open(config.data.corpus, config.data, config.model.context));
+      training::Trainer trainer(config, corpus, {});
+      ASSERT_EQ(PlainLoop::obstacle(trainer.decoder().config()), "");
+      PlainLoop plain(trainer.decoder(), config.train);
+      for (std::int64_t step = 0; step < 8; ++step) {
+        const double loss = plain.step(corpus->batch(config.train, config.model.context, step),
+                                       training::learning_rate_at(config.train, step));
+        // Two orders of float32 sums, through eight steps of AdamW, which divides by the root of
+        // squares that begin near 0.
+        EXPECT_NEAR(trainer.step().loss, loss, 2e-4 * loss) << encoding << " step " << step;
+      }
+    }
+  }
+}
+
+TEST(BenchStep, WhatThePlainLoopHasNoCodeForIsSaid) {
+  const training::TemporaryFolder folder;
+  const auto obstacle = [&](const RunConfig& config) {
+    return PlainLoop::obstacle(training::model_config_of(config));
+  };
+  EXPECT_NE(obstacle(run_in(folder, {{"key", "tape"}})), "");
+  EXPECT_NE(obstacle(run_in(folder, {{"key", "rope"}, {"scaling", "linear"}, {"factor", 2}})), "");
+  RunConfig config = run_in(folder, {{"key", "rope"}});
+  EXPECT_EQ(obstacle(config), "");
+  config.model.norm = "layer";
+  EXPECT_NE(obstacle(config), "");
+  config = run_in(folder, {{"key", "rope"}});
+  config.model.causal = false;
+  EXPECT_NE(obstacle(config), "");
+}
+
+TEST(BenchStep, HasARowForEveryConfigurationAndLength) {
+  const training::TemporaryFolder folder;
+  json configs = json::array();
+  for (const char* key : {"rope", "alibi"}) {
+    configs.push_back({{"name", key}, {"config", to_json(run_in(folder, {{"key", key}}))}});
+  }
+  FakeContext context;
+  const json params = {{"configs", configs}, {"lengths", {16, 32}}, {"runs", 2}, {"threads", 1}};
+  const auto bench = protocol::from_json_form<protocol::StepBench>(
+      ask(bench_handlers(), "bench.step", params, context).result);
+  ASSERT_EQ(bench.rows.size(), 4u);
+  EXPECT_EQ(bench.threads, 1);
+  for (std::size_t n = 0; n < 4; ++n) {
+    const protocol::StepBenchRow& row = bench.rows[n];
+    EXPECT_EQ(row.name, n < 2 ? "rope" : "alibi");
+    EXPECT_EQ(row.length, n % 2 == 0 ? 16 : 32);
+    EXPECT_EQ(row.windows * row.length, 128);
+    EXPECT_NEAR(row.step_ms, (row.step_ms_min + row.step_ms_max) / 2, 1e-9 * row.step_ms);
+    EXPECT_GT(row.forward_ms, 0);
+    EXPECT_LT(row.forward_ms, row.step_ms_max);
+    EXPECT_NEAR(row.tokens_per_second, 128e3 / row.step_ms, 1e-6 * row.tokens_per_second);
+    EXPECT_NEAR(row.over_first, row.step_ms / bench.rows[n % 2].step_ms, 1e-12);
+    EXPECT_EQ(row.rival.empty(), n >= 2);
+    EXPECT_EQ(row.kernel.rfind("fused cpu", 0), 0u) << row.kernel;
+  }
+  // ALiBi has slopes, which are stored or not, and the same matrices.
+  EXPECT_GE(bench.rows[0].parameters, 256 * 32);
+}
+
+TEST(BenchStep, ATaskHasItsOwnLengths) {
+  json config = {{"model",
+                  {{"vocab_size", 19},
+                   {"context", 32},
+                   {"layers", 1},
+                   {"width", 16},
+                   {"heads", 2},
+                   {"kv_heads", 2},
+                   {"ffn_width", 16}}},
+                 {"task", {{"name", "addition"}, {"batch", 4}, {"longest", 3}}}};
+  json params = {{"configs", {{{"name", "add"}, {"config", config}}}}, {"runs", 1}};
+  FakeContext context;
+  const auto bench = protocol::from_json_form<protocol::StepBench>(
+      ask(bench_handlers(), "bench.step", params, context).result);
+  EXPECT_TRUE(bench.rows.at(0).rival.empty());
+  EXPECT_GT(bench.rows.at(0).step_ms, 0);
+  params["lengths"] = {16};
+  EXPECT_EQ(code_of(bench_handlers(), "bench.step", params), "bad_usage");
+  EXPECT_EQ(code_of(bench_handlers(), "bench.step", json::object()), "bad_usage");
+}
+
+}  // namespace
+}  // namespace phasescope::worker
