@@ -23,7 +23,11 @@ Json verified_manifest(const std::filesystem::path& folder, const Json& manifest
   try {
     for (const Json& file : manifest.at("files")) {
       // A name alone: no manifest reads files elsewhere.
-      const auto name = std::filesystem::path(file.at("name").get<std::string>()).filename();
+      const std::filesystem::path name = file.at("name").get<std::string>();
+      if (name.empty() || name != name.filename() || name == "." || name == "..") {
+        throw bad_input("its manifest names \"" + name.string() + "\", which is no plain file name",
+                        (folder / kManifestName).string());
+      }
       std::error_code none;
       const auto kind = std::filesystem::status(folder / name, none).type();
       // A link to a device would be read for ever; of what is not there digest_of() tells.

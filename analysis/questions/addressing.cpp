@@ -193,6 +193,39 @@ AddressingSums addressing_sums(const ScoreMarginals& m) {
 
 namespace {
 
+// Takes off what float32's rounding has left of sums that are 0 because every row's is: of all
+// scores less their row's mean by distance, by key, and times i - (i - j) - j. Else no effects fit
+// the sums, and conjugate gradients do not end.
+void balance(ScoreMarginals& m) {
+  const NormalEquations equations(m.tokens, m.within, true, true);
+  const auto spread = [&m](Vector& sums, const auto& weight) {
+    double off = 0, all = 0;
+    for (std::int64_t n = 0; n < m.tokens; ++n) {
+      off += sums[static_cast<std::size_t>(n)], all += weight(n);
+    }
+    for (std::int64_t n = 0; n < m.tokens; ++n) {
+      sums[static_cast<std::size_t>(n)] -= off / all * weight(n);
+    }
+  };
+  spread(m.by_distance, [&](std::int64_t n) { return equations.distance_count(n); });
+  spread(m.by_key, [&](std::int64_t n) { return equations.key_count(n); });
+  double pairs = 0, mean = 0, trend = 0, square = 0;
+  for (std::int64_t n = 0; n < m.tokens; ++n) {
+    const auto at = static_cast<double>(n);
+    pairs += equations.key_count(n), mean += equations.key_count(n) * at;
+    trend += at * (m.by_distance[static_cast<std::size_t>(n)] +
+                   m.by_key[static_cast<std::size_t>(n)]);
+  }
+  mean /= pairs;
+  const auto along = [&](std::int64_t n) {
+    return equations.key_count(n) * (static_cast<double>(n) - mean);
+  };
+  for (std::int64_t n = 0; n < m.tokens; ++n) square += along(n) * static_cast<double>(n);
+  for (std::int64_t n = 0; n < m.tokens && square > 0; ++n) {
+    m.by_key[static_cast<std::size_t>(n)] -= trend * along(n) / square;
+  }
+}
+
 // Of one text by the kernel; nothing where the scores have no fused form, and where rows see other
 // pairs than those of a causal triangle, which the equations count on.
 std::optional<std::vector<ScoreMarginals>> fused_marginals(const model::LayerAttention& attention,
@@ -213,6 +246,7 @@ std::optional<std::vector<ScoreMarginals>> fused_marginals(const model::LayerAtt
     list.push_back({tokens, within, to_vector<double>(sums->by_distance[0][h]),
                     to_vector<double>(sums->by_key[0][h]), square[n], between[n],
                     square[n] + of_rows[n]});
+    balance(list.back());
   }
   return list;
 }

@@ -143,7 +143,8 @@ void DeskRuns::keep_elsewhere(const std::vector<std::string>& words, const DeskR
   if (options_.kept.empty() || is_sweep(words) || !known.whole) return;
   std::map<std::string, json> lines;
   for (json& line : lines_of_json(file_of_kept())) {
-    lines[line.value("command", "")] = std::move(line);
+    std::string command = line.value("command", "");
+    lines[std::move(command)] = std::move(line);
   }
   DeskRun small = known;
   if (options_.needed) small.result = options_.needed(words, known.result);

@@ -303,22 +303,28 @@ class BlockForward {
     }
   }
 
-  /// A row's averaged values, where there is a gate times that, after they went to `ungated` as
-  /// they are: one piece of code for both, which a kernel without a gate hardly notices.
+  /// A row's averaged values; where there is a gate, first as they are to `ungated`. The gate is
+  /// multiplied onto the registers, so that nothing of it lives on while a row is written.
   template <class Inverse>
   __device__ __forceinline__ void write_output(int row, int half, const Inverse& inverse) {
-    const bool has_gate = problem_.gate.data != nullptr;
-    const RowGate<T> gate(problem_.gate, problem_.gate_dim, batch_, head_, row);
-#pragma unroll 1
-    for (int pass = has_gate && outputs_.ungated.data ? 0 : 1; pass < 2; ++pass) {
-      const OutputTensor& to = pass == 0 ? outputs_.ungated : outputs_.out;
-      const bool gated = has_gate && pass == 1;
-      const auto factor = [&](int channel) {
-        return gated ? inverse(channel) * gate.of(channel) : inverse(channel);
-      };
-      write_row<T, D>(pointer<T>(to, batch_, head_) + row * to.row, out_, half, factor, channels(),
-                      lane_);
+    if (problem_.gate.data != nullptr) {
+      if (outputs_.ungated.data != nullptr) write_to(outputs_.ungated, row, half, inverse);
+      const RowGate<T> gate(problem_.gate, problem_.gate_dim, batch_, head_, row);
+#pragma unroll
+      for (int d = 0; d < D / 8; ++d) {
+        const int channel = d * 8 + (lane_ % 4) * 2;
+        if (channel >= channels()) continue;
+        out_[d][2 * half] *= gate.of(channel);
+        out_[d][2 * half + 1] *= gate.of(channel + 1);
+      }
     }
+    write_to(outputs_.out, row, half, inverse);
+  }
+  template <class Inverse>
+  __device__ __forceinline__ void write_to(const OutputTensor& to, int row, int half,
+                                           const Inverse& inverse) {
+    write_row<T, D>(pointer<T>(to, batch_, head_) + row * to.row, out_, half, inverse, channels(),
+                    lane_);
   }
 
   const Problem<Score>& problem_;

@@ -51,8 +51,7 @@ struct AllProbes {
     }
     if (key == 0) first = t;
     for (int n = 0; n < kMaxWindows; ++n) {
-      const auto wide = static_cast<int>(min(wanted.windows[n], std::int64_t{1} << 30));
-      if (abs(lambda) < wide) window[n] += p;
+      if (std::int64_t{abs(lambda)} < wanted.windows[n]) window[n] += p;
     }
   }
 

@@ -53,7 +53,8 @@ AttentionProgram content_of(const AttentionProgram& program) {
   const auto* tapa = program.as<TapaProgram>();
   content.scale = tapa != nullptr ? tapa->scale_content : program.scale * program.gain;
   const std::int64_t from = program.content_from;
-  const std::int64_t channels = tapa != nullptr ? tapa->content_dim : program.q.size(3) - from;
+  // Not those of q: an encoding may turn as many channels into more.
+  const std::int64_t channels = tapa != nullptr ? tapa->content_dim : content.q.size(3) - from;
   for (at::Tensor* x : {&content.q, &content.k}) *x = x->narrow(-1, from, channels);
   content.q_plain = content.q, content.k_plain = content.k;
   content.variant = PlainProgram{};
@@ -168,6 +169,13 @@ ProbeResult with_host_tensors(ProbeResult result) {
   return result;
 }
 
+CentredSums with_host_tensors(CentredSums sums) {
+  HostCopies copies;
+  copies.begin_all({&sums.mean, &sums.pairs, &sums.by_distance, &sums.by_key, &sums.square});
+  copies.wait();
+  return sums;
+}
+
 ScoreParts with_host_tensors(ScoreParts parts) {
   HostCopies copies;
   copies.begin_all({&parts.score, &parts.content, &parts.positional});
@@ -235,7 +243,7 @@ std::optional<CentredSums> LayerAttention::centred_sums(std::int64_t within,
   if (!is_fused()) return {};
   AttentionProgram program = of_content ? content_of(program_) : program_;
   program.window = program.window > 0 ? std::min(program.window, within) : within;
-  return fused_sums(program, v_);
+  return with_host_tensors(fused_sums(program, v_));
 }
 
 ScoreParts LayerAttention::scores(const Region& region) const {

@@ -204,17 +204,19 @@ bool clamp_in_table(const std::vector<std::int64_t>& limits, AttentionProgram& p
   return true;
 }
 
-// What an encoding makes of q and k of a layer that all stand at one place.
+// What an encoding makes of q and k of a layer that all stand at one place, but for the first token:
+// it stays at 0, from where xPos counts its decay. No query of it is ever far from a key.
 AttentionProgram at_one_place(const LayerInput& input, const at::Tensor& q, const at::Tensor& k,
                               std::int64_t place) {
   StartContext context = input.context;
   context.angle_dtype = at::kDouble;
   const Positions& positions = input.context.positions;
-  const at::Tensor ids = at::full({positions.length}, place, positions.options(at::kLong));
+  at::Tensor ids = at::full({positions.length}, place, positions.options(at::kLong));
+  ids.slice(0, 0, 1).zero_();
   context.positions = {.length = positions.length,
                        .ids = ids,
                        .device = positions.device,
-                       .extent = PositionExtent{place, place, 0}};
+                       .extent = PositionExtent{0, place, place}};
   PositionState state = input.encoding->start(context);
   input.encoding->before_layer(input.layer, state);
   return input.encoding->program(*input.parameters, q, k, state);

@@ -33,6 +33,7 @@ const std::set<std::string> kOfTheOutput = {
     "tokenize --pre-tokens",
     "train --background",
     "bench --write",
+    "bench --import",  // of another machine's times, in place of a request
     "bench --beside",  // what is trained while the window is measured
     "doctor --report",
     // How many jobs run at once, where, and whether any is started.

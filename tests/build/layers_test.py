@@ -36,7 +36,7 @@ WINDOW = re.compile(r"^(imgui|implot|imgui_internal|GLFW/|glfw|GL/|GLES|glad|img
 LOADED = re.compile(r"lib(torch|c10|cuda|cudart|cublas|cudnn|nccl|nvrtc|cufft)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".c", ".hpp"}
-TREE_BYTES = 58_000_000
+TREE_BYTES = 59_000_000
 TEST_DATA_BYTES = 16_500_000
 
 

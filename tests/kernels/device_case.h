@@ -278,6 +278,8 @@ class DeviceCase {
       result.b2 = b2_.data();
       return result;
     }
+    // Refused before its tensors are read.
+    if (const auto* clamp = std::get_if<ClampVariant>(&c_.inputs.variant)) return *clamp;
     return PlainVariant{};
   }
 

@@ -31,8 +31,8 @@
 #include "protocol/json_form.h"
 #include "protocol/progress.h"
 #include "tests/golden_folder.h"
-#include "tests/training/small_run.h"
 #include "tests/temporary_folder.h"
+#include "tests/training/small_run.h"
 #include "training/adamw.h"
 #include "training/evals/eval_task.h"
 
@@ -448,7 +448,7 @@ TEST(OnADevice, CapturesComeAsTheyAre) {
 
 TEST(EvalsThere, PerplexitiesAreTheSame) {
   at::set_num_threads(1);
-  const training::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string corpus = training::small_run(folder.path(), 1).data.corpus;
   for (const char* encoding : {"rope", "alibi", "fire", "cape", "tapa", "tape"}) {
     SCOPED_TRACE(encoding);

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "formats/faulty_file_system.h"
-#include "tests/training/small_run.h"
 #include "tests/temporary_folder.h"
+#include "tests/training/small_run.h"
 #include "training/checkpoint.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"

@@ -7,8 +7,8 @@
 
 #include "formats/error.h"
 #include "protocol/messages/bench.h"
-#include "tests/training/small_run.h"
 #include "tests/temporary_folder.h"
+#include "tests/training/small_run.h"
 #include "tests/worker/fake_context.h"
 #include "training/schedule.h"
 #include "training/trainer.h"
@@ -21,7 +21,7 @@ namespace {
 using nlohmann::json;
 using training::RunConfig;
 
-RunConfig run_in(const training::TemporaryFolder& folder, const json& encoding) {
+RunConfig run_in(const TemporaryFolder& folder, const json& encoding) {
   RunConfig config = training::small_run(folder.path(), 8, encoding);
   config.train.curriculum.clear();
   return config;
@@ -31,7 +31,7 @@ RunConfig run_in(const training::TemporaryFolder& folder, const json& encoding) 
 TEST(BenchStep, ThePlainLoopIsTheSameTraining) {
   for (const char* encoding : {"rope", "none"}) {
     for (const bool gated : {true, false}) {
-      const training::TemporaryFolder folder;
+      const TemporaryFolder folder;
       RunConfig config = run_in(folder, {{"key", encoding}});
       config.model.gated = gated;
       config.model.activation = gated ? "silu" : "gelu";
@@ -53,7 +53,7 @@ TEST(BenchStep, ThePlainLoopIsTheSameTraining) {
 }
 
 TEST(BenchStep, WhatThePlainLoopHasNoCodeForIsSaid) {
-  const training::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const auto obstacle = [&](const RunConfig& config) {
     return PlainLoop::obstacle(training::model_config_of(config));
   };
@@ -69,7 +69,7 @@ TEST(BenchStep, WhatThePlainLoopHasNoCodeForIsSaid) {
 }
 
 TEST(BenchStep, HasARowForEveryConfigurationAndLength) {
-  const training::TemporaryFolder folder;
+  const TemporaryFolder folder;
   json configs = json::array();
   for (const char* key : {"rope", "alibi"}) {
     configs.push_back({{"name", key}, {"config", to_json(run_in(folder, {{"key", key}}))}});
