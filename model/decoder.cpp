@@ -771,7 +771,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
     const at::ScalarType narrow = *options_.product_dtype;
     AttentionProgram given = program;
     for_each_tensor(given, [narrow](const TensorInfo& info, at::Tensor& tensor) {
-      if (info.numbers == Numbers::tokens) tensor = tensor.to(narrow);
+      if (info.numbers == Numbers::tokens && tensor.defined()) tensor = tensor.to(narrow);
     });
     if (!program.transformed) given.q_plain = given.q, given.k_plain = given.k;
     const at::Tensor values = v.to(narrow);

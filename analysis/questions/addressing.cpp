@@ -213,8 +213,8 @@ void balance(ScoreMarginals& m) {
   for (std::int64_t n = 0; n < m.tokens; ++n) {
     const auto at = static_cast<double>(n);
     pairs += equations.key_count(n), mean += equations.key_count(n) * at;
-    trend += at * (m.by_distance[static_cast<std::size_t>(n)] +
-                   m.by_key[static_cast<std::size_t>(n)]);
+    trend +=
+        at * (m.by_distance[static_cast<std::size_t>(n)] + m.by_key[static_cast<std::size_t>(n)]);
   }
   mean /= pairs;
   const auto along = [&](std::int64_t n) {

@@ -226,14 +226,14 @@ void LayerAttention::check(const Region& region) const {
 at::Tensor LayerAttention::score(const Region& region) const {
   const at::NoGradGuard no_grad;
   check(region);
-  if (is_fused()) return fused_region(program_, v_, region);
+  if (is_fused()) return on_host(fused_region(program_, v_, region));
   return on_host(plain_scores(program_, region.heads, region.rows, region.columns));
 }
 
 at::Tensor LayerAttention::content(const Region& region) const {
   const at::NoGradGuard no_grad;
   check(region);
-  if (is_fused()) return fused_region(with_every_pair(content_of(program_)), v_, region);
+  if (is_fused()) return on_host(fused_region(with_every_pair(content_of(program_)), v_, region));
   return on_host(plain_content(program_, region.heads, region.rows, region.columns));
 }
 
@@ -256,7 +256,7 @@ ScoreParts LayerAttention::scores(const Region& region) const {
 at::Tensor LayerAttention::weights(const Region& region) const {
   const at::NoGradGuard no_grad;
   check(region);
-  if (is_fused()) return fused_region(program_, v_, region, lse_);
+  if (is_fused()) return on_host(fused_region(program_, v_, region, lse_));
   const at::Tensor scores = plain_scores(program_, region.heads, region.rows, region.columns);
   const at::Tensor lse = with_sinks()
                              .slice(1, region.heads.begin, region.heads.end)

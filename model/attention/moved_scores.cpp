@@ -204,8 +204,8 @@ bool clamp_in_table(const std::vector<std::int64_t>& limits, AttentionProgram& p
   return true;
 }
 
-// What an encoding makes of q and k of a layer that all stand at one place, but for the first token:
-// it stays at 0, from where xPos counts its decay. No query of it is ever far from a key.
+// What an encoding makes of q and k of a layer that all stand at one place, but for the first
+// token: it stays at 0, from where xPos counts its decay. No query of it is ever far from a key.
 AttentionProgram at_one_place(const LayerInput& input, const at::Tensor& q, const at::Tensor& k,
                               std::int64_t place) {
   StartContext context = input.context;

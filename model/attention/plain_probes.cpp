@@ -8,6 +8,7 @@
 
 #include "model/attention/layer_attention.h"
 #include "model/attention/plain_attention.h"
+#include "model/host_memory.h"
 
 namespace phasescope::model {
 namespace {
@@ -176,7 +177,7 @@ struct CellEdges {
   at::Tensor begin, end;
   std::int64_t widest = 0;
 };
-CellEdges cell_edges(std::int64_t cells, std::int64_t size, const at::Tensor& like) {
+CellEdges cell_edges(std::int64_t cells, std::int64_t size) {
   std::vector<std::int64_t> begin, end;
   std::int64_t widest = 0;
   for (std::int64_t cell = 0; cell < cells; ++cell) {
@@ -185,8 +186,7 @@ CellEdges cell_edges(std::int64_t cells, std::int64_t size, const at::Tensor& li
     end.push_back(range.end);
     widest = std::max(widest, range.size());
   }
-  const at::TensorOptions whole = like.options().dtype(at::kLong);
-  return {at::tensor(begin, whole), at::tensor(end, whole), widest};
+  return {at::tensor(begin, at::kLong), at::tensor(end, at::kLong), widest};
 }
 
 // Sums over the cells of the last dimension. Not by differences of running sums: one NaN would be
@@ -246,13 +246,14 @@ MapResult plain_map(const LayerAttention& attention, const MapRequest& request) 
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> mean, maximum, share;
   const at::ScalarType dtype = at::promote_types(attention.q().scalar_type(), at::kFloat);
-  const CellEdges edges = cell_edges(request.width, request.region.columns.size(), attention.v());
+  const CellEdges edges = cell_edges(request.width, request.region.columns.size());
   for (std::int64_t y = 0; y < request.height; ++y) {
     const Range cell = cell_range(y, request.height, request.region.rows.size());
     Region region = request.region;
     region.rows = {request.region.rows.begin + cell.begin, request.region.rows.begin + cell.end};
     const at::Tensor values = quantity_of(attention, region, request.batch, request.quantity);
-    at::Tensor hidden = hidden_pairs(attention.program(), region.rows, region.columns);
+    // On the host, where the values are.
+    at::Tensor hidden = on_host(hidden_pairs(attention.program(), region.rows, region.columns));
     if (hidden.defined() && hidden.dim() == 4) hidden = hidden[request.batch][0];
     const at::Tensor visible = hidden.defined() ? hidden.logical_not()
                                                 : at::ones({values.size(1), values.size(2)},

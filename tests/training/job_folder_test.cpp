@@ -409,6 +409,10 @@ TEST(OutOfMemory, Row21NamesWhatWasWantedAndWhatWouldFit) {
             std::string::npos);
   EXPECT_EQ(memory_or_internal_error(cuda).message().find('\n'), std::string::npos);
   EXPECT_TRUE(says_out_of_memory(cuda));
+  // oneDNN's, of a product of bfloat16 numbers for which there was no room.
+  const std::runtime_error product("could not create a primitive");
+  EXPECT_EQ(memory_or_internal_error(product).code(), "out_of_memory");
+  EXPECT_NE(memory_or_internal_error(product).message().find("MB are free"), std::string::npos);
   EXPECT_FALSE(says_out_of_memory(std::runtime_error("else")));
   EXPECT_EQ(memory_or_internal_error(std::runtime_error("else")).code(), "internal");
 }

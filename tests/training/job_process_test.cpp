@@ -203,7 +203,7 @@ TEST_F(JobProcess, Row24KilledAtRandomMomentsItResumesToTheSameLosses) {
 
 TEST_F(JobProcess, Row24AnEncoderAndAnEncoderDecoderResumeToTheSameLosses) {
   for (const char* name : {"missing_duplicate_rope", "copy_rope"}) {
-    expect_the_same_after_kills(small_task(name, 60), 3);
+    expect_the_same_after_kills(small_task(name, 30), 3);
   }
 }
 
@@ -221,10 +221,23 @@ RunConfig large_steps(const fs::path& folder, int64_t steps) {
   RunConfig config = small_run(folder, steps);
   config.train.curriculum.clear();
   config.train.batch_tokens = 65'536, config.train.threads = 1;
+  // Of other products a library holds some of the memory, and does not say how much it wanted.
+  config.train.dtype = "f32";
   config.train.checkpoint_every = 1000;
   config.eval.every = 0;
   return config;
 }
+
+// Jobs that are started while it lives give back to the system what a step has freed: what they
+// have between two steps is then the least.
+class FreedIsGivenBack {
+ public:
+  FreedIsGivenBack() { setenv(kOption, "1048576", 1); }
+  ~FreedIsGivenBack() { unsetenv(kOption); }
+
+ private:
+  static constexpr const char* kOption = "MALLOC_MMAP_THRESHOLD_";
+};
 
 // Addresses in use now, bytes.
 rlim_t address_bytes(pid_t pid) {
@@ -255,16 +268,17 @@ void limit_addresses(pid_t pid, rlim_t bytes) {
   ASSERT_EQ(prlimit(pid, RLIMIT_AS, &limit, nullptr), 0);
 }
 
-// reliability.md, row 21: room for half a step's rows, and not for all.
+// reliability.md, row 21: room for half a step's rows with the gradients, and not for all.
 TEST_F(JobProcess, Row21AStepWithoutMemoryIsMadeInSmallerParts) {
-  const RunConfig config = large_steps(folder_.path(), 9);
+  const FreedIsGivenBack given_back;
+  const RunConfig config = large_steps(folder_.path(), 8);
   const fs::path whole = folder_.path() / "whole", dir = folder_.path() / "j";
   start_training(real(), start_of(whole, config));
   ASSERT_TRUE(has_state(whole, "done", 120)) << log_tail(whole, 50);
   start_training(real(), start_of(dir, config));
   const auto pid = static_cast<pid_t>(read_job(dir, CurveDetail::none).pid);
   const auto [least, most] = addresses_in_steps(pid, dir);
-  limit_addresses(pid, (least + most) / 2);
+  limit_addresses(pid, least + (most - least) / 4 * 3);
   ASSERT_TRUE(has_state(dir, "done", 120)) << log_tail(dir, 50);
   const std::string log = log_tail(dir, 50);
   EXPECT_NE(log.find("MB are free"), std::string::npos) << log;
@@ -278,15 +292,21 @@ TEST_F(JobProcess, Row21AStepWithoutMemoryIsMadeInSmallerParts) {
 }
 
 // Not even for half of them: the steps before are saved, and a resume makes those of an unbroken
-// run.
+// run. A training that is paused has what it has between two steps.
 TEST_F(JobProcess, Row21WithoutMemoryTheStepsBeforeAreSaved_Risk9) {
-  const RunConfig config = large_steps(folder_.path(), 9);
+  const FreedIsGivenBack given_back;
+  constexpr rlim_t kRoomToSave = rlim_t{16} << 20;
+  const RunConfig config = large_steps(folder_.path(), 4);
   const fs::path whole = folder_.path() / "whole", dir = folder_.path() / "j";
   start_training(real(), start_of(whole, config));
   ASSERT_TRUE(has_state(whole, "done", 120)) << log_tail(whole, 50);
   start_training(real(), start_of(dir, config));
   const auto pid = static_cast<pid_t>(read_job(dir, CurveDetail::none).pid);
-  limit_addresses(pid, addresses_in_steps(pid, dir).first);
+  ASSERT_TRUE(within(60, [&] { return !read_metrics(dir / "metrics.jsonl").empty(); }));
+  control_job(real(), dir, "pause");
+  ASSERT_TRUE(has_state(dir, "paused")) << log_tail(dir, 50);
+  limit_addresses(pid, address_bytes(pid) + kRoomToSave);
+  control_job(real(), dir, "resume");
   ASSERT_TRUE(has_state(dir, "failed", 120)) << log_tail(dir, 50);
   const std::string said = read_job(dir, CurveDetail::none).message;
   for (const char* part : {"MB were wanted", "MB are free", "halve train.batch_tokens"}) {

@@ -231,7 +231,7 @@ TEST_F(TrainingRanks, OneThatSaysNothingIsGivenUpAfterTheTimeGiven) {
   RunConfig config = small_run(folder_.path(), 100'000);
   config.train.checkpoint_every = 100'000;
   make(dir, config);
-  const auto ids = start_ranks(dir, 2, "8");
+  const auto ids = start_ranks(dir, 2, "5");
   ASSERT_TRUE(has_points(dir, 3)) << said_by(0);
   ::kill(ids[1], SIGSTOP);
   EXPECT_EQ(end_of(ids[0], 60), 4) << said_by(0);
@@ -264,7 +264,7 @@ TEST_F(TrainingRanks, AGroupThatIsNotWholeOrNotToldIsRefused) {
   const Variables one{{"WORLD_SIZE", "2"},
                       {"MASTER_ADDR", "127.0.0.1"},
                       {"MASTER_PORT", std::to_string(free_port())},
-                      {"PHASESCOPE_RANK_TIMEOUT", "2"}};
+                      {"PHASESCOPE_RANK_TIMEOUT", "1"}};
   EXPECT_EQ(end_of(start_rank(dir, 0, one)), 2);
   EXPECT_NE(said_by(0).find("rank 0 of 2 did not meet the others at 127.0.0.1"), std::string::npos)
       << said_by(0);

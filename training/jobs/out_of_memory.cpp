@@ -17,6 +17,11 @@ bool is_of_a_device(std::string_view message) {
   return message.find("out of memory") != message.npos;
 }
 
+// oneDNN, which makes bfloat16 products, says no more than this of memory that it could not get.
+bool is_of_a_product(std::string_view message) {
+  return message.find("could not create a primitive") != message.npos;
+}
+
 }  // namespace
 
 bool says_out_of_memory(const std::exception& exception) {
@@ -24,7 +29,8 @@ bool says_out_of_memory(const std::exception& exception) {
     return error->code() == "out_of_memory";
   }
   return dynamic_cast<const std::bad_alloc*>(&exception) != nullptr ||
-         bytes_wanted(exception.what()).has_value() || is_of_a_device(exception.what());
+         bytes_wanted(exception.what()).has_value() || is_of_a_device(exception.what()) ||
+         is_of_a_product(exception.what());
 }
 
 std::optional<std::int64_t> bytes_wanted(std::string_view message) {
@@ -41,6 +47,7 @@ formats::Error memory_or_internal_error(const std::exception& exception) {
   const std::string_view message = exception.what();
   const std::optional<std::int64_t> wanted = bytes_wanted(message);
   std::string said = wanted ? megabytes(*wanted) + " were wanted, " : "";
+  if (is_of_a_product(message)) said = "oneDNN could not create a primitive, ";
   said += megabytes(formats::available_bytes()) + " are free";
   if (!wanted && is_of_a_device(message)) said = message.substr(0, message.find('\n'));
   return formats::Error("out_of_memory", "there is not enough memory for a step: " + said,
