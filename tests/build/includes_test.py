@@ -31,8 +31,8 @@ PRECOMPILED = re.compile(r"ATen/ATen\.h$|torch/(torch|all|extension|types)\.h$|t
 FILE_S = 300
 # A change of more files than that is looked at by the long test.
 MOST_CHANGED = 40
-# Of ten minutes one part in so many is about 40 s, which CI has.
-PARTS = 16
+# Of ten minutes one part in so many is about 20 s, which CI has.
+PARTS = 32
 
 
 def includes_precompiled(path, seen=None):
