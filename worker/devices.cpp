@@ -49,7 +49,7 @@ Failure out_of_memory(std::optional<std::int64_t> wanted, const std::string& mes
   std::string sentence = message;
   if (wanted)
     sentence = "not enough memory: " + std::to_string(*wanted) + " bytes were wanted, " +
-               std::to_string(available_bytes()) + " are free";
+               std::to_string(formats::available_bytes()) + " are free";
   return {{std::string(code::out_of_memory), sentence, "", what_would_fit(shortage_of(message))},
           false};
 }
@@ -96,10 +96,8 @@ std::string notice_without_gpu(const std::string& fault) {
   return "LibTorch's CUDA half cannot be loaded (" + fault + "): the CPU is used";
 }
 
-std::int64_t available_bytes() { return formats::available_bytes(); }
-
 std::int64_t available_bytes(const at::Device& device) {
-  if (device.is_cpu()) return available_bytes();
+  if (device.is_cpu()) return formats::available_bytes();
   return static_cast<std::int64_t>(at::accelerator::getMemoryInfo(device.index()).first);
 }
 
@@ -111,8 +109,9 @@ std::optional<Failure> translate_torch(std::exception_ptr exception) {
   try {
     std::rethrow_exception(exception);
   } catch (const std::bad_alloc&) {
-    return out_of_memory(std::nullopt, "not enough memory: " + std::to_string(available_bytes()) +
-                                           " bytes are free");
+    return out_of_memory(
+        std::nullopt,
+        "not enough memory: " + std::to_string(formats::available_bytes()) + " bytes are free");
   } catch (const c10::OutOfMemoryError& error) {
     return out_of_memory(std::nullopt, first_line(error.what_without_backtrace()));
   } catch (const c10::AcceleratorError& error) {

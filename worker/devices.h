@@ -24,9 +24,7 @@ nlohmann::json worker_facts(const WorkerSettings& settings, const std::string& v
 // cannot be; empty where there is none, or where it shows no device.
 std::string notice_without_gpu(const std::string& fault);
 
-// Bytes that programs can still get, caches that would be given up included; 0 when not known.
-std::int64_t available_bytes();
-// The same of a device's memory.
+// Bytes of a device's memory that can still be had; of the CPU's formats::available_bytes().
 std::int64_t available_bytes(const at::Device& device);
 
 // Gives back what LibTorch's allocators keep for later on all devices.

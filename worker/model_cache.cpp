@@ -9,6 +9,7 @@
 
 #include "formats/error.h"
 #include "formats/gathered_errors.h"
+#include "formats/system_memory.h"
 #include "model/checkpoints/model_files.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/devices.h"
@@ -153,14 +154,14 @@ ModelCache::ModelPointer ModelCache::moved(const ModelPointer& model, const at::
 
 ModelCache::ModelPointer ModelCache::opened(const std::string& path,
                                             model::OpenModelOptions options) {
-  options.memory = {.mapped_from = kMappedFrom, .free_bytes = available_bytes()};
+  options.memory = {.mapped_from = kMappedFrom, .free_bytes = formats::available_bytes()};
   try {
     return model::open_model(path, options);
   } catch (const formats::Error& error) {
     if (error.code() != protocol::error_code::out_of_memory || entries_.empty()) throw;
   }
   clear();
-  options.memory.free_bytes = available_bytes();
+  options.memory.free_bytes = formats::available_bytes();
   return model::open_model(path, options);
 }
 

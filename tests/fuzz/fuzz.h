@@ -4,14 +4,32 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <optional>
 #include <random>
 #include <string>
 #include <string_view>
 
+#include "formats/error.h"
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace phasescope::fuzz {
+
+// A crash is what every driver finds.
+inline void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+// Whatever it does, an Error of this kind with a sentence is the only way out.
+template <typename Action>
+void allow_bad_input(Action action) {
+  try {
+    action();
+  } catch (const formats::Error& error) {
+    require(error.code() == "bad_input" && !error.message().empty());
+  }
+}
 
 // A whole input, good or nearly; a target has as many as it likes.
 std::string seed(std::mt19937& random);

@@ -1,7 +1,6 @@
 // Bytes from anywhere as a corpus: a text, lines of JSON, or what stands beside ids that were
 // prepared before. What is prepared has an id for every byte of its texts, or it is refused.
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -15,21 +14,10 @@ namespace {
 
 using namespace phasescope;
 using namespace phasescope::training;
+using phasescope::fuzz::allow_bad_input;
+using phasescope::fuzz::require;
 
 constexpr unsigned kKinds = 4;
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
-
-template <typename Action>
-void allow_bad_input(Action action) {
-  try {
-    action();
-  } catch (const formats::Error& error) {
-    require(error.code() == "bad_input" && !error.message().empty());
-  }
-}
 
 // Small pieces, so that documents are cut.
 PreparedCorpus prepared(const std::filesystem::path& path, const std::filesystem::path& cache) {

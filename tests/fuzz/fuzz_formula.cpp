@@ -1,6 +1,5 @@
 // Bytes from anywhere as a formula: it is read, or refused with one sentence; what is read has its
 // sizes, its units and a form.
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -11,10 +10,7 @@
 namespace {
 
 using namespace phasescope;
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
+using phasescope::fuzz::require;
 
 }  // namespace
 

@@ -1,7 +1,6 @@
 // Bytes from anywhere as a file of a job's folder: the first byte says which. Whatever stands
 // there, a job is listed, asked, resumed from a verified checkpoint or refused with one sentence.
 
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -20,24 +19,13 @@ namespace {
 
 using namespace phasescope;
 using namespace phasescope::training;
+using phasescope::fuzz::allow_bad_input;
+using phasescope::fuzz::require;
 
 constexpr const char* kFiles[] = {job_file::config,  job_file::status, job_file::control,
                                   job_file::metrics, job_file::result, job_file::lock,
                                   job_file::log,     "manifest.json"};
 constexpr unsigned kManifest = std::size(kFiles) - 1;
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
-
-template <typename Action>
-void allow_bad_input(Action action) {
-  try {
-    action();
-  } catch (const formats::Error& error) {
-    require(error.code() == "bad_input" && !error.message().empty());
-  }
-}
 
 // A job with every file in order, of which one is replaced at a time.
 class JobWithOneFile {

@@ -2,7 +2,6 @@
 // beside a figure. What opens is written and read again as the same; all else leaves the default,
 // with the old file kept.
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -16,17 +15,11 @@ namespace {
 
 using namespace phasescope;
 using namespace phasescope::app;
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
+using phasescope::fuzz::allow_bad_input;
+using phasescope::fuzz::require;
 
 void read_as_named(const std::filesystem::path& path) {
-  try {
-    read_session(formats::real_file_system(), path);
-  } catch (const formats::Error& error) {
-    require(error.code() == "bad_input" && !error.message().empty());
-  }
+  allow_bad_input([&] { read_session(formats::real_file_system(), path); });
 }
 
 }  // namespace

@@ -341,20 +341,9 @@ TEST_P(QuestionsThere, AblationsAreTheSame) {
 TEST(FamiliesThere, RunTheSameAndNothingCrosses) {
   at::set_num_threads(1);
   const at::NoGradGuard no_grad;
-  std::int64_t ran = 0, with_experts = 0;
-  for (const std::filesystem::path& folder : family_models()) {
-    SCOPED_TRACE(folder.filename().string());
-    std::shared_ptr<const Model> model;
-    try {
-      model = open_model(folder.string());
-    } catch (const std::exception&) {
-      continue;  // data of a form that other tests say is refused
-    }
+  for_each_family_model([](const std::shared_ptr<const Model>& model, std::int64_t length) {
     const ModelConfig& config = model->config();
-    if (config.patches.side > 0) continue;  // reads an image in place of ids
     const auto device = there(model);
-    const std::int64_t length =
-        std::min<std::int64_t>(12, std::max<std::int64_t>(config.context, 2));
     const at::Tensor ids = random_ids(2, length, config.vocab_size);
     const at::Tensor expected = model->decoder.hidden(ids, {});
     reset_phantom_counts();
@@ -365,17 +354,10 @@ TEST(FamiliesThere, RunTheSameAndNothingCrosses) {
     EXPECT_LT(counts.to_device, kInputs + config.layers);  // none that comes with each layer
     if (config.experts.count > 0) {
       EXPECT_TRUE(found.cpu().allclose(expected, 1e-4, 1e-5));
-      ++with_experts;
     } else {
       EXPECT_TRUE(found.cpu().equal(expected));
     }
-    ++ran;
-  }
-  EXPECT_GE(ran, 10);
-  // The models with experts are among the references outside the source.
-  if (!golden_path("hf/models2", true).empty()) {
-    EXPECT_GE(with_experts, 3);
-  }
+  });
 }
 
 TEST(FamiliesThere, ExpertsAskForNoNumbers) {

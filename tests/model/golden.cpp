@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "formats/error.h"
 #include "formats/tensors/safetensors.h"
 #include "model/checkpoints/tensor_io.h"
 #include "tests/golden_folder.h"
@@ -19,6 +20,8 @@ namespace phasescope::model {
 namespace fs = std::filesystem;
 
 fs::path golden(const std::string& path) { return golden_path(path); }
+
+namespace {
 
 std::vector<fs::path> family_models() {
   std::vector<fs::path> folders;
@@ -33,6 +36,30 @@ std::vector<fs::path> family_models() {
   }
   std::sort(folders.begin(), folders.end());
   return folders;
+}
+
+}  // namespace
+
+void for_each_family_model(const FamilyTest& test) {
+  std::int64_t ran = 0, with_experts = 0;
+  for (const fs::path& folder : family_models()) {
+    SCOPED_TRACE(folder.filename().string());
+    std::shared_ptr<const Model> model;
+    try {
+      model = open_model(folder.string());
+    } catch (const formats::Error&) {
+      continue;
+    }
+    const ModelConfig& config = model->config();
+    if (config.patches.side > 0) continue;
+    test(model, std::min<std::int64_t>(12, std::max<std::int64_t>(config.context, 2)));
+    with_experts += config.experts.count > 0;
+    ++ran;
+  }
+  EXPECT_GE(ran, 10);
+  if (!golden_path("hf/models2", true).empty()) {
+    EXPECT_GE(with_experts, 3);
+  }
 }
 
 at::Tensor golden_tensor(const std::string& path, const std::string& name) {

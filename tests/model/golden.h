@@ -2,10 +2,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "model/checkpoints/open_model.h"
 #include "model/config.h"
 #include "tests/temporary_folder.h"
 
@@ -16,9 +20,12 @@ namespace phasescope::model {
 // golden_path() of tests/golden_folder.h.
 std::filesystem::path golden(const std::string& path);
 
-// The folders of the tests' small models of families: those that come with the source, and where
-// the references outside of it are there, those of all families.
-std::vector<std::filesystem::path> family_models();
+// Calls test(model, length) with the tests' small models of families, each with a length that it
+// takes: those that come with the source, and where the references outside of it are there, those
+// of all families, some with experts. Left out are those that other tests say are refused, and
+// those that read an image in place of ids.
+using FamilyTest = std::function<void(const std::shared_ptr<const Model>&, std::int64_t)>;
+void for_each_family_model(const FamilyTest& test);
 
 // One tensor of a safetensors file.
 at::Tensor golden_tensor(const std::string& path, const std::string& name);

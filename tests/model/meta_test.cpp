@@ -134,27 +134,9 @@ TEST_P(EncodingsOnMeta, MeasureOnTheWay) {
 
 // The tests' models of every family, those with experts among them.
 TEST(FamiliesOnMeta, RunWithoutNumbers) {
-  std::int64_t ran = 0, with_experts = 0;
-  for (const std::filesystem::path& folder : family_models()) {
-    SCOPED_TRACE(folder.filename().string());
-    std::shared_ptr<const Model> model;
-    try {
-      model = open_model(folder.string());
-    } catch (const std::exception&) {
-      continue;  // data of a form that other tests say is refused
-    }
-    const ModelConfig& config = model->config();
-    if (config.patches.side > 0) continue;  // reads an image in place of ids
-    with_experts += config.experts.count > 0;
-    expect_runs(model, std::min<std::int64_t>(12, std::max<std::int64_t>(config.context, 2)),
-                Backend::fused);
-    ++ran;
-  }
-  EXPECT_GE(ran, 10);
-  // The models with experts are among the references outside the source.
-  if (!golden_path("hf/models2", true).empty()) {
-    EXPECT_GE(with_experts, 3);
-  }
+  for_each_family_model([](const std::shared_ptr<const Model>& model, std::int64_t length) {
+    expect_runs(model, length, Backend::fused);
+  });
 }
 
 }  // namespace

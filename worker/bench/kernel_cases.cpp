@@ -14,6 +14,7 @@
 #include "analysis/heads.h"
 #include "analysis/text_pass.h"
 #include "formats/error.h"
+#include "formats/system_memory.h"
 #include "kernels/cuda/attention_cuda.h"
 #include "model/attention/cuda_attention.h"
 #include "model/attention/layer_attention.h"
@@ -398,7 +399,7 @@ void check_kernel_request(const KernelRequest& request) {
     throw formats::bad_usage("layer and heads are timed in f32 on the processor alone", "variants");
   }
   const double wanted_gb = least_bytes(request) / (1 << 30);
-  const double free_gb = static_cast<double>(available_bytes()) / (1 << 30);
+  const double free_gb = static_cast<double>(formats::available_bytes()) / (1 << 30);
   if (wanted_gb <= free_gb || free_gb == 0) return;  // 0: not known
   char text[160];
   std::snprintf(text, sizeof text,
