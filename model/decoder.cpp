@@ -214,6 +214,11 @@ class Pass : public std::enable_shared_from_this<Pass> {
            !layer_inputs_.defined();
   }
 
+  // Where somebody looks on, or changes what attention runs, the layer's MLP alone can run again.
+  bool runs_mlp_again() const {
+    return options_.recompute && at::GradMode::is_enabled() && !runs_again();
+  }
+
   // A layer that keeps its inputs alone and runs again when its gradients are asked for.
   at::Tensor run_layer_again(std::int64_t layer, const at::Tensor& x, State& states) {
     const auto compute = [self = shared_from_this(), layer,
@@ -435,6 +440,21 @@ class Pass : public std::enable_shared_from_this<Pass> {
     return read.to(dtype_) + norm(made, {w.low_rank_norm, {}}, dtype_);
   }
 
+  at::Tensor run_mlp(std::int64_t index, const LayerWeights& w, const at::Tensor& read) const {
+    return feed_forward(config_, w, read, options_.product_dtype, dtype_,
+                        config_.shape_of(index).sparsity);
+  }
+
+  // An MLP that keeps its input alone, the largest part of what a layer would keep.
+  at::Tensor run_mlp_again(std::int64_t index, const LayerWeights& w,
+                           const at::Tensor& read) const {
+    const auto compute = [self = shared_from_this(), index,
+                          w](const std::vector<at::Tensor>& inputs) {
+      return std::vector<at::Tensor>{self->run_mlp(index, w, inputs[0])};
+    };
+    return recomputed(compute, {read})[0];
+  }
+
   // What attention and MLP make of x (B, N, C).
   at::Tensor run_branches(std::int64_t index, const LayerWeights& w, const at::Tensor& x,
                           State& states) const {
@@ -453,8 +473,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
                     : attend(index, w, read, state);
     };
     const auto mlp = [&](const at::Tensor& read) {
-      return feed_forward(config_, w, read, options_.product_dtype, dtype_,
-                          config_.shape_of(index).sparsity);
+      return runs_mlp_again() ? run_mlp_again(index, w, read) : run_mlp(index, w, read);
     };
     const auto mlp_and_experts = [&](const at::Tensor& read) {
       const bool both = config_.experts.beside && w.router.defined();
@@ -719,10 +738,11 @@ class Pass : public std::enable_shared_from_this<Pass> {
     if (!gates_apart) program.gate = gates;
     narrow_for_cuda(program, v);
     const bool observed = observer_ != nullptr && observer_->wants_attention(index);
+    const bool read_by_hook = options_.hook != nullptr && options_.hook->wants_lse();
     const ProbeRequest* probes = observed ? observer_->wants_probes(index) : nullptr;
     AttentionResult result = attention(program, v,
                                        {.backend = options_.backend,
-                                        .want_lse = observed,
+                                        .want_lse = observed || read_by_hook,
                                         .want_entropy = observed,
                                         .probes = probes,
                                         .kernels = options_.kernels});

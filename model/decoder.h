@@ -62,6 +62,8 @@ class AttentionHook {
   virtual ~AttentionHook() = default;
   // Before a layer's attention runs; all of the program is there but what narrows its dtype.
   virtual void before(const LayerInput& input, AttentionProgram& program);
+  // Whether `after` reads the log-sum-exps of rows.
+  virtual bool wants_lse() const { return false; }
   // `result` may be replaced by tensors of the same shapes.
   virtual void after(std::int64_t layer, const AttentionProgram& program, const at::Tensor& v,
                      AttentionResult& result);
@@ -111,7 +113,8 @@ struct ForwardOptions {
   std::optional<at::ScalarType> angle_dtype;
   // In training: a layer keeps what it read alone, and runs again when its gradients are asked for.
   // Less memory, a third more time, the same gradients (in encoder-decoders up to the order of the
-  // sums over layers). Layers that read of others more than the stream and the state keep theirs.
+  // sums over layers). Of layers that read of others more than the stream and the state, and where
+  // an observer or a hook looks on, the MLP alone runs again.
   bool recompute = false;
   AttentionHook* hook = nullptr;  // of the decoder's self-attention; null: nobody
   AllRan* kernels = nullptr;      // gathers what runs attention, the encoder's too; null: nobody

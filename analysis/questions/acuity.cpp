@@ -10,14 +10,16 @@
 #include "analysis/questions/common.h"
 #include "formats/counter_random.h"
 #include "formats/error.h"
+#include "model/attention/exchanged_band.h"
 
 namespace phasescope::analysis {
 namespace {
 
-// Whose distances are exchanged; -1: of all layers, of all heads.
-struct Place {
-  std::int64_t layer = -1, head = -1;
-};
+using Place = model::ExchangePlace;
+
+// Plain operations take the square of the length: longer texts leave what is not exchanged to the
+// kernel, where it can be left, and have its rounding.
+constexpr std::size_t kPlainTokens = 4096;
 
 // Of one text: the change of loss in bits, mean over seeds and of each.
 struct TextChange {
@@ -29,6 +31,23 @@ struct TextChange {
 std::size_t first_row_that_sees_half(const DistanceBand& band) {
   return static_cast<std::size_t>((band.low + band.high) / 2);
 }
+
+// The pairs of a band at other distances, by plain operations.
+class MovingHook final : public model::AttentionHook {
+ public:
+  MovingHook(model::PairsOfRows pairs, Place place) : pairs_(std::move(pairs)), place_(place) {}
+
+  void before(const model::LayerInput& input, model::AttentionProgram& program) override {
+    if (place_.layer >= 0 && place_.layer != input.layer) return;
+    std::vector<std::int64_t> heads;
+    if (place_.head >= 0) heads.push_back(place_.head);
+    model::move_pairs(input, pairs_, heads, program);
+  }
+
+ private:
+  model::PairsOfRows pairs_;
+  Place place_;
+};
 
 class Acuity {
  public:
@@ -55,7 +74,14 @@ class Acuity {
     const std::vector<Place> places = places_asked();
     left_ = static_cast<double>(places.size() * bands_.size() * options_.seeds.size() + 1) *
             static_cast<double>(texts_.items.size());
-    for (const Text& text : texts_.items) plain_.push_back(losses(text, {}));
+    for (const Text& text : texts_.items) {
+      const auto tokens = static_cast<std::int64_t>(text.ids.size()) - 1;
+      fused_.push_back(text.ids.size() > kPlainTokens &&
+                       model::exchanges_stay_fused(model_->decoder, tokens));
+    }
+    for (std::size_t text = 0; text < texts_.items.size(); ++text) {
+      plain_.push_back(losses(text, nullptr));
+    }
     for (const Place& place : places) add(place, result);
     result.passes = passes_;
     result.provenance.ran = protocol::listed(kernels_);
@@ -85,12 +111,25 @@ class Acuity {
     }
   }
 
-  std::vector<double> losses(const Text& text, const Treatment& treatment) {
+  std::vector<double> losses(std::size_t text, model::AttentionHook* hook) {
     progress_.throw_if_cancelled();
     progress_.progress(static_cast<double>(passes_) / left_, "showing other distances");
     ++passes_;
-    return treated_losses(*model_, text.ids, treatment,
-                          {model::Backend::plain, &kernels_, &progress_});
+    const model::Backend backend = fused_[text] ? model::Backend::fused : model::Backend::plain;
+    return losses_under(*model_, texts_.items[text].ids, hook, {backend, &kernels_, &progress_});
+  }
+
+  std::vector<double> treated(std::size_t text, const DistanceBand& band, std::uint64_t seed,
+                              const Place& place) {
+    const model::PairsOfRows pairs = [&](std::int64_t first, std::int64_t count) {
+      return permuted_pairs(band, seed, static_cast<std::int64_t>(text), first, count);
+    };
+    if (fused_[text] && band.low > 0) {
+      model::ExchangedBand hook(band.low, band.high, pairs, place);
+      return losses(text, &hook);
+    }
+    MovingHook hook(pairs, place);
+    return losses(text, &hook);
   }
 
   TextChange change_of(std::size_t text, const DistanceBand& band, const Place& place) {
@@ -100,19 +139,10 @@ class Acuity {
     change.rows = static_cast<double>(plain.size());
     change.rows_seen = static_cast<double>(plain.size() - half);
     for (const std::uint64_t seed : options_.seeds) {
-      const model::PairsOfRows pairs = [&](std::int64_t first, std::int64_t count) {
-        return permuted_pairs(band, seed, static_cast<std::int64_t>(text), first, count);
-      };
-      const auto treated = losses(texts_.items[text], [&](const model::LayerInput& input,
-                                                          model::AttentionProgram& program) {
-        if (place.layer >= 0 && place.layer != input.layer) return;
-        std::vector<std::int64_t> heads;
-        if (place.head >= 0) heads.push_back(place.head);
-        model::move_pairs(input, pairs, heads, program);
-      });
+      const std::vector<double> moved = treated(text, band, seed, place);
       double seen = 0;
       for (std::size_t row = 0; row < plain.size(); ++row) {
-        const double off = treated[row] - plain[row];
+        const double off = moved[row] - plain[row];
         change.all += off / static_cast<double>(options_.seeds.size());
         if (row >= half) seen += off;
       }
@@ -159,6 +189,7 @@ class Acuity {
   protocol::Progress& progress_;
   Draws draws_;
   std::vector<DistanceBand> bands_;
+  std::vector<char> fused_;  // of each text: whether the kernel computes what is not exchanged
   std::vector<std::vector<double>> plain_;
   model::AllRan kernels_;
   std::int64_t passes_ = 0;

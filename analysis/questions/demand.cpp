@@ -237,6 +237,7 @@ TextDemand demand_of(const model::Model& model, const std::vector<std::int64_t>&
   options.backend = pass.backend;
   options.hook = &hook;
   options.kernels = pass.kernels;
+  options.recompute = pass.demand;  // what a layer's MLP keeps is most of what a pass holds
   if (pass.progress != nullptr) {
     options.cancelled = [&pass] { return pass.progress->cancelled(); };
   }

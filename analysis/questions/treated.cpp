@@ -26,19 +26,24 @@ class TreatingHook final : public model::AttentionHook {
 
 }  // namespace
 
-std::vector<double> treated_losses(const model::Model& model, const std::vector<std::int64_t>& ids,
-                                   const Treatment& treatment, const TreatedPass& pass) {
+std::vector<double> losses_under(const model::Model& model, const std::vector<std::int64_t>& ids,
+                                 model::AttentionHook* hook, const TreatedPass& pass) {
   const at::NoGradGuard no_gradients;
-  TreatingHook hook(treatment);
   model::ForwardOptions options;
   options.backend = pass.backend;
   options.kernels = pass.kernels;
-  if (treatment) options.hook = &hook;
+  options.hook = hook;
   if (pass.progress != nullptr) {
     options.cancelled = [&pass] { return pass.progress->cancelled(); };
   }
   const at::Tensor losses = model::token_losses(model.decoder, ids_tensor(ids), options)[0];
   return to_vector<double>(losses.to(at::kDouble) / std::numbers::ln2);
+}
+
+std::vector<double> treated_losses(const model::Model& model, const std::vector<std::int64_t>& ids,
+                                   const Treatment& treatment, const TreatedPass& pass) {
+  TreatingHook hook(treatment);
+  return losses_under(model, ids, treatment ? &hook : nullptr, pass);
 }
 
 void require_other_distances(const model::Model& model) {

@@ -23,6 +23,9 @@ struct TreatedPass {
 // The loss of each of the N - 1 rows of a text in bits, with a treatment or without any.
 std::vector<double> treated_losses(const model::Model& model, const std::vector<std::int64_t>& ids,
                                    const Treatment& treatment, const TreatedPass& pass);
+// The same where a hook treats them; null: nothing does.
+std::vector<double> losses_under(const model::Model& model, const std::vector<std::int64_t>& ids,
+                                 model::AttentionHook* hook, const TreatedPass& pass);
 
 // Throws Error "not_applicable" where a model cannot be shown another distance, and says why.
 void require_other_distances(const model::Model& model);

@@ -287,7 +287,7 @@ void clamp_distances(const LayerInput& input, const std::vector<std::int64_t>& l
   for (const auto& [limit, heads] : heads_of) clamp_plainly(input, limit, heads, program);
 }
 
-bool clamps_stay_fused(const Decoder& decoder, std::int64_t tokens) {
+bool all_programs(const Decoder& decoder, std::int64_t tokens, const ProgramTest& holds) {
   const at::NoGradGuard no_gradients;
   const ModelConfig& config = decoder.config();
   // They stand between the encoding and the score (clamp_by_far_keys).
@@ -314,11 +314,17 @@ bool clamps_stay_fused(const Decoder& decoder, std::int64_t tokens) {
     };
     AttentionProgram program =
         encoding.program(*input.parameters, zeros(shape.heads), zeros(shape.kv_heads), input.state);
-    clamp_distances(input, std::vector<std::int64_t>(static_cast<std::size_t>(shape.heads)),
-                    program);
-    if (program.edit) return false;
+    if (!holds(input, program)) return false;
   }
   return true;
+}
+
+bool clamps_stay_fused(const Decoder& decoder, std::int64_t tokens) {
+  return all_programs(decoder, tokens, [](const LayerInput& input, AttentionProgram& program) {
+    const auto heads = static_cast<std::size_t>(program.q.size(1));
+    clamp_distances(input, std::vector<std::int64_t>(heads), program);
+    return !program.edit;
+  });
 }
 
 }  // namespace phasescope::model

@@ -45,7 +45,12 @@ void move_pairs(const LayerInput& input, const PairsOfRows& pairs,
 // a table stay fused: a second set of q and k, or the table's own entries. The others run plain.
 void clamp_distances(const LayerInput& input, const std::vector<std::int64_t>& limits,
                      AttentionProgram& program);
-// Whether they all stay fused that it clamps in texts of so many tokens, for any limits.
+
+// Whether something holds of the program of every layer for a text of so many tokens, whose queries
+// and keys are zeros; false where something else stands between the encoding and the score.
+using ProgramTest = std::function<bool(const LayerInput& input, AttentionProgram& program)>;
+bool all_programs(const Decoder& decoder, std::int64_t tokens, const ProgramTest& holds);
+// Whether they all stay fused that clamp_distances() clamps in texts of so many tokens, for any limits.
 bool clamps_stay_fused(const Decoder& decoder, std::int64_t tokens);
 
 }  // namespace phasescope::model

@@ -569,25 +569,54 @@ std::int64_t plain_block_rows(const AttentionProgram& program) {
   return std::clamp<std::int64_t>(kBudget / (arrays * program.k.size(2)), 1, program.q.size(2));
 }
 
+namespace {
+
+// What blocks of rows give, (B, H, rows, ..), joined. One tensor for all of it, made with the first
+// block: what is kept between two blocks would hold freed memory apart, as each is larger than the
+// one before.
+class RowsOfBlocks {
+ public:
+  RowsOfBlocks(std::int64_t rows, bool in_blocks) : rows_(rows), in_blocks_(in_blocks) {}
+
+  void put(std::int64_t begin, const at::Tensor& block) {
+    if (!block.defined()) return;
+    if (!in_blocks_) {
+      all_ = block;
+      return;
+    }
+    if (!all_.defined()) {
+      std::vector<std::int64_t> shape = block.sizes().vec();
+      shape[2] = rows_;
+      all_ = at::empty(shape, block.options());
+    }
+    all_.narrow(2, begin, block.size(2)).copy_(block);
+  }
+
+  const at::Tensor& all() const { return all_; }  // undefined where nothing was put
+
+ private:
+  std::int64_t rows_;
+  bool in_blocks_;
+  at::Tensor all_;
+};
+
+}  // namespace
+
 AttentionResult plain_attention(const AttentionProgram& program, const at::Tensor& v,
                                 const AttentionOptions& options) {
   const std::int64_t queries = program.q.size(2);
   // Autograd keeps every block anyway, so with gradients there is one.
   const std::int64_t step = at::GradMode::is_enabled() ? queries : plain_block_rows(program);
-  std::vector<at::Tensor> out, state, lse, entropy;
+  const bool in_blocks = step < queries;
+  RowsOfBlocks out(queries, in_blocks), state(queries, in_blocks), lse(queries, in_blocks),
+      entropy(queries, in_blocks);
   for (std::int64_t begin = 0; begin < queries; begin += step) {
     const AttentionBlock block = plain_block(program, v, {begin, std::min(queries, begin + step)});
-    out.push_back(block.out);
-    if (block.state.defined()) state.push_back(block.state);
-    if (options.want_lse || options.want_entropy) lse.push_back(at::logsumexp(block.scores, -1));
-    if (options.want_entropy) entropy.push_back(row_entropy(block.weights));
+    out.put(begin, block.out), state.put(begin, block.state);
+    if (options.want_lse || options.want_entropy) lse.put(begin, at::logsumexp(block.scores, -1));
+    if (options.want_entropy) entropy.put(begin, row_entropy(block.weights));
   }
-  const auto joined = [](const std::vector<at::Tensor>& parts) {
-    if (parts.empty()) return at::Tensor();
-    return parts.size() == 1 ? parts[0] : at::cat(parts, 2);
-  };
-  AttentionResult result{joined(out), joined(state), joined(lse), joined(entropy),
-                         {},          ran_plain(v)};
+  AttentionResult result{out.all(), state.all(), lse.all(), entropy.all(), {}, ran_plain(v)};
   if (!program.gate.defined()) return result;
   if (options.want_ungated) result.ungated = result.out;
   result.out = result.out * program.gate.to(result.out.scalar_type());

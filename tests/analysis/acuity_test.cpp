@@ -13,6 +13,7 @@
 
 #include "analysis/questions/treated.h"
 #include "formats/error.h"
+#include "model/attention/exchanged_band.h"
 #include "text_passes.h"
 
 namespace phasescope::analysis {
@@ -295,6 +296,54 @@ TEST(Acuity, RowsBeforeTheBandKeepTheirBits) {
       {});
   for (std::size_t row = 0; row <= 8; ++row) EXPECT_EQ(treated[row], plain[row]) << row;
   EXPECT_NE(treated[25], plain[25]);
+}
+
+class ExchangedBands : public ::testing::TestWithParam<std::string> {};
+
+// The kernel's sums without a band, joined with the band's own, are what exchanging each pair by
+// plain operations gives: in float32, of losses of a few bits.
+TEST_P(ExchangedBands, AreTheSameAsMovingEveryPair) {
+  const auto model = testing::small_model(GetParam(), 3);
+  const Ids ids = some_ids(300);
+  ASSERT_TRUE(model::exchanges_stay_fused(model->decoder, 299));
+  const DistanceBand band{16, 70};
+  const model::PairsOfRows pairs = [&](auto first, auto count) {
+    return permuted_pairs(band, 1, 0, first, count);
+  };
+  const TreatedPass fused{.backend = model::Backend::fused};
+  const std::vector<double> base = losses_under(*model, ids, nullptr, fused);
+  for (const model::ExchangePlace place :
+       {model::ExchangePlace{}, model::ExchangePlace{1, -1}, model::ExchangePlace{0, 1}}) {
+    model::ExchangedBand hook(band.low, band.high, pairs, place);
+    const std::vector<double> here = losses_under(*model, ids, &hook, fused);
+    const std::vector<double> there = treated_losses(
+        *model, ids,
+        [&](const model::LayerInput& input, model::AttentionProgram& program) {
+          if (place.layer >= 0 && place.layer != input.layer) return;
+          const std::vector<std::int64_t> all, one{place.head};
+          model::move_pairs(input, pairs, place.head < 0 ? all : one, program);
+        },
+        {});
+    double most = 0;
+    for (std::size_t row = 0; row < here.size(); ++row) {
+      EXPECT_NEAR(here[row], there[row], 2e-5) << row;
+      most = std::max(most, std::abs(here[row] - base[row]));
+    }
+    EXPECT_GT(most, 1e-3);
+    // Rows that see one key of the band at most keep their bits.
+    for (std::size_t row = 0; row <= 16; ++row) EXPECT_EQ(here[row], base[row]) << row;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Encodings, ExchangedBands,
+                         ::testing::Values("rope", "xpos", "alibi", "kerple_log", "t5"));
+
+// Of these a row's other pairs cannot be left to a kernel with a table.
+TEST(ExchangedBands, OfOtherScoresRunPlain) {
+  for (const char* encoding : {"tapa", "tape", "cape", "fire"}) {
+    EXPECT_FALSE(model::exchanges_stay_fused(testing::small_model(encoding, 3)->decoder, 299))
+        << encoding;
+  }
 }
 
 Texts period_of_eight(std::int64_t count, std::int64_t tokens) {
