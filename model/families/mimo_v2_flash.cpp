@@ -21,8 +21,10 @@ void read_windows(FamilyReader& reading) {
   // The older name counts the keys before the query's own.
   attention.window = reader.has("sliding_window_size")
                          ? reader.integer_or({"sliding_window_size"}, 127, {.min = 0}) + 1
-                         : reader.integer_or({"sliding_window"}, 128, formats::kCountRange);
-  reading.read_local_layers([](std::int64_t, std::int64_t) { return false; }, 0);
+                         : reader.integer_or({"sliding_window"}, 129, formats::kCountRange);
+  // Without a list the first layer and every sixth see all.
+  reading.read_local_layers(
+      [](std::int64_t layer, std::int64_t) { return layer != 0 && (layer + 1) % 6 != 0; }, 0);
   attention.sink_layers = attention.local_layers;
   if (attention.local_layers.empty()) return;
   const std::int64_t keys =
@@ -63,17 +65,19 @@ Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "mimo_v2_flash");
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
-  read_llama_part(reading, {.head_dim = 192, .context = 262144}, 1e-5);
+  read_llama_part(reading, {.kv_heads = 4, .head_dim = 192, .context = 131072}, 1e-5);
   config.attention.value_dim = reader.integer_or({"v_head_dim"}, 128, formats::kCountRange);
   config.attention.value_scale =
-      reader.number_or({"attention_value_scale"}, 1.0, formats::kPositiveRange);
+      reader.number_or({"attention_value_scale"},
+                       reader.has_or_null("attention_value_scale") ? 1.0 : 0.707,  // null is none
+                       formats::kPositiveRange);
   read_windows(reading);
   read_experts(reading);
   reading.read_head("lm_head.weight", false);
   const formats::RawRope full = reading.rope_of_type(
-      "full_attention", {.theta = 5e6, .partial_rotary_factor = kPart}, config.head_dim);
+      "full_attention", {.theta = 5e6, .partial_rotary_factor = kPart}, config.head_dim, kPart);
   const formats::RawRope sliding = reading.rope_of_type(
-      "sliding_attention", {.theta = 1e4, .partial_rotary_factor = kPart}, config.head_dim);
+      "sliding_attention", {.theta = 1e4, .partial_rotary_factor = kPart}, config.head_dim, kPart);
   reading.set_rope(full, "half");
   reading.note_clashes(sliding);
   config.local_encoding = rope_encoding(sliding, "half", config.context);
