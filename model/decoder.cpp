@@ -926,7 +926,7 @@ at::Tensor Decoder::hidden(const at::Tensor& ids, const ForwardOptions& given,
   ForwardOptions options = given;
   place_cells(*encoding_, options);
   if (options.axis_positions.defined()) options.position_ids = options.axis_positions[0];
-  if (options.cache != nullptr) check_cached_pass(options, observer);
+  if (options.cache != nullptr) check_cached_pass(options);
   const Stack decoder{config_, *encoding_, local_encoding_.get(), group_encodings_, weights_};
   const auto run = [&](const ForwardOptions& own, Memory memory, const at::Tensor& read) {
     if (own.cache != nullptr) own.cache->begin(read);

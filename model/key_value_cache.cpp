@@ -159,8 +159,8 @@ void KeyValueCache::join(std::int64_t layer, const Encoding& encoding, Attention
 
 LinearState& KeyValueCache::linear_state(std::int64_t layer) { return of(layer).next_linear; }
 
-void check_cached_pass(const ForwardOptions& options, const Observer* observer) {
-  bool more = observer != nullptr || options.hook != nullptr || options.draw.has_value();
+void check_cached_pass(const ForwardOptions& options) {
+  bool more = options.hook != nullptr || options.draw.has_value();
   for (const at::Tensor* given :
        {&options.position_ids, &options.key_mask, &options.token_types,
         &options.decoder_position_ids, &options.patches, &options.document_ids, &options.mask,
@@ -170,8 +170,8 @@ void check_cached_pass(const ForwardOptions& options, const Observer* observer) 
   }
   if (more) {
     throw formats::bad_usage(
-        "a text that is read in pieces takes ids and what its positions start at, and nobody looks "
-        "on",
+        "a text that is read in pieces takes ids and what its positions start at, and nobody "
+        "changes what attention runs",
         "cache", "read it as a whole");
   }
   if (at::GradMode::is_enabled()) {

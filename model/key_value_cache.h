@@ -96,7 +96,8 @@ class KeyValueCache {
 };
 
 // Of a pass with a cache: ids and what positions start at are all that is given, and no gradients
-// are wanted. Throws Error "bad_usage" otherwise.
-void check_cached_pass(const ForwardOptions& options, const Observer* observer);
+// are wanted. Throws Error "bad_usage" otherwise. An observer sees the new tokens' rows, over all
+// keys.
+void check_cached_pass(const ForwardOptions& options);
 
 }  // namespace phasescope::model

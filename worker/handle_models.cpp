@@ -298,7 +298,10 @@ Reply generate(const protocol::GenerateRequest& request, RequestContext& context
   options.seed = static_cast<std::uint64_t>(request.reading.seed);
   options.backend = model::backend_named(request.running.backend);
   options.whole = request.whole, options.extend = request.extend;
+  if (!request.head.empty()) options.head = analysis::parse_head(request.head);
+  options.top = request.top;
   protocol::GenerateResult result = analysis::generate(*model, texts.items[0], options, context);
+  result.head = request.head;
   texts.add_note(result.provenance.note);
   result.provenance =
       provenance_of(asked(request), context, {model}, &texts, result.provenance.ran);

@@ -267,9 +267,9 @@ TEST(TextsInPieces, APassThatWasStoppedLeavesNothingBehind) {
 }
 
 std::string refusal_of_piece(const Model& model, const at::Tensor& ids,
-                             const ForwardOptions& options, Observer* observer = nullptr) {
+                             const ForwardOptions& options) {
   try {
-    model.decoder.forward(ids, options, observer);
+    model.decoder.forward(ids, options);
   } catch (const formats::Error& error) {
     return error.message();
   }
@@ -283,9 +283,10 @@ TEST(TextsInPieces, RefuseWhatIsNotOfTheirText) {
   ForwardOptions options{.cache = &cache};
   EXPECT_NE(refusal_of_piece(*model, ids, options).find("no gradients"), std::string::npos);
   const at::NoGradGuard no_grad;
-  AttentionKeeper keeper;
-  EXPECT_NE(refusal_of_piece(*model, ids, options, &keeper).find("nobody looks on"),
-            std::string::npos);
+  AttentionHook hook;
+  options.hook = &hook;
+  EXPECT_NE(refusal_of_piece(*model, ids, options).find("nobody changes"), std::string::npos);
+  options.hook = nullptr;
   options.position_ids = at::arange(6);
   EXPECT_NE(refusal_of_piece(*model, ids, options).find("takes ids"), std::string::npos);
   options.position_ids = at::Tensor();

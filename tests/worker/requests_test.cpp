@@ -490,6 +490,15 @@ TEST(Generating, SaysWhatRanAndWhatThereIsNoTextFor) {
   EXPECT_EQ(plain.result["ids"], fused.result["ids"]);
   EXPECT_EQ(fused.result["cache"], "yes");
   EXPECT_EQ(fused.result["seconds"].size(), 3u);
+  params["head"] = "L1H0", params["top"] = 2;
+  const auto seen = ask("generate", params);
+  EXPECT_EQ(seen.result["ids"], fused.result["ids"]);
+  EXPECT_EQ(seen.result["cache"], "yes");
+  ASSERT_EQ(seen.result["tokens"].size(), 3u);
+  EXPECT_EQ(seen.result["tokens"][2]["keys"].size(), 2u);
+  params["head"] = "L99H0";
+  EXPECT_EQ(code_of("generate", params), "bad_usage");
+  params.erase("head");
   params["whole"] = true;
   EXPECT_EQ(ask("generate", params).result["cache"], "no: whole passes were asked for");
   model::ModelConfig config = byte_config("rope");
