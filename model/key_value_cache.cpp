@@ -58,6 +58,7 @@ std::string cache_obstacle(const Decoder& decoder, std::int64_t length) {
     return "its decoder's programs are asked for the places of the encoder's text too";
   }
   if (config.patches.side > 0) return "it reads images";
+  if (config.attention.convolution > 0) return "its convolutions read the tokens before";
   if (config.positions.map.starts_with("random") && config.positions.draw == "always") {
     return "positions are drawn anew for every length of the text";
   }
