@@ -68,6 +68,8 @@ const Parameters& no_parameters() {
 
 constexpr double kLatentEps = 1e-6;  // of latent attention's norms, whatever the model's eps is
 
+using Convolution = KeyValueCache::Convolution;
+
 // What the decoder's layers attend to.
 struct Memory {
   at::Tensor hidden;        // (B, M, C); undefined where there is no encoder
@@ -450,10 +452,12 @@ class Pass : public std::enable_shared_from_this<Pass> {
           linear && options_.cache != nullptr ? &options_.cache->linear_state(index) : nullptr;
       return linear ? linear_attention(config_, w, read, key_mask_, options_.product_dtype, dtype_,
                                        kept)
-                    : convolved(attend(index, w, read, state), w.attention_conv);
+                    : convolved(index, Convolution::attention, attend(index, w, read, state),
+                                w.attention_conv);
     };
     const auto mlp = [&](const at::Tensor& read) {
-      return convolved(feed_forward(config_, w, read, options_.product_dtype, dtype_,
+      return convolved(index, Convolution::mlp,
+                       feed_forward(config_, w, read, options_.product_dtype, dtype_,
                                     config_.shape_of(index).sparsity),
                        w.mlp_conv);
     };
@@ -544,12 +548,14 @@ class Pass : public std::enable_shared_from_this<Pass> {
   }
 
   // x (B, N, C) and its causal convolution, to which padding counts as 0; x where there is none.
-  at::Tensor convolved(const at::Tensor& x, const at::Tensor& weight) const {
+  at::Tensor convolved(std::int64_t index, Convolution which, const at::Tensor& x,
+                       const at::Tensor& weight) const {
     if (!weight.defined()) return x;
     at::Tensor none;
+    at::Tensor& last = options_.cache != nullptr ? options_.cache->convolved(index, which) : none;
     const at::Tensor text =
         key_mask_.defined() ? x.masked_fill(key_mask_.logical_not().unsqueeze(-1), 0.0) : x;
-    return x + causal_convolution(text, weight, none);
+    return x + causal_convolution(text, weight, last);
   }
 
   // What an encoding gets, q (B, H, N, d) and k (B, kv heads, N, d), and v (B, kv heads, N, d_v).
@@ -570,11 +576,12 @@ class Pass : public std::enable_shared_from_this<Pass> {
       given.k = own.k, given.v = own.v;
       return given;
     }
-    const at::Tensor key = convolved(project(read, w.wk, w.bk), w.key_conv);
+    const at::Tensor key = convolved(index, Convolution::key, project(read, w.wk, w.bk), w.key_conv);
     given.k = query_or_key(key, {w.k_norm, w.k_norm_bias}, w.k_norms, shape.head_dim);
     const bool from_key = names_layer(a.value_from_key_layers, index);
     const at::Tensor value =
-        from_key ? key : convolved(project(read, w.wv, w.bv), w.value_conv);
+        from_key ? key
+                 : convolved(index, Convolution::value, project(read, w.wv, w.bv), w.value_conv);
     given.v = split_heads(clipped(value), shape.value_dim);
     if (a.value_norm) given.v = of_unit_square(given.v, config_.norm_eps);
     if (a.value_scale != 1) given.v = given.v * a.value_scale;

@@ -58,7 +58,6 @@ std::string cache_obstacle(const Decoder& decoder, std::int64_t length) {
     return "its decoder's programs are asked for the places of the encoder's text too";
   }
   if (config.patches.side > 0) return "it reads images";
-  if (config.attention.convolution > 0) return "its convolutions read the tokens before";
   if (config.positions.map.starts_with("random") && config.positions.draw == "always") {
     return "positions are drawn anew for every length of the text";
   }
@@ -103,6 +102,7 @@ void KeyValueCache::begin(const at::Tensor& ids) {
   batch_ = ids.size(0);
   for (Layer& layer : layers_) {
     layer.next_linear = layer.linear;
+    layer.next_convolved = layer.convolved;
     if (length_ == 0) layer.across = {};
   }
 }
@@ -113,6 +113,10 @@ void KeyValueCache::advance(std::int64_t tokens) {
     // A copy, for it is a view of the sums of all tokens of the pass.
     if (layer.next_sums.defined()) layer.sums = layer.next_sums.clone();
     layer.linear = layer.next_linear;
+    for (std::size_t n = 0; n < layer.convolved.size(); ++n) {
+      const at::Tensor& next = layer.next_convolved[n];
+      layer.convolved[n] = next.defined() ? next.clone() : next;  // likewise
+    }
   }
 }
 
@@ -156,6 +160,10 @@ void KeyValueCache::join(std::int64_t layer, const Encoding& encoding, Attention
   program.query_offset = length_;
   program.positions.length += length_;
   program.positions.shift -= length_;
+}
+
+at::Tensor& KeyValueCache::convolved(std::int64_t layer, Convolution which) {
+  return of(layer).next_convolved[static_cast<std::size_t>(which)];
 }
 
 LinearState& KeyValueCache::linear_state(std::int64_t layer) { return of(layer).next_linear; }
