@@ -12,6 +12,7 @@
 #include "model/checkpoints/tensor_io.h"
 #include "protocol/messages/convert.h"
 #include "protocol/messages/heads.h"
+#include "tests/golden_folder.h"
 #include "tests/worker/model_requests.h"
 
 namespace phasescope::worker {
@@ -461,6 +462,13 @@ TEST(Capturing, SaysWhatRanWhateverIsCaptured) {
   params["what"] = "hidden.0";
   params["backend"] = "plain";
   EXPECT_EQ(kernel(), "plain");
+}
+
+TEST(Checking, TakesTheReferenceInTheModelsFolder) {
+  const std::string folder = golden_path("hf/models/llama").string();
+  const auto reply = ask("check", {{"model", folder}});
+  EXPECT_EQ(reply.result["verdict"], "equal");
+  EXPECT_EQ(reply.result["reference"], folder + "/expected.safetensors");
 }
 
 TEST(Checking, SaysWhyATensorDiffers) {
