@@ -134,17 +134,17 @@ class LastRow final : public model::Observer {
  public:
   LastRow(const model::ModelConfig& config, const HeadName& head) : head_(head) {
     if (!head.stack.empty() && head.stack != "dec") {
-      throw formats::bad_usage("what is written looks at what stands before it: leave out \"" +
-                                   head.stack + ".\"",
-                               "head");
+      throw formats::bad_usage(
+          "what is written looks at what stands before it: leave out \"" + head.stack + ".\"",
+          "head");
     }
     if (head.layer >= config.layers || head.head >= config.shape_of(head.layer).heads) {
-      throw formats::bad_usage("the model has " + std::to_string(config.layers) +
-                                   " layers, and no such head",
-                               "head");
+      throw formats::bad_usage(
+          "the model has " + std::to_string(config.layers) + " layers, and no such head", "head");
     }
     if (model::names_layer(config.linear.layers, head.layer)) {
-      throw formats::Error("not_applicable", "this layer has a state in place of attention", "head");
+      throw formats::Error("not_applicable", "this layer has a state in place of attention",
+                           "head");
     }
   }
 
@@ -166,7 +166,8 @@ class LastRow final : public model::Observer {
   // Of the text that was read, the last of which was the query's own.
   void put(std::int64_t top, const model::Model& model, const std::vector<std::int64_t>& text,
            protocol::WrittenToken& to) const {
-    const auto [sorted, order] = at::sort(weights_, /*stable=*/true, /*dim=*/0, /*descending=*/true);
+    const auto [sorted, order] =
+        at::sort(weights_, /*stable=*/true, /*dim=*/0, /*descending=*/true);
     const auto weights = to_vector<double>(sorted);
     const auto keys = to_vector<std::int64_t>(order);
     const auto first = static_cast<std::int64_t>(text.size()) - weights_.size(0);

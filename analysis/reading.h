@@ -29,8 +29,8 @@ struct GenerateOptions {
   double temperature = 0;  // 0: greedy
   std::uint64_t seed = 0;
   model::Backend backend = model::Backend::fused;
-  bool whole = false;   // every token reads the whole text again
-  bool extend = false;  // positions go on past the context
+  bool whole = false;                 // every token reads the whole text again
+  bool extend = false;                // positions go on past the context
   std::optional<HeadName> head = {};  // whose weights each token was written with are wanted
   std::int64_t top = 3;               // so many keys of it
 };

@@ -268,8 +268,8 @@ double read_partial_factor(RopeFields& fields, const ConfigReader& config, RopeD
                            std::optional<std::int64_t> head_dim) {
   const NumberRange range{.min = 0, .max = 1, .min_excluded = true};
   const FieldNames shares = {"partial_rotary_factor", "rotary_pct"}, neox_share = {"rotary_pct"};
-  const auto factor = fields.number({"partial_rotary_factor"},
-                                    defaults.neox_names ? neox_share : shares, range);
+  const auto factor =
+      fields.number({"partial_rotary_factor"}, defaults.neox_names ? neox_share : shares, range);
   if (factor) return *factor;
   const double fallback = defaults.partial_rotary_factor;
   if (!head_dim) return fallback;

@@ -191,9 +191,9 @@ struct HeadConfig {
   bool present = true;
   bool transform = false;  // first norm(act(W x + b)), with the MLP's activation
   bool bias = false;
-  double scale = 1;     // of the logits
+  double scale = 1;       // of the logits
   std::int64_t rows = 0;  // of the vocabulary that have one, the first ones; 0: all
-  double soft_cap = 0;  // as for scores
+  double soft_cap = 0;    // as for scores
   // softmax: one answer a text, of the mean of all tokens' last states with the softmax of a linear
   // map of each as weights; none: an answer at every token.
   std::string pool = "none";

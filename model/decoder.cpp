@@ -576,7 +576,8 @@ class Pass : public std::enable_shared_from_this<Pass> {
       given.k = own.k, given.v = own.v;
       return given;
     }
-    const at::Tensor key = convolved(index, Convolution::key, project(read, w.wk, w.bk), w.key_conv);
+    const at::Tensor key =
+        convolved(index, Convolution::key, project(read, w.wk, w.bk), w.key_conv);
     given.k = query_or_key(key, {w.k_norm, w.k_norm_bias}, w.k_norms, shape.head_dim);
     const bool from_key = names_layer(a.value_from_key_layers, index);
     const at::Tensor value =
@@ -623,8 +624,8 @@ class Pass : public std::enable_shared_from_this<Pass> {
                                : positions.ids;
     const at::Tensor lengths =
         (ids.to(at::kDouble) + static_cast<double>(a.temperature_from)) / a.temperature_length;
-    const at::Tensor logarithms = a.temperature_smooth ? at::log(lengths.clamp_min(1))
-                                                       : at::log1p(at::floor(lengths));
+    const at::Tensor logarithms =
+        a.temperature_smooth ? at::log(lengths.clamp_min(1)) : at::log1p(at::floor(lengths));
     const at::Tensor factors =
         (1 + a.temperature * logarithms).to(table_dtype(dtype_)).unsqueeze(-1);
     return ids.dim() == 2 ? factors.unsqueeze(1) : factors;

@@ -136,7 +136,8 @@ at::Tensor of_experts(const ModelConfig& config, const LayerWeights& w, const at
 ChosenExperts with_shared(const ExpertsConfig& config, const LayerWeights& weights,
                           const at::Tensor& logits, ChosenExperts chosen) {
   const at::Tensor joint = at::cat(
-      {logits.gather(-1, chosen.experts), logits.narrow(-1, config.count, config.shared_count)}, -1);
+      {logits.gather(-1, chosen.experts), logits.narrow(-1, config.count, config.shared_count)},
+      -1);
   const at::Tensor shares = at::softmax(at::log_sigmoid(joint), -1) * config.scale *
                             weights.router_total.to(joint.scalar_type());
   chosen.weights = shares.narrow(-1, 0, config.per_token);
@@ -172,8 +173,8 @@ at::Tensor soft_capped(const at::Tensor& x, double cap) {
 
 ChosenExperts choose_experts(const ExpertsConfig& config, const LayerWeights& weights,
                              const at::Tensor& x, std::optional<at::ScalarType> product_dtype) {
-  const at::Tensor all = soft_capped(
-      product(x, weights.router, weights.router_bias, product_dtype), config.router_cap);
+  const at::Tensor all = soft_capped(product(x, weights.router, weights.router_bias, product_dtype),
+                                     config.router_cap);
   const at::Tensor logits = all.narrow(-1, 0, config.count);
   const at::Tensor scores =
       config.router == "sigmoid" ? at::sigmoid(logits) : at::softmax(logits, -1);

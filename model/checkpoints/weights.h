@@ -53,7 +53,7 @@ struct LayerWeights {
   ExpertWeights shared_expert;
   std::vector<ExpertWeights> shared_experts;  // S of them
   at::Tensor router_total;                    // (1)
-  at::Tensor shared_expert_gate;  // (1, C)
+  at::Tensor shared_expert_gate;              // (1, C)
   // Of experts beside the MLP: (C), (E), and norms (C).
   at::Tensor router_scale, expert_scale, mlp_alone_norm, experts_norm, experts_output_norm;
   at::Tensor layer_input_gate, layer_input, layer_input_norm;  // (P, C), (C, P), (C)

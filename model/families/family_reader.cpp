@@ -221,8 +221,8 @@ formats::RawRope FamilyReader::nested_rope(const std::string& layer_type, const 
                                            formats::RopeDefaults defaults, std::int64_t head_dim) {
   Json alone = Json::object();
   if (own != nullptr && !own->is_object()) {
-    problem("rope_parameters." + layer_type, "must be an object, but is " +
-                                                 formats::shortened(own->dump()));
+    problem("rope_parameters." + layer_type,
+            "must be an object, but is " + formats::shortened(own->dump()));
   } else if (own != nullptr) {
     alone["rope_parameters"] = {{layer_type, *own}};
   }
@@ -239,8 +239,9 @@ formats::RawRope FamilyReader::rope_of_type(const char* layer_type, formats::Rop
   const Json* own = parameters_of_type(layer_type);
   const Json *parameters = reader_.raw("rope_parameters"), *scaling = reader_.raw("rope_scaling");
   if (scaling != nullptr && !scaling->empty()) {
-    problem("rope_scaling", "is not read by this class, which has its ropes in rope_parameters, by "
-                            "layer type");
+    problem("rope_scaling",
+            "is not read by this class, which has its ropes in rope_parameters, by "
+            "layer type");
   }
   const auto local = static_cast<std::int64_t>(config().attention.local_layers.size());
   const bool of_local = layer_type == std::string_view("sliding_attention");
@@ -374,7 +375,8 @@ EncodingConfig rope_encoding(const formats::RawRope& rope, const char* layout,
     if (rope.partial_rotary_factor != 1.0) {
       options["turning_planes"] = rope.partial_rotary_factor;
     }
-    if (rope.factor.value_or(1) != 1) options["scaling"] = "linear", options["factor"] = *rope.factor;
+    if (rope.factor.value_or(1) != 1)
+      options["scaling"] = "linear", options["factor"] = *rope.factor;
     return {"rope", options};
   }
   const std::int64_t trained = rope.original_max_position_embeddings.value_or(context);

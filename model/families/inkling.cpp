@@ -185,8 +185,7 @@ Translation translate(const FamilyInput& input) {
   ModelConfig& config = reading.config();
   read_llama_part(reading, {.kv_heads = 8, .head_dim = 128, .context = 131072}, 1e-6);
   if (!reader.has("max_position_embeddings")) {
-    config.context =
-        reader.integer_or({"model_max_length"}, config.context, formats::kCountRange);
+    config.context = reader.integer_or({"model_max_length"}, config.context, formats::kCountRange);
   }
   read_mlps(reading);
   read_attention(reading);

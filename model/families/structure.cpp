@@ -130,15 +130,14 @@ void add_heads(const ModelConfig& config, Sentences& list) {
 void add_experts(const ModelConfig& config, Sentences& list) {
   const ExpertsConfig& experts = config.experts;
   if (experts.layers.empty()) return;
-  list.push_back("MLPs of " + count_of(experts.layers, config) + " are " +
-                 std::to_string(experts.count) + " experts, of which a token has " +
-                 std::to_string(experts.per_token) +
-                 (experts.beside             ? ", beside the plain one"
-                  : experts.shared_width > 0 ? ", beside a shared one"
-                  : experts.shared_count > 0
-                      ? ", beside " + std::to_string(experts.shared_count) +
-                            " of all tokens, which take part of the router's weight"
-                      : ""));
+  list.push_back(
+      "MLPs of " + count_of(experts.layers, config) + " are " + std::to_string(experts.count) +
+      " experts, of which a token has " + std::to_string(experts.per_token) +
+      (experts.beside             ? ", beside the plain one"
+       : experts.shared_width > 0 ? ", beside a shared one"
+       : experts.shared_count > 0 ? ", beside " + std::to_string(experts.shared_count) +
+                                        " of all tokens, which take part of the router's weight"
+                                  : ""));
 }
 
 void add_windows(const ModelConfig& config, Sentences& list) {

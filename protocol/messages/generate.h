@@ -40,7 +40,8 @@ struct GenerateRequest {
     v("head", head,
       About{.help = "where this head looks as each token is written, as it comes: L3H5, or L3 for "
                     "the mean of a layer's heads"});
-    v("top", top, About{.help = "keys of its largest weights that are named", .low = 1, .high = 64});
+    v("top", top,
+      About{.help = "keys of its largest weights that are named", .low = 1, .high = 64});
   }
 };
 
@@ -66,7 +67,7 @@ struct GenerateResult {
   std::vector<int64_t> ids;
   // Whether keys and values of earlier tokens were kept: "yes", "no: " and why, or how far.
   std::string cache;
-  std::vector<double> seconds;  // of each token; the first one's with the prompt
+  std::vector<double> seconds;       // of each token; the first one's with the prompt
   std::string head;                  // as asked
   std::vector<WrittenToken> tokens;  // where a head was asked for
   Provenance provenance;

@@ -210,8 +210,8 @@ TEST(Rope, InsideWinsOverOutsideAndTheClashShowsBothValues) {
 // with the rest of it.
 TEST(Rope, ScalingThatSaysSomethingReplacesAllOfTheParameters) {
   const Json parameters = {{"rope_type", "linear"}, {"factor", 4}, {"rope_theta", 5e5}};
-  const auto both = rope_of({{"rope_scaling", {{"type", "yarn"}, {"factor", 2}}},
-                             {"rope_parameters", parameters}});
+  const auto both = rope_of(
+      {{"rope_scaling", {{"type", "yarn"}, {"factor", 2}}}, {"rope_parameters", parameters}});
   EXPECT_EQ(both.rope.type, "yarn");
   EXPECT_EQ(both.rope.factor, 2.0);
   EXPECT_EQ(both.rope.theta, 7000.0);
@@ -225,8 +225,8 @@ TEST(Rope, ScalingThatSaysSomethingReplacesAllOfTheParameters) {
 }
 
 TEST(Rope, NotesKeysThatNoRopeHasAndFactorsOfThePlainOne) {
-  const auto alpha = rope_of(
-      {{"rope_scaling", {{"type", "dynamic"}, {"factor", 1.0}, {"alpha", 1000}}}}).rope;
+  const auto alpha =
+      rope_of({{"rope_scaling", {{"type", "dynamic"}, {"factor", 1.0}, {"alpha", 1000}}}}).rope;
   ASSERT_EQ(alpha.notes.size(), 1u);
   EXPECT_TRUE(any_tells(alpha.notes, "rope_scaling.alpha"));
   const auto plain = rope_of({{"rope_scaling", {{"factor", 8.0}}}}).rope;

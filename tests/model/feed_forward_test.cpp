@@ -284,8 +284,7 @@ TEST(Temperature, ThatIsSmoothIsOfTheWholeScore) {
     const at::Tensor before = plain->scores(plain->whole()).score;
     const at::Tensor after = with->scores(with->whole()).score;
     for (std::int64_t i = 0; i < 9; ++i) {
-      const double factor =
-          1 + 0.3 * std::log(std::max(1.0, static_cast<double>(i + 1) / 4));
+      const double factor = 1 + 0.3 * std::log(std::max(1.0, static_cast<double>(i + 1) / 4));
       const at::Tensor seen = before.select(2, i).slice(2, 0, i + 1);
       EXPECT_LT((after.select(2, i).slice(2, 0, i + 1) - factor * seen).abs().max().item<double>(),
                 kRounding);
