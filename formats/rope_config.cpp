@@ -259,8 +259,8 @@ void check_scaling(RopeFields& fields, const RawRope& rope, std::optional<std::i
   require(fields, rope, "original_max_position_embeddings",
           rope.original_max_position_embeddings.has_value());
   if (rope.low_freq_factor && rope.high_freq_factor &&
-      *rope.high_freq_factor <= *rope.low_freq_factor) {
-    fields.problem("high_freq_factor", "must be above low_freq_factor");
+      *rope.high_freq_factor < *rope.low_freq_factor) {
+    fields.problem("high_freq_factor", "must not be below low_freq_factor");
   }
 }
 

@@ -14,6 +14,33 @@ bool claims(const FamilyInput& input) { return names_trunk(input, {"mimo_v2_flas
 
 constexpr double kPart = 0.334;
 
+// One number a layer, from a list of the hub's own files; empty where there is none.
+std::vector<double> by_layer(FamilyReader& reading, const char* key) {
+  const auto given = reading.reader().raw(key) != nullptr && reading.reader().raw(key)->is_array()
+                         ? reading.reader().numbers({key}, {.min = 0, .max = 1})
+                         : std::nullopt;
+  if (!given) return {};
+  if (static_cast<std::int64_t>(given->size()) == reading.config().layers) return *given;
+  reading.problem(key, "has " + std::to_string(given->size()) + " entries, but there are " +
+                           std::to_string(reading.config().layers) + " layers");
+  return {};
+}
+
+// By layer_types, or the hub's own files' list; without either the first layer and every sixth see
+// all.
+void read_kinds(FamilyReader& reading) {
+  const std::vector<double> listed = by_layer(reading, "hybrid_layer_pattern");
+  if (listed.empty() || reading.reader().has("layer_types")) {
+    return reading.read_local_layers(
+        [](std::int64_t layer, std::int64_t) { return layer != 0 && (layer + 1) % 6 != 0; }, 0);
+  }
+  for (const std::int64_t layer : all_layers(reading.config())) {
+    if (listed[static_cast<std::size_t>(layer)] != 0) {
+      reading.config().attention.local_layers.push_back(layer);
+    }
+  }
+}
+
 void read_windows(FamilyReader& reading) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
@@ -22,9 +49,7 @@ void read_windows(FamilyReader& reading) {
   attention.window = reader.has("sliding_window_size")
                          ? reader.integer_or({"sliding_window_size"}, 127, {.min = 0}) + 1
                          : reader.integer_or({"sliding_window"}, 129, formats::kCountRange);
-  // Without a list the first layer and every sixth see all.
-  reading.read_local_layers(
-      [](std::int64_t layer, std::int64_t) { return layer != 0 && (layer + 1) % 6 != 0; }, 0);
+  read_kinds(reading);
   attention.sink_layers = attention.local_layers;
   if (attention.local_layers.empty()) return;
   const std::int64_t keys =
@@ -46,8 +71,12 @@ void read_experts(FamilyReader& reading) {
   experts.groups = reader.integer_or({"n_group"}, 1, formats::kCountRange);
   experts.groups_per_token = reader.integer_or({"topk_group"}, 1, formats::kCountRange);
   const auto kinds = reading.layer_types({"dense", "sparse"}, "mlp_layer_types");
+  const std::vector<double> listed = by_layer(reading, "moe_layer_freq");
   for (const std::int64_t layer : all_layers(config)) {
-    const bool sparse = kinds ? (*kinds)[static_cast<std::size_t>(layer)] == "sparse" : layer > 0;
+    const auto n = static_cast<std::size_t>(layer);
+    const bool sparse = kinds            ? (*kinds)[n] == "sparse"
+                        : listed.empty() ? layer > 0
+                                         : listed[n] != 0;
     if (sparse) experts.layers.push_back(layer);
   }
 }

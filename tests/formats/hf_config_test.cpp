@@ -325,9 +325,11 @@ TEST(Rope, Row16_Llama3NeedsItsFields) {
     bad.erase(key);
     expect_problem({{"rope_scaling", bad}}, "rope_scaling." + key);
   }
-  Json equal = good;
-  equal["high_freq_factor"] = 1;
-  expect_problem({{"rope_scaling", equal}}, "rope_scaling.high_freq_factor");
+  Json other = good;
+  other["high_freq_factor"] = 1;  // Llama 4 Scout: a ramp without width
+  EXPECT_TRUE(rope_of({{"rope_scaling", other}}).problems.empty());
+  other["high_freq_factor"] = 0.5;
+  expect_problem({{"rope_scaling", other}}, "rope_scaling.high_freq_factor");
 }
 
 TEST(Rope, Row15_OddHeadSize) {

@@ -146,6 +146,11 @@ TEST(ClassDefaults, HoldForWindowsGatesAndExperts) {
   EXPECT_EQ(mimo.attention.local_layers, (std::vector<std::int64_t>{1, 2, 3, 4, 6}));
   EXPECT_EQ(mimo.attention.window, 129);
   EXPECT_EQ(mimo.attention.value_scale, 0.707);
+  config["hybrid_layer_pattern"] = {0, 1, 0, 1, 1, 1, 0};  // the hub's own files
+  config["moe_layer_freq"] = {0, 0, 1, 1, 1, 1, 1};
+  mimo = read_alone(config).value().config;
+  EXPECT_EQ(mimo.attention.local_layers, (std::vector<std::int64_t>{1, 3, 4, 5}));
+  EXPECT_EQ(mimo.experts.layers, (std::vector<std::int64_t>{2, 3, 4, 5, 6}));
   config["attention_value_scale"] = nullptr;
   mimo = read_alone(config).value().config;
   EXPECT_EQ(mimo.attention.value_scale, 1.0);
