@@ -251,7 +251,10 @@ formats::RawRope FamilyReader::rope_of_type(const char* layer_type, formats::Rop
                                    ": this class needs one for each layer type");
   }
   if (own != nullptr) {
-    defaults.partial_rotary_factor = share;
+    const Json kind = own->is_object()
+                          ? own->value("rope_type", own->value("type", Json("default")))
+                          : Json("default");
+    defaults.partial_rotary_factor = kind == "default" ? share : 1;
     if (own->is_object() && !own->contains("rope_theta")) {
       problem("rope_parameters", "has no rope_theta for " + std::string(layer_type));
     }

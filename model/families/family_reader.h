@@ -65,7 +65,8 @@ class FamilyReader {
   bool says_rope() const;
   // The rope of one layer type, for classes that nest rope_parameters by it and read nothing else:
   // the defaults hold where the file has none. Of one that has, a layer type that the model has
-  // layers of must be there with its base; `share`: of a head that turns where it says none.
+  // layers of must be there with its base; `share`: of a head that the plain rope turns where it
+  // says none.
   formats::RawRope rope_of_type(const char* layer_type, formats::RopeDefaults defaults,
                                 std::int64_t head_dim, double share = 1);
   // Both ropes of classes that read older files too (Gemma 3 and 3n, OLMo 3): rope_theta and

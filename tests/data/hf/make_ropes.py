@@ -53,7 +53,8 @@ def yarn(config, rope, flat, base, dim):
 def frequencies(config, rope, flat, head_dim, family):
     """(planes,) of one rope, and what q and k are multiplied by."""
     kind, theta = rope.get("rope_type", "default"), rope["rope_theta"]
-    share = rope.get("partial_rotary_factor", 1.0)
+    of_class = 0.334 if family == "mimo_v2_flash" and kind == "default" else 1.0
+    share = rope.get("partial_rotary_factor", of_class)
     if kind == "default" and family not in PARTIAL:
         share = 1.0
     whole = theta ** (-np.arange(0, head_dim, 2) / head_dim)
