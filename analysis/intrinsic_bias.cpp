@@ -21,7 +21,7 @@ bool scores_are_plain(const model::ModelConfig& config) {
   const model::AttentionConfig& attention = config.attention;
   const double usual = 1 / std::sqrt(static_cast<double>(config.head_dim));
   const bool windows = attention.window > 0 && !attention.local_layers.empty();
-  const bool scaled = attention.scale > 0 && std::abs(attention.scale - usual) > 1e-6 * usual;
+  const bool scaled = std::abs(config.score_scale() - usual) > 1e-6 * usual;
   return !windows && !scaled && attention.soft_cap == 0 && attention.log_scale == 0 &&
          !attention.scale_by_layer && !attention.layer_gain;
 }

@@ -2,10 +2,12 @@
 // A text as a model reads it: the loss of every token and what it expected there; and what it
 // writes itself.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "analysis/map.h"
 #include "analysis/text_pass.h"
 #include "analysis/texts.h"
 #include "protocol/messages/generate.h"
@@ -27,8 +29,10 @@ struct GenerateOptions {
   double temperature = 0;  // 0: greedy
   std::uint64_t seed = 0;
   model::Backend backend = model::Backend::fused;
-  bool whole = false;   // every token reads the whole text again
-  bool extend = false;  // positions go on past the context
+  bool whole = false;                 // every token reads the whole text again
+  bool extend = false;                // positions go on past the context
+  std::optional<HeadName> head = {};  // whose weights each token was written with are wanted
+  std::int64_t top = 3;               // so many keys of it
 };
 
 // Continues the text token by token, each of which reads the one before it: keys and values of the
@@ -38,7 +42,9 @@ struct GenerateOptions {
 // says which it was. An encoder-decoder's encoder reads the
 // text, and its decoder writes from its start token on. Without a tokenizer the result has ids and
 // no text, and its note says so; its kernel is what ran. Throws Error "bad_usage" for options,
-// "not_applicable" for a model that has no loss of the next token, and so no next token.
+// "not_applicable" for a model that has no loss of the next token, and so no next token, and for
+// a head that is not there. With options.head, progress says what was written last and where that
+// head looked, token by token; an encoder-decoder's decoder is looked at.
 protocol::GenerateResult generate(const model::Model& model, const Text& prompt,
                                   const GenerateOptions& options, protocol::Progress& progress);
 

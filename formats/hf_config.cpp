@@ -71,7 +71,10 @@ void ConfigProblems::throw_if_any(const std::string& where) const {
 }
 
 ConfigReader::ConfigReader(const Json& object, ConfigProblems& problems, std::string prefix)
-    : object_(&object), problems_(&problems), prefix_(std::move(prefix)) {
+    : object_(&object),
+      problems_(&problems),
+      prefix_(std::move(prefix)),
+      asked_(std::make_shared<std::set<std::string, std::less<>>>()) {
   static const Json kEmpty = Json::object();
   if (object.is_object()) return;
   problems.add(prefix_.empty() ? "configuration" : prefix_.substr(0, prefix_.size() - 1),
@@ -80,13 +83,29 @@ ConfigReader::ConfigReader(const Json& object, ConfigProblems& problems, std::st
 }
 
 const Json* ConfigReader::raw(std::string_view key) const {
+  asked_->emplace(key);
   const auto it = object_->find(key);
   return it == object_->end() || it->is_null() ? nullptr : &*it;
 }
 
 bool ConfigReader::has(std::string_view key) const { return raw(key) != nullptr; }
 
-bool ConfigReader::has_or_null(std::string_view key) const { return object_->contains(key); }
+bool ConfigReader::has_or_null(std::string_view key) const {
+  asked_->emplace(key);
+  return object_->contains(key);
+}
+
+std::vector<std::string> ConfigReader::unread(FieldNames words) const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object_->items()) {
+    const std::string_view name = key;
+    const bool of_them = std::ranges::any_of(
+        words, [name](std::string_view word) { return name.find(word) != name.npos; });
+    const bool says_something = !value.is_null() && !value.is_boolean();
+    if (of_them && says_something && !asked_->contains(key)) keys.push_back(key);
+  }
+  return keys;
+}
 
 // The name that is there; a note where two are, with different values.
 std::optional<std::string_view> ConfigReader::pick(FieldNames names) const {

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <limits>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -90,6 +93,9 @@ class ConfigReader {
   // Clashes and other remarks for the load report.
   const std::vector<std::string>& notes() const { return notes_; }
   const std::vector<std::string>& left_out() const { return left_out_; }
+  // The keys that have one of these words in their name, are neither null nor a switch, and that
+  // neither this reader nor a copy of it was ever asked for.
+  std::vector<std::string> unread(FieldNames words) const;
 
  private:
   std::optional<std::string_view> pick(FieldNames names) const;
@@ -98,6 +104,7 @@ class ConfigReader {
   ConfigProblems* problems_;
   std::string prefix_;
   mutable std::vector<std::string> notes_, left_out_;
+  std::shared_ptr<std::set<std::string, std::less<>>> asked_;  // keys, of this and its copies
 };
 
 // The rope fields of either dialect, as the file has them.
@@ -128,13 +135,16 @@ struct RopeDefaults {
   // Most classes turn whole heads where rope_type is "default", whatever partial_rotary_factor
   // says; the other types follow it in every class.
   bool whole_when_default = false;
+  // At the top the base and the share that turns are rotary_emb_base and rotary_pct alone.
+  bool neox_names = false;
 };
 
 // Reads rope_parameters (transformers 5; with `layer_type`, its entry of that name where it is
-// nested by layer type) or rope_theta + rope_scaling (older). What is inside wins over what is
-// outside, outside over `defaults`; a clash is noted with both values. In one thing transformers
-// has it the other way round: original_max_position_embeddings outside wins, unless the fields are
-// nested (standardize_rope_params). Aliases: rotary_emb_base,
+// nested by layer type, which is a problem without one) or rope_theta + rope_scaling (older; where
+// the latter says something it replaces all of rope_parameters). What is inside wins over what is
+// outside, outside over `defaults`; a clash is noted with both values, and so is a key that no rope
+// has. In one thing transformers has it the other way round: original_max_position_embeddings
+// outside wins, unless the fields are nested (standardize_rope_params). Aliases: rotary_emb_base,
 // rotary_pct, `type` for rope_type, su for longrope. With `head_dim` the rotated part is checked to
 // be even and longrope's lists to have half its length.
 RawRope read_rope(const ConfigReader& config, RopeDefaults defaults = {},

@@ -19,14 +19,41 @@ bool nested_by_layer_type(const Json& parameters) {
                      [](const Json& value) { return value.is_object() || value.is_null(); });
 }
 
-// Where a configuration keeps its rope fields: inside (rope_parameters before rope_scaling) and
-// outside, at the top.
+bool is_filled_object(const Json* value) {
+  return value != nullptr && value->is_object() && !value->empty();
+}
+
+// What a rope's object may say; "max_position_embeddings" and "finetuned" are in files and change
+// nothing.
+constexpr std::array<std::string_view, 22> kKnownKeys = {
+    "rope_type",       "type",
+    "rope_theta",      "partial_rotary_factor",
+    "factor",          "original_max_position_embeddings",
+    "beta_fast",       "beta_slow",
+    "mscale",          "mscale_all_dim",
+    "low_freq_factor", "high_freq_factor",
+    "long_factor",     "short_factor",
+    "mrope_section",   "mrope_interleaved",
+    "truncate",        "attention_factor",
+    "finetuned",       "max_position_embeddings",
+    "layer_type",      "llama_4_scaling_beta"};
+
+// Where a configuration keeps its rope fields: inside (rope_scaling, or rope_parameters where that
+// says nothing) and outside, at the top.
 class RopeFields {
  public:
   RopeFields(const ConfigReader& config, std::string_view layer_type)
       : outside_(config), earlier_notes_(config.notes().size()) {
-    add_parameters(layer_type);
-    if (auto scaling = config.section("rope_scaling")) inside_.push_back(*scaling);
+    // As convert_rope_params_to_dict() of transformers 5.23: the one replaces the other as a whole.
+    if (is_filled_object(config.raw("rope_scaling"))) {
+      add_parameters("rope_scaling", layer_type);
+      if (is_filled_object(config.raw("rope_parameters"))) {
+        clashes_.push_back("rope_scaling is taken over all of rope_parameters");
+      }
+      return;
+    }
+    outside_.section("rope_scaling");  // a problem where it is no object
+    add_parameters("rope_parameters", layer_type);
   }
 
   // The first value found inside, then outside, where `outer` lists the names there.
@@ -96,16 +123,32 @@ class RopeFields {
   }
 
  private:
-  void add_parameters(std::string_view layer_type) {
-    const auto parameters = outside_.section("rope_parameters");
+  void add_parameters(std::string_view name, std::string_view layer_type) {
+    const auto parameters = outside_.section(name);
     if (!parameters) return;
-    if (!nested_by_layer_type(*outside_.raw("rope_parameters"))) {
-      inside_.push_back(*parameters);
-      return;
+    const Json& object = *outside_.raw(name);
+    if (!nested_by_layer_type(object)) return add_object(*parameters, object);
+    if (layer_type.empty()) {
+      std::string types;
+      for (const auto& [type, unused] : object.items()) types += (types.empty() ? "" : ", ") + type;
+      return outside_.problem(
+          name, "is nested by layer type (" + shortened(types, 80) +
+                    "), but this class has one rope for all layers: give it as one object");
     }
     nested_ = true;
-    auto own = parameters->section(layer_type.empty() ? "full_attention" : layer_type);
-    if (own) inside_.push_back(*own);
+    if (auto own = parameters->section(layer_type)) {
+      add_object(*own, *parameters->raw(layer_type));
+    }
+  }
+
+  void add_object(const ConfigReader& reader, const Json& object) {
+    inside_.push_back(reader);
+    if (!object.is_object()) return;
+    for (const auto& [key, unused] : object.items()) {
+      if (std::ranges::find(kKnownKeys, key) != kKnownKeys.end()) continue;
+      clashes_.push_back(reader.prefix() + shortened(key, 80) +
+                         " is a setting of a rope that is not known here: it changes nothing");
+    }
   }
 
   template <typename T, typename Read>
@@ -216,17 +259,19 @@ void check_scaling(RopeFields& fields, const RawRope& rope, std::optional<std::i
   require(fields, rope, "original_max_position_embeddings",
           rope.original_max_position_embeddings.has_value());
   if (rope.low_freq_factor && rope.high_freq_factor &&
-      *rope.high_freq_factor <= *rope.low_freq_factor) {
-    fields.problem("high_freq_factor", "must be above low_freq_factor");
+      *rope.high_freq_factor < *rope.low_freq_factor) {
+    fields.problem("high_freq_factor", "must not be below low_freq_factor");
   }
 }
 
-double read_partial_factor(RopeFields& fields, const ConfigReader& config, double fallback,
+double read_partial_factor(RopeFields& fields, const ConfigReader& config, RopeDefaults defaults,
                            std::optional<std::int64_t> head_dim) {
   const NumberRange range{.min = 0, .max = 1, .min_excluded = true};
+  const FieldNames shares = {"partial_rotary_factor", "rotary_pct"}, neox_share = {"rotary_pct"};
   const auto factor =
-      fields.number({"partial_rotary_factor"}, {"partial_rotary_factor", "rotary_pct"}, range);
+      fields.number({"partial_rotary_factor"}, defaults.neox_names ? neox_share : shares, range);
   if (factor) return *factor;
+  const double fallback = defaults.partial_rotary_factor;
   if (!head_dim) return fallback;
   const auto dims = config.integer({"rotary_dim"}, {.min = 2, .max = *head_dim});
   return dims ? double(*dims) / double(*head_dim) : fallback;
@@ -239,10 +284,11 @@ RawRope read_rope(const ConfigReader& config, RopeDefaults defaults, std::string
   RopeFields fields(config, layer_type);
   RawRope rope;
   rope.type = read_type(fields);
-  rope.theta = fields.number({"rope_theta"}, {"rope_theta", "rotary_emb_base"}, kPositiveRange)
-                   .value_or(defaults.theta);
-  rope.partial_rotary_factor =
-      read_partial_factor(fields, config, defaults.partial_rotary_factor, head_dim);
+  const FieldNames bases = {"rope_theta", "rotary_emb_base"}, neox_base = {"rotary_emb_base"};
+  rope.theta =
+      fields.number({"rope_theta"}, defaults.neox_names ? neox_base : bases, kPositiveRange)
+          .value_or(defaults.theta);
+  rope.partial_rotary_factor = read_partial_factor(fields, config, defaults, head_dim);
   const double said = rope.partial_rotary_factor;
   const bool whole = defaults.whole_when_default && rope.type == "default" && said != 1;
   if (whole) rope.partial_rotary_factor = 1;
@@ -262,6 +308,10 @@ RawRope read_rope(const ConfigReader& config, RopeDefaults defaults, std::string
   }
   const std::vector<std::string> clashes = fields.notes();
   rope.notes.insert(rope.notes.end(), clashes.begin(), clashes.end());
+  if (rope.type == "default" && rope.factor.value_or(1) != 1) {
+    rope.notes.push_back("factor " + Json(*rope.factor).dump() +
+                         " changes nothing where rope_type is \"default\" or is missing");
+  }
   if (whole) {
     rope.notes.push_back("partial_rotary_factor " + Json(said).dump() +
                          " is not read by the class where rope_type is \"default\": whole heads "

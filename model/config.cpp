@@ -70,6 +70,7 @@ std::vector<Field> fields_of(ModelConfig& c) {
       {"attention", "q_rank", "q_rank", &c.attention.q_rank},
       {"attention", "position_dim", "position_dim", &c.attention.position_dim},
       {"attention", "scale", "scale", &c.attention.scale},
+      {"attention", "scale_by_width", "scale_by_width", &c.attention.scale_by_width},
       {"attention", "scale_by_layer", "scale_by_layer", &c.attention.scale_by_layer},
       {"attention", "layer_gain", "layer_gain", &c.attention.layer_gain},
       {"attention", "clip", "clip", &c.attention.clip},
@@ -81,10 +82,12 @@ std::vector<Field> fields_of(ModelConfig& c) {
       {"attention", "temperature_length", "temperature_length", &c.attention.temperature_length},
       {"attention", "temperature_from", "temperature_from", &c.attention.temperature_from},
       {"attention", "temperature_layers", "temperature_layers", &c.attention.temperature_layers},
+      {"attention", "temperature_smooth", "temperature_smooth", &c.attention.temperature_smooth},
       {"attention", "sink_layers", "sink_layers", &c.attention.sink_layers},
       {"attention", "gate", "gate", &c.attention.gate},
       {"attention", "gate_by_head", "gate_by_head", &c.attention.gate_by_head},
       {"attention", "low_rank", "low_rank", &c.attention.low_rank},
+      {"attention", "convolution", "convolution", &c.attention.convolution},
       {"attention", "log_scale", "log_scale", &c.attention.log_scale},
       {"attention", "padding", "padding", &c.attention.padding},
       {"attention", "cross_positions", "cross_positions", &c.attention.cross_positions},
@@ -92,6 +95,7 @@ std::vector<Field> fields_of(ModelConfig& c) {
       {"mlp", "activation", "activation", &c.mlp.activation},
       {"mlp", "up_bias", "up_bias", &c.mlp.up_bias},
       {"mlp", "down_bias", "down_bias", &c.mlp.down_bias},
+      {"mlp", "scaled", "scaled", &c.mlp.scaled},
       {"experts", "count", "count", &c.experts.count},
       {"experts", "per_token", "per_token", &c.experts.per_token},
       {"experts", "width", "width", &c.experts.width},
@@ -111,6 +115,7 @@ std::vector<Field> fields_of(ModelConfig& c) {
       {"experts", "alpha", "alpha", &c.experts.alpha},
       {"experts", "shared_width", "shared_width", &c.experts.shared_width},
       {"experts", "shared_gate", "shared_gate", &c.experts.shared_gate},
+      {"experts", "shared_count", "shared_count", &c.experts.shared_count},
       {"experts", "beside", "beside", &c.experts.beside},
       {"linear", "layers", "layers", &c.linear.layers},
       {"linear", "key_heads", "key_heads", &c.linear.key_heads},
@@ -134,6 +139,7 @@ std::vector<Field> fields_of(ModelConfig& c) {
       {"head", "transform", "transform", &c.head.transform},
       {"head", "bias", "bias", &c.head.bias},
       {"head", "scale", "scale", &c.head.scale},
+      {"head", "rows", "rows", &c.head.rows},
       {"head", "soft_cap", "soft_cap", &c.head.soft_cap},
       {"head", "pool", "pool", &c.head.pool},
       {"positions", "map", "map", &c.positions.map},
@@ -422,6 +428,12 @@ bool names_layer(const std::vector<std::int64_t>& layers, std::int64_t layer) {
 
 bool ModelConfig::is_local(std::int64_t layer) const {
   return names_layer(attention.local_layers, layer);
+}
+
+double ModelConfig::score_scale() const {
+  if (attention.scale > 0) return attention.scale;
+  const auto width = static_cast<double>(head_dim);
+  return attention.scale_by_width ? 1.0 / width : 1.0 / std::sqrt(width);
 }
 
 LayerShape ModelConfig::shape_of(std::int64_t layer) const {

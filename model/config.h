@@ -38,6 +38,7 @@ struct AttentionConfig {
                                  // itself), each (so, each with weights of its own), full (the
                                  // whole width)
   double scale = 0;              // of q.k; 0: 1 / sqrt(head_dim)
+  bool scale_by_width = false;   // where that is 0: 1 / head_dim of the layer
   bool scale_by_layer = false;   // layer n's scale is divided by n + 1
   bool layer_gain = false;  // layer n's scale is divided by max(1, n), and its score multiplied
                             // by it, bias included
@@ -66,8 +67,11 @@ struct AttentionConfig {
   std::int64_t kv_rank = 0, q_rank = 0, position_dim = 0;
   std::int64_t chunk = 0;  // a query of a local layer sees its own run of so many tokens; 0: not
   // The query at position i is multiplied by 1 + temperature ln(1 + floor((i + temperature_from) /
-  // temperature_length)), in all layers or those named. 0: not.
+  // temperature_length)), in all layers or those named; where it is smooth by 1 + temperature
+  // ln(max(1, (i + temperature_from) / temperature_length)), and what is added to q.k with it. 0:
+  // not.
   double temperature = 0, temperature_length = 1;
+  bool temperature_smooth = false;
   std::int64_t temperature_from = 0;
   std::vector<std::int64_t> temperature_layers = {};
   // The layers whose heads have a sink: a number that joins each row's softmax as a score without a
@@ -80,6 +84,9 @@ struct AttentionConfig {
   // Above 0: r + norm(W_out W_in r) of so many numbers between is added to what attention makes of
   // the norm's output r, and the sum divided by sqrt(2) (LAuReL, arXiv 2411.07501).
   std::int64_t low_rank = 0;
+  // Above 0: keys, values and what attention and MLP give have their own causal convolution over so
+  // many tokens, each channel by itself, added to them; of keys and values before their norm.
+  std::int64_t convolution = 0;
   // An encoder-decoder's decoder attends to the encoder's output at the places that the encoder's
   // tokens have in their text (APE, arXiv 2312.16045); otherwise no positions enter there.
   bool cross_positions = false;
@@ -90,6 +97,7 @@ struct MlpConfig {
   std::string activation = "silu";  // see known_activations()
   bool up_bias = false;             // of the gate too
   bool down_bias = false;
+  bool scaled = false;  // what it gives is multiplied by a stored number
 };
 
 // Feed-forwards of experts: a router gives each token to a few of many small gated MLPs.
@@ -114,6 +122,10 @@ struct ExpertsConfig {
   double alpha = 1.702;           // clamped to it, gate from above alone
   std::int64_t shared_width = 0;  // of an MLP that reads every token; 0: none
   bool shared_gate = false;       // which is multiplied by sigmoid of a projection to one number
+  // Above 0: so many more experts, which every token has. The router has logits for them too, and a
+  // token's weights are the softmax over the logarithms of the sigmoids of those and of the chosen
+  // ones' logits, times a stored number.
+  std::int64_t shared_count = 0;
   // They stand beside the layer's MLP, each of both with norms before and behind of its own, and
   // are added. The router reads the stream divided by its root mean square, times a stored scale
   // over sqrt(width), and each expert's weight is multiplied by a stored number.
@@ -179,8 +191,9 @@ struct HeadConfig {
   bool present = true;
   bool transform = false;  // first norm(act(W x + b)), with the MLP's activation
   bool bias = false;
-  double scale = 1;     // of the logits
-  double soft_cap = 0;  // as for scores
+  double scale = 1;       // of the logits
+  std::int64_t rows = 0;  // of the vocabulary that have one, the first ones; 0: all
+  double soft_cap = 0;    // as for scores
   // softmax: one answer a text, of the mean of all tokens' last states with the softmax of a linear
   // map of each as weights; none: an answer at every token.
   std::string pool = "none";
@@ -242,6 +255,7 @@ struct ModelConfig {
   std::string note;                      // a departure from the papers, shown wherever the model is
 
   bool is_local(std::int64_t layer) const;
+  double score_scale() const;  // of q.k, for heads of this width
   LayerShape shape_of(std::int64_t layer) const;
   // The number of the layer's group with an encoding; -1 where it has the model's.
   std::int64_t encoding_group_of(std::int64_t layer) const;

@@ -72,6 +72,12 @@ void check_experts(const ModelConfig& config, formats::ConfigProblems& problems)
                                       " layers are more than can be read");
   }
   if (experts.width < 1) problems.add("experts.width", "must be at least 1");
+  constexpr std::int64_t kMostShared = 1000;
+  const bool alone = experts.router == "sigmoid" && !experts.beside && !experts.weighted_inputs;
+  if (experts.shared_count > kMostShared || (experts.shared_count > 0 && !alone)) {
+    problems.add("experts.shared_count",
+                 "must be at most 1000, with a router of sigmoids whose weights are of outputs");
+  }
   if (experts.beside && config.norm.placement != "sandwich") {
     problems.add("experts.beside", "can be read with norms before and behind a branch alone");
   }
@@ -90,6 +96,28 @@ void check_experts(const ModelConfig& config, formats::ConfigProblems& problems)
     problems.add("experts.per_token", "is more than the experts in a token's groups");
   } else if (experts.groups_by_two && experts.count / experts.groups < 2) {
     problems.add("experts.groups", "must have two experts each, by which they are ranked");
+  }
+}
+
+void check_head_rows(const ModelConfig& config, formats::ConfigProblems& problems) {
+  const std::int64_t rows = config.head.rows;
+  if (rows != 0 && (rows >= config.vocab_size || config.tie_embeddings)) {
+    problems.add("head.rows", "must be fewer than the vocabulary has, in a head of its own");
+  }
+}
+
+void check_convolution(const ModelConfig& config, formats::ConfigProblems& problems) {
+  constexpr std::int64_t kLongest = 1024;
+  const AttentionConfig& a = config.attention;
+  if (a.convolution > kLongest) {
+    problems.add("attention.convolution", "must be at most " + std::to_string(kLongest));
+  }
+  const bool plain = config.residual == "sequential" && config.norm.placement == "pre" &&
+                     config.encoder_layers == 0 && a.causal && a.kv_rank == 0 &&
+                     config.linear.layers.empty() && a.shared_layers.empty();
+  if (a.convolution > 0 && !plain) {
+    problems.add("attention.convolution",
+                 "can be read in a decoder of plain attention with norms in front of each branch");
   }
 }
 
@@ -230,6 +258,8 @@ void check_model_config(const ModelConfig& config, formats::ConfigProblems& prob
   check_structure(config, problems);
   check_shared_layers(config, problems);
   check_experts(config, problems);
+  check_convolution(config, problems);
+  check_head_rows(config, problems);
   check_latent(config, problems);
   check_linear(config, problems);
   check_streams(config, problems);

@@ -68,6 +68,8 @@ const Parameters& no_parameters() {
 
 constexpr double kLatentEps = 1e-6;  // of latent attention's norms, whatever the model's eps is
 
+using Convolution = KeyValueCache::Convolution;
+
 // What the decoder's layers attend to.
 struct Memory {
   at::Tensor hidden;        // (B, M, C); undefined where there is no encoder
@@ -470,10 +472,13 @@ class Pass : public std::enable_shared_from_this<Pass> {
           linear && options_.cache != nullptr ? &options_.cache->linear_state(index) : nullptr;
       return linear ? linear_attention(config_, w, read, key_mask_, options_.product_dtype, dtype_,
                                        kept)
-                    : attend(index, w, read, state);
+                    : convolved(index, Convolution::attention, attend(index, w, read, state),
+                                w.attention_conv);
     };
     const auto mlp = [&](const at::Tensor& read) {
-      return runs_mlp_again() ? run_mlp_again(index, w, read) : run_mlp(index, w, read);
+      return convolved(
+          index, Convolution::mlp,
+          runs_mlp_again() ? run_mlp_again(index, w, read) : run_mlp(index, w, read), w.mlp_conv);
     };
     const auto mlp_and_experts = [&](const at::Tensor& read) {
       const bool both = config_.experts.beside && w.router.defined();
@@ -561,6 +566,17 @@ class Pass : public std::enable_shared_from_this<Pass> {
                : of_unit_square(x, config_.norm_eps) * factor;
   }
 
+  // x (B, N, C) and its causal convolution, to which padding counts as 0; x where there is none.
+  at::Tensor convolved(std::int64_t index, Convolution which, const at::Tensor& x,
+                       const at::Tensor& weight) const {
+    if (!weight.defined()) return x;
+    at::Tensor none;
+    at::Tensor& last = options_.cache != nullptr ? options_.cache->convolved(index, which) : none;
+    const at::Tensor text =
+        key_mask_.defined() ? x.masked_fill(key_mask_.logical_not().unsqueeze(-1), 0.0) : x;
+    return x + causal_convolution(text, weight, last);
+  }
+
   // What an encoding gets, q (B, H, N, d) and k (B, kv heads, N, d), and v (B, kv heads, N, d_v).
   struct HeadTensors {
     at::Tensor q, k, v;
@@ -579,10 +595,14 @@ class Pass : public std::enable_shared_from_this<Pass> {
       given.k = own.k, given.v = own.v;
       return given;
     }
-    const at::Tensor key = project(read, w.wk, w.bk);
+    const at::Tensor key =
+        convolved(index, Convolution::key, project(read, w.wk, w.bk), w.key_conv);
     given.k = query_or_key(key, {w.k_norm, w.k_norm_bias}, w.k_norms, shape.head_dim);
     const bool from_key = names_layer(a.value_from_key_layers, index);
-    given.v = split_heads(clipped(from_key ? key : project(read, w.wv, w.bv)), shape.value_dim);
+    const at::Tensor value =
+        from_key ? key
+                 : convolved(index, Convolution::value, project(read, w.wv, w.bv), w.value_conv);
+    given.v = split_heads(clipped(value), shape.value_dim);
     if (a.value_norm) given.v = of_unit_square(given.v, config_.norm_eps);
     if (a.value_scale != 1) given.v = given.v * a.value_scale;
     if (!a.shared_layers.empty()) last_own_[config_.is_local(index) ? 1 : 0] = given;
@@ -613,7 +633,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
   }
 
   // 1 + temperature ln(1 + floor((i + from) / length)) of the position of each token in the state,
-  // (N, 1) or (B, 1, N, 1).
+  // or the smooth form, (N, 1) or (B, 1, N, 1).
   at::Tensor temperatures(const PositionState& state) const {
     const AttentionConfig& a = config_.attention;
     const Positions& positions = state.positions;
@@ -621,10 +641,12 @@ class Pass : public std::enable_shared_from_this<Pass> {
                                ? at::arange(positions.shift, positions.shift + positions.length,
                                             positions.options(at::kLong))
                                : positions.ids;
-    const at::Tensor steps = at::floor(
-        (ids.to(at::kDouble) + static_cast<double>(a.temperature_from)) / a.temperature_length);
+    const at::Tensor lengths =
+        (ids.to(at::kDouble) + static_cast<double>(a.temperature_from)) / a.temperature_length;
+    const at::Tensor logarithms =
+        a.temperature_smooth ? at::log(lengths.clamp_min(1)) : at::log1p(at::floor(lengths));
     const at::Tensor factors =
-        (1 + a.temperature * at::log1p(steps)).to(table_dtype(dtype_)).unsqueeze(-1);
+        (1 + a.temperature * logarithms).to(table_dtype(dtype_)).unsqueeze(-1);
     return ids.dim() == 2 ? factors.unsqueeze(1) : factors;
   }
 
@@ -632,6 +654,23 @@ class Pass : public std::enable_shared_from_this<Pass> {
     const AttentionConfig& a = config_.attention;
     return a.temperature != 0 &&
            (a.temperature_layers.empty() || names_layer(a.temperature_layers, index));
+  }
+
+  // q, or where the temperature is of what is added to q.k too, the whole score; factors (N, 1) or
+  // (B, 1, N, 1).
+  void multiply_queries(AttentionProgram& program, const at::Tensor& factors) const {
+    auto* table = program.as<QueryTableProgram>();
+    const bool whole = config_.attention.temperature_smooth && !program.is<PlainProgram>();
+    if (whole && table == nullptr) {
+      const at::Tensor rows = factors.squeeze(-1);
+      at::Tensor& factor = program.tokens.factor;
+      const at::Tensor own = rows.dim() == 1 ? rows.view({1, 1, -1}) : rows;
+      factor = factor.defined() ? factor * own : own.expand({-1, program.q.size(1), -1});
+      return;
+    }
+    if (whole) table->values = (table->values * factors).to(table->values.scalar_type());
+    program.q = (program.q * factors).to(program.q.scalar_type());
+    program.transformed = true;
   }
 
   // What stands between the encoding and the score.
@@ -645,9 +684,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
     if (has_temperature(index)) {
       const at::Tensor factors = temperatures(state);
       const std::int64_t rows = program.q.size(2);
-      program.q = (program.q * factors.narrow(-2, factors.size(-2) - rows, rows))
-                      .to(program.q.scalar_type());
-      program.transformed = true;
+      multiply_queries(program, factors.narrow(-2, factors.size(-2) - rows, rows));
     }
     if (names_layer(a.sink_layers, index)) program.sinks = w.sinks;
     program.content_from = a.kv_rank > 0 ? a.position_dim : 0;
@@ -844,9 +881,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
     const KeyValueCache::Across given = across_of(index, w);
     program.q = program.q_plain = split_heads(project(read, w.cross_wq, w.cross_bq), head_dim);
     program.k = program.k_plain = given.k;
-    program.scale = config_.attention.scale > 0
-                        ? config_.attention.scale
-                        : 1.0 / std::sqrt(static_cast<double>(config_.head_dim));
+    program.scale = config_.score_scale();
     program.positions.length = read.size(1), program.positions.device = device_;
     program.causal = false;
     program.key_mask = memory_.key_mask;
@@ -946,7 +981,7 @@ at::Tensor Decoder::hidden(const at::Tensor& ids, const ForwardOptions& given,
   ForwardOptions options = given;
   place_cells(*encoding_, options);
   if (options.axis_positions.defined()) options.position_ids = options.axis_positions[0];
-  if (options.cache != nullptr) check_cached_pass(options, observer);
+  if (options.cache != nullptr) check_cached_pass(options);
   const Stack decoder{config_, *encoding_, local_encoding_.get(), group_encodings_, weights_};
   const auto run = [&](const ForwardOptions& own, Memory memory, const at::Tensor& read) {
     if (own.cache != nullptr) own.cache->begin(read);

@@ -174,8 +174,7 @@ Encoding::Encoding(const Json& options, const ModelConfig& model)
       width_(model.width),
       context_(model.context),
       layers_(model.layers),
-      scale_(model.attention.scale > 0 ? model.attention.scale
-                                       : 1.0 / std::sqrt(static_cast<double>(model.head_dim))),
+      scale_(model.score_scale()),
       step_(model.positions.map == "interpolate" ? 1.0 / model.positions.factor : 1.0),
       causal_(model.attention.causal),
       options_(options),

@@ -107,15 +107,16 @@ at::Tensor mlp_output(const ModelConfig& config, const LayerWeights& weights, co
   };
   const at::Tensor inner =
       config.mlp.gated ? activated(gate(), activation) * up : activated(up, activation);
-  return product(inner, weights.down, weights.down_bias, product_dtype).to(out);
+  const at::Tensor made = product(inner, weights.down, weights.down_bias, product_dtype).to(out);
+  return weights.mlp_scale.defined() ? made * weights.mlp_scale : made;
 }
 
 at::Tensor of_experts(const ModelConfig& config, const LayerWeights& w, const at::Tensor& given,
                       std::optional<at::ScalarType> product_dtype, at::ScalarType out) {
   const ExpertsConfig& experts = config.experts;
   const at::Tensor x = given.flatten(0, -2);  // (tokens, C)
-  at::Tensor sum =
-      of_chosen(config, w, x, choose_experts(experts, w, x, product_dtype), product_dtype, out);
+  const ChosenExperts chosen = choose_experts(experts, w, x, product_dtype);
+  at::Tensor sum = of_chosen(config, w, x, chosen, product_dtype, out);
   if (experts.shared_width > 0) {
     at::Tensor shared = expert_output(config, w.shared_expert, x, 0, product_dtype).to(out);
     if (experts.shared_gate) {
@@ -123,7 +124,25 @@ at::Tensor of_experts(const ModelConfig& config, const LayerWeights& w, const at
     }
     sum = sum + shared;
   }
+  for (std::int64_t n = 0; n < experts.shared_count; ++n) {
+    const ExpertWeights& own = w.shared_experts[static_cast<std::size_t>(n)];
+    sum = sum + expert_output(config, own, x, 0, product_dtype).to(out) *
+                    chosen.shared.narrow(-1, n, 1).to(out);
+  }
   return sum.view(given.sizes());
+}
+
+// The weights of the chosen experts and of those that every token has, from all logits.
+ChosenExperts with_shared(const ExpertsConfig& config, const LayerWeights& weights,
+                          const at::Tensor& logits, ChosenExperts chosen) {
+  const at::Tensor joint = at::cat(
+      {logits.gather(-1, chosen.experts), logits.narrow(-1, config.count, config.shared_count)},
+      -1);
+  const at::Tensor shares = at::softmax(at::log_sigmoid(joint), -1) * config.scale *
+                            weights.router_total.to(joint.scalar_type());
+  chosen.weights = shares.narrow(-1, 0, config.per_token);
+  chosen.shared = shares.narrow(-1, config.per_token, config.shared_count);
+  return chosen;
 }
 
 }  // namespace
@@ -154,8 +173,9 @@ at::Tensor soft_capped(const at::Tensor& x, double cap) {
 
 ChosenExperts choose_experts(const ExpertsConfig& config, const LayerWeights& weights,
                              const at::Tensor& x, std::optional<at::ScalarType> product_dtype) {
-  const at::Tensor logits = soft_capped(
-      product(x, weights.router, weights.router_bias, product_dtype), config.router_cap);
+  const at::Tensor all = soft_capped(product(x, weights.router, weights.router_bias, product_dtype),
+                                     config.router_cap);
+  const at::Tensor logits = all.narrow(-1, 0, config.count);
   const at::Tensor scores =
       config.router == "sigmoid" ? at::sigmoid(logits) : at::softmax(logits, -1);
   at::Tensor ranked = weights.choice_bias.defined()
@@ -164,6 +184,7 @@ ChosenExperts choose_experts(const ExpertsConfig& config, const LayerWeights& we
   if (config.groups > 1) ranked = in_best_groups(config, ranked);
   ChosenExperts chosen;
   chosen.experts = std::get<1>(at::topk(ranked, config.per_token, -1));
+  if (config.shared_count > 0) return with_shared(config, weights, all, std::move(chosen));
   chosen.weights = scores.gather(-1, chosen.experts);
   if (config.normalised) chosen.weights = chosen.weights / chosen.weights.sum(-1, true);
   if (config.scale != 1) chosen.weights = chosen.weights * config.scale;

@@ -39,6 +39,7 @@ at::Tensor experts_beside(const ModelConfig& config, const LayerWeights& weights
 struct ChosenExperts {
   at::Tensor experts;  // int64
   at::Tensor weights;
+  at::Tensor shared;  // (tokens, shared_count), of those that all have; undefined without
 };
 ChosenExperts choose_experts(const ExpertsConfig& config, const LayerWeights& weights,
                              const at::Tensor& x, std::optional<at::ScalarType> product_dtype);

@@ -102,6 +102,7 @@ void KeyValueCache::begin(const at::Tensor& ids) {
   batch_ = ids.size(0);
   for (Layer& layer : layers_) {
     layer.next_linear = layer.linear;
+    layer.next_convolved = layer.convolved;
     if (length_ == 0) layer.across = {};
   }
 }
@@ -112,6 +113,10 @@ void KeyValueCache::advance(std::int64_t tokens) {
     // A copy, for it is a view of the sums of all tokens of the pass.
     if (layer.next_sums.defined()) layer.sums = layer.next_sums.clone();
     layer.linear = layer.next_linear;
+    for (std::size_t n = 0; n < layer.convolved.size(); ++n) {
+      const at::Tensor& next = layer.next_convolved[n];
+      layer.convolved[n] = next.defined() ? next.clone() : next;  // likewise
+    }
   }
 }
 
@@ -157,10 +162,14 @@ void KeyValueCache::join(std::int64_t layer, const Encoding& encoding, Attention
   program.positions.shift -= length_;
 }
 
+at::Tensor& KeyValueCache::convolved(std::int64_t layer, Convolution which) {
+  return of(layer).next_convolved[static_cast<std::size_t>(which)];
+}
+
 LinearState& KeyValueCache::linear_state(std::int64_t layer) { return of(layer).next_linear; }
 
-void check_cached_pass(const ForwardOptions& options, const Observer* observer) {
-  bool more = observer != nullptr || options.hook != nullptr || options.draw.has_value();
+void check_cached_pass(const ForwardOptions& options) {
+  bool more = options.hook != nullptr || options.draw.has_value();
   for (const at::Tensor* given :
        {&options.position_ids, &options.key_mask, &options.token_types,
         &options.decoder_position_ids, &options.patches, &options.document_ids, &options.mask,
@@ -170,8 +179,8 @@ void check_cached_pass(const ForwardOptions& options, const Observer* observer) 
   }
   if (more) {
     throw formats::bad_usage(
-        "a text that is read in pieces takes ids and what its positions start at, and nobody looks "
-        "on",
+        "a text that is read in pieces takes ids and what its positions start at, and nobody "
+        "changes what attention runs",
         "cache", "read it as a whole");
   }
   if (at::GradMode::is_enabled()) {

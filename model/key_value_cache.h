@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <set>
 #include <string>
@@ -70,6 +71,10 @@ class KeyValueCache {
   void join(std::int64_t layer, const Encoding& encoding, AttentionProgram& program, at::Tensor& v);
   // The state of a layer of linear attention before these tokens, to become that after them.
   LinearState& linear_state(std::int64_t layer);
+  // What one of a layer's convolutions reads of the tokens before these, (B, kernel - 1, channels),
+  // to become that after them; undefined where there are none.
+  enum class Convolution : std::uint8_t { key, value, attention, mlp };
+  at::Tensor& convolved(std::int64_t layer, Convolution which);
 
   // Of an encoder-decoder: the encoder's output, and a layer's keys and values of it.
   struct Across {
@@ -84,6 +89,7 @@ class KeyValueCache {
     std::vector<TokenRows> read;
     at::Tensor sums, next_sums;  // PositionState::sums before a pass and after it
     LinearState linear, next_linear;
+    std::array<at::Tensor, 4> convolved, next_convolved;
     Across across;
   };
 
@@ -96,7 +102,8 @@ class KeyValueCache {
 };
 
 // Of a pass with a cache: ids and what positions start at are all that is given, and no gradients
-// are wanted. Throws Error "bad_usage" otherwise.
-void check_cached_pass(const ForwardOptions& options, const Observer* observer);
+// are wanted. Throws Error "bad_usage" otherwise. An observer sees the new tokens' rows, over all
+// keys.
+void check_cached_pass(const ForwardOptions& options);
 
 }  // namespace phasescope::model

@@ -17,22 +17,6 @@ at::Tensor of_unit_length(const at::Tensor& x) {
   return x * at::rsqrt(x.square().sum(-1, true) + kLengthEps);
 }
 
-// Each channel's weighted sum over the last `kernel` tokens: x (B, N, C), weight (C, kernel), whose
-// last number is the token's own. `last` (B, kernel - 1, C): the tokens before x, which become its
-// last ones; undefined where there are none.
-at::Tensor causal_convolution(const at::Tensor& x, const at::Tensor& weight, at::Tensor& last) {
-  const std::int64_t kernel = weight.size(1), tokens = x.size(1);
-  const at::Tensor padded =
-      last.defined() ? at::cat({last, x}, 1) : at::constant_pad_nd(x, {0, 0, kernel - 1, 0});
-  last = padded.narrow(1, tokens, kernel - 1);
-  at::Tensor sum;
-  for (std::int64_t n = 0; n < kernel; ++n) {
-    const at::Tensor part = padded.narrow(1, n, tokens) * weight.select(1, n);
-    sum = sum.defined() ? sum + part : part;
-  }
-  return sum;
-}
-
 // What the rule reads, each (B, heads, N, ...): q and k (.., d_k), v (.., d_v), decay and beta
 // (..).
 struct RuleInputs {
@@ -59,6 +43,19 @@ at::Tensor run_rule(const RuleInputs& in, at::Tensor& state) {
 }
 
 }  // namespace
+
+at::Tensor causal_convolution(const at::Tensor& x, const at::Tensor& weight, at::Tensor& last) {
+  const std::int64_t kernel = weight.size(1), tokens = x.size(1);
+  const at::Tensor padded =
+      last.defined() ? at::cat({last, x}, 1) : at::constant_pad_nd(x, {0, 0, kernel - 1, 0});
+  last = padded.narrow(1, tokens, kernel - 1);
+  at::Tensor sum;
+  for (std::int64_t n = 0; n < kernel; ++n) {
+    const at::Tensor part = padded.narrow(1, n, tokens) * weight.select(1, n);
+    sum = sum.defined() ? sum + part : part;
+  }
+  return sum;
+}
 
 at::Tensor linear_attention(const ModelConfig& config, const LayerWeights& weights,
                             const at::Tensor& given, const at::Tensor& present,

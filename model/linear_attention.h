@@ -15,6 +15,11 @@ struct LinearState {
   at::Tensor last;   // (B, kernel - 1, channels), what the convolution reads of the last tokens
 };
 
+// Each channel's weighted sum over the last `kernel` tokens: x (B, N, C), weight (C, kernel), whose
+// last number is the token's own. `last` (B, kernel - 1, C): the tokens before x, which become its
+// last ones; undefined where there are none.
+at::Tensor causal_convolution(const at::Tensor& x, const at::Tensor& weight, at::Tensor& last);
+
 // A layer of the gated delta rule (arXiv 2412.06464, Eq. 10) as Qwen3-Next has it: x (B, N, C) to
 // (B, N, C) of dtype `out`, C as the layer's output projection gives it. u = silu of the causal
 // convolution of q, k and v; S_n = a_n S_{n-1} + k_n b_n (v_n - a_n S_{n-1}^T k_n)^T, o_n = S_n^T

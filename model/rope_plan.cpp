@@ -56,8 +56,9 @@ std::string temperature(const ModelConfig& config, std::int64_t layer) {
   if (a.temperature == 0 || !here) return {};
   const std::string place =
       a.temperature_from == 0 ? "i" : "(i + " + std::to_string(a.temperature_from) + ")";
-  return "1 + " + short_number(a.temperature) + " ln(1 + floor(" + place + " / " +
-         short_number(a.temperature_length) + "))";
+  const std::string ratio = place + " / " + short_number(a.temperature_length);
+  return "1 + " + short_number(a.temperature) +
+         (a.temperature_smooth ? " ln(max(1, " + ratio + "))" : " ln(1 + floor(" + ratio + "))");
 }
 
 // The length of the first token's turn, which a scaling may stretch. Stored tables and angles have

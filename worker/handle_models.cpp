@@ -298,7 +298,10 @@ Reply generate(const protocol::GenerateRequest& request, RequestContext& context
   options.seed = static_cast<std::uint64_t>(request.reading.seed);
   options.backend = model::backend_named(request.running.backend);
   options.whole = request.whole, options.extend = request.extend;
+  if (!request.head.empty()) options.head = analysis::parse_head(request.head);
+  options.top = request.top;
   protocol::GenerateResult result = analysis::generate(*model, texts.items[0], options, context);
+  result.head = request.head;
   texts.add_note(result.provenance.note);
   result.provenance =
       provenance_of(asked(request), context, {model}, &texts, result.provenance.ran);
@@ -381,10 +384,19 @@ Reply capture(const protocol::CaptureRequest& request, RequestContext& context) 
   return reply_of(result, std::move(tensors));
 }
 
+// As asked, or the one that lies in the model's folder.
+std::string reference_of(const protocol::CheckRequest& request, const std::string& model) {
+  if (!request.reference.empty()) return request.reference;
+  const std::filesystem::path beside = std::filesystem::path(model) / "expected.safetensors";
+  std::error_code unreadable;
+  if (std::filesystem::is_regular_file(beside, unreadable)) return beside.string();
+  throw formats::bad_usage(
+      "check needs the path of a reference file, and there is no expected.safetensors in the "
+      "model's folder",
+      "reference");
+}
+
 Reply check(const protocol::CheckRequest& request, RequestContext& context) {
-  if (request.reference.empty()) {
-    throw formats::bad_usage("check needs the path of a reference file", "reference");
-  }
   model::CheckOptions options;
   options.dtype = model::dtype_of_name(request.running.dtype);
   options.tolerance = request.tolerance;
@@ -394,8 +406,9 @@ Reply check(const protocol::CheckRequest& request, RequestContext& context) {
   options.forward.backend = model::backend_named(request.running.backend);
   options.forward.progress = [&context](double done) { context.progress(done, "comparing"); };
   options.forward.cancelled = [&context] { return context.cancelled(); };
-  const std::string name = request.model, reference = request.reference;
+  const std::string name = request.model;
   const protocol::ModelReading reading = reading_of(name, request.running.set);
+  const std::string reference = reference_of(request, reading.model);
   options.overrides = reading.settings;
   const model::ReferenceCheck checked = model::check_against(reading.model, reference, options);
   protocol::ReferenceCheckResult result;

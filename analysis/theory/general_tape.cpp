@@ -116,14 +116,15 @@ std::string general_form_missing(const model::Model& model) {
            "equivariant, "
            "both updates, a silu gate that reads the MLP's output; this model has another one";
   }
-  const bool plain = c.norm.kind == "rms" && !c.norm.bias && !c.norm.unit_offset &&
-                     c.norm.placement == "pre" && c.mlp.gated && c.mlp.activation == "silu" &&
-                     !c.mlp.up_bias && !c.mlp.down_bias && c.residual == "sequential" &&
-                     !c.attention.q_bias && !c.attention.k_bias && !c.attention.v_bias &&
-                     !c.attention.o_bias && c.attention.qk_norm == "none" &&
-                     c.attention.scale == 0 && c.attention.soft_cap == 0 && c.attention.clip == 0 &&
-                     c.attention.window == 0 && c.attention.log_scale == 0 && c.attention.causal &&
-                     c.embedding.width == 0 && !c.embedding.norm && c.encoder_layers == 0;
+  const bool plain =
+      c.norm.kind == "rms" && !c.norm.bias && !c.norm.unit_offset && c.norm.placement == "pre" &&
+      c.mlp.gated && c.mlp.activation == "silu" && !c.mlp.up_bias && !c.mlp.down_bias &&
+      c.residual == "sequential" && !c.attention.q_bias && !c.attention.k_bias &&
+      !c.attention.v_bias && !c.attention.o_bias && c.attention.qk_norm == "none" &&
+      c.attention.scale == 0 && !c.attention.scale_by_width && c.attention.convolution == 0 &&
+      !c.mlp.scaled && c.attention.soft_cap == 0 && c.attention.clip == 0 &&
+      c.attention.window == 0 && c.attention.log_scale == 0 && c.attention.causal &&
+      c.embedding.width == 0 && !c.embedding.norm && c.encoder_layers == 0;
   return plain ? std::string()
                : "premise: layers as the paper's (RMSNorm before each branch, a gated silu MLP, no "
                  "biases); the general form knows no others";

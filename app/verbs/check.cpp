@@ -21,9 +21,6 @@ class CheckVerb : public Verb {
   }
   void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
-    if (request_.reference.empty()) {
-      throw formats::bad_usage("check needs a reference file", "--reference");
-    }
     if (request_.tolerance && !(*request_.tolerance > 0)) {
       throw formats::bad_usage("a tolerance must be above 0", "--tolerance");
     }

@@ -6,6 +6,7 @@
 
 #include "app/verbs/factories.h"
 #include "app/verbs/verb_tools.h"
+#include "widgets/plot_spec.h"
 
 namespace phasescope::app {
 
@@ -23,6 +24,7 @@ class GenerateVerb : public Verb {
     auto [written, json, tensors] = run.ask<protocol::GenerateResult>(request_);
     Output output{.result = std::move(json), .provenance = provenance_of(written)};
     output.text = (written.text.empty() ? ids_of(written) : written.text) + "\n";
+    if (!written.tokens.empty()) output.tables.push_back(looks_of(written));
     if (!written.provenance.note.empty()) run.say(written.provenance.note);
     if (!written.seconds.empty()) run.say(times_of(written));
     return output;
@@ -44,6 +46,33 @@ class GenerateVerb : public Verb {
     std::nth_element(later.begin(), middle, later.end());
     return words(*middle) + " a token (median), " + first + " the first one with the prompt" +
            cache;
+  }
+
+  // Where the head looked as each token was written.
+  static Table looks_of(const protocol::GenerateResult& written) {
+    Table table{.title = "where " + written.head + " looked as each token was written",
+                .columns = {"token", "key", "weight", "further"}};
+    bool sinks = false;
+    for (const protocol::WrittenToken& token : written.tokens) {
+      nlohmann::json row{{"token", token.text}, {"further", further(token)}};
+      if (!token.keys.empty()) row["key"] = key_of(token, 0), row["weight"] = token.weights[0];
+      if (token.sink) row["sink"] = *token.sink, sinks = true;
+      table.rows.push_back(std::move(row));
+    }
+    if (sinks) table.columns.push_back("sink");
+    return table;
+  }
+  // "12 the"
+  static std::string key_of(const protocol::WrittenToken& token, std::size_t n) {
+    return std::to_string(token.keys[n]) + " " + token.words[n];
+  }
+  static std::string further(const protocol::WrittenToken& token) {
+    std::string words;
+    for (std::size_t n = 1; n < token.keys.size(); ++n) {
+      words += (n > 1 ? ", " : "") + key_of(token, n) + " (" +
+               widgets::short_number(token.weights[n]) + ")";
+    }
+    return words;
   }
 
   // Without a tokenizer there is no text.

@@ -397,6 +397,25 @@ void TextView::go_to_next(ViewContext& context) {
   context.window.say("\"" + words + "\" is not in what was read");
 }
 
+namespace {
+
+// A line for each token: where the head looked as it was written.
+void draw_looks(const protocol::GenerateResult& written) {
+  if (written.tokens.empty()) return;
+  ImGui::TextDisabled("where %s looked as each token was written", written.head.c_str());
+  for (const protocol::WrittenToken& token : written.tokens) {
+    std::string line = token.text + "  <-";
+    for (std::size_t n = 0; n < token.keys.size(); ++n) {
+      line += "  " + token.words[n] + " (" + std::to_string(token.keys[n]) + ") " +
+              widgets::short_number(token.weights[n]);
+    }
+    if (token.sink) line += "  sink " + widgets::short_number(*token.sink);
+    ImGui::TextUnformatted(line.c_str());
+  }
+}
+
+}  // namespace
+
 void TextView::draw_continuation(ViewContext& context, std::size_t index) {
   if (!context.state<TextState>().continued) return;
   auto& question = context.of(kContinued, index);
@@ -413,6 +432,7 @@ void TextView::draw_continuation(ViewContext& context, std::size_t index) {
   ImGui::TextColored(widgets::palette().accent, "%s", words.c_str());
   ImGui::PopTextWrapPos();
   ImGui::PopFont();
+  draw_looks(answer->result);
   const bool readable = !answer->result.text.empty() && question.answers_now();
   ImGui::PushID(static_cast<int>(index));
   ImGui::BeginDisabled(!readable);

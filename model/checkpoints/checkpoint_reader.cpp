@@ -427,12 +427,13 @@ struct CheckpointReader::Contents {
     for (StackWeights* stack : {static_cast<StackWeights*>(&weights), &weights.encoder}) {
       for (LayerWeights& layer : stack->layers) layer.as_stored = stored;
     }
-    report.quirks.push_back(
+    report.mapped_words =
         size_text(bytes) + " of the weights stay in the mapped file, " +
         size_text(bytes_of(Form::copy, dtype)) + " are copies in memory" +
         (stored ? "; each layer is converted to " + name_of_dtype(dtype) +
                       " when it runs, as copies of all would not fit into the free memory"
-                : ""));
+                : "");
+    report.quirks.push_back(report.mapped_words);
   }
 
   // Of the one file, or of the hashes of several.

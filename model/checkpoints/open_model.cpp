@@ -109,6 +109,14 @@ void check_parameters(const ModelConfig& config, const Encoding& encoding, const
   problems.throw_if_any("--set");
 }
 
+// The report of weights that no longer lie in a mapped file.
+LoadReport of_copies(LoadReport report) {
+  if (!report.mapped_words.empty()) std::erase(report.quirks, report.mapped_words);
+  report.mapped_words.clear();
+  report.mapped_bytes = 0;
+  return report;
+}
+
 }  // namespace
 
 std::int64_t memory_bytes(const ModelConfig& config, std::int64_t weight_bytes,
@@ -195,8 +203,8 @@ std::shared_ptr<const Model> in_dtype(const std::shared_ptr<const Model>& model,
                                       at::ScalarType dtype) {
   if (model->decoder.dtype() == dtype) return model;
   const at::NoGradGuard no_grad;
-  return assembled(model->report, model->config(), converted(model->decoder.weights(), dtype),
-                   model->tokenizer);
+  return assembled(of_copies(model->report), model->config(),
+                   converted(model->decoder.weights(), dtype), model->tokenizer);
 }
 
 std::shared_ptr<const Model> on_device(const std::shared_ptr<const Model>& model,
@@ -206,7 +214,7 @@ std::shared_ptr<const Model> on_device(const std::shared_ptr<const Model>& model
   const at::NoGradGuard no_grad;
   Weights weights = on_device(decoder.config(), decoder.encoding(), decoder.weights(), device);
   return std::make_shared<const Model>(
-      Model{model->report, model->tokenizer,
+      Model{of_copies(model->report), model->tokenizer,
             Decoder(decoder.config(), decoder.shared_encoding(), std::move(weights))});
 }
 

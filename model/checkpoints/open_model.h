@@ -37,6 +37,7 @@ struct LoadReport {
   std::int64_t parameters = 0;
   std::int64_t weight_bytes = 0;             // in the dtype computed in
   std::int64_t mapped_bytes = 0;             // of those, what is no copy: it stays in the file
+  std::string mapped_words;                  // says so; one of the quirks
   std::int64_t memory_bytes_at_context = 0;  // memory_bytes() of the trained length
   StoredFrequencies stored_frequencies;      // what the file has of its rope beside its settings
   // The configuration as its family reads it, before any setting; null where there is no family's

@@ -40,6 +40,12 @@ const Names<LayerWeights>& layer_names() {
       {"self_attn.k_norm.bias", &LayerWeights::k_norm_bias},
       {"self_attn.sinks", &LayerWeights::sinks},
       {"self_attn.output_gate.weight", &LayerWeights::output_gate},
+      {"self_attn.k_conv.weight", &LayerWeights::key_conv},
+      {"self_attn.v_conv.weight", &LayerWeights::value_conv},
+      {"self_attn.conv.weight", &LayerWeights::attention_conv},
+      {"mlp.conv.weight", &LayerWeights::mlp_conv},
+      {"mlp.scale", &LayerWeights::mlp_scale},
+      {"mlp.router.total_scale", &LayerWeights::router_total},
       {"self_attn.kv_a_proj_with_mqa.weight", &LayerWeights::kv_a},
       {"self_attn.kv_a_layernorm.weight", &LayerWeights::kv_a_norm},
       {"self_attn.kv_b_proj.weight", &LayerWeights::kv_b},
@@ -251,6 +257,10 @@ void add_attention_extras(SpecList& list, const std::string& at, const ModelConf
     list.matrix(at + "output_gate.weight", rows, config.width);
   }
   if (a.kv_rank > 0) add_latent(list, at, config, shape);
+  if (a.convolution == 0) return;
+  list.matrix(at + "k_conv.weight", shape.kv_heads * shape.head_dim, a.convolution);
+  list.matrix(at + "v_conv.weight", shape.kv_heads * shape.value_dim, a.convolution);
+  list.matrix(at + "conv.weight", config.width, a.convolution);
 }
 
 void add_self_attention(SpecList& list, const std::string& at, const ModelConfig& config,
@@ -274,6 +284,7 @@ void add_mlp(SpecList& list, const std::string& at, const ModelConfig& config, s
   list.bias(mlp.gated && mlp.up_bias, at + "gate_proj", width);
   list.bias(mlp.up_bias, at + "up_proj", width);
   list.bias(mlp.down_bias, at + "down_proj", config.width);
+  if (mlp.scaled) list.vector(at + "scale", 1, Init::ones);
 }
 
 void add_gated_mlp(SpecList& list, const std::string& at, const ModelConfig& config,
@@ -288,7 +299,12 @@ void add_gated_mlp(SpecList& list, const std::string& at, const ModelConfig& con
 
 void add_experts(SpecList& list, const std::string& at, const ModelConfig& config) {
   const ExpertsConfig& experts = config.experts;
-  list.matrix(at + "router.weight", experts.count, config.width);
+  list.matrix(at + "router.weight", experts.count + experts.shared_count, config.width);
+  if (experts.shared_count > 0) list.vector(at + "router.total_scale", 1, Init::ones);
+  for (std::int64_t n = 0; n < experts.shared_count; ++n) {
+    add_gated_mlp(list, at + "shared_experts." + std::to_string(n) + ".", config, experts.width,
+                  false);
+  }
   list.bias(experts.router_bias, at + "router", experts.count);
   if (experts.choice_bias) list.vector(at + "router.choice_bias", experts.count, Init::zeros);
   if (experts.beside) {
@@ -343,6 +359,9 @@ void add_layer(SpecList& list, const std::string& at, const ModelConfig& config,
     add_mlp(list, at + "mlp.", config, config.shape_of(layer).ffn_width);
   }
   if (outputs) list.norm(at + "mlp.output_layernorm", config.width);
+  if (const std::int64_t kernel = config.attention.convolution; kernel > 0) {
+    list.matrix(at + "mlp.conv.weight", config.width, kernel);
+  }
   if (const std::int64_t size = config.embedding.layer_width; size > 0) {
     list.matrix(at + "layer_input_gate.weight", size, config.width);
     list.matrix(at + "layer_input.weight", config.width, size, Init::residual_normal);
@@ -437,18 +456,23 @@ at::Tensor* find_in_head_norms(LayerWeights& layer, std::string_view name) {
       {{"self_attn.q_norm.", &layer.q_norms}, {"self_attn.k_norm.", &layer.k_norms}}, name);
 }
 
-// "experts.3.up_proj.weight" and "shared_expert.up_proj.weight" of a layer's MLP, made where they
-// are not there yet; null for other names.
+// "experts.3.up_proj.weight", "shared_experts.3.up_proj.weight" and "shared_expert.up_proj.weight"
+// of a layer's MLP, made where they are not there yet; null for other names.
 at::Tensor* find_in_experts(LayerWeights& layer, std::string_view name) {
-  constexpr std::string_view shared = "mlp.shared_expert.", experts = "mlp.experts.";
+  constexpr std::string_view shared = "mlp.shared_expert.";
   if (name.starts_with(shared)) {
     return find_in(expert_names(), layer.shared_expert, std::string(name.substr(shared.size())));
   }
-  if (!name.starts_with(experts)) return nullptr;
-  const auto split = split_number(name.substr(experts.size()));
-  if (!split || !expert_names().contains(split->rest)) return nullptr;
-  if (layer.experts.size() <= split->number) layer.experts.resize(split->number + 1);
-  return find_in(expert_names(), layer.experts[split->number], split->rest);
+  for (const auto& [prefix, list] :
+       {std::pair{std::string_view("mlp.experts."), &layer.experts},
+        std::pair{std::string_view("mlp.shared_experts."), &layer.shared_experts}}) {
+    if (!name.starts_with(prefix)) continue;
+    const auto split = split_number(name.substr(prefix.size()));
+    if (!split || !expert_names().contains(split->rest)) return nullptr;
+    if (list->size() <= split->number) list->resize(split->number + 1);
+    return find_in(expert_names(), (*list)[split->number], split->rest);
+  }
+  return nullptr;
 }
 
 at::Tensor* find_in_stack(StackWeights& stack, const std::string& name) {
@@ -538,7 +562,8 @@ std::vector<TensorSpec> tensor_specs(const ModelConfig& config, const Encoding& 
   if (config.head.pool != "none") {
     list.matrix("lm_head.pool.weight", 1, embedding_width, Init::zeros);
   }
-  if (!config.tie_embeddings) list.matrix("lm_head.weight", config.vocab_size, embedding_width);
+  const std::int64_t rows = config.head.rows > 0 ? config.head.rows : config.vocab_size;
+  if (!config.tie_embeddings) list.matrix("lm_head.weight", rows, embedding_width);
   list.bias(config.head.bias, "lm_head", config.vocab_size);
   return list.specs;
 }
@@ -588,6 +613,7 @@ void convert(LayerWeights& layer, at::ScalarType dtype) {
   for (at::Tensor& norm : layer.k_norms) convert(norm, dtype);
   for (const auto& [name, member] : expert_names()) {
     for (ExpertWeights& expert : layer.experts) convert(expert.*member, dtype);
+    for (ExpertWeights& expert : layer.shared_experts) convert(expert.*member, dtype);
     convert(layer.shared_expert.*member, dtype);
   }
   for (auto& [name, tensor] : layer.encoding) convert(tensor, dtype);

@@ -29,6 +29,8 @@ struct LayerWeights {
   std::vector<at::Tensor> q_norms, k_norms;             // in their place one (d) for each head
   at::Tensor sinks;                                     // (H)
   at::Tensor output_gate;                               // (H, C) or (H v, C)
+  // Of convolutions: (kv d, kernel), (kv v, kernel), (C, kernel), (C, kernel).
+  at::Tensor key_conv, value_conv, attention_conv, mlp_conv;
   // Latent attention, ranks r: (r_kv + p, C), (r_kv), (H (d - p + v), r_kv); (r_q, C), (r_q), (H d,
   // r_q). A head's rows are [without position | v] in kv_b and [position | without] in q_b.
   at::Tensor kv_a, kv_a_norm, kv_b, q_a, q_a_norm, q_b;
@@ -45,10 +47,13 @@ struct LayerWeights {
   at::Tensor gate, up, down;                             // (F, C), (F, C), (C, F)
   at::Tensor gate_bias, up_bias, down_bias;
   at::Tensor mlp_output_norm, mlp_output_norm_bias;  // (C)
-  at::Tensor router, router_bias, choice_bias;       // (E, C), (E), (E)
+  at::Tensor mlp_scale;                              // (1)
+  at::Tensor router, router_bias, choice_bias;       // (E, C) or (E + S, C), (E), (E)
   std::vector<ExpertWeights> experts;                // empty where the layer has none
   ExpertWeights shared_expert;
-  at::Tensor shared_expert_gate;  // (1, C)
+  std::vector<ExpertWeights> shared_experts;  // S of them
+  at::Tensor router_total;                    // (1)
+  at::Tensor shared_expert_gate;              // (1, C)
   // Of experts beside the MLP: (C), (E), and norms (C).
   at::Tensor router_scale, expert_scale, mlp_alone_norm, experts_norm, experts_output_norm;
   at::Tensor layer_input_gate, layer_input, layer_input_norm;  // (P, C), (C, P), (C)

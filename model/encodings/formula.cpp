@@ -24,10 +24,7 @@ using formula::Recognised;
 using Form = Recognised::Form;
 
 formula::Sizes formula_sizes(const ModelConfig& model) {
-  const double scale = model.attention.scale > 0
-                           ? model.attention.scale
-                           : 1.0 / std::sqrt(static_cast<double>(model.head_dim));
-  return {model.heads, model.head_dim, scale, model.attention.causal};
+  return {model.heads, model.head_dim, model.score_scale(), model.attention.causal};
 }
 
 std::vector<ParameterSpec> formula_parameters(const Formula& formula, bool shared) {

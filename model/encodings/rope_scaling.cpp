@@ -151,8 +151,8 @@ RopeScaling::RopeScaling(const Json& options, const ModelConfig& model)
     throw formats::bad_input("rope turns pairs of channels, so their number must be even, but is " +
                              std::to_string(turned_));
   }
-  if (kind_ == "llama3" && high_freq_factor_ <= low_freq_factor_) {
-    throw formats::bad_input("high_freq_factor must be above low_freq_factor");
+  if (kind_ == "llama3" && high_freq_factor_ < low_freq_factor_) {
+    throw formats::bad_input("high_freq_factor must not be below low_freq_factor");
   }
   if (kind_ == "longrope" && attention_factor_ <= 0 && trained_ < 2) {
     throw formats::bad_input(
@@ -226,13 +226,15 @@ at::Tensor RopeScaling::yarn_frequencies(const at::TensorOptions& options) const
 }
 
 // Planes of many turns over the trained length keep their frequency, those of few are divided by
-// the factor, with a linear ramp between. The same for texts of any length.
+// the factor, with a linear ramp between, which may have no width (Llama 4 Scout). The same for
+// texts of any length.
 at::Tensor RopeScaling::llama3_frequencies(const at::TensorOptions& options) const {
   const at::Tensor plain = rope_frequencies(base_, turned_, options);
   const at::Tensor wavelength = 2 * std::numbers::pi / plain;
   const at::Tensor turns = static_cast<double>(trained_) / wavelength;
-  const at::Tensor keep =
-      at::clamp((turns - low_freq_factor_) / (high_freq_factor_ - low_freq_factor_), 0, 1);
+  const double width = high_freq_factor_ - low_freq_factor_;
+  const at::Tensor keep = width == 0 ? turns.gt(low_freq_factor_).to(plain.scalar_type())
+                                     : at::clamp((turns - low_freq_factor_) / width, 0, 1);
   return plain / factor_ * (1 - keep) + plain * keep;
 }
 

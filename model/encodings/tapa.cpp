@@ -59,7 +59,8 @@ class Tapa final : public Encoding {
       throw formats::bad_input("tapa.split " + options_["split"].dump() + " of a head of " +
                                std::to_string(head_dim_) + " leaves one part empty");
     }
-    if (model.attention.scale > 0 || model.attention.scale_by_layer || model.attention.layer_gain) {
+    const AttentionConfig& a = model.attention;
+    if (a.scale > 0 || a.scale_by_width || a.scale_by_layer || a.layer_gain) {
       throw formats::bad_input("tapa has scales of its own, and takes no other one of the scores",
                                "attention");
     }

@@ -26,17 +26,27 @@ double score_scale(const formats::RawRope& rope, std::int64_t head_dim) {
   return plain * magnitude * magnitude;
 }
 
-void read_experts(FamilyReader& reading) {
+// null is none, in place of what the class has.
+std::int64_t count_of(const FamilyReader& reading, const char* key, std::int64_t by_class) {
+  const formats::ConfigReader& reader = reading.reader();
+  return reader.has_or_null(key) ? reader.integer_or({key}, 0, {.min = 0}) : by_class;
+}
+
+void read_experts(FamilyReader& reading, const DeepseekDefaults& defaults) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
   ExpertsConfig& experts = config.experts;
-  experts.count = reader.integer_or({"n_routed_experts"}, 0, {.min = 0});
+  experts.count = count_of(reading, "n_routed_experts", defaults.experts);
   if (experts.count == 0) return;
   experts.per_token = reader.integer_or({"num_experts_per_tok"}, 8, formats::kCountRange);
-  experts.width = reader.integer_or({"moe_intermediate_size"}, 1407, formats::kCountRange);
-  experts.shared_width = experts.width * reader.integer_or({"n_shared_experts"}, 0, {.min = 0});
-  experts.scale = reader.number_or({"routed_scaling_factor"}, 1.0, formats::kPositiveRange);
-  const std::int64_t dense = reader.integer_or({"first_k_dense_replace"}, 0, {.min = 0});
+  experts.width =
+      reader.integer_or({"moe_intermediate_size"}, defaults.expert_width, formats::kCountRange);
+  experts.shared_width =
+      experts.width * count_of(reading, "n_shared_experts", defaults.shared_experts);
+  experts.scale =
+      reader.number_or({"routed_scaling_factor"}, defaults.routed_scale, formats::kPositiveRange);
+  const std::int64_t dense =
+      reader.integer_or({"first_k_dense_replace"}, defaults.dense_layers, {.min = 0});
   const std::int64_t step = reader.integer_or({"moe_layer_freq"}, 1, formats::kCountRange);
   if (step != 1) reading.problem("moe_layer_freq", "only 1 can be read");
   for (const std::int64_t layer : all_layers(config)) {
@@ -63,7 +73,13 @@ Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "deepseek_v2");
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
-  read_deepseek(reading, "interleaved");
+  read_deepseek(reading, "interleaved",
+                {.context = 2048,
+                 .experts = 64,
+                 .shared_experts = 2,
+                 .expert_width = 1407,
+                 .dense_layers = 0,
+                 .routed_scale = 1.0});
   if (reader.text_or({"topk_method"}, "greedy") == "group_limited_greedy") {
     config.experts.groups = reader.integer_or({"n_group"}, 1, formats::kCountRange);
     config.experts.groups_per_token = reader.integer_or({"topk_group"}, 1, formats::kCountRange);
@@ -83,25 +99,29 @@ Translation translate(const FamilyInput& input) {
 }  // namespace
 }  // namespace deepseek_v2
 
-void read_deepseek(FamilyReader& reading, const char* layout) {
+void read_deepseek(FamilyReader& reading, const char* layout, const DeepseekDefaults& defaults) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
   AttentionConfig& attention = config.attention;
-  read_llama_part(reading, {.context = 2048}, deepseek_v2::kEps);
+  read_llama_part(reading, {.context = defaults.context}, deepseek_v2::kEps);
   reading.refuse("attention_bias", "latent attention with biases");
   config.kv_heads = config.heads;
   attention.kv_rank = reader.integer_or({"kv_lora_rank"}, 512, formats::kCountRange);
-  attention.q_rank = reader.integer_or({"q_lora_rank"}, 0, {.min = 0});
+  attention.q_rank = deepseek_v2::count_of(reading, "q_lora_rank", 1536);
   attention.position_dim = reader.integer_or({"qk_rope_head_dim"}, 64, formats::kCountRange);
   attention.value_dim = reader.integer_or({"v_head_dim"}, 128, formats::kCountRange);
   const std::int64_t content = reader.integer_or({"qk_nope_head_dim"}, 128, formats::kCountRange);
   config.head_dim = content + attention.position_dim;
   formats::RawRope rope = formats::read_rope(reader, kWholeHeads, {}, attention.position_dim);
+  if (rope.partial_rotary_factor != 1) {
+    reading.problem("partial_rotary_factor",
+                    "latent attention turns all of a head's qk_rope_head_dim channels");
+  }
   rope.partial_rotary_factor =
       static_cast<double>(attention.position_dim) / static_cast<double>(config.head_dim);
   reading.set_rope(rope, layout);
   attention.scale = deepseek_v2::score_scale(rope, config.head_dim);
-  deepseek_v2::read_experts(reading);
+  deepseek_v2::read_experts(reading, defaults);
   reading.read_head("lm_head.weight", false);
 }
 

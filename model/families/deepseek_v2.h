@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "model/families/family.h"
 
 namespace phasescope::model {
@@ -8,8 +10,13 @@ namespace phasescope::model {
 Family deepseek_v2_family();
 
 class FamilyReader;
+// What the class has where a file leaves it out.
+struct DeepseekDefaults {
+  std::int64_t context, experts, shared_experts, expert_width, dense_layers;
+  double routed_scale;
+};
 // What V2 and V3 share: sizes, latent attention with its rope, experts but for their router.
-void read_deepseek(FamilyReader& reading, const char* layout);
+void read_deepseek(FamilyReader& reading, const char* layout, const DeepseekDefaults& defaults);
 TensorPlace deepseek_place(const ModelConfig& config, const std::string& name);
 
 }  // namespace phasescope::model

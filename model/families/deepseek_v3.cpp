@@ -14,7 +14,13 @@ Translation translate(const FamilyInput& input) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
   // The library writes turned pairs as halves, in q and k alike: the scores are the same.
-  read_deepseek(reading, reader.boolean_or({"rope_interleave"}, true) ? "interleaved" : "half");
+  read_deepseek(reading, reader.boolean_or({"rope_interleave"}, true) ? "interleaved" : "half",
+                {.context = 4096,
+                 .experts = 256,
+                 .shared_experts = 1,
+                 .expert_width = 2048,
+                 .dense_layers = 3,
+                 .routed_scale = 2.5});
   ExpertsConfig& experts = config.experts;
   experts.router = "sigmoid";
   experts.choice_bias = experts.groups_by_two = true;

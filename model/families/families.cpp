@@ -26,6 +26,7 @@
 #include "model/families/gptj.h"
 #include "model/families/granite.h"
 #include "model/families/granite_swa.h"
+#include "model/families/inkling.h"
 #include "model/families/laguna.h"
 #include "model/families/llama.h"
 #include "model/families/llama4.h"
@@ -114,6 +115,7 @@ const std::vector<Family>& families() {
       qwen3_5_family(),
       gemma3n_family(),
       gemma4_family(),
+      inkling_family(),
   };
   return list;
 }

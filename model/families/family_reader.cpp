@@ -205,23 +205,105 @@ std::optional<std::vector<std::string>> FamilyReader::layer_types(
   return types;
 }
 
-formats::RawRope FamilyReader::rope_of_type(const char* layer_type, formats::RopeDefaults defaults,
-                                            std::int64_t head_dim) {
+bool FamilyReader::says_rope() const {
+  const Json* scaling = reader_.raw("rope_scaling");
+  return reader_.has("rope_parameters") || (scaling != nullptr && !scaling->empty());
+}
+
+const Json* FamilyReader::parameters_of_type(const std::string& layer_type) const {
   const Json* parameters = reader_.raw("rope_parameters");
+  if (parameters == nullptr || !parameters->is_object()) return nullptr;
+  const auto found = parameters->find(layer_type);
+  return found == parameters->end() || found->is_null() ? nullptr : &*found;
+}
+
+formats::RawRope FamilyReader::nested_rope(const std::string& layer_type, const Json* own,
+                                           formats::RopeDefaults defaults, std::int64_t head_dim) {
   Json alone = Json::object();
-  if (parameters != nullptr && parameters->is_object() && parameters->contains(layer_type)) {
-    alone["rope_parameters"] = {{layer_type, parameters->at(layer_type)}};
-  } else if (parameters != nullptr && !parameters->empty()) {
-    warning(
-        "rope_parameters are not nested by layer type, which this class needs: it takes its "
-        "defaults for " +
-        std::string(layer_type));
+  if (own != nullptr && !own->is_object()) {
+    problem("rope_parameters." + layer_type,
+            "must be an object, but is " + formats::shortened(own->dump()));
+  } else if (own != nullptr) {
+    alone["rope_parameters"] = {{layer_type, *own}};
   }
   if (const Json* context = reader_.raw("max_position_embeddings")) {
     alone["max_position_embeddings"] = *context;
   }
+  const bool known = known_head_dim(reader_, config()).has_value();
   return formats::read_rope(formats::ConfigReader(alone, problems_, reader_.prefix()), defaults,
-                            layer_type, head_dim);
+                            layer_type, known ? std::optional(head_dim) : std::nullopt);
+}
+
+formats::RawRope FamilyReader::rope_of_type(const char* layer_type, formats::RopeDefaults defaults,
+                                            std::int64_t head_dim, double share) {
+  const Json* own = parameters_of_type(layer_type);
+  const Json *parameters = reader_.raw("rope_parameters"), *scaling = reader_.raw("rope_scaling");
+  if (scaling != nullptr && !scaling->empty()) {
+    problem("rope_scaling",
+            "is not read by this class, which has its ropes in rope_parameters, by "
+            "layer type");
+  }
+  const auto local = static_cast<std::int64_t>(config().attention.local_layers.size());
+  const bool of_local = layer_type == std::string_view("sliding_attention");
+  const bool has_layers = of_local ? local > 0 : local < config().layers;
+  if (own == nullptr && parameters != nullptr && !parameters->empty() && has_layers) {
+    problem("rope_parameters", "has no rope for " + std::string(layer_type) +
+                                   ": this class needs one for each layer type");
+  }
+  if (own != nullptr) {
+    const Json kind = own->is_object()
+                          ? own->value("rope_type", own->value("type", Json("default")))
+                          : Json("default");
+    defaults.partial_rotary_factor = kind == "default" ? share : 1;
+    if (own->is_object() && !own->contains("rope_theta")) {
+      problem("rope_parameters", "has no rope_theta for " + std::string(layer_type));
+    }
+  }
+  return nested_rope(layer_type, own, defaults, head_dim);
+}
+
+void FamilyReader::read_ropes_by_type(double theta, double local_theta,
+                                      const std::string& local_name) {
+  const auto rope_of = [&](const char* layer_type, double fallback, const std::string& outside,
+                           const Json* scaling) {
+    const Json* nested = parameters_of_type(layer_type);
+    const Json* parameters = reader_.raw("rope_parameters");
+    if (nested == nullptr && parameters != nullptr && !parameters->empty()) {
+      warning(
+          "rope_parameters are not nested by layer type, which this class needs: it takes its "
+          "defaults for " +
+          std::string(layer_type));
+    }
+    // The class starts from this, so that an older file's `type` is not read beside it.
+    Json own = nested != nullptr ? *nested : Json{{"rope_type", "default"}};
+    if (scaling != nullptr && scaling->is_object() && own.is_object()) own.update(*scaling);
+    formats::RopeDefaults defaults{.theta = fallback, .whole_when_default = true};
+    if (!outside.empty()) {
+      defaults.theta = reader_.number_or({outside}, fallback, formats::kPositiveRange);
+      const bool clash = own.is_object() && own.contains("rope_theta") && reader_.has(outside) &&
+                         own["rope_theta"] != *reader_.raw(outside);
+      if (clash) {
+        warning("rope_theta " + own["rope_theta"].dump() + " in rope_parameters." + layer_type +
+                " is taken over " + outside + " " + reader_.raw(outside)->dump() + " outside");
+      }
+    }
+    return nested_rope(layer_type, &own, defaults, config().head_dim);
+  };
+  const Json* scaling = reader_.raw("rope_scaling");
+  if (scaling != nullptr) (void)reader_.section("rope_scaling");  // a problem where it is no object
+  set_rope(rope_of("full_attention", theta, "rope_theta", scaling), "half");
+  const formats::RawRope local = rope_of("sliding_attention", local_theta, local_name, nullptr);
+  note_clashes(local);
+  config().local_encoding = rope_encoding(local, "half", config().context);
+}
+
+// A rope that stays unread is a wrong one without a word.
+void FamilyReader::warn_of_unread_ropes() {
+  if (config().encoding.key != "rope") return;
+  for (const std::string& key : reader_.unread({"rope", "rotary", "theta"})) {
+    warning(reader_.prefix() + key + " " + formats::shortened(object_.at(key).dump()) +
+            " is not read");
+  }
 }
 
 void FamilyReader::take_rope_off(const std::vector<std::int64_t>& layers) {
@@ -255,6 +337,7 @@ Translation FamilyReader::finish(std::function<TensorPlace(const std::string&)> 
   if (problems_.empty()) check_model_config(config(), problems_);
   problems_.throw_if_any(input_.where);
   for (const std::string& note : reader_.notes()) warning(note);
+  warn_of_unread_ropes();
   std::string left_out;
   for (const std::string& field : reader_.left_out()) {
     left_out += (left_out.empty() ? "" : ", ") + reader_.prefix() + field;
@@ -295,6 +378,8 @@ EncodingConfig rope_encoding(const formats::RawRope& rope, const char* layout,
     if (rope.partial_rotary_factor != 1.0) {
       options["turning_planes"] = rope.partial_rotary_factor;
     }
+    if (rope.factor.value_or(1) != 1)
+      options["scaling"] = "linear", options["factor"] = *rope.factor;
     return {"rope", options};
   }
   const std::int64_t trained = rope.original_max_position_embeddings.value_or(context);

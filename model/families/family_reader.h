@@ -60,9 +60,19 @@ class FamilyReader {
   // number is wrong. None where the file has no such list.
   std::optional<std::vector<std::string>> layer_types(std::initializer_list<std::string_view> known,
                                                       const std::string& key = "layer_types");
-  // The rope of one layer type, for classes that nest rope_parameters by it and read nothing else.
+  // Whether the file says anything of rope that replaces what its class has by default: an empty
+  // rope_scaling does not.
+  bool says_rope() const;
+  // The rope of one layer type, for classes that nest rope_parameters by it and read nothing else:
+  // the defaults hold where the file has none. Of one that has, a layer type that the model has
+  // layers of must be there with its base; `share`: of a head that the plain rope turns where it
+  // says none.
   formats::RawRope rope_of_type(const char* layer_type, formats::RopeDefaults defaults,
-                                std::int64_t head_dim);
+                                std::int64_t head_dim, double share = 1);
+  // Both ropes of classes that read older files too (Gemma 3 and 3n, OLMo 3): rope_theta and
+  // rope_scaling are of the layers that see all, `local_name` is the base of the others (empty: the
+  // class's own). What rope_parameters has outside the layer types is not read.
+  void read_ropes_by_type(double theta, double local_theta, const std::string& local_name);
   // Those layers turn nothing (NoPE).
   void take_rope_off(const std::vector<std::int64_t>& layers);
 
@@ -74,6 +84,12 @@ class FamilyReader {
   Translation finish(std::function<TensorPlace(const std::string&)> place);
 
  private:
+  // What rope_parameters has under the layer type; null for nothing.
+  const Json* parameters_of_type(const std::string& layer_type) const;
+  formats::RawRope nested_rope(const std::string& layer_type, const Json* own,
+                               formats::RopeDefaults defaults, std::int64_t head_dim);
+  void warn_of_unread_ropes();
+
   const FamilyInput& input_;
   const Json& object_;
   formats::ConfigProblems problems_;

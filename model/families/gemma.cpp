@@ -72,16 +72,8 @@ TensorPlace gemma2_place(const std::string& name) {
   return place;
 }
 
-formats::RawRope gemma3_local_rope(FamilyReader& reading) {
-  constexpr double kTheta = 10000;
-  const formats::ConfigReader& reader = reading.reader();
-  if (reader.has("rope_parameters") && !reader.has("rope_local_base_freq")) {
-    return formats::read_rope(reader, {.theta = kTheta, .whole_when_default = true},
-                              "sliding_attention", reading.config().head_dim);
-  }
-  formats::RawRope rope;
-  rope.theta = reader.number_or({"rope_local_base_freq"}, kTheta, formats::kPositiveRange);
-  return rope;
+void read_gemma3_ropes(FamilyReader& reading) {
+  reading.read_ropes_by_type(1e6, 1e4, "rope_local_base_freq");
 }
 
 void read_gemma_n(FamilyReader& reading, const GemmaNDefaults& defaults) {

@@ -14,9 +14,9 @@ void read_gemma(FamilyReader& reading, const LlamaDefaults& defaults);
 // What Gemma 2 and 3 share: scale, caps, norms on both sides of a branch.
 void read_gemma2(FamilyReader& reading, double score_cap, double logit_cap);
 TensorPlace gemma2_place(const std::string& name);
-// The local layers' rope of Gemma 3 and 3n: of rope_parameters by layer type, or
-// rope_local_base_freq, which no scaling applies to.
-formats::RawRope gemma3_local_rope(FamilyReader& reading);
+// The ropes of Gemma 3 and 3n: of rope_parameters by layer type, or rope_theta and
+// rope_local_base_freq, to the latter of which no scaling applies.
+void read_gemma3_ropes(FamilyReader& reading);
 
 // Classes of Gemma with layers that read a table of their own and share keys and values, where a
 // file says nothing.

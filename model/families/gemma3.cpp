@@ -26,8 +26,6 @@ const LlamaDefaults kDefaults = {.vocab_size = 262208,
                                  .head_dim = 256,
                                  .context = 131072};
 
-constexpr double kGlobalTheta = 1e6;
-
 // Every n-th layer sees everything.
 bool but_every_nth(std::int64_t layer, std::int64_t n) { return (layer + 1) % n != 0; }
 
@@ -56,13 +54,11 @@ Translation translate(const FamilyInput& input) {
     config.attention.soft_cap = 0;
   }
   config.attention.qk_norm = "head";
+  reading.refuse("use_bidirectional_attention", "attention to both sides");
   const std::int64_t pattern = reading.reader().integer_or(
       {"sliding_window_pattern", "_sliding_window_pattern"}, 6, formats::kCountRange);
   reading.read_local_layers(&but_every_nth, pattern);
-  reading.read_rope({.theta = kGlobalTheta, .whole_when_default = true}, "half");
-  const formats::RawRope local = gemma3_local_rope(reading);
-  reading.note_clashes(local);
-  config.local_encoding = rope_encoding(local, "half", config.context);
+  read_gemma3_ropes(reading);
   return reading.finish(&place);
 }
 

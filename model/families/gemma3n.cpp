@@ -147,10 +147,7 @@ Translation translate(const FamilyInput& input) {
   reading.read_head("lm_head.weight", true);
   reading.read_local_layers([](std::int64_t layer, std::int64_t n) { return (layer + 1) % n != 0; },
                             5);
-  reading.read_rope({.theta = 1e6, .whole_when_default = true}, "half");
-  const formats::RawRope local = gemma3_local_rope(reading);
-  reading.note_clashes(local);
-  config.local_encoding = rope_encoding(local, "half", config.context);
+  read_gemma3_ropes(reading);
   const ModelConfig sizes = config;
   return reading.finish(of_trunk([sizes](const std::string& name) { return place(sizes, name); }));
 }

@@ -146,7 +146,11 @@ Translation translate(const FamilyInput& input) {
   ModelConfig& config = reading.config();
   read_gemma_n(reading, {.sizes = {.kv_heads = 4, .head_dim = 256, .context = 131072}});
   config.layer_scale = true;
-  reading.refuse("use_bidirectional_attention", "attention to both sides");
+  // Tokens of images would see both sides; those of a text do not.
+  const Json* both = reader.raw("use_bidirectional_attention");
+  if (both != nullptr && *both != false && *both != "vision") {
+    reading.problem("use_bidirectional_attention", "attention to both sides cannot be read");
+  }
   AttentionConfig& attention = config.attention;
   reading.read_local_layers(
       [](std::int64_t layer, std::int64_t last) { return (layer + 1) % 6 != 0 && layer != last; },
@@ -159,7 +163,8 @@ Translation translate(const FamilyInput& input) {
   reading.read_head("lm_head.weight", true);
   formats::RopeDefaults full_rope{.theta = 1e6, .partial_rotary_factor = 0.25};
   formats::RawRope full = reading.rope_of_type("full_attention", full_rope, config.head_dim);
-  if (!reader.has("rope_parameters")) full.type = "proportional";
+  const Json* said = reader.raw("rope_parameters");
+  if (said == nullptr || said->empty()) full.type = "proportional";
   const formats::RawRope sliding = reading.rope_of_type(
       "sliding_attention", {.theta = 1e4, .whole_when_default = true}, local_head_dim);
   reading.set_rope(full, "half");

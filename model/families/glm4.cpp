@@ -29,7 +29,10 @@ Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "glm4");
   ModelConfig& config = reading.config();
   read_llama_part(reading, {.kv_heads = 2, .head_dim = 128, .context = 131072}, 1.5625e-7);
-  config.attention.o_bias = false;
+  AttentionConfig& attention = config.attention;
+  attention.q_bias = reading.reader().boolean_or({"attention_bias"}, true);
+  attention.k_bias = attention.v_bias = attention.q_bias;
+  attention.o_bias = false;
   config.norm.placement = "sandwich";
   reading.read_head("lm_head.weight", false);
   reading.read_rope({.partial_rotary_factor = 0.5}, "interleaved");

@@ -59,7 +59,7 @@ Translation translate(const FamilyInput& input) {
   if (const auto encoding = read_dape(reading, input, module)) {
     config.encoding = *encoding;
   } else {
-    reading.read_rope({.theta = 10000, .partial_rotary_factor = 0.25}, "half");
+    reading.read_rope({.theta = 10000, .partial_rotary_factor = 0.25, .neox_names = true}, "half");
   }
   reading.read_head("embed_out.weight", false);
   const ModelConfig sizes = config;

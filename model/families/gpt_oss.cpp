@@ -46,7 +46,7 @@ TensorPlace place(const ModelConfig& config, const std::string& name) {
 
 formats::RawRope rope_of(FamilyReader& reading) {
   const formats::ConfigReader& reader = reading.reader();
-  if (reader.has("rope_parameters") || reader.has("rope_scaling")) {
+  if (reading.says_rope()) {
     return formats::read_rope(reader, {.theta = kTheta, .whole_when_default = true}, {},
                               reading.config().head_dim);
   }

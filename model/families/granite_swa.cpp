@@ -13,6 +13,8 @@ namespace {
 
 bool claims(const FamilyInput& input) { return names_trunk(input, {"granite_swa"}); }
 
+bool but_every_fourth_from_first(std::int64_t layer, std::int64_t) { return layer % 4 != 0; }
+
 // A base for each layer, 0 for one that turns nothing; they override rope_theta.
 void read_bases(FamilyReader& reading) {
   ModelConfig& config = reading.config();
@@ -42,12 +44,12 @@ Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "granite_swa");
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
-  read_llama_part(reading, {.context = 2048}, 1e-6);
+  read_llama_part(reading, {.kv_heads = 4, .context = 8192}, 1e-5);
   read_granite(reading);
-  config.attention.window = reader.integer_or({"sliding_window"}, 0, formats::kCountRange);
-  reading.read_local_layers([](std::int64_t, std::int64_t) { return false; }, 0);
+  config.attention.window = reader.integer_or({"sliding_window"}, 128, formats::kCountRange);
+  reading.read_local_layers(&but_every_fourth_from_first, 0);
   config.attention.sink_layers = all_layers(config);
-  reading.read_head("lm_head.weight", false);
+  reading.read_head("lm_head.weight", true);
   reading.read_rope(kWholeHeads, "half");
   read_bases(reading);
   return reading.finish(&llama_place);

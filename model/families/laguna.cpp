@@ -34,13 +34,13 @@ void read_heads(FamilyReader& reading) {
   }
 }
 
-// true or "per-head": one gate a head; any other word: one a channel.
+// true (which the class has) or "per-head": one gate a head; any other word: one a channel.
 void read_gate(FamilyReader& reading) {
   AttentionConfig& attention = reading.config().attention;
   const Json* gating = reading.reader().raw("gating");
-  if (gating == nullptr || *gating == false) return;
+  if (gating != nullptr && *gating == false) return;
   attention.gate = "softplus";
-  attention.gate_by_head = *gating == true || *gating == "per-head";
+  attention.gate_by_head = gating == nullptr || *gating == true || *gating == "per-head";
   if (attention.gate_by_head || *gating == "per-element") return;
   reading.problem("gating", formats::shortened(gating->dump()) +
                                 " is not known; known: true, false, per-head, per-element");
@@ -53,7 +53,7 @@ void read_experts(FamilyReader& reading) {
   experts.count = reader.integer_or({"num_experts"}, 256, formats::kCountRange);
   experts.per_token = reader.integer_or({"num_experts_per_tok"}, 8, formats::kCountRange);
   experts.width = reader.integer_or({"moe_intermediate_size"}, 512, formats::kCountRange);
-  experts.shared_width = reader.integer_or({"shared_expert_intermediate_size"}, 0, {.min = 0});
+  experts.shared_width = reader.integer_or({"shared_expert_intermediate_size"}, 512, {.min = 0});
   experts.scale = reader.number_or({"moe_routed_scaling_factor"}, 1.0, formats::kPositiveRange);
   experts.router_cap = reader.number_or({"moe_router_logit_softcapping"}, 0, {.min = 0});
   experts.router = "sigmoid";
@@ -81,15 +81,16 @@ Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "laguna");
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
-  read_llama_part(reading, {.kv_heads = 8, .head_dim = 128, .context = 262144}, 1e-6);
+  read_llama_part(reading, {.kv_heads = 8, .head_dim = 128, .context = 131072}, 1e-6);
   read_heads(reading);
   read_gate(reading);
   config.attention.qk_norm = "head";
-  config.attention.window = reader.integer_or({"sliding_window"}, 0, formats::kCountRange);
+  config.attention.window = reader.integer_or({"sliding_window"}, 512, formats::kCountRange);
   reading.read_local_layers([](std::int64_t, std::int64_t) { return false; }, 0);
   read_experts(reading);
   reading.read_head("lm_head.weight", false);
-  const formats::RawRope full = reading.rope_of_type("full_attention", {}, config.head_dim);
+  const formats::RawRope full = reading.rope_of_type(
+      "full_attention", {.theta = 5e5, .partial_rotary_factor = 0.5}, config.head_dim);
   const formats::RawRope sliding = reading.rope_of_type("sliding_attention", {}, config.head_dim);
   reading.set_rope(full, "half");
   reading.note_clashes(sliding);

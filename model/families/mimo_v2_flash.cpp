@@ -14,6 +14,33 @@ bool claims(const FamilyInput& input) { return names_trunk(input, {"mimo_v2_flas
 
 constexpr double kPart = 0.334;
 
+// One number a layer, from a list of the hub's own files; empty where there is none.
+std::vector<double> by_layer(FamilyReader& reading, const char* key) {
+  const auto given = reading.reader().raw(key) != nullptr && reading.reader().raw(key)->is_array()
+                         ? reading.reader().numbers({key}, {.min = 0, .max = 1})
+                         : std::nullopt;
+  if (!given) return {};
+  if (static_cast<std::int64_t>(given->size()) == reading.config().layers) return *given;
+  reading.problem(key, "has " + std::to_string(given->size()) + " entries, but there are " +
+                           std::to_string(reading.config().layers) + " layers");
+  return {};
+}
+
+// By layer_types, or the hub's own files' list; without either the first layer and every sixth see
+// all.
+void read_kinds(FamilyReader& reading) {
+  const std::vector<double> listed = by_layer(reading, "hybrid_layer_pattern");
+  if (listed.empty() || reading.reader().has("layer_types")) {
+    return reading.read_local_layers(
+        [](std::int64_t layer, std::int64_t) { return layer != 0 && (layer + 1) % 6 != 0; }, 0);
+  }
+  for (const std::int64_t layer : all_layers(reading.config())) {
+    if (listed[static_cast<std::size_t>(layer)] != 0) {
+      reading.config().attention.local_layers.push_back(layer);
+    }
+  }
+}
+
 void read_windows(FamilyReader& reading) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
@@ -21,8 +48,8 @@ void read_windows(FamilyReader& reading) {
   // The older name counts the keys before the query's own.
   attention.window = reader.has("sliding_window_size")
                          ? reader.integer_or({"sliding_window_size"}, 127, {.min = 0}) + 1
-                         : reader.integer_or({"sliding_window"}, 128, formats::kCountRange);
-  reading.read_local_layers([](std::int64_t, std::int64_t) { return false; }, 0);
+                         : reader.integer_or({"sliding_window"}, 129, formats::kCountRange);
+  read_kinds(reading);
   attention.sink_layers = attention.local_layers;
   if (attention.local_layers.empty()) return;
   const std::int64_t keys =
@@ -44,8 +71,12 @@ void read_experts(FamilyReader& reading) {
   experts.groups = reader.integer_or({"n_group"}, 1, formats::kCountRange);
   experts.groups_per_token = reader.integer_or({"topk_group"}, 1, formats::kCountRange);
   const auto kinds = reading.layer_types({"dense", "sparse"}, "mlp_layer_types");
+  const std::vector<double> listed = by_layer(reading, "moe_layer_freq");
   for (const std::int64_t layer : all_layers(config)) {
-    const bool sparse = kinds ? (*kinds)[static_cast<std::size_t>(layer)] == "sparse" : layer > 0;
+    const auto n = static_cast<std::size_t>(layer);
+    const bool sparse = kinds            ? (*kinds)[n] == "sparse"
+                        : listed.empty() ? layer > 0
+                                         : listed[n] != 0;
     if (sparse) experts.layers.push_back(layer);
   }
 }
@@ -63,17 +94,19 @@ Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "mimo_v2_flash");
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
-  read_llama_part(reading, {.head_dim = 192, .context = 262144}, 1e-5);
+  read_llama_part(reading, {.kv_heads = 4, .head_dim = 192, .context = 131072}, 1e-5);
   config.attention.value_dim = reader.integer_or({"v_head_dim"}, 128, formats::kCountRange);
   config.attention.value_scale =
-      reader.number_or({"attention_value_scale"}, 1.0, formats::kPositiveRange);
+      reader.number_or({"attention_value_scale"},
+                       reader.has_or_null("attention_value_scale") ? 1.0 : 0.707,  // null is none
+                       formats::kPositiveRange);
   read_windows(reading);
   read_experts(reading);
   reading.read_head("lm_head.weight", false);
   const formats::RawRope full = reading.rope_of_type(
-      "full_attention", {.theta = 5e6, .partial_rotary_factor = kPart}, config.head_dim);
+      "full_attention", {.theta = 5e6, .partial_rotary_factor = kPart}, config.head_dim, kPart);
   const formats::RawRope sliding = reading.rope_of_type(
-      "sliding_attention", {.theta = 1e4, .partial_rotary_factor = kPart}, config.head_dim);
+      "sliding_attention", {.theta = 1e4, .partial_rotary_factor = kPart}, config.head_dim, kPart);
   reading.set_rope(full, "half");
   reading.note_clashes(sliding);
   config.local_encoding = rope_encoding(sliding, "half", config.context);

@@ -32,11 +32,10 @@ Translation translate(const FamilyInput& input) {
     reading.read_local_layers([](std::int64_t, std::int64_t) { return true; }, 0);
   }
   reading.read_head("lm_head.weight", false);
-  const bool said = reader.has("rope_parameters") || reader.has("rope_scaling");
   const formats::RawRope rope =
-      said ? formats::read_rope(reader, {.theta = 1e6, .whole_when_default = true}, {},
-                                config.head_dim)
-           : class_rope();
+      reading.says_rope() ? formats::read_rope(reader, {.theta = 1e6, .whole_when_default = true},
+                                               {}, config.head_dim)
+                          : class_rope();
   reading.set_rope(rope, "half");
   config.attention.temperature = rope.llama_4_scaling_beta.value_or(0);
   config.attention.temperature_length =

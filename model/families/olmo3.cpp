@@ -10,7 +10,7 @@ namespace {
 
 bool claims(const FamilyInput& input) { return names_trunk(input, {"olmo3"}); }
 
-constexpr formats::RopeDefaults kDefaults{.theta = 5e5, .whole_when_default = true};
+constexpr double kTheta = 5e5;
 
 bool but_every_fourth(std::int64_t layer, std::int64_t) { return (layer + 1) % 4 != 0; }
 
@@ -24,16 +24,7 @@ Translation translate(const FamilyInput& input) {
   config.attention.window = reader.integer_or({"sliding_window"}, 4096, formats::kCountRange);
   reading.read_local_layers(&but_every_fourth, 0);
   reading.read_head("lm_head.weight", false);
-  // In older files what they say of rope is of the full layers alone.
-  const bool nested = reader.has("rope_parameters");
-  const formats::RawRope full =
-      nested ? reading.rope_of_type("full_attention", kDefaults, config.head_dim)
-             : formats::read_rope(reader, kDefaults, {}, config.head_dim);
-  const formats::RawRope sliding =
-      reading.rope_of_type("sliding_attention", kDefaults, config.head_dim);
-  reading.set_rope(full, "half");
-  reading.note_clashes(sliding);
-  config.local_encoding = rope_encoding(sliding, "half", config.context);
+  reading.read_ropes_by_type(kTheta, kTheta, "");
   return reading.finish(&output_norm_place);
 }
 

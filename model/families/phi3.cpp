@@ -1,5 +1,6 @@
 #include "model/families/phi3.h"
 
+#include "formats/utf8.h"
 #include "model/families/family_reader.h"
 #include "model/families/llama.h"
 
@@ -39,6 +40,12 @@ Translation translate(const FamilyInput& input) {
   if (config.attention.window > 0) reading.read_local_layers(&every_layer, 0);
   reading.read_head("lm_head.weight", false);
   reading.read_rope({.original_max_position_embeddings = 4096}, "half");
+  // The class knows no other kinds; yarn without lists is none of them either.
+  const std::string kind = config.encoding.options.value("scaling", "longrope");
+  if (kind != "longrope") {
+    reading.problem("rope_scaling", "the rope " + formats::in_quotes(kind) +
+                                        " is not one of this class (default, longrope)");
+  }
   const ModelConfig sizes = config;
   return reading.finish([sizes](const std::string& name) { return place(sizes, name); });
 }

@@ -71,6 +71,7 @@ void add_scores(const ModelConfig& config, Sentences& list) {
     list.push_back("scores are q.k times " + text_of(attention.scale) +
                    ", where the head's width would give " + text_of(usual));
   }
+  if (attention.scale_by_width) list.push_back("scores are q.k over the head's width");
   if (attention.scale_by_layer) list.push_back("scores of layer n are divided by n + 1");
   if (attention.soft_cap > 0) list.push_back(capped("scores", attention.soft_cap));
   if (attention.clip > 0) {
@@ -91,7 +92,8 @@ void add_heads(const ModelConfig& config, Sentences& list) {
   const AttentionConfig& a = config.attention;
   if (a.temperature != 0) {
     list.push_back(
-        "queries are multiplied by 1 + " + text_of(a.temperature) + " ln(1 + floor(" +
+        std::string(a.temperature_smooth ? "scores" : "queries") + " are multiplied by 1 + " +
+        text_of(a.temperature) + (a.temperature_smooth ? " ln(max(1, " : " ln(1 + floor(") +
         (a.temperature_from == 0 ? "i" : "(i + " + std::to_string(a.temperature_from) + ")") +
         " / " + text_of(a.temperature_length) + ")) at position i" +
         (a.temperature_layers.empty() ? "" : " in " + count_of(a.temperature_layers, config)));
@@ -128,12 +130,14 @@ void add_heads(const ModelConfig& config, Sentences& list) {
 void add_experts(const ModelConfig& config, Sentences& list) {
   const ExpertsConfig& experts = config.experts;
   if (experts.layers.empty()) return;
-  list.push_back("MLPs of " + count_of(experts.layers, config) + " are " +
-                 std::to_string(experts.count) + " experts, of which a token has " +
-                 std::to_string(experts.per_token) +
-                 (experts.beside             ? ", beside the plain one"
-                  : experts.shared_width > 0 ? ", beside a shared one"
-                                             : ""));
+  list.push_back(
+      "MLPs of " + count_of(experts.layers, config) + " are " + std::to_string(experts.count) +
+      " experts, of which a token has " + std::to_string(experts.per_token) +
+      (experts.beside             ? ", beside the plain one"
+       : experts.shared_width > 0 ? ", beside a shared one"
+       : experts.shared_count > 0 ? ", beside " + std::to_string(experts.shared_count) +
+                                        " of all tokens, which take part of the router's weight"
+                                  : ""));
 }
 
 void add_windows(const ModelConfig& config, Sentences& list) {
@@ -156,6 +160,15 @@ void add_windows(const ModelConfig& config, Sentences& list) {
 }
 
 void add_layers(const ModelConfig& config, Sentences& list) {
+  if (config.attention.convolution > 0) {
+    list.push_back("keys, values and what attention and MLP give have a convolution over " +
+                   std::to_string(config.attention.convolution) + " tokens added to them");
+  }
+  if (config.mlp.scaled) list.push_back("what an MLP gives is multiplied by a stored number");
+  if (config.head.rows > 0) {
+    list.push_back("the first " + std::to_string(config.head.rows) +
+                   " tokens of the vocabulary have logits");
+  }
   for (const LayerGroup& group : config.layer_groups) {
     if (!group.encoding) continue;
     list.push_back(count_of(group.layers, config) + " have the encoding " + group.encoding->key +

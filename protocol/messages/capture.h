@@ -50,7 +50,9 @@ struct CheckRequest {
   template <class V>
   void fields(V& v) {
     v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
-    v("reference", reference, About{.help = "safetensors file with inputs and expected tensors"});
+    v("reference", reference,
+      About{.help = "safetensors file with inputs and expected tensors (default: "
+                    "expected.safetensors in the model's folder)"});
     v("tolerance", tolerance,
       About{.help = "relative to each tensor's largest magnitude (default: 1e-10 in f64; in f32 "
                     "1e-5 or 3 x the reference's own loss)"});

@@ -1,6 +1,7 @@
 #pragma once
 // Continued texts.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct GenerateRequest {
   double temperature = 0;
   bool whole = false;
   bool extend = false;
+  std::string head;
+  std::int64_t top = 3;
   template <class V>
   void fields(V& v) {
     v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
@@ -34,6 +37,28 @@ struct GenerateRequest {
     v("extend", extend,
       About{.help = "past the trained context positions go on; otherwise the last tokens that fit "
                     "are read again as a text of their own"});
+    v("head", head,
+      About{.help = "where this head looks as each token is written, as it comes: L3H5, or L3 for "
+                    "the mean of a layer's heads"});
+    v("top", top,
+      About{.help = "keys of its largest weights that are named", .low = 1, .high = 64});
+  }
+};
+
+// A token that was written, and where the head that was asked for looked from the last token before
+// it. Largest weights first, of equal ones the lower key; `keys` are places in the prompt and what
+// was written behind it (of an encoder-decoder, in what it writes), `words` their texts.
+struct WrittenToken {
+  int64_t id = 0;
+  std::string text;
+  std::vector<int64_t> keys;
+  std::vector<std::string> words;
+  std::vector<double> weights;
+  std::optional<double> sink;  // weight on the head's learned sink; left out without one
+  template <class V>
+  void fields(V& v) {
+    v("id", id), v("text", text), v("keys", keys), v("words", words), v("weights", weights);
+    v("sink", sink);
   }
 };
 
@@ -42,12 +67,15 @@ struct GenerateResult {
   std::vector<int64_t> ids;
   // Whether keys and values of earlier tokens were kept: "yes", "no: " and why, or how far.
   std::string cache;
-  std::vector<double> seconds;  // of each token; the first one's with the prompt
+  std::vector<double> seconds;       // of each token; the first one's with the prompt
+  std::string head;                  // as asked
+  std::vector<WrittenToken> tokens;  // where a head was asked for
   Provenance provenance;
   template <class V>
   void fields(V& v) {
     v("model", model), v("prompt", prompt), v("text", text), v("ids", ids);
     v("cache", cache), v("seconds", seconds, About{.title = "time", .unit = "s"});
+    v("head", head), v("tokens", tokens);
     v("provenance", provenance);
   }
 };

@@ -12,7 +12,9 @@
 #include "analysis/tensors.h"
 #include "analysis/text_pass.h"
 #include "analysis/texts.h"
+#include "formats/error.h"
 #include "golden_tape.h"
+#include "tests/model/attention_keeper.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -86,6 +88,71 @@ TEST(Reading, TheCacheChangesNoToken) {
     EXPECT_EQ(id, model->decoder.forward(ids_tensor(text))[0][-1].argmax().item<std::int64_t>());
     text.push_back(id);
   }
+}
+
+// Keeps what it is told.
+class ToldProgress final : public protocol::Progress {
+ public:
+  void progress(double, std::string_view text) override { told.emplace_back(text); }
+  bool cancelled() const override { return false; }
+  std::vector<std::string> told;
+};
+
+// The rows of the map of the whole text, with keys and values kept and without, and told as they
+// come.
+TEST(Reading, SaysWhereAHeadLooksAsItWrites) {
+  for (const char* encoding : {"rope", "alibi", "tape", "fire"}) {
+    SCOPED_TRACE(encoding);
+    const auto model = small_model(encoding);
+    const Text prompt = random_texts(1, 7, 32, 4).items[0];
+    GenerateOptions options;
+    options.tokens = 4, options.top = 64;
+    options.head = HeadName{.layer = 1, .head = 1};
+    ToldProgress progress;
+    const auto kept = generate(*model, prompt, options, progress);
+    EXPECT_EQ(kept.cache, "yes");
+    ASSERT_EQ(kept.tokens.size(), 4u);
+    options.whole = true;
+    protocol::NoProgress quiet;
+    EXPECT_EQ(generate(*model, prompt, options, quiet).ids, kept.ids);
+    std::vector<std::int64_t> text = prompt.ids;
+    for (const protocol::WrittenToken& token : kept.tokens) {
+      const auto length = static_cast<std::int64_t>(text.size());
+      model::AttentionKeeper keeper;
+      const at::NoGradGuard no_gradients;
+      model->decoder.forward(ids_tensor(text), {.backend = model::Backend::plain}, &keeper);
+      const at::Tensor row =
+          keeper.layers.at(1)->weights({{1, 2}, {length - 1, length}, {0, length}})[0][0][0];
+      ASSERT_EQ(token.keys.size(), text.size());
+      double sum = 0;
+      for (std::size_t n = 0; n < token.keys.size(); ++n) {
+        // Of two models of rounding in float32, through two layers.
+        EXPECT_NEAR(token.weights[n], row[token.keys[n]].item<double>(), 1e-4);
+        EXPECT_TRUE(n == 0 || token.weights[n] <= token.weights[n - 1]);
+        EXPECT_EQ(token.words[n],
+                  "<" + std::to_string(text[static_cast<std::size_t>(token.keys[n])]) + ">");
+        sum += token.weights[n];
+      }
+      EXPECT_NEAR(sum, 1, 1e-5);
+      text.push_back(token.id);
+    }
+    ASSERT_EQ(progress.told.size(), 4u);
+    EXPECT_EQ(progress.told[1].find("writing \"" + kept.tokens[0].text + "\" <- \"" +
+                                    kept.tokens[0].words[0] + "\" 0."),
+              0u)
+        << progress.told[1];
+  }
+}
+
+TEST(Reading, RefusesAHeadThatIsNotThere) {
+  const auto model = small_model("rope");
+  const Text prompt = random_texts(1, 5, 32, 4).items[0];
+  protocol::NoProgress progress;
+  for (const HeadName& head : {HeadName{.layer = 99}, HeadName{.layer = 0, .head = 99},
+                               HeadName{.layer = 0, .head = 0, .stack = "enc"}}) {
+    EXPECT_THROW(generate(*model, prompt, {.tokens = 1, .head = head}, progress), formats::Error);
+  }
+  EXPECT_TRUE(generate(*model, prompt, {.tokens = 1}, progress).tokens.empty());
 }
 
 TEST(Reading, SaysWhyThereIsNoCache) {

@@ -129,6 +129,19 @@ TEST(Verbs, GenerateWithoutATokenizerPrintsIds) {
   generate_verb()->run(run);
   EXPECT_EQ(run.said.back(),
             "3 ms a token (median), 20 ms the first one with the prompt; cache: yes");
+  written.head = "L2H1";
+  written.tokens = {{.id = 5,
+                     .text = "was",
+                     .keys = {3, 0},
+                     .words = {"it", "And"},
+                     .weights = {0.75, 0.125},
+                     .sink = {}}};
+  run.replies["generate"] = {protocol::to_json_form(written), {}};
+  const Output output = generate_verb()->run(run);
+  ASSERT_EQ(output.tables.size(), 1u);
+  EXPECT_EQ(output.tables[0].rows[0]["key"], "3 it");
+  EXPECT_EQ(output.tables[0].rows[0]["weight"], 0.75);
+  EXPECT_EQ(output.tables[0].rows[0]["further"], "0 And (0.125)");
 }
 
 TEST(Verbs, DistanceSendsEveryModelAndTablesEveryHistogram) {

@@ -197,11 +197,6 @@ TEST(Rope, InsideWinsOverOutsideAndTheClashShowsBothValues) {
   ASSERT_EQ(clash.rope.notes.size(), 1u);
   EXPECT_TRUE(any_tells(clash.rope.notes, "rope_theta 1000.0 in rope_parameters"));
   EXPECT_TRUE(any_tells(clash.rope.notes, "500000.0 outside"));
-  const auto both = rope_of({{"rope_scaling", {{"type", "yarn"}, {"factor", 2}}},
-                             {"rope_parameters", {{"rope_type", "linear"}, {"factor", 4}}}});
-  EXPECT_EQ(both.rope.type, "linear");
-  EXPECT_EQ(both.rope.factor, 4.0);
-  EXPECT_EQ(both.rope.notes.size(), 2u);
   const auto names =
       rope_of({{"rope_scaling", {{"type", "linear"}, {"rope_type", "dynamic"}, {"factor", 2}}}});
   EXPECT_EQ(names.rope.type, "dynamic");
@@ -209,6 +204,34 @@ TEST(Rope, InsideWinsOverOutsideAndTheClashShowsBothValues) {
   const auto outside = rope_of({{"rope_theta", 500}, {"rotary_emb_base", 600}});
   EXPECT_EQ(outside.rope.theta, 500.0);
   EXPECT_EQ(outside.rope.notes.size(), 1u);
+}
+
+// As convert_rope_params_to_dict of transformers 5.23 has it: the base inside rope_parameters goes
+// with the rest of it.
+TEST(Rope, ScalingThatSaysSomethingReplacesAllOfTheParameters) {
+  const Json parameters = {{"rope_type", "linear"}, {"factor", 4}, {"rope_theta", 5e5}};
+  const auto both = rope_of(
+      {{"rope_scaling", {{"type", "yarn"}, {"factor", 2}}}, {"rope_parameters", parameters}});
+  EXPECT_EQ(both.rope.type, "yarn");
+  EXPECT_EQ(both.rope.factor, 2.0);
+  EXPECT_EQ(both.rope.theta, 7000.0);
+  EXPECT_TRUE(any_tells(both.rope.notes, "rope_scaling is taken over all of rope_parameters"));
+  for (const Json& nothing : {Json(nullptr), Json::object()}) {
+    const auto one = rope_of({{"rope_scaling", nothing}, {"rope_parameters", parameters}});
+    EXPECT_EQ(one.rope.type, "linear");
+    EXPECT_EQ(one.rope.theta, 5e5);
+    EXPECT_TRUE(one.rope.notes.empty());
+  }
+}
+
+TEST(Rope, NotesKeysThatNoRopeHasAndFactorsOfThePlainOne) {
+  const auto alpha =
+      rope_of({{"rope_scaling", {{"type", "dynamic"}, {"factor", 1.0}, {"alpha", 1000}}}}).rope;
+  ASSERT_EQ(alpha.notes.size(), 1u);
+  EXPECT_TRUE(any_tells(alpha.notes, "rope_scaling.alpha"));
+  const auto plain = rope_of({{"rope_scaling", {{"factor", 8.0}}}}).rope;
+  EXPECT_EQ(plain.type, "default");
+  EXPECT_TRUE(any_tells(plain.notes, "factor 8.0 changes nothing"));
 }
 
 // As standardize_rope_params of transformers 5.23 has it.
@@ -232,7 +255,10 @@ TEST(Rope, NestedByLayerType) {
   EXPECT_EQ(rope_of(config, "sliding_attention").rope.theta, 1e4);
   EXPECT_EQ(rope_of(config, "sliding_attention").rope.factor, std::nullopt);
   EXPECT_EQ(rope_of(config, "full_attention").rope.factor, 8.0);
-  EXPECT_EQ(rope_of(config).rope.theta, 1e6);
+  // A class with one rope for all layers would not run with it.
+  const auto problems = rope_of(config).problems;
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_TRUE(any_tells(problems, "full_attention, sliding_attention"));
 }
 
 // One problem, and it names this key.
@@ -299,9 +325,11 @@ TEST(Rope, Row16_Llama3NeedsItsFields) {
     bad.erase(key);
     expect_problem({{"rope_scaling", bad}}, "rope_scaling." + key);
   }
-  Json equal = good;
-  equal["high_freq_factor"] = 1;
-  expect_problem({{"rope_scaling", equal}}, "rope_scaling.high_freq_factor");
+  Json other = good;
+  other["high_freq_factor"] = 1;  // Llama 4 Scout: a ramp without width
+  EXPECT_TRUE(rope_of({{"rope_scaling", other}}).problems.empty());
+  other["high_freq_factor"] = 0.5;
+  expect_problem({{"rope_scaling", other}}, "rope_scaling.high_freq_factor");
 }
 
 TEST(Rope, Row15_OddHeadSize) {

@@ -138,7 +138,8 @@ TEST(ClassDefaults, Gemma3HasNoCapOfScores) {
   expect_the_same("gemma3", {{"attn_logit_softcapping", 3.0}}, "softcapping is not read");
 }
 
-// Llama's class, as most, turns whole heads; Phi-3's and GPT-NeoX's turn the part.
+// Llama's class, as most, turns whole heads; Phi-3's turns the part. GPT-NeoX's calls it rotary_pct
+// alone, and has a quarter.
 TEST(ClassDefaults, APlainRopeTurnsWholeHeadsWhereTheClassReadsNoPart) {
   for (const Json& changes : {Json{{"rope_parameters", {{"partial_rotary_factor", 0.5}}}},
                               Json{{"partial_rotary_factor", 0.3}}, Json{{"rotary_pct", 0.25}}}) {
@@ -152,9 +153,11 @@ TEST(ClassDefaults, APlainRopeTurnsWholeHeadsWhereTheClassReadsNoPart) {
                            "falcon", "phi3", "gpt_neox"}) {
     Json config = sizes;
     config["model_type"] = type;
-    const bool part = type == std::string("phi3") || type == std::string("gpt_neox");
+    const double part = type == std::string("phi3")       ? 0.5
+                        : type == std::string("gpt_neox") ? 0.25
+                                                          : 1.0;
     const ModelConfig read = translated(config).config;
-    EXPECT_EQ(read.encoding.options.value("partial_rotary_factor", 1.0), part ? 0.5 : 1.0) << type;
+    EXPECT_EQ(read.encoding.options.value("partial_rotary_factor", 1.0), part) << type;
     if (!read.local_encoding) continue;
     EXPECT_EQ(read.local_encoding->options.value("partial_rotary_factor", 1.0), 1.0) << type;
   }

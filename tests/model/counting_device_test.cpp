@@ -23,8 +23,10 @@
 #include "analysis/texts.h"
 #include "encoding_variants.h"
 #include "formats/error.h"
+#include "formats/file_system.h"
 #include "golden.h"
 #include "model/capture.h"
+#include "model/checkpoints/open_model.h"
 #include "model/feed_forward.h"
 #include "model/loss.h"
 #include "phantom_device.h"
@@ -410,6 +412,30 @@ TEST(OnADevice, AnExpertThatOverflowsSpoilsItsOwnTokensAlone) {
   EXPECT_TRUE(found.slice(1, 0, 2).isfinite().all().item<bool>());
   EXPECT_TRUE(found.slice(1, 0, 2).allclose(expected.slice(1, 0, 2)));
   EXPECT_FALSE(found[0][2].isfinite().all().item<bool>());
+}
+
+// A model that stays in its file here does not there, and its report says neither.
+TEST(OnADevice, WeightsAreInNoMappedFile) {
+  const TemporaryFolder folder;
+  ModelConfig config = tiny_config("rope");
+  config.ffn_width = (1 << 20) / config.width;  // two megabytes in 16 bits, which are mapped
+  const auto start = random_model(config, 3);
+  save_model(formats::real_file_system(), folder.path(), start->config(), start->encoding(),
+             start->decoder.weights(), at::kBFloat16);
+  OpenModelOptions options{.dtype = at::kBFloat16};
+  options.memory.mapped_from = 0;
+  const auto model = open_model(folder.path().string(), options);
+  const auto says_mapped = [](const Model& of) {
+    return std::ranges::any_of(of.report.quirks, [](const std::string& quirk) {
+      return quirk.find("mapped file") != std::string::npos;
+    });
+  };
+  ASSERT_GT(model->report.mapped_bytes, 0);
+  ASSERT_TRUE(says_mapped(*model));
+  const auto moved = there(model);
+  EXPECT_EQ(moved->report.mapped_bytes, 0);
+  EXPECT_FALSE(says_mapped(*moved));
+  EXPECT_TRUE(says_mapped(*model));
 }
 
 TEST(OnADevice, CapturesComeAsTheyAre) {

@@ -132,6 +132,39 @@ TEST(Experts, AreChosenAmongTheBestGroupsByABiasedScore) {
   }
 }
 
+// Inkling's router: the softmax over the logarithms of sigmoids of the chosen and the shared ones'
+// logits, times two numbers.
+TEST(Experts, OfAllTokensTakePartOfTheRoutersWeight) {
+  const at::NoGradGuard no_grad;
+  ModelConfig config = with_experts();
+  config.experts.router = "sigmoid";
+  config.experts.shared_count = 2;
+  config.experts.scale = 3;
+  const auto model = random_model(config, 3, at::kDouble);
+  LayerWeights w = model->decoder.weights().layers[0];
+  w.router_total = at::full({1}, 0.7, at::kDouble);
+  ASSERT_EQ(w.router.size(0), 8);
+  ASSERT_EQ(w.shared_experts.size(), 2u);
+  const at::Tensor x = at::randn({9, config.width}, at::kDouble);
+  const at::Tensor y = feed_forward(config, w, x, {}, at::kDouble);
+  for (std::int64_t token = 0; token < 9; ++token) {
+    const std::vector<double> in = row_of(x[token]);
+    std::vector<double> shares = times(w.router, in);
+    for (double& share : shares) share = 1 / (1 + std::exp(-share));
+    const std::vector<double> routed(shares.begin(), shares.begin() + 6);
+    std::vector<std::size_t> own = best_of(routed, 2);
+    own.insert(own.end(), {6, 7});
+    double sum = 0;
+    for (const std::size_t n : own) sum += shares[n];  // exp(log(sigmoid))
+    std::vector<double> exact(in.size(), 0);
+    for (const std::size_t n : own) {
+      const std::vector<double> part = expert(n < 6 ? w.experts[n] : w.shared_experts[n - 6], in);
+      for (std::size_t c = 0; c < part.size(); ++c) exact[c] += 2.1 * shares[n] / sum * part[c];
+    }
+    expect_row(y[token], exact);
+  }
+}
+
 TEST(Experts, HaveSlopesThatGradientsAgreeWith) {
   ModelConfig config = with_experts();
   const auto model = random_model(config, 3, at::kDouble);
@@ -210,6 +243,55 @@ TEST(LatentAttention, HasContentAndPositionByConstruction) {
   // One key of that part for all heads.
   const at::Tensor placed = attention->k().narrow(-1, 0, 4);
   EXPECT_TRUE(placed.equal(placed.slice(1, 0, 1).expand_as(placed)));
+}
+
+// Taps that see a token itself alone double what they are added to, and no later token is seen.
+TEST(Convolutions, AreAddedToWhatTheyRead) {
+  const at::NoGradGuard no_grad;
+  ModelConfig config = tiny_config("rope");
+  const auto plain = random_model(config, 5, at::kDouble);
+  config.attention.convolution = 3;
+  const at::Tensor own = at::tensor({0.0, 0.0, 1.0}, at::kDouble);
+  Weights doubled = plain->decoder.weights(), with = plain->decoder.weights();
+  for (std::size_t n = 0; n < with.layers.size(); ++n) {
+    LayerWeights &w = with.layers[n], &twice = doubled.layers[n];
+    w.key_conv = own.expand({w.wk.size(0), 3}), w.value_conv = own.expand({w.wv.size(0), 3});
+    w.attention_conv = w.mlp_conv = own.expand({config.width, 3});
+    twice.wk = 2 * w.wk, twice.wv = 2 * w.wv, twice.wo = 2 * w.wo, twice.down = 2 * w.down;
+  }
+  const at::Tensor ids = random_ids(1, 9, config.vocab_size);
+  const at::Tensor exact =
+      model_of(plain->config(), std::move(doubled), "doubled")->decoder.forward(ids);
+  const auto model = model_of(config, std::move(with), "convolved");
+  EXPECT_LT(relative_error(model->decoder.forward(ids), exact), 1e-12);
+  const auto random = random_model(config, 6, at::kDouble);
+  EXPECT_LT(relative_error(random->decoder.forward(ids.slice(1, 0, 5)),
+                           random->decoder.forward(ids).slice(1, 0, 5)),
+            1e-12);
+}
+
+// Scores of layer 0 with the temperature over those without it, row by row.
+TEST(Temperature, ThatIsSmoothIsOfTheWholeScore) {
+  // The table of few distances, and the term of more than are kept for each query.
+  for (const std::int64_t extent : {5, 2000}) {
+    SCOPED_TRACE(extent);
+    ModelConfig config = tiny_config("relative_logits", {{"extent", extent}, {"rank", 4}});
+    config.attention.scale_by_width = true;
+    const auto plain = attention_of(config, 0);
+    config.attention.temperature = 0.3, config.attention.temperature_length = 4;
+    config.attention.temperature_from = 1, config.attention.temperature_smooth = true;
+    const auto with = attention_of(config, 0);
+    const at::Tensor before = plain->scores(plain->whole()).score;
+    const at::Tensor after = with->scores(with->whole()).score;
+    for (std::int64_t i = 0; i < 9; ++i) {
+      const double factor = 1 + 0.3 * std::log(std::max(1.0, static_cast<double>(i + 1) / 4));
+      const at::Tensor seen = before.select(2, i).slice(2, 0, i + 1);
+      EXPECT_LT((after.select(2, i).slice(2, 0, i + 1) - factor * seen).abs().max().item<double>(),
+                kRounding);
+    }
+    // q.k over the head's width and what its content adds.
+    EXPECT_DOUBLE_EQ(plain->program().scale, 1.0 / static_cast<double>(config.head_dim));
+  }
 }
 
 TEST(LinearLayers, GiveNoAttentionAndReadThePastAlone) {

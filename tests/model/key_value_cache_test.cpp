@@ -168,6 +168,12 @@ std::map<std::string, ModelConfig> configurations_to_read() {
   ModelConfig& linear = add("linear layers", "rope");
   linear.linear = {
       .layers = {0, 2}, .key_heads = 2, .value_heads = 4, .key_dim = 5, .value_dim = 3};
+  ModelConfig& convolved = add("convolutions", "relative_logits");
+  convolved.attention.convolution = 4, convolved.attention.scale_by_width = true;
+  convolved.attention.temperature = 0.4, convolved.attention.temperature_length = 9;
+  convolved.attention.temperature_from = 1, convolved.attention.temperature_smooth = true;
+  convolved.experts.count = 3, convolved.experts.width = 4, convolved.experts.layers = {1};
+  convolved.experts.router = "sigmoid", convolved.experts.shared_count = 2;
   ModelConfig& groups = add("layers of their own", "rope");
   groups.layer_groups = {{.layers = {0}, .encoding = EncodingConfig{"none", Json::object()}},
                          {.layers = {1},
@@ -267,9 +273,9 @@ TEST(TextsInPieces, APassThatWasStoppedLeavesNothingBehind) {
 }
 
 std::string refusal_of_piece(const Model& model, const at::Tensor& ids,
-                             const ForwardOptions& options, Observer* observer = nullptr) {
+                             const ForwardOptions& options) {
   try {
-    model.decoder.forward(ids, options, observer);
+    model.decoder.forward(ids, options);
   } catch (const formats::Error& error) {
     return error.message();
   }
@@ -283,9 +289,10 @@ TEST(TextsInPieces, RefuseWhatIsNotOfTheirText) {
   ForwardOptions options{.cache = &cache};
   EXPECT_NE(refusal_of_piece(*model, ids, options).find("no gradients"), std::string::npos);
   const at::NoGradGuard no_grad;
-  AttentionKeeper keeper;
-  EXPECT_NE(refusal_of_piece(*model, ids, options, &keeper).find("nobody looks on"),
-            std::string::npos);
+  AttentionHook hook;
+  options.hook = &hook;
+  EXPECT_NE(refusal_of_piece(*model, ids, options).find("nobody changes"), std::string::npos);
+  options.hook = nullptr;
   options.position_ids = at::arange(6);
   EXPECT_NE(refusal_of_piece(*model, ids, options).find("takes ids"), std::string::npos);
   options.position_ids = at::Tensor();

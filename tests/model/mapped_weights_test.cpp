@@ -57,6 +57,11 @@ class MappedWeights : public testing::Test {
     const at::NoGradGuard no_grad;
     return model.decoder.forward(random_ids(1, 12, 64));
   }
+  static bool says_mapped(const Model& model) {
+    return std::ranges::any_of(model.report.quirks, [](const std::string& quirk) {
+      return quirk.find("mapped file") != std::string::npos;
+    });
+  }
   static bool is_view(const Model& model, const at::Tensor& tensor) {
     const auto* data = static_cast<const std::byte*>(tensor.const_data_ptr());
     return std::ranges::any_of(model.decoder.weights().files, [&](const auto& file) {
@@ -95,9 +100,12 @@ TEST_F(MappedWeights, AreViewsWhereTheyAreComputedWithAsTheyAre) {
   }
   EXPECT_EQ(model->report.sha256, copied->report.sha256);
   EXPECT_EQ(model->report.mapped_bytes, 2 * (2 + 3) * kWidth * kWidth * 2);
-  EXPECT_TRUE(std::ranges::any_of(model->report.quirks, [](const std::string& quirk) {
-    return quirk.find("stay in the mapped file") != std::string::npos;
-  }));
+  EXPECT_TRUE(says_mapped(*model));
+  // Copies of them are in no file.
+  const auto wider = in_dtype(model, at::kFloat);
+  EXPECT_FALSE(says_mapped(*wider));
+  EXPECT_EQ(wider->report.mapped_bytes, 0);
+  EXPECT_EQ(wider->report.quirks.size() + 1, model->report.quirks.size());
   // bfloat16 has 8 bits, and a sum may be taken in another order where the address is another.
   EXPECT_LT(relative_error(logits(*model), logits(*copied)), 1.0 / 64);
 }

@@ -156,11 +156,12 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values("cohere2", "deepseek_v2", "deepseek_v2_lite", "deepseek_v3",
                     "deepseek_v3_plain", "exaone4", "exaone4_full", "gemma3n", "gemma4",
                     "gemma4_moe", "gemma4_nested", "glm4", "gpt_oss", "granite", "granite_swa",
-                    "laguna", "laguna_elements", "llama4", "llama4_nested", "mimo_v2_flash",
-                    "ministral3", "mistral3_nested", "mixtral", "nemotron", "olmo2", "olmo3", "phi",
-                    "phi_qk_norm", "qwen2_vl", "qwen2_vl_mrope", "qwen3_5", "qwen3_5_moe",
-                    "qwen3_5_vl", "qwen3_moe", "qwen3_moe_sparse", "qwen3_next", "qwen3_vl",
-                    "qwen3_vl_mrope", "smollm3", "stablelm", "stablelm_parallel", "starcoder2"),
+                    "inkling", "laguna", "laguna_elements", "llama4", "llama4_nested",
+                    "mimo_v2_flash", "ministral3", "mistral3_nested", "mixtral", "nemotron",
+                    "olmo2", "olmo3", "phi", "phi_qk_norm", "qwen2_vl", "qwen2_vl_mrope", "qwen3_5",
+                    "qwen3_5_moe", "qwen3_5_vl", "qwen3_moe", "qwen3_moe_sparse", "qwen3_next",
+                    "qwen3_vl", "qwen3_vl_mrope", "smollm3", "stablelm", "stablelm_parallel",
+                    "starcoder2"),
     [](const auto& info) { return std::string(info.param); });
 
 class PublicTape : public testing::TestWithParam<Case> {};

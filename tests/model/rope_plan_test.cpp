@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numbers>
 
 #include "golden.h"
 #include "model/checkpoints/open_model.h"
@@ -79,6 +80,25 @@ TEST(RopePlan, KeepsTheSlowPlanesStillWherePartOfThemTurns) {
     const double exact = m < 2 ? frequency(1000, m, 20) : 0;
     EXPECT_NEAR(list[static_cast<std::size_t>(m)], exact, 1e-14);
   }
+}
+
+// Llama 4 Scout's ramp has no width: planes of more turns than one over the trained length stay,
+// the others are divided.
+TEST(RopePlan, KnowsARampWithoutWidth) {
+  ModelConfig config = of_four_layers();
+  config.encoding.options = {{"base", 500.0},          {"scaling", "llama3"},
+                             {"factor", 16.0},         {"trained_context", 40},
+                             {"low_freq_factor", 1.0}, {"high_freq_factor", 1.0}};
+  const std::vector<double> list = rope_plan(config, 64).at(0).frequencies;
+  std::int64_t kept = 0;
+  for (std::int64_t m = 0; m < config.head_dim / 2; ++m) {
+    const double plain = frequency(500, m, config.head_dim);
+    const bool stays = 40 * plain / (2 * std::numbers::pi) > 1;
+    EXPECT_NEAR(list[static_cast<std::size_t>(m)], stays ? plain : plain / 16, 1e-14);
+    kept += stays;
+  }
+  EXPECT_GT(kept, 0);
+  EXPECT_LT(kept, config.head_dim / 2);
 }
 
 TEST(RopePlan, ComparesWithWhatTheFileStores) {

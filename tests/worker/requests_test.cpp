@@ -12,6 +12,7 @@
 #include "model/checkpoints/tensor_io.h"
 #include "protocol/messages/convert.h"
 #include "protocol/messages/heads.h"
+#include "tests/golden_folder.h"
 #include "tests/worker/model_requests.h"
 
 namespace phasescope::worker {
@@ -463,6 +464,13 @@ TEST(Capturing, SaysWhatRanWhateverIsCaptured) {
   EXPECT_EQ(kernel(), "plain");
 }
 
+TEST(Checking, TakesTheReferenceInTheModelsFolder) {
+  const std::string folder = golden_path("hf/models/llama").string();
+  const auto reply = ask("check", {{"model", folder}});
+  EXPECT_EQ(reply.result["verdict"], "equal");
+  EXPECT_EQ(reply.result["reference"], folder + "/expected.safetensors");
+}
+
 TEST(Checking, SaysWhyATensorDiffers) {
   const std::filesystem::path path =
       std::filesystem::path(::testing::TempDir()) / "other_shape.safetensors";
@@ -490,6 +498,15 @@ TEST(Generating, SaysWhatRanAndWhatThereIsNoTextFor) {
   EXPECT_EQ(plain.result["ids"], fused.result["ids"]);
   EXPECT_EQ(fused.result["cache"], "yes");
   EXPECT_EQ(fused.result["seconds"].size(), 3u);
+  params["head"] = "L1H0", params["top"] = 2;
+  const auto seen = ask("generate", params);
+  EXPECT_EQ(seen.result["ids"], fused.result["ids"]);
+  EXPECT_EQ(seen.result["cache"], "yes");
+  ASSERT_EQ(seen.result["tokens"].size(), 3u);
+  EXPECT_EQ(seen.result["tokens"][2]["keys"].size(), 2u);
+  params["head"] = "L99H0";
+  EXPECT_EQ(code_of("generate", params), "bad_usage");
+  params.erase("head");
   params["whole"] = true;
   EXPECT_EQ(ask("generate", params).result["cache"], "no: whole passes were asked for");
   model::ModelConfig config = byte_config("rope");

@@ -1,0 +1,198 @@
+// Which of several rope settings of a configuration wins, and what that turns: against what the
+// classes of transformers 5.23 make of the same files (tests/data/hf/make_ropes.py).
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/error.h"
+#include "formats/json.h"
+#include "golden.h"
+#include "model/families/family.h"
+#include "model/rope_plan.h"
+
+namespace phasescope::model {
+namespace {
+
+// Shorter than every trained length, so that longrope has its short factors, as the reference.
+constexpr std::int64_t kLength = 8;
+
+// None where it is refused.
+std::optional<Translation> read_alone(const Json& config) {
+  std::string family;
+  try {
+    return translate({config, {}, "config.json", true}, family);
+  } catch (const formats::Error& error) {
+    EXPECT_EQ(error.code(), "bad_input") << error.full_text();
+    return std::nullopt;
+  }
+}
+
+const RopePlanRow* row_of_layer(const std::vector<RopePlanRow>& plan, std::int64_t layer) {
+  const auto found = std::ranges::find_if(plan, [layer](const RopePlanRow& row) {
+    return std::ranges::binary_search(row.layers, layer);
+  });
+  return found == plan.end() ? nullptr : &*found;
+}
+
+void expect_same_rope(const RopePlanRow& ours, const Json& theirs) {
+  const Json& frequencies = theirs.at("frequencies");
+  ASSERT_EQ(ours.frequencies.size(), frequencies.size());
+  // Both in float64, from powers and ramps that cancel by a digit or two.
+  constexpr double kTolerance = 1e-12;
+  for (std::size_t m = 0; m < frequencies.size(); ++m) {
+    const double exact = frequencies.at(m).get<double>();
+    EXPECT_NEAR(ours.frequencies[m], exact, kTolerance * std::abs(exact)) << "plane " << m;
+  }
+  EXPECT_NEAR(ours.magnitude, theirs.at("magnitude").get<double>(), kTolerance);
+}
+
+Json changed(const Json& data, const Json& one) {
+  Json config = data.at("families").at(one.at("family").get<std::string>());
+  const Json& change = data.at("changes").at(one.at("change").get<std::string>());
+  for (const Json& key : change.at("remove")) config.erase(key.get<std::string>());
+  config.update(change.at("set"));
+  return config;
+}
+
+TEST(Ropes, AreThoseOfTheLibrarysClassesWhateverAFileSaysWhere) {
+  const Json data = formats::json_from_file(golden("hf/ropes.json"));
+  std::size_t turned = 0;
+  for (const Json& one : data.at("cases")) {
+    SCOPED_TRACE(one.at("family").get<std::string>() + ": " + one.at("change").get<std::string>());
+    const auto read = read_alone(changed(data, one));
+    ASSERT_EQ(read.has_value(), !one.contains("refused"));
+    if (!read) continue;
+    const std::vector<RopePlanRow> plan = rope_plan(read->config, kLength);
+    for (const Json& theirs : one.at("ropes")) {
+      for (const Json& layer : theirs.at("layers")) {
+        const RopePlanRow* ours = row_of_layer(plan, layer.get<std::int64_t>());
+        ASSERT_NE(ours, nullptr);
+        if (ours->frequencies.empty()) continue;  // NoPE, a state
+        expect_same_rope(*ours, theirs);
+        ++turned;
+      }
+    }
+  }
+  EXPECT_GT(turned, 500u);
+}
+
+Json config_of(const char* family) {
+  return formats::json_from_file(golden("hf/ropes.json")).at("families").at(family);
+}
+
+bool warns(const Translation& read, const std::string& part) {
+  return std::ranges::any_of(read.warnings, [&](const std::string& warning) {
+    return warning.find(part) != std::string::npos;
+  });
+}
+
+// Keys of a rope that nobody reads stand in the load report, those that say nothing do not.
+TEST(Ropes, NobodyReadsAreNamed) {
+  Json config = config_of("mimo_v2_flash");
+  config["swa_rope_theta"] = 20000.0;
+  config["use_mrope"] = false;
+  config["rope_ratio"] = nullptr;
+  const auto read = read_alone(config);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_TRUE(warns(*read, "swa_rope_theta 20000.0 is not read"));
+  EXPECT_FALSE(warns(*read, "use_mrope"));
+  EXPECT_FALSE(warns(*read, "rope_ratio"));
+  config = config_of("llama");
+  config["rope_parameters"] = {
+      {"rope_type", "dynamic"}, {"factor", 2.0}, {"rope_theta", 1e4}, {"alpha", 1000.0}};
+  const auto hunyuan = read_alone(config);
+  ASSERT_TRUE(hunyuan.has_value());
+  EXPECT_TRUE(warns(*hunyuan, "rope_parameters.alpha is a setting of a rope that is not known"));
+  config["rope_parameters"] = {{"factor", 8.0}, {"rope_theta", 1e4}};
+  EXPECT_TRUE(warns(*read_alone(config), "factor 8.0 changes nothing"));
+}
+
+// Every family's own case has nothing of the kind.
+TEST(Ropes, AreAllReadOfEveryFamilyAsItIs) {
+  const Json data = formats::json_from_file(golden("hf/ropes.json"));
+  for (const auto& [family, config] : data.at("families").items()) {
+    const auto read = read_alone(config);
+    ASSERT_TRUE(read.has_value()) << family;
+    EXPECT_FALSE(warns(*read, " is not read")) << family << ": " << config.dump();
+    EXPECT_FALSE(warns(*read, "not known here")) << family;
+  }
+}
+
+// What else those classes have where a file says nothing (transformers 5.23).
+TEST(ClassDefaults, HoldForWindowsGatesAndExperts) {
+  Json config = config_of("laguna");
+  for (const char* key : {"gating", "sliding_window", "shared_expert_intermediate_size"}) {
+    config.erase(key);
+  }
+  const ModelConfig laguna = read_alone(config).value().config;
+  EXPECT_EQ(laguna.attention.gate, "softplus");
+  EXPECT_TRUE(laguna.attention.gate_by_head);
+  EXPECT_EQ(laguna.attention.window, 512);
+  EXPECT_EQ(laguna.experts.shared_width, 512);
+
+  config = config_of("mimo_v2_flash");
+  for (const char* key : {"layer_types", "sliding_window", "attention_value_scale"}) {
+    config.erase(key);
+  }
+  config["num_hidden_layers"] = 7;
+  config.erase("mlp_layer_types");
+  ModelConfig mimo = read_alone(config).value().config;
+  EXPECT_EQ(mimo.attention.local_layers, (std::vector<std::int64_t>{1, 2, 3, 4, 6}));
+  EXPECT_EQ(mimo.attention.window, 129);
+  EXPECT_EQ(mimo.attention.value_scale, 0.707);
+  config["hybrid_layer_pattern"] = {0, 1, 0, 1, 1, 1, 0};  // the hub's own files
+  config["moe_layer_freq"] = {0, 0, 1, 1, 1, 1, 1};
+  mimo = read_alone(config).value().config;
+  EXPECT_EQ(mimo.attention.local_layers, (std::vector<std::int64_t>{1, 3, 4, 5}));
+  EXPECT_EQ(mimo.experts.layers, (std::vector<std::int64_t>{2, 3, 4, 5, 6}));
+  config["attention_value_scale"] = nullptr;
+  mimo = read_alone(config).value().config;
+  EXPECT_EQ(mimo.attention.value_scale, 1.0);
+
+  config = config_of("granite_swa");
+  config.erase("layer_types");
+  config.erase("sliding_window");
+  const ModelConfig granite = read_alone(config).value().config;
+  EXPECT_EQ(granite.attention.window, 128);
+  EXPECT_FALSE(granite.is_local(0));
+  EXPECT_TRUE(granite.is_local(1) && granite.is_local(2) && granite.is_local(3));
+
+  config = config_of("deepseek_v3");
+  for (const char* key : {"q_lora_rank", "n_shared_experts", "routed_scaling_factor"}) {
+    config.erase(key);
+  }
+  ModelConfig deepseek = read_alone(config).value().config;
+  EXPECT_EQ(deepseek.attention.q_rank, 1536);
+  EXPECT_EQ(deepseek.experts.shared_width, deepseek.experts.width);
+  EXPECT_EQ(deepseek.experts.scale, 2.5);
+  config["q_lora_rank"] = nullptr;
+  config["n_shared_experts"] = nullptr;
+  deepseek = read_alone(config).value().config;
+  EXPECT_EQ(deepseek.attention.q_rank, 0);
+  EXPECT_EQ(deepseek.experts.shared_width, 0);
+
+  config = config_of("glm4");
+  config.erase("attention_bias");
+  EXPECT_TRUE(read_alone(config).value().config.attention.q_bias);
+}
+
+// A text's tokens see what is before them where only those of images see both sides.
+TEST(ClassDefaults, AttentionToBothSidesIsRefusedAndNotComputedCausally) {
+  Json config = config_of("gemma4_text");
+  config["use_bidirectional_attention"] = "vision";
+  EXPECT_TRUE(read_alone(config).has_value());
+  config["use_bidirectional_attention"] = "all";
+  EXPECT_FALSE(read_alone(config).has_value());
+  config = config_of("gemma3_text");
+  config["use_bidirectional_attention"] = true;  // EmbeddingGemma
+  EXPECT_FALSE(read_alone(config).has_value());
+}
+
+}  // namespace
+}  // namespace phasescope::model
