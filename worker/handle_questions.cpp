@@ -28,6 +28,7 @@
 #include "protocol/messages/profile.h"
 #include "protocol/messages/prove.h"
 #include "protocol/messages/xray.h"
+#include "worker/analysis_texts.h"
 #include "worker/model_cache.h"
 #include "worker/request_input.h"
 
@@ -35,9 +36,6 @@ namespace phasescope::worker {
 namespace {
 
 using protocol::Reply;
-
-using ModelPointer = std::shared_ptr<const model::Model>;
-using Passes = std::vector<std::shared_ptr<analysis::TextPass>>;
 
 Passes passes_of(const ModelPointer& model, const analysis::Texts& texts,
                  const std::string& backend) {
@@ -49,12 +47,6 @@ Passes passes_of(const ModelPointer& model, const analysis::Texts& texts,
         std::make_shared<analysis::TextPass>(model, analysis::ids_tensor(text.ids), options, 0));
   }
   return passes;
-}
-
-std::vector<protocol::Ran> ran_of(const Passes& passes) {
-  model::AllRan kernels;
-  for (const auto& pass : passes) kernels.insert(pass->kernels().begin(), pass->kernels().end());
-  return protocol::listed(kernels);
 }
 
 // Scores at other distances are the encoding's own; what a reading adds to them by distance would
