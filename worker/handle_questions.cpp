@@ -69,6 +69,16 @@ void require_no_windows(const model::Model& model) {
                        "head_windows", "ask it of the model without this setting");
 }
 
+// A result, whose provenance has what ran attention, with its texts' names and what made it.
+template <class R, class Result>
+Reply answer_of(const R& request, Result result, RequestContext& context, const ModelPointer& model,
+                const analysis::Texts& texts, std::vector<protocol::TensorRef> tensors = {}) {
+  result.texts = names_of(texts);
+  const std::vector<protocol::Ran> ran = result.provenance.ran;
+  result.provenance = provenance_of(asked(request), context, {model}, &texts, ran);
+  return reply_of(result, std::move(tensors));
+}
+
 // ---- addressing ---------------------------------------------------------------------------------
 
 Reply addressing(const protocol::AddressingRequest& request, RequestContext& context) {
@@ -114,10 +124,7 @@ Reply demand(const protocol::DemandRequest& request, RequestContext& context) {
   const ModelPointer model = context.models().open(request.model, request.running, context);
   const analysis::Texts texts = question_texts(request.reading, context, *model);
   analysis::DemandOutput out = analysis::analyse_demand(model, texts, options, context);
-  out.result.texts = names_of(texts);
-  const std::vector<protocol::Ran> ran = out.result.provenance.ran;
-  out.result.provenance = provenance_of(asked(request), context, {model}, &texts, ran);
-  return reply_of(out.result, std::move(out.tensors));
+  return answer_of(request, std::move(out.result), context, model, texts, std::move(out.tensors));
 }
 
 // ---- acuity -------------------------------------------------------------------------------------
@@ -136,10 +143,7 @@ Reply acuity(const protocol::AcuityRequest& request, RequestContext& context) {
   require_own_scores(*model);
   const analysis::Texts texts = question_texts(request.reading, context, *model);
   protocol::AcuityResult result = analysis::analyse_acuity(model, texts, options, context);
-  result.texts = names_of(texts);
-  const std::vector<protocol::Ran> ran = result.provenance.ran;
-  result.provenance = provenance_of(asked(request), context, {model}, &texts, ran);
-  return reply_of(result);
+  return answer_of(request, std::move(result), context, model, texts);
 }
 
 // ---- xray ---------------------------------------------------------------------------------------
@@ -186,10 +190,7 @@ Reply xray(const protocol::XrayRequest& given, RequestContext& context) {
   analysis::Texts texts = question_texts(request.reading, context, *model);
   keep_long_ones(texts, model->config().context);
   protocol::XrayResult result = analysis::analyse_xray(model, texts, options, context);
-  result.texts = names_of(texts);
-  const std::vector<protocol::Ran> ran = result.provenance.ran;
-  result.provenance = provenance_of(asked(request), context, {model}, &texts, ran);
-  return reply_of(result);
+  return answer_of(request, std::move(result), context, model, texts);
 }
 
 // ---- pair ---------------------------------------------------------------------------------------
@@ -223,10 +224,7 @@ Reply profile(const protocol::ProfileRequest& request, RequestContext& context) 
   require_own_scores(*model);
   const analysis::Texts texts = question_texts(request.reading, context, *model);
   protocol::ProfileResult result = analysis::analyse_profile(model, texts, options, context);
-  result.texts = names_of(texts);
-  const std::vector<protocol::Ran> ran = result.provenance.ran;
-  result.provenance = provenance_of(asked(request), context, {model}, &texts, ran);
-  return reply_of(result);
+  return answer_of(request, std::move(result), context, model, texts);
 }
 
 // ---- prove --------------------------------------------------------------------------------------
