@@ -42,7 +42,8 @@ struct PlainBackward {
     for (std::int64_t n = 0; n < s.batch * s.queries; ++n) {
       row(type, n / s.queries, n % s.queries, d_values, d_states);
     }
-    for (auto* results : {&plain.dq, &plain.dk, &plain.dv, &plain.d_state, &plain.d_gate}) {
+    for (auto* results : {&plain.dq, &plain.dk, &plain.dv, &plain.d_state, &plain.d_gate,
+                          &plain.d_far_q, &plain.d_far_k}) {
       for (float& x : *results) x = type.round(x);
     }
   }
