@@ -117,7 +117,7 @@ struct TermRegion {
   // Ends of query_id - key_id where they are known without reading the ids.
   std::optional<DistanceRange> distances = {};
 
-  // The same, read of the ids where they are not known.
+  // `distances`, read of the ids where they are not known.
   DistanceRange distance_range() const;
 };
 // What no other struct can say, by plain tensor ops alone: the score of a region, of its content's

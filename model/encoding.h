@@ -214,8 +214,8 @@ class Encoding {
   // undefined for the others. Differentiable.
   virtual at::Tensor bias_table(const Parameters& layer, std::int64_t length,
                                 const at::TensorOptions& options) const;
-  // The same of a region's pairs and all heads, (B or 1, H, rows, columns), keys after the query
-  // being at distance 0; for those too whose bias depends on the positions themselves.
+  // Bias of all heads at a region's pairs, (B or 1, H, rows, columns), keys after the query being
+  // at distance 0; for those too whose bias depends on the positions themselves.
   virtual at::Tensor bias(const Parameters& layer, const TermRegion& region) const;
 
   // How a text of up to `length` tokens may be read in pieces.
@@ -281,7 +281,8 @@ Json resolve_options(const EncodingInfo& info, const Json& options,
 // The encoding of config.encoding. Throws Error "bad_input" that lists all problems: an unknown key
 // or option (naming the near ones), a wrong type, a value out of range.
 std::unique_ptr<Encoding> make_encoding(const ModelConfig& config);
-// The same with what is wrong put down in `problems`; null then.
+// The encoding of config.encoding; what is wrong is put down in `problems`, and null comes back
+// then.
 std::unique_ptr<Encoding> make_encoding(const ModelConfig& config,
                                         formats::ConfigProblems& problems);
 // That of the local layers; null where it is the same.

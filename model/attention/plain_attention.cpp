@@ -67,7 +67,8 @@ at::Tensor look_up(const at::Tensor& table, const at::Tensor& distance) {
   return table.index_select(1, distance.flatten()).unflatten(1, distance.sizes()).transpose(0, 1);
 }
 
-// The entries of a table program for heads [begin, end), as above.
+// The entries of a table program for heads [begin, end) at distances (B or 1, rows, columns): (B or
+// 1, heads, rows, columns).
 at::Tensor table_entries(const TableProgram& table, Range heads, const at::Tensor& distance) {
   const at::Tensor values = table.values.slice(0, heads.begin, heads.end);
   return look_up(values,
@@ -157,7 +158,7 @@ at::Tensor term_scores(const AttentionProgram& program, Range heads, Range rows,
   return scores.slice(1, heads.begin, heads.end).slice(3, columns.begin, columns.end);
 }
 
-// The same of single pairs (P), row by row.
+// A term's scores of single pairs (P), row by row.
 at::Tensor term_pair_scores(const AttentionProgram& program, const at::Tensor& batch,
                             const at::Tensor& head, const at::Tensor& row,
                             const at::Tensor& column) {
@@ -175,7 +176,8 @@ at::Tensor term_pair_scores(const AttentionProgram& program, const at::Tensor& b
   return scores;
 }
 
-// The same of a program that changes its scores before softmax; it does so by regions.
+// Scores of single pairs (P) of a program that changes its scores before softmax; it does so by
+// regions.
 at::Tensor edited_pair_scores(const AttentionProgram& program, const at::Tensor& batch,
                               const at::Tensor& head, const at::Tensor& row,
                               const at::Tensor& column) {
@@ -263,7 +265,7 @@ at::Tensor with_token_terms(const AttentionProgram& program, const at::Tensor& s
   return program.tokens.factor.defined() ? sum * of(program.tokens.factor, rows, 3) : sum;
 }
 
-// The same of single pairs, scores (P).
+// factor (scores + query + key) of single pairs, scores (P).
 at::Tensor with_token_terms_of_pairs(const AttentionProgram& program, const at::Tensor& scores,
                                      const at::Tensor& batch, const at::Tensor& head,
                                      const at::Tensor& row, const at::Tensor& column) {
@@ -353,7 +355,7 @@ at::Tensor lost_rows(const AttentionProgram& program, Range rows) {
   return (seen & program.key_mask.unsqueeze(1)).any(-1).logical_not().unsqueeze(1).unsqueeze(-1);
 }
 
-// The same of single rows, batch and row (P): (P).
+// Whether all visible keys of single rows, batch and row (P), are padded: (P).
 at::Tensor lost_of_pairs(const AttentionProgram& program, const at::Tensor& batch,
                          const at::Tensor& row) {
   at::Tensor seen = hidden_of_all_keys(program, row).logical_not();
