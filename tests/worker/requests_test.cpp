@@ -130,6 +130,25 @@ TEST(Requests, WhatIsReadIsTaken) {
 
 // ---- opening ------------------------------------------------------------------------------------
 
+// As many models as there is room for are kept, whatever their number; the last one always.
+TEST(Models, Risk22_AreKeptByTheirBytes) {
+  FakeContext context;
+  const auto open = [&](ModelCache& cache, int n) {
+    return cache.open(model_folder("kept" + std::to_string(n), byte_config("none")), {}, context);
+  };
+  ModelCache roomy{WorkerSettings{}};
+  const auto first = open(roomy, 0);
+  for (int n = 1; n < 9; ++n) open(roomy, n);
+  EXPECT_EQ(roomy.size(), 9u);
+  EXPECT_EQ(open(roomy, 0), first);  // not read again
+  ModelCache tight{WorkerSettings{}, 2 * first->report.weight_bytes};
+  for (int n = 0; n < 4; ++n) open(tight, n);
+  EXPECT_EQ(tight.size(), 2u);
+  ModelCache none{WorkerSettings{}, 1};
+  for (int n = 0; n < 3; ++n) open(none, n);
+  EXPECT_EQ(none.size(), 1u);
+}
+
 TEST(Opening, SaysHowFarItIsAndStopsWhenTold) {
   FakeContext context;
   ask("model.info", rope_with(json::object()), context);
