@@ -52,6 +52,9 @@ class StackPass : public std::enable_shared_from_this<StackPass> {
  public:
   StackPass(const Decoder& decoder, const Stack& stack, const ForwardOptions& options,
             Memory memory, Observer* observer);
+
+  // Given ids (B, N) int64, on any device, to what Decoder::hidden() gives of them: (B, N, E).
+  // Throws Error "cancelled" where the options say so.
   at::Tensor run(const at::Tensor& given);
 
  private:

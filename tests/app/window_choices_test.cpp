@@ -16,7 +16,6 @@
 #include "app/views/views.h"
 #include "tests/app/made_up_worker.h"
 #include "tests/app/one_view.h"
-#include "tests/widgets/headless_imgui.h"
 
 namespace phasescope::app {
 namespace {

@@ -226,7 +226,7 @@ void Case::make_sinks(const Problem& problem) {
   gradients.sinks = d_sinks.data();
 }
 
-/// Likewise.
+/// Drawn by themselves, as sinks are.
 void Case::make_gates(const Problem& problem) {
   const AttentionShape& s = inputs.shape;
   Random random(problem.seed + 3000);
