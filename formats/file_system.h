@@ -66,7 +66,7 @@ class FileSystem {
   virtual std::vector<std::string> list(const std::filesystem::path& path) const = 0;
   // The whole file.
   virtual std::string read(const std::filesystem::path& path) const = 0;
-  // The same in pieces, so that a file need not fit into memory.
+  // The whole file in pieces, so that it need not fit into memory.
   virtual void read_pieces(
       const std::filesystem::path& path,
       const std::function<void(std::span<const std::byte> piece)>& take) const {

@@ -72,7 +72,7 @@ class ConfigReader {
   std::optional<std::vector<double>> numbers(FieldNames names, NumberRange range = {}) const;
   std::optional<std::vector<std::string>> texts(FieldNames names) const;
 
-  // As above, with a default; the required_ forms put down a problem where the field is absent and
+  // Fields with a default; the required_ forms put down a problem where the field is absent and
   // then give a harmless 1.
   std::int64_t integer_or(FieldNames names, std::int64_t fallback, IntegerRange range = {}) const;
   double number_or(FieldNames names, double fallback, NumberRange range = {}) const;

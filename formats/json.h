@@ -21,7 +21,7 @@ struct JsonRules {
 // errors, usually its file. Throws Error "bad_input" whose where() is "WHERE, byte N".
 Json parse_json(std::string_view text, const std::string& where, JsonRules rules = {});
 
-// The same for a file; files above `max_bytes` are refused before they are read.
+// Parses a file as parse_json() does; one above `max_bytes` is refused before it is read.
 Json json_from_file(const std::filesystem::path& path, JsonRules rules = {},
                     std::uintmax_t max_bytes = std::uintmax_t{256} << 20);
 

@@ -40,7 +40,7 @@ class Tokenizer {
   // Bytes, which need not be valid UTF-8. Throws Error "bad_input" for ids out of range.
   virtual std::string decode(std::span<const std::int64_t> ids,
                              SpecialTokens special = SpecialTokens::skip) const = 0;
-  // The same as UTF-8: broken bytes become U+FFFD, as many as in the tokenizer's reference library.
+  // The ids as UTF-8: broken bytes become U+FFFD, as many as in the tokenizer's reference library.
   virtual std::string decode_text(std::span<const std::int64_t> ids,
                                   SpecialTokens special = SpecialTokens::skip) const = 0;
   // What the model gets one by one once the text is normalised and cut, template tokens in it not

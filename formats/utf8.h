@@ -18,7 +18,7 @@ Utf8Char utf8_char_at(std::string_view text, std::size_t at);
 
 // For messages: at most about `max_bytes` of the text, control bytes and broken UTF-8 made visible.
 std::string shortened(std::string_view text, std::size_t max_bytes = 80);
-// The same in double quotes.
+// The text as shortened() has it, in double quotes.
 std::string in_quotes(std::string_view text);
 
 }  // namespace phasescope::formats

@@ -39,7 +39,8 @@ class Observer {
   // null for nothing. Asked where wants_attention() said yes; alive until on_attention().
   virtual const ProbeRequest* wants_probes(std::int64_t layer);
   virtual void on_attention(const std::shared_ptr<const LayerAttention>& attention);
-  // The same for a decoder layer's attention to the encoder's output.
+  // As wants_attention() and on_attention(), of a decoder layer's attention to the encoder's
+  // output.
   virtual bool wants_cross_attention(std::int64_t layer);
   virtual void on_cross_attention(const std::shared_ptr<const LayerAttention>& attention);
   // Index 0 is the initial state, n the state after n layers (of the encoding that layer n reads).

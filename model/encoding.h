@@ -3,364 +3,24 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
+#include "model/attention_program.h"
 #include "model/config.h"
+#include "model/positions.h"
 
 // The interface by which every positional encoding enters the decoder, and the list of them.
-// Sections: positions and state, what attention runs, the encoding, the list.
+// Sections: the encoding, the list.
 
 namespace phasescope::model {
 
 struct CostSizes;
 struct EncodingCost;
-
-// ---- Positions and state -----------------------------------------------------------------------
-
-// Ends of given position ids, and the largest |difference| of two of one text; past 2^24 that is
-// 2^24 + 1.
-struct PositionExtent {
-  std::int64_t least = 0, greatest = 0, reach = 0;
-};
-// Reads the ids (N) or (B, N): on a device that is a transfer.
-PositionExtent extent_of(const at::Tensor& ids);
-
-// Position ids of N tokens: shift, shift + 1, ... unless `ids` says otherwise. Ids feed the
-// encoding (angles, distances); the causal mask goes by index.
-struct Positions {
-  std::int64_t length = 0;
-  std::int64_t shift = 0;
-  at::Tensor ids;        // (N) or (B, N) int64; undefined where positions are consecutive
-  at::Tensor axes = {};  // (A, B, N) int64 where tokens have A positions each; `ids` are the first
-  at::Device device = at::kCPU;               // of `ids`, and of all that is made of positions
-  std::optional<PositionExtent> extent = {};  // of `ids`; empty where nobody has measured them
-
-  // Of a tensor that is made of positions.
-  at::TensorOptions options(at::ScalarType dtype) const {
-    return at::TensorOptions(dtype).device(device);
-  }
-  // Of the ids, given or not; 0 for none.
-  PositionExtent measured() const;
-  bool consecutive() const { return !ids.defined(); }
-  // Largest |difference| of two ids.
-  std::int64_t largest_distance() const;
-};
-
-// `length` of the positions 0..range-1 in order, drawn at random, the same for the same seed:
-// (length) int64. At most `range` can be drawn.
-at::Tensor drawn_positions(std::int64_t length, std::int64_t range, std::uint64_t seed);
-
-// What a table by distance is kept in for a model of `dtype`: float64 for float64, float32 for all
-// others. In 16 bits neighbours far from a query would share an entry, and float16 ends at 65,504.
-at::ScalarType table_dtype(at::ScalarType dtype);
-// Options of a table for tensors that have these.
-at::TensorOptions table_options(const at::TensorOptions& options);
-
-// Few numbers, (values), written where the tensor lies: on a device nothing is copied from the
-// host.
-at::Tensor tensor_of(const std::vector<double>& values, const at::TensorOptions& options);
-
-// Tokens (int64) times `step`, rounded towards 0: for encodings that know whole places alone.
-at::Tensor whole_places(const at::Tensor& tokens, double step);
-
-// What travels from layer to layer beside the hidden state. z holds one complex number a token,
-// head and plane: (B or 1, H or 1, N, 2, planes), cosine (real) parts first, at most d/2 planes;
-// undefined for encodings that rotate nothing. With d planes there is a number of each kind for
-// every channel (rotation.h): no complex numbers then.
-struct PositionState {
-  Positions positions;
-  at::Tensor z;
-  // What else the layers share, as the encoding says: t5's TableProgram values.
-  at::Tensor table = {};
-  // What before_layer() or read_hidden() made for this layer alone, as the encoding says; of
-  // read_hidden() tokens stand in dimension 2.
-  std::vector<at::Tensor> read = {};
-  // What running_sums() of this layer came to over the tokens before these, (B, 1, ...); undefined
-  // where there are none. It leaves there what they come to with these.
-  at::Tensor sums = {};
-};
-
-// Sums over tokens up to each, of steps (B, N, ...): those before are in state.sums.
-at::Tensor running_sums(const at::Tensor& steps, PositionState& state);
-
-// ---- What attention runs -----------------------------------------------------------------------
-
-// In which numbers a program's tensor is kept.
-enum class Numbers {
-  tokens,   // the model's dtype, one row a token, which kernels read as it is
-  weights,  // the model's dtype; kernels read float32
-  table,    // the table_dtype() of the model's; kernels read float32
-  sums,     // float64, running sums over a text, of which differences count; kernels read it so
-};
-struct TensorInfo {
-  const char* name;
-  Numbers numbers = Numbers::table;
-  bool differentiable = true;
-};
-
-// Each of the structs below is one way to a score. It has a name and lists its tensors once:
-// tensors(self, each) calls each(TensorInfo, tensor) for all of them, undefined ones too. Casts,
-// copies to a device, autograd and gradients go by that list.
-
-// The score is scale * q.k.
-struct PlainProgram {
-  static constexpr const char* kName = "plain";
-  template <class Self, class Each>
-  static void tensors(Self&, const Each&) {}
-};
-// scale * q.k + values[h][lambda - first_distance]; values (H, L). With first_distance 0 a negative
-// distance reads its absolute value. Every distance in use must be there. With `multiplies` the
-// score is scale * q.k * values[...] in place of the sum.
-struct TableProgram {
-  at::Tensor values;
-  std::int64_t first_distance = 0;  // <= 0
-  bool multiplies = false;
-
-  static constexpr const char* kName = "table";
-  template <class Self, class Each>
-  static void tensors(Self& self, const Each& each) {
-    each(TensorInfo{"values"}, self.values);
-  }
-};
-// scale * q.k + values[b][h][i][lambda] for 0 <= lambda < L, scale * q.k elsewhere: values (B or 1,
-// H, N, L), a row for each query.
-struct QueryTableProgram {
-  at::Tensor values;
-
-  static constexpr const char* kName = "query table";
-  template <class Self, class Each>
-  static void tensors(Self& self, const Each& each) {
-    each(TensorInfo{"values"}, self.values);
-  }
-};
-// scale * q.k for lambda <= limits[h], scale * far q.k beyond: keys farther away than a limit are
-// read as if they stood at it. q (B, H, N, d) turned by each head's limit, k (B, kv heads, N, d) by
-// nothing.
-struct ClampProgram {
-  at::Tensor q, k;
-  std::vector<std::int64_t> limits;  // (H), >= 0; one that no distance reaches: none
-
-  static constexpr const char* kName = "clamp";
-  template <class Self, class Each>
-  static void tensors(Self& self, const Each& each) {
-    each(TensorInfo{"far_q", Numbers::tokens}, self.q);
-    each(TensorInfo{"far_k", Numbers::tokens}, self.k);
-  }
-};
-// TAPA: scale_content * qA.kA * cos(power[|lambda|] * phase); see kernels/attention.h.
-struct TapaProgram {
-  std::int64_t content_dim = 0;
-  double scale_content = 1;
-  double scale_phase = 1;
-  bool linear_phase = false;
-  at::Tensor power;  // (L), |lambda|^alpha with any 2 pi in it
-
-  static constexpr const char* kName = "tapa";
-  template <class Self, class Each>
-  static void tensors(Self& self, const Each& each) {
-    each(TensorInfo{"power", Numbers::table, false}, self.power);
-  }
-};
-// scale * q.k, and a second value stream: the state (B or 1, H or 1, N, d), [cosine | sine].
-struct TapeProgram {
-  at::Tensor state;
-
-  static constexpr const char* kName = "tape";
-  template <class Self, class Each>
-  static void tensors(Self& self, const Each& each) {
-    each(TensorInfo{"state", Numbers::tokens}, self.state);
-  }
-};
-
-// All distances of a region's pairs lie within.
-struct DistanceRange {
-  std::int64_t least = 0, greatest = 0;
-};
-
-// A region of the scores, as a term is asked for it: content (B, heads, rows, columns), scale * q.k
-// of q and k as transformed, with the index of its first head, row and column; the position ids of
-// its queries (B or 1, rows, 1) and keys (B or 1, 1, columns), int64. The content's dtype is a
-// table_dtype(), and terms compute in it.
-struct TermRegion {
-  at::Tensor content;
-  at::Tensor query_id, key_id;
-  std::int64_t first_head = 0, first_row = 0, first_column = 0;
-  // Ends of query_id - key_id where they are known without reading the ids.
-  std::optional<DistanceRange> distances = {};
-
-  // The same, read of the ids where they are not known.
-  DistanceRange distance_range() const;
-};
-// What no other struct can say, by plain tensor ops alone: the score of a region, of its content's
-// shape and before any mask. It may outlive the encoding, so it holds what it needs.
-struct TermProgram {
-  std::function<at::Tensor(const TermRegion&)> score;
-  bool reads_rows = false;  // is asked for all heads and all keys of its rows, whatever is wanted
-  std::int64_t arrays = 0;  // of (B, rows, columns) that it makes, beside the scores
-
-  static constexpr const char* kName = "term";
-  template <class Self, class Each>
-  static void tensors(Self&, const Each&) {}
-};
-// FIRE past its threshold: `term` is its definition, and the tensors say the same to the fused
-// kernel, all float32. scale * q.k + slope[h][n] u + intercept[h][n], u = distance[lambda]
-// factor[i], n the number of knots below u; see kernels/attention.h.
-struct FireProgram {
-  at::Tensor distance;          // (N)
-  at::Tensor factor;            // (N)
-  at::Tensor knots;             // (S - 1), ascending; no gradient
-  at::Tensor slope, intercept;  // (H, S)
-  TermProgram term;
-
-  static constexpr const char* kName = "fire";
-  template <class Self, class Each>
-  static void tensors(Self& self, const Each& each) {
-    each(TensorInfo{"distance"}, self.distance);
-    each(TensorInfo{"factor"}, self.factor);
-    each(TensorInfo{"knots", Numbers::table, false}, self.knots);
-    each(TensorInfo{"slope"}, self.slope);
-    each(TensorInfo{"intercept"}, self.intercept);
-  }
-};
-// The correction of all heads of a pair; forms and shapes as in kernels/attention.h.
-struct CapeProgram {
-  enum class Form { concat_residual, concat, add_residual, content };
-  Form form = Form::concat_residual;
-  // (H, L) base bias by distance; undefined for `content`, and where `fire` is the base.
-  at::Tensor values;
-  at::Tensor w1, b1, w2, b2;  // (D, in), (D), (H, D), (H)
-  // The base past fire's threshold; its `term` defines the corrected score then.
-  std::optional<FireProgram> fire = {};
-
-  static constexpr const char* kName = "cape";
-  template <class Self, class Each>
-  static void tensors(Self& self, const Each& each) {
-    each(TensorInfo{"values"}, self.values);
-    each(TensorInfo{"w1", Numbers::weights}, self.w1);
-    each(TensorInfo{"b1", Numbers::weights}, self.b1);
-    each(TensorInfo{"w2", Numbers::weights}, self.w2);
-    each(TensorInfo{"b2", Numbers::weights}, self.b2);
-    if (self.fire) FireProgram::tensors(*self.fire, each);
-  }
-};
-
-// Numbers of single tokens in the scores, beside any variant: its score s of query i and key j
-// becomes factor_i (s + query_i + key_j). Biases (B or 1, H, N) in any dtype, whose sum is taken
-// before it is rounded to the scores'; factors likewise. Undefined: 0, 0, 1.
-struct TokenTerms {
-  at::Tensor query, key, factor;
-
-  bool defined() const { return query.defined() || key.defined() || factor.defined(); }
-
-  template <class Self, class Each>
-  static void tensors(Self& self, const Each& each) {
-    each(TensorInfo{"query_bias", Numbers::sums}, self.query);
-    each(TensorInfo{"key_bias", Numbers::sums}, self.key);
-    each(TensorInfo{"query_factor"}, self.factor);
-  }
-};
-
-// Where a region of the scores begins.
-struct ScoreCorner {
-  std::int64_t head = 0, row = 0, column = 0;
-};
-
-struct AttentionProgram {
-  at::Tensor q, k;  // (B, H, N, d), (B, kv heads, M, d), transformed; any strides. M is N but in
-                    // cross attention, and where keys are kept from tokens before (query_offset)
-  at::Tensor q_plain, k_plain;  // the same before the transform
-  bool transformed = false;     // whether q and k are others than these
-  double scale = 1;             // of q.k; also of the content score where the variant is not tapa
-  std::variant<PlainProgram, TableProgram, QueryTableProgram, ClampProgram, TapaProgram,
-               TapeProgram, CapeProgram, FireProgram, TermProgram>
-      variant;
-  Positions positions;
-  TokenTerms tokens = {};
-  double gain = 1;      // the score is multiplied by it; cape and term alone
-  double soft_cap = 0;  // s becomes cap tanh(s / cap), before the mask; 0: not
-  bool causal = true;
-  std::int64_t window = 0;  // a query sees keys less than this many tokens away; 0: all
-  // Row i is the text's token query_offset + i: masks, positions and documents are those of tokens.
-  // Only the queries of q, `tokens`, a query table and fire's factor count rows.
-  std::int64_t query_offset = 0;
-  at::Tensor key_mask = {};    // (B, M) bool, false for padding, which nothing sees
-  bool padding_added = false;  // AttentionConfig::padding is "added"
-  // Whether causal and key_mask leave some query padding alone, where it is known without reading
-  // the mask.
-  std::optional<bool> loses_rows = {};
-  at::Tensor documents = {};  // (B, M) int64: a query sees the keys of its own document alone
-  at::Tensor mask;  // (N, M) bool, true where a query sees a key; replaces `causal` and `window`
-  // (H), learned sinks: each row's normaliser has e^sink more, so that its weights sum to less than
-  // 1; log-sum-exps leave it out (kernels/attention.h). Undefined for none.
-  at::Tensor sinks = {};
-  // (B or 1, H, N, d_v) or (B or 1, H, N, 1), what a row's output is multiplied by; undefined for
-  // nothing.
-  at::Tensor gate = {};
-  // (B or 1, H, L) zeros in float64, or undefined: a bias by |lambda| of the softmax's input,
-  // behind all that is done to it but the mask. It has a gradient, which is what it is for: minus
-  // that is what a bias by distance would lower the loss by. Farther pairs have none.
-  at::Tensor distance_bias = {};
-  // From this channel of q_plain and k_plain on q.k is content; the channels before it have a
-  // position by construction, and all they give counts as positional.
-  std::int64_t content_from = 0;
-  // What else is done to the softmax's input, after all of the above but the mask: scores (B,
-  // heads, rows, columns) to scores of that shape. It may outlive the encoding, and runs plain.
-  std::function<at::Tensor(const at::Tensor& scores, const ScoreCorner& corner)> edit = {};
-
-  void transform(const at::Tensor& new_q, const at::Tensor& new_k) {
-    q = new_q, k = new_k, transformed = true;
-  }
-
-  // Whether the score is made in this way, how (null where it is another way), and its name.
-  template <class P>
-  bool is() const {
-    return std::holds_alternative<P>(variant);
-  }
-  template <class P>
-  const P* as() const {
-    return std::get_if<P>(&variant);
-  }
-  template <class P>
-  P* as() {
-    return std::get_if<P>(&variant);
-  }
-  const char* name() const;
-
-  // FIRE's pieces, its own or cape's; null where there are none.
-  const FireProgram* fire() const;
-  FireProgram* fire();
-  // What defines the scores by tensor operations in place of the variant's formula; null for none.
-  const TermProgram* term() const;
-  TermProgram* term();
-};
-
-// Calls each(TensorInfo, tensor) for all tensors that a program's scores are computed from,
-// undefined ones too; q_plain and k_plain are not among them.
-template <class Program, class Each>
-void for_each_tensor(Program& program, const Each& each) {
-  each(TensorInfo{"q", Numbers::tokens}, program.q);
-  each(TensorInfo{"k", Numbers::tokens}, program.k);
-  std::visit([&each](auto& variant) { variant.tensors(variant, each); }, program.variant);
-  each(TensorInfo{"sinks", Numbers::weights}, program.sinks);
-  each(TensorInfo{"gate", Numbers::tokens}, program.gate);
-  each(TensorInfo{"distance_bias", Numbers::sums}, program.distance_bias);
-  program.tokens.tensors(program.tokens, each);
-}
-
-// Those of them that are defined and that gradients flow to, each(tensor), in the same order.
-template <class Program, class Each>
-void for_each_operand(Program& program, const Each& each) {
-  for_each_tensor(program, [&each](const TensorInfo& info, auto& tensor) {
-    if (info.differentiable && tensor.defined()) each(tensor);
-  });
-}
 
 // ---- The encoding ------------------------------------------------------------------------------
 
@@ -554,8 +214,8 @@ class Encoding {
   // undefined for the others. Differentiable.
   virtual at::Tensor bias_table(const Parameters& layer, std::int64_t length,
                                 const at::TensorOptions& options) const;
-  // The same of a region's pairs and all heads, (B or 1, H, rows, columns), keys after the query
-  // being at distance 0; for those too whose bias depends on the positions themselves.
+  // Bias of all heads at a region's pairs, (B or 1, H, rows, columns), keys after the query being
+  // at distance 0; for those too whose bias depends on the positions themselves.
   virtual at::Tensor bias(const Parameters& layer, const TermRegion& region) const;
 
   // How a text of up to `length` tokens may be read in pieces.
@@ -621,7 +281,8 @@ Json resolve_options(const EncodingInfo& info, const Json& options,
 // The encoding of config.encoding. Throws Error "bad_input" that lists all problems: an unknown key
 // or option (naming the near ones), a wrong type, a value out of range.
 std::unique_ptr<Encoding> make_encoding(const ModelConfig& config);
-// The same with what is wrong put down in `problems`; null then.
+// The encoding of config.encoding; what is wrong is put down in `problems`, and null comes back
+// then.
 std::unique_ptr<Encoding> make_encoding(const ModelConfig& config,
                                         formats::ConfigProblems& problems);
 // That of the local layers; null where it is the same.

@@ -60,7 +60,7 @@ at::Tensor of_all(const ModelConfig& config, const LayerWeights& w, const at::Te
   return sum;
 }
 
-// The same, each expert reading its own tokens alone.
+// What the chosen experts make of x (tokens, C), each reading its own tokens alone.
 at::Tensor of_chosen(const ModelConfig& config, const LayerWeights& w, const at::Tensor& x,
                      const ChosenExperts& chosen, std::optional<at::ScalarType> product_dtype,
                      at::ScalarType out) {

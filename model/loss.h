@@ -9,7 +9,8 @@ namespace phasescope::model {
 // Mean cross-entropy in nats of predicting ids[:, 1:] from logits[:, :-1]; differentiable.
 // logits (B, N, V), ids (B, N).
 at::Tensor next_token_loss(const at::Tensor& logits, const at::Tensor& ids);
-// The same with the targets given: (B, N) int64, negative ones left out.
+// Mean cross-entropy in nats of given targets (B, N) int64, negative ones left out; logits (B, N,
+// V).
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets);
 
 // Loss in nats of each predicted token, (B, N - 1): entry n is that of token n + 1. The last of the
@@ -20,7 +21,7 @@ at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets);
 at::Tensor token_losses(const Decoder& decoder, const at::Tensor& ids,
                         const ForwardOptions& options = {}, Observer* observer = nullptr);
 
-// The same from hidden() of these ids, or of all but the last.
+// token_losses() from hidden() of these ids, or of all but the last.
 at::Tensor token_losses_of(const Decoder& decoder, const at::Tensor& hidden, const at::Tensor& ids,
                            const ForwardOptions& options = {});
 

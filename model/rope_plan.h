@@ -26,8 +26,8 @@ struct RopePlanRow {
   std::string temperature;          // what queries are multiplied by, of position i; empty: 1
   // Largest |stored / applied - 1| of the planes that the file stores for these layers.
   std::optional<double> stored_difference;
-  // The same of what the library of the family would apply by the checkpoint's configuration;
-  // infinite where that turns other planes, or none.
+  // Largest |library / applied - 1| of what the library of the family would apply by the
+  // checkpoint's configuration; infinite where that turns other planes, or none.
   std::optional<double> library_difference;
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "widgets/map_colors.h"
+#include "widgets/plot_series.h"
 #include "widgets/plot_table.h"
 #include "widgets/theme.h"
 
@@ -20,172 +21,6 @@ constexpr float kNarrowAxis = 9;
 
 int format_tick(double value, char* buffer, int size, void*) {
   return std::snprintf(buffer, static_cast<std::size_t>(size), "%s", short_number(value).c_str());
-}
-
-ImPlotSpec line_look(const Series& series) {
-  ImPlotSpec look;
-  look.LineColor = series_vec(series.color, series.quiet ? 0.55F : 1.0F);
-  look.LineWeight = series.quiet ? 1.0F : static_cast<float>(series.width);
-  return look;
-}
-
-ImPlotSpec fill_look(const Series& series, float alpha) {
-  ImPlotSpec look;
-  look.FillColor = series_vec(series.color);
-  look.FillAlpha = alpha;
-  look.LineColor = series_vec(series.color);
-  return look;
-}
-
-bool has_band(const Series& series) {
-  return !series.y.empty() && series.low.size() == series.y.size() &&
-         series.high.size() == series.y.size();
-}
-
-int count_of(const Series& series) {
-  return static_cast<int>(std::min(series.x.size(), series.y.size()));
-}
-
-// ImPlot has no dashed lines; drawn as every other piece of the polyline between pixels.
-void draw_dashed(const Series& series) {
-  ImDrawList* list = ImPlot::GetPlotDrawList();
-  const ImU32 color = ImGui::ColorConvertFloat4ToU32(line_look(series).LineColor);
-  const float width = line_look(series).LineWeight, dash = 6.0F;
-  float walked = 0;
-  ImPlot::PushPlotClipRect();
-  for (int i = 1; i < count_of(series); ++i) {
-    const ImVec2 a = ImPlot::PlotToPixels(series.x[i - 1], series.y[i - 1]);
-    const ImVec2 b = ImPlot::PlotToPixels(series.x[i], series.y[i]);
-    const float length = std::hypot(b.x - a.x, b.y - a.y);
-    if (!std::isfinite(length) || length <= 0 || length > 1e5F) continue;
-    for (float at = 0; at < length;) {
-      const float left = dash - std::fmod(walked + at, dash);
-      const float end = std::min(length, at + left);
-      const bool on = static_cast<int>((walked + at) / dash) % 2 == 0;
-      const auto mix = [&](float t) {
-        return ImVec2(a.x + (b.x - a.x) * t / length, a.y + (b.y - a.y) * t / length);
-      };
-      if (on) list->AddLine(mix(at), mix(end), color, width);
-      at = end + 0.01F;
-    }
-    walked += length;
-  }
-  ImPlot::PopPlotClipRect();
-}
-
-// As plot_svg.cpp has them.
-void draw_point(ImDrawList* list, PointShape shape, ImVec2 at, ImU32 color) {
-  const float r = 3.2F, x = at.x, y = at.y;
-  switch (shape) {
-    case PointShape::none:
-      return;
-    case PointShape::circle:
-      return list->AddCircleFilled(at, r, color);
-    case PointShape::square:
-      return list->AddRectFilled({x - 0.9F * r, y - 0.9F * r}, {x + 0.9F * r, y + 0.9F * r}, color);
-    case PointShape::triangle:
-      return list->AddTriangleFilled({x, y - 1.3F * r}, {x + 1.2F * r, y + 0.9F * r},
-                                     {x - 1.2F * r, y + 0.9F * r}, color);
-    case PointShape::diamond:
-      return list->AddQuadFilled({x, y - 1.4F * r}, {x + 1.2F * r, y}, {x, y + 1.4F * r},
-                                 {x - 1.2F * r, y}, color);
-    case PointShape::wedge:
-      return list->AddTriangleFilled({x, y + 1.3F * r}, {x - 1.2F * r, y - 0.9F * r},
-                                     {x + 1.2F * r, y - 0.9F * r}, color);
-    case PointShape::cross:
-      list->AddLine({x - r, y - r}, {x + r, y + r}, color, 1.6F);
-      list->AddLine({x - r, y + r}, {x + r, y - r}, color, 1.6F);
-  }
-}
-
-void draw_points(const Series& series) {
-  if (series.points == PointShape::none) return;
-  const ImU32 color = ImGui::ColorConvertFloat4ToU32(line_look(series).LineColor);
-  ImPlot::PushPlotClipRect();
-  for (int i = 0; i < count_of(series); ++i) {
-    const ImVec2 at = ImPlot::PlotToPixels(series.x[i], series.y[i]);
-    if (std::isfinite(at.x) && std::isfinite(at.y))
-      draw_point(ImPlot::GetPlotDrawList(), series.points, at, color);
-  }
-  ImPlot::PopPlotClipRect();
-}
-
-void draw_line(const Series& series, const char* name) {
-  const int count = count_of(series);
-  for (const auto& [begin, end] : band_runs(series))
-    ImPlot::PlotShaded(name, &series.x[begin], &series.low[begin], &series.high[begin],
-                       static_cast<int>(end - begin), fill_look(series, 0.22F));
-  draw_points(series);
-  if (series.dashed || series.quiet) return draw_dashed(series);
-  ImPlot::PlotLine(name, series.x.data(), series.y.data(), count, line_look(series));
-}
-
-void draw_histogram(const Series& series, const char* name) {
-  // Twice each edge, so that the outline is a staircase that starts and ends at 0.
-  std::vector<double> x, y;
-  const std::size_t bins = std::min(series.y.size(), series.x.size() - 1);
-  x.push_back(series.x[0]), y.push_back(0);
-  for (std::size_t i = 0; i < bins; ++i) {
-    x.insert(x.end(), {series.x[i], series.x[i + 1]});
-    y.insert(y.end(), {series.y[i], series.y[i]});
-  }
-  x.push_back(series.x[bins]), y.push_back(0);
-  const int count = static_cast<int>(x.size());
-  ImPlot::PlotShaded(name, x.data(), y.data(), count, 0.0, fill_look(series, 0.26F));
-  ImPlot::PlotLine(name, x.data(), y.data(), count, line_look(series));
-}
-
-// A line from low to high at each point that has both.
-void draw_ends(const Series& series, const char* name) {
-  if (!has_band(series)) return;
-  std::vector<double> below(series.y.size()), above(series.y.size());
-  for (std::size_t i = 0; i < series.y.size(); ++i) {
-    const bool known = std::isfinite(series.low[i]) && std::isfinite(series.high[i]);
-    below[i] = known ? series.y[i] - series.low[i] : 0;
-    above[i] = known ? series.high[i] - series.y[i] : 0;
-  }
-  ImPlot::PlotErrorBars(name, series.x.data(), series.y.data(), below.data(), above.data(),
-                        count_of(series), line_look(series));
-}
-
-void draw_bars(const Series& series, const char* name) {
-  const double step = series.x.size() > 1 ? std::abs(series.x[1] - series.x[0]) : 1.0;
-  ImPlot::PlotBars(name, series.x.data(), series.y.data(), count_of(series), 0.76 * step,
-                   fill_look(series, 0.5F));
-  draw_ends(series, name);
-}
-
-void draw_scatter(const Series& series, const char* name) {
-  const int count = count_of(series);
-  draw_ends(series, name);
-  ImPlotSpec look = fill_look(series, 1.0F);
-  look.Marker = ImPlotMarker_Circle;
-  look.MarkerSize = 3.5F;
-  look.MarkerFillColor = look.MarkerLineColor = series_vec(series.color);
-  if (series.sizes.empty()) {
-    ImPlot::PlotScatter(name, series.x.data(), series.y.data(), count, look);
-    return;
-  }
-  for (int i = 0; i < count; ++i) {
-    look.MarkerSize = static_cast<float>(series.sizes[static_cast<std::size_t>(i)]);
-    ImPlot::PlotScatter(name, series.x.data() + i, series.y.data() + i, 1, look);
-  }
-}
-
-void draw_series(const Series& series, int index) {
-  if (series.x.empty() || series.y.empty()) return;
-  char name[24];
-  std::snprintf(name, sizeof name, "##%d", index);
-  switch (series.kind) {
-    case SeriesKind::line:
-      return draw_line(series, name);
-    case SeriesKind::bars:
-      return draw_bars(series, name);
-    case SeriesKind::histogram:
-      return draw_histogram(series, name);
-    case SeriesKind::scatter:
-      return draw_scatter(series, name);
-  }
 }
 
 void shade_beyond(const Marker& marker) {
@@ -434,8 +269,6 @@ std::vector<NearPoint> shown_points(std::vector<NearPoint> points) {
   return points;
 }
 
-void draw_swatch(const Series& series);
-
 std::string point_name(const Series& series, const NearPoint& point) {
   const std::string name = point.point < series.names.size() ? series.names[point.point] : "";
   if (name.empty() || series.label.empty()) return series.label + name;
@@ -560,28 +393,6 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
   if (drawn.pointer && !plot.map) show_points(plot, drawn.near);
   draw_menu(plot, options, drawn, menu);
   return drawn;
-}
-
-void draw_swatch(const Series& series) {
-  const float line = ImGui::GetTextLineHeight();
-  const ImVec2 at = ImGui::GetCursorScreenPos();
-  const float width = line * 1.2F, middle = at.y + line * 0.5F;
-  const ImU32 color = ImGui::ColorConvertFloat4ToU32(series_vec(series.color));
-  ImDrawList* list = ImGui::GetWindowDrawList();
-  if (series.kind == SeriesKind::bars || series.kind == SeriesKind::histogram)
-    list->AddRectFilled({at.x, middle - line * 0.3F}, {at.x + width, middle + line * 0.3F}, color,
-                        2);
-  else if (series.kind == SeriesKind::scatter)
-    list->AddCircleFilled({at.x + width / 2, middle}, 4, color);
-  else if (series.dashed || series.quiet)
-    for (int part = 0; part < 2; ++part)
-      list->AddLine({at.x + width * 0.55F * static_cast<float>(part), middle},
-                    {at.x + width * (0.4F + 0.55F * static_cast<float>(part)), middle}, color, 2);
-  else
-    list->AddLine({at.x, middle}, {at.x + width, middle}, color, 2.4F);
-  if (series.kind == SeriesKind::line)
-    draw_point(list, series.points, {at.x + width / 2, middle}, color);
-  ImGui::Dummy({width, line});
 }
 
 }  // namespace

@@ -23,8 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using protocol::Reply;
-using ModelPointer = std::shared_ptr<const model::Model>;
-
 analysis::Texts duel_texts(const protocol::DuelRequest& request, std::int64_t length,
                            const model::Model& model, RequestContext& context) {
   protocol::Reading reading;

@@ -44,8 +44,6 @@ using analysis::Texts;
 using nlohmann::json;
 using protocol::Reply;
 
-using ModelPointer = std::shared_ptr<const model::Model>;
-
 // ---- what a model is ----------------------------------------------------------------------------
 
 std::string note_of(const model::ModelConfig& config, const model::Encoding& encoding) {

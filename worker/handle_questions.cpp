@@ -28,6 +28,7 @@
 #include "protocol/messages/profile.h"
 #include "protocol/messages/prove.h"
 #include "protocol/messages/xray.h"
+#include "worker/analysis_texts.h"
 #include "worker/model_cache.h"
 #include "worker/request_input.h"
 
@@ -35,9 +36,6 @@ namespace phasescope::worker {
 namespace {
 
 using protocol::Reply;
-
-using ModelPointer = std::shared_ptr<const model::Model>;
-using Passes = std::vector<std::shared_ptr<analysis::TextPass>>;
 
 Passes passes_of(const ModelPointer& model, const analysis::Texts& texts,
                  const std::string& backend) {
@@ -49,12 +47,6 @@ Passes passes_of(const ModelPointer& model, const analysis::Texts& texts,
         std::make_shared<analysis::TextPass>(model, analysis::ids_tensor(text.ids), options, 0));
   }
   return passes;
-}
-
-std::vector<protocol::Ran> ran_of(const Passes& passes) {
-  model::AllRan kernels;
-  for (const auto& pass : passes) kernels.insert(pass->kernels().begin(), pass->kernels().end());
-  return protocol::listed(kernels);
 }
 
 // Scores at other distances are the encoding's own; what a reading adds to them by distance would
@@ -75,6 +67,16 @@ void require_no_windows(const model::Model& model) {
   throw formats::Error("not_applicable",
                        "the scores of a windowed head have no effects of all distances",
                        "head_windows", "ask it of the model without this setting");
+}
+
+// A result, whose provenance has what ran attention, with its texts' names and what made it.
+template <class R, class Result>
+Reply answer_of(const R& request, Result result, RequestContext& context, const ModelPointer& model,
+                const analysis::Texts& texts, std::vector<protocol::TensorRef> tensors = {}) {
+  result.texts = names_of(texts);
+  const std::vector<protocol::Ran> ran = result.provenance.ran;
+  result.provenance = provenance_of(asked(request), context, {model}, &texts, ran);
+  return reply_of(result, std::move(tensors));
 }
 
 // ---- addressing ---------------------------------------------------------------------------------
@@ -122,10 +124,7 @@ Reply demand(const protocol::DemandRequest& request, RequestContext& context) {
   const ModelPointer model = context.models().open(request.model, request.running, context);
   const analysis::Texts texts = question_texts(request.reading, context, *model);
   analysis::DemandOutput out = analysis::analyse_demand(model, texts, options, context);
-  out.result.texts = names_of(texts);
-  const std::vector<protocol::Ran> ran = out.result.provenance.ran;
-  out.result.provenance = provenance_of(asked(request), context, {model}, &texts, ran);
-  return reply_of(out.result, std::move(out.tensors));
+  return answer_of(request, std::move(out.result), context, model, texts, std::move(out.tensors));
 }
 
 // ---- acuity -------------------------------------------------------------------------------------
@@ -144,10 +143,7 @@ Reply acuity(const protocol::AcuityRequest& request, RequestContext& context) {
   require_own_scores(*model);
   const analysis::Texts texts = question_texts(request.reading, context, *model);
   protocol::AcuityResult result = analysis::analyse_acuity(model, texts, options, context);
-  result.texts = names_of(texts);
-  const std::vector<protocol::Ran> ran = result.provenance.ran;
-  result.provenance = provenance_of(asked(request), context, {model}, &texts, ran);
-  return reply_of(result);
+  return answer_of(request, std::move(result), context, model, texts);
 }
 
 // ---- xray ---------------------------------------------------------------------------------------
@@ -194,10 +190,7 @@ Reply xray(const protocol::XrayRequest& given, RequestContext& context) {
   analysis::Texts texts = question_texts(request.reading, context, *model);
   keep_long_ones(texts, model->config().context);
   protocol::XrayResult result = analysis::analyse_xray(model, texts, options, context);
-  result.texts = names_of(texts);
-  const std::vector<protocol::Ran> ran = result.provenance.ran;
-  result.provenance = provenance_of(asked(request), context, {model}, &texts, ran);
-  return reply_of(result);
+  return answer_of(request, std::move(result), context, model, texts);
 }
 
 // ---- pair ---------------------------------------------------------------------------------------
@@ -231,10 +224,7 @@ Reply profile(const protocol::ProfileRequest& request, RequestContext& context) 
   require_own_scores(*model);
   const analysis::Texts texts = question_texts(request.reading, context, *model);
   protocol::ProfileResult result = analysis::analyse_profile(model, texts, options, context);
-  result.texts = names_of(texts);
-  const std::vector<protocol::Ran> ran = result.provenance.ran;
-  result.provenance = provenance_of(asked(request), context, {model}, &texts, ran);
-  return reply_of(result);
+  return answer_of(request, std::move(result), context, model, texts);
 }
 
 // ---- prove --------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 
 #include "worker/bench/handle_bench.h"
 #include "worker/handle_analysis.h"
+#include "worker/handle_compare.h"
 #include "worker/handle_duel.h"
 #include "worker/handle_eval.h"
 #include "worker/handle_interventions.h"
@@ -20,9 +21,9 @@ namespace phasescope::worker {
 
 std::vector<Handler> all_handlers() {
   std::vector<std::vector<Handler>> groups = {
-      worker_handlers(),    models_handlers(),        analysis_handlers(),
-      eval_handlers(),      jobs_handlers(),          bench_handlers(),
-      questions_handlers(), interventions_handlers(), duel_handlers(),
+      worker_handlers(),        models_handlers(), analysis_handlers(), compare_handlers(),
+      eval_handlers(),          jobs_handlers(),   bench_handlers(),    questions_handlers(),
+      interventions_handlers(), duel_handlers(),
   };
   if (std::getenv("PHASESCOPE_TEST_HANDLERS")) groups.push_back(test_handlers());
 

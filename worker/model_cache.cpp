@@ -79,7 +79,7 @@ std::string asked_name(const std::string& model, const protocol::Assignments& se
   return set.list.empty() ? model : protocol::name_of(reading_of(model, set));
 }
 
-ModelCache::ModelPointer ModelCache::find(const std::string& key) {
+ModelPointer ModelCache::find(const std::string& key) {
   const auto found = std::find_if(entries_.begin(), entries_.end(),
                                   [&](const Entry& entry) { return entry.key == key; });
   if (found == entries_.end()) return nullptr;
@@ -134,7 +134,7 @@ std::int64_t ModelCache::limit_of(const at::Device& device) {
   return found->second;
 }
 
-ModelCache::ModelPointer ModelCache::moved(const ModelPointer& model, const at::Device& device) {
+ModelPointer ModelCache::moved(const ModelPointer& model, const at::Device& device) {
   try {
     return model::on_device(model, device);
   } catch (const c10::OutOfMemoryError&) {
@@ -152,8 +152,7 @@ ModelCache::ModelPointer ModelCache::moved(const ModelPointer& model, const at::
                   available_bytes(device));
 }
 
-ModelCache::ModelPointer ModelCache::opened(const std::string& path,
-                                            model::OpenModelOptions options) {
+ModelPointer ModelCache::opened(const std::string& path, model::OpenModelOptions options) {
   options.memory = {.mapped_from = kMappedFrom, .free_bytes = formats::available_bytes()};
   try {
     return model::open_model(path, options);

@@ -16,6 +16,8 @@
 
 namespace phasescope::worker {
 
+using ModelPointer = std::shared_ptr<const model::Model>;
+
 // The model and the settings of a request: those of its name first, then those of its "set". Throws
 // Error "bad_usage" where no model is named or a setting sets nothing.
 protocol::ModelReading reading_of(const std::string& model, const protocol::Assignments& set);
@@ -47,8 +49,6 @@ class ModelCache {
   std::size_t size() const { return entries_.size(); }
 
  private:
-  using ModelPointer = std::shared_ptr<const model::Model>;
-
   struct Entry {
     std::string key;    // what was asked for
     std::string state;  // of its files when it was opened

@@ -23,8 +23,8 @@ widgets::PlotSpec addressing_figure(const protocol::AddressingResult& result,
 std::vector<widgets::PlotSpec> demand_figures(const protocol::DemandResult& result,
                                               const ModelNames& names);
 
-// The same of every head in a small plot of its own, layer by layer: bars of the buckets' sums with
-// their intervals on one scale, what lies beyond the trained length shaded.
+// What every head wants by distance, each in a small plot of its own, layer by layer: bars of the
+// buckets' sums with their intervals on one scale, what lies beyond the trained length shaded.
 widgets::GridSpec demand_grid(const protocol::DemandResult& result, const ModelNames& names);
 
 // The steps of acuity_figure(); where heads or layers were asked for one at a time, also a map of
@@ -55,7 +55,7 @@ widgets::PlotSpec prove_figure(const protocol::ProveResult& result);
 // The mean difference with its closing interval against the number of units; a dot a unit.
 widgets::PlotSpec duel_figure(const protocol::DuelResult& result, const ModelNames& names);
 
-// The same questions asked of several models, in one figure, a colour a model: every head's dot
+// Questions asked of several models, in one figure, a colour a model: every head's dot
 // (addressing, profile), the change of loss by band, what all heads together want by distance, the
 // loss by position plain and treated, one pair's score against the distance.
 widgets::PlotSpec addressing_of_models(const std::vector<protocol::AddressingResult>& results,

@@ -47,7 +47,7 @@ inline float e8m0_value(std::uint8_t bits) {
   return std::ldexp(1.0f, bits - 127);
 }
 
-// The same, 5.3.3: E2M1, the elements of MXFP4; code 8 is -0.
+// OCP microscaling formats, 5.3.3: E2M1, the elements of MXFP4; code 8 is -0.
 inline constexpr std::array<float, 16> kE2m1Values = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,
                                                       4.0f,  6.0f,  -0.0f, -0.5f, -1.0f, -1.5f,
                                                       -2.0f, -3.0f, -4.0f, -6.0f};

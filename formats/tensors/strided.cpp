@@ -83,7 +83,7 @@ void for_each_element(const ReadOnlyFile& file, const StridedTensor& tensor, Vis
   }
 }
 
-// The same with the element's size known to the compiler, where it is worth four copies.
+// Reads elements whose size the compiler knows, where it is worth four copies.
 template <std::size_t item>
 void read_elements(const ReadOnlyFile& file, const StridedTensor& tensor, std::uint64_t first,
                    std::span<std::byte> out) {

@@ -84,7 +84,7 @@ AttentionResult attention(const AttentionProgram& program, const at::Tensor& v,
 // Why the fused kernel of the CPU cannot run this; empty where it can. Tensors of LibTorch's meta
 // device, which have shapes alone, count as the CPU's.
 std::string fused_obstacle(const AttentionProgram& program, const at::Tensor& v);
-// The same of fused kernels wherever they run.
+// Why no fused kernel, wherever it runs, can run this; empty where one can.
 std::string kernel_obstacle(const AttentionProgram& program, const at::Tensor& v);
 
 // "fused cpu avx3"

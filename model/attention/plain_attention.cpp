@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "model/attention/attention.h"
+#include "model/attention/plain_mask.h"
 
 namespace phasescope::model {
 namespace {
@@ -25,22 +26,12 @@ at::Tensor for_query_heads(const at::Tensor& x, std::int64_t heads, Range range)
   return x.index_select(1, index);
 }
 
-// The indices of a range beside a program's tensors, (size) int64.
-at::Tensor indices(const AttentionProgram& program, Range range) {
-  return at::arange(range.begin, range.end, program.q.options().dtype(at::kLong));
-}
-
 // Position ids of some tokens, (B or 1, size) int64.
 at::Tensor ids_of(const AttentionProgram& program, Range range) {
   const Positions& positions = program.positions;
   if (positions.consecutive()) return indices(program, range).unsqueeze(0) + positions.shift;
   const at::Tensor ids = positions.ids.dim() == 2 ? positions.ids : positions.ids.unsqueeze(0);
   return ids.slice(1, range.begin, range.end);
-}
-
-// The tokens that rows of queries are.
-Range tokens_of_rows(const AttentionProgram& program, Range rows) {
-  return {rows.begin + program.query_offset, rows.end + program.query_offset};
 }
 
 // lambda = position of query - position of key, (B or 1, rows, columns) int64.
@@ -67,7 +58,8 @@ at::Tensor look_up(const at::Tensor& table, const at::Tensor& distance) {
   return table.index_select(1, distance.flatten()).unflatten(1, distance.sizes()).transpose(0, 1);
 }
 
-// The entries of a table program for heads [begin, end), as above.
+// The entries of a table program for heads [begin, end) at distances (B or 1, rows, columns): (B or
+// 1, heads, rows, columns).
 at::Tensor table_entries(const TableProgram& table, Range heads, const at::Tensor& distance) {
   const at::Tensor values = table.values.slice(0, heads.begin, heads.end);
   return look_up(values,
@@ -157,7 +149,7 @@ at::Tensor term_scores(const AttentionProgram& program, Range heads, Range rows,
   return scores.slice(1, heads.begin, heads.end).slice(3, columns.begin, columns.end);
 }
 
-// The same of single pairs (P), row by row.
+// A term's scores of single pairs (P), row by row.
 at::Tensor term_pair_scores(const AttentionProgram& program, const at::Tensor& batch,
                             const at::Tensor& head, const at::Tensor& row,
                             const at::Tensor& column) {
@@ -175,7 +167,8 @@ at::Tensor term_pair_scores(const AttentionProgram& program, const at::Tensor& b
   return scores;
 }
 
-// The same of a program that changes its scores before softmax; it does so by regions.
+// Scores of single pairs (P) of a program that changes its scores before softmax; it does so by
+// regions.
 at::Tensor edited_pair_scores(const AttentionProgram& program, const at::Tensor& batch,
                               const at::Tensor& head, const at::Tensor& row,
                               const at::Tensor& column) {
@@ -263,7 +256,7 @@ at::Tensor with_token_terms(const AttentionProgram& program, const at::Tensor& s
   return program.tokens.factor.defined() ? sum * of(program.tokens.factor, rows, 3) : sum;
 }
 
-// The same of single pairs, scores (P).
+// factor (scores + query + key) of single pairs, scores (P).
 at::Tensor with_token_terms_of_pairs(const AttentionProgram& program, const at::Tensor& scores,
                                      const at::Tensor& batch, const at::Tensor& head,
                                      const at::Tensor& row, const at::Tensor& column) {
@@ -312,105 +305,7 @@ at::Tensor tokens_of(const at::Tensor& x, const at::Tensor& batch, const at::Ten
   return x.transpose(1, 2).index({batch, token}).unsqueeze(2);
 }
 
-// Whether pairs are masked by the causal mask or the window; row and column may be any shapes that
-// broadcast.
-at::Tensor hidden_by_index(const AttentionProgram& program, const at::Tensor& row,
-                           const at::Tensor& column) {
-  const at::Tensor query = program.query_offset == 0 ? row : row + program.query_offset;
-  at::Tensor hidden =
-      program.causal ? column > query : at::zeros({}, row.options().dtype(at::kBool));
-  if (program.window > 0) hidden = hidden | ((query - column).abs() >= program.window);
-  return hidden;
-}
-
-// Whether padding is added to the causal mask, where there is any.
-bool spreads_padding(const AttentionProgram& program) {
-  return program.padding_added && program.key_mask.defined();
-}
-
-// (rows, M), what the mask alone hides of all keys, documents left out.
-at::Tensor hidden_of_all_keys(const AttentionProgram& program, const at::Tensor& row) {
-  if (program.mask.defined()) return program.mask.index_select(0, row).logical_not();
-  const at::Tensor column = indices(program, {0, program.k.size(2)});
-  return hidden_by_index(program, row.unsqueeze(1), column).expand({row.size(0), column.size(0)});
-}
-
-// (B, rows, columns), true for pairs of different documents.
-at::Tensor of_other_documents(const AttentionProgram& program, Range rows, Range columns) {
-  const at::Tensor& ids = program.documents;
-  const Range queries = tokens_of_rows(program, rows);
-  return ids.slice(1, queries.begin, queries.end).unsqueeze(2) !=
-         ids.slice(1, columns.begin, columns.end).unsqueeze(1);
-}
-
-// (B, 1, rows, 1): the rows all of whose visible keys are padded.
-at::Tensor lost_rows(const AttentionProgram& program, Range rows) {
-  at::Tensor hidden = hidden_of_all_keys(program, indices(program, rows));
-  if (program.documents.defined()) {
-    hidden = hidden | of_other_documents(program, rows, {0, program.k.size(2)});
-  }
-  const at::Tensor seen = hidden.logical_not();
-  return (seen & program.key_mask.unsqueeze(1)).any(-1).logical_not().unsqueeze(1).unsqueeze(-1);
-}
-
-// The same of single rows, batch and row (P): (P).
-at::Tensor lost_of_pairs(const AttentionProgram& program, const at::Tensor& batch,
-                         const at::Tensor& row) {
-  at::Tensor seen = hidden_of_all_keys(program, row).logical_not();
-  if (const at::Tensor& ids = program.documents; ids.defined()) {
-    const at::Tensor own = ids.index({batch, row + program.query_offset});
-    seen = seen & (own.unsqueeze(1) == ids.index_select(0, batch));
-  }
-  return (seen & program.key_mask.index_select(0, batch)).any(-1).logical_not();
-}
-
-// Whether each pair (P) is masked.
-at::Tensor hidden_of_pairs(const AttentionProgram& program, const at::Tensor& batch,
-                           const at::Tensor& row, const at::Tensor& column) {
-  at::Tensor hidden = program.mask.defined() ? program.mask.index({row, column}).logical_not()
-                                             : hidden_by_index(program, row, column);
-  if (const at::Tensor& ids = program.documents; ids.defined()) {
-    const at::Tensor own = ids.index({batch, row + program.query_offset});
-    hidden = hidden | (own != ids.index({batch, column}));
-  }
-  if (!program.key_mask.defined()) return hidden;
-  const at::Tensor padded = program.key_mask.index({batch, column}).logical_not();
-  if (!spreads_padding(program)) return hidden | padded;
-  return at::where(lost_of_pairs(program, batch, row), hidden & padded, hidden | padded);
-}
-
-// (rows, columns), or undefined where nothing is masked but padding and documents.
-at::Tensor hidden_of_all_texts(const AttentionProgram& program, Range rows, Range columns) {
-  if (program.mask.defined()) {
-    return program.mask.slice(0, rows.begin, rows.end)
-        .slice(1, columns.begin, columns.end)
-        .logical_not();
-  }
-  const bool all_before = columns.end <= tokens_of_rows(program, rows).begin + 1;
-  if ((!program.causal || all_before) && program.window == 0) return {};
-  return hidden_by_index(program, indices(program, rows).unsqueeze(1),
-                         indices(program, columns).unsqueeze(0));
-}
-
 }  // namespace
-
-at::Tensor hidden_pairs(const AttentionProgram& program, Range rows, Range columns) {
-  at::Tensor hidden = hidden_of_all_texts(program, rows, columns);
-  if (program.documents.defined()) {
-    const at::Tensor other = of_other_documents(program, rows, columns).unsqueeze(1);
-    hidden = hidden.defined() ? other | hidden : other;
-  }
-  if (!program.key_mask.defined()) return hidden;
-  const at::Tensor padding = program.key_mask.slice(1, columns.begin, columns.end)
-                                 .logical_not()
-                                 .unsqueeze(1)
-                                 .unsqueeze(1)
-                                 .expand({-1, 1, rows.size(), -1});
-  const at::Tensor either = hidden.defined() ? padding | hidden : padding;
-  if (!spreads_padding(program)) return either;
-  const at::Tensor both = hidden.defined() ? padding & hidden : at::zeros_like(padding);
-  return at::where(lost_rows(program, rows), both, either);
-}
 
 at::Tensor plain_scores(const AttentionProgram& program, Range heads, Range rows, Range columns) {
   at::Tensor scores =

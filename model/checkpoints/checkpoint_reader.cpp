@@ -305,7 +305,7 @@ struct CheckpointReader::Contents {
                              files.weights.string(), "info lists what the file holds");
   }
 
-  // The same in `dtype`, with what an adapter adds.
+  // A source's tensor in `dtype`, with what an adapter adds.
   at::Tensor read_source(Source& source, at::ScalarType dtype) {
     const at::Tensor tensor = read_entry(source);
     return adapter ? adapter->merged(source.entry->name, tensor, dtype) : tensor.to(dtype);

@@ -29,7 +29,8 @@ Constructed uniform_heads();
 Constructed sink_head(double score);
 // Score `score` at distance `delta` < 16, 0 elsewhere: a t5 table.
 Constructed distance_head(std::int64_t delta, double score);
-// The same as a sum of planes, score mean_m cos((lambda - delta) theta_m): RoPE.
+// Score `score` at distance `delta` and less elsewhere, a sum of planes, score mean_m cos((lambda -
+// delta) theta_m): RoPE.
 Constructed rotated_head(std::int64_t delta, double score);
 // Score `score` where the key's token is the query's.
 Constructed duplicate_head(double score);
@@ -40,8 +41,8 @@ Constructed induction_heads(double first, double second);
 // Score `score` at distance 7; the token found is copied to block 2, which the logits read times
 // `gain`: on texts of period 8 it is the next one.
 Constructed copying_head(double score, double gain);
-// The same trained for 113 tokens, and a head 1 that reads what lies farther away, with `score`,
-// and writes its successors three times as strong: it fails past 113 tokens.
+// copying_head() trained for 113 tokens, and a head 1 that reads what lies farther away, with
+// `score`, and writes its successors three times as strong: it fails past 113 tokens.
 Constructed failing_head(double score, double gain);
 
 // Four layers of one head and 16 channels (arXiv 2501.00712, Theorem 4.1 and Appendix B.1,

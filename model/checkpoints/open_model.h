@@ -100,18 +100,18 @@ struct OpenModelOptions {
 std::shared_ptr<const Model> open_model(const std::string& path_or_name,
                                         const OpenModelOptions& options = {});
 
-// The same weights with fields of the configuration changed (`--set`); `name` is what the report
-// calls it, the model's own where empty.
+// A model of the same weights with fields of the configuration changed (`--set`); `name` is what
+// the report calls it, the model's own where empty.
 std::shared_ptr<const Model> with_overrides(
     const std::shared_ptr<const Model>& model,
     const std::vector<std::pair<std::string, std::string>>& overrides,
     const std::string& name = {});
 
-// The same model in another dtype.
+// The model in another dtype.
 std::shared_ptr<const Model> in_dtype(const std::shared_ptr<const Model>& model,
                                       at::ScalarType dtype);
 
-// The same model with its weights on a device, where its forward passes run.
+// The model with its weights on a device, where its forward passes run.
 std::shared_ptr<const Model> on_device(const std::shared_ptr<const Model>& model,
                                        const at::Device& device);
 

@@ -88,7 +88,7 @@ class Numbering {
     return result.view(shape);
   }
 
-  // The same by operations where the ids lie, with columns for the deepest node up to `greatest`.
+  // paths() by operations where the ids lie, with columns for the deepest node up to `greatest`.
   at::Tensor paths_there(const at::Tensor& ids, std::int64_t greatest) const {
     at::Tensor node = ids - root_;
     const at::Tensor none = at::full_like(node, -1);

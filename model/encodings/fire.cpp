@@ -56,7 +56,7 @@ struct FireBias {
   // Float64.
   at::Tensor least_normaliser() const { return (multiplier.to(at::kDouble) * threshold).abs(); }
 
-  // The same network by pieces, of consecutive tokens: their distances from the first one, and
+  // network() by pieces, of consecutive tokens: their distances from the first one, and
   // places, both float64.
   FireProgram pieces(const at::Tensor& distance, const at::Tensor& place) const;
 

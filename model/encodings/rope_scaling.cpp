@@ -168,7 +168,7 @@ at::Tensor RopeScaling::frequencies(std::int64_t length, const at::TensorOptions
   const at::Tensor all = of_all_planes(length, options);
   if (turning_ == 1) return all;
   const std::int64_t planes = all.size(0);
-  // As above, a little below a whole number counts as it.
+  // A fraction of a whole number may come out a little below one, and counts as it.
   const auto turning =
       static_cast<std::int64_t>(std::floor(static_cast<double>(planes) * turning_ + 1e-6));
   return at::cat({all.narrow(0, 0, turning), at::zeros({planes - turning}, all.options())});

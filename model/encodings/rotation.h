@@ -21,8 +21,8 @@ RotationLayout layout_of(const Json& options);
 
 // Throws Error "bad_input" where a head has no whole number of planes; `key` is the encoding's.
 void require_pairs(const char* key, std::int64_t head_dim);
-// The same where several heads share a key head, of an encoding that turns each head by its own
-// angles: their keys would have to be turned several ways.
+// Throws Error "bad_input" where several heads share a key head, of an encoding that turns each
+// head by its own angles: their keys would have to be turned several ways.
 void require_key_heads(const char* key, std::int64_t heads, std::int64_t key_heads);
 
 // Multiplies each plane of x (B, H, N, d) by its token's complex number in z (B or 1, H or 1, N, 2,
@@ -42,7 +42,7 @@ double farthest_apart(const Positions& positions);
 at::Tensor position_ids(const Positions& positions);
 at::Tensor position_ids(const StartContext& context, std::int64_t extra_shift = 0);
 
-// The same as rows of a stored table, counted from `extra_shift`. Throws Error "bad_input" that
+// Position ids as rows of a stored table, counted from `extra_shift`. Throws Error "bad_input" that
 // names a position past it and the table's length.
 at::Tensor table_rows(const StartContext& context, std::int64_t extra_shift, std::int64_t rows);
 

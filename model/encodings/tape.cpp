@@ -418,7 +418,7 @@ class Tape final : public Encoding {
     return across_heads(matrices, z);
   }
 
-  // The same with up (I, H d) and down (H d, I), on the channels of all heads of a token.
+  // W2 (g * (W1 z)) with up (I, H d) and down (H d, I), on the channels of all heads of a token.
   at::Tensor gated_across_all(const at::Tensor& gate, const at::Tensor& up, const at::Tensor& down,
                               const at::Tensor& z) const {
     const at::Tensor by_token =

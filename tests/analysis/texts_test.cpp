@@ -8,6 +8,9 @@
 #include <fstream>
 #include <string>
 
+#include "formats/error.h"
+#include "formats/tokenizer.h"
+
 namespace phasescope::analysis {
 namespace {
 
@@ -56,6 +59,20 @@ TEST(CorpusTexts, AFileIsCutIntoTextsOfTheLengthAskedFor) {  // 17.A8
   }
   EXPECT_EQ(joined, all);  // nothing is dropped
   EXPECT_NE(read.note.find("is cut into"), std::string::npos) << read.note;
+}
+
+TEST(Texts, CutsAndHashes) {
+  const formats::ByteTokenizer tokenizer;
+  const Texts texts = tokenised({{"a", "hello"}, {"b", "hi"}}, tokenizer, 4);
+  EXPECT_TRUE(texts.corpus);
+  EXPECT_TRUE(texts.starts_with_bos);
+  EXPECT_EQ(texts.items[0].ids.size(), 4u);
+  EXPECT_EQ(texts.shortest(), 3);
+  EXPECT_NE(texts.note.find("cut to 4"), std::string::npos);
+  EXPECT_NE(texts.hash(), tokenised({{"a", "hello"}}, tokenizer, 4).hash());
+  EXPECT_THROW(tokenised({{"a", ""}}, tokenizer, 4), formats::Error);
+  EXPECT_THROW(texts_of_ids({{1, 99}}, 32, 0), formats::Error);
+  EXPECT_THROW(texts_of_ids({{}}, 32, 0), formats::Error);
 }
 
 }  // namespace

@@ -1,31 +1,25 @@
+#include <algorithm>
 #include <cmath>
-#include <functional>
+#include <limits>
+#include <stdexcept>
 
-#include "protocol/messages/ablate.h"
-#include "protocol/messages/acuity.h"
-#include "protocol/messages/addressing.h"
 #include "protocol/messages/capture.h"
 #include "protocol/messages/compare.h"
-#include "protocol/messages/cost.h"
-#include "protocol/messages/demand.h"
 #include "protocol/messages/distance.h"
 #include "protocol/messages/eval.h"
 #include "protocol/messages/eval_tasks.h"
 #include "protocol/messages/generate.h"
 #include "protocol/messages/heads.h"
-#include "protocol/messages/jobs.h"
 #include "protocol/messages/map.h"
 #include "protocol/messages/models.h"
-#include "protocol/messages/pair.h"
 #include "protocol/messages/patterns.h"
-#include "protocol/messages/profile.h"
 #include "protocol/messages/provenance.h"
 #include "protocol/messages/query.h"
 #include "protocol/messages/shift.h"
 #include "protocol/messages/text.h"
 #include "protocol/messages/theory.h"
 #include "protocol/messages/worker.h"
-#include "protocol/messages/xray.h"
+#include "tests/app/made_up_replies.h"
 #include "tests/app/made_up_worker.h"
 
 namespace phasescope::app {
@@ -35,21 +29,8 @@ using namespace protocol;
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
-// A model's own tint, so that two models differ in every figure.
-double tint(const std::string& model) {
-  double sum = 0;
-  for (char c : model) sum += c;
-  return std::fmod(sum * 0.137, 1.0);
-}
-
 double weight_at(double query, double key, double reach) {
   return std::exp(-(query - key) / reach) * (1 - std::exp(-1 / reach)) * 3;
-}
-
-Provenance made_up(const MadeUpShape& shape) {
-  Provenance provenance;
-  if (!shape.ran.implementation.empty()) provenance.set_ran({shape.ran});
-  return provenance;
 }
 
 ModelSummary summary(const std::string& name, const MadeUpShape& shape) {
@@ -490,199 +471,19 @@ Reply eval(const nlohmann::json& params, const MadeUpShape& shape) {
   return {to_json_form(result), {}};
 }
 
-Interval interval(double mean) { return {mean, mean - 0.1, mean + 0.1, 14, "jackknife t"}; }
-
-Reply demand(const nlohmann::json& params, const MadeUpShape& shape) {
-  DemandResult result;
-  result.model = model_of(params), result.formula = "D = -dL / db(lambda)";
-  result.edges = {0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128};
-  result.trained = shape.tokens, result.loss = interval(2);
-  for (int layer = 0; layer < shape.layers; ++layer)
-    for (int head = 0; head < shape.heads; ++head) {
-      DemandRow row{layer, head, {}};
-      for (std::size_t n = 0; n < result.edges.size(); ++n)
-        row.demand.push_back(interval(std::sin(double(n) + head + tint(result.model))));
-      result.rows.push_back(std::move(row));
-    }
-  result.texts = {"a text", "another"};
-  result.provenance = made_up(shape);
-  return {to_json_form(result), {}};
-}
-
-Reply addressing(const nlohmann::json& params, const MadeUpShape& shape) {
-  AddressingResult result;
-  result.model = model_of(params), result.of = "score", result.formula = "s = r + t + c + e";
-  for (int layer = 0; layer < shape.layers; ++layer)
-    for (int head = 0; head < shape.heads; ++head) {
-      AddressingRow row{layer, head};
-      const double distance = 0.1 + 0.15 * head, key = 0.2 + 0.1 * layer * tint(result.model);
-      row.distance_first = interval(distance), row.key_last = interval(key);
-      row.interaction = interval(1 - distance - key), row.distance_last = interval(distance - 0.05);
-      row.key_first = interval(key + 0.05), row.trend = interval(0.05), row.query = interval(0.1);
-      result.rows.push_back(std::move(row));
-    }
-  result.texts = {"a text"};
-  result.provenance = made_up(shape);
-  return {to_json_form(result), {}};
-}
-
-Reply acuity(const nlohmann::json& params, const MadeUpShape& shape) {
-  AcuityResult result;
-  result.model = model_of(params), result.formula = "keys at each other's distances";
-  result.trained = shape.tokens, result.seeds = {1, 2, 3};
-  for (int64_t low = 1; low < 128; low *= 2) {
-    AcuityBand band{low, 2 * low + 1};
-    band.change = interval(0.5 / double(low));
-    band.change_seen = interval(0.6 / double(low) + tint(result.model));
-    result.bands.push_back(std::move(band));
-  }
-  result.texts = {"a text"};
-  result.provenance = made_up(shape);
-  return {to_json_form(result), {}};
-}
-
-Reply xray(const nlohmann::json& params, const MadeUpShape& shape) {
-  XrayResult result;
-  result.model = model_of(params), result.formula = "change of the loss past the trained length";
-  result.treatment = "window", result.verdict = "the loss rises", result.trained = shape.tokens;
-  result.limit = shape.tokens, result.plain = interval(4), result.all = interval(2);
-  result.returned = interval(2);
-  for (int layer = 0; layer < shape.layers; ++layer)
-    for (int head = 0; head < shape.heads; ++head)
-      result.rows.push_back({layer, head, interval(0.1 * head), interval(0.1 * layer), {}});
-  for (int64_t begin = 0; begin < 2 * shape.tokens; begin += 32)
-    result.positions.push_back({begin, 2 + 0.01 * double(begin) + tint(result.model), 2, {}});
-  result.texts = {"a text"};
-  result.provenance = made_up(shape);
-  return {to_json_form(result), {}};
-}
-
-Reply pair(const nlohmann::json& params, const MadeUpShape& shape) {
-  PairResult result;
-  result.model = model_of(params), result.formula = "s(lambda)";
-  const std::string head = params.value("head", std::string("L0H0"));
-  const auto mark = head.find('H');
-  result.layer = std::stoll(head.substr(1, mark - 1)),
-  result.head = std::stoll(head.substr(mark + 1));
-  result.query = params.value("query", int64_t{10}), result.key = params.value("key", int64_t{9});
-  result.true_distance = result.query - result.key, result.trained = shape.tokens;
-  result.phasors = {{1, 0.5}, {0.5, -0.25}, {0.25, 0}};
-  result.score = 1.75, result.weight = 0.3;
-  result.curve.emplace();
-  for (int64_t distance = 0; distance < 400; distance += 4)
-    result.curve->push_back({distance, std::cos(double(distance) / 20),
-                             0.5 + 0.4 * std::cos(double(distance) / 20 + tint(result.model))});
-  result.provenance = made_up(shape);
-  return {to_json_form(result), {}};
-}
-
-Reply profile(const nlohmann::json& params, const MadeUpShape& shape) {
-  ProfileResult result;
-  result.model = model_of(params), result.formula = "P and S", result.window = shape.tokens;
-  result.samples = 256;
-  for (int layer = 0; layer < shape.layers; ++layer)
-    for (int head = 0; head < shape.heads; ++head) {
-      ProfileRow row{layer, head};
-      row.positional = interval(0.1 * layer + 0.02 * head), row.semantic = interval(0.2 * head);
-      row.positional_row = row.positional, row.semantic_share = row.semantic;
-      result.rows.push_back(std::move(row));
-    }
-  result.texts = {"a text"};
-  result.provenance = made_up(shape);
-  return {to_json_form(result), {}};
-}
-
-Reply cost(const nlohmann::json& params, const MadeUpShape&) {
-  CostResult result;
-  result.model = model_of(params), result.length = params.value("length", int64_t{1024});
-  const auto tokens = double(result.length);
-  result.parts = {
-      {"embedding", 0, 5e4}, {"attention", 1e3 * tokens, 6e5}, {"mlp", 4e3 * tokens, 1e6}};
-  result.macs = 5e3 * tokens, result.flops = 1e4 * tokens, result.parameters = 1.65e6;
-  result.memory_bytes = 8e6;
-  result.published = result.executed = {result.flops, result.macs, 1.65e6, 1.57};
-  result.conventions = {"made up"};
-  return {to_json_form(result), {}};
-}
-
-Reply ablate(const nlohmann::json& params, const MadeUpShape& shape) {
-  AblateResult result;
-  result.model = model_of(params), result.formula = "loss with the change - loss without";
-  result.layers = shape.layers, result.heads = shape.heads, result.loss = interval(1.4);
-  AblateRow row;
-  for (const auto& setting : params.value("set", nlohmann::json::array()))
-    row.change += (row.change.empty() ? "" : ", ") + setting.get<std::string>();
-  row.reading = result.model + " (" + row.change + ")";
-  row.loss = interval(1.6), row.loss_change = interval(0.2);
-  row.logits_divergence = interval(0.1), row.guesses_changed = interval(0.05);
-  for (int64_t begin = 1; begin < shape.tokens; begin += 32)
-    row.positions.push_back({begin, begin + 32, interval(0.2 + 0.001 * double(begin))});
-  for (int layer = 0; layer < shape.layers; ++layer)
-    for (int head = 0; head < shape.heads; ++head)
-      row.maps.push_back({layer, head, interval(0.02 * layer)});
-  result.rows = {std::move(row)};
-  result.texts = {"a text"};
-  result.provenance = made_up(shape);
-  return {to_json_form(result), {}};
-}
-
-JobStatus job(const std::string& dir, const MadeUpShape& shape) {
-  JobStatus status;
-  status.dir = dir, status.name = dir.substr(dir.rfind('/') + 1), status.kind = "train";
-  status.state = "running";
-  status.config = {{"train", {{"steps", 200}}}, {"data", {{"corpus_sha256", "of the last start"}}}};
-  status.checkpoints = {"step-50", "step-100"};
-  status.step = 120, status.steps = 200, status.seconds = 64, status.seconds_left = 42;
-  status.kernel = shape.ran.text();
-  for (int step = 0; step < 120; step += 4) {
-    MetricPoint point;
-    point.step = step, point.loss = 2 + 3 * std::exp(-step / 30.0), point.lr = 2e-3;
-    point.tokens = 2048 * step, point.time = 0.5 * step, point.gradient_norm = 1.0 / (1 + step);
-    status.curve.push_back(point);
-  }
-  status.last = status.curve.back();
-  return status;
-}
-
-Reply jobs_list(const nlohmann::json&, const MadeUpShape& shape) {
-  return {to_json_form(JobsResult{{job("jobs/tapa", shape), job("jobs/rope", shape)}}), {}};
-}
-
-Reply jobs_show(const nlohmann::json& params, const MadeUpShape& shape) {
-  return {to_json_form(job(params.value("dir", std::string("jobs/tapa")), shape)), {}};
-}
-
-Reply jobs_start(const nlohmann::json&, const MadeUpShape& shape) {
-  return {to_json_form(job("jobs/tapa", shape)), {}};
-}
-
-Reply jobs_log(const nlohmann::json& params, const MadeUpShape&) {
-  return {{{"dir", params["dir"]}, {"log", "step 1\nstep 2\n"}}, {}};
-}
-
-// A configuration of three fields; one of 7 steps would not start.
-Reply jobs_form(const nlohmann::json& params, const MadeUpShape&) {
-  ConfigForm form;
-  form.config = params.value("config", nlohmann::json::object());
-  const auto value = [&](const char* section, const char* key, const nlohmann::json& fallback) {
-    const auto own = form.config.value(section, nlohmann::json::object());
-    ConfigField field{.key = std::string(section) + "." + key, .help = "made up"};
-    field.value = own.value(key, fallback), field.fallback = fallback;
-    return field;
-  };
-  ConfigField steps = value("train", "steps", 2442), dtype = value("train", "dtype", "bf16");
-  steps.low = 1, dtype.choices = {"f32", "bf16"};
-  form.fields_of = {value("encoding", "key", "rope"), steps, dtype};
-  if (steps.value == 7) form.problem = "7 steps are made up to be too few";
-  form.parameters = 1'900'000, form.tokens = 5'000'000;
-  return {to_json_form(form), {}};
-}
-
-Reply jobs_control(const nlohmann::json&, const MadeUpShape&) {
-  return {nlohmann::json::object(), {}};
-}
-
 }  // namespace
+
+double tint(const std::string& model) {
+  double sum = 0;
+  for (char c : model) sum += c;
+  return std::fmod(sum * 0.137, 1.0);
+}
+
+Provenance made_up(const MadeUpShape& shape) {
+  Provenance provenance;
+  if (!shape.ran.implementation.empty()) provenance.set_ran({shape.ran});
+  return provenance;
+}
 
 std::string model_of(const nlohmann::json& params) {
   if (params.contains("model")) return params["model"].get<std::string>();
@@ -693,39 +494,29 @@ std::string model_of(const nlohmann::json& params) {
 
 Reply made_up_reply(const std::string& method, const nlohmann::json& params,
                     const MadeUpShape& shape) {
-  using Make = Reply (*)(const nlohmann::json&, const MadeUpShape&);
-  static const std::map<std::string, Make> kMakers{{"models.list", models_list},
-                                                   {"model.info", model_info},
-                                                   {"worker.folder", folder},
-                                                   {"text.read", text_read},
-                                                   {"heads", heads},
-                                                   {"map", map},
-                                                   {"query", query},
-                                                   {"patterns", patterns},
-                                                   {"distance", distance},
-                                                   {"shift", shift},
-                                                   {"theory", theory},
-                                                   {"capture", capture},
-                                                   {"compare", compare},
-                                                   {"theory.list", theory_list},
-                                                   {"eval", eval},
-                                                   {"eval.list", eval_list},
-                                                   {"generate", generate},
-                                                   {"demand", demand},
-                                                   {"addressing", addressing},
-                                                   {"acuity", acuity},
-                                                   {"xray", xray},
-                                                   {"pair", pair},
-                                                   {"profile", profile},
-                                                   {"cost", cost},
-                                                   {"ablate", ablate},
-                                                   {"jobs.list", jobs_list},
-                                                   {"jobs.log", jobs_log},
-                                                   {"jobs.form", jobs_form},
-                                                   {"jobs.show", jobs_show},
-                                                   {"jobs.start", jobs_start},
-                                                   {"jobs.control", jobs_control}};
-  return kMakers.at(method)(params, shape);
+  static const ReplyMakers kMakers{{"models.list", models_list},
+                                   {"model.info", model_info},
+                                   {"worker.folder", folder},
+                                   {"text.read", text_read},
+                                   {"heads", heads},
+                                   {"map", map},
+                                   {"query", query},
+                                   {"patterns", patterns},
+                                   {"distance", distance},
+                                   {"shift", shift},
+                                   {"theory", theory},
+                                   {"capture", capture},
+                                   {"compare", compare},
+                                   {"theory.list", theory_list},
+                                   {"eval", eval},
+                                   {"eval.list", eval_list},
+                                   {"generate", generate}};
+  for (const ReplyMakers* makers : {&kMakers, &made_up_questions(), &made_up_jobs()}) {
+    if (const auto found = makers->find(method); found != makers->end()) {
+      return found->second(params, shape);
+    }
+  }
+  throw std::out_of_range("nothing is made up for " + method);
 }
 
 }  // namespace phasescope::app

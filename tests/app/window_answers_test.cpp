@@ -19,6 +19,7 @@
 #include "formats/file_system.h"
 #include "protocol/shell_word.h"
 #include "tests/app/made_up_worker.h"
+#include "tests/app/one_view.h"
 #include "tests/widgets/headless_imgui.h"
 
 namespace phasescope::app {
@@ -27,34 +28,9 @@ namespace {
 using Manner = MadeUpWorker::Manner;
 using phasescope::testing::HeadlessImGui;
 
-// One view alone, drawn as often as it takes.
-class Answers : public ::testing::Test {
+class Answers : public OneView {
  protected:
-  void open(const std::string& id, Session session = default_session()) {
-    edit_.apply("open", [&](Session& s) { s = std::move(session); });
-    window_.may_ask = true;
-    for (auto& each : all_views())
-      if (each->id() == id) view_ = std::move(each);
-    draw();
-  }
-  void draw() {
-    for (int frame = 0; frame < 4; ++frame) {
-      gui_.begin_frame(0.1F);
-      requests_.begin_frame();
-      view_->draw(context_);
-      gui_.end_frame();
-    }
-    saved_ = view_->saved(context_);
-  }
-
-  HeadlessImGui gui_;
-  MadeUpWorker link_;
-  SessionHistory edit_{default_session()};
-  WorkerRequests requests_{link_, link_};
-  WindowState window_;
-  ViewContext context_{edit_, requests_, window_};
-  std::unique_ptr<View> view_;
-  std::vector<Saved> saved_;
+  Answers() : OneView(4) {}
 };
 
 bool has(const std::string& text, const std::string& part) {

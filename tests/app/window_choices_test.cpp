@@ -15,42 +15,16 @@
 #include "app/views/theory_view.h"
 #include "app/views/views.h"
 #include "tests/app/made_up_worker.h"
-#include "tests/widgets/headless_imgui.h"
+#include "tests/app/one_view.h"
 
 namespace phasescope::app {
 namespace {
 
 using nlohmann::json;
-using phasescope::testing::HeadlessImGui;
 
-// One view alone, drawn as often as it takes.
-class Choices : public ::testing::Test {
+class Choices : public OneView {
  protected:
-  void open(const std::string& id, Session session = default_session()) {
-    edit_.apply("open", [&](Session& s) { s = std::move(session); });
-    window_.may_ask = true;
-    for (auto& each : all_views())
-      if (each->id() == id) view_ = std::move(each);
-    draw();
-  }
-  void draw() {
-    for (int frame = 0; frame < 5; ++frame) {
-      gui_.begin_frame(0.1F);
-      requests_.begin_frame();
-      view_->draw(context_);
-      gui_.end_frame();
-    }
-    saved_ = view_->saved(context_);
-  }
-
-  HeadlessImGui gui_;
-  MadeUpWorker link_;
-  SessionHistory edit_{default_session()};
-  WorkerRequests requests_{link_, link_};
-  WindowState window_;
-  ViewContext context_{edit_, requests_, window_};
-  std::unique_ptr<View> view_;
-  std::vector<Saved> saved_;
+  Choices() : OneView(5) {}
 };
 
 TEST(Fields, TakeWhatWasChosenAndLeaveTheRestAsItIs) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The layers of CONTRIBUTING.md hold: includes, link libraries, what the program loads, tree size.
+"""The layers of CONTRIBUTING.md hold: includes, link libraries, what the program loads, sizes of tree and files.
 
 `layers_test.py --sources` looks at the sources alone (./dev lint).
 """
@@ -36,6 +36,13 @@ WINDOW = re.compile(r"^(imgui|implot|imgui_internal|GLFW/|glfw|GL/|GLES|glad|img
 LOADED = re.compile(r"lib(torch|c10|cuda|cudart|cublas|cudnn|nccl|nvrtc|cufft)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".c", ".hpp"}
+OTHER_FOLDERS = ("bench", "tests", "tools")
+# A file that is longer has more than one topic, but for those of MAY_BE_LONG and the CUDA kernels.
+MOST_LINES = 600
+MAY_BE_LONG = {
+    "kernels/cpu/backward-inl.h": "one kernel, whose parts share its tiles",
+    "kernels/cpu/backward_cape.cpp": "one kernel, all heads of a pair at once",
+}
 TREE_BYTES = 59_000_000
 TEST_DATA_BYTES = 16_500_000
 
@@ -72,6 +79,20 @@ def faults_of(folder, name):
     other = name.split("/")[0]
     if "/" in name and other in DIRECT and other not in reachable(folder):
         yield f"{folder}/ may use {', '.join(sorted(reachable(folder) - {folder})) or 'no other folder'}"
+
+
+def length_faults(root):
+    """A sentence for every file of ours that is too long, and for every exception that is none any more."""
+    long = {}
+    for folder in (*DIRECT, *OTHER_FOLDERS):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in (".cpp", ".h", ".py"):
+                lines = path.read_text(encoding="utf-8").count("\n")
+                if lines > MOST_LINES:
+                    long[path.relative_to(root).as_posix()] = lines
+    return ([f"{name} has {lines} lines, more than {MOST_LINES}: cut it by topic"
+             for name, lines in long.items() if name not in MAY_BE_LONG] +
+            [f"{name} is not long: take it out of MAY_BE_LONG" for name in MAY_BE_LONG if name not in long])
 
 
 def link_faults(text):
@@ -125,6 +146,19 @@ class Sources(unittest.TestCase):
                 (Path(folder) / name).write_text(line + "\n", encoding="utf-8")
             found = {fault.split()[0] for fault in include_faults(Path(folder))}
         self.assertEqual(found, set(crossings))
+
+    def test_files_are_short(self):
+        self.assertEqual(length_faults(SOURCE), [])
+
+    def test_long_files_are_found(self):
+        kept = next(iter(MAY_BE_LONG))
+        lengths = {"model/long.cpp": 601, "tests/app/long_test.py": 700, "app/short.h": 600, kept: 601}
+        with tempfile.TemporaryDirectory() as folder:
+            for name, lines in lengths.items():
+                (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
+                (Path(folder) / name).write_text("\n" * lines, encoding="utf-8")
+            found = {fault.split()[0] for fault in length_faults(Path(folder))}
+        self.assertEqual(found, {"model/long.cpp", "tests/app/long_test.py", *MAY_BE_LONG} - {kept})
 
     def test_the_tree_is_small(self):
         sizes = tracked_sizes()

@@ -225,28 +225,6 @@ TEST_P(EveryVariant, IsRightInEveryPairOfSizes) {
   for (const Problem& problem : paired_problems(GetParam())) turn.expect_right_once(problem);
 }
 
-// A bias that all keys have alike, a factor of 1 and tokens without numbers change nothing: of
-// biases not even a bit where they cancel.
-TEST(Tokens, OfNoConsequenceLeaveEverythingAsItIs) {
-  Problem problem{Kind::plain};
-  problem.shape = {2, 2, 1, 150, 150, 24};
-  Case without(problem);
-  without.forward();
-  without.backward();
-  problem.kind = Kind::tokens;
-  Case c(problem);
-  std::fill(c.query_bias.begin(), c.query_bias.end(), 1e9);
-  std::fill(c.key_bias.begin(), c.key_bias.end(), -1e9);
-  std::fill(c.query_factor.begin(), c.query_factor.end(), 1.0f);
-  c.forward();
-  c.backward();
-  EXPECT_EQ(c.out, without.out);
-  EXPECT_EQ(c.lse, without.lse);
-  EXPECT_EQ(c.dq, without.dq);
-  EXPECT_EQ(c.dk, without.dk);
-  EXPECT_EQ(c.dv, without.dv);
-}
-
 // Each array by itself; the others are 0, 0 and 1.
 TEST(Tokens, AreRightOneByOne) {
   for (const int which : {0, 1, 2}) {
@@ -396,81 +374,12 @@ TEST_P(EveryVariant, IsRightWithGates) {
   for (const Problem& problem : gate_problems(GetParam(), kMasks)) turn.expect_right(problem);
 }
 
-// The output is what it is without, times the gate, rounded once more; a gate of 1 changes no bit
-// of anything, and none of what does not come from the output.
-TEST_P(EveryVariant, MultipliesItsOutputByTheGate) {
-  Problem problem{GetParam()};
-  problem.shape = {2, 2, 1, 90, 90, 16};
-  Case without(problem);
-  without.forward();
-  without.backward();
-  for (const Gates gates : {Gates::by_channel, Gates::by_row}) {
-    problem.gates = gates;
-    Case c(problem);
-    c.forward();
-    EXPECT_EQ(c.ungated, without.out);
-    EXPECT_EQ(c.lse, without.lse);
-    EXPECT_EQ(c.out_state, without.out_state);
-    const std::size_t dim = gates == Gates::by_row ? 1 : 16;
-    for (std::size_t n = 0; n < c.out.size(); ++n) {
-      // c.gate lies as (B, N, H, d).
-      const std::size_t row = n / 16 % 90, head = n / 16 / 90 % 2, batch = n / 16 / 180;
-      const float gate = c.gate[((batch * 90 + row) * 2 + head) * dim + n % 16 % dim];
-      ASSERT_EQ(c.out[n], c.ungated[n] * gate) << n;
-    }
-    std::fill(c.gate.begin(), c.gate.end(), 1.0f);
-    c.forward();
-    c.backward();
-    EXPECT_EQ(c.out, without.out);
-    EXPECT_EQ(c.dq, without.dq);
-    EXPECT_EQ(c.dk, without.dk);
-    EXPECT_EQ(c.dv, without.dv);
-    EXPECT_EQ(c.score_gradients, without.score_gradients);
-  }
-}
-
 TEST_P(EveryVariant, RefusesGatesOfOtherWidths) {
   Problem problem{.kind = GetParam(), .shape = {1, 2, 2, 20, 20, 16}, .gates = Gates::by_channel};
   Case c(problem);
   c.inputs.gate_dim = 8;
   EXPECT_THROW(c.forward(), std::invalid_argument);
   EXPECT_THROW(c.backward(), std::invalid_argument);
-}
-
-// Asking for them changes no other gradient.
-TEST_P(EveryVariant, SumsItsScoresGradientsBesideTheOthers) {
-  Problem problem{GetParam()};
-  problem.shape = {1, 2, 1, 200, 200, 16};
-  problem.soft_cap = 2;
-  Case c(problem), without(problem);
-  without.gradients.scores = {};
-  for (Case* one : {&c, &without}) one->forward(), one->backward();
-  EXPECT_EQ(c.dq, without.dq);
-  EXPECT_EQ(c.dk, without.dk);
-  EXPECT_EQ(c.dv, without.dv);
-  EXPECT_EQ(c.d_table, without.d_table);
-  EXPECT_EQ(c.d_w1, without.d_w1);
-}
-
-// A head without a limit is plain, bit for bit; with the same q and k beyond it, but for the
-// rounding of a unit of scores.
-TEST(Clamp, WithoutALimitIsPlain) {
-  Problem problem{Kind::plain};
-  problem.shape = {1, 2, 1, 150, 150, 24};
-  Case plain(problem);
-  problem.kind = Kind::clamp;
-  Case c(problem);
-  std::fill(c.limits.begin(), c.limits.end(), 150);
-  for (Case* one : {&plain, &c}) one->forward(), one->backward();
-  EXPECT_EQ(c.out, plain.out);
-  EXPECT_EQ(c.lse, plain.lse);
-  EXPECT_EQ(c.dq, plain.dq);
-  EXPECT_EQ(c.dk, plain.dk);
-  EXPECT_EQ(c.d_far_q, std::vector<float>(c.far_q.size(), 0.0f));
-  std::fill(c.limits.begin(), c.limits.end(), 20);
-  c.far_q = c.q, c.far_k = c.k;
-  c.forward();
-  for (std::size_t n = 0; n < c.out.size(); ++n) EXPECT_NEAR(c.out[n], plain.out[n], 3e-6);
 }
 
 TEST(Clamp, RefusesLimitsBelowZeroAndWhatIsNotThere) {
@@ -500,31 +409,6 @@ TEST_P(EveryVariant, SharesItsRowsWithTheSink) {
         1 / (1 + std::exp(static_cast<double>(c.sinks[head]) - static_cast<double>(c.lse[row])));
     // Three roundings of numbers of the size of values.
     EXPECT_NEAR(c.out[n], share * static_cast<double>(without.out[n]), 3e-7);
-  }
-}
-
-// A sink of -inf changes no bit, and however large ones leave numbers.
-TEST_P(EveryVariant, HoldsWithSinksOfAnySize) {
-  Problem problem{GetParam()};
-  problem.shape = {1, 2, 1, 70, 70, 16};
-  Case without(problem);
-  without.forward();
-  without.backward();
-  problem.sinks = Sinks::off;
-  Case c(problem);
-  c.forward();
-  c.backward();
-  EXPECT_EQ(c.out, without.out);
-  EXPECT_EQ(c.dq, without.dq);
-  EXPECT_EQ(c.d_sinks, std::vector<float>(2, 0.0f));
-  for (const float sink : {100.0f, 1e6f}) {
-    std::fill(c.sinks.begin(), c.sinks.end(), sink);
-    c.forward();
-    c.backward();
-    for (const float x : c.out) EXPECT_LT(std::abs(x), 1e-30f);
-    for (const auto* gradient : {&c.dq, &c.dk, &c.dv, &c.d_sinks}) {
-      for (const float x : *gradient) EXPECT_LT(std::abs(x), 1e-28f);
-    }
   }
 }
 

@@ -11,13 +11,16 @@
 #include "protocol/error_info.h"
 #include "tests/worker/fake_context.h"
 #include "worker/handle_analysis.h"
+#include "worker/handle_compare.h"
 #include "worker/handle_models.h"
 
 namespace phasescope::worker {
 
 inline std::vector<Handler> handlers() {
   auto all = models_handlers();
-  for (Handler& handler : analysis_handlers()) all.push_back(std::move(handler));
+  for (auto more : {analysis_handlers(), compare_handlers()}) {
+    for (Handler& handler : more) all.push_back(std::move(handler));
+  }
   return all;
 }
 

@@ -267,41 +267,18 @@ bool runs(int process) {
   return !state.empty() && state != "Z";
 }
 
-TEST(Row25, GoneWhenTheWindowIsKilled) {
+// A window, a process of its own, starts a worker by `start`, which says its id and never returns,
+// and is killed: the worker is gone within 10 s.
+template <class Start>
+void expect_gone_with_its_window(const Start& start) {
   int told[2];
   ASSERT_EQ(::pipe(told), 0);
   const pid_t window = ::fork();
   if (window == 0) {
-    WorkerClient client(options());
-    client.submit("worker.sleep", {{"seconds", 60}}, {});
-    while (client.state() != protocol::WorkerState::ready)
-      std::this_thread::sleep_for(milliseconds(5));
-    const int worker = client.process_id();
-    if (::write(told[1], &worker, sizeof worker) != sizeof worker) ::_exit(1);
-    while (true) ::pause();
-  }
-  int worker = 0;
-  ASSERT_EQ(::read(told[0], &worker, sizeof worker), static_cast<ssize_t>(sizeof worker));
-  EXPECT_TRUE(runs(worker));
-  ::kill(window, SIGKILL);
-  ::waitpid(window, nullptr, 0);
-  const auto until = Clock::now() + seconds(10);
-  while (runs(worker) && Clock::now() < until) std::this_thread::sleep_for(milliseconds(20));
-  EXPECT_LT(Clock::now(), until);
-  ::close(told[0]);
-  ::close(told[1]);
-}
-
-// A program that is still being loaded knows of no window: it is ended all the same.
-TEST(Row25, GoneWhenTheWindowIsKilledBeforeItIsLoaded) {
-  int told[2];
-  ASSERT_EQ(::pipe(told), 0);
-  const pid_t window = ::fork();
-  if (window == 0) {
-    const protocol::ChildProcess silent({"sleep", "60"});
-    const int worker = silent.id();
-    if (::write(told[1], &worker, sizeof worker) != sizeof worker) ::_exit(1);
-    while (true) ::pause();
+    start([&](int worker) {
+      if (::write(told[1], &worker, sizeof worker) != sizeof worker) ::_exit(1);
+      while (true) ::pause();
+    });
   }
   int worker = 0;
   ASSERT_EQ(::read(told[0], &worker, sizeof worker), static_cast<ssize_t>(sizeof worker));
@@ -314,6 +291,24 @@ TEST(Row25, GoneWhenTheWindowIsKilledBeforeItIsLoaded) {
   if (runs(worker)) ::kill(worker, SIGKILL);
   ::close(told[0]);
   ::close(told[1]);
+}
+
+TEST(Row25, GoneWhenTheWindowIsKilled) {
+  expect_gone_with_its_window([](const auto& say) {
+    WorkerClient client(options());
+    client.submit("worker.sleep", {{"seconds", 60}}, {});
+    while (client.state() != protocol::WorkerState::ready)
+      std::this_thread::sleep_for(milliseconds(5));
+    say(client.process_id());
+  });
+}
+
+// A program that is still being loaded knows of no window: it is ended all the same.
+TEST(Row25, GoneWhenTheWindowIsKilledBeforeItIsLoaded) {
+  expect_gone_with_its_window([](const auto& say) {
+    const protocol::ChildProcess silent({"sleep", "60"});
+    say(silent.id());
+  });
 }
 
 TEST(Spawn, AProgramThatIsNotThereIsNamed) {

@@ -107,7 +107,7 @@ KINDS = {
          Line("tests/analysis/CMakeLists.txt", r"^    \w+_test\.cpp$", "    NEW_NAME_test.cpp", ordered=True)],
         ["what is measured in analysis/questions/NEW_NAME.cpp, and its row in registry.cpp there",
          "its handler in worker/handle_questions.cpp",
-         "its verb: ./dev new verb NEW_NAME", "its figures in app/figures/question_figures.cpp"]),
+         "its verb: ./dev new verb NEW_NAME", "its figures in app/figures/NEW_NAME_figures.cpp"]),
 }
 
 

@@ -1,0 +1,44 @@
+// Models with their texts, and the passes over them, as handlers that measure read them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "analysis/text_pass.h"
+#include "analysis/texts.h"
+#include "worker/model_cache.h"
+#include "worker/request_input.h"
+
+namespace phasescope::worker {
+
+using Passes = std::vector<std::shared_ptr<analysis::TextPass>>;
+
+// One text comes from the cache; a corpus is read text by text and nothing of it is kept.
+Passes passes_of(const ModelPointer& model, const analysis::Texts& texts,
+                 const std::string& backend, RequestContext& context);
+
+// What ran attention in all of them.
+std::vector<protocol::Ran> ran_of(const Passes& passes);
+
+// A model of a request, with its texts.
+struct ModelTexts {
+  ModelPointer model;
+  analysis::Texts texts;
+};
+
+template <class R>
+ModelTexts open_with_texts(const R& request, const std::string& name, RequestContext& context,
+                           DefaultInput fallback) {
+  ModelTexts out{context.models().open(name, request.running, context), {}};
+  protocol::Corpus corpus;
+  if constexpr (requires { request.reading.corpus; }) corpus = request.reading.corpus;
+  out.texts = read_input(request.reading, corpus, context, *out.model, fallback);
+  return out;
+}
+
+// Ids, and texts whose length was asked for, are read as they are.
+bool text_may_be_cut(const protocol::Reading& reading);
+
+}  // namespace phasescope::worker
