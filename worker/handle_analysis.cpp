@@ -148,17 +148,9 @@ Reply map(const protocol::MapRequest& request, RequestContext& context) {
   auto [model, texts] =
       open_with_texts(request, request.model, context, DefaultInput::first_session);
   texts = only_first(std::move(texts));
-  analysis::MapOptions options;
-  options.head = analysis::parse_head(request.head);
-  options.rows = bounds_of(request.rows);
-  options.columns = bounds_of(request.cols);
-  options.height = request.size.height, options.width = request.size.width;
-  options.of = request.of;
-  options.pool = request.pool;
-  options.top = request.top;
   const auto pass = pass_cache().get(model, texts.items[0],
                                      model::backend_named(request.running.backend), context);
-  analysis::MapOutput out = analysis::analyse_map(*pass, options);
+  analysis::MapOutput out = analysis::analyse_map(*pass, request);
   out.result.provenance =
       provenance_of(asked(request), context, {model}, &texts, out.result.provenance.ran);
   return reply_of(out.result, std::move(out.tensors));

@@ -23,7 +23,7 @@ struct GenerateRequest {
   bool extend = false;
   template <class V>
   void fields(V& v) {
-    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    v("model", model, kModelAbout);
     reading.fields(v);
     running.fields(v);
     v("tokens", tokens, About{.help = "how many to add", .low = 1, .high = 1e6});
