@@ -73,8 +73,8 @@ class MapAnalysis {
         kernels_(pass.kernels()) {
     const std::int64_t heads = attention_->heads();
     if (head_.head >= heads) {
-      throw formats::bad_usage("there is no head " + std::to_string(head_.head) +
-                                   "; a layer has " + std::to_string(heads) + ", counted from 0",
+      throw formats::bad_usage("there is no head " + std::to_string(head_.head) + "; a layer has " +
+                                   std::to_string(heads) + ", counted from 0",
                                "head");
     }
     const bool mean = head_.head < 0;

@@ -181,8 +181,7 @@ void note_unread(const protocol::PatternsRequest& request, const protocol::Patte
                  Texts& texts) {
   if (request.layers) return;  // which may have none where others have
   const bool curves = request.distances || request.query;
-  const bool rows =
-      !request.queries.empty() || request.texts != protocol::PatternsRequest{}.texts;
+  const bool rows = !request.queries.empty() || request.texts != protocol::PatternsRequest{}.texts;
   if ((curves && result.bias.empty()) || (rows && result.rows.empty())) {
     texts.add_note("of what was asked about the bias nothing is shown: " + result.encoding +
                    " has none");

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Requests (17.B12): what is said of an option is said once, no handler reads a parameter by its name, and the
-option that CONTRIBUTING.md adds touches two files, which are as it shows them."""
+"""Requests (17.B12): what is said of an option is said once, no handler reads a parameter by its name, the option
+that CONTRIBUTING.md adds touches two files, which are as it shows them, and an analysis ten (17.B14)."""
 
 import os
 import re
@@ -12,6 +12,7 @@ SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().paren
 HELP = re.compile(r'\.help\s*=\s*((?:"(?:[^"\\]|\\.)*"\s*)+)')
 # How a parameter would be read without its request's list of fields.
 BY_HAND = re.compile(r'\bparams(?:\.(?:at|value|contains|find)\(|\[)\s*"(\w+)"')
+FOLDERS = ("analysis", "app", "formats", "kernels", "model", "protocol", "tasks", "training", "widgets", "worker")
 # The methods of the tests' worker, which break it on request, have no struct.
 OF_TESTS = {"how", "status", "seconds"}
 
@@ -61,6 +62,17 @@ class Requests(unittest.TestCase):
             with self.subTest(path=path, lines=lines):
                 self.assertNotEqual(before, after)
                 self.assertEqual(text.count("\n" + before), 1)
+
+    def test_an_analysis_touches_ten_files_and_a_view_on_it_three_more(self):
+        own = re.compile(r"\bQuery(Request|Result|View)\b|\bquery_(rows|verb|figures|view)\b|\b(messages|verbs)/query\.")
+        touched = {str(path.relative_to(SOURCE)) for folder in FOLDERS for path in (SOURCE / folder).rglob("*")
+                   if path.suffix in (".h", ".cpp", ".txt") and own.search(path.read_text(encoding="utf-8"))}
+        of_its_view = {"app/views/query_view.h", "app/views/query_view.cpp", "app/views/views.cpp"}
+        self.assertLessEqual(of_its_view, touched)
+        self.assertEqual(touched - of_its_view, {
+            "protocol/messages/query.h", "analysis/query_rows.h", "analysis/query_rows.cpp", "analysis/CMakeLists.txt",
+            "worker/handle_analysis.cpp", "app/verbs/query.cpp", "app/verbs/factories.h", "app/CMakeLists.txt",
+            "app/figures/query_figures.h", "app/figures/query_figures.cpp"})
 
 
 if __name__ == "__main__":
