@@ -391,6 +391,26 @@ def read_recording(path):
     return answers
 
 
+class Sessions(InAFolder):
+    """17.A6: a picture is of the session that is named, or there is none; 17.A9: which stays as it is."""
+
+    def test_one_that_cannot_be_read_is_no_picture(self):
+        broken = self.folder / "broken.phasescope"
+        broken.write_bytes(b"\xff{")
+        folder = self.folder / "folder.phasescope"
+        folder.mkdir()
+        there = sorted(self.folder.iterdir())
+        for session, said in ((broken, "broken.phasescope"), (folder, "this is a folder"),
+                              (self.folder / "absent.phasescope", "absent.phasescope")):
+            with self.subTest(session=session.name):
+                done = phasescope("view", "--session", str(session), "--screenshot", "x.png", folder=self.folder)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertRegex(done.stderr, f"^phasescope: [^\n]*{re.escape(said)}[^\n]*\n$")
+                self.assertEqual(sorted(self.folder.iterdir()), there)
+        done = phasescope("view", str(folder), folder=self.folder)  # in a window neither
+        self.assertEqual((done.returncode, sorted(self.folder.iterdir())), (2, there), done.stderr)
+
+
 class Recorded(InAFolder):
     """The bundled recording of the first session is what the worker answers today."""
 
