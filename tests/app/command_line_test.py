@@ -75,6 +75,21 @@ class Examples(InAFolder):
                 done = shell(example, self.folder)
                 self.assertEqual((done.returncode, done.stderr.count("phasescope: ")), (0, 0), done.stderr)
 
+    def test_pages_name_options_that_there_are(self):  # 17.A10
+        there = {verb: set(re.findall(r"(?m)^ +(?:-\w,)?(--[a-z][\w-]*)", phasescope(verb, "--help").stdout))
+                 for verb in verbs()}
+        named = 0
+        for page in (SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *(SOURCE / "docs").glob("*.md"),
+                     *(SOURCE / "assets/claims").glob("*")):
+            text = page.read_text(encoding="utf-8")
+            for verb, words in re.findall(r"(?:phasescope|\./dev run) +([a-z]+)\b([^\n`\"|]*)", text):
+                if verb not in there:
+                    continue
+                options = set(re.findall(r"(?<![=\w-])--[a-z][\w-]*", words.split(" # ")[0]))
+                named += 1
+                self.assertLessEqual(options, there[verb], f"{page.name}: {verb} {words}")
+        self.assertGreater(named, 200)
+
 
 def commands_of(page):
     """The indented lines that call phasescope, continued lines in one, in their order."""
