@@ -26,16 +26,16 @@ MapQuantity quantity_of(const std::string& of) {
                            "of");
 }
 
-model::Range range_of(const std::optional<std::pair<std::int64_t, std::int64_t>>& range,
-                      std::int64_t tokens, const char* name) {
+model::Range range_of(const std::optional<protocol::Range>& range, std::int64_t tokens,
+                      const char* name) {
   if (!range) return {0, tokens};
-  if (range->first < 0 || range->second > tokens || range->first >= range->second) {
-    throw formats::bad_usage("the range " + std::to_string(range->first) + ":" +
-                                 std::to_string(range->second) + " is not within the text's " +
+  if (range->begin < 0 || range->end > tokens || range->begin >= range->end) {
+    throw formats::bad_usage("the range " + std::to_string(range->begin) + ":" +
+                                 std::to_string(range->end) + " is not within the text's " +
                                  std::to_string(tokens) + " tokens",
                              name);
   }
-  return {range->first, range->second};
+  return {range->begin, range->end};
 }
 
 }  // namespace
@@ -64,31 +64,33 @@ namespace {
 
 class MapAnalysis {
  public:
-  MapAnalysis(TextPass& pass, const MapOptions& options)
-      : options_(options),
-        stack_(stack_named(options.head.stack, pass.model().config())),
-        attention_(pass.layer(options.head.layer, stack_)),
+  MapAnalysis(TextPass& pass, const protocol::MapRequest& asked)
+      : asked_(asked),
+        head_(parse_head(asked.head)),
+        config_(pass.model().config()),
+        stack_(stack_named(head_.stack, config_)),
+        attention_(pass.layer(head_.layer, stack_)),
         kernels_(pass.kernels()) {
     const std::int64_t heads = attention_->heads();
-    if (options.head.head >= heads) {
-      throw formats::bad_usage("there is no head " + std::to_string(options.head.head) +
-                                   "; a layer has " + std::to_string(heads) + ", counted from 0",
+    if (head_.head >= heads) {
+      throw formats::bad_usage("there is no head " + std::to_string(head_.head) + "; a layer has " +
+                                   std::to_string(heads) + ", counted from 0",
                                "head");
     }
-    const bool mean = options.head.head < 0;
+    const bool mean = head_.head < 0;
     request_.region.heads =
-        mean ? model::Range{0, heads} : model::Range{options.head.head, options.head.head + 1};
-    request_.region.rows = range_of(options.rows, attention_->length(), "rows");
-    request_.region.columns = range_of(options.columns, attention_->keys(), "cols");
-    request_.height = std::clamp<std::int64_t>(options.height, 1, request_.region.rows.size());
-    request_.width = std::clamp<std::int64_t>(options.width, 1, request_.region.columns.size());
-    request_.quantity = quantity_of(options.of);
-    if (options.pool != "mean" && options.pool != "max") {
-      throw formats::bad_usage("cells are pooled by mean or max, not \"" + options.pool + "\"",
+        mean ? model::Range{0, heads} : model::Range{head_.head, head_.head + 1};
+    request_.region.rows = range_of(asked.rows, attention_->length(), "rows");
+    request_.region.columns = range_of(asked.cols, attention_->keys(), "cols");
+    request_.height = std::clamp<std::int64_t>(asked.size.height, 1, request_.region.rows.size());
+    request_.width = std::clamp<std::int64_t>(asked.size.width, 1, request_.region.columns.size());
+    request_.quantity = quantity_of(asked.of);
+    if (asked.pool != "mean" && asked.pool != "max") {
+      throw formats::bad_usage("cells are pooled by mean or max, not \"" + asked.pool + "\"",
                                "pool");
     }
-    request_.maximum = options.pool == "max";
-    if (options.top > 0 && mean) {
+    request_.maximum = asked.pool == "max";
+    if (asked.top > 0 && mean) {
       throw formats::bad_usage("the top keys of a query are those of one head, like L3H5", "top");
     }
   }
@@ -102,7 +104,7 @@ class MapAnalysis {
     out.tensors.push_back(tensor_ref("map", cells));
     add_profiles(out);
     if (request_.quantity == MapQuantity::weight) add_sink(out);
-    if (options_.top != 0) add_top_keys(out.result);
+    if (asked_.top != 0) add_top_keys(out.result);
     out.result.provenance.set_ran(protocol::listed(kernels_));
     return out;
   }
@@ -111,17 +113,17 @@ class MapAnalysis {
   // Those of all keys, whichever are shown: one pass over the layer.
   void add_top_keys(protocol::MapResult& result) {
     model::ProbeRequest request;
-    request.top_keys = options_.top;
+    request.top_keys = asked_.top;
     const model::ProbeResult probe = attention_->probe(request);
     kernels_.insert(probe.ran);
     const model::Range rows = request_.region.rows;
     const auto of_rows = [&](const at::Tensor& x) {
-      return x[0][options_.head.head].slice(0, rows.begin, rows.end);
+      return x[0][head_.head].slice(0, rows.begin, rows.end);
     };
     const auto keys = to_vector<std::int64_t>(of_rows(probe.top_key));
     const auto weights = to_vector<double>(of_rows(probe.top_weight));
     for (std::size_t n = 0; n < keys.size(); ++n) {
-      if (n % static_cast<std::size_t>(options_.top) == 0) {
+      if (n % static_cast<std::size_t>(asked_.top) == 0) {
         result.top.push_back({rows.begin + static_cast<std::int64_t>(result.top.size()), {}, {}});
       }
       if (keys[n] < 0) continue;  // the query sees fewer
@@ -154,13 +156,14 @@ class MapAnalysis {
   }
 
   void describe(const at::Tensor& cells, protocol::MapResult& result) {
-    result.layer = options_.head.layer, result.head = options_.head.head;
+    result.layer = head_.layer, result.head = head_.head;
+    result.stack = name_of(stack_, config_);
     result.tokens = attention_->length(), result.keys = attention_->keys();
     result.row_begin = request_.region.rows.begin, result.row_end = request_.region.rows.end;
     result.column_begin = request_.region.columns.begin;
     result.column_end = request_.region.columns.end;
     result.height = request_.height, result.width = request_.width;
-    result.of = options_.of, result.pool = options_.pool;
+    result.of = asked_.of, result.pool = asked_.pool;
     const std::vector<double> values = to_vector<double>(cells);
     result.low = std::numeric_limits<double>::infinity(), result.high = -result.low;
     for (const double value : values) {
@@ -207,8 +210,10 @@ class MapAnalysis {
     out.result.learned_sink = of_rows.mean().item<double>();
   }
 
-  const MapOptions& options_;
-  Stack stack_;
+  const protocol::MapRequest& asked_;
+  const HeadName head_;
+  const model::ModelConfig& config_;
+  const Stack stack_;
   AttentionPointer attention_;
   model::MapRequest request_;
   model::AllRan kernels_;
@@ -216,11 +221,9 @@ class MapAnalysis {
 
 }  // namespace
 
-MapOutput analyse_map(TextPass& pass, const MapOptions& options) {
-  MapOutput out = MapAnalysis(pass, options).run();
-  const model::Model& model = pass.model();
-  out.result.model = model.report.name;
-  out.result.stack = name_of(stack_named(options.head.stack, model.config()), model.config());
+MapOutput analyse_map(TextPass& pass, const protocol::MapRequest& asked) {
+  MapOutput out = MapAnalysis(pass, asked).run();
+  out.result.model = pass.model().report.name;
   return out;
 }
 

@@ -59,13 +59,26 @@ std::unique_ptr<WorkerLink> worker_link(const WindowOptions& options,
   return std::make_unique<RecordedLink>(recording, std::move(live), std::move(watch));
 }
 
-// A picture shows what anyone gets, not what this user had open last.
+fs::path session_path(const WindowOptions& options) {
+  return options.session.empty() ? default_session_path() : options.session;
+}
+
+// A picture shows what anyone gets, not what this user had open last, and of a session that is
+// named that one or nothing.
+LoadedSession named_session(const WindowOptions& options) {
+  formats::FileSystem& files = formats::real_file_system();
+  // load_session() would move it away.
+  std::error_code none;
+  if (!options.session.empty() && fs::is_directory(options.session, none)) {
+    throw formats::bad_input("this is a folder, and a session is a file", options.session.string());
+  }
+  if (options.screenshot.empty()) return load_session(files, session_path(options));
+  if (options.session.empty()) return {default_session(), ""};
+  return {read_session(files, options.session), ""};
+}
+
 LoadedSession session_of(const WindowOptions& options) {
-  LoadedSession loaded{default_session(), ""};
-  if (!options.session.empty())
-    loaded = load_session(formats::real_file_system(), options.session);
-  else if (options.screenshot.empty())
-    loaded = load_session(formats::real_file_system(), default_session_path());
+  LoadedSession loaded = named_session(options);
   Session& session = loaded.session;
   if (!options.models.empty()) session.models = options.models;
   // A worker elsewhere has other folders.
@@ -94,8 +107,7 @@ class SessionKeeper {
  public:
   SessionKeeper(MainWindow& main_window, const WindowOptions& options, bool occupied)
       : main_window_(main_window),
-        saver_(formats::real_file_system(),
-               options.session.empty() ? default_session_path() : options.session),
+        saver_(formats::real_file_system(), session_path(options)),
         occupied_(occupied) {}
 
   // Once in each turn of the loop, after a frame.

@@ -98,17 +98,9 @@ Reply map(const protocol::MapRequest& request, RequestContext& context) {
   auto [model, texts] =
       open_with_texts(request, request.model, context, DefaultInput::first_session);
   texts = only_first(std::move(texts));
-  analysis::MapOptions options;
-  options.head = analysis::parse_head(request.head);
-  options.rows = bounds_of(request.rows);
-  options.columns = bounds_of(request.cols);
-  options.height = request.size.height, options.width = request.size.width;
-  options.of = request.of;
-  options.pool = request.pool;
-  options.top = request.top;
   const auto pass = pass_cache().get(model, texts.items[0],
                                      model::backend_named(request.running.backend), context);
-  analysis::MapOutput out = analysis::analyse_map(*pass, options);
+  analysis::MapOutput out = analysis::analyse_map(*pass, request);
   out.result.provenance =
       provenance_of(asked(request), context, {model}, &texts, out.result.provenance.ran);
   return reply_of(out.result, std::move(out.tensors));
@@ -133,6 +125,18 @@ Reply one_query(const protocol::QueryRequest& request, RequestContext& context) 
 }
 
 // ---- patterns -----------------------------------------------------------------------------------
+
+// What was asked for of a bias that the encoding has not is said, not dropped.
+void note_unread(const protocol::PatternsRequest& request, const protocol::PatternsResult& result,
+                 Texts& texts) {
+  if (request.layers) return;  // which may have none where others have
+  const bool curves = request.distances || request.query;
+  const bool rows = !request.queries.empty() || request.texts != protocol::PatternsRequest{}.texts;
+  if ((curves && result.bias.empty()) || (rows && result.rows.empty())) {
+    texts.add_note("of what was asked about the bias nothing is shown: " + result.encoding +
+                   " has none");
+  }
+}
 
 Reply patterns(const protocol::PatternsRequest& request, RequestContext& context) {
   auto [model, texts] =
@@ -160,6 +164,7 @@ Reply patterns(const protocol::PatternsRequest& request, RequestContext& context
                                         options, context));
     models.push_back(other);
   }
+  note_unread(request, out.result, texts);
   out.result.provenance = provenance_of(asked(request), context, models, &texts, ran_of(passes));
   return reply_of(out.result, std::move(out.tensors));
 }
@@ -211,9 +216,14 @@ protocol::DistanceModel distance_of(const protocol::DistanceRequest& request,
       passes_of(in.model, in.texts, request.running.backend, context), options, progress, &values);
   model.provenance =
       provenance_of(asked(request), context, {in.model}, &in.texts, model.provenance.ran);
-  if (options.leave_out_first) {
-    model.note +=
-        std::string(model.note.empty() ? "" : "; ") + "key 0 ([BOS]) is left out of the histograms";
+  const auto note = [&model](const char* words) {
+    model.note += std::string(model.note.empty() ? "" : "; ") + words;
+  };
+  if (options.leave_out_first) note("key 0 ([BOS]) is left out of the histograms");
+  const protocol::DistanceRequest defaults;
+  if (model.intrinsic.empty() &&
+      (request.bases != defaults.bases || request.factors != defaults.factors)) {
+    note("no sweep of bases or factors is shown: they are those of a rotation by fixed angles");
   }
   return model;
 }

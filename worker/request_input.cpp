@@ -467,6 +467,10 @@ Texts question_texts(const protocol::QuestionTexts& reading, RequestContext& con
                                  " texts, and none of them is chosen",
                              "texts");
   }
+  if (chosen.size() < texts.items.size()) {
+    texts.add_note("of the " + std::to_string(texts.items.size()) + " texts " +
+                   std::to_string(chosen.size()) + " are read (--texts " + reading.texts + ")");
+  }
   texts.corpus = chosen.size() > 1;
   texts.items = std::move(chosen);
   return texts;

@@ -20,13 +20,13 @@ struct ReportRequest {
   protocol::Corpus corpus;
   template <class V>
   void fields(V& v) {
-    v("models", models,
-      protocol::About{.help = protocol::kModelsHelp, .argument = "MODEL", .alias = "model"});
+    v("models", models, protocol::kModelsAbout);
     reading.fields(v);
     v("corpus", corpus,
       protocol::About{.help =
                           "texts of what is measured over many: the bundled validation texts, or "
-                          "those of a file, a folder or a .jsonl file"});
+                          "those of a file, a folder (without the folders in it) or a .jsonl "
+                          "file"});
     running.fields(v);
   }
 };

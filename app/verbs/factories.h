@@ -1,5 +1,5 @@
 #pragma once
-// One factory for each verb; verbs.cpp lists them.
+// The factory of each verb, and the list of them all.
 #include <memory>
 
 namespace phasescope::app {
@@ -45,5 +45,17 @@ std::unique_ptr<Verb> eval_verb();
 std::unique_ptr<Verb> jobs_verb();
 std::unique_ptr<Verb> bench_verb();
 std::unique_ptr<Verb> worker_verb();
+
+// In the order of `phasescope --help`.
+using VerbFactory = std::unique_ptr<Verb> (*)();
+inline constexpr VerbFactory kVerbs[] = {
+    view_verb,      models_verb, info_verb,    check_verb,  capture_verb,  tokenize_verb,
+    generate_verb,  text_verb,   heads_verb,   map_verb,    patterns_verb, distance_verb,
+    shift_verb,     theory_verb, compare_verb, cost_verb,   convert_verb,  report_verb,
+    train_verb,     eval_verb,   jobs_verb,    bench_verb,  worker_verb,   addressing_verb,
+    demand_verb,    acuity_verb, xray_verb,    pair_verb,   profile_verb,  duel_verb,
+    prove_verb,     ablate_verb, formula_verb, import_verb, data_verb,     sweep_verb,
+    reproduce_verb, doctor_verb, query_verb,
+};
 
 }  // namespace phasescope::app

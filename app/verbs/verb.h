@@ -1,7 +1,6 @@
 #pragma once
 // A verb of the command line. To add one: a file app/verbs/NAME.cpp with a class derived from Verb
-// and its factory, the factory's lines in factories.h and verbs.cpp, a CMake line, and a test in
-// tests/app.
+// and its factory, the factory's two lines in factories.h, a CMake line, and a test in tests/app.
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -105,7 +105,11 @@ class ViewVerb : public Verb {
   void read_size(WindowOptions& window) const {
     if (size_.empty()) return;
     std::string size = size_;
-    if (const auto cross = size.find('x'); cross != std::string::npos) size[cross] = ':';
+    const auto cross = size.find('x');
+    if (cross == std::string::npos) {
+      throw formats::bad_usage("expected WxH but got \"" + size_ + "\"", "--size");
+    }
+    size[cross] = ':';
     const auto sides = integer_range(size, "--size");
     if (sides[0] < 320 || sides[1] < 240 || sides[0] > 16384 || sides[1] > 16384) {
       throw formats::bad_usage("a window is from 320x240 to 16384x16384 pixels", "--size");

@@ -25,7 +25,7 @@ struct AblateRequest {
   std::string maps = "auto";
   template <class V>
   void fields(V& v) {
-    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    v("model", model, kModelAbout);
     reading.fields(v);
     running.fields(v);
     v("head", head,

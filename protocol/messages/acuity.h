@@ -22,7 +22,7 @@ struct AcuityRequest {
   std::string by = "model";
   template <class V>
   void fields(V& v) {
-    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    v("model", model, kModelAbout);
     reading.fields(v);
     chosen.fields(v);
     running.fields(v);

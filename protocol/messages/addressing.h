@@ -21,7 +21,7 @@ struct AddressingRequest {
   std::int64_t within = 0;
   template <class V>
   void fields(V& v) {
-    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    v("model", model, kModelAbout);
     reading.fields(v);
     chosen.fields(v);
     running.fields(v);

@@ -23,7 +23,7 @@ struct CaptureRequest {
   std::optional<Range> rows, cols;
   template <class V>
   void fields(V& v) {
-    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    v("model", model, kModelAbout);
     reading.fields(v);
     running.fields(v);
     v("what", what,
@@ -32,8 +32,8 @@ struct CaptureRequest {
                 "q, k, v, "
                 "rotated (q.L.rotated, k.L.rotated), lse, entropy, or one tensor (attn.2); comma "
                 "separated"});
-    v("layers", layers, About{.help = "e.g. 0,3 (default: all)", .low = 0});
-    v("heads", heads, About{.help = "e.g. 0,3 (default: all)", .low = 0});
+    constexpr About which{.help = "e.g. 0,3 (default: all)", .low = 0};
+    v("layers", layers, which), v("heads", heads, which);
     v("rows", rows, About{.help = "queries a:b of attention tensors"});
     v("cols", cols, About{.help = "keys a:b of attention tensors"});
   }
@@ -49,7 +49,7 @@ struct CheckRequest {
   std::optional<double> tolerance;
   template <class V>
   void fields(V& v) {
-    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    v("model", model, kModelAbout);
     v("reference", reference,
       About{.help = "safetensors file with inputs and expected tensors (default: "
                     "expected.safetensors in the model's folder)"});

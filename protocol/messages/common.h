@@ -10,16 +10,20 @@ namespace phasescope::protocol {
 
 inline constexpr double kMostTokens = 1LL << 40;
 
-// What MODEL may be.
-inline constexpr const char* kModelHelp =
-    "bundled name, or a folder, .safetensors or .gguf file; ./NAME is the folder where a bundled "
-    "model has that name too";
-inline constexpr const char* kModelsHelp =
-    "one or more: bundled names, folders, .safetensors or .gguf files; ./NAME is the folder where "
-    "a "
-    "bundled model has that name too";
-
-// What is said of options that more than one request has.
+// What is said of arguments and options that more than one request has. A test sees that no help is
+// written twice.
+inline constexpr About kModelAbout{
+    .help =
+        "bundled name, or a folder, .safetensors or .gguf file; ./NAME is the folder where a "
+        "bundled model has that name too",
+    .argument = "MODEL"};
+inline constexpr About kModelsAbout{
+    .help =
+        "one or more: bundled names, folders, .safetensors or .gguf files; ./NAME is the folder "
+        "where a bundled model has that name too",
+    .argument = "MODEL",
+    .alias = "model"};
+inline constexpr About kStackAbout{.help = "of an encoder-decoder: dec (default), enc or cross"};
 inline constexpr About kSetAbout{.help = "override, e.g. encoding.base=1e6 (may be repeated)"};
 inline constexpr About kDeviceAbout{.help = "cpu or cuda[:i] (default: the worker's)"};
 inline constexpr About kThreadsAbout{
@@ -31,10 +35,11 @@ inline constexpr About kBackendAbout{
     .choices = "fused|plain|cuda-unverified|auto"};
 inline constexpr About kInputAbout{.help = "what is read"};
 inline constexpr About kSeedAbout{.help = "seed of everything drawn"};
+inline constexpr About kFolderAbout{.help = "folder to write", .wire_only = true};
 inline constexpr About kCorpusAbout{
     .help =
-        "over many texts: the bundled validation texts, or those of a file, a folder or a "
-        ".jsonl file",
+        "over many texts: the bundled validation texts, or those of a file, a folder (without the "
+        "folders in it) or a .jsonl file",
     .excludes = "input"};
 inline constexpr const char* kDtypes = "f32|f64|bf16|f16";
 

@@ -20,7 +20,7 @@ struct ConvertRequest {
   std::int64_t seed = 0;
   template <class V>
   void fields(V& v) {
-    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    v("model", model, kModelAbout);
     v("to", to,
       About{.help =
                 "safetensors (one file, tensors unchanged), phasescope (our own form), tape, ape, "
@@ -29,7 +29,7 @@ struct ConvertRequest {
     v("dtype", dtype,
       About{.help = "that tensors are written in (default: as they are)", .choices = kDtypes});
     v("seed", seed, kSeedAbout);
-    v("out", out, About{.help = "folder to write", .wire_only = true});
+    v("out", out, kFolderAbout);
   }
 };
 

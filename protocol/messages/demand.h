@@ -23,7 +23,7 @@ struct DemandRequest {
   std::string start = "zero";
   template <class V>
   void fields(V& v) {
-    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    v("model", model, kModelAbout);
     reading.fields(v);
     chosen.fields(v);
     running.fields(v);

@@ -27,7 +27,7 @@ struct DistanceRequest {
   std::vector<std::int64_t> factors{2, 4, 8, 16};
   template <class V>
   void fields(V& v) {
-    v("models", models, About{.help = kModelsHelp, .argument = "MODEL", .alias = "model"});
+    v("models", models, kModelsAbout);
     reading.fields(v);
     running.fields(v);
     v("near", near, About{.help = "near distances a:b (default 1:N/16)"});

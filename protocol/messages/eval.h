@@ -86,7 +86,7 @@ struct EvalRequest {
     v("task", task,
       About{.help = "perplexity, or a task: addition, passkey, missing_duplicate, s5, copy, ...",
             .argument = "TASK"});
-    v("models", models, About{.help = kModelsHelp, .argument = "MODEL", .alias = "model"});
+    v("models", models, kModelsAbout);
     perplexity.fields(v);
     running.fields(v);
     v("seed", seed, kSeedAbout);

@@ -26,7 +26,7 @@ struct GenerateRequest {
   std::int64_t top = 3;
   template <class V>
   void fields(V& v) {
-    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    v("model", model, kModelAbout);
     reading.fields(v);
     running.fields(v);
     v("tokens", tokens, About{.help = "how many to add", .low = 1, .high = 1e6});

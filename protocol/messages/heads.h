@@ -29,10 +29,10 @@ struct HeadsRequest {
   std::vector<std::int64_t> windows;
   template <class V>
   void fields(V& v) {
-    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    v("model", model, kModelAbout);
     reading.fields(v);
     running.fields(v);
-    v("stack", stack, About{.help = "of an encoder-decoder: dec (default), enc or cross"});
+    v("stack", stack, kStackAbout);
     v("layers", layers,
       About{
           .help = "whose heads, e.g. 0,3 (default: all); the layers after the last one do not run",

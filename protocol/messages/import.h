@@ -31,7 +31,7 @@ struct ImportRequest {
     v("scale", scale, About{.help = "of q.k (0: 1 / sqrt(channels))", .low = 0});
     v("renumber", renumber,
       About{.help = "count the layers that are there from 0, where some are not there"});
-    v("out", out, About{.help = "folder to write", .wire_only = true});
+    v("out", out, kFolderAbout);
   }
 };
 

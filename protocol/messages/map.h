@@ -28,7 +28,7 @@ struct MapRequest {
   std::int64_t top = 0;
   template <class V>
   void fields(V& v) {
-    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    v("model", model, kModelAbout);
     reading.fields(v);
     running.fields(v);
     v("head", head,

@@ -28,7 +28,7 @@ struct InfoRequest {
   std::int64_t length = 0;
   template <class V>
   void fields(V& v) {
-    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    v("model", model, kModelAbout);
     opening.fields(v);
     v("length", length,
       About{.help = "tokens whose memory is told (default: the trained context)",

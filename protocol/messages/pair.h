@@ -22,7 +22,7 @@ struct PairRequest {
   std::int64_t query = -1, key = -1;
   template <class V>
   void fields(V& v) {
-    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    v("model", model, kModelAbout);
     reading.fields(v);
     running.fields(v);
     v("head", head, About{.help = "e.g. L3H5"});

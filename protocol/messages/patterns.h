@@ -29,7 +29,7 @@ struct PatternsRequest {
   std::optional<std::string> against;
   template <class V>
   void fields(V& v) {
-    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    v("model", model, kModelAbout);
     reading.fields(v);
     running.fields(v);
     v("layers", layers, About{.help = "e.g. 0,3 (default: all; 0 is the start)", .low = 0});

@@ -20,7 +20,7 @@ struct ProfileRequest {
   std::int64_t window = 0, samples = 256;
   template <class V>
   void fields(V& v) {
-    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    v("model", model, kModelAbout);
     reading.fields(v);
     chosen.fields(v);
     running.fields(v);

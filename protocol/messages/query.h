@@ -24,10 +24,10 @@ struct QueryRequest {
   std::int64_t top = 5;
   template <class V>
   void fields(V& v) {
-    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    v("model", model, kModelAbout);
     reading.fields(v);
     running.fields(v);
-    v("stack", stack, About{.help = "of an encoder-decoder: dec (default), enc or cross"});
+    v("stack", stack, kStackAbout);
     v("query", query,
       About{.help = "the token whose row is shown, counted from 0 (default: the last one)",
             .low = 0});

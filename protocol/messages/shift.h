@@ -24,7 +24,7 @@ struct ShiftRequest {
   std::vector<std::string> dtypes{"f32", "f64"};
   template <class V>
   void fields(V& v) {
-    v("models", models, About{.help = kModelsHelp, .argument = "MODEL", .alias = "model"});
+    v("models", models, kModelsAbout);
     reading.fields(v);
     running.fields(v);
     v("by", by, About{.help = "shifts, e.g. 1,3,16", .low = 0});

@@ -24,6 +24,9 @@ struct SweepRequest {
   }
 };
 
+inline constexpr About kCellsAbout{
+    .help = "a list of {\"dir\", \"config\"}: a job's folder and its run configuration"};
+
 // The jobs of a sweep as an array of Slurm's: a SlurmResult. With `submit` the folders of those
 // that are not done are made and handed to sbatch, unless an array of this sweep is in the queue.
 struct SlurmRequest {
@@ -37,8 +40,7 @@ struct SlurmRequest {
   template <class V>
   void fields(V& v) {
     v("dir", dir, About{.help = "the sweep's folder, which keeps the script and the number"});
-    v("cells", cells,
-      About{.help = "a list of {\"dir\", \"config\"}: a job's folder and its run configuration"});
+    v("cells", cells, kCellsAbout);
     v("eval", eval,
       About{.help = "of each trained model, as a sweep's file has it (default: none)"});
     v("at_once", at_once, About{.help = "elements at once", .low = 1, .high = 1024});
@@ -56,8 +58,7 @@ struct KeepRequest {
   template <class V>
   void fields(V& v) {
     v("file", file, About{.help = "a .jsonl file, a line for each job that is done"});
-    v("cells", cells,
-      About{.help = "a list of {\"dir\", \"config\"}: a job's folder and its run configuration"});
+    v("cells", cells, kCellsAbout);
     v("eval", eval, About{.help = "of each trained model (default: none)"});
   }
 };

@@ -21,7 +21,7 @@ struct TextRequest {
   std::int64_t guesses = 5;
   template <class V>
   void fields(V& v) {
-    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    v("model", model, kModelAbout);
     reading.fields(v);
     running.fields(v);
     v("guesses", guesses,

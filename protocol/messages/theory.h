@@ -22,7 +22,7 @@ struct TheoryRequest {
   std::int64_t layer = 0, head = 0;
   template <class V>
   void fields(V& v) {
-    v("models", models, About{.help = kModelsHelp, .argument = "MODEL", .alias = "model"});
+    v("models", models, kModelsAbout);
     reading.fields(v);
     running.fields(v);
     v("check", check,

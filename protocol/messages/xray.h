@@ -25,7 +25,7 @@ struct XrayRequest {
   double enough = 0.9;
   template <class V>
   void fields(V& v) {
-    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    v("model", model, kModelAbout);
     reading.fields(v);
     chosen.fields(v);
     running.fields(v);

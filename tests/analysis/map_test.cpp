@@ -31,9 +31,9 @@ TEST(Map, ProfilesCountThePairsThatAreSeen) {
       config.attention.window = window;
       if (window > 0) config.attention.local_layers = {0};
       const auto passes = passes_for(model::random_model(config, 2), 1, 24);
-      MapOptions options;
-      options.head = parse_head("L0H1");
-      options.height = options.width = 24;
+      protocol::MapRequest options;
+      options.head = "L0H1";
+      options.size = {24, 24};
       const auto out = analyse_map(*passes[0], options);
       const at::Tensor weights = weights_of(*passes[0], 0)[1].to(at::kDouble);
       at::Tensor seen = at::ones({24, 24}, at::kDouble);
@@ -59,9 +59,9 @@ TEST(Map, ProfilesCountNoPadding) {
   padded.key_mask = (at::arange(24) < 20).unsqueeze(0);
   TextPass pass(model, ids_tensor(random_texts(1, 24, model->config().vocab_size, 5).items[0].ids),
                 padded, std::int64_t{1} << 30);
-  MapOptions options;
-  options.head = parse_head("L0H1");
-  options.height = options.width = 24;
+  protocol::MapRequest options;
+  options.head = "L0H1";
+  options.size = {24, 24};
   const auto out = analyse_map(pass, options);
   const auto by_query = out.tensors[1].values<float>(), by_key = out.tensors[2].values<float>();
   // A row's weights sum to 1 over the keys up to its own that are no padding.
@@ -83,19 +83,19 @@ TEST(Map, ProfilesCountNoPadding) {
 
 TEST(Map, RefusesWhatIsNotThere) {
   const Passes passes = passes_for(small_model("rope"), 1, 16);
-  MapOptions options;
+  protocol::MapRequest options;
   EXPECT_THROW(parse_head("3"), formats::Error);
   EXPECT_THROW(parse_head("L1H"), formats::Error);
   EXPECT_EQ(parse_head("L3").head, -1);
-  options.head = parse_head("L1H7");
+  options.head = "L1H7";
   EXPECT_THROW(analyse_map(*passes[0], options), formats::Error);
-  options.head = parse_head("L0");
-  options.rows = {{4, 99}};
+  options.head = "L0";
+  options.rows = protocol::Range{4, 99};
   EXPECT_THROW(analyse_map(*passes[0], options), formats::Error);
   options.rows.reset();
   options.top = 2;  // of no single head
   EXPECT_THROW(analyse_map(*passes[0], options), formats::Error);
-  options.head = parse_head("L0H1");
+  options.head = "L0H1";
   EXPECT_NO_THROW(analyse_map(*passes[0], options));
   for (const std::int64_t top : {-1, 65}) {
     options.top = top;

@@ -317,9 +317,9 @@ TEST_P(EveryEncoding, HistogramHasTheSamplesAskedFor) {
 TEST_P(EveryEncoding, MapsAreExactAndKeepTheirSums) {
   const auto model = small_model(GetParam());
   const Passes passes = passes_for(model, 1, 40);
-  MapOptions options;
-  options.head = parse_head("L1H1");
-  options.rows = {{10, 14}}, options.columns = {{3, 9}};
+  protocol::MapRequest options;
+  options.head = "L1H1";
+  options.rows = protocol::Range{10, 14}, options.cols = protocol::Range{3, 9};
   const auto zoomed = analyse_map(*passes[0], options);
   EXPECT_EQ(zoomed.result.height, 4);
   EXPECT_EQ(zoomed.result.width, 6);
@@ -328,8 +328,8 @@ TEST_P(EveryEncoding, MapsAreExactAndKeepTheirSums) {
   const auto got = zoomed.tensors[0].values<float>();
   for (std::size_t n = 0; n < expected.size(); ++n) EXPECT_NEAR(got[n], expected[n], 1e-6);
 
-  options.rows.reset(), options.columns.reset();
-  options.height = options.width = 8;
+  options.rows.reset(), options.cols.reset();
+  options.size = {8, 8};
   const auto pooled = analyse_map(*passes[0], options);
   const auto cells = pooled.tensors[0].values<float>();
   double sum = 0;  // of the last row of cells: its width is 5 keys
@@ -346,9 +346,9 @@ TEST_P(EveryEncoding, MapsAreExactAndKeepTheirSums) {
 // Of all keys, whichever are shown.
 TEST_P(EveryEncoding, MapsNameTheTopKeysOfTheirQueries) {
   const auto passes = passes_for(small_model(GetParam()), 1, 40);
-  MapOptions options;
-  options.head = parse_head("L1H1");
-  options.rows = {{1, 14}}, options.columns = {{3, 9}};
+  protocol::MapRequest options;
+  options.head = "L1H1";
+  options.rows = protocol::Range{1, 14}, options.cols = protocol::Range{3, 9};
   options.top = 3;
   const auto out = analyse_map(*passes[0], options);
   ASSERT_EQ(out.result.top.size(), 13u);
@@ -367,8 +367,8 @@ TEST_P(EveryEncoding, MapsNameTheTopKeysOfTheirQueries) {
 
 TEST_P(EveryEncoding, ScoresAddUp) {
   const Passes passes = passes_for(small_model(GetParam()), 1, 24);
-  MapOptions options;
-  options.head = parse_head("L1H0");
+  protocol::MapRequest options;
+  options.head = "L1H0";
   const auto values = [&](const std::string& of) {
     options.of = of;
     const auto map = analyse_map(*passes[0], options);
@@ -399,8 +399,8 @@ TEST_P(EveryEncoding, ANaNIsNoMask) {
   std::vector<std::int64_t> ids(40, 3);
   ids[20] = 31;
   TextPass pass(model, ids_tensor(ids));
-  MapOptions options;
-  options.head = parse_head("L0H0");
+  protocol::MapRequest options;
+  options.head = "L0H0";
   for (const char* of : {"weight", "score", "content", "positional"}) {
     for (const char* pool : {"mean", "max"}) {
       options.of = of, options.pool = pool;
@@ -419,7 +419,7 @@ TEST_P(EveryEncoding, ANaNIsNoMask) {
     }
   }
   options.of = "content", options.pool = "mean";
-  options.height = options.width = 8;
+  options.size = {8, 8};
   const auto pooled = analyse_map(pass, options);
   for (std::size_t x = 0; x < 8; ++x) {  // the last row of cells: only column 20 has a NaN
     EXPECT_EQ(std::isnan(pooled.tensors[0].values<float>()[7 * 8 + x]), x == 4) << x;

@@ -73,10 +73,10 @@ TEST(LearnedSinks, AreAKeyThatTwoHeadsMayShare) {
 
 TEST(LearnedSinks, StandBesideAMap) {
   const auto passes = passes_for(model_with_sinks(), 1, kTokens);
-  MapOptions options;
-  options.head = parse_head("L0H1");
-  options.rows = {{4, 20}};
-  options.height = 8, options.width = kTokens;
+  protocol::MapRequest options;
+  options.head = "L0H1";
+  options.rows = protocol::Range{4, 20};
+  options.size = {8, kTokens};
   const auto out = analyse_map(*passes[0], options);
   ASSERT_EQ(out.tensors.size(), 4u);
   EXPECT_EQ(out.tensors[3].name, "sink_profile");
@@ -88,7 +88,7 @@ TEST(LearnedSinks, StandBesideAMap) {
     const double pair = sinks.slice(0, 2 * n, 2 * n + 2).mean().item<double>();
     EXPECT_NEAR(cells[static_cast<std::size_t>(n)], pair, kRounding);
   }
-  options.head = parse_head("L1H1");
+  options.head = "L1H1";
   EXPECT_TRUE(std::isnan(analyse_map(*passes[0], options).result.learned_sink));
 }
 

@@ -57,8 +57,8 @@ TEST(Stacks, MapsAreThoseOfTheReference) {
     const auto pass = t5_pass(at::kFloat, keep);
     for (const Part& part : kParts) {
       for (std::int64_t layer = 0; layer < part.layers; ++layer) {
-        MapOptions options;
-        options.head = parse_head(std::string(part.name) + ".L" + std::to_string(layer) + "H1");
+        protocol::MapRequest options;
+        options.head = std::string(part.name) + ".L" + std::to_string(layer) + "H1";
         const MapOutput out = analyse_map(*pass, options);
         EXPECT_EQ(out.result.stack, part.name);
         EXPECT_EQ(out.result.tokens, part.queries);
@@ -107,9 +107,9 @@ TEST(Stacks, ARowOfAQueryIsThatOfTheReference) {
 // Seven rows of cells, of three queries each.
 TEST(Stacks, CrossAttentionIsPooledOverItsKeys) {
   const auto pass = t5_pass();
-  MapOptions options;
-  options.head = parse_head("cross.L2H0");
-  options.height = 7, options.width = 37;
+  protocol::MapRequest options;
+  options.head = "cross.L2H0";
+  options.size = {7, 37};
   const auto pooled = analyse_map(*pass, options);
   const at::Tensor reference = expected_weights(kParts[2], 2, 0).unflatten(0, {7, 3}).mean(1);
   const auto want = to_vector<float>(reference);
@@ -126,10 +126,10 @@ TEST(Stacks, CrossAttentionIsPooledOverItsKeys) {
 // A head without a part is the decoder's, and the result says so.
 TEST(Stacks, TheDecoderIsTheDefault) {
   const auto pass = t5_pass();
-  MapOptions options;
-  options.head = parse_head("L1H2");
+  protocol::MapRequest options;
+  options.head = "L1H2";
   const auto plain = analyse_map(*pass, options);
-  options.head = parse_head("dec.L1H2");
+  options.head = "dec.L1H2";
   const auto named = analyse_map(*pass, options);
   EXPECT_EQ(plain.result.stack, "dec");
   const auto a = plain.tensors[0].values<float>(), b = named.tensors[0].values<float>();
@@ -175,8 +175,8 @@ TEST(Stacks, DistancesAreOfTheDecoderAlone) {
 TEST(Stacks, WhatIsNotThereIsSaid) {
   const auto refusal = [](TextPass& pass, const std::string& head) -> std::string {
     try {
-      MapOptions options;
-      options.head = parse_head(head);
+      protocol::MapRequest options;
+      options.head = head;
       analyse_map(pass, options);
     } catch (const formats::Error& error) {
       EXPECT_EQ(error.code(), "bad_usage");
@@ -202,8 +202,8 @@ TEST(Stacks, WhatIsNotThereIsSaid) {
 // float32 has.
 TEST(Stacks, MapsOfFloat64ModelsAreFloat64) {
   const auto pass = t5_pass(at::kDouble);
-  MapOptions options;
-  options.head = parse_head("enc.L1H0");
+  protocol::MapRequest options;
+  options.head = "enc.L1H0";
   const auto out = analyse_map(*pass, options);
   const AttentionPointer layer = pass->layer(1, Stack::encoder);
   const auto weights = to_vector<double>(layer->weights(layer->whole())[0][0]);

@@ -48,12 +48,17 @@ TEST(Options, NumbersThatMeanNothingAreRefused) {
       {"map", "rope", "--size", "999999x999999"},
       {"shift", "rope", "--by", ""},
       {"patterns", "rope", "--distances", "0"},
+      {"view", "rope", "--size", "large"},
+      {"view", "rope", "--size", "9x9"},
   };
   for (const std::vector<std::string>& words : refused) {
     const std::string said = complaint(words);
     EXPECT_NE(said.find(words[words.size() - 2]), std::string::npos) << said;
     EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
   }
+  // In the form that the option itself has.
+  EXPECT_NE(complaint({"view", "rope", "--size", "large"}).find("expected WxH but got \"large\""),
+            std::string::npos);
 }
 
 // 17.A10: help is a result too.

@@ -75,6 +75,21 @@ class Examples(InAFolder):
                 done = shell(example, self.folder)
                 self.assertEqual((done.returncode, done.stderr.count("phasescope: ")), (0, 0), done.stderr)
 
+    def test_pages_name_options_that_there_are(self):  # 17.A10
+        there = {verb: set(re.findall(r"(?m)^ +(?:-\w,)?(--[a-z][\w-]*)", phasescope(verb, "--help").stdout))
+                 for verb in verbs()}
+        named = 0
+        for page in (SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *(SOURCE / "docs").glob("*.md"),
+                     *(SOURCE / "assets/claims").glob("*")):
+            text = page.read_text(encoding="utf-8")
+            for verb, words in re.findall(r"(?:phasescope|\./dev run) +([a-z]+)\b([^\n`\"|]*)", text):
+                if verb not in there:
+                    continue
+                options = set(re.findall(r"(?<![=\w-])--[a-z][\w-]*", words.split(" # ")[0]))
+                named += 1
+                self.assertLessEqual(options, there[verb], f"{page.name}: {verb} {words}")
+        self.assertGreater(named, 200)
+
 
 def commands_of(page):
     """The indented lines that call phasescope, continued lines in one, in their order."""
@@ -389,6 +404,26 @@ def read_recording(path):
             tensors[name] = (entry["dtype"], entry["shape"], numbers)
         answers[answer["question"]] = (answer["result"], tensors)
     return answers
+
+
+class Sessions(InAFolder):
+    """17.A6: a picture is of the session that is named, or there is none; 17.A9: which stays as it is."""
+
+    def test_one_that_cannot_be_read_is_no_picture(self):
+        broken = self.folder / "broken.phasescope"
+        broken.write_bytes(b"\xff{")
+        folder = self.folder / "folder.phasescope"
+        folder.mkdir()
+        there = sorted(self.folder.iterdir())
+        for session, said in ((broken, "broken.phasescope"), (folder, "this is a folder"),
+                              (self.folder / "absent.phasescope", "absent.phasescope")):
+            with self.subTest(session=session.name):
+                done = phasescope("view", "--session", str(session), "--screenshot", "x.png", folder=self.folder)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertRegex(done.stderr, f"^phasescope: [^\n]*{re.escape(said)}[^\n]*\n$")
+                self.assertEqual(sorted(self.folder.iterdir()), there)
+        done = phasescope("view", str(folder), folder=self.folder)  # in a window neither
+        self.assertEqual((done.returncode, sorted(self.folder.iterdir())), (2, there), done.stderr)
 
 
 class Recorded(InAFolder):

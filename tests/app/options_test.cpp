@@ -16,6 +16,7 @@
 #include "app/verbs/verbs.h"
 #include "fake_run.h"
 #include "formats/error.h"
+#include "protocol/messages/map.h"
 #include "tasks/named_sample.h"
 
 namespace phasescope::app {
@@ -272,6 +273,36 @@ TEST(Options, WhatWouldBeDroppedIsRefused) {
     EXPECT_FALSE(made) << testing::PrintToString(line);
   }
   fs::current_path(before);
+}
+
+struct MapOfOneMore : protocol::MapRequest {
+  double lowest = 0;
+  template <class V>
+  void fields(V& v) {
+    MapRequest::fields(v);
+    v("lowest", lowest,
+      protocol::About{.help = "smaller weights are shown as 0", .low = 0, .high = 1});
+  }
+};
+
+// 17.B12: the option that CONTRIBUTING.md adds to `map`: a field is its help, its range, its JSON
+// both ways and its place in the command line.
+TEST(Options, OneMoreIsALineInTheListOfFields) {
+  MapOfOneMore request;
+  CLI::App parser;
+  Options(parser).request(request);
+  EXPECT_NE(parser.help().find("smaller weights are shown as 0, from 0 to 1 (default: 0)"),
+            std::string::npos)
+      << parser.help();
+  parser.parse(Words{"0.25", "--lowest", "rope"});  // the parser takes them from the end
+  EXPECT_EQ(request.lowest, 0.25);
+  const nlohmann::json params = protocol::params_of(request);
+  EXPECT_EQ(params, nlohmann::json({{"model", "rope"}, {"lowest", 0.25}}));
+  EXPECT_EQ(protocol::request_of<MapOfOneMore>(params).lowest, 0.25);
+  EXPECT_EQ(protocol::command_line(request), "phasescope map rope --lowest 0.25");
+  CLI::App again;
+  Options(again).request(request);
+  EXPECT_THROW(again.parse(Words{"2", "--lowest", "rope"}), protocol::RequestError);
 }
 
 // 17.B15: an option of one task is refused by its name, and the help of another has no such line.

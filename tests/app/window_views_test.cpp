@@ -339,7 +339,7 @@ std::vector<std::string> view_ids() {
 INSTANTIATE_TEST_SUITE_P(All, Views, ::testing::ValuesIn(view_ids()),
                          [](const auto& info) { return info.param; });
 
-TEST(DesktopTest, FirstFrameAsksNothing) {
+TEST(MainWindowTest, FirstFrameAsksNothing) {
   HeadlessImGui gui;
   MadeUpWorker link;
   MainWindow main_window(default_session(), link, link);
@@ -355,7 +355,7 @@ TEST(DesktopTest, FirstFrameAsksNothing) {
   EXPECT_EQ(link.counts().count("theory"), 0U);  // its tab is behind another one
 }
 
-TEST(DesktopTest, ASmallerWindowShrinksAllViewsAlike) {
+TEST(MainWindowTest, ASmallerWindowShrinksAllViewsAlike) {
   HeadlessImGui gui;
   MadeUpWorker link;
   MainWindow main_window(default_session(), link, link);
@@ -375,7 +375,7 @@ TEST(DesktopTest, ASmallerWindowShrinksAllViewsAlike) {
   EXPECT_NEAR(width("Heads###heads"), heads, 12);
 }
 
-TEST(DesktopTest, SettlesAndKeepsItsLayout) {
+TEST(MainWindowTest, SettlesAndKeepsItsLayout) {
   HeadlessImGui gui;
   MadeUpWorker link;
   MainWindow main_window(default_session(), link, link);

@@ -14,7 +14,7 @@ namespace {
 
 using Manner = MadeUpWorker::Manner;
 
-class LabTest : public ::testing::Test {
+class WorkerRequestsTest : public ::testing::Test {
  protected:
   MadeUpWorker link_;
   WorkerRequests requests_{link_, link_};
@@ -26,7 +26,7 @@ class LabTest : public ::testing::Test {
   }
 };
 
-TEST_F(LabTest, AnAnswerStaysUntilTheNextOneCame) {
+TEST_F(WorkerRequestsTest, AnAnswerStaysUntilTheNextOneCame) {
   ask("a");
   EXPECT_TRUE(heads().waiting());
   requests_.begin_frame();
@@ -44,7 +44,7 @@ TEST_F(LabTest, AnAnswerStaysUntilTheNextOneCame) {
 }
 
 // Reading what a text of thousands of tokens gives takes longer than a frame may.
-TEST_F(LabTest, ALargeAnswerIsReadBesideTheWindow) {
+TEST_F(WorkerRequestsTest, ALargeAnswerIsReadBesideTheWindow) {
   link_ = MadeUpWorker({.tokens = 4096, .read_later = true});
   auto& text = requests_.of(kText, "rope");
   const auto ask_for = [&](const std::string& words) {
@@ -73,7 +73,7 @@ TEST_F(LabTest, ALargeAnswerIsReadBesideTheWindow) {
 }
 
 // Somebody who clicked on a head looks at its map: what else comes meanwhile waits for it.
-TEST_F(LabTest, AnswersWaitForAMapThatIsOnItsWay) {
+TEST_F(WorkerRequestsTest, AnswersWaitForAMapThatIsOnItsWay) {
   link_ = MadeUpWorker({.read_later = true});
   auto& map = requests_.of(kMap, "rope");
   link_.set_manner("map", Manner::hold);
@@ -92,7 +92,7 @@ TEST_F(LabTest, AnswersWaitForAMapThatIsOnItsWay) {
 }
 
 // A map of a long text takes minutes, in which all else goes on.
-TEST_F(LabTest, AnswersDoNotWaitForAMapForLong) {
+TEST_F(WorkerRequestsTest, AnswersDoNotWaitForAMapForLong) {
   link_ = MadeUpWorker({.read_later = true});
   link_.set_manner("map", Manner::hold);
   requests_.ask(requests_.of(kMap, "rope"), protocol::MapRequest{.model = "rope"});
@@ -104,12 +104,12 @@ TEST_F(LabTest, AnswersDoNotWaitForAMapForLong) {
   EXPECT_TRUE(requests_.of(kMap, "rope").waiting());
 }
 
-TEST_F(LabTest, TheSameQuestionIsSentOnce) {
+TEST_F(WorkerRequestsTest, TheSameQuestionIsSentOnce) {
   for (int i = 0; i < 3; ++i) ask("a"), requests_.begin_frame();
   EXPECT_EQ(link_.counts().at("heads"), 1);
 }
 
-TEST_F(LabTest, ALateAnswerToAnOldQuestionIsDropped) {
+TEST_F(WorkerRequestsTest, ALateAnswerToAnOldQuestionIsDropped) {
   link_.set_manner("heads", Manner::hold);
   ask("a");
   ask("b");
@@ -119,7 +119,7 @@ TEST_F(LabTest, ALateAnswerToAnOldQuestionIsDropped) {
   EXPECT_EQ(heads().answer()->asked.params["input"]["text"], "b");
 }
 
-TEST_F(LabTest, AFailureIsKeptAndSentAgainOnlyWhenAsked) {
+TEST_F(WorkerRequestsTest, AFailureIsKeptAndSentAgainOnlyWhenAsked) {
   link_.set_manner("", Manner::fail);
   ask("a");
   requests_.begin_frame();
@@ -132,7 +132,7 @@ TEST_F(LabTest, AFailureIsKeptAndSentAgainOnlyWhenAsked) {
   EXPECT_EQ(link_.counts().at("heads"), 2);
 }
 
-TEST_F(LabTest, ADeadWorkerIsReplacedAndItsQuestionsAreAskedAgain) {
+TEST_F(WorkerRequestsTest, ADeadWorkerIsReplacedAndItsQuestionsAreAskedAgain) {
   ask("a");
   requests_.begin_frame();
   const auto picture = heads().answer()->serial;
@@ -150,7 +150,7 @@ TEST_F(LabTest, ADeadWorkerIsReplacedAndItsQuestionsAreAskedAgain) {
   EXPECT_GT(heads().answer()->serial, picture);
 }
 
-TEST_F(LabTest, AQuestionThatTwoWorkersDiedOnIsNotSentToAThird) {
+TEST_F(WorkerRequestsTest, AQuestionThatTwoWorkersDiedOnIsNotSentToAThird) {
   link_.set_manner("heads", Manner::hold);
   for (int death = 0; death < 2; ++death) {
     ask("a");
@@ -163,7 +163,7 @@ TEST_F(LabTest, AQuestionThatTwoWorkersDiedOnIsNotSentToAThird) {
   EXPECT_EQ(link_.counts().at("heads"), 2);
 }
 
-TEST_F(LabTest, AfterThreeDeathsNoWorkerIsStartedUnasked) {
+TEST_F(WorkerRequestsTest, AfterThreeDeathsNoWorkerIsStartedUnasked) {
   link_.set_manner("", Manner::hold);
   for (int death = 0; death < 3; ++death) {
     ask(std::string(1, static_cast<char>('a' + death)));
@@ -180,7 +180,7 @@ TEST_F(LabTest, AfterThreeDeathsNoWorkerIsStartedUnasked) {
 
 // A worker that is too slow to begin is killed again and again, further apart than deaths are
 // remembered: it is not started for ever.
-TEST_F(LabTest, Risk16_WorkersThatNeverBeginAreGivenUpHoweverSlowlyTheyDie) {
+TEST_F(WorkerRequestsTest, Risk16_WorkersThatNeverBeginAreGivenUpHoweverSlowlyTheyDie) {
   link_.set_manner("", Manner::hold);
   requests_.remember_deaths_for(std::chrono::milliseconds(-1));  // each is forgotten at once
   for (int death = 0; death < 4; ++death) {                      // of workers that had begun
@@ -202,7 +202,7 @@ TEST_F(LabTest, Risk16_WorkersThatNeverBeginAreGivenUpHoweverSlowlyTheyDie) {
   EXPECT_FALSE(requests_.death_notice().empty());
 }
 
-TEST_F(LabTest, AQuestionSaysHowManyAreBeforeIt) {
+TEST_F(WorkerRequestsTest, AQuestionSaysHowManyAreBeforeIt) {
   link_.set_manner("", Manner::hold);
   ask("a");
   requests_.ask(requests_.of(kMap, "rope"), protocol::MapRequest{.model = "rope"});
@@ -214,7 +214,7 @@ TEST_F(LabTest, AQuestionSaysHowManyAreBeforeIt) {
             "reading texts");  // as its worker says
 }
 
-TEST_F(LabTest, ATextGoesWithTheQuestionAndIsToldFromAnother) {
+TEST_F(WorkerRequestsTest, ATextGoesWithTheQuestionAndIsToldFromAnother) {
   const SharedText one("in the beginning"), same(one), other("in the end");
   const auto read = [&](const SharedText& text) {
     protocol::TextRequest request{.model = "rope"};
@@ -230,7 +230,7 @@ TEST_F(LabTest, ATextGoesWithTheQuestionAndIsToldFromAnother) {
   EXPECT_EQ(link_.counts().at("text.read"), 2);
 }
 
-TEST_F(LabTest, CancelEndsTheQuestion) {
+TEST_F(WorkerRequestsTest, CancelEndsTheQuestion) {
   link_.set_manner("", Manner::hold);
   ask("a");
   requests_.begin_frame();

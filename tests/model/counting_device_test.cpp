@@ -224,8 +224,8 @@ TEST_P(AnalysesThere, HeadsAreTheSame) {
 TEST_P(AnalysesThere, MapsAreTheSame) {
   for (const char* of : {"weight", "score", "content", "positional"}) {
     SCOPED_TRACE(of);
-    analysis::MapOptions options;
-    options.head = {.layer = 1, .head = 1};
+    protocol::MapRequest options;
+    options.head = "L1H1";
     options.of = of;
     expect_same([&](const auto& model) {
       return analysis::analyse_map(*passes_of(model)[0], options).result;

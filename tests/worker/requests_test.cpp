@@ -527,6 +527,35 @@ TEST(Requests, NumbersThatMeanNothingAreRefused) {
   EXPECT_EQ(code_of("patterns", rope_with({{"query", 5000}})), "bad_usage");
 }
 
+// 17.A7: an option that has nothing to say of a model is told of, not dropped.
+TEST(Requests, WhatAModelHasNoUseForIsSaid) {
+  const json input = {{"prompt", "a few words to read"}};
+  const auto note_of_patterns = [&](const char* encoding, const json& with) {
+    json params = {{"model", model_folder(encoding)}, {"input", input}};
+    params.update(with);
+    return ask("patterns", params).result["provenance"]["note"].get<std::string>();
+  };
+  const std::string none = "of what was asked about the bias nothing is shown";
+  const std::vector<json> asked = {{{"distances", 9}}, {{"queries", {3}}}, {{"texts", 1}}};
+  for (const json& with : asked) {
+    EXPECT_NE(note_of_patterns("rope", with).find(none), std::string::npos) << with;
+  }
+  EXPECT_EQ(note_of_patterns("rope", {{"positions", 4}}).find(none), std::string::npos);
+  EXPECT_EQ(note_of_patterns("alibi", {{"distances", 9}}).find(none), std::string::npos);
+  const auto note_of_distance = [&](const char* encoding, const json& with) {
+    json params = {{"model", model_folder(encoding)}, {"input", input}};
+    params.update(with);
+    return ask("distance", params).result["models"][0]["note"].get<std::string>();
+  };
+  for (const char* swept : {"bases", "factors"}) {
+    const json with = {{swept, {5000}}};
+    EXPECT_NE(note_of_distance("alibi", with).find("no sweep of bases or factors"),
+              std::string::npos);
+    EXPECT_EQ(note_of_distance("rope", with).find("no sweep of bases or factors"),
+              std::string::npos);
+  }
+}
+
 // 17.A10: nothing is wrong with a model that has no such thing.
 TEST(Requests, WhatAModelHasNotIsNoError) {
   model::ModelConfig config = byte_config("t5");

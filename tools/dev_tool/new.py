@@ -80,7 +80,7 @@ KINDS = {
         {"verb.cpp": "app/verbs/NEW_NAME.cpp", "verb_test.cpp": "tests/app/NEW_NAME_verb_test.cpp"},
         [Line("app/verbs/factories.h", r"^std::unique_ptr<Verb> \w+_verb\(\);$",
               "std::unique_ptr<Verb> NEW_NAME_verb();"),
-         Line("app/verbs/verbs.cpp", r"^ +(\w+_verb, *)+$", "      NEW_NAME_verb,"),
+         Line("app/verbs/factories.h", r"^ +(\w+_verb, *)+$", "    NEW_NAME_verb,"),
          source("app/CMakeLists.txt", "verbs", "NEW_NAME"),
          Line("tests/app/CMakeLists.txt", r"^    \w+_test\.cpp( \w+_test\.cpp)*$",
               "    NEW_NAME_verb_test.cpp", ordered=True)],

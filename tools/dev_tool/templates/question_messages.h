@@ -17,7 +17,7 @@ struct NewNameRequest {
   QuestionTexts reading;
   template <class V>
   void fields(V& v) {
-    v("model", model, About{.help = kModelHelp, .argument = "MODEL"});
+    v("model", model, kModelAbout);
     reading.fields(v), running.fields(v);
   }
 };
