@@ -421,6 +421,13 @@ TEST(DemandFit, RaisesTheBucketThatIsWanted) {
   EXPECT_EQ(fitted.bias.table.select(2, 0).abs().max().item<double>(), 0);
   EXPECT_EQ(fitted.bias.table[0][0].argmax().item<std::int64_t>(), 5);  // [6, 8)
   EXPECT_EQ(fitted.report.before.n, 6);
+  // No window reaches into these texts, and what the fit does is what a window leaves undone.
+  for (const protocol::DemandWindow& one : fitted.report.windows) {
+    EXPECT_NEAR(one.change.mean, 0, 1e-6) << one.window;  // float32 losses
+    EXPECT_NEAR(one.over_fit.mean, -fitted.report.change.mean, 1e-6) << one.window;
+    EXPECT_GT(*one.over_fit.low, 0) << one.window;
+  }
+  EXPECT_EQ(fitted.report.windows.size(), 2u);
   // What is reported is what the bias does.
   double change = 0, rows = 0;
   const Texts texts = period_of_eight(12, 64);
