@@ -277,15 +277,9 @@ CheckResult run_rope_effective_context(const CheckContext& context) {
 }  // namespace
 
 std::int64_t distances_searched(const std::vector<double>& frequencies) {
-  std::vector<double> angles;
-  for (const double angle : frequencies) {
-    if (std::abs(angle) > kNoTurn) angles.push_back(std::abs(angle));
-  }
-  if (angles.empty()) return kFewestDistances;
-  std::ranges::sort(angles);
-  const double slower = angles.size() > 1 ? angles[1] / angles[0] : 1;  // plane by plane
-  return std::llround(std::clamp(4 * slower / angles[0], double{kFewestDistances},
-                                 double{kMostDistances}));
+  const double scale = regimes_of(frequencies).ultra_from / (2 * std::numbers::pi);
+  if (!(4 * scale > kFewestDistances)) return kFewestDistances;  // a NaN where planes stand still
+  return std::llround(std::min(4 * scale, double{kMostDistances}));
 }
 
 double bias_curve(const BiasHead& head, const std::vector<double>& frequencies, double lambda) {

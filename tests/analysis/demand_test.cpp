@@ -10,6 +10,7 @@
 #include <cmath>
 #include <functional>
 #include <numbers>
+#include <string>
 
 #include "analysis/questions/bias_fit.h"
 #include "formats/error.h"
@@ -133,6 +134,29 @@ TEST(Demand, OfT5IsTheGradientOfItsTable) {
   const at::Tensor gradient = table.grad().t();                   // (H, buckets)
   const double off = (gradient.slice(1, 0, 16) + demand.slice(1, 0, 16)).abs().max().item<double>();
   EXPECT_LE(off, 1e-12 * gradient.abs().max().item<double>());
+}
+
+// ALiBi's bias is - f m lambda, and a head's factor f an option: d loss / df = sum D(lambda) m lambda.
+// A step of 1e-4 moves scores by 2e-4 at most; of losses of some hundred bits it keeps 1e-9.
+TEST(Demand, OfAlibiIsTheGradientOfItsSlopes) {
+  const auto made = model::in_dtype(testing::small_model("alibi", 3), at::kDouble);
+  const Ids ids = some_ids();
+  const at::Tensor demand = demand_in(*made, ids).demand;
+  const auto slopes = model::alibi_slopes(2);
+  for (const int layer : {0, 1}) {
+    const std::string name = "L" + std::to_string(layer) + "H0";
+    const auto loss_at = [&](const char* factor) {
+      const auto scaled =
+          model::with_overrides(made, {{"encoding.head_bias_scales", name + ":" + factor}});
+      return loss_in(*scaled, ids, {});
+    };
+    const double measured = (loss_at("1.0001") - loss_at("0.9999")) / 2e-4;
+    const at::Tensor terms = demand[layer][0] * at::arange(kTokens, at::kDouble) * slopes[0];
+    EXPECT_GT(std::abs(measured), 1e-6) << name;
+    EXPECT_NEAR(measured, terms.sum().item<double>(),
+                1e-6 * terms.abs().sum().item<double>() + 1e-9)
+        << name;
+  }
 }
 
 // The gradients of a bias's two parameters in layer 0, (H) each, and what the demand says they are:
@@ -293,7 +317,8 @@ TEST(Demand, OfAHeadThatWritesNothingIsZero) {
   EXPECT_GT(demand[1][0].abs().max().item<double>(), 0);
 }
 
-// A cap bends scores before the bias is added, which finite differences see.
+// A cap bends scores before the bias is added, which finite differences see: what is added behind it
+// as a constant changes no weight, where before it it would.
 TEST(Demand, IsMeasuredBehindASoftCap) {
   model::ModelConfig config = testing::small_config("alibi");
   config.attention.soft_cap = 0.5;
@@ -307,6 +332,7 @@ TEST(Demand, IsMeasuredBehindASoftCap) {
       (loss_in(*made, ids, {step, edges}) - loss_in(*made, ids, {-step, edges})) / 2e-3;
   EXPECT_NEAR(measured, -demand[0][1][3].item<double>(),
               1e-5 * demand[0].abs().max().item<double>());
+  EXPECT_LE(demand.sum(-1).abs().max().item<double>(), 1e-12 * demand.abs().max().item<double>());
 }
 
 // float32 arithmetic over 24 keys and two layers keeps some five digits.
