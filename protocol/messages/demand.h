@@ -47,8 +47,8 @@ struct DemandRow {
   }
 };
 
-// Keys this far and farther hidden from every head: of the loss on the test texts, bits a token, the
-// change, and what it is less the fitted bias's.
+// Keys this far and farther hidden from every head: of the loss on the test texts, bits a token,
+// the change, and what it is less the fitted bias's.
 struct DemandWindow {
   int64_t window = 0;
   Interval change, over_fit;

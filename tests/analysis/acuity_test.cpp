@@ -298,7 +298,7 @@ TEST(Acuity, RowsBeforeTheBandKeepTheirBits) {
   EXPECT_NE(treated[25], plain[25]);
 }
 
-// TAPE's second stream sees the weights of the distances that are shown, and the states as they are.
+// TAPE's second stream sees the weights of the distances shown, and the states as they are.
 class StateAverages final : public model::AttentionHook {
  public:
   void before(const model::LayerInput& input, model::AttentionProgram& program) override {

@@ -136,8 +136,9 @@ TEST(Demand, OfT5IsTheGradientOfItsTable) {
   EXPECT_LE(off, 1e-12 * gradient.abs().max().item<double>());
 }
 
-// ALiBi's bias is - f m lambda, and a head's factor f an option: d loss / df = sum D(lambda) m lambda.
-// A step of 1e-4 moves scores by 2e-4 at most; of losses of some hundred bits it keeps 1e-9.
+// ALiBi's bias is - f m lambda, and a head's factor f an option: d loss / df = sum D(lambda) m
+// lambda. A step of 1e-4 moves scores by 2e-4 at most; of losses of some hundred bits it keeps
+// 1e-9.
 TEST(Demand, OfAlibiIsTheGradientOfItsSlopes) {
   const auto made = model::in_dtype(testing::small_model("alibi", 3), at::kDouble);
   const Ids ids = some_ids();
@@ -222,7 +223,7 @@ TEST(Demand, FindsSlopesThatAreTooFlatOrTooSteep) {
 }
 
 // A head whose bias is fixed still wants another one in a trained model: of ALiBi's steepest head
-// the weight eight to eleven tokens away is too much. Seen on texts 0, 3, .., told of texts 1, 4, ..
+// the weight eight to eleven tokens away is too much. Seen on texts 0, 3, .., told of 1, 4, ..
 TEST(Demand, OfAFixedBiasIsNotZeroAfterTraining) {
   const auto alibi = model::open_model("alibi");
   const std::int64_t trained = alibi->config().context;
@@ -317,8 +318,8 @@ TEST(Demand, OfAHeadThatWritesNothingIsZero) {
   EXPECT_GT(demand[1][0].abs().max().item<double>(), 0);
 }
 
-// A cap bends scores before the bias is added, which finite differences see: what is added behind it
-// as a constant changes no weight, where before it it would.
+// A cap bends scores before the bias is added, which finite differences see: what is added behind
+// it as a constant changes no weight, where before it it would.
 TEST(Demand, IsMeasuredBehindASoftCap) {
   model::ModelConfig config = testing::small_config("alibi");
   config.attention.soft_cap = 0.5;

@@ -125,8 +125,8 @@ TEST(Profile, ScoresAreThoseOfTheirFormulas) {
   }
 }
 
-// A decay or a soft cap leaves the planes their amplitudes: the steps of the score that the encoding
-// gives at each distance, over the norm of what q and k are before they are turned.
+// A decay or a soft cap leaves the planes their amplitudes: the steps of the score that the
+// encoding gives at each distance, over the norm of what q and k are before they are turned.
 TEST(Profile, PlanesThatFadeOrAreCappedHaveAmplitudesToo) {
   model::ModelConfig capped = testing::small_config("rope");
   capped.attention.soft_cap = 0.5;
