@@ -62,7 +62,9 @@ void check_limit(const std::string& how, const Way& way, const std::optional<dou
   const bool whole = std::floor(*limit) == *limit;
   if (*limit >= way.lowest && *limit <= way.highest && (whole || !way.whole)) return;
   throw formats::bad_usage(nlohmann::json(*limit).dump() + " is no limit of " + how, "limit",
-                           way.whole ? "give a number of tokens" : "a weight lies from 0 to 1");
+                           way.whole ? "give a number of tokens"
+                                     : "give one from " + nlohmann::json(way.lowest).dump() +
+                                           " to " + nlohmann::json(way.highest).dump());
 }
 
 std::string place_name(const HeadPlace& place) {

@@ -60,6 +60,7 @@ class PairReader {
     result_.formula =
         "weight(lambda) = 1 / (1 + e^(rest - score(lambda))), the other keys staying where they "
         "are; score = sum of the phasors' real parts + tail, or content + bias(lambda)";
+    if (program_.soft_cap > 0) result_.formula += ", and of that cap tanh(score / cap)";
     read_row();
     read_phasors();
     read_clock();
@@ -155,7 +156,8 @@ class PairReader {
       curve.push_back({distances[n], scores[n], weight_of(scores[n], result_.rest)});
     }
     if (input_.encoding->info().key == "cape") take_apart(curve);
-    const auto best = std::ranges::max_element(curve, {}, &protocol::PairPoint::weight);
+    // The weight grows with the score, and is 1 to its last digit for many scores.
+    const auto best = std::ranges::max_element(curve, {}, &protocol::PairPoint::score);
     result_.best_distance = best->distance;
     result_.share_above = share_above();
     result_.curve = std::move(curve);

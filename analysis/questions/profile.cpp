@@ -71,17 +71,15 @@ Sampled drawn_triplets(std::int64_t tokens, std::int64_t count,
   return out;
 }
 
-// s(t) of pairs of one layer. Where planes turn, from their coefficients; else by the encoding.
+// s(t) of pairs of one layer. Where planes turn and nothing else happens to their sum, from their
+// coefficients; else by the encoding.
 class Curves {
  public:
   Curves(const model::LayerInput& input, const model::AttentionProgram& program,
          std::int64_t window)
       : input_(input), program_(program), window_(window) {
     const bool turns = program.is<model::PlainProgram>() || program.is<model::TapeProgram>();
-    const bool fades = input.encoding->info().key == "xpos";  // amplitudes change with distance
-    if (!turns || fades || !program.transformed || program.soft_cap > 0 || program.gain != 1.0) {
-      return;
-    }
+    if (!turns || !program.transformed) return;
     model::StartContext context = input.context;
     context.angle_dtype = at::kDouble;
     const at::Tensor theta = input.encoding->frequencies(context);
@@ -89,6 +87,10 @@ class Curves {
   }
 
   bool has_planes() const { return theta_.defined(); }
+  // Whether a score is the sum of its turned coefficients and its tail.
+  bool are_sums() const {
+    return has_planes() && !fades() && program_.soft_cap == 0 && program_.gain == 1.0;
+  }
   const at::Tensor& theta() const { return theta_; }
 
   struct Coefficients {
@@ -98,10 +100,7 @@ class Curves {
   Coefficients coefficients(const std::vector<std::int64_t>& query,
                             const std::vector<std::int64_t>& key) const {
     const at::Tensor i = at::tensor(query, at::kLong), j = at::tensor(key, at::kLong);
-    const std::int64_t group = program_.q.size(1) / program_.k.size(1);
-    const at::Tensor q = program_.q[0].index_select(1, i).to(at::kDouble);
-    const at::Tensor k =
-        program_.k[0].index_select(1, j).to(at::kDouble).repeat_interleave(group, 0);
+    const auto [q, k] = tokens_of(program_.q, program_.k, query, key);
     const std::int64_t planes = theta_.numel();
     const auto [qx, qy] = planes_of(q, planes);
     const auto [kx, ky] = planes_of(k, planes);
@@ -116,16 +115,49 @@ class Curves {
     return out;
   }
 
+  // |a_m|^2 of each pair, (H, P, planes), without the decay that a distance brings.
+  at::Tensor powers(const std::vector<std::int64_t>& query,
+                    const std::vector<std::int64_t>& key) const {
+    if (!fades()) {
+      const Coefficients a = coefficients(query, key);
+      return a.re.square() + a.im.square();
+    }
+    const auto [q, k] = tokens_of(program_.q_plain, program_.k_plain, query, key);
+    const auto [qx, qy] = planes_of(q, theta_.numel());
+    const auto [kx, ky] = planes_of(k, theta_.numel());
+    const at::Tensor scale = program_.scale * row_factors(query);
+    return (qx.square() + qy.square()) * (kx.square() + ky.square()) * scale.square().view({-1, 1});
+  }
+
   // (H, P, W) float64.
   at::Tensor of(const std::vector<std::int64_t>& query,
                 const std::vector<std::int64_t>& key) const {
-    if (!has_planes()) return by_the_encoding(query, key);
+    if (!are_sums()) return by_the_encoding(query, key);
     const Coefficients a = coefficients(query, key);
     const at::Tensor angle = theta_.unsqueeze(1) * at::arange(window_, at::kDouble);
     return a.tail.unsqueeze(2) + at::matmul(a.re, angle.cos()) - at::matmul(a.im, angle.sin());
   }
 
  private:
+  // Whether amplitudes change with distance.
+  bool fades() const { return input_.encoding->info().key == "xpos"; }
+
+  // What log_scale multiplies a query by, (P).
+  at::Tensor row_factors(const std::vector<std::int64_t>& query) const {
+    const at::Tensor rows = at::tensor(query, at::kLong).to(at::kDouble) + 1;
+    return input_.log_scale > 0 ? rows.log() / std::log(input_.log_scale) : at::ones_like(rows);
+  }
+
+  // Of the queries and of their keys, (H, P, d) float64 each.
+  static std::pair<at::Tensor, at::Tensor> tokens_of(const at::Tensor& q, const at::Tensor& k,
+                                                     const std::vector<std::int64_t>& query,
+                                                     const std::vector<std::int64_t>& key) {
+    const auto of = [](const at::Tensor& x, const std::vector<std::int64_t>& tokens) {
+      return x[0].index_select(1, at::tensor(tokens, at::kLong)).to(at::kDouble);
+    };
+    return {of(q, query), of(k, key).repeat_interleave(q.size(1) / k.size(1), 0)};
+  }
+
   std::pair<at::Tensor, at::Tensor> planes_of(const at::Tensor& x, std::int64_t planes) const {
     const auto& options = input_.encoding->options();
     const bool half = !options.contains("layout") || options.at("layout") == "half";
@@ -221,10 +253,7 @@ class ProfileHook final : public model::AttentionHook {
   // ||a|| of each head and pair, (H, P); undefined where there are no planes.
   static at::Tensor amplitudes(const Curves& curves, const model::AttentionProgram& program,
                                const Sampled& pairs) {
-    if (curves.has_planes()) {
-      const auto a = curves.coefficients(pairs.query, pairs.first);
-      return (a.re.square() + a.im.square()).sum(-1).sqrt();
-    }
+    if (curves.has_planes()) return curves.powers(pairs.query, pairs.first).sum(-1).sqrt();
     const auto* tapa = program.as<model::TapaProgram>();
     if (tapa == nullptr) return {};
     const at::Tensor i = at::tensor(pairs.query, at::kLong);
@@ -262,8 +291,7 @@ class ProfileHook final : public model::AttentionHook {
   }
 
   void add_high_frequencies(const Curves& curves, std::vector<HeadSums>& heads) const {
-    const auto a = curves.coefficients(pairs_.query, pairs_.first);
-    const at::Tensor power = a.re.square() + a.im.square();  // (H, P, planes)
+    const at::Tensor power = curves.powers(pairs_.query, pairs_.first);
     const at::Tensor fast = (curves.theta() * static_cast<double>(window_) >= 2).to(at::kDouble);
     const at::Tensor share = ((power * fast).sum(-1) / power.sum(-1)).sqrt();
     for (std::size_t h = 0; h < heads.size(); ++h) {
@@ -295,7 +323,7 @@ class ProfileHook final : public model::AttentionHook {
   // (H, P): what the difference of two scores is summed from.
   static at::Tensor mass_of(const Curves& curves, const Sampled& triplets, const at::Tensor& first,
                             const at::Tensor& second) {
-    if (!curves.has_planes()) return first.select(2, 0).abs() + second.select(2, 0).abs();
+    if (!curves.are_sums()) return first.select(2, 0).abs() + second.select(2, 0).abs();
     const auto a = curves.coefficients(triplets.query, triplets.first);
     const auto b = curves.coefficients(triplets.query, triplets.second);
     return at::hypot(a.re - b.re, a.im - b.im).sum(-1) + (a.tail - b.tail).abs();

@@ -260,11 +260,13 @@ Ids random_text(std::uint64_t seed) {
   return ids;
 }
 
-// The scores are products of two float32 weights and sums over up to 264 channels: 264 * 2^-24 of
-// the largest score; a weight moves by as much as its score, and lengths of keys multiply it.
-double tolerance_of(const std::string& metric, double value) {
+// The weights are float32, which keeps a closed form to 1e-6 where all else is float64. In float32
+// scores are sums over up to 264 channels, 264 * 2^-24 of the largest score; a weight moves by as
+// much as its score, and lengths of keys multiply it.
+double tolerance_of(const std::string& metric, double value, at::ScalarType dtype) {
   const bool lengths = metric.starts_with("mean_distance") || metric == "effective_keys";
-  return 2e-4 * (lengths ? std::max(1.0, std::abs(value)) : 1.0);
+  const double of_a_weight = dtype == at::kDouble ? 1e-6 : 2e-4;
+  return of_a_weight * (lengths ? std::max(1.0, std::abs(value)) : 1.0);
 }
 
 bool holds(const protocol::Claim& claim) {
@@ -301,7 +303,7 @@ class Proof {
   void add(const char* input, const std::string& metric, std::int64_t layer, std::int64_t head,
            double value, double measured) {
     protocol::Claim claim{name_, metric, input, layer, head, value, measured};
-    claim.tolerance = tolerance_of(metric, value);
+    claim.tolerance = tolerance_of(metric, value, options_.dtype);
     claim.holds = holds(claim);
     claims_.push_back(std::move(claim));
   }
@@ -400,6 +402,8 @@ std::vector<protocol::Claim> prove_again(const std::shared_ptr<const model::Mode
                                " on the input '" + claim.input + "'");
     }
     claim.model = model->report.name;
+    // What was written in float64 may be proved in float32.
+    claim.tolerance = std::max(claim.tolerance, measured->tolerance);
     claim.measured = measured->measured, claim.holds = holds(claim);
   }
   return claims;

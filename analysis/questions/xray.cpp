@@ -89,7 +89,8 @@ class UnseenMeter {
   // "" where the encoding shows nothing that could be unseen.
   std::string kind(const model::AttentionProgram& program) const {
     const std::string& key = encoding_.info().key;
-    if (key == "tapa" || key == "tape" || key == "xpos") return "distances";
+    if (key == "tape") return "distances of the rigid rotation";
+    if (key == "tapa" || key == "xpos") return "distances";
     if (!frequencies_.empty()) return "phases";
     const auto* table = program.as<model::TableProgram>();
     return table != nullptr && table->first_distance == 0 ? "values" : "";

@@ -19,7 +19,7 @@ namespace phasescope::analysis {
 namespace {
 
 constexpr std::int64_t kRows = 8192;  // distances at once
-constexpr std::int64_t kMostDistances = 2'000'000;
+constexpr std::int64_t kFewestDistances = 1024, kMostDistances = 2'000'000;
 constexpr double kFactor = 4;  // of the identity's linear scaling
 constexpr double kRopeEffectiveContextIdentity = 1e-12;
 constexpr std::size_t kRopeEffectiveContextTexts = 16;
@@ -233,8 +233,7 @@ CheckResult run_rope_effective_context(const CheckContext& context) {
   }
   const std::vector<double>& angles = rotation->frequencies;
   const double slowest = 2 * std::numbers::pi / std::abs(*std::ranges::min_element(angles));
-  const auto last = static_cast<std::int64_t>(
-      std::clamp(4 * slowest / (2 * std::numbers::pi), 1024.0, double{kMostDistances}));
+  const std::int64_t last = distances_searched(angles);
   const ModelHeads heads = heads_of_model(context, *rotation);
   const std::vector<BiasHead> means =
       weighted_heads(heads, std::vector<double>(heads.texts.size(), 1));
@@ -276,6 +275,12 @@ CheckResult run_rope_effective_context(const CheckContext& context) {
 }
 
 }  // namespace
+
+std::int64_t distances_searched(const std::vector<double>& frequencies) {
+  const double scale = regimes_of(frequencies).ultra_from / (2 * std::numbers::pi);
+  if (!(4 * scale > kFewestDistances)) return kFewestDistances;  // a NaN where planes stand still
+  return std::llround(std::min(4 * scale, double{kMostDistances}));
+}
 
 double bias_curve(const BiasHead& head, const std::vector<double>& frequencies, double lambda) {
   double sum = 0;

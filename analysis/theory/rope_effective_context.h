@@ -28,6 +28,10 @@ std::vector<EffectiveContext> effective_contexts(const std::vector<BiasHead>& he
                                                  const std::vector<double>& frequencies,
                                                  std::int64_t last, protocol::Progress* progress);
 
+// How far a model's curves are searched: 4 / theta_0 (regimes_of), 4 base where nothing is scaled.
+// From 1024 to 2 000 000.
+std::int64_t distances_searched(const std::vector<double>& frequencies);
+
 double bias_curve(const BiasHead& head, const std::vector<double>& frequencies, double lambda);
 
 // Linear scaling by `factor` moves the curve by it: largest |curve(factor lambda; scaled) -

@@ -92,7 +92,9 @@ Table fit_table(const protocol::DemandFit& fit) {
   add("after", fit.after);
   add("after - before", fit.change);
   for (const protocol::DemandWindow& one : fit.windows) {
-    add("a window of " + std::to_string(one.window) + " tokens - before", one.change);
+    const std::string window = "a window of " + std::to_string(one.window) + " tokens";
+    add(window + " - before", one.change);
+    add(window + " - after", one.over_fit);
   }
   table.notes.push_back("step " + std::to_string(fit.step) + " of " +
                         std::to_string(fit.choose.size() - 1) + " was chosen");

@@ -47,13 +47,15 @@ struct DemandRow {
   }
 };
 
-// Keys this far and farther hidden from every head.
+// Keys this far and farther hidden from every head: of the loss on the test texts, bits a token,
+// the change, and what it is less the fitted bias's.
 struct DemandWindow {
   int64_t window = 0;
-  Interval change;  // of the loss on the test texts, bits a token
+  Interval change, over_fit;
   template <class V>
   void fields(V& v) {
     v("window", window), v("change", change);
+    v("over_fit", over_fit, About{.title = "change less the fit's"});
   }
 };
 

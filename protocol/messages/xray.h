@@ -63,7 +63,8 @@ struct XrayRow {
 };
 
 // Mean weight of the rows past the trained length of all texts on what training never showed: of
-// each plane's phases ("phases"), of the table's values ("values"), or of distances ("distances").
+// each plane's phases ("phases"), of the table's values ("values"), or of distances ("distances",
+// and of TAPE, whose content moves the phases, "distances of the rigid rotation").
 struct XrayUnseen {
   int64_t layer = 0, head = 0;
   std::string of;

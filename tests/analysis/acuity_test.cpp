@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -344,6 +345,53 @@ TEST(ExchangedBands, OfOtherScoresRunPlain) {
     EXPECT_FALSE(model::exchanges_stay_fused(testing::small_model(encoding, 3)->decoder, 299))
         << encoding;
   }
+}
+
+// TAPE's second stream sees the weights of the distances shown, and the states as they are.
+class StateAverages final : public model::AttentionHook {
+ public:
+  void before(const model::LayerInput& input, model::AttentionProgram& program) override {
+    given_ = program.as<model::TapeProgram>()->state.clone();
+    const auto moved = [](std::int64_t first, std::int64_t count) {
+      return permuted_pairs({2, 17}, 1, 0, first, count);
+    };
+    model::move_pairs(input, moved, {}, program);
+  }
+  void after(std::int64_t layer, const model::AttentionProgram& program, const at::Tensor& v,
+             model::AttentionResult& result) override {
+    const at::Tensor weights = weights_of_program(layer, program, v);
+    const at::Tensor states = given_.expand({1, weights.size(1), -1, -1});
+    EXPECT_LE((result.state - at::matmul(weights, states)).abs().max().item<double>(), 1e-12);
+    EXPECT_TRUE(program.as<model::TapeProgram>()->state.equal(given_));
+    model::AttentionProgram unmoved = program;
+    unmoved.edit = {};
+    const at::Tensor own = weights_of_program(layer, unmoved, v);
+    EXPECT_GT((weights - own).abs().max().item<double>(), 1e-3);
+    ++layers;
+  }
+  int layers = 0;
+
+ private:
+  // (1, H, N, N), by the softmax of its scores.
+  static at::Tensor weights_of_program(std::int64_t layer, const model::AttentionProgram& program,
+                                       const at::Tensor& v) {
+    const model::LayerAttention attention(layer, program, v, {}, {}, model::Backend::plain,
+                                          model::ran_plain(v));
+    const at::Tensor scores = attention.score(attention.whole());
+    const at::Tensor later = at::ones_like(scores, at::kBool).triu(1);
+    return scores.masked_fill(later, -std::numeric_limits<double>::infinity()).softmax(-1);
+  }
+  at::Tensor given_;
+};
+
+TEST(Acuity, TheStatesOfTapeDoNotSeeTheMap) {
+  StateAverages hook;
+  const at::NoGradGuard no_gradients;
+  model::ForwardOptions options;
+  options.hook = &hook;
+  options.backend = model::Backend::plain;
+  exact("tape")->decoder.hidden(ids_tensor(some_ids()), options);
+  EXPECT_EQ(hook.layers, 2);
 }
 
 Texts period_of_eight(std::int64_t count, std::int64_t tokens) {

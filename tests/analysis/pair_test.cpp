@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "analysis/bias_rows.h"
 #include "formats/error.h"
+#include "model/checkpoints/constructed.h"
 #include "text_passes.h"
 
 namespace phasescope::analysis {
@@ -161,6 +163,42 @@ TEST(Pair, CurveOfThePreviousTokenHead) {
       sum += std::cos(static_cast<double>(point.distance - 1) * std::pow(10000.0, -m / 128.0));
     }
     EXPECT_NEAR(point.score, 40 * sum / 128, 1e-4) << point.distance;
+  }
+}
+
+// Scores 50 and 100 beside keys of score 0 have the weight 1 to its last digit, both.
+TEST(Pair, TheBestDistanceIsToldWhereWeightsAreOne) {
+  model::Constructed made = model::distance_head(7, 100);
+  made.weights.encoding.at("table")[3][0] = 50;
+  PairOptions options;
+  options.query = 2, options.key = 0;
+  protocol::NoProgress progress;
+  const auto pair =
+      analyse_pair(model::opened(made, "two", at::kDouble), some_text(256), options, progress);
+  EXPECT_EQ((*pair.curve)[3].weight, (*pair.curve)[7].weight);
+  EXPECT_EQ(*pair.best_distance, 7);
+}
+
+// Far away too a key that truly stands there has the score that the curve gives it: the ids around
+// it are raised by 200 000, whose angles float64 knows to 2^-53 of them.
+TEST(Pair, AKeyThatStandsFarAwayHasTheScoreOfTheCurve) {
+  for (const char* encoding : {"rope", "alibi", "kerple_log", "tapa", "tape"}) {
+    const auto model = exact_pair(encoding);
+    const auto pair = pair_of(model, 0, 20, 9);
+    Text text = some_text();
+    for (std::int64_t n = 0; n < 24; ++n) text.position_ids.push_back(200000 + n);
+    PairOptions options;
+    options.head = 1, options.query = 20, options.key = 9;
+    options.backend = model::Backend::plain;
+    for (const std::int64_t distance : {5, 1000, 99674}) {  // of the curve's own
+      text.position_ids[9] = 200020 - distance;
+      protocol::NoProgress progress;
+      const auto moved = analyse_pair(model, text, options, progress);
+      EXPECT_EQ(moved.true_distance, distance);
+      const auto at = std::ranges::find(*pair.curve, distance, &protocol::PairPoint::distance);
+      ASSERT_NE(at, pair.curve->end());
+      EXPECT_NEAR(moved.score, at->score, 1e-9) << encoding << ", " << distance;
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 #include <functional>
 #include <utility>
 
+#include "analysis/questions/pair.h"
 #include "analysis/tensors.h"
 #include "formats/error.h"
 #include "text_passes.h"
@@ -121,6 +122,38 @@ TEST(Profile, ScoresAreThoseOfTheirFormulas) {
       EXPECT_LE(off, 1e-12);
       EXPECT_EQ(got.semantic_share->mean, expected.share);
     }
+  }
+}
+
+// A decay or a soft cap leaves the planes their amplitudes: the steps of the score that the
+// encoding gives at each distance, over the norm of what q and k are before they are turned.
+TEST(Profile, PlanesThatFadeOrAreCappedHaveAmplitudesToo) {
+  model::ModelConfig capped = testing::small_config("rope");
+  capped.attention.soft_cap = 0.5;
+  for (const bool fades : {true, false}) {
+    const model::ModelConfig config = fades ? testing::small_config("xpos") : capped;
+    const auto model = model::random_model(config, 3, at::kDouble);
+    const Texts triplet = random_texts(1, 3, config.vocab_size, 2);
+    const std::int64_t window = 24;
+    const protocol::ProfileRow got = first_row(model, triplet, window);
+    ASSERT_TRUE(got.positional && got.high_frequency) << fades;
+    TextPass three(model, ids_tensor(triplet.items[0].ids));
+    double off = 1;
+    for (const auto& [query, key] : {std::pair{1, 0}, {2, 0}, {2, 1}}) {
+      const double norm = curve_of(*three.layer(0), query, key, 1e4, window).norm;
+      PairOptions options;
+      options.query = query, options.key = key;
+      options.backend = model::Backend::plain;
+      protocol::NoProgress progress;
+      const auto pair = analyse_pair(model, triplet.items[0], options, progress);
+      std::vector<double> scores;
+      for (std::int64_t t = 0; t < window; ++t) {
+        scores.push_back((*pair.curve)[static_cast<std::size_t>(t)].score);
+      }
+      off = std::min(off, std::abs(got.positional->mean - mean_step(scores) / norm));
+    }
+    EXPECT_LE(off, 1e-12) << fades;
+    EXPECT_GT(got.positional->mean, 0) << fades;
   }
 }
 

@@ -155,6 +155,8 @@ TEST_P(Claims, HoldInEveryForm) {
     const auto claims = prove(GetParam(), {dtype, backend, 3}, kernels, progress);
     EXPECT_GE(claims.size(), 30u);
     for (const protocol::Claim& claim : claims) {
+      // Closed forms of float32 weights hold to 1e-6 in float64, of what counts keys as a share.
+      EXPECT_LE(claim.tolerance, dtype == at::kDouble ? 1e-6 * std::max(1.0, claim.value) : 0.03);
       EXPECT_TRUE(claim.holds) << claim.metric << " of L" << claim.layer << "H" << claim.head
                                << ": " << claim.measured << ", known " << claim.value;
     }

@@ -379,6 +379,19 @@ TEST(RopeEffectiveContext, RootsAndFirstDistancesAreTheReferences) {
   }
 }
 
+// 4 base, whatever the number of planes, times a linear scaling's factor.
+TEST(RopeEffectiveContext, IsSearchedForUpToFourTimesTheBase) {
+  for (const std::int64_t dim : {8, 64, 128}) {
+    std::vector<double> angles = rope_angles(1e4, dim);
+    EXPECT_EQ(distances_searched(angles), 40000) << dim;
+    for (double& angle : angles) angle /= 4;
+    EXPECT_EQ(distances_searched(angles), 160000) << dim;
+  }
+  EXPECT_EQ(distances_searched(rope_angles(1e9, 64)), 2000000);
+  EXPECT_EQ(distances_searched({1, 0}), 2000000);  // a plane that stands still
+  EXPECT_EQ(distances_searched({0, 0}), 1024);
+}
+
 TEST(RopeEffectiveContext, HeadsAreTheReferences) {
   const at::Tensor mu = outside("rope_more.safetensors", "head_mu"),
                    nu = outside("rope_more.safetensors", "head_nu");

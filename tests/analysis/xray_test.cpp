@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <string>
+#include <utility>
 
 #include "formats/error.h"
 #include "text_passes.h"
@@ -193,6 +195,42 @@ TEST(Xray, WeightOnUnseenPhasesIsThatOfTheMap) {
   }
   EXPECT_EQ(row.planes.front(), 0);
   EXPECT_NEAR(row.planes.back(), beyond, 1e-12);
+}
+
+// Of one head of layer 1, past `trained` of `tokens` tokens: the meter, and the weight of the map
+// on distances from `trained` on.
+struct UnseenHead {
+  protocol::XrayUnseen meter;
+  double beyond = 0;
+};
+UnseenHead unseen_head(const std::string& encoding, std::int64_t trained, std::int64_t tokens) {
+  model::ModelConfig config = testing::small_config(encoding);
+  config.context = trained;
+  const auto model = model::random_model(config, 3, at::kDouble);
+  const Texts texts = random_texts(1, tokens, 32, 1);
+  UnseenHead out{xray_of(model, texts).unseen[3]};
+  TextPass pass(model, ids_tensor(texts.items[0].ids));
+  // Row n of these is query trained + n, whose key n is the first that is so far away.
+  const at::Tensor rows = testing::weights_of(pass, 1)[1].slice(0, trained);
+  out.beyond = rows.tril(0).sum().item<double>() / static_cast<double>(tokens - trained);
+  return out;
+}
+
+// Where content moves the phases, or a decay the amplitudes, all from the trained length on is new;
+// so is every value of ALiBi's, and none of T5's once its last bucket was shown.
+TEST(Xray, UnseenDistancesAndValues) {
+  for (const auto& [encoding, of] :
+       {std::pair{"tape", "distances of the rigid rotation"}, std::pair{"tapa", "distances"},
+        std::pair{"xpos", "distances"}, std::pair{"alibi", "values"}}) {
+    const UnseenHead head = unseen_head(encoding, 14, 30);
+    EXPECT_EQ(head.meter.of, of) << encoding;
+    ASSERT_EQ(head.meter.planes.size(), 1u) << encoding;
+    EXPECT_NEAR(head.meter.planes[0], head.beyond, 1e-12) << encoding;
+    EXPECT_GT(head.beyond, 1e-9) << encoding;
+  }
+  const UnseenHead head = unseen_head("t5", 114, 130);
+  EXPECT_EQ(head.meter.planes, std::vector<double>{0});
+  EXPECT_GT(head.beyond, 1e-3);
 }
 
 }  // namespace
