@@ -175,6 +175,16 @@ class Names(InAFolder):
         page.write_text("", encoding="utf-8")
         self.assertEqual(phasescope(*words, folder=self.folder).returncode, 0)
         self.assertIn("| plain, probes: all | 1 | 16 | 8 |", page.read_text(encoding="utf-8"))
+        steps = ("bench", "step", SOURCE / "sample_configs/desk/rope.json", "--lengths", "16", "--runs", "1",
+                 "--threads", "1", "--write", "docs/page.md")
+        for _ in range(2):
+            done = phasescope(*map(str, steps), folder=self.folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        text = page.read_text(encoding="utf-8")
+        self.assertEqual(text.count("\n## "), 2, text)
+        self.assertRegex(text, r"(?m)^## Steps of trainings, .*, 1 thread$")
+        row = next(line for line in text.splitlines() if line.startswith("| rope | bf16 | 16 | 128 |"))
+        self.assertNotIn("nan", row)  # a training in bfloat16 has a rival, too
 
     def test_a_folder_that_a_bundled_name_hides_is_told_of(self):
         shutil.copytree(SOURCE / "assets/models/alibi", self.folder / "rope")
