@@ -1,11 +1,12 @@
 #include "app/claims/desk_runs.h"
 
 #include <algorithm>
-#include <set>
+#include <iterator>
 #include <sstream>
 #include <utility>
 
 #include "app/cli/cli.h"
+#include "app/verbs/sweep_plan.h"
 #include "formats/error.h"
 #include "formats/file_system.h"
 #include "formats/json.h"
@@ -23,6 +24,20 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kNotRun = "it has not been run";
+
+// With the minutes that one seed of all takes on one core.
+constexpr const char* kSweepsInOrder[] = {
+    "missing_duplicate",  // 50
+    "s5",                 // 50
+    "tuning",             // 10
+    "addition",           // 95
+    "copy_encodings",     // 65
+    "perplexity",         // 115
+    "desk_tasks",         // 105
+    "tapa_phase",         // 25
+    "cape_forms",         // 50
+    "tape_switches",      // 95
+};
 
 // The outer run, without its own --out, interrupted at a time too.
 class TimedRun : public Run {
@@ -63,6 +78,27 @@ std::string file_hash(const std::string& word) {
   return file ? formats::sha256_of_file(word) : "";
 }
 
+// What a sweep trains and evaluates, bases and all; of a file that is no sweep its own hash.
+std::string plan_hash(const std::string& file) {
+  try {
+    const SweepPlan plan = sweep_plan(file);
+    std::string all = plan.eval.dump();
+    for (const SweepJob& job : plan.jobs) all += "\n" + job.name + job.config.dump();
+    return formats::sha256_hex(all);
+  } catch (const formats::Error&) {
+    return file_hash(file);
+  }
+}
+
+std::size_t seeds_of(const std::string& file) {
+  std::size_t seeds = 1;
+  try {
+    for (const SweepJob& job : sweep_plan(file).jobs) seeds = std::max(seeds, job.seed + 1);
+  } catch (const formats::Error&) {  // the sweep tells, when it is run
+  }
+  return seeds;
+}
+
 // The objects of a .jsonl file; none where it is not there. Throws Error "bad_input".
 std::vector<json> lines_of_json(const std::string& file) {
   std::vector<json> lines;
@@ -76,6 +112,13 @@ std::vector<json> lines_of_json(const std::string& file) {
 }
 
 }  // namespace
+
+void order_sweeps(std::vector<std::vector<std::string>>& sweeps) {
+  std::ranges::stable_sort(sweeps, {}, [](const std::vector<std::string>& words) {
+    const std::string name = words.size() < 2 ? "" : fs::path(words[1]).stem().string();
+    return std::ranges::find(kSweepsInOrder, name) - std::begin(kSweepsInOrder);
+  });
+}
 
 std::vector<std::string> DeskRuns::whole_command(std::vector<std::string> words) const {
   if (!is_sweep(words) || words.size() < 2) return words;
@@ -96,7 +139,10 @@ std::string DeskRuns::line_of(const std::vector<std::string>& words) const {
 
 fs::path DeskRuns::kept_at(const std::vector<std::string>& words) const {
   std::string all = PHASESCOPE_VERSION;
-  for (const std::string& word : words) all += "\n" + word + file_hash(word);
+  for (const std::string& word : words) {
+    const bool plan = is_sweep(words) && word.ends_with(".json");
+    all += "\n" + word + (plan ? plan_hash(word) : file_hash(word));
+  }
   return options_.folder / "results" / (formats::sha256_hex(all).substr(0, 16) + ".json");
 }
 
@@ -158,33 +204,30 @@ void DeskRuns::keep_elsewhere(const std::vector<std::string>& words, const DeskR
 }
 
 void DeskRuns::run_by_seeds(const std::vector<std::vector<std::string>>& sweeps) {
-  std::set<std::vector<std::string>> ended;
-  for (int seeds = 1; ended.size() < sweeps.size() && may_run(); ++seeds) {
+  std::size_t most = 0;
+  for (const std::vector<std::string>& words : sweeps) most = std::max(most, seeds_of(words.at(1)));
+  for (std::size_t seeds = 1; seeds <= most; ++seeds) {
     for (const std::vector<std::string>& words : sweeps) {
-      if (ended.contains(words) || !may_run()) continue;
-      const std::size_t cells = run_first_seeds(words, seeds);
-      // No more cells than with one seed less: the grid has no more.
-      if (cells <= std::exchange(cells_[words], cells)) ended.insert(words);
+      if (may_run() && seeds <= seeds_of(words.at(1))) run_first_seeds(words, seeds);
     }
   }
 }
 
-std::size_t DeskRuns::run_first_seeds(const std::vector<std::string>& words, int seeds) {
+void DeskRuns::run_first_seeds(const std::vector<std::string>& words, std::size_t seeds) {
   std::vector<std::string> command = whole_command(words);
   command.insert(command.end(), {"--seeds", std::to_string(seeds)});
   const auto begun = Clock::now();
-  std::size_t cells = 0;
   try {
     TimedRun run(run_, line_of(words), options_.until);
     run_.say(line_of(words) + ", seed " + std::to_string(seeds));
-    const json result = output_of(run, command).result;
-    cells = result.value("cells", json::array()).size();
+    output_of(run, command);
   } catch (const protocol::RequestError& error) {
     if (error.info().code == protocol::error_code::cancelled) throw;
-  } catch (const formats::Error&) {  // of() runs it again, and tells
+    run_.say(protocol::describe(error.info()));
+  } catch (const formats::Error& error) {
+    run_.say(error.full_text());
   }
   before_[words] += std::chrono::duration<double>(Clock::now() - begun).count();
-  return cells;
 }
 
 void DeskRuns::run_now(const std::vector<std::string>& words, DeskRun& known) const {

@@ -41,6 +41,9 @@ struct DeskRunOptions {
   std::function<nlohmann::json(const std::vector<std::string>&, const nlohmann::json&)> needed = {};
 };
 
+// Sweeps in the order in which they are run: first what tells most for its time.
+void order_sweeps(std::vector<std::vector<std::string>>& sweeps);
+
 class DeskRuns {
  public:
   DeskRuns(Run& run, DeskRunOptions options) : run_(run), options_(std::move(options)) {}
@@ -49,7 +52,8 @@ class DeskRuns {
   // command refuses is a problem and no exception. Throws RequestError "cancelled".
   const DeskRun& of(const std::vector<std::string>& words);
   // Runs these sweeps in turn, the first seed of each, then the second, and so on, as far as the
-  // time goes: of() then finds as many seeds of all. Does nothing where nothing is to be run.
+  // time goes: of() then finds as many seeds of all. Does nothing where nothing is to be run. What
+  // goes wrong is said, and of() finds it again.
   void run_by_seeds(const std::vector<std::vector<std::string>>& sweeps);
   // The same as a line that runs it again.
   std::string line_of(const std::vector<std::string>& words) const;
@@ -59,8 +63,7 @@ class DeskRuns {
   std::filesystem::path kept_at(const std::vector<std::string>& words) const;
   DeskRun kept(const std::filesystem::path& file) const;
   void run_now(const std::vector<std::string>& words, DeskRun& known) const;
-  // How many cells the sweep has with so many of its seeds.
-  std::size_t run_first_seeds(const std::vector<std::string>& words, int seeds);
+  void run_first_seeds(const std::vector<std::string>& words, std::size_t seeds);
   bool may_run() const;
   std::string file_of_kept() const;
   nlohmann::json key_of(const std::vector<std::string>& words) const;
@@ -70,8 +73,7 @@ class DeskRuns {
   Run& run_;
   DeskRunOptions options_;
   std::map<std::vector<std::string>, DeskRun> done_;
-  std::map<std::vector<std::string>, std::size_t> cells_;  // of the last round of run_by_seeds()
-  std::map<std::vector<std::string>, double> before_;      // seconds that run_by_seeds() has spent
+  std::map<std::vector<std::string>, double> before_;  // seconds that run_by_seeds() has spent
 };
 
 }  // namespace phasescope::app

@@ -22,7 +22,7 @@ namespace {
 
 std::atomic<bool> interrupt_seen = false;
 
-// The first Ctrl-C cancels the request; a second one ends the program at once.
+// The first Ctrl-C, or SIGTERM, cancels the request; a second one ends the program at once.
 void note_interrupt(int) {
   if (interrupt_seen.exchange(true)) _exit(130);
 }
@@ -66,7 +66,7 @@ void become_worker(std::vector<std::string> arguments) {
 
 WorkerRun::WorkerRun(CommonOptions common, std::string command)
     : common_(std::move(common)), command_(std::move(command)) {
-  std::signal(SIGINT, note_interrupt);
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, note_interrupt);
 }
 
 protocol::Reply WorkerRun::call(const std::string& method, json params) {
@@ -85,7 +85,8 @@ protocol::Reply WorkerRun::call(const std::string& method, json params) {
   options.on_progress = [this](double fraction, const std::string& text) {
     show_progress(fraction, text);
   };
-  options.should_cancel = [this] { return interrupted(); };
+  // What is asked about jobs is answered at once, and after Ctrl-C it is what has them saved.
+  if (!method.starts_with("jobs.")) options.should_cancel = [this] { return interrupted(); };
   protocol::Reply reply;
   try {
     reply = client_->call(method, std::move(params), options);

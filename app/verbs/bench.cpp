@@ -196,13 +196,14 @@ class BenchVerb : public Verb {
     output.provenance.push_back(output.result["provenance"]);
     Table table = table_of<protocol::StepBenchRow>(
         "", output.result["rows"],
-        {"name", "length", "windows", "forward_ms", "step_ms", "step_ms_min", "step_ms_max",
+        {"name", "dtype", "length", "windows", "forward_ms", "step_ms", "step_ms_min", "step_ms_max",
          "over_first", "tokens_per_second", "peak_mb", "rival_ms", "speedup_over_rival"});
     table.notes.push_back(bench.processor + ", " + std::to_string(bench.threads) +
                           " threads, medians of " + std::to_string(bench.runs) +
                           " interleaved runs; the rival is a " + kRivalOfSteps);
     if (!page_.empty()) {
-      table.title = "Steps of trainings, " + bench.processor;
+      table.title = "Steps of trainings, " + bench.processor + ", " +
+                    std::to_string(bench.threads) + (bench.threads == 1 ? " thread" : " threads");
       const std::string section =
           markdown_of(table) + "\n`" + run.command() + "`, " + today() + "\n";
       output.files.push_back({page_, with_bench_section(page_before(), section)});

@@ -54,6 +54,10 @@ second pass over a layer, after one that left its log-sum-exp.
 A GPU's section is one that `./dev bench --import` brought from it; there is none until the CUDA kernels
 have run on a device. In it a time is that of 20 calls one after the other, without what crosses to the
 GPU, there is no processor time, and the peak is that of a large matrix product, where LibTorch was there.
+
+*Steps of trainings* are of `phasescope bench step CONFIG... --write docs/benchmarks.md`: a section for each
+processor and number of threads. The rival is a loop that trains the same model in the same dtype with
+LibTorch's own operations; encodings that it has no code for have none.
 )";
 
 // Written by hand, at the page's end.

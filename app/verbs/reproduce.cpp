@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -180,6 +181,20 @@ Table tasks_table(const protocol::SweepResult& sweep) {
   return table;
 }
 
+// A row for a sweep: how many of its trainings, and their evals, are done.
+json progress_of(const std::string& name, const protocol::SweepResult& sweep, bool evaluates) {
+  int64_t done = 0;
+  double seconds = 0;
+  for (const protocol::SweepCell& cell : sweep.cells) {
+    done += cell.state == "done" && (!evaluates || cell.evaluated == "done") ? 1 : 0;
+    seconds += cell.seconds;
+  }
+  return {{"sweep", name},
+          {"done", done},
+          {"of", sweep.cells.size()},
+          {"core hours", std::round(seconds / 36) / 100}};
+}
+
 // Where a sweep agrees with the published order, and where not.
 std::string sentence_of(const std::vector<const ClaimRow*>& rows) {
   std::map<std::string, std::string> items;  // by verdict
@@ -219,8 +234,7 @@ class ReproduceVerb : public Verb {
     sheets_ = claim_sheets(assets_folder() / "claims", request_.paper);
     DeskRuns desk(run, desk_options());
     Output output;
-    desk.run_by_seeds(wanted_sweeps());
-    output.page = "# Claims of the papers, beside what was measured here\n";
+    run_missing(desk);
     ReproduceResult result;
     for (const ClaimSheet& sheet : sheets_) add_paper(sheet, desk, run, result, output);
     if (output.tables.empty()) {
@@ -231,15 +245,20 @@ class ReproduceVerb : public Verb {
     std::ranges::move(measured_, std::back_inserter(output.tables));
     if (wants_tasks()) add_tasks(desk, output);
     if (!sweeps_.empty()) output.page += "\n# What the sweeps measured\n" + sweeps_;
+    output.page = "# Claims of the papers, beside what was measured here\n\nOf the claims " +
+                  counts_in_words(result) + ".\n" + markdown_of_progress() + output.page;
     output.tables.insert(output.tables.begin(), whole_table(result.rows));
     output.result = protocol::to_json_form(result);
     output.text = counts_in_words(result) + "\n";
-    output.page += "\n" + counts_in_words(result) + ".\n";
     output.status = cancelled_ || run.interrupted() ? 130 : 0;
     return output;
   }
 
  private:
+  std::string markdown_of_progress() const {
+    return progress_.rows.empty() ? "" : "\n" + markdown_of(progress_);
+  }
+
   DeskRunOptions desk_options() const {
     DeskRunOptions options{.folder = request_.job, .run_missing = request_.desk};
     options.kept = request_.kept;
@@ -259,6 +278,26 @@ class ReproduceVerb : public Verb {
     return options;
   }
 
+  // What is no training takes minutes in all and goes before what takes hours.
+  void run_missing(DeskRuns& desk) {
+    if (!request_.desk) return;
+    try {
+      for (const ClaimSheet& sheet : sheets_) {
+        for (const Claim& claim : sheet.claims) {
+          if (is_wanted(claim) && !claim.desk.empty() && !is_sweep(claim)) desk.of(claim.desk);
+        }
+      }
+      desk.run_by_seeds(wanted_sweeps());
+    } catch (const protocol::RequestError& error) {
+      if (error.info().code != protocol::error_code::cancelled) throw;
+      cancelled_ = true;  // what there is is shown
+    }
+  }
+
+  static bool is_sweep(const Claim& claim) {
+    return !claim.desk.empty() && claim.desk[0] == "sweep";
+  }
+
   bool is_wanted(const Claim& claim) const {
     return claim.item.find(request_.only) != std::string::npos;
   }
@@ -266,27 +305,30 @@ class ReproduceVerb : public Verb {
   // What no paper's claim is about is shown where everything is.
   bool wants_tasks() const { return request_.only.empty() && request_.paper.empty(); }
 
-  // Of the claims that are asked for, each once, and the tasks.
+  // Of the claims that are asked for, each once, and the tasks, in the order in which they are run.
   std::vector<std::vector<std::string>> wanted_sweeps() const {
     std::vector<std::vector<std::string>> sweeps;
     for (const ClaimSheet& sheet : sheets_) {
       for (const Claim& claim : sheet.claims) {
-        const bool sweep = is_wanted(claim) && !claim.desk.empty() && claim.desk[0] == "sweep";
+        const bool sweep = is_wanted(claim) && is_sweep(claim);
         if (sweep && std::ranges::find(sweeps, claim.desk) == sweeps.end())
           sweeps.push_back(claim.desk);
       }
     }
     if (wants_tasks()) sweeps.push_back({"sweep", kTaskSweep});
+    order_sweeps(sweeps);
     return sweeps;
   }
 
   void add_tasks(DeskRuns& desk, Output& output) {
     std::error_code none;
-    if (cancelled_ || !fs::is_regular_file(kTaskSweep, none)) return;  // not the project's folder
+    if (!fs::is_regular_file(kTaskSweep, none)) return;  // not the project's folder
     const DeskRun& measured = desk.of({"sweep", kTaskSweep});
     output.whole = output.whole && measured.whole;
     if (!measured.result.is_object()) return;
-    Table table = tasks_table(protocol::from_json_form<protocol::SweepResult>(measured.result));
+    const auto sweep = protocol::from_json_form<protocol::SweepResult>(measured.result);
+    progress_.rows.push_back(progress_of(kTaskSweep, sweep, false));
+    Table table = tasks_table(sweep);
     if (table.rows.empty()) return;
     output.page += "\n" + markdown_of(table) + "\n`" + measured.command + "`\n";
     measured_.push_back(std::move(table));
@@ -312,12 +354,12 @@ class ReproduceVerb : public Verb {
   void add_sweeps(const ClaimSheet& sheet, DeskRuns& desk, const std::vector<ClaimRow>& rows,
                   Output& output) {
     for (const Claim& claim : sheet.claims) {
-      const bool asked = is_wanted(claim);
-      const bool sweep = !claim.desk.empty() && claim.desk[0] == "sweep";
-      if (!asked || !sweep || cancelled_ || !shown_.insert(claim.desk[1]).second) continue;
+      if (!is_wanted(claim) || !is_sweep(claim) || !shown_.insert(claim.desk[1]).second) continue;
       const json& result = desk.of(claim.desk).result;
-      if (!result.is_object() || !result.contains("eval")) continue;
-      const auto eval = protocol::from_json_form<protocol::EvalResult>(result["eval"]);
+      if (!result.is_object()) continue;
+      const auto measured = protocol::from_json_form<protocol::SweepResult>(result);
+      progress_.rows.push_back(progress_of(claim.desk[1], measured, true));
+      const protocol::EvalResult& eval = measured.eval;
       Table table = results_table(eval, names_in(eval));
       if (table.rows.empty()) continue;
       table.title = claim.desk[1] + ": " + table.title;
@@ -344,7 +386,7 @@ class ReproduceVerb : public Verb {
       return row;
     }
     row.command = desk.line_of(claim.desk);
-    if (!cancelled_) fill(claim, desk, row, output);
+    fill(claim, desk, row, output);
     return row;
   }
 
@@ -370,6 +412,9 @@ class ReproduceVerb : public Verb {
   std::vector<ClaimSheet> sheets_;
   std::set<std::string> shown_;  // sweeps
   std::vector<Table> measured_;
+  Table progress_{.title = "How far the trainings are",
+                  .columns = {"sweep", "done", "of", "core hours"},
+                  .notes = {"core hours: of steps alone, on a core each; the next run goes on"}};
   std::string sweeps_;  // Markdown
   bool cancelled_ = false;
 };

@@ -72,6 +72,7 @@ struct StepBenchRequest {
 // NaN. `over_first` is the step's time over that of the first configuration at the same length.
 struct StepBenchRow {
   std::string name, encoding, kernel;
+  std::string dtype;  // of the products, ours and the rival's
   int64_t parameters = 0, length = 0, windows = 0;
   double forward_ms = 0, step_ms = 0, step_ms_min = 0, step_ms_max = 0;
   double over_first = 0, tokens_per_second = 0;
@@ -81,6 +82,7 @@ struct StepBenchRow {
   template <class V>
   void fields(V& v) {
     v("name", name), v("encoding", encoding), v("kernel", kernel, About{.title = "attention by"});
+    v("dtype", dtype, About{.title = "products in"});
     v("parameters", parameters), v("length", length, About{.title = "N", .unit = "tokens"});
     v("windows", windows);
     v("forward_ms", forward_ms, About{.title = "forward", .unit = "ms"});

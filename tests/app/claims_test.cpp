@@ -375,9 +375,94 @@ TEST_F(DeskRunsTest, GoThroughSweepsSeedBySeed) {
     const std::size_t asked = request.params.at("cells").size();
     if (cells.empty() || cells.back() != asked) cells.push_back(asked);
   }
-  // Three encodings and nine, with one seed, two, three, and no more than three.
-  EXPECT_EQ(cells, (std::vector<std::size_t>{3, 9, 6, 18, 9, 27, 9, 27}));
+  // Three encodings and nine, with one seed, two and three.
+  EXPECT_EQ(cells, (std::vector<std::size_t>{3, 9, 6, 18, 9, 27}));
   EXPECT_TRUE(runs.of(sweeps[0]).whole);
+}
+
+// A worker that is lost once costs a sweep its turn, and not its later seeds.
+TEST_F(DeskRunsTest, GoOnWithSweepsThatFailOnce) {
+  class LostOnce : public AllDone {
+   public:
+    protocol::Reply call(const std::string& method, json params) override {
+      if (requests.empty()) {
+        requests.push_back({method, params});
+        throw protocol::RequestError({"worker_died", "the worker has died", "", ""});
+      }
+      return AllDone::call(method, std::move(params));
+    }
+    using Run::call;
+  };
+  const std::string file = std::string(PHASESCOPE_SOURCE) + "/sample_configs/sweeps/copy.json";
+  LostOnce run;
+  DeskRuns runs(run, {.folder = folder_ / "claims", .run_missing = true});
+  runs.run_by_seeds({{"sweep", file}});
+  EXPECT_EQ(run.requests.front().params.at("cells").size(), 3u);
+  EXPECT_EQ(run.requests.back().params.at("cells").size(), 9u);
+  EXPECT_TRUE(std::ranges::any_of(run.said, [](const std::string& line) {
+    return line.find("the worker has died") != std::string::npos;
+  }));
+}
+
+// Every sweep that a claim needs has its place; what is cheap and tells much goes first.
+TEST(DeskSweeps, HaveAnOrder) {
+  std::vector<std::vector<std::string>> sweeps;
+  for (const ClaimSheet& sheet : claim_sheets(kSheets, "")) {
+    for (const Claim& claim : sheet.claims) {
+      if (!claim.desk.empty() && claim.desk[0] == "sweep") sweeps.push_back(claim.desk);
+    }
+  }
+  sweeps.push_back({"sweep", "sample_configs/sweeps/unknown.json"});
+  sweeps.push_back({"sweep", "sample_configs/sweeps/desk_tasks.json"});
+  order_sweeps(sweeps);
+  std::vector<std::string> names;
+  for (const auto& words : sweeps) {
+    const std::string name = fs::path(words[1]).stem().string();
+    if (names.empty() || names.back() != name) names.push_back(name);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"missing_duplicate", "s5", "tuning", "addition",
+                                             "copy_encodings", "perplexity", "desk_tasks",
+                                             "tapa_phase", "cape_forms", "tape_switches",
+                                             "unknown"}));
+}
+
+// Another base makes another sweep, though its own file is the same.
+TEST_F(DeskRunsTest, ASweepOfAnotherBaseIsNotTheSame) {
+  const std::string file = (folder_ / "sweep.json").string();
+  const auto write_base = [&](int steps) {
+    std::ofstream(folder_ / "base.json") << json{{"train", {{"steps", steps}}}};
+  };
+  std::ofstream(file) << json{{"base", "base.json"}, {"grid", {{"train.seed", {1, 2}}}}};
+  write_base(10);
+  AllDone run;
+  const DeskRunOptions options{.folder = folder_ / "claims", .run_missing = true};
+  DeskRuns(run, options).of({"sweep", file});
+  const std::size_t asked = run.requests.size();
+  DeskRuns(run, options).of({"sweep", file});
+  EXPECT_EQ(run.requests.size(), asked);  // it is whole
+  write_base(20);
+  DeskRuns(run, options).of({"sweep", file});
+  EXPECT_GT(run.requests.size(), asked);
+}
+
+// What is kept with the sources is of the sweeps as they are.
+TEST(DeskResults, AreOfTheSweepsThatThereAre) {
+  const fs::path source = PHASESCOPE_SOURCE, kept = source / "docs/desk_results";
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(kept, none)) {
+    const std::string name = entry.path().stem().string();
+    if (name == "commands") continue;
+    const SweepPlan plan = sweep_plan(source / "sample_configs/sweeps" / (name + ".json"));
+    std::ifstream file(entry.path());
+    for (std::string text; std::getline(file, text);) {
+      const json line = json::parse(text);
+      const std::string cell = line.at("name");
+      const auto job = std::ranges::find(plan.jobs, cell, &SweepJob::name);
+      ASSERT_NE(job, plan.jobs.end()) << name << ": " << cell;
+      EXPECT_EQ(line.at("asked"), job->config) << name << ": " << cell;
+      EXPECT_EQ(line.value("/eval/asked"_json_pointer, json()), plan.eval) << name << ": " << cell;
+    }
+  }
 }
 
 TEST_F(DeskRunsTest, ASweepWithoutJobsIsRead) {

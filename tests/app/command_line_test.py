@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -134,6 +135,54 @@ class Training(InAFolder):
         self.assertEqual(shortened("phasescope eval copy out/c"), "phasescope eval copy out/c")
 
 
+class Stopping(InAFolder):
+    """A sweep, whose jobs are processes of their own, ended from outside."""
+
+    MODEL = {"vocab_size": 5, "context": 16, "layers": 1, "width": 16, "heads": 2, "kv_heads": 2, "ffn_width": 16,
+             "causal": False}
+    RUN = {"model": MODEL, "task": {"name": "missing_duplicate", "batch": 4, "shortest": 2, "longest": 4},
+           "train": {"steps": 10_000_000, "checkpoint_every": 10_000_000, "threads": 1, "dtype": "f32"},
+           "eval": {"every": 0}}
+
+    def states(self):
+        """Of the jobs that have begun, and how many steps they have made."""
+        found = []
+        for path in sorted(self.folder.glob("sweep/*/status.json")):
+            status = json.loads(path.read_text(encoding="utf-8"))
+            found.append((status["state"], status["step"]))
+        return found
+
+    def end_jobs(self):
+        for path in self.folder.glob("sweep/*/status.json"):
+            status = json.loads(path.read_text(encoding="utf-8"))
+            if status["state"] == "running":
+                os.kill(status["pid"], signal.SIGKILL)
+
+    def test_what_ends_a_sweep_has_its_jobs_saved(self):
+        self.addCleanup(self.end_jobs)
+        plan = {"base": self.RUN, "grid": {"train.seed": [1, 2]}, "jobs": 2}
+        (self.folder / "sweep.json").write_text(json.dumps(plan), encoding="utf-8")
+        for number in (signal.SIGTERM, signal.SIGINT):
+            sweep = subprocess.Popen([str(PROGRAMS / "phasescope"), "sweep", "sweep.json", "--job", "sweep"],
+                                     cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                     stderr=subprocess.DEVNULL,
+                                     env={**os.environ, "XDG_DATA_HOME": str(self.folder / "data")})
+            before = [step for _, step in self.states()] or [0, 0]
+            limit = time.monotonic() + 60
+            while time.monotonic() < limit:
+                now = self.states()
+                if len(now) == 2 and all(state == "running" and step > old for (state, step), old in zip(now, before)):
+                    break
+                time.sleep(0.05)
+            sweep.send_signal(number)
+            self.assertEqual(sweep.wait(60), 0)  # and not by the signal
+            now = self.states()
+            self.assertEqual([state for state, _ in now], ["cancelled", "cancelled"])
+            for (_, step), folder in zip(now, sorted(self.folder.glob("sweep/train*"))):
+                self.assertGreater(step, 0)
+                self.assertTrue((folder / f"checkpoints/step-{step}/manifest.json").is_file(), folder)
+
+
 class Names(InAFolder):
     def test_commands_of_sidecars_make_the_same_files_again(self):
         shutil.copytree(ROPE, self.folder / ODD)
@@ -190,6 +239,16 @@ class Names(InAFolder):
         page.write_text("", encoding="utf-8")
         self.assertEqual(phasescope(*words, folder=self.folder).returncode, 0)
         self.assertIn("| plain, probes: all | 1 | 16 | 8 |", page.read_text(encoding="utf-8"))
+        steps = ("bench", "step", SOURCE / "sample_configs/desk/rope.json", "--lengths", "16", "--runs", "1",
+                 "--threads", "1", "--write", "docs/page.md")
+        for _ in range(2):
+            done = phasescope(*map(str, steps), folder=self.folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        text = page.read_text(encoding="utf-8")
+        self.assertEqual(text.count("\n## "), 2, text)
+        self.assertRegex(text, r"(?m)^## Steps of trainings, .*, 1 thread$")
+        row = next(line for line in text.splitlines() if line.startswith("| rope | bf16 | 16 | 128 |"))
+        self.assertNotIn("nan", row)  # a training in bfloat16 has a rival, too
 
     def test_a_folder_that_a_bundled_name_hides_is_told_of(self):
         shutil.copytree(SOURCE / "assets/models/alibi", self.folder / "rope")

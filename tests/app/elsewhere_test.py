@@ -152,6 +152,21 @@ class Ranks(Elsewhere):
             self.assertEqual(rank.returncode, 0, said)
         self.assertEqual([line["step"] for line in lines_of(job)], list(range(1, 401)))
 
+    def test_the_pages_commands_by_hand_run(self):
+        """Those of docs/training.md, two steps of them."""
+        os.symlink(SOURCE / "sample_configs", self.folder / "sample_configs")
+        page = (SOURCE / "docs/training.md").read_text(encoding="utf-8")
+        block = page[page.index("    export WORLD_SIZE="):]
+        command = block[:block.index("\n\n")]
+        self.assertEqual(command.count("train.steps=20"), 2)
+        command = command.replace("train.steps=20", "train.steps=2 --set eval.windows=2")
+        command = command.replace("MASTER_PORT=29500", f"MASTER_PORT={free_port()}")
+        shell = self.start(["bash", "-ec", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        _, said = shell.communicate(timeout=240)
+        self.assertEqual(shell.returncode, 0, said)
+        job = self.folder / "out/two"
+        self.assertEqual((state_of(job), len(lines_of(job))), ("done", 2), said)
+
     def test_what_a_launcher_leaves_out_is_said(self):
         config = self.written("run.json", self.small_run(5))
         for more, missing in (({}, "--job"), ({"job": 1}, "MASTER_ADDR")):

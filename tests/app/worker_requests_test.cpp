@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <thread>
 
 #include "app/views/heads_view.h"
 #include "app/views/map_view.h"
@@ -239,6 +243,51 @@ TEST_F(WorkerRequestsTest, CancelEndsTheQuestion) {
   requests_.begin_frame();
   EXPECT_EQ(requests_.waiting(), 0);
   EXPECT_EQ(heads().error().code, "cancelled");
+}
+
+// A worker's own process, whose device faults: frames go on, and what it was asked is answered by the
+// next one, which has read the model again.
+TEST(WorkerOfTheWindow, Row22_AFaultOfTheDeviceFreezesNoFrameAndTheModelIsThereAgain) {
+  if (!std::filesystem::exists(protocol::local_worker().argv[0])) {
+    GTEST_SKIP() << "built without the worker";
+  }
+  ::setenv("PHASESCOPE_TEST_HANDLERS", "1", 1);
+  const auto link = link_to(protocol::local_worker());
+  WorkerRequests requests(*link, *link);
+  auto& heads = requests.of(kHeads, "rope");
+  // As a view does it: the same question in every frame. Ends when it is answered, or too late.
+  const auto frames_until_answer = [&](const std::string& prompt) {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+    protocol::HeadsRequest request{.model = "rope"};
+    request.reading.input.prompt = prompt;
+    for (int frame = 0; std::chrono::steady_clock::now() < limit; ++frame) {
+      requests.begin_frame();
+      requests.ask(heads, request);
+      if (heads.answers_now()) return frame;
+      requests.end_frame();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return 0;
+  };
+  ASSERT_GT(frames_until_answer("to every thing there is a season"), 0);
+  EXPECT_EQ(requests.death_notice(), "");
+  const auto values = [&] {
+    return protocol::to_json_form(heads.answer()->result.rows.at(0).values);
+  };
+  const auto before = values();
+  std::string code;
+  protocol::Callbacks callbacks;
+  callbacks.on_error = [&code](const protocol::ErrorInfo& error) { code = error.code; };
+  link->submit("worker.crash", {{"how", "fatal"}}, callbacks, "");
+  link->flush();
+  // It is asked behind that, so that the worker dies with it; a start takes many frames.
+  EXPECT_GT(frames_until_answer("and a time to every purpose"), 10);
+  EXPECT_EQ(code, "worker_died");
+  EXPECT_NE(requests.death_notice().find("illegal memory access"), std::string::npos)
+      << requests.death_notice();
+  ASSERT_GT(frames_until_answer("to every thing there is a season"), 0);
+  EXPECT_EQ(values(), before);
+  ::unsetenv("PHASESCOPE_TEST_HANDLERS");
 }
 
 }  // namespace

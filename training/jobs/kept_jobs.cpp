@@ -2,6 +2,9 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <map>
 #include <sstream>
@@ -9,6 +12,7 @@
 #include "formats/error.h"
 #include "formats/json.h"
 #include "protocol/json_form.h"
+#include "protocol/messages/eval.h"
 #include "training/jobs/job_folder.h"
 #include "training/jobs/metrics_log.h"
 
@@ -19,8 +23,10 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using protocol::JobStatus;
 
-constexpr std::size_t kPointsKept = 24;
+constexpr std::size_t kPointsKept = 12;
 constexpr const char* kEval = "eval";
+// What a configuration says of the files that were read, beyond what was asked for.
+constexpr const char* kHashes[] = {"/data/corpus_sha256", "/start/model_sha256"};
 
 using Lines = std::map<std::string, json>;  // by the name of the folder
 
@@ -36,8 +42,9 @@ Lines lines_of(const formats::FileSystem& files, const fs::path& file) {
     if (line.empty()) continue;
     const std::string where = file.string() + ", line " + std::to_string(number);
     json kept = formats::parse_json(line, where);
-    if (!kept.is_object() || !kept.contains("name") || !kept.contains("status")) {
-      throw formats::bad_input("this is no kept job", where);
+    for (const char* key : {"name", "status", "curve"}) {
+      if (kept.is_object() && kept.contains(key)) continue;
+      throw formats::bad_input(std::string("this is no kept job: it has no \"") + key + "\"", where);
     }
     const std::string name = kept.at("name").get<std::string>();
     lines[name] = std::move(kept);
@@ -55,19 +62,69 @@ std::string date_of(const fs::path& file) {
   return text;
 }
 
+// Without what a reader puts there anyway.
+template <class T>
+json without_defaults(const T& value) {
+  json form = protocol::to_json_form(value);
+  for (const auto& [key, usual] : protocol::to_json_form(T{}).items()) {
+    if (form.contains(key) && form.at(key) == usual) form.erase(key);
+  }
+  return form;
+}
+
 // What is another on each machine, or stands in files of its own.
 json small_form(const JobStatus& status) {
-  json form = protocol::to_json_form(status);
-  for (const char* key : {"dir", "pid", "curve", "checkpoints", "config", "result", "last"}) {
+  json form = without_defaults(status);
+  for (const char* key :
+       {"dir", "pid", "curve", "curve_of", "checkpoints", "config", "result", "last"}) {
     form.erase(key);
   }
   return form;
 }
 
 // What a table of a sweep reads of an eval's result.
-json small_result(json result) {
-  for (const char* key : {"cells", "positions", "differences", "provenance"}) result.erase(key);
-  return result;
+json small_result(const json& result) {
+  if (!result.is_object()) return result;
+  auto eval = protocol::from_json_form<protocol::EvalResult>(result);
+  eval.cells.clear(), eval.positions.clear(), eval.differences.clear(), eval.provenance.clear();
+  eval.rows_of.reset(), eval.columns_of.reset();
+  json form = without_defaults(eval);
+  form["rows"] = json::array();
+  for (const protocol::EvalRow& row : eval.rows) form["rows"].push_back(without_defaults(row));
+  return form;
+}
+
+// Six digits, which a curve needs no more of.
+double shortened(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return std::strtod(text, nullptr);
+}
+
+json small_point(const protocol::MetricPoint& point) {
+  json form = {{"step", point.step}, {"loss", shortened(point.loss)}};
+  form["time"] = shortened(point.time);
+  if (point.validation_bits) form["validation_bits"] = *point.validation_bits;
+  if (point.validation_right) form["validation_right"] = shortened(*point.validation_right);
+  return form;
+}
+
+// A few points, among them the first validation below the blind guesser's loss, by which a table of
+// tasks tells when a task was learnt.
+json small_curve(const JobStatus& status) {
+  std::vector<protocol::MetricPoint> points = thinned(status.curve, kPointsKept);
+  const auto below = [&status](const protocol::MetricPoint& point) {
+    return status.blind_bits && point.validation_bits &&
+           *point.validation_bits < *status.blind_bits;
+  };
+  const auto learnt = std::ranges::find_if(status.curve, below);
+  const auto at = std::ranges::lower_bound(
+      points, learnt == status.curve.end() ? 0 : learnt->step, {}, &protocol::MetricPoint::step);
+  const bool left_out = learnt != status.curve.end() && (at == points.end() || at->step != learnt->step);
+  if (left_out) points.insert(at, *learnt);
+  json curve = json::array();
+  for (const protocol::MetricPoint& point : points) curve.push_back(small_point(point));
+  return curve;
 }
 
 bool is_done(const fs::path& dir) {
@@ -90,14 +147,17 @@ json line_of(const KeptCell& cell, const json& eval) {
   const JobStatus status = read_job(cell.dir, CurveDetail::thinned);
   json line = {{"name", name_of_cell(cell.dir)},
                {"asked", cell.config},
-               {"config", status.config},
+               {"version", PHASESCOPE_VERSION},
                {"date", date_of(cell.dir / job_file::status)},
-               {"status", small_form(status)}};
-  line["curve"] = protocol::to_json_form(thinned(status.curve, kPointsKept));
+               {"status", small_form(status)},
+               {"curve", small_curve(status)}};
+  for (const char* key : kHashes) {
+    const json hash = status.config.value(json::json_pointer(key), json());
+    if (hash.is_string() && hash != "") line["hashes"][key] = hash;
+  }
   if (!eval.is_object()) return without_places(line, cell.dir, name_of_cell(cell.dir));
   const JobStatus evaluated = read_job(cell.dir / kEval, CurveDetail::thinned);
   line[kEval] = {{"asked", eval},
-                 {"config", {{"eval_job", eval}}},
                  {"status", small_form(evaluated)},
                  {"result", small_result(evaluated.result)}};
   return without_places(line, cell.dir, name_of_cell(cell.dir));
@@ -107,11 +167,22 @@ void write_json(formats::FileSystem& files, const fs::path& path, const json& va
   formats::write_file_atomically(files, path, value.dump(1) + "\n");
 }
 
-void write_done(formats::FileSystem& files, const fs::path& dir, const json& kept) {
-  write_json(files, dir / job_file::config, kept.at("config"));
+void write_done(formats::FileSystem& files, const fs::path& dir, const json& kept,
+                const json& config) {
+  write_json(files, dir / job_file::config, config);
   auto status = protocol::from_json_form<JobStatus>(kept.at("status"));
   status.dir = fs::absolute(dir).lexically_normal().string();
   write_status(files, dir, status);  // last: a folder with it is a job
+}
+
+// The configuration as it was asked for, with what is known of the files that were read.
+json config_of(const json& line) {
+  json config = line.at("asked");
+  const json hashes = line.value("hashes", json::object());
+  for (const char* key : kHashes) {
+    if (hashes.contains(key)) config[json::json_pointer(key)] = hashes.at(key);
+  }
+  return config;
 }
 
 void restore(formats::FileSystem& files, const fs::path& dir, const json& line) {
@@ -120,14 +191,14 @@ void restore(formats::FileSystem& files, const fs::path& dir, const json& line) 
     const json& eval = line.at(kEval);
     formats::make_directories(files, dir / kEval);
     write_json(files, dir / kEval / job_file::result, eval.at("result"));
-    write_done(files, dir / kEval, eval);
+    write_done(files, dir / kEval, eval, {{"eval_job", eval.at("asked")}});
   }
   std::string metrics;
   for (const json& point : line.at("curve")) {
     metrics += metrics_line(protocol::from_json_form<protocol::MetricPoint>(point));
   }
   formats::write_file_atomically(files, dir / job_file::metrics, metrics);
-  write_done(files, dir, line);
+  write_done(files, dir, line, config_of(line));
 }
 
 bool was_asked_alike(const json& line, const KeptCell& cell, const json& eval) {

@@ -63,6 +63,7 @@ class StepCase {
       trainer_.emplace(config_, std::make_shared<const training::TaskData>(config_));
     }
     row_.name = std::move(name), row_.encoding = trainer_->decoder().config().encoding.key;
+    row_.dtype = config_.train.dtype;
     row_.parameters = parameter_count_of(trainer_->decoder());
     add_rival();
     row_.peak_mb = peak_mb_of(timed_whole([this] { one_step(); }));
@@ -89,8 +90,8 @@ class StepCase {
 
  private:
   void add_rival() {
-    const bool alone = corpus_ && config_.train.dtype == "f32" && config_.train.accumulate == 1;
-    if (!alone || !PlainLoop::obstacle(trainer_->decoder().config()).empty()) return;
+    const bool alike = corpus_ && config_.train.accumulate == 1;
+    if (!alike || !PlainLoop::obstacle(trainer_->decoder().config()).empty()) return;
     rival_.emplace(trainer_->decoder(), config_.train);
     row_.rival = kPlainLoop;
     rival_step();

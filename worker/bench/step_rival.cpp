@@ -89,7 +89,8 @@ PlainLoop::PlainLoop(const model::Decoder& decoder, const training::TrainSection
     : config_(decoder.config()),
       weights_(copied(decoder)),
       optimiser_(loop_parameters(decoder, weights_), loop_settings(train)),
-      clip_(train.clip) {
+      clip_(train.clip),
+      dtype_(train.dtype == "bf16" ? at::kBFloat16 : at::kFloat) {
   if (config_.encoding.key != "rope") return;
   const double base = config_.encoding.options.value("base", 10000.0);
   const at::Tensor angles = at::outer(at::arange(config_.context, at::kFloat),
@@ -97,6 +98,11 @@ PlainLoop::PlainLoop(const model::Decoder& decoder, const training::TrainSection
   cosines_ = angles.cos(), sines_ = angles.sin();
 }
 
+at::Tensor PlainLoop::product(const at::Tensor& x, const at::Tensor& weight) const {
+  return at::linear(x.to(dtype_), weight.to(dtype_));
+}
+
+// Float32, since the angles are.
 at::Tensor PlainLoop::rotated(const at::Tensor& x) const {
   if (!cosines_.defined()) return x;
   const auto halves = x.chunk(2, -1);
@@ -108,9 +114,9 @@ at::Tensor PlainLoop::mlp(const model::LayerWeights& layer, const at::Tensor& x)
   const auto activated = [this](const at::Tensor& y) {
     return config_.mlp.activation == "silu" ? at::silu(y) : at::gelu(y);
   };
-  const at::Tensor up = at::linear(x, layer.up);
-  return at::linear(config_.mlp.gated ? activated(at::linear(x, layer.gate)) * up : activated(up),
-                    layer.down);
+  const at::Tensor up = product(x, layer.up);
+  return product(config_.mlp.gated ? activated(product(x, layer.gate)) * up : activated(up),
+                 layer.down);
 }
 
 at::Tensor PlainLoop::loss_of(const at::Tensor& ids, const at::Tensor& targets) const {
@@ -120,15 +126,16 @@ at::Tensor PlainLoop::loss_of(const at::Tensor& ids, const at::Tensor& targets) 
   at::Tensor x = at::embedding(weights_.embedding, ids);
   for (const model::LayerWeights& layer : weights_.layers) {
     const at::Tensor h = norm(x, layer.attention_norm);
-    const at::Tensor q = rotated(in_heads(at::linear(h, layer.wq), config_.heads));
-    const at::Tensor k = rotated(in_heads(at::linear(h, layer.wk), config_.heads));
-    const at::Tensor v = in_heads(at::linear(h, layer.wv), config_.heads);
-    const at::Tensor o = at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true);
-    x = x + at::linear(o.transpose(1, 2).reshape(x.sizes()), layer.wo);
+    const at::Tensor q = rotated(in_heads(product(h, layer.wq), config_.heads));
+    const at::Tensor k = rotated(in_heads(product(h, layer.wk), config_.heads));
+    const at::Tensor v = in_heads(product(h, layer.wv), config_.heads);
+    const at::Tensor o = at::scaled_dot_product_attention(q.to(dtype_), k.to(dtype_), v, {}, 0.0,
+                                                           /*is_causal=*/true);
+    x = x + product(o.transpose(1, 2).reshape(x.sizes()), layer.wo);
     x = x + mlp(layer, norm(x, layer.mlp_norm));
   }
   const at::Tensor& head = weights_.head.defined() ? weights_.head : weights_.embedding;
-  const at::Tensor logits = at::linear(norm(x, weights_.final_norm), head);
+  const at::Tensor logits = product(norm(x, weights_.final_norm), head).to(at::kFloat);
   return at::cross_entropy_loss(logits.view({-1, logits.size(-1)}), targets.view(-1));
 }
 

@@ -18,7 +18,8 @@ inline constexpr const char* kPlainLoop = "plain LibTorch loop, SDPA";
 
 // A loop of embedding, at::rms_norm, at::linear, rotations by cosines and sines that were made
 // before, at::scaled_dot_product_attention, at::cross_entropy_loss, autograd, clipping and
-// at::_fused_adamw_, in float32.
+// at::_fused_adamw_. In bfloat16 as autocast has it: products and attention are bfloat16, weights,
+// sums of layers, norms and the loss float32.
 class PlainLoop {
  public:
   // Empty for a model that the loop is written for: a causal decoder with RMS norms before each
@@ -34,6 +35,7 @@ class PlainLoop {
 
  private:
   at::Tensor loss_of(const at::Tensor& ids, const at::Tensor& targets) const;
+  at::Tensor product(const at::Tensor& x, const at::Tensor& weight) const;
   at::Tensor rotated(const at::Tensor& x) const;
   at::Tensor mlp(const model::LayerWeights& layer, const at::Tensor& x) const;
 
@@ -42,6 +44,7 @@ class PlainLoop {
   at::Tensor cosines_, sines_;  // (context, d / 2); undefined without rotations
   training::AdamW optimiser_;
   double clip_;
+  at::ScalarType dtype_;  // of products
 };
 
 }  // namespace phasescope::worker
