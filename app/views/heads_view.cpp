@@ -9,6 +9,7 @@
 
 #include "app/figures/figures.h"
 #include "app/verbs/verb_tools.h"
+#include "app/views/intervene_view.h"
 #include "widgets/plot_draw.h"
 #include "widgets/theme.h"
 
@@ -147,7 +148,8 @@ std::string HeadsView::help_text() const {
 
 void HeadsView::add_commands(std::vector<Command>& list) const {
   list.push_back(
-      {"heads.sort", "Heads: sort by the metric, or not", "", 0, [](ViewContext& context) {
+      {"heads.sort", "Heads: sort by the metric, or not", "",
+       ImGuiMod_Alt | ImGuiMod_Shift | ImGuiKey_S, [](ViewContext& context) {
          auto state = context.state<HeadsState>();
          state.sorted = !state.sorted;
          context.set_state("Sort heads", state);
@@ -155,12 +157,16 @@ void HeadsView::add_commands(std::vector<Command>& list) const {
   struct Pane {
     const char *id, *title;
     bool HeadsState::*shown;
+    ImGuiKey key;
   };
   for (const Pane pane :
-       {Pane{"pictures", "Heads: pictures, or none", &HeadsState::pictures},
-        Pane{"table", "Heads: table of all metrics, or none", &HeadsState::table},
-        Pane{"scatter", "Heads: scatter of two metrics, or none", &HeadsState::scatter}})
-    list.push_back({std::string("heads.") + pane.id, pane.title, "", 0,
+       {Pane{"pictures", "Heads: pictures, or none", &HeadsState::pictures,
+             ImGuiKey_P},
+        Pane{"table", "Heads: table of all metrics, or none", &HeadsState::table, ImGuiKey_T},
+        Pane{"scatter", "Heads: scatter of two metrics, or none", &HeadsState::scatter,
+             ImGuiKey_C}})
+    list.push_back({std::string("heads.") + pane.id, pane.title, "",
+                    ImGuiMod_Alt | ImGuiMod_Shift | pane.key,
                     [shown = pane.shown](ViewContext& context) {
                       auto state = context.state<HeadsState>();
                       state.*shown = !(state.*shown);
@@ -467,12 +473,17 @@ void HeadsView::point_at_head(ViewContext& context, Place place) {
   context.point_at(hover);
 }
 
-void HeadsView::take(ViewContext& context, Place place) {
-  if (place.cell < 0) return;
+void HeadsView::select_cell(ViewContext& context, Place place) {
   const HeadsResult& result = answer_of(context, place.model)->result;
   const ChosenHead head = chosen_head(context, place.model, result, place.cell);
-  if (!ImGui::GetIO().KeyCtrl)
-    return select_head(context, static_cast<int64_t>(place.model), head.layer, head.head);
+  select_head(context, static_cast<int64_t>(place.model), head.layer, head.head);
+}
+
+void HeadsView::take(ViewContext& context, Place place) {
+  if (place.cell < 0) return;
+  if (!ImGui::GetIO().KeyCtrl) return select_cell(context, place);
+  const HeadsResult& result = answer_of(context, place.model)->result;
+  const ChosenHead head = chosen_head(context, place.model, result, place.cell);
   auto state = context.state<HeadsState>();
   if (is_chosen(state, head))
     std::erase(state.chosen, head);
@@ -649,11 +660,15 @@ void HeadsView::draw_model(ViewContext& context, std::size_t index, const Places
     return widgets::draw_head_grid(spec, grid.pictures.texture(), draw);
   }();
   if (ImGui::BeginPopupContextItem("head menu")) {
+    draw_intervention_menu(context);
+    ImGui::Separator();
     draw_menu_items(context);
     ImGui::EndPopup();
   }
   if (drawn.hovered < 0) return;
   draw_head_tooltip(context, *answer, drawn.hovered);
+  // The menu is about the head that it was asked for at.
+  if (ImGui::IsMouseClicked(ImGuiMouseButton_Right)) select_cell(context, {index, drawn.hovered});
   point_at_head(context, {index, drawn.hovered});
   if (drawn.clicked >= 0) take(context, {index, drawn.clicked});
 }

@@ -123,6 +123,7 @@ class HeadsView : public View {
   std::vector<std::string> notes_of(const ViewContext& context);
   // A click on a head selects it; with Ctrl it is taken among the chosen ones, or out of them.
   void take(ViewContext& context, Place place);
+  void select_cell(ViewContext& context, Place place);
   Place place_of_row(const ViewContext& context, int row);
   int row_of(const ViewContext& context, const widgets::Hover& marks);
   void point_at_head(ViewContext& context, Place place);

@@ -10,6 +10,7 @@
 #include "app/figures/mean_map.h"
 #include "app/verbs/verb_tools.h"
 #include "app/views/heads_view.h"
+#include "app/views/intervene_view.h"
 #include "app/views/plot_grid.h"
 #include "app/views/text_view.h"
 #include "widgets/theme.h"
@@ -270,20 +271,24 @@ void MapView::add_commands(std::vector<Command>& list) const {
                     }});
   struct Choice {
     const char *word, *title;
+    ImGuiKey key;
   };
-  for (const Choice of :
-       {Choice{"weight", "Map: weights"}, Choice{"score", "Map: scores"},
-        Choice{"content", "Map: content scores"}, Choice{"positional", "Map: positional terms"}})
-    list.push_back({std::string("map.") + of.word, of.title, "What the attention map shows", 0,
+  for (const Choice of : {Choice{"weight", "Map: weights", ImGuiKey_W},
+                          Choice{"score", "Map: scores", ImGuiKey_S},
+                          Choice{"content", "Map: content scores", ImGuiKey_C},
+                          Choice{"positional", "Map: positional terms", ImGuiKey_P}})
+    list.push_back({std::string("map.") + of.word, of.title, "What the attention map shows",
+                    ImGuiMod_Alt | of.key,
                     [word = std::string(of.word)](ViewContext& context) {
                       auto state = context.state<MapState>();
                       state.of = word;
                       context.set_state("Show " + word, state);
                     }});
-  for (const Choice show : {Choice{"a", "Map: the selected model alone"},
-                            Choice{"both", "Map: two models side by side"},
-                            Choice{"difference", "Map: A, B and their difference"}})
-    list.push_back({std::string("map.show_") + show.word, show.title, "Which maps are shown", 0,
+  for (const Choice show : {Choice{"a", "Map: the selected model alone", ImGuiKey_A},
+                            Choice{"both", "Map: two models side by side", ImGuiKey_B},
+                            Choice{"difference", "Map: A, B and their difference", ImGuiKey_D}})
+    list.push_back({std::string("map.show_") + show.word, show.title, "Which maps are shown",
+                    ImGuiMod_Alt | show.key,
                     [word = std::string(show.word)](ViewContext& context) {
                       auto state = context.state<MapState>();
                       state.show = word;
@@ -711,6 +716,11 @@ void MapView::draw_one(ViewContext& context, const char* name, const PlotSpec& p
     const std::string of_query = token_text(context, model, query);
     if (of_query.empty()) return std::string();
     return "query" + in_quotes(of_query) + ", key" + in_quotes(token_text(context, model, key));
+  };
+  options.menu = [&] {
+    draw_intervention_menu(context);
+    ImGui::Separator();
+    draw_menu_items(context);
   };
   const Selection& at = context.session().selection;
   if (at.query) options.mark_y = static_cast<double>(*at.query) + 0.5;

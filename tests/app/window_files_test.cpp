@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "app/views/heads_view.h"
+#include "app/views/map_view.h"
 #include "app/views/text_view.h"
 #include "app/window/export_dialog.h"
 #include "app/window/main_window.h"
@@ -213,6 +214,56 @@ TEST(AnIdleWindow, WantsNoFrames) {
   main_window.edit().apply("read more", [](Session& s) { s.text.length = 32; });
   for (int i = 0; i < 5; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
   EXPECT_LT(main_window.next_frame_in(), 0.2) << "a bar moves";
+}
+
+// --- keys ---------------------------------------------------------------------------------------
+
+// All four events of a chord come between two frames, as over a slow line or from a macro.
+TEST(Keys, OfAFastChordAreNotLost) {
+  testing::HeadlessImGui gui;
+  MadeUpWorker link;
+  MainWindow main_window(default_session(), link, link);
+  const auto frames = [&] {
+    for (int i = 0; i < 8; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
+  };
+  frames();
+  ImGuiIO& io = ImGui::GetIO();
+  for (const char* expected : {"dark", "light", "dark"}) {
+    io.AddKeyEvent(ImGuiMod_Ctrl, true), io.AddKeyEvent(ImGuiKey_T, true);
+    io.AddKeyEvent(ImGuiKey_T, false), io.AddKeyEvent(ImGuiMod_Ctrl, false);
+    frames();
+    EXPECT_EQ(main_window.edit().session().theme, expected);
+  }
+}
+
+// The right Alt writes letters on many keyboards: those are no shortcuts while a text is typed.
+TEST(Keys, OfALetterThatIsTypedAreNoShortcut) {
+  testing::HeadlessImGui gui;
+  MadeUpWorker link;
+  Session session = default_session();
+  MainWindow main_window(session, link, link);
+  const auto frames = [&] {
+    for (int i = 0; i < 8; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
+  };
+  const auto press = [&] {
+    ImGuiIO& io = ImGui::GetIO();
+    io.AddKeyEvent(ImGuiMod_Alt, true), io.AddKeyEvent(ImGuiKey_S, true);
+    io.AddKeyEvent(ImGuiKey_S, false), io.AddKeyEvent(ImGuiMod_Alt, false);
+    frames();
+  };
+  const auto shown = [&] { return main_window.edit().session().views.get<MapState>().of; };
+  frames();
+  main_window.window().palette_open = true;  // which has the focus of the keyboard
+  frames();
+  ASSERT_TRUE(ImGui::GetIO().WantTextInput);
+  press();
+  EXPECT_EQ(shown(), "weight");
+  ImGui::GetIO().AddKeyEvent(ImGuiKey_Escape, true);
+  ImGui::GetIO().AddKeyEvent(ImGuiKey_Escape, false);
+  frames();
+  ASSERT_FALSE(ImGui::GetIO().WantTextInput);
+  press();
+  EXPECT_EQ(shown(), "score");
 }
 
 // Looked at every second only while there is something to see.

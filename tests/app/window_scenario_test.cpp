@@ -168,6 +168,32 @@ TEST(Scenario, PickAHead) {
   });
 }
 
+// The right button asks what can be done to a head, in the grid as on its map.
+TEST(Scenario, AHeadIsTakenOutWhereItIsSeen) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    const ImGuiTestItemInfo grid = ctx->ItemInfo("//###heads/**/##heads");
+    IM_CHECK(grid.ID != 0);
+    ctx->MouseMoveToPos({grid.RectFull.Min.x + 8, grid.RectFull.Min.y + 8});
+    ctx->MouseClick(ImGuiMouseButton_Right);
+    ctx->Yield(2);
+    IM_CHECK_EQ(stage.session().selection.layer, 0);
+    IM_CHECK_EQ(stage.session().selection.head, 0);
+    ctx->MenuClick("//$FOCUSED/Intervene on L0H0/ablate");
+    ctx->Yield(2);
+    IM_CHECK_STR_EQ(selected_model(stage.session()).c_str(), "rope (head_ablations=L0H0:zero)");
+    const ImGuiWindow* map = ctx->GetWindowByRef("//###map");
+    ctx->MouseMoveToPos({map->Pos.x + map->Size.x * 0.4F, map->Pos.y + map->Size.y * 0.45F});
+    ctx->MouseClick(ImGuiMouseButton_Right);
+    ctx->Yield(2);
+    ctx->MenuClick("//$FOCUSED/Intervene on L0H0/cap the sink at 0.1");
+    ctx->Yield(2);
+    const std::string both = selected_model(stage.session());
+    IM_CHECK(both.find("head_sink_caps=L0H0:0.1") != both.npos);
+    IM_CHECK(both.find("head_ablations=L0H0:zero") != both.npos);
+  });
+}
+
 TEST(Scenario, SortHeadsByATitleOfTheTable) {
   play([](ImGuiTestContext* ctx) {
     Stage& stage = stage_of(ctx);
@@ -294,6 +320,8 @@ TEST(Scenario, EscapeClosesDialogs) {
     ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_O);
     ctx->Yield(3);
     IM_CHECK(stage.main_window.window().open_dialog == "model");
+    // A path can be typed at once.
+    IM_CHECK(wait_for(ctx, [] { return ImGui::GetIO().WantTextInput; }));
     ctx->KeyPress(ImGuiKey_Escape);
     ctx->Yield(3);
     IM_CHECK(stage.main_window.window().open_dialog.empty());

@@ -94,6 +94,17 @@ TEST_F(Commands, ModelsAreOpenedOnceAndClosed) {
   EXPECT_EQ(selected_model(edit_.session()), "");
 }
 
+// The selected model stays the selected one when another is closed, before it or behind it.
+TEST_F(Commands, ClosingAModelSelectsNoOther) {
+  open_model(context_, "tape");
+  open_model(context_, "alibi");
+  select_model(context_, 2);
+  for (const char* other : {"rope", "alibi", "tapa_norm"}) {
+    close_model(context_, other);
+    EXPECT_EQ(selected_model(edit_.session()), "tape") << other;
+  }
+}
+
 // Trained length n: n, 2n, 4n. A table of 48 rows has no 96th.
 TEST(EvalLengths, FollowTheModel) {
   protocol::LoadReport report;
@@ -187,16 +198,18 @@ TEST_F(Commands, EachIsFoundByItsTitle) {
   }
 }
 
+// 19.10: every view and command has keys of its own.
 TEST_F(Commands, HaveDistinctNamesAndShortcuts) {
   MainWindow main_window(default_session(), link_, link_);
   const auto& commands = main_window.commands();
-  for (std::size_t i = 0; i < commands.size(); ++i)
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    EXPECT_NE(commands[i].shortcut, 0) << commands[i].id;
     for (std::size_t j = 0; j < i; ++j) {
       EXPECT_NE(commands[i].id, commands[j].id);
-      if (commands[i].shortcut) {
-        EXPECT_NE(commands[i].shortcut, commands[j].shortcut);
-      }
+      EXPECT_NE(commands[i].shortcut, commands[j].shortcut)
+          << commands[i].id << " and " << commands[j].id;
     }
+  }
 }
 
 }  // namespace

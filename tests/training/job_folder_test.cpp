@@ -119,7 +119,7 @@ TEST(FollowedMetrics, Risk14_ReadsOnFromWhereItEnded) {
 }
 
 // 19.6: a list of as many jobs as a sweep makes reads none of their metrics again.
-TEST(FollowedMetrics, Risk14_OfAHundredJobsNoneIsReadAgain) {
+TEST(FollowedMetrics, OfAHundredJobsNoneIsReadAgain) {
   TemporaryFolder folder;
   FollowedEnds ends;
   const auto path_of = [&](int job) { return folder.path() / (std::to_string(job) + ".jsonl"); };
