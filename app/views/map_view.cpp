@@ -12,7 +12,7 @@
 #include "app/views/heads_view.h"
 #include "app/views/intervene_view.h"
 #include "app/views/plot_grid.h"
-#include "app/views/text_view.h"
+#include "formats/error.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -91,7 +91,8 @@ std::string words_of(const Session& session, const MapView::Shown& shown) {
   const MapResult& map = shown.answer->result;
   const std::string name = short_name(session, map.model) + " ";
   if (!shown.heads.empty()) return name + "mean of " + shown.heads;
-  return name + (map.stack.empty() ? "" : map.stack + ".") + name_of_head(map.layer, map.head);
+  return name + (map.stack.empty() ? "" : map.stack + ".") + name_of_head(map.layer, map.head) +
+         (shown.text.empty() ? "" : " on " + shown.text);
 }
 
 // The heads of a model that are chosen in Heads, as a request has them.
@@ -109,11 +110,9 @@ std::string in_a_row(const std::vector<std::string>& words) {
   return all;
 }
 
-// Tokens of the session's text as the asked model reads it; 0 before it has read it.
-int64_t tokens_of(const ViewContext& context, const QuestionOf<MapResult>& question,
-                  const std::string& model) {
+// Tokens of a text as the asked model reads it; 0 before it has read it.
+int64_t tokens_of(const QuestionOf<MapResult>& question, const TextInput& text) {
   const auto* answer = question.answer();
-  const TextInput text = context.text_for(model);
   const bool same = answer && answer->asked.text.serial() == text.words.serial() &&
                     answer->asked.params.value("length", int64_t{0}) == text.length;
   return same ? answer->result.tokens : 0;
@@ -135,6 +134,7 @@ const Grid map_of(const Answer<MapResult>& answer) {
 std::string difference_obstacle(const MapState& state, const MapView::Shown& first,
                                 const MapView::Shown& second) {
   const Answer<MapResult>&a = *first.answer, &b = *second.answer;
+  if (first.text != second.text) return "A - B is not drawn: the two maps are of different texts.";
   Asked one = a.asked, other = b.asked;
   const bool own_head = state.b_layer >= 0;  // then the heads may differ, and both are to be there
   if (own_head) one.params.erase("head"), other.params.erase("head");
@@ -245,7 +245,7 @@ std::string MapView::help_text() const {
          "pair in all views. The curves are of the pairs that are shown: the mean of each key "
          "below; at the right the largest weight of each query, or its mean score. Weights have "
          "a log scale by themselves where what they show is a line of a few cells. A is the "
-         "selected head, B any head of any open model.";
+         "selected head, B any head of any open model, on the same text or another one.";
 }
 
 void MapView::add_commands(std::vector<Command>& list) const {
@@ -315,6 +315,7 @@ std::vector<MapView::Side> MapView::sides(const ViewContext& context) const {
   const Selection& at = session.selection;
   const std::size_t a = std::min(static_cast<std::size_t>(at.model), session.models.size() - 1);
   std::vector<Side> sides{{a, head_in_stack(at.stack, at.layer, at.head), false, ""}};
+  sides[0].text = context.text_for(session.models[a]);
   if (state.mean) {
     // Heads of another stack than is on show are not told apart in what is chosen.
     sides[0].heads = chosen_heads(context, a);
@@ -329,12 +330,33 @@ std::vector<MapView::Side> MapView::sides(const ViewContext& context) const {
   if (named != session.models.end()) b = static_cast<std::size_t>(named - session.models.begin());
   if (b >= session.models.size()) b = a;
   Side side{b, sides[0].head, b == a, ""};
+  side.text = context.text_for(session.models[b]);
+  // A model that reads no words has seeded ids, whatever the text is.
+  if (const KeptText& own = text_of_b(context); !own.words.empty() && !side.text.words.empty()) {
+    side.text.name = own.name, side.text.words = own.words;
+    side.text_name = name_of_text(own.name, own.words);
+  }
   if (state.b_layer >= 0)
     side.head = head_in_stack(state.b_stack, state.b_layer, state.b_head);
   else
     side.obstacle = head_obstacle(context, b);
-  if (b != a || side.head != sides[0].head) sides.push_back(std::move(side));
+  if (b != a || side.head != sides[0].head || !side.text_name.empty())
+    sides.push_back(std::move(side));
   return sides;
+}
+
+// Read once for each one that is chosen; without words where it cannot be read.
+const KeptText& MapView::text_of_b(const ViewContext& context) const {
+  const std::string id = context.state<MapState>().b_text;
+  return text_of_b_.get(id, [&]() -> KeptText {
+    if (id.empty()) return {};
+    try {
+      return text_of_id(context.session(), id);
+    } catch (const formats::Error& error) {
+      context.window.say(error.full_text(), true);
+      return {};
+    }
+  });
 }
 
 QuestionOf<MapResult>& MapView::question_of(const ViewContext& context, const Side& side) const {
@@ -366,16 +388,15 @@ void MapView::ask(ViewContext& context) {
     const auto questions = questions_of(context, side);
     for (std::size_t i = 0; i < questions.size(); ++i) {
       const std::string& model = context.session().models[side.model];
-      const TextInput text = context.text_for(model);
-      const int64_t tokens = tokens_of(context, *questions[i], model);
+      const int64_t tokens = tokens_of(*questions[i], side.text);
       protocol::MapRequest request{.model = model};
       request.head = side.heads.empty() ? side.head : side.heads[i];
       request.of = state.of, request.pool = state.pool;
       request.size = {cells_, cells_};
       request.rows = range_of(region.row_begin, region.row_end, tokens);
       request.cols = range_of(region.col_begin, region.col_end, tokens);
-      set_text(request.reading, text);
-      context.requests.ask(*questions[i], request, text.words);
+      set_text(request.reading, side.text);
+      context.requests.ask(*questions[i], request, side.text.words);
     }
   }
   // For the axes: the question that the text's own view asks.
@@ -394,7 +415,7 @@ std::vector<MapView::Shown> MapView::maps_shown(const ViewContext& context) cons
     const auto& question = question_of(context, side);
     const auto* answer = question.answer();
     if (answer && protocol::find_tensor(answer->tensors, "map"))
-      maps.push_back({answer, side.model, !question.answers_now()});
+      maps.push_back({answer, side.model, !question.answers_now(), "", side.text_name});
   }
   return maps;
 }
@@ -469,7 +490,8 @@ std::vector<Saved> MapView::saved(ViewContext& context) {
     output.figures = {plot_of(context, shown, look_of(context, maps))};
     std::string folder = names.file_name(answer.result.model);
     if (!all.empty() && all[0].folder == folder)
-      folder += "_" + name_of_head(answer.result.layer, answer.result.head);
+      folder += "_" + name_of_head(answer.result.layer, answer.result.head) +
+                (shown.text.empty() ? "" : "_other_text");
     std::vector<Asked> asked{answer.asked};
     if (!shown.heads.empty()) asked = asked_of_maps(context);
     all.push_back({std::move(folder), std::move(output), command_of<protocol::MapRequest>(asked)});
@@ -577,7 +599,30 @@ bool MapView::draw_head_of_b(const ViewContext& context, MapState& state) {
   return changed;
 }
 
-// Which model and head B is.
+// What B reads: the same as A, or a text that was read before.
+bool MapView::draw_text_of_b(const ViewContext& context, MapState& state) {
+  constexpr const char* kSameText = "same text";
+  const KeptText& now = text_of_b(context);
+  const std::string words = now.words.empty() ? kSameText : name_of_text(now.name, now.words);
+  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 9);
+  const bool open = ImGui::BeginCombo("##text of B", words.c_str());
+  tooltip("What B reads: the same text, or one that was read before (Text)");
+  if (!open) return false;
+  bool changed = ImGui::Selectable(kSameText, state.b_text.empty());
+  if (changed) state.b_text.clear();
+  for (const KeptText& text : other_texts(context.session())) {
+    const std::string id = id_of_text(text);
+    ImGui::PushID(id.c_str());
+    if (ImGui::Selectable(name_of_text(text.name, text.words).c_str(), id == state.b_text))
+      state.b_text = id, changed = true;
+    tooltip(text.name);
+    ImGui::PopID();
+  }
+  ImGui::EndCombo();
+  return changed;
+}
+
+// Which model and head B is, and what it reads.
 bool MapView::draw_b(const ViewContext& context, MapState& state) {
   const auto all = sides(context);
   if (all.empty()) return false;
@@ -598,9 +643,11 @@ bool MapView::draw_b(const ViewContext& context, MapState& state) {
   }
   next_control(7 * ImGui::GetFontSize());
   changed |= draw_head_of_b(context, state);
+  next_control(9 * ImGui::GetFontSize());
+  changed |= draw_text_of_b(context, state);
   if (all.size() < 2) {
     ImGui::SameLine();
-    ImGui::TextColored(widgets::palette().quiet, "B is A: choose another head");
+    ImGui::TextColored(widgets::palette().quiet, "B is A: choose another head or text");
   }
   return changed;
 }
@@ -637,7 +684,7 @@ void MapView::draw_controls(ViewContext& context) {
     state.show = shown == "A" ? "a" : shown == "A | B" ? "both" : "difference";
     changed = true;
   }
-  tooltip("A is the selected head, B any head of any open model");
+  tooltip("A is the selected head, B any head of any open model, on any text");
   changed |= draw_mean(context, state);
   next_control(5 * ImGui::GetFontSize());
   changed |= draw_colors(state);
@@ -846,8 +893,10 @@ void MapView::draw_side_by_side(ViewContext& context, const Scene& scene, ImVec2
     const ImVec2 axes{places.size.x - scale, places.size.y};
     {
       const Dimmed dimmed(scene.old(n));
-      draw_one(context, name, *scene.plots[n], picture, axes, scene.maps[difference ? 0 : n].model,
-               false);
+      // The tokens that are known are those of the session's text.
+      const Shown& shown = scene.maps[difference ? 0 : n];
+      draw_one(context, name, *scene.plots[n], picture, axes,
+               shown.text.empty() ? shown.model : context.models(), false);
       ImGui::SameLine();
       widgets::draw_color_scale(*scene.plots[n]->map, std::max(40.0F, picture.axes.y));
     }

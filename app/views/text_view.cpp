@@ -9,6 +9,8 @@
 #include "app/figures/figures.h"
 #include "app/views/plot_grid.h"
 #include "formats/error.h"
+#include "formats/sha256.h"
+#include "formats/text_input.h"
 #include "widgets/plot_draw.h"
 #include "widgets/theme.h"
 
@@ -74,15 +76,6 @@ std::string bytes_in_words(int64_t bytes) {
   return widgets::short_number(std::round(size / 1e7) / 100) + " GB";
 }
 
-std::string name_of_text(const std::string& name, const SharedText& words) {
-  if (name != TextInput::kTyped) return name.substr(name.rfind('/') + 1);
-  std::string begin = words.str().substr(0, 28);
-  std::ranges::replace(begin, '\n', ' ');
-  while (!begin.empty() && (static_cast<unsigned char>(begin.back()) & 0xC0U) == 0x80U)
-    begin.pop_back();  // no half of a character stays
-  return "\"" + begin + "\"";
-}
-
 std::string headline(const TextResult& result) {
   std::string words;
   if (std::isfinite(result.bits_per_byte))
@@ -112,6 +105,39 @@ void draw_guess(const protocol::Guess& guess, bool hit) {
 }
 
 }  // namespace
+
+std::string name_of_text(const std::string& name, const SharedText& words) {
+  if (name != TextInput::kTyped) return name.substr(name.rfind('/') + 1);
+  std::string begin = words.str().substr(0, 28);
+  std::ranges::replace(begin, '\n', ' ');
+  while (!begin.empty() && (static_cast<unsigned char>(begin.back()) & 0xC0U) == 0x80U)
+    begin.pop_back();  // no half of a character stays
+  return "\"" + begin + "\"";
+}
+
+std::vector<KeptText> other_texts(const Session& session) {
+  const TextInput& now = session.text;
+  std::vector<KeptText> texts = session.views.get<TextState>().kept;
+  std::erase_if(texts, [&](const KeptText& kept) {
+    return kept.name == now.name && (kept.name != TextInput::kTyped || kept.words == now.words);
+  });
+  if (!now.untouched()) texts.push_back({TextInput::kBundled, {}});
+  return texts;
+}
+
+std::string id_of_text(const KeptText& text) {
+  if (text.name != TextInput::kTyped) return text.name;
+  return text.name + " " + formats::sha256_hex(std::string_view(text.words.str())).substr(0, 16);
+}
+
+KeptText text_of_id(const Session& session, const std::string& id) {
+  if (id == TextInput::kBundled) return {id, default_session().text.words};
+  for (const KeptText& kept : session.views.get<TextState>().kept) {
+    if (kept.name == TextInput::kTyped && id_of_text(kept) == id) return kept;
+  }
+  if (id.starts_with(TextInput::kTyped + std::string(" "))) return {};
+  return {id, formats::read_text_file(id)};
+}
 
 protocol::TextRequest text_request(const std::string& model, const TextInput& text) {
   protocol::TextRequest request{.model = model};

@@ -18,7 +18,11 @@ struct KeptText {
   void fields(V& v) {
     v("name", name), v("words", words);
   }
+  bool operator==(const KeptText&) const = default;
 };
+
+// The first words of a typed text, or the name of a file.
+std::string name_of_text(const std::string& name, const SharedText& words);
 
 struct TextState {
   static constexpr const char* kView = "text";
@@ -56,6 +60,15 @@ std::string token_text(const ViewContext& context, std::size_t model, int64_t pl
 // what they stand for, capitals as they are. A match begins and ends anywhere in its tokens.
 std::vector<std::pair<int, int>> tokens_with(const std::vector<protocol::TokenReading>& tokens,
                                              const std::string& words);
+
+// The texts that were read before and the bundled one, but for that which is read now.
+std::vector<KeptText> other_texts(const Session& session);
+// What names a text in a state of another view, which need not hold its words: a file's path, or
+// the beginning of a hash of typed words.
+std::string id_of_text(const KeptText& text);
+// The text of such a name; without words where it is not known any more. Throws formats::Error
+// where its file cannot be read.
+KeptText text_of_id(const Session& session, const std::string& id);
 
 // The session's text is read to so many tokens; 0: as many as each model was trained at.
 void read_tokens(ViewContext& context, int64_t length);

@@ -405,7 +405,9 @@ Reply capture(const nlohmann::json& params, const MadeUpShape& shape) {
 // Head n of A is most like head n of B, counted from the end.
 Reply compare(const nlohmann::json& params, const MadeUpShape& shape) {
   CompareResult result;
-  result.a = params["models"][0], result.b = params["models"][1];
+  result.a = params["models"][0];
+  result.b = params["models"].size() > 1 ? params["models"][1].get<std::string>()
+                                         : result.a + " on " + params.value("other", "");
   result.loss_difference = {0.25, 0.125, 0.375, 8, "jackknife t"};
   if (!shape.losses) result.loss_difference = {std::nan(""), {}, {}, 0, "none"};
   const int all = shape.layers * shape.heads;

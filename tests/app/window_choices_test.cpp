@@ -350,6 +350,37 @@ TEST_F(Choices, AnyTwoModelsAreComparedAndOneWithItself) {
   EXPECT_EQ(saved_.at(0).output.figures.at(0).id, "head_divergence_tapa");
 }
 
+// 19.3: two texts through one model, its heads and their maps.
+TEST_F(Choices, TwoTextsAreReadByOneModel) {
+  Session session = default_session();
+  session.views.set(CompareState{.a = "rope", .other = "/texts/other.txt"});
+  open("compare", session);
+  EXPECT_EQ(link_.last_params("compare")["models"], json({"rope"}));
+  EXPECT_EQ(link_.last_params("compare")["other"], "/texts/other.txt");
+  EXPECT_EQ(saved_.at(0).command, "phasescope compare rope --other /texts/other.txt");
+  EXPECT_NE(saved_[0].output.figures.at(0).title.find("rope against other.txt"), std::string::npos)
+      << saved_[0].output.figures[0].title;
+}
+
+TEST_F(Choices, BIsAMapOfAnotherText) {
+  Session session = default_session();
+  const KeptText typed{TextInput::kTyped, "Other words."};
+  session.views.set(TextState{.kept = {typed}});
+  EXPECT_EQ(other_texts(session), std::vector<KeptText>{typed});
+  session.views.set(MapState{.show = "difference", .b = "rope", .b_text = id_of_text(typed)});
+  open("map", session);
+  EXPECT_EQ(requests_.of(kMap, "rope").asked().text.str(), session.text.words.str());
+  EXPECT_EQ(requests_.of(kMapBeside, "rope").asked().text.str(), "Other words.");
+  ASSERT_EQ(saved_.size(), 2u) << "no difference of two texts";
+  EXPECT_NE(saved_[0].folder, saved_[1].folder);
+  EXPECT_EQ(saved_[0].command.find("--prompt"), std::string::npos) << saved_[0].command;
+  EXPECT_NE(saved_[1].command.find("--prompt 'Other words.'"), std::string::npos)
+      << saved_[1].command;
+  // The text that is read now is no other one; the bundled one is then.
+  session.text = {.name = TextInput::kTyped, .words = typed.words};
+  EXPECT_EQ(other_texts(session), (std::vector<KeptText>{{TextInput::kBundled, {}}}));
+}
+
 TEST_F(Choices, ChecksAndShiftsAreThoseChosen) {
   Session session = default_session();
   session.views.set(TheoryState{.verdict = "fails", .options = {{"check", {"tape.shift"}}}});

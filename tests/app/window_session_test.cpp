@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "app/views/extrapolation_view.h"
+#include "app/views/text_view.h"
 #include "app/window/main_window.h"
 #include "formats/error.h"
 #include "tests/app/made_up_worker.h"
@@ -71,6 +72,30 @@ TEST(SessionHistory, StepsOfUndoShareTheText) {
   EXPECT_EQ(&edit.session().text.words.str(), words);
   edit.undo();
   EXPECT_EQ(&edit.session().text.words.str(), words);
+}
+
+// The same of what views show, where a text is among it.
+TEST(SessionHistory, StepsOfUndoShareWhatViewsShow) {
+  Session session = default_session();
+  session.views.set(TextState{.kept = {{TextInput::kTyped, "words"}}});
+  SessionHistory edit(session);
+  const auto words = [&] {
+    return &edit.session().views.get<TextState>().kept.at(0).words.str();
+  };
+  const std::string* before = words();
+  EXPECT_EQ(words(), before) << "is read once";
+  edit.apply("head", [](Session& s) { s.selection.head = 3; });
+  EXPECT_EQ(words(), before);
+  edit.undo();
+  EXPECT_EQ(words(), before);
+  edit.apply("search", [](Session& s) {
+    auto state = s.views.get<TextState>();
+    state.search = "w";
+    s.views.set(state);
+  });
+  EXPECT_EQ(edit.session().views.get<TextState>().search, "w");
+  edit.undo();
+  EXPECT_EQ(edit.session().views.get<TextState>().search, "");
 }
 
 class Commands : public ::testing::Test {
