@@ -1,11 +1,7 @@
 // The first five minutes of a user, driven by Dear ImGui's test engine without a display.
 #include <gtest/gtest.h>
-#include <imgui_te_context.h>
-#include <imgui_te_engine.h>
 
 #include <chrono>
-#include <optional>
-#include <thread>
 
 #include "app/views/extrapolation_view.h"
 #include "app/views/heads_view.h"
@@ -16,7 +12,7 @@
 #include "app/views/theory_view.h"
 #include "app/window/main_window.h"
 #include "tests/app/made_up_worker.h"
-#include "tests/widgets/headless_imgui.h"
+#include "tests/app/window_scenario.h"
 
 namespace phasescope::app {
 namespace {
@@ -27,51 +23,14 @@ struct Stage {
   const Session& session() { return main_window.edit().session(); }
 };
 
-using Step = void (*)(ImGuiTestContext*);
+Stage& stage_of(ImGuiTestContext* ctx) { return stage_in<Stage>(ctx); }
 
-Stage& stage_of(ImGuiTestContext* ctx) { return *static_cast<Stage*>(ctx->Test->UserData); }
-
-// Frames until the condition holds, at most two seconds.
 template <class Condition>
 bool wait_for(ImGuiTestContext* ctx, Condition holds) {
-  for (int i = 0; i < 400 && !holds(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    ctx->Yield();
-  }
-  return holds();
+  return holds_within(ctx, std::chrono::seconds(2), holds);
 }
 
-// Runs one scripted test to its end and expects that it passed.
-void play(Step step) {
-  std::optional<phasescope::testing::HeadlessImGui> gui(std::in_place);
-  auto stage = std::make_unique<Stage>();
-  ImGuiTestEngine* engine = ImGuiTestEngine_CreateContext();
-  ImGuiTestEngineIO& io = ImGuiTestEngine_GetIO(engine);
-  io.ConfigRunSpeed = ImGuiTestRunSpeed_Fast;
-  io.ConfigNoThrottle = true;
-  io.ConfigVerboseLevel = ImGuiTestVerboseLevel_Silent;
-  io.ConfigVerboseLevelOnError = ImGuiTestVerboseLevel_Info;
-  io.ConfigLogToTTY = true;
-  ImGuiTest* test = IM_REGISTER_TEST(engine, "window", "scenario");
-  test->TestFunc = step;
-  test->UserData = stage.get();
-  ImGuiTestEngine_Start(engine, ImGui::GetCurrentContext());
-  stage->main_window.start_asking();
-  const auto frame = [&] {
-    gui->begin_frame();
-    stage->main_window.draw();
-    gui->end_frame();
-    ImGuiTestEngine_PostSwap(engine);
-  };
-  for (int i = 0; i < 20; ++i) frame();
-  ImGuiTestEngine_QueueTest(engine, test);
-  for (int i = 0; i < 20'000 && !ImGuiTestEngine_IsTestQueueEmpty(engine); ++i) frame();
-  EXPECT_EQ(test->Output.Status, ImGuiTestStatus_Success);
-  ImGuiTestEngine_Stop(engine);
-  stage.reset();
-  gui.reset();  // the engine must outlive the context it is bound to
-  ImGuiTestEngine_DestroyContext(engine);
-}
+void play(ScenarioStep step) { play_scenario<Stage>(step, std::chrono::seconds(60)); }
 
 TEST(Scenario, OpenAModel) {
   play([](ImGuiTestContext* ctx) {
