@@ -3,6 +3,7 @@
 #include "app/views/view.h"
 #include "protocol/messages/models.h"
 #include "protocol/messages/worker.h"
+#include "widgets/data_table.h"
 
 namespace phasescope::app {
 
@@ -12,6 +13,15 @@ inline constexpr Asks<protocol::ModelsResult> kModels{"models", protocol::Models
 // Which devices there are, among other facts.
 inline constexpr Asks<nlohmann::json> kWorkerFacts{"models", protocol::WorkerInfoRequest::method,
                                                    "asking for devices"};
+
+struct ModelsState {
+  static constexpr const char* kView = "models";
+  std::string search = {};  // as of a table (widgets/data_table.h)
+  template <class V>
+  void fields(V& v) {
+    v("search", search);
+  }
+};
 
 // What can be opened, what is open, and the load report of the selected model.
 class ModelsView : public View {
@@ -27,6 +37,15 @@ class ModelsView : public View {
   std::string command_line(const ViewContext& context) const override;
 
  private:
+  // The models that can be opened, and as rows of a table that is searched and sorted.
+  struct Listed {
+    std::vector<protocol::ModelSummary> models;
+    ModelNames names;
+    widgets::TableSpec rows;
+  };
+  static Listed listed(const ViewContext& context);
+  void draw_search(ViewContext& context);
+  void draw_titles();
   void draw_list(ViewContext& context);
   void draw_row_menu(ViewContext& context, const std::string& model);
   void draw_computing(ViewContext& context);
@@ -37,6 +56,8 @@ class ModelsView : public View {
 
   // What the next reading of the selected model is to be.
   std::string scaling_ = "yarn", amount_ = "2";
+  Cached<Listed> listed_;
+  widgets::TableArrangement arranged_;
 };
 
 }  // namespace phasescope::app

@@ -8,6 +8,7 @@
 #include "app/views/intervene_view.h"
 #include "app/views/jobs_view.h"
 #include "app/views/map_view.h"
+#include "app/views/models_view.h"
 #include "app/views/text_view.h"
 #include "app/views/theory_view.h"
 #include "app/window/main_window.h"
@@ -42,6 +43,28 @@ TEST(Scenario, OpenAModel) {
     IM_CHECK(stage.main_window.requests().of(kHeads, "tape").answer() != nullptr);
     ctx->ItemClick("//###models/models/tape/##open");
     IM_CHECK_EQ(stage.session().models.size(), std::size_t{2});
+  });
+}
+
+TEST(Scenario, ModelsAreSearchedAndSorted) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    const auto top_of = [&](const char* model) {
+      const std::string box = std::string("//###models/models/") + model + "/##open";
+      return ctx->ItemInfo(box.c_str(), ImGuiTestOpFlags_NoError).RectFull.Min.y;
+    };
+    IM_CHECK(top_of("none") < top_of("alibi"));  // as the worker lists them
+    ctx->ItemClick("//###models/**/model");
+    ctx->Yield(2);
+    IM_CHECK(top_of("alibi") < top_of("none"));
+    ctx->ItemClick("//###models/**/model");
+    ctx->Yield(2);
+    IM_CHECK(top_of("tape") < top_of("alibi"));
+    ctx->ItemInputValue("//###models/##search", "tap");
+    ctx->Yield(2);
+    IM_CHECK(ctx->ItemExists("//###models/models/tape/##open"));
+    IM_CHECK(!ctx->ItemExists("//###models/models/rope/##open"));
+    IM_CHECK_STR_EQ(stage.session().views.get<ModelsState>().search.c_str(), "tap");
   });
 }
 
