@@ -190,6 +190,14 @@ void WorkerRequests::ask_params_again(Question& question, const nlohmann::json& 
 void WorkerRequests::cancel(Question& question) { question.cancel(side_of(question).link); }
 
 void WorkerRequests::retry(Question& question) {
+  const bool opening = question.method() == kInfo.method;
+  const protocol::ErrorInfo error = question.error();
+  for (auto& [key, entry] : questions_) {
+    Question& other = *entry.question;
+    if (opening && other.failed() && other.error().message == error.message &&
+        other.error().where == error.where)
+      other.reset();
+  }
   question.reset();
   ++generation_;
 }

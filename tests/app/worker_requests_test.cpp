@@ -132,6 +132,24 @@ TEST_F(LabTest, AFailureIsKeptAndSentAgainOnlyWhenAsked) {
   EXPECT_EQ(link_.counts().at("heads"), 2);
 }
 
+// A model that could be opened at last is asked about by all views again.
+TEST_F(LabTest, WhatFailedForAModelIsAskedAgainWithIt) {
+  link_.set_manner("", Manner::fail);
+  auto& info = requests_.of(kInfo, "rope");
+  requests_.ask(info, protocol::InfoRequest{.model = "rope"});
+  ask("a");
+  requests_.begin_frame();
+  ASSERT_TRUE(info.failed() && heads().failed());
+  const auto generation = requests_.generation();
+  link_.set_manner("", Manner::answer);
+  requests_.retry(info);
+  EXPECT_FALSE(info.failed() || heads().failed());
+  EXPECT_GT(requests_.generation(), generation) << "so that views ask";
+  ask("a");
+  requests_.begin_frame();
+  EXPECT_TRUE(heads().answer());
+}
+
 TEST_F(LabTest, ADeadWorkerIsReplacedAndItsQuestionsAreAskedAgain) {
   ask("a");
   requests_.begin_frame();
