@@ -182,7 +182,8 @@ bool CompareView::draw_other_text(const ViewContext& context, CompareState& stat
   if (!open) return false;
   offer(kSameText, "");
   for (const KeptText& text : other_texts(context.session())) {
-    if (text.name == TextInput::kTyped) continue;  // the worker reads a file
+    const bool file = text.name != TextInput::kTyped && TextInput::sample_in(text.name).empty();
+    if (!file) continue;  // the worker reads it
     const bool bundled = text.name == TextInput::kBundled;
     offer("on " + name_of_text(text.name, text.words),
           bundled ? (assets_folder() / "texts" / TextInput::kBundled).string() : text.name);

@@ -11,6 +11,7 @@
 #include "formats/error.h"
 #include "formats/sha256.h"
 #include "formats/text_input.h"
+#include "tasks/task.h"
 #include "widgets/plot_draw.h"
 #include "widgets/theme.h"
 
@@ -76,6 +77,16 @@ std::string bytes_in_words(int64_t bytes) {
   return widgets::short_number(std::round(size / 1e7) / 100) + " GB";
 }
 
+void read_kept(ViewContext& context, const KeptText& kept) {
+  const std::string sample = TextInput::sample_in(kept.name);
+  if (kept.name == TextInput::kTyped)
+    read_text(context, kept.name, kept.words.str());
+  else if (!sample.empty())
+    read_sample(context, sample);
+  else
+    read_text_file_into(context, kept.name);
+}
+
 std::string headline(const TextResult& result) {
   std::string words;
   if (std::isfinite(result.bits_per_byte))
@@ -136,6 +147,8 @@ KeptText text_of_id(const Session& session, const std::string& id) {
     if (kept.name == TextInput::kTyped && id_of_text(kept) == id) return kept;
   }
   if (id.starts_with(TextInput::kTyped + std::string(" "))) return {};
+  if (const std::string sample = TextInput::sample_in(id); !sample.empty())
+    return {id, words_of_sample(sample)};
   return {id, formats::read_text_file(id)};
 }
 
@@ -313,10 +326,7 @@ void TextView::draw_choice_of_text(ViewContext& context) {
     const bool here = kept.name == now.name && (!typed || kept.words == now.words);
     if (ImGui::Selectable(name_of_text(kept.name, kept.words).c_str(), here) && !here) {
       try {
-        if (typed)
-          read_text(context, kept.name, kept.words.str());
-        else
-          read_text_file_into(context, kept.name);
+        read_kept(context, kept);
       } catch (const formats::Error& error) {
         context.window.say(error.full_text(), true);
       }
@@ -327,6 +337,37 @@ void TextView::draw_choice_of_text(ViewContext& context) {
   if (ImGui::Selectable(TextInput::kBundled, now.untouched()) && !now.untouched())
     read_text(context, TextInput::kBundled, default_session().text.words.str());
   ImGui::EndCombo();
+}
+
+// A task, what its draw begins with, and how long the sample is.
+void TextView::draw_sample(ViewContext& context) {
+  if (ImGui::Button("Sample...")) ImGui::OpenPopup("sample");
+  tooltip("A sample of a task: copying, addition, parity and others");
+  if (!ImGui::BeginPopup("sample")) return;
+  std::vector<std::string> keys;
+  for (const auto& task : tasks::all_tasks()) keys.push_back(task->info().key);
+  if (sample_task_.empty()) sample_task_ = keys.front();
+  draw_choice("task", sample_task_, keys);
+  const tasks::TaskInfo& info = tasks::task_named(sample_task_).info();
+  tooltip(info.title + "\n" + info.help);
+  const float width = ImGui::GetFontSize() * 7;
+  ImGui::SetNextItemWidth(width);
+  ImGui::InputInt("seed", &sample_seed_);
+  sample_seed_ = std::max(0, sample_seed_);
+  ImGui::SetNextItemWidth(width);
+  ImGui::InputTextWithHint("length", "as shown", &sample_length_);
+  tooltip(info.length_unit + ", " + std::to_string(info.shortest) + " to " +
+          std::to_string(info.longest) + (info.dimensions > 1 ? "; two numbers: 3,4" : ""));
+  if (ImGui::Button("Read")) {
+    try {
+      read_sample(context, sample_task_ + ":" + std::to_string(sample_seed_) +
+                               (sample_length_.empty() ? "" : ":" + sample_length_));
+      ImGui::CloseCurrentPopup();
+    } catch (const formats::Error& error) {
+      context.window.say(error.full_text(), true);
+    }
+  }
+  ImGui::EndPopup();
 }
 
 // How many tokens are read, and what that takes, while it is typed already.
@@ -371,6 +412,8 @@ void TextView::draw_input(ViewContext& context) {
   tooltip("Type or paste a text of your own");
   ImGui::SameLine();
   if (ImGui::Button("Open...")) context.window.open_dialog = "text";
+  next_control(4 * ImGui::GetFontSize());
+  draw_sample(context);
   next_control(9 * ImGui::GetFontSize());
   draw_choice_of_text(context);
   draw_tools(context, Bar::goes_on);

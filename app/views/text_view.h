@@ -105,6 +105,7 @@ class TextView : public View {
   void keep_text(ViewContext& context);
   void draw_input(ViewContext& context);
   void draw_choice_of_text(ViewContext& context);
+  void draw_sample(ViewContext& context);
   void draw_length(ViewContext& context);
   void draw_reading(ViewContext& context);
   void draw_continuation(ViewContext& context, std::size_t index);
@@ -123,7 +124,8 @@ class TextView : public View {
   std::map<std::string, Strip> strips_;  // by the model whose loss it shows
   Cached<std::vector<Readers>> readers_;
   OptionsForm writing_form_;
-  std::string draft_;
+  std::string draft_, sample_task_, sample_length_;
+  int sample_seed_ = 0;
   bool editing_ = false, focus_editor_ = false;
   int64_t draft_length_ = 0;
   bool typing_length_ = false;

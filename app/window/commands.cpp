@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "formats/text_input.h"
+#include "tasks/named_sample.h"
 
 namespace phasescope::app {
 namespace {
@@ -333,6 +334,19 @@ void read_text(ViewContext& context, const std::string& name, const std::string&
 void read_text_file_into(ViewContext& context, const std::string& path) {
   const std::string words = formats::read_text_file(path, std::uintmax_t{16} << 20);
   read_text(context, std::filesystem::absolute(path).lexically_normal().string(), words);
+}
+
+std::string words_of_sample(const std::string& words) {
+  const tasks::NamedSample named = tasks::named_sample(words);
+  std::string symbols = named.sample.prompt;
+  if (!symbols.empty()) return symbols;
+  for (const std::int64_t id : named.sample.input)
+    symbols += (symbols.empty() ? "" : " ") + named.task->input_symbol(id);
+  return symbols;
+}
+
+void read_sample(ViewContext& context, const std::string& words) {
+  read_text(context, TextInput::kSample + words, words_of_sample(words));
 }
 
 void show_region(ViewContext& context, const Region& region) {

@@ -7,6 +7,7 @@
 
 #include "app/cli/given_input.h"
 #include "app/window/urgent_link.h"
+#include "formats/error.h"
 
 namespace phasescope::app {
 namespace {
@@ -45,6 +46,18 @@ bool counted(const nlohmann::json& value, std::size_t& left) {
 }
 
 bool at_most(const nlohmann::json& value, std::size_t most) { return counted(value, most); }
+
+// A text as the command line would send it, and a sample of a task as its ids or its prompt.
+nlohmann::json input_named(const std::string& name, const std::string& words) {
+  if (const std::string sample = TextInput::sample_in(name); !sample.empty()) {
+    try {
+      return input_of_sample(sample);
+    } catch (const formats::Error&) {
+      // Of a session that was edited by hand: its words are a text.
+    }
+  }
+  return input_of_text("text", words, name);
+}
 
 // Names of what differs between the models of one figure: the model and its own lengths.
 constexpr const char* kOfTheModel[] = {"model", "models", "lengths"};
@@ -97,8 +110,7 @@ void Question::send(WorkerLink& link, Asked asked) {
   };
   nlohmann::json params = asked_.params;
   if (!asked_.text.empty()) {
-    const std::string name = params["input"].value("name", "");
-    params["input"] = input_of_text("text", asked_.text.str(), name);
+    params["input"] = input_named(params["input"].value("name", ""), asked_.text.str());
   }
   request_ = link.submit(method_, std::move(params), std::move(callbacks), tag_);
 }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "app/cli/given_input.h"
 #include "app/views/arcs_view.h"
 #include "app/views/compare_view.h"
 #include "app/views/distance_view.h"
@@ -14,6 +15,7 @@
 #include "app/views/text_view.h"
 #include "app/views/theory_view.h"
 #include "app/views/views.h"
+#include "formats/error.h"
 #include "tests/app/made_up_worker.h"
 #include "tests/widgets/headless_imgui.h"
 
@@ -348,6 +350,23 @@ TEST_F(Choices, AnyTwoModelsAreComparedAndOneWithItself) {
   open("compare", session);
   EXPECT_EQ(link_.last_params("heads")["metrics"], json({"js_divergence"}));
   EXPECT_EQ(saved_.at(0).output.figures.at(0).id, "head_divergence_tapa");
+}
+
+// 19.2: a sample of a task is read as the command line reads it.
+TEST_F(Choices, ASampleOfATaskIsAText) {
+  for (const char* words : {"addition:7", "copy:3:5"}) {
+    read_sample(context_, words);
+    const Session session = edit_.session();
+    EXPECT_EQ(session.text.words.str(), words_of_sample(words));
+    open("text", session);
+    EXPECT_EQ(link_.last_params("text")["input"], input_of_sample(words));
+    const std::string command = view_->command_line(context_);
+    EXPECT_NE(command.find(std::string("--sample ") + words), std::string::npos) << command;
+    // It is gone back to as any text is.
+    EXPECT_EQ(text_of_id(edit_.session(), session.text.name).words, session.text.words);
+    EXPECT_EQ(edit_.session().views.get<TextState>().kept.at(0).name, session.text.name);
+  }
+  EXPECT_THROW(read_sample(context_, "no_such_task:1"), formats::Error);
 }
 
 // 19.3: two texts through one model, its heads and their maps.
