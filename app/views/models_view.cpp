@@ -15,6 +15,7 @@ namespace {
 
 // In font sizes: a list with less room has fewer columns.
 constexpr float kNarrowList = 24;
+constexpr std::size_t kMostHosts = 8;
 constexpr const char* kModelTitles[] = {"model", "encoding", "trained", "parameters"};
 
 using protocol::LoadReport;
@@ -260,9 +261,43 @@ void ModelsView::draw_row_menu(ViewContext& context, const std::string& model) {
 }
 
 // Which numbers, what runs attention and where, of all models together.
+void ModelsView::connect(ViewContext& context, const std::string& host) {
+  if (host == context.window.remote) return;
+  context.window.connect(host);
+  if (host.empty()) return;
+  auto state = context.state<ModelsState>();
+  std::erase(state.hosts, host);
+  state.hosts.insert(state.hosts.begin(), host);
+  if (state.hosts.size() > kMostHosts) state.hosts.resize(kMostHosts);
+  context.edit.apply_silently([&](Session& s) { s.views.set(state); });
+}
+
+// The machine that computes: typed, or one of those that were used before.
+void ModelsView::draw_host(ViewContext& context) {
+  if (!context.window.connect) return;
+  if (!typing_host_) host_ = context.window.remote;
+  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 9);
+  const bool entered = ImGui::InputTextWithHint("##host", "this machine", &host_,
+                                                ImGuiInputTextFlags_EnterReturnsTrue);
+  typing_host_ = ImGui::IsItemActive();
+  tooltip(
+      "Where models are opened and computed: a host that ssh reaches without a password and that "
+      "has phasescope; empty for this machine. Enter connects");
+  ImGui::SameLine(0, 0);
+  if (entered) connect(context, host_);
+  if (!ImGui::BeginCombo("host", "", ImGuiComboFlags_NoPreview)) return;
+  if (ImGui::Selectable("this machine", context.window.remote.empty())) connect(context, "");
+  const std::vector<std::string> hosts = context.state<ModelsState>().hosts;
+  for (const std::string& host : hosts)
+    if (ImGui::Selectable(host.c_str(), host == context.window.remote)) connect(context, host);
+  ImGui::EndCombo();
+}
+
 void ModelsView::draw_computing(ViewContext& context) {
   Computing computing = context.session().computing;
-  const std::string where = computing.device.empty() ? "" : " on " + computing.device;
+  const std::string& host = context.window.remote;
+  const std::string where = (computing.device.empty() ? "" : " on " + computing.device) +
+                            (host.empty() ? "" : " at " + host);
   const std::string title =
       "Computed in " + computing.dtype + ", " + computing.backend + where + "###computing";
   if (!ImGui::CollapsingHeader(title.c_str())) return;
@@ -283,6 +318,7 @@ void ModelsView::draw_computing(ViewContext& context) {
   tooltip(protocol::kBackendAbout.help);
   changed |= draw_choice("device", device, devices);
   tooltip(protocol::kDeviceAbout.help);
+  draw_host(context);
   if (!changed) return;
   computing.device = device == devices.front() ? "" : device;
   context.edit.apply("Compute in " + computing.dtype, [&](Session& s) { s.computing = computing; });

@@ -16,10 +16,11 @@ inline constexpr Asks<nlohmann::json> kWorkerFacts{"models", protocol::WorkerInf
 
 struct ModelsState {
   static constexpr const char* kView = "models";
-  std::string search = {};  // as of a table (widgets/data_table.h)
+  std::string search = {};              // as of a table (widgets/data_table.h)
+  std::vector<std::string> hosts = {};  // whose workers were used, newest first
   template <class V>
   void fields(V& v) {
-    v("search", search);
+    v("search", search), v("hosts", hosts);
   }
 };
 
@@ -49,6 +50,8 @@ class ModelsView : public View {
   void draw_list(ViewContext& context);
   void draw_row_menu(ViewContext& context, const std::string& model);
   void draw_computing(ViewContext& context);
+  void draw_host(ViewContext& context);
+  static void connect(ViewContext& context, const std::string& host);
   void draw_row(ViewContext& context, const protocol::ModelSummary& model,
                 const ModelNames& listed);
   void draw_report(const protocol::LoadReport& report, const std::string& name);
@@ -56,6 +59,8 @@ class ModelsView : public View {
 
   // What the next reading of the selected model is to be.
   std::string scaling_ = "yarn", amount_ = "2";
+  std::string host_;
+  bool typing_host_ = false;
   Cached<Listed> listed_;
   widgets::TableArrangement arranged_;
 };

@@ -184,12 +184,13 @@ void MainWindow::draw_view_menu() {
 void MainWindow::draw_status() {
   const auto& colors = widgets::palette();
   const protocol::WorkerState state = requests_.state();
-  std::string words = "worker ready";
+  const std::string host = window_.remote.empty() ? "" : " on " + window_.remote;
+  std::string words = "worker ready" + host;
   ImVec4 color = colors.good;
   const bool recorded = !requests_.recorded().empty();
   if (recorded) words = "recorded", color = colors.warn;
   if (state == protocol::WorkerState::not_started) words = "no worker yet", color = colors.quiet;
-  if (state == protocol::WorkerState::starting) words = "worker starting", color = colors.warn;
+  if (state == protocol::WorkerState::starting) words = "worker starting" + host, color = colors.warn;
   if (state == protocol::WorkerState::dead) words = "worker died", color = colors.bad;
   if (const int waiting = requests_.waiting(); waiting > 0)
     words = requests_.doing() + (waiting > 1 ? "  +" + std::to_string(waiting - 1) : "");

@@ -21,6 +21,8 @@ struct WindowState {
   using Clock = std::chrono::steady_clock;
   bool quit = false;
   std::string remote;  // host whose worker is used, over ssh; empty: this machine's
+  // Uses that of another host; not set where there is no choice.
+  std::function<void(const std::string& host)> connect;
   bool messages_open = false;
   bool sessions_open = false;
   std::shared_ptr<const ExportRequest> to_export;  // figures that the export dialog is about

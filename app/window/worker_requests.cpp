@@ -317,6 +317,16 @@ void WorkerRequests::start_again() {
   reset_orphans(std::numeric_limits<int>::max());
 }
 
+void WorkerRequests::begin_anew() {
+  for (auto& [key, entry] : questions_) entry.question->reset();
+  deaths_.clear();
+  gave_up_ = false;
+  death_notice_.clear();
+  for (Side* side : {&quick_, &slow_})
+    side->dead = side->was_ready = side->recorded = false, side->silent_deaths = 0;
+  ++generation_;
+}
+
 widgets::BusySpec WorkerRequests::busy(const Question& question) const {
   widgets::BusySpec spec = question.busy();
   if (!question.waiting() || question.begun()) return spec;

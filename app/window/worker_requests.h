@@ -230,6 +230,8 @@ class WorkerRequests {
   void remember_deaths_for(std::chrono::milliseconds window) { death_window_ = window; }
   // Starts workers and asks again whatever failed with the last ones.
   void start_again();
+  // The links have other workers, who are asked all anew.
+  void begin_anew();
   // How many questions were answered or failed so far.
   std::uint64_t ends() const;
   // Grows when questions were reset, and when a model became known, so that views ask again.

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <map>
 
 #include "app/views/heads_view.h"
 #include "app/views/map_view.h"
 #include "app/views/text_view.h"
+#include "app/window/host_link.h"
 #include "tests/app/made_up_worker.h"
 
 namespace phasescope::app {
@@ -130,6 +132,39 @@ TEST_F(LabTest, AFailureIsKeptAndSentAgainOnlyWhenAsked) {
   requests_.retry(heads());
   ask("a");
   EXPECT_EQ(link_.counts().at("heads"), 2);
+}
+
+// 19.11: another host is chosen in the window: its worker is asked all that is shown, and what the
+// one before was asked ends without an answer.
+TEST(Hosts, AnotherWorkerIsAskedAllAnew) {
+  std::map<std::string, MadeUpWorker*> workers;
+  HostLink link("", [&](const std::string& host) {
+    auto worker = std::make_unique<MadeUpWorker>();
+    if (host.empty()) worker->set_manner("heads", Manner::hold);
+    workers[host] = worker.get();
+    return worker;
+  });
+  WorkerRequests requests(link, link);
+  auto& heads = requests.of(kHeads, "rope");
+  auto& info = requests.of(kInfo, "rope");
+  const auto ask = [&] {
+    requests.ask(info, protocol::InfoRequest{.model = "rope"});
+    requests.ask(heads, protocol::HeadsRequest{.model = "rope"});
+    requests.begin_frame();
+  };
+  ask();
+  EXPECT_TRUE(info.answers_now());
+  EXPECT_TRUE(heads.waiting());
+  const auto generation = requests.generation();
+  link.go_to("far");
+  requests.begin_anew();
+  EXPECT_FALSE(heads.waiting());
+  EXPECT_GT(requests.generation(), generation) << "so that views ask";
+  ASSERT_TRUE(workers.contains("far"));
+  EXPECT_EQ(workers["far"]->starts(), 1);
+  ask();
+  EXPECT_EQ(workers["far"]->counts().at("model.info"), 1);
+  EXPECT_TRUE(heads.answers_now());
 }
 
 // A model that could be opened at last is asked about by all views again.
