@@ -43,7 +43,8 @@ widgets::TableSpec table_of_matches(const CompareResult& result) {
 }  // namespace
 
 std::string CompareView::help_text() const {
-  return "Two open models on the session's text, or over a corpus, or one model on that text (A) and "
+  return "Two open models on the session's text, or over a corpus, or one model on that text (A) "
+         "and "
          "on another one (B), row by row. Divergence is that of Jensen "
          "and "
          "Shannon between the rows of two heads' weights, mean over queries, in nats: 0 for equal "

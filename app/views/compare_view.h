@@ -27,8 +27,9 @@ inline constexpr Asks<protocol::CompareResult> kCompare{"compare", protocol::Com
 inline constexpr Asks<protocol::HeadsResult> kDivergences{"compare", protocol::HeadsRequest::method,
                                                           "comparing heads", Lane::slow};
 
-// Two open models, or one on two texts, head by head: how far the same heads are apart, which heads of any layer are
-// most alike, and where in the text the losses differ; and the heads of one model with one another.
+// Two open models, or one on two texts, head by head: how far the same heads are apart, which heads
+// of any layer are most alike, and where in the text the losses differ; and the heads of one model
+// with one another.
 class CompareView : public View {
  public:
   std::string id() const override { return "compare"; }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 
 #include "app/views/field_form.h"
@@ -33,6 +34,9 @@ struct HeadsState {
   std::vector<ChosenHead> chosen = {};
   // Of the request (field_form.h): with "corpus" over many texts, else of the session's text.
   nlohmann::json options = nlohmann::json::object();
+  bool is_chosen(const ChosenHead& head) const {
+    return std::ranges::find(chosen, head) != chosen.end();
+  }
   bool corpus() const { return options.value("corpus", nlohmann::json(false)) != false; }
   template <class V>
   void fields(V& v) {
@@ -65,6 +69,8 @@ class HeadsView : public View {
 
  private:
   using HeadsAnswer = Answer<protocol::HeadsResult>;
+  // Columns of the table before those of the metrics.
+  static constexpr int kNameColumns = 2;
   struct Grid {
     HeadPictures pictures;
     Cached<widgets::HeadGridSpec> spec;
@@ -105,6 +111,9 @@ class HeadsView : public View {
   void draw_model_line(ViewContext& context, std::size_t index);
   void draw_head_tooltip(const ViewContext& context, const HeadsAnswer& answer, int cell) const;
   const HeadsAnswer* answer_of(const ViewContext& context, std::size_t index) const;
+  static const HeadsAnswer* first_answer(const ViewContext& context);
+  static ChosenHead chosen_head(const ViewContext& context, std::size_t model,
+                                const protocol::HeadsResult& result, int cell);
   const Rows& rows(const ViewContext& context);
   Rows columns(const ViewContext& context) const;
   void add_rows(const ViewContext& context, std::size_t index, Rows& rows) const;

@@ -104,6 +104,7 @@ class MapView : public View {
     std::vector<Shown> maps;
     std::vector<const widgets::PlotSpec*> plots;  // one for each map, then the difference
     bool difference = false;
+    std::string obstacle;  // why there is none, where it is wanted
     bool old(std::size_t plot) const;
   };
   // Pictures beside each other: so many in a row, each with so much room.
@@ -111,6 +112,10 @@ class MapView : public View {
     int columns = 1;
     ImVec2 size{0, 0};
   };
+  // "rope L3H1", of an encoder-decoder with its stack; "rope mean of L3H1, L4H0".
+  static std::string words_of(const Session& session, const Shown& shown);
+  // The heads of a model that are chosen in Heads, as a request has them.
+  static std::vector<std::string> chosen_heads(const ViewContext& context, std::size_t model);
   std::vector<Side> sides(const ViewContext& context) const;
   const KeptText& text_of_b(const ViewContext& context) const;
   bool draw_text_of_b(const ViewContext& context, MapState& state);
@@ -128,7 +133,7 @@ class MapView : public View {
   bool draw_head_of_b(const ViewContext& context, MapState& state);
   void draw_goto(ViewContext& context);
   void draw_maps(ViewContext& context);
-  void draw_obstacle(ViewContext& context, const Scene& scene);
+  static void draw_obstacle(const Scene& scene);
   void draw_one(ViewContext& context, const char* name, const widgets::PlotSpec& plot,
                 Picture& picture, ImVec2 room, std::size_t model, bool alone);
   void set_token_ticks(const ViewContext& context, Picture& picture, std::size_t model) const;

@@ -219,8 +219,7 @@ void ModelsView::draw_titles() {
   if (!sorting || !sorting->SpecsDirty) return;
   const bool by_one = sorting->SpecsCount > 0;
   arranged_.column = by_one ? sorting->Specs[0].ColumnIndex - 1 : -1;
-  arranged_.descending =
-      by_one && sorting->Specs[0].SortDirection == ImGuiSortDirection_Descending;
+  arranged_.descending = by_one && sorting->Specs[0].SortDirection == ImGuiSortDirection_Descending;
 }
 
 void ModelsView::draw_list(ViewContext& context) {

@@ -100,7 +100,8 @@ void look_commands(std::vector<Command>& list) {
                   ImGuiMod_Ctrl | ImGuiKey_K,
                   [](ViewContext& context) { context.window.palette_open = true; }});
   list.push_back({"look.messages", "Messages", "What the window has said so far",
-                  ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_M, [](ViewContext& context) { context.window.messages_open = true; }});
+                  ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_M,
+                  [](ViewContext& context) { context.window.messages_open = true; }});
   list.push_back({"look.shortcuts", "Keyboard shortcuts", "What the keys do", ImGuiKey_F1,
                   [](ViewContext& context) { context.window.help_open = true; }});
 }
@@ -114,8 +115,8 @@ void head_commands(std::vector<Command>& list) {
                   [](ViewContext& context) { step_head(context, 1, 0); }});
   list.push_back({"head.higher", "Same head, layer before", "", ImGuiMod_Alt | ImGuiKey_UpArrow,
                   [](ViewContext& context) { step_head(context, -1, 0); }});
-  list.push_back({"head.mean", "Mean of the layer's heads", "",
-                  ImGuiMod_Alt | ImGuiKey_M, [](ViewContext& context) {
+  list.push_back({"head.mean", "Mean of the layer's heads", "", ImGuiMod_Alt | ImGuiKey_M,
+                  [](ViewContext& context) {
                     const Selection at = context.session().selection;
                     select_head(context, at.model, at.layer, -1);
                   }});
@@ -128,8 +129,7 @@ void head_commands(std::vector<Command>& list) {
   list.push_back(
       {"model.yarn", "Read the selected model twice as long (YaRN)",
        "A second reading of a model that rotates q and k; others are in Models",
-       ImGuiMod_Alt | ImGuiKey_Y,
-       [](ViewContext& context) {
+       ImGuiMod_Alt | ImGuiKey_Y, [](ViewContext& context) {
          const std::string model = selected_model(context.session());
          if (model.empty()) return;
          open_reading(context, model, {{"encoding.scaling", "yarn"}, {"encoding.factor", "2"}});
@@ -252,8 +252,8 @@ void close_model(ViewContext& context, const std::string& name) {
     std::erase(s.models, name);
     const auto place = std::ranges::find(s.models, selected);
     const auto last = last_of(static_cast<int64_t>(s.models.size()));
-    s.selection.model = place == s.models.end() ? std::min(s.selection.model, last)
-                                                : place - s.models.begin();
+    s.selection.model =
+        place == s.models.end() ? std::min(s.selection.model, last) : place - s.models.begin();
   });
 }
 

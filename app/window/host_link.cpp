@@ -12,7 +12,8 @@ void HostLink::go_to(const std::string& host) {
   before->set_wake({});
   // A worker that does not end by itself is waited for before it is killed.
   if (ending_.valid()) ending_.wait();
-  ending_ = std::async(std::launch::async, [before = std::move(before)]() mutable { before.reset(); });
+  ending_ =
+      std::async(std::launch::async, [before = std::move(before)]() mutable { before.reset(); });
   link_ = make_(host);
   if (wake_) link_->set_wake(wake_);
   if (started_) link_->start();

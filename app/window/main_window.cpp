@@ -44,8 +44,8 @@ std::vector<Command> commands_of(const std::vector<std::unique_ptr<View>>& views
 // Keys that write letters where Alt is the right one of the keyboard.
 bool writes_letters(int shortcut) {
   const int key = shortcut & ~ImGuiMod_Mask_;
-  const bool letter = (key >= ImGuiKey_0 && key <= ImGuiKey_Z) || key == ImGuiKey_Minus ||
-                      key == ImGuiKey_Equal;
+  const bool letter =
+      (key >= ImGuiKey_0 && key <= ImGuiKey_Z) || key == ImGuiKey_Minus || key == ImGuiKey_Equal;
   return letter && (shortcut & ImGuiMod_Alt) && !(shortcut & ImGuiMod_Ctrl);
 }
 
@@ -124,8 +124,8 @@ void MainWindow::run_shortcuts() {
     if (!command.shortcut) continue;
     const auto flags = ImGuiInputFlags_RouteGlobal | ImGuiInputFlags_RouteOverActive;
     const bool typed = starts_with(command.id, "edit.") || writes_letters(command.shortcut);
-    if (!(typed && ImGui::GetIO().WantTextInput) &&
-        ImGui::Shortcut(command.shortcut, flags)) command.run(context_);
+    if (!(typed && ImGui::GetIO().WantTextInput) && ImGui::Shortcut(command.shortcut, flags))
+      command.run(context_);
   }
 }
 
@@ -190,7 +190,8 @@ void MainWindow::draw_status() {
   const bool recorded = !requests_.recorded().empty();
   if (recorded) words = "recorded", color = colors.warn;
   if (state == protocol::WorkerState::not_started) words = "no worker yet", color = colors.quiet;
-  if (state == protocol::WorkerState::starting) words = "worker starting" + host, color = colors.warn;
+  if (state == protocol::WorkerState::starting)
+    words = "worker starting" + host, color = colors.warn;
   if (state == protocol::WorkerState::dead) words = "worker died", color = colors.bad;
   if (const int waiting = requests_.waiting(); waiting > 0)
     words = requests_.doing() + (waiting > 1 ? "  +" + std::to_string(waiting - 1) : "");
@@ -443,8 +444,7 @@ void MainWindow::draw_shortcuts() {
   window_.help_open = false;
   const ImGuiViewport* view = ImGui::GetMainViewport();
   ImGui::SetNextWindowPos(view->GetCenter(), ImGuiCond_Appearing, {0.5F, 0.5F});
-  ImGui::SetNextWindowSizeConstraints(
-      {0, 0}, {view->WorkSize.x * 0.95F, view->WorkSize.y * 0.9F});
+  ImGui::SetNextWindowSizeConstraints({0, 0}, {view->WorkSize.x * 0.95F, view->WorkSize.y * 0.9F});
   bool open = true;
   if (!ImGui::BeginPopupModal("Keyboard shortcuts", &open,
                               ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoSavedSettings))

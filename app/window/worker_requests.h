@@ -200,8 +200,8 @@ class WorkerRequests {
   void compute_with(const Computing& computing) { computing_ = computing; }
   const Computing& computing() const { return computing_; }
   void cancel(Question& question);
-  // Sends a failed or cancelled question again when its view next asks; of a model that could not be
-  // opened, all that failed for it.
+  // Sends a failed or cancelled question again when its view next asks; of a model that could not
+  // be opened, all that failed for it.
   void retry(Question& question);
 
   // Runs what has come; once at the start of a frame. While a map that was just clicked is on its

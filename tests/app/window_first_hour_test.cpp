@@ -1,6 +1,6 @@
-// A first hour with the window: the flows of a researcher, with a real worker that opens the bundled
-// models, and jobs that really train. Without a worker program, as where LibTorch is not built in,
-// they are left out.
+// A first hour with the window: the flows of a researcher, with a real worker that opens the
+// bundled models, and jobs that really train. Without a worker program, as where LibTorch is not
+// built in, they are left out.
 #include <signal.h>
 #include <unistd.h>
 
@@ -118,10 +118,8 @@ TEST_F(FirstHour, FromATextToSinglePairsOfAMap) {
     const auto& shown = question.answer()->result;
     IM_CHECK_EQ(shown.layer, 0);
     IM_CHECK_EQ(shown.height, shown.row_end - shown.row_begin);  // a cell is a pair
-    const auto values =
-        protocol::find_tensor(question.answer()->tensors, "map")->values<float>();
-    for (const float value : values)
-      IM_CHECK_SILENT(!(value > 1.0001F));  // a weight, or the mask
+    const auto values = protocol::find_tensor(question.answer()->tensors, "map")->values<float>();
+    for (const float value : values) IM_CHECK_SILENT(!(value > 1.0001F));  // a weight, or the mask
   });
 }
 

@@ -1,4 +1,6 @@
 // The first five minutes of a user, driven by Dear ImGui's test engine without a display.
+#include "tests/app/window_scenario.h"
+
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -13,7 +15,6 @@
 #include "app/views/theory_view.h"
 #include "app/window/main_window.h"
 #include "tests/app/made_up_worker.h"
-#include "tests/app/window_scenario.h"
 
 namespace phasescope::app {
 namespace {

@@ -79,9 +79,7 @@ TEST(SessionHistory, StepsOfUndoShareWhatViewsShow) {
   Session session = default_session();
   session.views.set(TextState{.kept = {{TextInput::kTyped, "words"}}});
   SessionHistory edit(session);
-  const auto words = [&] {
-    return &edit.session().views.get<TextState>().kept.at(0).words.str();
-  };
+  const auto words = [&] { return &edit.session().views.get<TextState>().kept.at(0).words.str(); };
   const std::string* before = words();
   EXPECT_EQ(words(), before) << "is read once";
   edit.apply("head", [](Session& s) { s.selection.head = 3; });
