@@ -203,11 +203,6 @@ void HeadsView::draw_model(ViewContext& context, std::size_t index, const Places
 }
 
 void HeadsView::draw_pictures(ViewContext& context) {
-  // Of a closed model nothing stays on the graphics card.
-  std::erase_if(grids_, [&](const auto& grid) {
-    return std::ranges::find(context.session().models, grid.first) ==
-           context.session().models.end();
-  });
   made_pictures_ = false;
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const Places& places =

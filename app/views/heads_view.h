@@ -62,6 +62,7 @@ class HeadsView : public View {
   std::string help_text() const override;
   Slot slot() const override { return Slot::middle; }
   void add_commands(std::vector<Command>& list) const override;
+  void drop_closed(const Session& session) override { keep_open(session, grids_); }
   void ask(ViewContext& context) override;
   void draw_content(ViewContext& context) override;
   std::vector<Saved> saved(ViewContext& context) override;

@@ -647,10 +647,6 @@ void TextView::draw_content(ViewContext& context) {
   const float line = ImGui::GetTextLineHeightWithSpacing();
   const float room = ImGui::GetContentRegionAvail().y - line * kLinesOfGuesses;
   hovered_ = -1;
-  std::erase_if(strips_, [&](const auto& strip) {
-    return std::ranges::find(context.session().models, strip.first) ==
-           context.session().models.end();
-  });
   std::string key;
   for (std::size_t i = 0; i < context.models(); ++i)
     key += serials_of(context.of(kText, i).answer());

@@ -88,6 +88,7 @@ class TextView : public View {
   // Places of the selected model's text that hold the words, the first ones of many.
   void add_found(const ViewContext& context, const std::string& words,
                  std::vector<Command>& list) const override;
+  void drop_closed(const Session& session) override { keep_open(session, strips_); }
   void ask(ViewContext& context) override;
   void draw_content(ViewContext& context) override;
   WhatRan kernels(const ViewContext& context) const override { return kernels_of(context, kText); }

@@ -61,6 +61,7 @@ void draw_unopened(ViewContext& context, const std::string& model, const std::st
 }  // namespace
 
 void View::draw(ViewContext& context) {
+  drop_closed(context.session());
   bool open = true;
   const ImGuiWindowFlags flags = ImGuiWindowFlags_NoCollapse;
   visible_ = ImGui::Begin(window_name().c_str(), &open, flags);

@@ -467,6 +467,7 @@ void MainWindow::draw_shortcuts() {
 void MainWindow::draw(float scale) {
   try {
     requests_.compute_with(edit_.session().computing);
+    requests_.keep_answers_of(edit_.session().models);
     if (window_.may_ask) requests_.begin_frame();
   } catch (const std::exception& error) {
     window_.say(std::string("An answer could not be taken: ") + error.what(), true);

@@ -25,6 +25,9 @@ constexpr int kDeathsOfOne = 2;
 // takes a pass of minutes.
 constexpr auto kHoldForUrgent = std::chrono::milliseconds(300);
 
+// Models that were closed last, whose answers are kept: a slider makes a reading at each place.
+constexpr std::size_t kClosedKept = 8;
+
 // One text for all questions without a text, so that they are equal.
 const SharedText& no_text() {
   static const SharedText none;
@@ -124,6 +127,12 @@ void Question::reset() {
   ++ticket_;
 }
 
+void Question::forget() {
+  reset();
+  asked_ = {nullptr, no_text()};
+  drop_answer();
+}
+
 void Question::on_result(std::uint64_t ticket, protocol::Reply reply) {
   if (ticket != ticket_) return;
   const bool aside = !reads_at_once_ && (hold_ || !at_most(reply.result, kReadAtOnce));
@@ -212,6 +221,30 @@ void WorkerRequests::retry(Question& question) {
   }
   question.reset();
   ++generation_;
+}
+
+void WorkerRequests::keep_answers_of(const std::vector<std::string>& open) {
+  if (open == open_) return;
+  const auto is_open = [&](const std::string& model) {
+    return std::ranges::find(open, model) != open.end();
+  };
+  std::erase_if(closed_, is_open);
+  for (const std::string& model : open_)
+    if (!is_open(model)) closed_.insert(closed_.begin(), model);
+  for (; closed_.size() > kClosedKept; closed_.pop_back()) forget_model(closed_.back());
+  open_ = open;
+}
+
+// Those about one head of it too, whose name stands behind the model's; not those of its readings,
+// "rope (yarn x2)".
+void WorkerRequests::forget_model(const std::string& model) {
+  for (auto& [key, entry] : questions_) {
+    const std::string& about = std::get<2>(key);
+    const bool of_a_head = about.starts_with(model + " ") && !about.starts_with(model + " (");
+    if (about != model && !of_a_head) continue;
+    if (entry.question->waiting()) cancel(*entry.question);
+    entry.question->forget();
+  }
 }
 
 std::uint64_t WorkerRequests::ends_of_info() const {

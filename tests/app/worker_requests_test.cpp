@@ -134,6 +134,30 @@ TEST_F(LabTest, AFailureIsKeptAndSentAgainOnlyWhenAsked) {
   EXPECT_EQ(link_.counts().at("heads"), 2);
 }
 
+// A slider of Intervene makes a model at each place: of all those no answers may be kept.
+TEST_F(LabTest, AnswersOfModelsThatWereClosedLongAgoAreDropped) {
+  const auto name_of = [](int place) { return "rope (base=" + std::to_string(place) + ")"; };
+  const auto about = [&](int place) -> auto& { return requests_.of(kHeads, name_of(place)); };
+  constexpr int kPlaces = 20;
+  for (int place = 0; place < kPlaces; ++place) {
+    requests_.keep_answers_of({"rope", name_of(place)});
+    requests_.ask(about(place), protocol::HeadsRequest{.model = name_of(place)});
+    requests_.ask(heads(), protocol::HeadsRequest{.model = "rope"});
+    requests_.begin_frame();
+    ASSERT_TRUE(about(place).answer());
+  }
+  int kept = 0;
+  for (int place = 0; place < kPlaces; ++place) kept += about(place).answer() != nullptr;
+  EXPECT_EQ(kept, 9) << "the open one, and eight to go back to";
+  EXPECT_TRUE(about(kPlaces - 2).answer());
+  EXPECT_TRUE(heads().answer());
+  // One that is opened again is asked about anew.
+  requests_.keep_answers_of({"rope", name_of(0)});
+  requests_.ask(about(0), protocol::HeadsRequest{.model = name_of(0)});
+  requests_.begin_frame();
+  EXPECT_TRUE(about(0).answer());
+}
+
 // 19.11: another host is chosen in the window: its worker is asked all that is shown, and what the
 // one before was asked ends without an answer.
 TEST(Hosts, AnotherWorkerIsAskedAllAnew) {
