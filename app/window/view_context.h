@@ -43,8 +43,8 @@ struct WindowState {
   // Once at the start of a frame.
   void begin_hover() { hover_ = std::exchange(next_hover_, {}); }
 
-  // A short message in the corner. It leaves by itself, an error later than the rest; all of them
-  // stay in `said`.
+  // A short message in the corner, the beginning of a long one. It leaves by itself, an error later
+  // than the rest; all of them stay in `said`, whole.
   struct Notice {
     static constexpr double kSeconds = 6, kErrorSeconds = 25;
     std::string text;

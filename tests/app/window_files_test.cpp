@@ -16,6 +16,7 @@
 #include "app/window/session_file.h"
 #include "formats/error.h"
 #include "formats/tensors/npy.h"
+#include "formats/text_input.h"
 #include "tests/app/made_up_worker.h"
 #include "tests/widgets/headless_imgui.h"
 
@@ -195,6 +196,20 @@ TEST(Notices, AreSaidOnceAndLeave) {
   EXPECT_TRUE(window.notices.empty());
   EXPECT_TRUE(std::isinf(window.seconds_to_next_change()));
   EXPECT_EQ(window.said.size(), 3U);
+}
+
+// A copied command with a typed text in it leaves the window in sight.
+TEST(Notices, AreShortWhateverIsSaid) {
+  WindowState window;
+  std::string words;
+  for (int i = 0; i < 500; ++i) words += "\u00e9";  // of two bytes
+  for (const std::string& said : {"Copied: " + words, "Copied it: " + words}) {
+    window.say(said);
+    const std::string& shown = window.notices.back().text;
+    EXPECT_LT(shown.size(), 400U);
+    EXPECT_EQ(formats::first_invalid_utf8(shown), shown.size()) << "no half of a letter";
+    EXPECT_EQ(window.said.back().text, said);
+  }
 }
 
 // An idle window asks for no frame, whatever stands in it.
