@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "app/figures/figures.h"
+#include "app/figures/intervals.h"
 #include "app/views/head_values.h"
 #include "app/views/heads_view.h"
 #include "app/views/intervene_view.h"
@@ -16,6 +17,14 @@ namespace {
 
 // In font sizes: panes that stand beside each other are no narrower.
 constexpr float kNarrowest = 22;
+
+// What is measured of a model and not of a head, with its intervals.
+std::string words_of_model(const protocol::HeadsResult& result) {
+  std::string words = "Sink rate: share of heads whose weight on key 0 is above 0.3";
+  for (const auto& [key, value] : result.model_values)
+    words += "\n" + key + " " + with_ends(value) + ", " + words_of(value);
+  return words;
+}
 
 using protocol::HeadsResult;
 using protocol::Interval;
@@ -142,7 +151,7 @@ void HeadsView::draw_model_line(ViewContext& context, std::size_t index) {
   ImGui::SameLine();
   ImGui::TextColored(widgets::palette().quiet, "sinks %s %%",
                      widgets::short_number(100 * answer->result.sink_rate).c_str());
-  tooltip("Sink rate: share of heads whose weight on key 0 is above 0.3");
+  tooltip(words_of_model(answer->result));
   const WhatRan ran = what_ran(answer->result.provenance);
   ImGui::SameLine();
   if (!ran.fell_back && ImGui::CalcTextSize(ran.words.c_str()).x > ImGui::GetContentRegionAvail().x)

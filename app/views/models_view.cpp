@@ -386,6 +386,45 @@ void ModelsView::draw_reading(ViewContext& context, const std::string& name) {
           " beside it: the same weights, nothing is trained");
 }
 
+// The worker compares what the model computes with what a file says that it should be.
+void ModelsView::draw_check(ViewContext& context, const std::string& name) {
+  if (!ImGui::CollapsingHeader("Check against a reference")) return;
+  auto state = context.state<ModelsState>();
+  ImGui::SetNextItemWidth(-ImGui::GetFontSize() * 5);
+  if (ImGui::InputTextWithHint("##reference", "a .safetensors file", &state.reference))
+    context.set_state("Name a reference", state, "reference");
+  tooltip("Inputs and expected tensors, as phasescope capture or other programs write them");
+  ImGui::SameLine();
+  auto& question = context.requests.of(kReferenceCheck, name);
+  ImGui::BeginDisabled(state.reference.empty() || question.waiting());
+  if (ImGui::Button("Check")) {
+    question.reset();  // the file may be another one by now
+    context.requests.ask(question,
+                         protocol::CheckRequest{.model = name, .reference = state.reference});
+  }
+  ImGui::EndDisabled();
+  draw_question(context, question, "");
+  if (!question.answer() || question.failed()) return;
+  const protocol::ReferenceCheckResult& check = question.answer()->result;
+  const auto& colors = widgets::palette();
+  ImGui::TextColored(check.verdict == "equal" ? colors.good : colors.bad, "%s",
+                     check.verdict.c_str());
+  tooltip(check.reference);
+  if (!ImGui::BeginTable("check", 3, ImGuiTableFlags_SizingStretchProp)) return;
+  for (const char* title : {"tensor", "error", "tolerance"}) ImGui::TableSetupColumn(title);
+  ImGui::TableHeadersRow();
+  for (const protocol::CheckedTensor& tensor : check.tensors) {
+    ImGui::TableNextColumn();
+    ImGui::TextUnformatted(tensor.name.c_str());
+    ImGui::TableNextColumn();
+    ImGui::TextColored(tensor.ok ? colors.good : colors.bad, "%s",
+                       widgets::short_number(tensor.error).c_str());
+    ImGui::TableNextColumn();
+    ImGui::TextUnformatted(widgets::short_number(tensor.tolerance).c_str());
+  }
+  ImGui::EndTable();
+}
+
 void ModelsView::draw_content(ViewContext& context) {
   if (ImGui::Button("Open...")) context.window.open_dialog = "model";
   tooltip("A folder (HF layout, a job, a checkpoint) or a .safetensors, .gguf or .bin file");
@@ -399,6 +438,7 @@ void ModelsView::draw_content(ViewContext& context) {
   draw_question(context, info, short_name(context.session(), model));
   if (!info.answer()) return;
   draw_reading(context, model);
+  draw_check(context, model);
   draw_report(info.answer()->result, short_name(context.session(), model));
 }
 

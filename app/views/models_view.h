@@ -1,6 +1,7 @@
 #pragma once
 
 #include "app/views/view.h"
+#include "protocol/messages/capture.h"
 #include "protocol/messages/models.h"
 #include "protocol/messages/worker.h"
 #include "widgets/data_table.h"
@@ -14,13 +15,17 @@ inline constexpr Asks<protocol::ModelsResult> kModels{"models", protocol::Models
 inline constexpr Asks<nlohmann::json> kWorkerFacts{"models", protocol::WorkerInfoRequest::method,
                                                    "asking for devices"};
 
+inline constexpr Asks<protocol::ReferenceCheckResult> kReferenceCheck{
+    "models", protocol::CheckRequest::method, "comparing with the reference"};
+
 struct ModelsState {
   static constexpr const char* kView = "models";
   std::string search = {};              // as of a table (widgets/data_table.h)
   std::vector<std::string> hosts = {};  // whose workers were used, newest first
+  std::string reference = {};           // path of a file that models are compared with
   template <class V>
   void fields(V& v) {
-    v("search", search), v("hosts", hosts);
+    v("search", search), v("hosts", hosts), v("reference", reference);
   }
 };
 
@@ -56,6 +61,7 @@ class ModelsView : public View {
                 const ModelNames& listed);
   void draw_report(const protocol::LoadReport& report, const std::string& name);
   void draw_reading(ViewContext& context, const std::string& name);
+  static void draw_check(ViewContext& context, const std::string& name);
 
   // What the next reading of the selected model is to be.
   std::string scaling_ = "yarn", amount_ = "2";

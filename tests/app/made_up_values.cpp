@@ -631,7 +631,7 @@ Reply ablate(const nlohmann::json& params, const MadeUpShape& shape) {
 JobStatus job(const std::string& dir, const MadeUpShape& shape) {
   JobStatus status;
   status.dir = dir, status.name = dir.substr(dir.rfind('/') + 1), status.kind = "train";
-  status.state = "running";
+  status.state = shape.jobs;
   status.config = {{"train", {{"steps", 200}}}, {"data", {{"corpus_sha256", "of the last start"}}}};
   status.checkpoints = {"step-50", "step-100"};
   status.step = 120, status.steps = 200, status.seconds = 64, status.seconds_left = 42;
@@ -644,6 +644,15 @@ JobStatus job(const std::string& dir, const MadeUpShape& shape) {
   }
   status.last = status.curve.back();
   return status;
+}
+
+Reply reference_check(const nlohmann::json& params, const MadeUpShape& shape) {
+  ReferenceCheckResult result{.model = model_of(params),
+                              .reference = params.value("reference", std::string()),
+                              .verdict = "differs"};
+  result.tensors = {{"logits", 1e-3, 1e-5, false, "f32"}, {"attn", 1e-7, 1e-5, true, "f32"}};
+  result.provenance = made_up(shape);
+  return {to_json_form(result), {}};
 }
 
 Reply jobs_list(const nlohmann::json&, const MadeUpShape& shape) {
@@ -710,6 +719,7 @@ Reply made_up_reply(const std::string& method, const nlohmann::json& params,
                                                    {"capture", capture},
                                                    {"compare", compare},
                                                    {"theory.list", theory_list},
+                                                   {"check", reference_check},
                                                    {"eval", eval},
                                                    {"eval.list", eval_list},
                                                    {"generate", generate},

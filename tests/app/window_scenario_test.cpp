@@ -399,6 +399,52 @@ TEST(Scenario, ATrainingIsStartedFromTheForm) {
   });
 }
 
+// A job that runs cannot be removed; one that has ended is, after a question.
+TEST(Scenario, AJobIsRemovedAfterAQuestion) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    stage.main_window.edit().apply("job", [](Session& s) { s.views.set(JobsState{"jobs/tapa"}); });
+    stage.main_window.window().focus_view = "jobs";
+    const auto shown = [&] {
+      return stage.main_window.view("jobs")->visible() &&
+             stage.main_window.requests().of(kJob, "jobs/tapa").answer();
+    };
+    IM_CHECK(wait_for(ctx, shown));
+    ctx->Yield(2);
+    const auto flags = ctx->ItemInfo("//###jobs/**/Remove...").ItemFlags;
+    IM_CHECK((flags & ImGuiItemFlags_Disabled) != 0);
+    stage.link.end_jobs();
+    IM_CHECK(holds_within(ctx, std::chrono::seconds(5), [&] {
+      return stage.main_window.requests().of(kJob, "jobs/tapa").answer()->result.state == "done";
+    }));
+    ctx->Yield(2);
+    ctx->ItemClick("//###jobs/**/Remove...");
+    ctx->ItemClick("//$FOCUSED/Keep it");
+    IM_CHECK(!stage.link.counts().contains("jobs.control"));
+    ctx->ItemClick("//###jobs/**/Remove...");
+    ctx->ItemClick("//$FOCUSED/Delete");
+    ctx->Yield(2);
+    IM_CHECK_EQ(stage.link.last_params("jobs.control"),
+                nlohmann::json({{"dir", "jobs/tapa"}, {"action", "remove"}}));
+    IM_CHECK(stage.session().views.get<JobsState>().dir.empty());
+  });
+}
+
+// What the window computes is compared with a reference where there is one.
+TEST(Scenario, AModelIsCheckedAgainstAReference) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    ctx->ItemClick("//###models/Check against a reference");
+    ctx->ItemInputValue("//###models/##reference", "/references/rope.safetensors");
+    ctx->ItemClick("//###models/Check");
+    const auto& check = stage.main_window.requests().of(kReferenceCheck, "rope");
+    IM_CHECK(wait_for(ctx, [&] { return check.answer() != nullptr; }));
+    IM_CHECK_EQ(stage.link.last_params("check")["reference"],
+                nlohmann::json("/references/rope.safetensors"));
+    IM_CHECK(ctx->ItemExists("//###models/**/tolerance"));
+  });
+}
+
 // The form begins with a shipped configuration, says what would not start, and starts the rest.
 TEST(Scenario, AConfigurationIsChangedInItsFormAndTrained) {
   play([](ImGuiTestContext* ctx) {
