@@ -238,6 +238,7 @@ void HeadsView::draw_table(ViewContext& context) {
   shown_ = wanted;
   const Selection& at = context.session().selection;
   widgets::TableDraw options;
+  options.hint = "Search, or a condition: entropy>2";
   options.version = rows_version_;
   options.hovered = row_of(context, context.hover());
   const int selected = row_of(context, marks_of(at));
