@@ -359,7 +359,7 @@ TEST_F(Choices, ASampleOfATaskIsAText) {
     const Session session = edit_.session();
     EXPECT_EQ(session.text.words.str(), words_of_sample(words));
     open("text", session);
-    EXPECT_EQ(link_.last_params("text")["input"], input_of_sample(words));
+    EXPECT_EQ(link_.last_params("text.read")["input"], input_of_sample(words));
     const std::string command = view_->command_line(context_);
     EXPECT_NE(command.find(std::string("--sample ") + words), std::string::npos) << command;
     // It is gone back to as any text is.

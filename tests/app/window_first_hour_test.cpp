@@ -78,11 +78,12 @@ std::vector<pid_t> workers() {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator("/proc", error)) {
     const int pid = std::atoi(entry.path().filename().c_str());
+    if (pid <= 0) continue;
     std::ifstream stat(entry.path() / "stat"), line(entry.path() / "cmdline");
     std::string words((std::istreambuf_iterator<char>(stat)), {}), command;
     std::getline(line, command, '\0');
     const auto end = words.rfind(')');  // of the program's name, which may hold anything
-    if (pid <= 0 || end == words.npos || !command.ends_with("phasescope-worker")) continue;
+    if (end == words.npos || !command.ends_with("phasescope-worker")) continue;
     if (std::atoi(words.c_str() + std::min(words.size(), end + 4)) == getpid())
       pids.push_back(static_cast<pid_t>(pid));
   }
@@ -128,7 +129,9 @@ TEST_F(FirstHour, FromATextToSinglePairsOfAMap) {
 TEST_F(FirstHour, FromAChangedModelToAFigure) {
   live([](ImGuiTestContext* ctx) {
     RealStage& stage = real_stage(ctx);
-    ctx->ItemClick("//###models/models/alibi/##open");
+    const char* const alibi = "//###models/models/alibi/##open";
+    IM_CHECK(holds_within(ctx, kAnswer, [&] { return ctx->ItemExists(alibi); }));
+    ctx->ItemClick(alibi);
     IM_CHECK(answered(ctx, kHeads, "alibi"));
     IM_CHECK(comes_forward(ctx, "intervene"));
     ctx->ItemClick("//###intervene/Apply to L3H1");
