@@ -8,6 +8,7 @@
 
 #include "app/cli/progress_lines.h"
 #include "app/window/gl_window.h"
+#include "app/window/host_link.h"
 #include "app/window/main_window.h"
 #include "app/window/opening.h"
 #include "app/window/recorded_link.h"
@@ -286,12 +287,20 @@ int run_window(const WindowOptions& options) {
   // Workers outlive neither the questions that wait for them nor the window they wake.
   GlWindow gl_window({options.width, options.height, picture, "Phasescope"});
   std::shared_ptr<const Recording> recording;
-  const auto quick = worker_link(options, recording);
-  const auto slow = worker_link(options, recording);
-  quick->set_wake([&gl_window] { gl_window.wake(); });
-  slow->set_wake([&gl_window] { gl_window.wake(); });
-  MainWindow main_window(std::move(loaded.session), *quick, *slow);
+  const auto make = [&](const std::string& host) {
+    WindowOptions there = options;
+    there.remote = host;
+    return worker_link(there, recording);
+  };
+  HostLink quick(options.remote, make), slow(options.remote, make);
+  for (HostLink* link : {&quick, &slow}) link->set_wake([&gl_window] { gl_window.wake(); });
+  MainWindow main_window(std::move(loaded.session), quick, slow);
   main_window.window().remote = options.remote;
+  main_window.window().connect = [&](const std::string& host) {
+    for (HostLink* link : {&quick, &slow}) link->go_to(host);
+    main_window.window().remote = host;
+    main_window.requests().begin_anew();
+  };
   gl_window.set_on_drop([&](const std::vector<std::string>& paths) {
     for (const std::string& path : paths) open_any(main_window.context(), path);
   });

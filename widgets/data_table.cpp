@@ -267,6 +267,16 @@ void DataTable::arrange(const TableArrangement& arrangement) {
   set_sorting_ = true;
 }
 
+std::string hint_of(const TableSpec& table) {
+  const auto is_word = [](const TableColumn& column) {
+    return column.numbers && !column.title.empty() &&
+           std::isalpha(static_cast<unsigned char>(column.title[0])) &&
+           column.title.find_first_of(" []()<>=") == column.title.npos;
+  };
+  const auto found = std::ranges::find_if(table.columns, is_word);
+  return found == table.columns.end() ? "Search" : "Search, or a condition: " + found->title + ">0";
+}
+
 void DataTable::draw_search(const TableSpec& table, const TableDraw& options) {
   const std::string count =
       order_.size() == table.rows.size()
@@ -275,7 +285,8 @@ void DataTable::draw_search(const TableSpec& table, const TableDraw& options) {
   const float words = ImGui::CalcTextSize(count.c_str()).x + ImGui::GetStyle().ItemSpacing.x;
   const float room = options.width > 0 ? options.width : ImGui::GetContentRegionAvail().x;
   ImGui::SetNextItemWidth(std::max(40.0F, room - words));
-  ImGui::InputTextWithHint("##search", options.hint.c_str(), &arrangement_.search);
+  const std::string hint = options.hint.empty() ? hint_of(table) : options.hint;
+  ImGui::InputTextWithHint("##search", hint.c_str(), &arrangement_.search);
   ImGui::SameLine();
   ImGui::AlignTextToFramePadding();
   ImGui::TextColored(palette().quiet, "%s", count.c_str());

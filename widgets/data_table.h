@@ -59,6 +59,10 @@ struct TableArrangement {
 // last in either direction. n log n comparisons of what is in the cells, no more.
 std::vector<int> rows_in_order(const TableSpec& table, const TableArrangement& arrangement);
 
+// What can be searched for, with a condition on a column that the table has: "Search, or a
+// condition: sink>0"; without one where no title is a word that could stand in it.
+std::string hint_of(const TableSpec& table);
+
 // Those rows as text: numbers in full, words as they are.
 std::string csv_of(const TableSpec& table, const std::vector<int>& rows);
 std::string markdown_of(const TableSpec& table, const std::vector<int>& rows);
@@ -67,7 +71,7 @@ struct TableDraw {
   std::uint64_t version = 0;    // another one arranges the rows anew
   float width = 0, height = 0;  // 0 or less: what is left
   bool searchable = true;
-  std::string hint = "Search, or a condition: entropy>2";
+  std::string hint = {};                       // in the empty search; by default hint_of()
   std::function<bool(int row)> selected = {};  // marked rows
   int hovered = -1;                            // a row that is pointed at elsewhere
   bool reveal = false;                         // scrolls to the first selected row

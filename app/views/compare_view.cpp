@@ -1,5 +1,7 @@
 #include "app/views/compare_view.h"
 
+#include <misc/cpp/imgui_stdlib.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -41,7 +43,9 @@ widgets::TableSpec table_of_matches(const CompareResult& result) {
 }  // namespace
 
 std::string CompareView::help_text() const {
-  return "Two open models on the session's text, or over a corpus. Divergence is that of Jensen "
+  return "Two open models on the session's text, or over a corpus, or one model on that text (A) "
+         "and "
+         "on another one (B), row by row. Divergence is that of Jensen "
          "and "
          "Shannon between the rows of two heads' weights, mean over queries, in nats: 0 for equal "
          "rows, ln 2 = 0.693 for rows that share no key. Same heads: layer and head of equal "
@@ -58,6 +62,7 @@ CompareView::Models CompareView::models_of(const ViewContext& context) const {
     return !name.empty() && std::ranges::find(session.models, name) != session.models.end();
   };
   Models models{open(state.a) ? state.a : selected_model(session), ""};
+  if (!state.other.empty()) return {models.a, models.a};
   if (open(state.b)) models.b = state.b;
   for (const std::string& model : session.models)
     if (models.b.empty() && model != models.a) models.b = model;
@@ -66,7 +71,9 @@ CompareView::Models CompareView::models_of(const ViewContext& context) const {
 
 bool CompareView::of_one_model(const ViewContext& context) const {
   const Models models = models_of(context);
-  return context.state<CompareState>().figure == kOfOne || models.b.empty() || models.a == models.b;
+  const auto state = context.state<CompareState>();
+  if (state.figure == kOfOne) return true;
+  return state.other.empty() && (models.b.empty() || models.a == models.b);
 }
 
 void CompareView::ask(ViewContext& context) {
@@ -82,6 +89,7 @@ void CompareView::ask(ViewContext& context) {
   }
   auto request =
       with_choices(protocol::CompareRequest{.models = {models.a, models.b}}, state.options);
+  if (!state.other.empty()) request.models = {models.a}, request.other = state.other;
   request.match = state.figure == kAlike;
   set_text(request.reading, text);
   context.requests.ask(context.requests.of(kCompare), request, text.words);
@@ -158,6 +166,39 @@ bool CompareView::draw_model_choice(const ViewContext& context, const char* id,
   return changed;
 }
 
+// Whether both read the same text, or A reads two: those that were read before from files, and any
+// other file.
+bool CompareView::draw_other_text(const ViewContext& context, CompareState& state) {
+  constexpr const char* kSameText = "same text";
+  bool changed = false;
+  const auto offer = [&](const std::string& words, const std::string& path) {
+    if (ImGui::Selectable(words.c_str(), path == state.other)) state.other = path, changed = true;
+    tooltip(path);
+  };
+  const std::string now =
+      state.other.empty() ? kSameText : "on " + name_of_text(state.other, SharedText());
+  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 9);
+  const bool open = ImGui::BeginCombo("##other", now.c_str());
+  tooltip(state.other.empty() ? "A and B read the same text, or A alone reads two" : state.other);
+  if (!open) return false;
+  offer(kSameText, "");
+  for (const KeptText& text : other_texts(context.session())) {
+    const bool file = text.name != TextInput::kTyped && TextInput::sample_in(text.name).empty();
+    if (!file) continue;  // the worker reads it
+    const bool bundled = text.name == TextInput::kBundled;
+    offer("on " + name_of_text(text.name, text.words),
+          bundled ? (assets_folder() / "texts" / TextInput::kBundled).string() : text.name);
+  }
+  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 14);
+  if (ImGui::InputTextWithHint("##path", "on another file", &path_,
+                               ImGuiInputTextFlags_EnterReturnsTrue)) {
+    state.other = path_, changed = true;
+    ImGui::CloseCurrentPopup();
+  }
+  ImGui::EndCombo();
+  return changed;
+}
+
 void CompareView::draw_controls(ViewContext& context) {
   auto state = context.state<CompareState>();
   const Models models = models_of(context);
@@ -167,8 +208,12 @@ void CompareView::draw_controls(ViewContext& context) {
   tooltip("A");
   if (state.figure != kOfOne) {
     next_control(9 * ImGui::GetFontSize());
+    ImGui::BeginDisabled(!state.other.empty());
     changed |= draw_model_choice(context, "##B", models.b, state.b);
     tooltip("B");
+    ImGui::EndDisabled();
+    next_control(9 * ImGui::GetFontSize());
+    changed |= draw_other_text(context, state);
   }
   next_control(6 * ImGui::GetFontSize());
   const std::set<std::string> filled{"match", "other", "a", "b", "device", "threads"};
@@ -186,6 +231,7 @@ void CompareView::show_pair(ViewContext& context, const HeadMatch& heads) {
     s.selection.layer = heads.layer, s.selection.head = heads.head;
     auto map = s.views.get<MapState>();
     map.b = models.b, map.b_layer = heads.other_layer, map.b_head = heads.other_head;
+    map.b_text = s.views.get<CompareState>().other;
     if (map.show == "a") map.show = "both";
     s.views.set(map);
   });

@@ -13,10 +13,11 @@ struct CompareState {
   static constexpr const char* kView = "compare";
   std::string a = {}, b = {};  // models; empty: the selected one, and the first other one
   std::string figure = "same heads";
+  std::string other = {};  // file of a second text that A reads, in place of B; empty: none
   nlohmann::json options = nlohmann::json::object();  // of the request (field_form.h)
   template <class V>
   void fields(V& v) {
-    v("a", a), v("b", b), v("figure", figure), v("options", options);
+    v("a", a), v("b", b), v("figure", figure), v("other", other), v("options", options);
   }
 };
 
@@ -26,8 +27,9 @@ inline constexpr Asks<protocol::CompareResult> kCompare{"compare", protocol::Com
 inline constexpr Asks<protocol::HeadsResult> kDivergences{"compare", protocol::HeadsRequest::method,
                                                           "comparing heads", Lane::slow};
 
-// Two open models, head by head: how far the same heads are apart, which heads of any layer are
-// most alike, and where in the text the losses differ; and the heads of one model with one another.
+// Two open models, or one on two texts, head by head: how far the same heads are apart, which heads
+// of any layer are most alike, and where in the text the losses differ; and the heads of one model
+// with one another.
 class CompareView : public View {
  public:
   std::string id() const override { return "compare"; }
@@ -50,6 +52,7 @@ class CompareView : public View {
   void draw_controls(ViewContext& context);
   bool draw_model_choice(const ViewContext& context, const char* id, const std::string& now,
                          std::string& chosen);
+  bool draw_other_text(const ViewContext& context, CompareState& state);
   std::vector<widgets::PlotSpec> plots_of(const ViewContext& context) const;
   std::string key_of(const ViewContext& context) const;
   void draw_results(ViewContext& context);
@@ -58,6 +61,7 @@ class CompareView : public View {
   void click_on_matrix(ViewContext& context, const widgets::PlotDrawn& drawn);
 
   OptionsForm form_;
+  std::string path_;  // that is being typed
   PlotGrid grid_;
   widgets::DataTable table_;
   Cached<widgets::TableSpec> rows_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 
 #include "app/views/field_form.h"
@@ -33,6 +34,9 @@ struct HeadsState {
   std::vector<ChosenHead> chosen = {};
   // Of the request (field_form.h): with "corpus" over many texts, else of the session's text.
   nlohmann::json options = nlohmann::json::object();
+  bool is_chosen(const ChosenHead& head) const {
+    return std::ranges::find(chosen, head) != chosen.end();
+  }
   bool corpus() const { return options.value("corpus", nlohmann::json(false)) != false; }
   template <class V>
   void fields(V& v) {
@@ -58,6 +62,7 @@ class HeadsView : public View {
   std::string help_text() const override;
   Slot slot() const override { return Slot::middle; }
   void add_commands(std::vector<Command>& list) const override;
+  void drop_closed(const Session& session) override { keep_open(session, grids_); }
   void ask(ViewContext& context) override;
   void draw_content(ViewContext& context) override;
   std::vector<Saved> saved(ViewContext& context) override;
@@ -65,6 +70,8 @@ class HeadsView : public View {
 
  private:
   using HeadsAnswer = Answer<protocol::HeadsResult>;
+  // Columns of the table before those of the metrics.
+  static constexpr int kNameColumns = 2;
   struct Grid {
     HeadPictures pictures;
     Cached<widgets::HeadGridSpec> spec;
@@ -105,6 +112,9 @@ class HeadsView : public View {
   void draw_model_line(ViewContext& context, std::size_t index);
   void draw_head_tooltip(const ViewContext& context, const HeadsAnswer& answer, int cell) const;
   const HeadsAnswer* answer_of(const ViewContext& context, std::size_t index) const;
+  static const HeadsAnswer* first_answer(const ViewContext& context);
+  static ChosenHead chosen_head(const ViewContext& context, std::size_t model,
+                                const protocol::HeadsResult& result, int cell);
   const Rows& rows(const ViewContext& context);
   Rows columns(const ViewContext& context) const;
   void add_rows(const ViewContext& context, std::size_t index, Rows& rows) const;
@@ -123,6 +133,7 @@ class HeadsView : public View {
   std::vector<std::string> notes_of(const ViewContext& context);
   // A click on a head selects it; with Ctrl it is taken among the chosen ones, or out of them.
   void take(ViewContext& context, Place place);
+  void select_cell(ViewContext& context, Place place);
   Place place_of_row(const ViewContext& context, int row);
   int row_of(const ViewContext& context, const widgets::Hover& marks);
   void point_at_head(ViewContext& context, Place place);

@@ -112,6 +112,12 @@ std::string heads_chosen(const Selection& at, const std::string& whose) {
   return name_of_head(at.layer, at.head);
 }
 
+// What is done to the selected head where no value was chosen.
+void add_usual_edit(ViewContext& context, const Way& way) {
+  const std::string heads = heads_chosen(context.session().selection, "head");
+  add_edit(context, edit_of(way.how, heads, way.limit));
+}
+
 }  // namespace
 
 bool is_of_heads(const std::string& key) {
@@ -172,6 +178,23 @@ void remove_edit(ViewContext& context, const ReadingEdit& edit) {
                without_edit(protocol::model_reading(model).settings, edit), "");
 }
 
+void draw_intervention_menu(ViewContext& context) {
+  if (context.models() == 0) return;
+  const Session& session = context.session();
+  const std::string heads = heads_chosen(session.selection, "head");
+  const std::string title = "Intervene on " + heads;
+  if (!ImGui::BeginMenu(title.c_str())) return;
+  for (const Way& way : kWays) {
+    const std::string words =
+        way.title + (way.most > 0 ? " at " + number_words(way.limit) : std::string());
+    if (ImGui::MenuItem(words.c_str())) add_usual_edit(context, way);
+    tooltip(way.help);
+  }
+  ImGui::Separator();
+  if (ImGui::MenuItem("Other values, parameters...")) show_view(context, "intervene");
+  ImGui::EndMenu();
+}
+
 std::string InterveneView::help_text() const {
   return "Takes the selected head, its layer or all heads out, caps their sink, gives them a "
          "window or a clamp, or moves a parameter of the encoding. Each change makes a reading of "
@@ -187,12 +210,11 @@ std::string InterveneView::what_it_shows() const {
 
 void InterveneView::add_commands(std::vector<Command>& list) const {
   QuestionView::add_commands(list);
+  int key = ImGuiKey_1;
   for (const Way& way : kWays)
     list.push_back({"intervene." + std::string(way.how), "Selected head: " + std::string(way.title),
-                    way.help, 0, [how = std::string(way.how)](ViewContext& context) {
-                      const Selection& at = context.session().selection;
-                      add_edit(context, edit_of(how, heads_chosen(at, "head"), way_of(how).limit));
-                    }});
+                    way.help, ImGuiMod_Alt | ImGuiMod_Shift | key++,
+                    [&way](ViewContext& context) { add_usual_edit(context, way); }});
 }
 
 // Of the selected model alone, where it is read otherwise than it is.

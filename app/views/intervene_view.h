@@ -51,6 +51,9 @@ void remove_edit(ViewContext& context, const ReadingEdit& edit);
 // The option of every encoding that does `how` (AblateRequest), and its value.
 ReadingEdit edit_of(const std::string& how, const std::string& heads, double limit);
 
+// Items of a context menu: what can be done to the selected head.
+void draw_intervention_menu(ViewContext& context);
+
 // ---- the view -------------------------------------------------------------------------------
 
 // Heads taken out, held back or moved, parameters of an encoding changed: each change is a reading

@@ -394,6 +394,33 @@ void JobsView::draw_buttons(ViewContext& context, const JobStatus& job) {
   }
   ImGui::EndDisabled();
   tooltip("A new training that begins with this one's configuration");
+  ImGui::SameLine();
+  ImGui::BeginDisabled(is_live(job.state) || context.requests.of(kControl).waiting());
+  if (ImGui::SmallButton("Remove...")) ImGui::OpenPopup("remove");
+  ImGui::EndDisabled();
+  tooltip("Deletes its files; asks before");
+  draw_removal(context, job);
+}
+
+// Nothing of a job is deleted without a word.
+void JobsView::draw_removal(ViewContext& context, const JobStatus& job) {
+  if (!ImGui::BeginPopup("remove")) return;
+  const std::size_t count = job.checkpoints.size();
+  ImGui::Text("Delete %s, its curves, its log and its %s?", name_of_job(job).c_str(),
+              count == 1 ? "checkpoint" : (std::to_string(count) + " checkpoints").c_str());
+  ImGui::TextColored(widgets::palette().quiet, "%s", job.dir.c_str());
+  if (ImGui::Button("Delete")) {
+    acted_at_ = std::chrono::steady_clock::now();
+    context.requests.ask_again(context.requests.of(kControl),
+                               protocol::ControlRequest{.dir = job.dir, .action = "remove"});
+    auto state = context.state<JobsState>();
+    state.dir.clear();
+    context.set_state("Remove a job", state);
+    ImGui::CloseCurrentPopup();
+  }
+  ImGui::SameLine();
+  if (ImGui::Button("Keep it")) ImGui::CloseCurrentPopup();
+  ImGui::EndPopup();
 }
 
 // What was trained, as a model of the window; two of its checkpoints beside each other.

@@ -63,6 +63,7 @@ class JobsView : public View {
   void draw_form(ViewContext& context);
   bool draw_source(ViewContext& context, JobsState& state);
   void load_source(ViewContext& context, JobsState& state, const std::string& path);
+  void draw_removal(ViewContext& context, const protocol::JobStatus& job);
   void draw_list(ViewContext& context);
   static widgets::TableSpec list_of(const protocol::JobsResult& result, const JobsState& state);
   void draw_job(ViewContext& context, const protocol::JobStatus& job);

@@ -6,6 +6,7 @@
 
 #include "app/figures/figures.h"
 #include "app/figures/map_look.h"
+#include "app/views/text_view.h"
 #include "app/views/view.h"
 #include "widgets/plot_draw.h"
 
@@ -23,11 +24,13 @@ struct MapState {
   int64_t b_layer = -1;      // of B's head; -1: the same head as A's
   int64_t b_head = 0;        // -1: the mean of the layer's heads
   std::string b_stack = {};  // of an encoder-decoder, as Selection has it
+  std::string b_text = {};   // what B reads (id_of_text); empty: the text that A reads
   bool mean = false;         // A alone, and it is the mean of the heads chosen in Heads
   template <class V>
   void fields(V& v) {
     v("of", of), v("pool", pool), v("show", show), v("look", look), v("square", square);
     v("b", b), v("b_layer", b_layer), v("b_head", b_head), v("b_stack", b_stack);
+    v("b_text", b_text);
     v("mean", mean);
   }
 };
@@ -75,6 +78,7 @@ class MapView : public View {
     std::size_t model;
     bool old;
     std::string heads = {};  // "L0H1, L2H3" where it is their mean
+    std::string text = {};   // what it is called where it is not the session's
   };
 
  private:
@@ -85,6 +89,8 @@ class MapView : public View {
     bool beside = false;                  // asked as kMapBeside
     std::string obstacle;                 // why it cannot be shown; empty where it can
     std::vector<std::string> heads = {};  // that it is the mean of; none where it is one head
+    TextInput text = {};                  // what it reads
+    std::string text_name = {};           // where that is not the session's
   };
   struct Picture {
     widgets::HeatmapTexture texture;
@@ -98,6 +104,7 @@ class MapView : public View {
     std::vector<Shown> maps;
     std::vector<const widgets::PlotSpec*> plots;  // one for each map, then the difference
     bool difference = false;
+    std::string obstacle;  // why there is none, where it is wanted
     bool old(std::size_t plot) const;
   };
   // Pictures beside each other: so many in a row, each with so much room.
@@ -105,7 +112,13 @@ class MapView : public View {
     int columns = 1;
     ImVec2 size{0, 0};
   };
+  // "rope L3H1", of an encoder-decoder with its stack; "rope mean of L3H1, L4H0".
+  static std::string words_of(const Session& session, const Shown& shown);
+  // The heads of a model that are chosen in Heads, as a request has them.
+  static std::vector<std::string> chosen_heads(const ViewContext& context, std::size_t model);
   std::vector<Side> sides(const ViewContext& context) const;
+  const KeptText& text_of_b(const ViewContext& context) const;
+  bool draw_text_of_b(const ViewContext& context, MapState& state);
   std::vector<Asked> asked_of_maps(const ViewContext& context) const;
   QuestionOf<protocol::MapResult>& question_of(const ViewContext& context, const Side& side) const;
   std::vector<QuestionOf<protocol::MapResult>*> questions_of(const ViewContext& context,
@@ -120,7 +133,7 @@ class MapView : public View {
   bool draw_head_of_b(const ViewContext& context, MapState& state);
   void draw_goto(ViewContext& context);
   void draw_maps(ViewContext& context);
-  void draw_obstacle(ViewContext& context, const Scene& scene);
+  static void draw_obstacle(const Scene& scene);
   void draw_one(ViewContext& context, const char* name, const widgets::PlotSpec& plot,
                 Picture& picture, ImVec2 room, std::size_t model, bool alone);
   void set_token_ticks(const ViewContext& context, Picture& picture, std::size_t model) const;
@@ -138,6 +151,7 @@ class MapView : public View {
 
   std::array<Picture, 3> pictures_;
   mutable Cached<MapAnswer> mean_;
+  mutable Cached<KeptText> text_of_b_;
   Cached<MapLook> look_;
   Cached<std::array<widgets::PlotSpec, 2>> profiles_;
   widgets::AxisLink x_, y_;

@@ -1,5 +1,7 @@
 #include "app/views/models_view.h"
 
+#include <misc/cpp/imgui_stdlib.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -12,7 +14,9 @@ namespace phasescope::app {
 namespace {
 
 // In font sizes: a list with less room has fewer columns.
-constexpr float kNarrowList = 19;
+constexpr float kNarrowList = 24;
+constexpr std::size_t kMostHosts = 8;
+constexpr const char* kModelTitles[] = {"model", "encoding", "trained", "parameters"};
 
 using protocol::LoadReport;
 using protocol::ModelSummary;
@@ -159,34 +163,85 @@ void ModelsView::draw_row(ViewContext& context, const ModelSummary& model,
   ImGui::TableNextColumn();
   ImGui::TextUnformatted(model.encoding.c_str());
   ImGui::TableNextColumn();
+  if (model.context > 0) {
+    ImGui::TextUnformatted(std::to_string(model.context).c_str());
+    tooltip("Tokens that it was trained at");
+  }
+  ImGui::TableNextColumn();
   ImGui::TextColored(widgets::palette().quiet, "%s",
                      model.parameters ? count_text(double(model.parameters), "").c_str() : "");
   ImGui::PopID();
 }
 
-void ModelsView::draw_list(ViewContext& context) {
-  std::vector<ModelSummary> list;
-  if (const auto* answer = context.requests.of(kModels).answer()) list = answer->result.models;
-  list = with_opened(context, std::move(list));
-  if (!ImGui::BeginTable("models", 4, ImGuiTableFlags_SizingStretchProp)) return;
+ModelsView::Listed ModelsView::listed(const ViewContext& context) {
+  Listed all;
+  if (const auto* answer = context.requests.of(kModels).answer())
+    all.models = answer->result.models;
+  all.models = with_opened(context, std::move(all.models));
+  std::vector<std::string> names;
+  for (const ModelSummary& model : all.models) names.push_back(model.name);
+  all.names = ModelNames(names);
+  all.rows.columns = {{.title = kModelTitles[0], .numbers = false},
+                      {.title = kModelTitles[1], .numbers = false},
+                      {.title = kModelTitles[2]},
+                      {.title = kModelTitles[3]}};
+  const auto number = [](int64_t value) {
+    return widgets::number_cell_of(value > 0 ? double(value) : widgets::TableCell::kNone);
+  };
+  for (const ModelSummary& model : all.models)
+    all.rows.rows.push_back({widgets::words_cell_of(all.names.short_name(model.name)),
+                             widgets::words_cell_of(model.encoding), number(model.context),
+                             number(model.parameters)});
+  return all;
+}
+
+void ModelsView::draw_search(ViewContext& context) {
+  auto state = context.state<ModelsState>();
+  ImGui::SetNextItemWidth(-1);
+  if (ImGui::InputTextWithHint("##search", "Search, or a condition: trained>256", &state.search))
+    context.set_state("Search models", state, "search models");
+}
+
+// A click on one sorts by it, a third click as they stood.
+void ModelsView::draw_titles() {
   // A number is whole or not there: of a narrow list the encoding goes, which most names say.
   const bool narrow = ImGui::GetContentRegionAvail().x < ImGui::GetFontSize() * kNarrowList;
-  ImGui::TableSetupColumn("open", ImGuiTableColumnFlags_WidthFixed);
-  ImGui::TableSetupColumn("name", 0, 1.8F);
-  ImGui::TableSetupColumn("encoding", narrow ? ImGuiTableColumnFlags_Disabled : 0, 1.1F);
-  ImGui::TableSetupColumn("parameters", ImGuiTableColumnFlags_WidthFixed,
-                          ImGui::CalcTextSize("888.88 M").x);
-  std::vector<std::string> names;
-  for (const ModelSummary& model : list) names.push_back(model.name);
-  const ModelNames listed(names);
-  bool told = false;
-  for (const ModelSummary& model : list) {
+  const auto numbers =
+      ImGuiTableColumnFlags_WidthFixed | ImGuiTableColumnFlags_PreferSortDescending;
+  ImGui::TableSetupColumn("##open",
+                          ImGuiTableColumnFlags_WidthFixed | ImGuiTableColumnFlags_NoSort);
+  ImGui::TableSetupColumn(kModelTitles[0], 0, 1.8F);
+  ImGui::TableSetupColumn(kModelTitles[1], narrow ? ImGuiTableColumnFlags_Disabled : 0, 1.1F);
+  ImGui::TableSetupColumn(kModelTitles[2], numbers, ImGui::CalcTextSize("trained vv").x);
+  ImGui::TableSetupColumn(kModelTitles[3], numbers, ImGui::CalcTextSize("888.88 M vv").x);
+  ImGui::TableHeadersRow();
+  const ImGuiTableSortSpecs* sorting = ImGui::TableGetSortSpecs();
+  if (!sorting || !sorting->SpecsDirty) return;
+  const bool by_one = sorting->SpecsCount > 0;
+  arranged_.column = by_one ? sorting->Specs[0].ColumnIndex - 1 : -1;
+  arranged_.descending = by_one && sorting->Specs[0].SortDirection == ImGuiSortDirection_Descending;
+}
+
+void ModelsView::draw_list(ViewContext& context) {
+  const std::string key = serials_of(context.requests.of(kModels).answer()) +
+                          std::to_string(context.edit.revision()) + "/" +
+                          std::to_string(context.requests.generation());
+  const Listed& all = listed_.get(key, [&] { return listed(context); });
+  draw_search(context);
+  const auto flags = ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_Sortable |
+                     ImGuiTableFlags_SortTristate | ImGuiTableFlags_NoSavedSettings;
+  if (!ImGui::BeginTable("models", 5, flags)) return;
+  draw_titles();
+  arranged_.search = context.state<ModelsState>().search;
+  bool told = arranged_.column >= 0;  // of sorted ones those from files stand anywhere
+  for (const int row : widgets::rows_in_order(all.rows, arranged_)) {
+    const ModelSummary& model = all.models[static_cast<std::size_t>(row)];
     if (!model.bundled && !std::exchange(told, true)) {
       ImGui::TableNextRow();
       ImGui::TableSetColumnIndex(1);
       ImGui::TextColored(widgets::palette().quiet, "opened from files");
     }
-    draw_row(context, model, listed);
+    draw_row(context, model, all.names);
   }
   ImGui::EndTable();
 }
@@ -205,9 +260,43 @@ void ModelsView::draw_row_menu(ViewContext& context, const std::string& model) {
 }
 
 // Which numbers, what runs attention and where, of all models together.
+void ModelsView::connect(ViewContext& context, const std::string& host) {
+  if (host == context.window.remote) return;
+  context.window.connect(host);
+  if (host.empty()) return;
+  auto state = context.state<ModelsState>();
+  std::erase(state.hosts, host);
+  state.hosts.insert(state.hosts.begin(), host);
+  if (state.hosts.size() > kMostHosts) state.hosts.resize(kMostHosts);
+  context.edit.apply_silently([&](Session& s) { s.views.set(state); });
+}
+
+// The machine that computes: typed, or one of those that were used before.
+void ModelsView::draw_host(ViewContext& context) {
+  if (!context.window.connect) return;
+  if (!typing_host_) host_ = context.window.remote;
+  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 9);
+  const bool entered = ImGui::InputTextWithHint("##host", "this machine", &host_,
+                                                ImGuiInputTextFlags_EnterReturnsTrue);
+  typing_host_ = ImGui::IsItemActive();
+  tooltip(
+      "Where models are opened and computed: a host that ssh reaches without a password and that "
+      "has phasescope; empty for this machine. Enter connects");
+  ImGui::SameLine(0, 0);
+  if (entered) connect(context, host_);
+  if (!ImGui::BeginCombo("host", "", ImGuiComboFlags_NoPreview)) return;
+  if (ImGui::Selectable("this machine", context.window.remote.empty())) connect(context, "");
+  const std::vector<std::string> hosts = context.state<ModelsState>().hosts;
+  for (const std::string& host : hosts)
+    if (ImGui::Selectable(host.c_str(), host == context.window.remote)) connect(context, host);
+  ImGui::EndCombo();
+}
+
 void ModelsView::draw_computing(ViewContext& context) {
   Computing computing = context.session().computing;
-  const std::string where = computing.device.empty() ? "" : " on " + computing.device;
+  const std::string& host = context.window.remote;
+  const std::string where = (computing.device.empty() ? "" : " on " + computing.device) +
+                            (host.empty() ? "" : " at " + host);
   const std::string title =
       "Computed in " + computing.dtype + ", " + computing.backend + where + "###computing";
   if (!ImGui::CollapsingHeader(title.c_str())) return;
@@ -228,6 +317,7 @@ void ModelsView::draw_computing(ViewContext& context) {
   tooltip(protocol::kBackendAbout.help);
   changed |= draw_choice("device", device, devices);
   tooltip(protocol::kDeviceAbout.help);
+  draw_host(context);
   if (!changed) return;
   computing.device = device == devices.front() ? "" : device;
   context.edit.apply("Compute in " + computing.dtype, [&](Session& s) { s.computing = computing; });
@@ -296,6 +386,45 @@ void ModelsView::draw_reading(ViewContext& context, const std::string& name) {
           " beside it: the same weights, nothing is trained");
 }
 
+// The worker compares what the model computes with what a file says that it should be.
+void ModelsView::draw_check(ViewContext& context, const std::string& name) {
+  if (!ImGui::CollapsingHeader("Check against a reference")) return;
+  auto state = context.state<ModelsState>();
+  ImGui::SetNextItemWidth(-ImGui::GetFontSize() * 5);
+  if (ImGui::InputTextWithHint("##reference", "a .safetensors file", &state.reference))
+    context.set_state("Name a reference", state, "reference");
+  tooltip("Inputs and expected tensors, as phasescope capture or other programs write them");
+  ImGui::SameLine();
+  auto& question = context.requests.of(kReferenceCheck, name);
+  ImGui::BeginDisabled(state.reference.empty() || question.waiting());
+  if (ImGui::Button("Check")) {
+    question.reset();  // the file may be another one by now
+    context.requests.ask(question,
+                         protocol::CheckRequest{.model = name, .reference = state.reference});
+  }
+  ImGui::EndDisabled();
+  draw_question(context, question, "");
+  if (!question.answer() || question.failed()) return;
+  const protocol::ReferenceCheckResult& check = question.answer()->result;
+  const auto& colors = widgets::palette();
+  ImGui::TextColored(check.verdict == "equal" ? colors.good : colors.bad, "%s",
+                     check.verdict.c_str());
+  tooltip(check.reference);
+  if (!ImGui::BeginTable("check", 3, ImGuiTableFlags_SizingStretchProp)) return;
+  for (const char* title : {"tensor", "error", "tolerance"}) ImGui::TableSetupColumn(title);
+  ImGui::TableHeadersRow();
+  for (const protocol::CheckedTensor& tensor : check.tensors) {
+    ImGui::TableNextColumn();
+    ImGui::TextUnformatted(tensor.name.c_str());
+    ImGui::TableNextColumn();
+    ImGui::TextColored(tensor.ok ? colors.good : colors.bad, "%s",
+                       widgets::short_number(tensor.error).c_str());
+    ImGui::TableNextColumn();
+    ImGui::TextUnformatted(widgets::short_number(tensor.tolerance).c_str());
+  }
+  ImGui::EndTable();
+}
+
 void ModelsView::draw_content(ViewContext& context) {
   if (ImGui::Button("Open...")) context.window.open_dialog = "model";
   tooltip("A folder (HF layout, a job, a checkpoint) or a .safetensors, .gguf or .bin file");
@@ -309,6 +438,7 @@ void ModelsView::draw_content(ViewContext& context) {
   draw_question(context, info, short_name(context.session(), model));
   if (!info.answer()) return;
   draw_reading(context, model);
+  draw_check(context, model);
   draw_report(info.answer()->result, short_name(context.session(), model));
 }
 

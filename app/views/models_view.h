@@ -1,8 +1,10 @@
 #pragma once
 
 #include "app/views/view.h"
+#include "protocol/messages/capture.h"
 #include "protocol/messages/models.h"
 #include "protocol/messages/worker.h"
+#include "widgets/data_table.h"
 
 namespace phasescope::app {
 
@@ -12,6 +14,20 @@ inline constexpr Asks<protocol::ModelsResult> kModels{"models", protocol::Models
 // Which devices there are, among other facts.
 inline constexpr Asks<nlohmann::json> kWorkerFacts{"models", protocol::WorkerInfoRequest::method,
                                                    "asking for devices"};
+
+inline constexpr Asks<protocol::ReferenceCheckResult> kReferenceCheck{
+    "models", protocol::CheckRequest::method, "comparing with the reference"};
+
+struct ModelsState {
+  static constexpr const char* kView = "models";
+  std::string search = {};              // as of a table (widgets/data_table.h)
+  std::vector<std::string> hosts = {};  // whose workers were used, newest first
+  std::string reference = {};           // path of a file that models are compared with
+  template <class V>
+  void fields(V& v) {
+    v("search", search), v("hosts", hosts), v("reference", reference);
+  }
+};
 
 // What can be opened, what is open, and the load report of the selected model.
 class ModelsView : public View {
@@ -27,16 +43,32 @@ class ModelsView : public View {
   std::string command_line(const ViewContext& context) const override;
 
  private:
+  // The models that can be opened, and as rows of a table that is searched and sorted.
+  struct Listed {
+    std::vector<protocol::ModelSummary> models;
+    ModelNames names;
+    widgets::TableSpec rows;
+  };
+  static Listed listed(const ViewContext& context);
+  void draw_search(ViewContext& context);
+  void draw_titles();
   void draw_list(ViewContext& context);
   void draw_row_menu(ViewContext& context, const std::string& model);
   void draw_computing(ViewContext& context);
+  void draw_host(ViewContext& context);
+  static void connect(ViewContext& context, const std::string& host);
   void draw_row(ViewContext& context, const protocol::ModelSummary& model,
                 const ModelNames& listed);
   void draw_report(const protocol::LoadReport& report, const std::string& name);
   void draw_reading(ViewContext& context, const std::string& name);
+  static void draw_check(ViewContext& context, const std::string& name);
 
   // What the next reading of the selected model is to be.
   std::string scaling_ = "yarn", amount_ = "2";
+  std::string host_;
+  bool typing_host_ = false;
+  Cached<Listed> listed_;
+  widgets::TableArrangement arranged_;
 };
 
 }  // namespace phasescope::app

@@ -196,11 +196,6 @@ void PatternsView::draw_content(ViewContext& context) {
   draw_controls(context);
   if (context.models() == 0)
     return widgets::draw_empty("Tick a model to see what its encoding does.");
-  // Of a closed model nothing stays on the graphics card.
-  std::erase_if(pictures_, [&](const auto& picture) {
-    return std::ranges::find(context.session().models, picture.first) ==
-           context.session().models.end();
-  });
   const auto state = context.state<PatternsState>();
   std::vector<std::size_t> drawn, silent;
   for (std::size_t i = 0; i < context.models(); ++i) {

@@ -31,6 +31,7 @@ class PatternsView : public View {
   std::string title() const override { return "PE patterns"; }
   std::string help_text() const override;
   Slot slot() const override { return Slot::middle; }
+  void drop_closed(const Session& session) override { keep_open(session, pictures_); }
   void ask(ViewContext& context) override;
   void draw_content(ViewContext& context) override;
   WhatRan kernels(const ViewContext& context) const override {

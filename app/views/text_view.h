@@ -18,7 +18,11 @@ struct KeptText {
   void fields(V& v) {
     v("name", name), v("words", words);
   }
+  bool operator==(const KeptText&) const = default;
 };
+
+// The first words of a typed text, or the name of a file.
+std::string name_of_text(const std::string& name, const SharedText& words);
 
 struct TextState {
   static constexpr const char* kView = "text";
@@ -57,6 +61,15 @@ std::string token_text(const ViewContext& context, std::size_t model, int64_t pl
 std::vector<std::pair<int, int>> tokens_with(const std::vector<protocol::TokenReading>& tokens,
                                              const std::string& words);
 
+// The texts that were read before and the bundled one, but for that which is read now.
+std::vector<KeptText> other_texts(const Session& session);
+// What names a text in a state of another view, which need not hold its words: a file's path, or
+// the beginning of a hash of typed words.
+std::string id_of_text(const KeptText& text);
+// The text of such a name; without words where it is not known any more. Throws formats::Error
+// where its file cannot be read.
+KeptText text_of_id(const Session& session, const std::string& id);
+
 // The session's text is read to so many tokens; 0: as many as each model was trained at.
 void read_tokens(ViewContext& context, int64_t length);
 
@@ -75,6 +88,7 @@ class TextView : public View {
   // Places of the selected model's text that hold the words, the first ones of many.
   void add_found(const ViewContext& context, const std::string& words,
                  std::vector<Command>& list) const override;
+  void drop_closed(const Session& session) override { keep_open(session, strips_); }
   void ask(ViewContext& context) override;
   void draw_content(ViewContext& context) override;
   WhatRan kernels(const ViewContext& context) const override { return kernels_of(context, kText); }
@@ -92,6 +106,7 @@ class TextView : public View {
   void keep_text(ViewContext& context);
   void draw_input(ViewContext& context);
   void draw_choice_of_text(ViewContext& context);
+  void draw_sample(ViewContext& context);
   void draw_length(ViewContext& context);
   void draw_reading(ViewContext& context);
   void draw_continuation(ViewContext& context, std::size_t index);
@@ -110,7 +125,8 @@ class TextView : public View {
   std::map<std::string, Strip> strips_;  // by the model whose loss it shows
   Cached<std::vector<Readers>> readers_;
   OptionsForm writing_form_;
-  std::string draft_;
+  std::string draft_, sample_task_, sample_length_;
+  int sample_seed_ = 0;
   bool editing_ = false, focus_editor_ = false;
   int64_t draft_length_ = 0;
   bool typing_length_ = false;

@@ -24,9 +24,44 @@ bool link(const char* word) {
 
 float link_width(const char* word) { return ImGui::CalcTextSize(word).x + 8; }
 
+bool is_about(const Question& question, const std::string& model) {
+  const nlohmann::json& params = question.asked().params;
+  if (!params.is_object()) return false;
+  if (params.contains("model")) return params["model"] == model;
+  const auto models = params.find("models");
+  return models != params.end() && models->is_array() &&
+         std::ranges::find(*models, nlohmann::json(model)) != models->end();
+}
+
+// The model that a question failed for because it could not be opened; empty where it failed for
+// something else. That a model's own question says in full.
+std::string unopened_model(const ViewContext& context, const Question& question) {
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    const Question& info = context.of(kInfo, i);
+    const std::string& model = context.session().models[i];
+    const bool same = info.failed() && &info != &question && is_about(question, model) &&
+                      info.error().message == question.error().message &&
+                      info.error().where == question.error().where;
+    if (same) return model;
+  }
+  return "";
+}
+
+// In one line: a reason that stood in every view would leave no room for the other models.
+void draw_unopened(ViewContext& context, const std::string& model, const std::string& why) {
+  const std::string words =
+      short_name(context.session(), model) + " could not be opened: Models says why";
+  ImGui::PushStyleColor(ImGuiCol_Text, widgets::palette().quiet);
+  ImGui::TextWrapped("%s", words.c_str());
+  ImGui::PopStyleColor();
+  if (ImGui::IsItemClicked()) show_view(context, "models");
+  tooltip(why);
+}
+
 }  // namespace
 
 void View::draw(ViewContext& context) {
+  drop_closed(context.session());
   bool open = true;
   const ImGuiWindowFlags flags = ImGuiWindowFlags_NoCollapse;
   visible_ = ImGui::Begin(window_name().c_str(), &open, flags);
@@ -191,6 +226,9 @@ void draw_question(ViewContext& context, Question& question, const std::string& 
     ImGui::PopStyleColor();
     return;
   }
+  if (question.failed())
+    if (const std::string model = unopened_model(context, question); !model.empty())
+      return draw_unopened(context, model, spec.text);
   ImGui::PushID(&question);
   const widgets::BusyAction action = widgets::draw_busy(spec);
   ImGui::PopID();

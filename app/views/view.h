@@ -6,7 +6,9 @@
 // full.
 #include <imgui.h>
 
+#include <algorithm>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -45,6 +47,8 @@ class View {
   virtual void add_found(const ViewContext&, const std::string& /*words*/,
                          std::vector<Command>&) const {}
 
+  // Of models that are closed nothing that was made of their answers is kept, seen or not.
+  virtual void drop_closed(const Session&) {}
   // Sends the questions whose answers are shown. Called while the view is visible, whenever the
   // session has changed; asking again for what is known costs nothing.
   virtual void ask(ViewContext&) {}
@@ -119,6 +123,13 @@ bool draw_choice(const char* label, std::string& value, const std::vector<std::s
 void draw_model_name(const Session& session, std::size_t index);
 // Shown on hover of the last item.
 void tooltip(const std::string& words);
+// Of a map by models: leaves those that are open.
+template <class T>
+void keep_open(const Session& session, std::map<std::string, T>& by_model) {
+  std::erase_if(by_model, [&](const auto& one) {
+    return std::ranges::find(session.models, one.first) == session.models.end();
+  });
+}
 // Keeps what was made from answers until another key is asked for, so that frames only draw.
 template <class T>
 class Cached {

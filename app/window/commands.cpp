@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "formats/text_input.h"
+#include "tasks/named_sample.h"
 
 namespace phasescope::app {
 namespace {
@@ -79,7 +80,8 @@ void scale_commands(std::vector<Command>& list) {
       {"look.smaller", "Smaller letters", "All of the window with them, down to three quarters",
        ImGuiMod_Ctrl | ImGuiKey_Minus,
        [](ViewContext& context) { set_scale(context, context.session().scale - kStep); }});
-  list.push_back({"look.own_size", "Letters of the display's size", "Neither larger nor smaller", 0,
+  list.push_back({"look.own_size", "Letters of the display's size", "Neither larger nor smaller",
+                  ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_0,
                   [](ViewContext& context) { set_scale(context, 1); }});
 }
 
@@ -88,8 +90,8 @@ void look_commands(std::vector<Command>& list) {
                   ImGuiMod_Ctrl | ImGuiKey_T, [](ViewContext& context) {
                     set_theme(context, context.session().theme == "dark" ? "light" : "dark");
                   }});
-  list.push_back({"look.layout", "Reset the layout", "All views back where they were at first", 0,
-                  [](ViewContext& context) {
+  list.push_back({"look.layout", "Reset the layout", "All views back where they were at first",
+                  ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_L, [](ViewContext& context) {
                     context.edit.apply("Reset the layout",
                                        [](Session& s) { s.closed_views.clear(); });
                     context.window.reset_layout = true;
@@ -97,7 +99,8 @@ void look_commands(std::vector<Command>& list) {
   list.push_back({"look.palette", "Command palette", "Find a command by its name",
                   ImGuiMod_Ctrl | ImGuiKey_K,
                   [](ViewContext& context) { context.window.palette_open = true; }});
-  list.push_back({"look.messages", "Messages", "What the window has said so far", 0,
+  list.push_back({"look.messages", "Messages", "What the window has said so far",
+                  ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_M,
                   [](ViewContext& context) { context.window.messages_open = true; }});
   list.push_back({"look.shortcuts", "Keyboard shortcuts", "What the keys do", ImGuiKey_F1,
                   [](ViewContext& context) { context.window.help_open = true; }});
@@ -112,7 +115,8 @@ void head_commands(std::vector<Command>& list) {
                   [](ViewContext& context) { step_head(context, 1, 0); }});
   list.push_back({"head.higher", "Same head, layer before", "", ImGuiMod_Alt | ImGuiKey_UpArrow,
                   [](ViewContext& context) { step_head(context, -1, 0); }});
-  list.push_back({"head.mean", "Mean of the layer's heads", "", 0, [](ViewContext& context) {
+  list.push_back({"head.mean", "Mean of the layer's heads", "", ImGuiMod_Alt | ImGuiKey_M,
+                  [](ViewContext& context) {
                     const Selection at = context.session().selection;
                     select_head(context, at.model, at.layer, -1);
                   }});
@@ -124,8 +128,8 @@ void head_commands(std::vector<Command>& list) {
                   }});
   list.push_back(
       {"model.yarn", "Read the selected model twice as long (YaRN)",
-       "A second reading of a model that rotates q and k; others are in Models", 0,
-       [](ViewContext& context) {
+       "A second reading of a model that rotates q and k; others are in Models",
+       ImGuiMod_Alt | ImGuiKey_Y, [](ViewContext& context) {
          const std::string model = selected_model(context.session());
          if (model.empty()) return;
          open_reading(context, model, {{"encoding.scaling", "yarn"}, {"encoding.factor", "2"}});
@@ -243,8 +247,13 @@ void open_reading(ViewContext& context, const std::string& name,
 
 void close_model(ViewContext& context, const std::string& name) {
   context.edit.apply("Close " + name, [&](Session& s) {
+    // The selected one stays selected, though its place may be another one then.
+    const std::string selected = selected_model(s);
     std::erase(s.models, name);
-    s.selection.model = std::min(s.selection.model, last_of(static_cast<int64_t>(s.models.size())));
+    const auto place = std::ranges::find(s.models, selected);
+    const auto last = last_of(static_cast<int64_t>(s.models.size()));
+    s.selection.model =
+        place == s.models.end() ? std::min(s.selection.model, last) : place - s.models.begin();
   });
 }
 
@@ -325,6 +334,19 @@ void read_text(ViewContext& context, const std::string& name, const std::string&
 void read_text_file_into(ViewContext& context, const std::string& path) {
   const std::string words = formats::read_text_file(path, std::uintmax_t{16} << 20);
   read_text(context, std::filesystem::absolute(path).lexically_normal().string(), words);
+}
+
+std::string words_of_sample(const std::string& words) {
+  const tasks::NamedSample named = tasks::named_sample(words);
+  std::string symbols = named.sample.prompt;
+  if (!symbols.empty()) return symbols;
+  for (const std::int64_t id : named.sample.input)
+    symbols += (symbols.empty() ? "" : " ") + named.task->input_symbol(id);
+  return symbols;
+}
+
+void read_sample(ViewContext& context, const std::string& words) {
+  read_text(context, TextInput::kSample + words, words_of_sample(words));
 }
 
 void show_region(ViewContext& context, const Region& region) {

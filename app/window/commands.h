@@ -67,6 +67,10 @@ void read_text(ViewContext& context, const std::string& name, const std::string&
 void select_marks(ViewContext& context, const widgets::Hover& marks);
 // Reads the file and makes it the text. Throws formats::Error.
 void read_text_file_into(ViewContext& context, const std::string& path);
+// A sample of a task, "addition:7:3,4". Throws formats::Error for one that there is not.
+void read_sample(ViewContext& context, const std::string& words);
+// What it says: its prompt, or the symbols of its ids.
+std::string words_of_sample(const std::string& words);
 // This part of the text fills the map.
 void show_region(ViewContext& context, const Region& region);
 void set_theme(ViewContext& context, const std::string& theme);

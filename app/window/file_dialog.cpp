@@ -129,6 +129,7 @@ void FileDialog::draw(ViewContext& context) {
     ImGui::SameLine();
     ImGui::TextColored(widgets::palette().accent, "on %s", context.window.remote.c_str());
   }
+  if (ImGui::IsWindowAppearing()) ImGui::SetKeyboardFocusHere();
   ImGui::SetNextItemWidth(-1);
   const bool entered = ImGui::InputText("##path", &path_, ImGuiInputTextFlags_EnterReturnsTrue);
   draw_entries(context);

@@ -18,17 +18,35 @@ namespace {
 // Of what moves by itself, and of a look whether there is a worker by now.
 constexpr double kAnimatedPause = 0.08, kWorkerPause = 1.0;
 
+// Ctrl and a digit for the first nine views, Ctrl+Shift and one for the next, then Ctrl+Alt.
+int shortcut_of_view(std::size_t place) {
+  constexpr int kWith[] = {0, ImGuiMod_Shift, ImGuiMod_Alt};
+  if (place / 9 >= std::size(kWith)) return 0;
+  return ImGuiMod_Ctrl | kWith[place / 9] | (ImGuiKey_1 + static_cast<int>(place % 9));
+}
+
 std::vector<Command> commands_of(const std::vector<std::unique_ptr<View>>& views) {
   std::vector<Command> list = window_commands();
-  int key = ImGuiKey_1;  // Ctrl and a digit for the first nine views
-  for (const auto& view : views) {
-    const int shortcut = key <= ImGuiKey_9 ? ImGuiMod_Ctrl | key++ : 0;
-    list.push_back({"view." + view->id(), "Show " + view->title(),
-                    "Open this view or bring it forward", shortcut,
-                    [id = view->id()](ViewContext& context) { show_view(context, id); }});
-    view->add_commands(list);
+  int key = ImGuiKey_F2;  // of those that run a view's question; F1 is the list of shortcuts
+  for (std::size_t place = 0; place < views.size(); ++place) {
+    const View& view = *views[place];
+    list.push_back({"view." + view.id(), "Show " + view.title(),
+                    "Open this view or bring it forward", shortcut_of_view(place),
+                    [id = view.id()](ViewContext& context) { show_view(context, id); }});
+    const std::size_t before = list.size();
+    view.add_commands(list);
+    for (std::size_t i = before; i < list.size(); ++i)
+      if (list[i].id == view.id() + ".run" && key <= ImGuiKey_F12) list[i].shortcut = key++;
   }
   return list;
+}
+
+// Keys that write letters where Alt is the right one of the keyboard.
+bool writes_letters(int shortcut) {
+  const int key = shortcut & ~ImGuiMod_Mask_;
+  const bool letter =
+      (key >= ImGuiKey_0 && key <= ImGuiKey_Z) || key == ImGuiKey_Minus || key == ImGuiKey_Equal;
+  return letter && (shortcut & ImGuiMod_Alt) && !(shortcut & ImGuiMod_Ctrl);
 }
 
 bool starts_with(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
@@ -105,8 +123,9 @@ void MainWindow::run_shortcuts() {
   for (const Command& command : commands_) {
     if (!command.shortcut) continue;
     const auto flags = ImGuiInputFlags_RouteGlobal | ImGuiInputFlags_RouteOverActive;
-    const bool typed = ImGui::GetIO().WantTextInput && starts_with(command.id, "edit.");
-    if (!typed && ImGui::Shortcut(command.shortcut, flags)) command.run(context_);
+    const bool typed = starts_with(command.id, "edit.") || writes_letters(command.shortcut);
+    if (!(typed && ImGui::GetIO().WantTextInput) && ImGui::Shortcut(command.shortcut, flags))
+      command.run(context_);
   }
 }
 
@@ -165,12 +184,14 @@ void MainWindow::draw_view_menu() {
 void MainWindow::draw_status() {
   const auto& colors = widgets::palette();
   const protocol::WorkerState state = requests_.state();
-  std::string words = "worker ready";
+  const std::string host = window_.remote.empty() ? "" : " on " + window_.remote;
+  std::string words = "worker ready" + host;
   ImVec4 color = colors.good;
   const bool recorded = !requests_.recorded().empty();
   if (recorded) words = "recorded", color = colors.warn;
   if (state == protocol::WorkerState::not_started) words = "no worker yet", color = colors.quiet;
-  if (state == protocol::WorkerState::starting) words = "worker starting", color = colors.warn;
+  if (state == protocol::WorkerState::starting)
+    words = "worker starting" + host, color = colors.warn;
   if (state == protocol::WorkerState::dead) words = "worker died", color = colors.bad;
   if (const int waiting = requests_.waiting(); waiting > 0)
     words = requests_.doing() + (waiting > 1 ? "  +" + std::to_string(waiting - 1) : "");
@@ -421,13 +442,16 @@ void MainWindow::draw_messages() {
 void MainWindow::draw_shortcuts() {
   if (window_.help_open) ImGui::OpenPopup("Keyboard shortcuts");
   window_.help_open = false;
-  ImGui::SetNextWindowPos(ImGui::GetMainViewport()->GetCenter(), ImGuiCond_Appearing, {0.5F, 0.5F});
+  const ImGuiViewport* view = ImGui::GetMainViewport();
+  ImGui::SetNextWindowPos(view->GetCenter(), ImGuiCond_Appearing, {0.5F, 0.5F});
+  ImGui::SetNextWindowSizeConstraints({0, 0}, {view->WorkSize.x * 0.95F, view->WorkSize.y * 0.9F});
   bool open = true;
   if (!ImGui::BeginPopupModal("Keyboard shortcuts", &open,
                               ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoSavedSettings))
     return;
   if (ImGui::IsKeyPressed(ImGuiKey_Escape)) ImGui::CloseCurrentPopup();
-  if (ImGui::BeginTable("keys", 2)) {
+  const bool wide = view->WorkSize.x > ImGui::GetFontSize() * 60;
+  if (ImGui::BeginTable("keys", wide ? 4 : 2, ImGuiTableFlags_SizingFixedFit)) {
     for (const Command& command : commands_) {
       if (!command.shortcut) continue;
       ImGui::TableNextColumn();
@@ -443,6 +467,7 @@ void MainWindow::draw_shortcuts() {
 void MainWindow::draw(float scale) {
   try {
     requests_.compute_with(edit_.session().computing);
+    requests_.keep_answers_of(edit_.session().models);
     if (window_.may_ask) requests_.begin_frame();
   } catch (const std::exception& error) {
     window_.say(std::string("An answer could not be taken: ") + error.what(), true);

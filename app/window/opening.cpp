@@ -24,6 +24,15 @@ bool holds_session(const fs::path& path) {
   }
 }
 
+// What is opened in place of a figure that the window wrote: the file beside it, which has its
+// session. Any other file is itself.
+fs::path with_session(const fs::path& path) {
+  const fs::path beside = path.string() + kPlainEnding;
+  std::error_code error;
+  const bool two_files = fs::is_regular_file(path, error) && fs::is_regular_file(beside, error);
+  return two_files && holds_session(beside) ? beside : path;
+}
+
 }  // namespace
 
 Openable kind_of(const fs::path& path) {
@@ -36,7 +45,8 @@ Openable kind_of(const fs::path& path) {
   return ending == kPlainEnding && holds_session(path) ? Openable::session : Openable::text;
 }
 
-void open_any(ViewContext& context, const std::string& path) {
+void open_any(ViewContext& context, const std::string& dropped) {
+  const std::string path = with_session(dropped).string();
   try {
     const Openable kind = kind_of(path);
     if (kind == Openable::model) open_model(context, lasting_name(path));

@@ -14,7 +14,8 @@ enum class Openable { model, text, session };
 // holds one, alone or beside a figure; all else is a text. Reads no more of it than that takes.
 Openable kind_of(const std::filesystem::path& path);
 
-// Opens it as what it is. What goes wrong becomes a notice.
+// Opens it as what it is; a figure that the window wrote by the file beside it, as the session that
+// drew it. What goes wrong becomes a notice.
 void open_any(ViewContext& context, const std::string& path);
 
 // The session of a file in place of this one, as one step of undo; the window's layout, the size of

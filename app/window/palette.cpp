@@ -29,7 +29,12 @@ void CommandPalette::draw_list(ViewContext& context, const std::vector<const Com
       ImGui::PopID();
       if (chosen && ImGui::IsWindowAppearing()) ImGui::SetScrollHereY();
       const std::string keys = shortcut_text(command);
-      const std::string& aside = keys.empty() ? command.help : keys;
+      const std::string both =
+          command.help + (command.help.empty() || keys.empty() ? "" : "   ") + keys;
+      const float room = ImGui::GetWindowWidth() - ImGui::CalcTextSize(command.title.c_str()).x -
+                         ImGui::GetFontSize() * 3;
+      const bool fits = keys.empty() || ImGui::CalcTextSize(both.c_str()).x < room;
+      const std::string& aside = fits ? both : keys;
       if (aside.empty()) continue;
       const float width = ImGui::CalcTextSize(aside.c_str()).x;
       ImGui::SameLine(ImGui::GetWindowWidth() - width - ImGui::GetStyle().ScrollbarSize - 8);

@@ -38,7 +38,8 @@ class SharedText {
 struct TextInput {
   static constexpr const char* kBundled = "default.txt";
   static constexpr const char* kTyped = "typed";
-  std::string name = kBundled;  // a file's absolute path, or kTyped
+  static constexpr const char* kSample = "sample ";
+  std::string name = kBundled;  // a file's absolute path, kTyped, or "sample addition:7"
   SharedText words;
   int64_t length = 0;  // tokens read at most; 0: the model's trained context
   template <class V>
@@ -47,6 +48,11 @@ struct TextInput {
   }
   // Nobody chose it: the text that the program opens on.
   bool untouched() const { return name == kBundled; }
+  // "addition:7" of a sample of a task, nothing of another text.
+  static std::string sample_in(const std::string& name) {
+    const std::string begin = kSample;
+    return name.starts_with(begin) ? name.substr(begin.size()) : "";
+  }
   bool operator==(const TextInput&) const = default;
 };
 

@@ -8,6 +8,16 @@ namespace phasescope::app {
 namespace {
 
 constexpr auto kSameWords = std::chrono::minutes(1);
+// Bytes of a notice; a command with a typed text in it would cover the window.
+constexpr std::size_t kMostShown = 300;
+
+std::string shortened(const std::string& text) {
+  if (text.size() <= kMostShown) return text;
+  std::size_t end = kMostShown;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U)
+    --end;  // no part of a character stays
+  return text.substr(0, end) + " ... (all of it: View, Messages)";
+}
 
 }  // namespace
 
@@ -15,10 +25,12 @@ void WindowState::say(std::string text, bool error) {
   const auto now = Clock::now();
   const auto before = last_said_.find(text);
   const bool again = before != last_said_.end() && now - before->second < kSameWords;
+  std::erase_if(last_said_, [&](const auto& one) { return now - one.second >= kSameWords; });
   last_said_[text] = now;
   if (again && error) return;
-  std::erase_if(notices, [&](const Notice& notice) { return notice.text == text; });
-  notices.push_back({text, error, now});
+  const std::string shown = shortened(text);
+  std::erase_if(notices, [&](const Notice& notice) { return notice.text == shown; });
+  notices.push_back({shown, error, now});
   said.push_back({std::move(text), error, now});
   if (said.size() > kSaid) said.erase(said.begin());
 }

@@ -21,6 +21,8 @@ struct WindowState {
   using Clock = std::chrono::steady_clock;
   bool quit = false;
   std::string remote;  // host whose worker is used, over ssh; empty: this machine's
+  // Uses that of another host; not set where there is no choice.
+  std::function<void(const std::string& host)> connect;
   bool messages_open = false;
   bool sessions_open = false;
   std::shared_ptr<const ExportRequest> to_export;  // figures that the export dialog is about
@@ -41,8 +43,8 @@ struct WindowState {
   // Once at the start of a frame.
   void begin_hover() { hover_ = std::exchange(next_hover_, {}); }
 
-  // A short message in the corner. It leaves by itself, an error later than the rest; all of them
-  // stay in `said`.
+  // A short message in the corner, the beginning of a long one. It leaves by itself, an error later
+  // than the rest; all of them stay in `said`, whole.
   struct Notice {
     static constexpr double kSeconds = 6, kErrorSeconds = 25;
     std::string text;

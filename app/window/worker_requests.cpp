@@ -7,6 +7,7 @@
 
 #include "app/cli/given_input.h"
 #include "app/window/urgent_link.h"
+#include "formats/error.h"
 
 namespace phasescope::app {
 namespace {
@@ -23,6 +24,9 @@ constexpr int kDeathsOfOne = 2;
 // Other answers wait for a map that somebody waits for, but no longer than this: one of a long text
 // takes a pass of minutes.
 constexpr auto kHoldForUrgent = std::chrono::milliseconds(300);
+
+// Models that were closed last, whose answers are kept: a slider makes a reading at each place.
+constexpr std::size_t kClosedKept = 8;
 
 // One text for all questions without a text, so that they are equal.
 const SharedText& no_text() {
@@ -45,6 +49,18 @@ bool counted(const nlohmann::json& value, std::size_t& left) {
 }
 
 bool at_most(const nlohmann::json& value, std::size_t most) { return counted(value, most); }
+
+// A text as the command line would send it, and a sample of a task as its ids or its prompt.
+nlohmann::json input_named(const std::string& name, const std::string& words) {
+  if (const std::string sample = TextInput::sample_in(name); !sample.empty()) {
+    try {
+      return input_of_sample(sample);
+    } catch (const formats::Error&) {
+      // Of a session that was edited by hand: its words are a text.
+    }
+  }
+  return input_of_text("text", words, name);
+}
 
 // Names of what differs between the models of one figure: the model and its own lengths.
 constexpr const char* kOfTheModel[] = {"model", "models", "lengths"};
@@ -97,8 +113,7 @@ void Question::send(WorkerLink& link, Asked asked) {
   };
   nlohmann::json params = asked_.params;
   if (!asked_.text.empty()) {
-    const std::string name = params["input"].value("name", "");
-    params["input"] = input_of_text("text", asked_.text.str(), name);
+    params["input"] = input_named(params["input"].value("name", ""), asked_.text.str());
   }
   request_ = link.submit(method_, std::move(params), std::move(callbacks), tag_);
 }
@@ -110,6 +125,12 @@ void Question::cancel(WorkerLink& link) {
 void Question::reset() {
   state_ = BusyState::idle;
   ++ticket_;
+}
+
+void Question::forget() {
+  reset();
+  asked_ = {nullptr, no_text()};
+  drop_answer();
 }
 
 void Question::on_result(std::uint64_t ticket, protocol::Reply reply) {
@@ -190,8 +211,40 @@ void WorkerRequests::ask_params_again(Question& question, const nlohmann::json& 
 void WorkerRequests::cancel(Question& question) { question.cancel(side_of(question).link); }
 
 void WorkerRequests::retry(Question& question) {
+  const bool opening = question.method() == kInfo.method;
+  const protocol::ErrorInfo error = question.error();
+  for (auto& [key, entry] : questions_) {
+    Question& other = *entry.question;
+    if (opening && other.failed() && other.error().message == error.message &&
+        other.error().where == error.where)
+      other.reset();
+  }
   question.reset();
   ++generation_;
+}
+
+void WorkerRequests::keep_answers_of(const std::vector<std::string>& open) {
+  if (open == open_) return;
+  const auto is_open = [&](const std::string& model) {
+    return std::ranges::find(open, model) != open.end();
+  };
+  std::erase_if(closed_, is_open);
+  for (const std::string& model : open_)
+    if (!is_open(model)) closed_.insert(closed_.begin(), model);
+  for (; closed_.size() > kClosedKept; closed_.pop_back()) forget_model(closed_.back());
+  open_ = open;
+}
+
+// Those about one head of it too, whose name stands behind the model's; not those of its readings,
+// "rope (yarn x2)".
+void WorkerRequests::forget_model(const std::string& model) {
+  for (auto& [key, entry] : questions_) {
+    const std::string& about = std::get<2>(key);
+    const bool of_a_head = about.starts_with(model + " ") && !about.starts_with(model + " (");
+    if (about != model && !of_a_head) continue;
+    if (entry.question->waiting()) cancel(*entry.question);
+    entry.question->forget();
+  }
 }
 
 std::uint64_t WorkerRequests::ends_of_info() const {
@@ -295,6 +348,16 @@ void WorkerRequests::start_again() {
       side->dead = false;
     }
   reset_orphans(std::numeric_limits<int>::max());
+}
+
+void WorkerRequests::begin_anew() {
+  for (auto& [key, entry] : questions_) entry.question->reset();
+  deaths_.clear();
+  gave_up_ = false;
+  death_notice_.clear();
+  for (Side* side : {&quick_, &slow_})
+    side->dead = side->was_ready = side->recorded = false, side->silent_deaths = 0;
+  ++generation_;
 }
 
 widgets::BusySpec WorkerRequests::busy(const Question& question) const {

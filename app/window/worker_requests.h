@@ -57,6 +57,8 @@ class Question {
   void cancel(WorkerLink& link);
   // Forgets the failure and what was asked, so that the next ask() sends.
   void reset();
+  // The same, and the answer.
+  void forget();
 
   // What was asked last, whether it was answered or not.
   const Asked& asked() const { return asked_; }
@@ -82,6 +84,7 @@ class Question {
   // Parses an answer, maybe in another thread; throws where it is not what it should be.
   virtual std::function<Read()> reader_of(protocol::Reply reply, const Asked& asked) const = 0;
   virtual void take(Read answer) = 0;
+  virtual void drop_answer() = 0;
 
  private:
   struct Reading {
@@ -142,6 +145,7 @@ class QuestionOf : public Question {
   void take(Read answer) override {
     answer_ = std::static_pointer_cast<const Answer<T>>(std::move(answer));
   }
+  void drop_answer() override { answer_.reset(); }
 
  private:
   std::shared_ptr<const Answer<T>> answer_;
@@ -174,8 +178,8 @@ class WorkerRequests {
   // Both links may be the same object. The slow one is started with its first question.
   WorkerRequests(WorkerLink& quick, WorkerLink& slow);
 
-  // What a view asks about a model; made when first asked for and kept until forget(), so that a
-  // model that is opened again shows at once.
+  // What a view asks about a model; made when first asked for. The answer is kept while the model is
+  // open, and that of some that were closed last, so that one that is opened again shows at once.
   template <class T>
   QuestionOf<T>& of(const Asks<T>& asks, const std::string& model = "") {
     auto& entry = questions_[{asks.view, asks.method, model}];
@@ -200,8 +204,13 @@ class WorkerRequests {
   void compute_with(const Computing& computing) { computing_ = computing; }
   const Computing& computing() const { return computing_; }
   void cancel(Question& question);
-  // Sends a failed or cancelled question again when its view next asks.
+  // Sends a failed or cancelled question again when its view next asks; of a model that could not
+  // be opened, all that failed for it.
   void retry(Question& question);
+
+  // Which models are open now: once a frame, before views are drawn. Of those that were closed long
+  // ago no answers are kept.
+  void keep_answers_of(const std::vector<std::string>& open);
 
   // Runs what has come; once at the start of a frame. While a map that was just clicked is on its
   // way, other answers wait until it is on screen. Sees to workers that have died. Throws what an
@@ -229,6 +238,8 @@ class WorkerRequests {
   void remember_deaths_for(std::chrono::milliseconds window) { death_window_ = window; }
   // Starts workers and asks again whatever failed with the last ones.
   void start_again();
+  // The links have other workers, who are asked all anew.
+  void begin_anew();
   // How many questions were answered or failed so far.
   std::uint64_t ends() const;
   // Grows when questions were reset, and when a model became known, so that views ask again.
@@ -252,6 +263,7 @@ class WorkerRequests {
   void on_death(Side& side, const protocol::DeathNotice& notice);
   void ask_the_worker();
   void reset_orphans(int below_deaths);
+  void forget_model(const std::string& model);
 
   // By view, method and model.
   using Key = std::tuple<std::string, std::string, std::string>;
@@ -264,6 +276,7 @@ class WorkerRequests {
   Side quick_, slow_;
   Computing computing_;
   std::map<Key, Entry> questions_;
+  std::vector<std::string> open_, closed_;  // models; of the closed ones the last first
   std::string death_notice_;
   std::chrono::milliseconds death_window_{30'000};
   std::vector<std::chrono::steady_clock::time_point> deaths_;

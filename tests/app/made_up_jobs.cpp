@@ -11,7 +11,7 @@ using namespace protocol;
 JobStatus job(const std::string& dir, const MadeUpShape& shape) {
   JobStatus status;
   status.dir = dir, status.name = dir.substr(dir.rfind('/') + 1), status.kind = "train";
-  status.state = "running";
+  status.state = shape.jobs;
   status.config = {{"train", {{"steps", 200}}}, {"data", {{"corpus_sha256", "of the last start"}}}};
   status.checkpoints = {"step-50", "step-100"};
   status.step = 120, status.steps = 200, status.seconds = 64, status.seconds_left = 42;

@@ -386,7 +386,9 @@ Reply capture(const nlohmann::json& params, const MadeUpShape& shape) {
 // Head n of A is most like head n of B, counted from the end.
 Reply compare(const nlohmann::json& params, const MadeUpShape& shape) {
   CompareResult result;
-  result.a = params["models"][0], result.b = params["models"][1];
+  result.a = params["models"][0];
+  result.b = params["models"].size() > 1 ? params["models"][1].get<std::string>()
+                                         : result.a + " on " + params.value("other", "");
   result.loss_difference = {0.25, 0.125, 0.375, 8, "jackknife t"};
   if (!shape.losses) result.loss_difference = {std::nan(""), {}, {}, 0, "none"};
   const int all = shape.layers * shape.heads;
@@ -471,6 +473,15 @@ Reply eval(const nlohmann::json& params, const MadeUpShape& shape) {
   return {to_json_form(result), {}};
 }
 
+Reply reference_check(const nlohmann::json& params, const MadeUpShape& shape) {
+  ReferenceCheckResult result{.model = model_of(params),
+                              .reference = params.value("reference", std::string()),
+                              .verdict = "differs"};
+  result.tensors = {{"logits", 1e-3, 1e-5, false, "f32"}, {"attn", 1e-7, 1e-5, true, "f32"}};
+  result.provenance = made_up(shape);
+  return {to_json_form(result), {}};
+}
+
 }  // namespace
 
 double tint(const std::string& model) {
@@ -508,6 +519,7 @@ Reply made_up_reply(const std::string& method, const nlohmann::json& params,
                                    {"capture", capture},
                                    {"compare", compare},
                                    {"theory.list", theory_list},
+                                   {"check", reference_check},
                                    {"eval", eval},
                                    {"eval.list", eval_list},
                                    {"generate", generate}};

@@ -23,6 +23,7 @@ struct MadeUpShape {
   int curves = 1;                 // of each check, on axes of their own
   bool sink = false;              // heads have a learned sink
   bool flat_thumbnails = false;   // a tensor of another shape than it should have
+  std::string jobs = "running";   // their state
   bool read_later = false;        // large answers are read beside the window, as a worker's are
 };
 
@@ -43,6 +44,8 @@ class MadeUpWorker : public WorkerLink {
   // Every request that is held ends with "worker_died", and so does every later one until
   // restart().
   void die(const std::string& how);
+  // Every job has ended.
+  void end_jobs() { shape_.jobs = "done"; }
   // Workers that are started from now on never say that they are ready.
   void begin_slowly() { slow_ = true; }
   int starts() const { return starts_; }

@@ -109,7 +109,10 @@ class ReferencePictures : public ::testing::TestWithParam<std::string> {
     pictures_.clear();
     MadeUpWorker link;
     if (state == "busy") link.set_manner("", MadeUpWorker::Manner::hold);
-    if (state == "failed") link.set_manner("", MadeUpWorker::Manner::fail);
+    if (state == "failed") {
+      link.set_manner("", MadeUpWorker::Manner::fail);
+      if (GetParam() != "models") link.set_manner("model.info", MadeUpWorker::Manner::answer);
+    }
     Session session = session_in(state, GetParam());
     session.theme = theme;
     SessionHistory edit(std::move(session));

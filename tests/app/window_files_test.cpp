@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "app/views/heads_view.h"
+#include "app/views/map_view.h"
 #include "app/views/text_view.h"
 #include "app/window/export_dialog.h"
 #include "app/window/main_window.h"
@@ -15,6 +16,7 @@
 #include "app/window/session_file.h"
 #include "formats/error.h"
 #include "formats/tensors/npy.h"
+#include "formats/text_input.h"
 #include "tests/app/made_up_worker.h"
 #include "tests/widgets/headless_imgui.h"
 
@@ -128,10 +130,13 @@ TEST_F(WindowFiles, AFiguresSidecarHoldsItsSession) {
   const Session drew = edit_.session();
   edit_.apply("other", [](Session& s) { s = default_session(); });
   EXPECT_EQ(kind_of(sidecar), Openable::session);
-  open_any(context_, sidecar);
-  EXPECT_TRUE(edit_.session() == drew);
-  edit_.undo();
-  EXPECT_TRUE(edit_.session() == default_session());
+  // The figure itself stands for it.
+  for (const std::string& dropped : {sidecar, path.string()}) {
+    open_any(context_, dropped);
+    EXPECT_TRUE(edit_.session() == drew) << dropped;
+    edit_.undo();
+    EXPECT_TRUE(edit_.session() == default_session());
+  }
 }
 
 TEST_F(WindowFiles, WhatIsDroppedIsOpenedAsWhatItIs) {
@@ -196,6 +201,20 @@ TEST(Notices, AreSaidOnceAndLeave) {
   EXPECT_EQ(window.said.size(), 3U);
 }
 
+// A copied command with a typed text in it leaves the window in sight.
+TEST(Notices, AreShortWhateverIsSaid) {
+  WindowState window;
+  std::string words;
+  for (int i = 0; i < 500; ++i) words += "\u00e9";  // of two bytes
+  for (const std::string& said : {"Copied: " + words, "Copied it: " + words}) {
+    window.say(said);
+    const std::string& shown = window.notices.back().text;
+    EXPECT_LT(shown.size(), 400U);
+    EXPECT_EQ(formats::first_invalid_utf8(shown), shown.size()) << "no half of a letter";
+    EXPECT_EQ(window.said.back().text, said);
+  }
+}
+
 // An idle window asks for no frame, whatever stands in it.
 TEST(AnIdleWindow, WantsNoFrames) {
   testing::HeadlessImGui gui;
@@ -213,6 +232,56 @@ TEST(AnIdleWindow, WantsNoFrames) {
   main_window.edit().apply("read more", [](Session& s) { s.text.length = 32; });
   for (int i = 0; i < 5; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
   EXPECT_LT(main_window.next_frame_in(), 0.2) << "a bar moves";
+}
+
+// --- keys ---------------------------------------------------------------------------------------
+
+// All four events of a chord come between two frames, as over a slow line or from a macro.
+TEST(Keys, OfAFastChordAreNotLost) {
+  testing::HeadlessImGui gui;
+  MadeUpWorker link;
+  MainWindow main_window(default_session(), link, link);
+  const auto frames = [&] {
+    for (int i = 0; i < 8; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
+  };
+  frames();
+  ImGuiIO& io = ImGui::GetIO();
+  for (const char* expected : {"dark", "light", "dark"}) {
+    io.AddKeyEvent(ImGuiMod_Ctrl, true), io.AddKeyEvent(ImGuiKey_T, true);
+    io.AddKeyEvent(ImGuiKey_T, false), io.AddKeyEvent(ImGuiMod_Ctrl, false);
+    frames();
+    EXPECT_EQ(main_window.edit().session().theme, expected);
+  }
+}
+
+// The right Alt writes letters on many keyboards: those are no shortcuts while a text is typed.
+TEST(Keys, OfALetterThatIsTypedAreNoShortcut) {
+  testing::HeadlessImGui gui;
+  MadeUpWorker link;
+  Session session = default_session();
+  MainWindow main_window(session, link, link);
+  const auto frames = [&] {
+    for (int i = 0; i < 8; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
+  };
+  const auto press = [&] {
+    ImGuiIO& io = ImGui::GetIO();
+    io.AddKeyEvent(ImGuiMod_Alt, true), io.AddKeyEvent(ImGuiKey_S, true);
+    io.AddKeyEvent(ImGuiKey_S, false), io.AddKeyEvent(ImGuiMod_Alt, false);
+    frames();
+  };
+  const auto shown = [&] { return main_window.edit().session().views.get<MapState>().of; };
+  frames();
+  main_window.window().palette_open = true;  // which has the focus of the keyboard
+  frames();
+  ASSERT_TRUE(ImGui::GetIO().WantTextInput);
+  press();
+  EXPECT_EQ(shown(), "weight");
+  ImGui::GetIO().AddKeyEvent(ImGuiKey_Escape, true);
+  ImGui::GetIO().AddKeyEvent(ImGuiKey_Escape, false);
+  frames();
+  ASSERT_FALSE(ImGui::GetIO().WantTextInput);
+  press();
+  EXPECT_EQ(shown(), "score");
 }
 
 // Looked at every second only while there is something to see.

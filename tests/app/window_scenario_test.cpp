@@ -1,22 +1,20 @@
 // The first five minutes of a user, driven by Dear ImGui's test engine without a display.
+#include "tests/app/window_scenario.h"
+
 #include <gtest/gtest.h>
-#include <imgui_te_context.h>
-#include <imgui_te_engine.h>
 
 #include <chrono>
-#include <optional>
-#include <thread>
 
 #include "app/views/extrapolation_view.h"
 #include "app/views/heads_view.h"
 #include "app/views/intervene_view.h"
 #include "app/views/jobs_view.h"
 #include "app/views/map_view.h"
+#include "app/views/models_view.h"
 #include "app/views/text_view.h"
 #include "app/views/theory_view.h"
 #include "app/window/main_window.h"
 #include "tests/app/made_up_worker.h"
-#include "tests/widgets/headless_imgui.h"
 
 namespace phasescope::app {
 namespace {
@@ -27,51 +25,14 @@ struct Stage {
   const Session& session() { return main_window.edit().session(); }
 };
 
-using Step = void (*)(ImGuiTestContext*);
+Stage& stage_of(ImGuiTestContext* ctx) { return stage_in<Stage>(ctx); }
 
-Stage& stage_of(ImGuiTestContext* ctx) { return *static_cast<Stage*>(ctx->Test->UserData); }
-
-// Frames until the condition holds, at most two seconds.
 template <class Condition>
 bool wait_for(ImGuiTestContext* ctx, Condition holds) {
-  for (int i = 0; i < 400 && !holds(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    ctx->Yield();
-  }
-  return holds();
+  return holds_within(ctx, std::chrono::seconds(2), holds);
 }
 
-// Runs one scripted test to its end and expects that it passed.
-void play(Step step) {
-  std::optional<phasescope::testing::HeadlessImGui> gui(std::in_place);
-  auto stage = std::make_unique<Stage>();
-  ImGuiTestEngine* engine = ImGuiTestEngine_CreateContext();
-  ImGuiTestEngineIO& io = ImGuiTestEngine_GetIO(engine);
-  io.ConfigRunSpeed = ImGuiTestRunSpeed_Fast;
-  io.ConfigNoThrottle = true;
-  io.ConfigVerboseLevel = ImGuiTestVerboseLevel_Silent;
-  io.ConfigVerboseLevelOnError = ImGuiTestVerboseLevel_Info;
-  io.ConfigLogToTTY = true;
-  ImGuiTest* test = IM_REGISTER_TEST(engine, "window", "scenario");
-  test->TestFunc = step;
-  test->UserData = stage.get();
-  ImGuiTestEngine_Start(engine, ImGui::GetCurrentContext());
-  stage->main_window.start_asking();
-  const auto frame = [&] {
-    gui->begin_frame();
-    stage->main_window.draw();
-    gui->end_frame();
-    ImGuiTestEngine_PostSwap(engine);
-  };
-  for (int i = 0; i < 20; ++i) frame();
-  ImGuiTestEngine_QueueTest(engine, test);
-  for (int i = 0; i < 20'000 && !ImGuiTestEngine_IsTestQueueEmpty(engine); ++i) frame();
-  EXPECT_EQ(test->Output.Status, ImGuiTestStatus_Success);
-  ImGuiTestEngine_Stop(engine);
-  stage.reset();
-  gui.reset();  // the engine must outlive the context it is bound to
-  ImGuiTestEngine_DestroyContext(engine);
-}
+void play(ScenarioStep step) { play_scenario<Stage>(step, std::chrono::seconds(60)); }
 
 TEST(Scenario, OpenAModel) {
   play([](ImGuiTestContext* ctx) {
@@ -83,6 +44,28 @@ TEST(Scenario, OpenAModel) {
     IM_CHECK(stage.main_window.requests().of(kHeads, "tape").answer() != nullptr);
     ctx->ItemClick("//###models/models/tape/##open");
     IM_CHECK_EQ(stage.session().models.size(), std::size_t{2});
+  });
+}
+
+TEST(Scenario, ModelsAreSearchedAndSorted) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    const auto top_of = [&](const char* model) {
+      const std::string box = std::string("//###models/models/") + model + "/##open";
+      return ctx->ItemInfo(box.c_str(), ImGuiTestOpFlags_NoError).RectFull.Min.y;
+    };
+    IM_CHECK(top_of("none") < top_of("alibi"));  // as the worker lists them
+    ctx->ItemClick("//###models/**/model");
+    ctx->Yield(2);
+    IM_CHECK(top_of("alibi") < top_of("none"));
+    ctx->ItemClick("//###models/**/model");
+    ctx->Yield(2);
+    IM_CHECK(top_of("tape") < top_of("alibi"));
+    ctx->ItemInputValue("//###models/##search", "tap");
+    ctx->Yield(2);
+    IM_CHECK(ctx->ItemExists("//###models/models/tape/##open"));
+    IM_CHECK(!ctx->ItemExists("//###models/models/rope/##open"));
+    IM_CHECK_STR_EQ(stage.session().views.get<ModelsState>().search.c_str(), "tap");
   });
 }
 
@@ -165,6 +148,32 @@ TEST(Scenario, PickAHead) {
     IM_CHECK_EQ(stage.session().selection.head, 3);
     ctx->KeyPress(ImGuiMod_Alt | ImGuiKey_LeftArrow);
     IM_CHECK_EQ(stage.session().selection.head, 2);
+  });
+}
+
+// The right button asks what can be done to a head, in the grid as on its map.
+TEST(Scenario, AHeadIsTakenOutWhereItIsSeen) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    const ImGuiTestItemInfo grid = ctx->ItemInfo("//###heads/**/##heads");
+    IM_CHECK(grid.ID != 0);
+    ctx->MouseMoveToPos({grid.RectFull.Min.x + 8, grid.RectFull.Min.y + 8});
+    ctx->MouseClick(ImGuiMouseButton_Right);
+    ctx->Yield(2);
+    IM_CHECK_EQ(stage.session().selection.layer, 0);
+    IM_CHECK_EQ(stage.session().selection.head, 0);
+    ctx->MenuClick("//$FOCUSED/Intervene on L0H0/ablate");
+    ctx->Yield(2);
+    IM_CHECK_STR_EQ(selected_model(stage.session()).c_str(), "rope (head_ablations=L0H0:zero)");
+    const ImGuiWindow* map = ctx->GetWindowByRef("//###map");
+    ctx->MouseMoveToPos({map->Pos.x + map->Size.x * 0.4F, map->Pos.y + map->Size.y * 0.45F});
+    ctx->MouseClick(ImGuiMouseButton_Right);
+    ctx->Yield(2);
+    ctx->MenuClick("//$FOCUSED/Intervene on L0H0/cap the sink at 0.1");
+    ctx->Yield(2);
+    const std::string both = selected_model(stage.session());
+    IM_CHECK(both.find("head_sink_caps=L0H0:0.1") != both.npos);
+    IM_CHECK(both.find("head_ablations=L0H0:zero") != both.npos);
   });
 }
 
@@ -294,6 +303,8 @@ TEST(Scenario, EscapeClosesDialogs) {
     ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_O);
     ctx->Yield(3);
     IM_CHECK(stage.main_window.window().open_dialog == "model");
+    // A path can be typed at once.
+    IM_CHECK(wait_for(ctx, [] { return ImGui::GetIO().WantTextInput; }));
     ctx->KeyPress(ImGuiKey_Escape);
     ctx->Yield(3);
     IM_CHECK(stage.main_window.window().open_dialog.empty());
@@ -385,6 +396,52 @@ TEST(Scenario, ATrainingIsStartedFromTheForm) {
     IM_CHECK(wait_for(ctx, [&] {
       return stage.main_window.requests().of(kJob, "jobs/tapa").answer() != nullptr;
     }));
+  });
+}
+
+// A job that runs cannot be removed; one that has ended is, after a question.
+TEST(Scenario, AJobIsRemovedAfterAQuestion) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    stage.main_window.edit().apply("job", [](Session& s) { s.views.set(JobsState{"jobs/tapa"}); });
+    stage.main_window.window().focus_view = "jobs";
+    const auto shown = [&] {
+      return stage.main_window.view("jobs")->visible() &&
+             stage.main_window.requests().of(kJob, "jobs/tapa").answer();
+    };
+    IM_CHECK(wait_for(ctx, shown));
+    ctx->Yield(2);
+    const auto flags = ctx->ItemInfo("//###jobs/**/Remove...").ItemFlags;
+    IM_CHECK((flags & ImGuiItemFlags_Disabled) != 0);
+    stage.link.end_jobs();
+    IM_CHECK(holds_within(ctx, std::chrono::seconds(5), [&] {
+      return stage.main_window.requests().of(kJob, "jobs/tapa").answer()->result.state == "done";
+    }));
+    ctx->Yield(2);
+    ctx->ItemClick("//###jobs/**/Remove...");
+    ctx->ItemClick("//$FOCUSED/Keep it");
+    IM_CHECK(!stage.link.counts().contains("jobs.control"));
+    ctx->ItemClick("//###jobs/**/Remove...");
+    ctx->ItemClick("//$FOCUSED/Delete");
+    ctx->Yield(2);
+    IM_CHECK_EQ(stage.link.last_params("jobs.control"),
+                nlohmann::json({{"dir", "jobs/tapa"}, {"action", "remove"}}));
+    IM_CHECK(stage.session().views.get<JobsState>().dir.empty());
+  });
+}
+
+// What the window computes is compared with a reference where there is one.
+TEST(Scenario, AModelIsCheckedAgainstAReference) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    ctx->ItemClick("//###models/Check against a reference");
+    ctx->ItemInputValue("//###models/##reference", "/references/rope.safetensors");
+    ctx->ItemClick("//###models/Check");
+    const auto& check = stage.main_window.requests().of(kReferenceCheck, "rope");
+    IM_CHECK(wait_for(ctx, [&] { return check.answer() != nullptr; }));
+    IM_CHECK_EQ(stage.link.last_params("check")["reference"],
+                nlohmann::json("/references/rope.safetensors"));
+    IM_CHECK(ctx->ItemExists("//###models/**/tolerance"));
   });
 }
 

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "app/views/extrapolation_view.h"
+#include "app/views/text_view.h"
 #include "app/window/main_window.h"
 #include "formats/error.h"
 #include "tests/app/made_up_worker.h"
@@ -73,6 +74,28 @@ TEST(SessionHistory, StepsOfUndoShareTheText) {
   EXPECT_EQ(&edit.session().text.words.str(), words);
 }
 
+// The same of what views show, where a text is among it.
+TEST(SessionHistory, StepsOfUndoShareWhatViewsShow) {
+  Session session = default_session();
+  session.views.set(TextState{.kept = {{TextInput::kTyped, "words"}}});
+  SessionHistory edit(session);
+  const auto words = [&] { return &edit.session().views.get<TextState>().kept.at(0).words.str(); };
+  const std::string* before = words();
+  EXPECT_EQ(words(), before) << "is read once";
+  edit.apply("head", [](Session& s) { s.selection.head = 3; });
+  EXPECT_EQ(words(), before);
+  edit.undo();
+  EXPECT_EQ(words(), before);
+  edit.apply("search", [](Session& s) {
+    auto state = s.views.get<TextState>();
+    state.search = "w";
+    s.views.set(state);
+  });
+  EXPECT_EQ(edit.session().views.get<TextState>().search, "w");
+  edit.undo();
+  EXPECT_EQ(edit.session().views.get<TextState>().search, "");
+}
+
 class Commands : public ::testing::Test {
  protected:
   MadeUpWorker link_;
@@ -92,6 +115,17 @@ TEST_F(Commands, ModelsAreOpenedOnceAndClosed) {
   EXPECT_EQ(selected_model(edit_.session()), "tapa_norm");
   close_model(context_, "tapa_norm");
   EXPECT_EQ(selected_model(edit_.session()), "");
+}
+
+// The selected model stays the selected one when another is closed, before it or behind it.
+TEST_F(Commands, ClosingAModelSelectsNoOther) {
+  open_model(context_, "tape");
+  open_model(context_, "alibi");
+  select_model(context_, 2);
+  for (const char* other : {"rope", "alibi", "tapa_norm"}) {
+    close_model(context_, other);
+    EXPECT_EQ(selected_model(edit_.session()), "tape") << other;
+  }
 }
 
 // Trained length n: n, 2n, 4n. A table of 48 rows has no 96th.
@@ -187,16 +221,18 @@ TEST_F(Commands, EachIsFoundByItsTitle) {
   }
 }
 
+// 19.10: every view and command has keys of its own.
 TEST_F(Commands, HaveDistinctNamesAndShortcuts) {
   MainWindow main_window(default_session(), link_, link_);
   const auto& commands = main_window.commands();
-  for (std::size_t i = 0; i < commands.size(); ++i)
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    EXPECT_NE(commands[i].shortcut, 0) << commands[i].id;
     for (std::size_t j = 0; j < i; ++j) {
       EXPECT_NE(commands[i].id, commands[j].id);
-      if (commands[i].shortcut) {
-        EXPECT_NE(commands[i].shortcut, commands[j].shortcut);
-      }
+      EXPECT_NE(commands[i].shortcut, commands[j].shortcut)
+          << commands[i].id << " and " << commands[j].id;
     }
+  }
 }
 
 }  // namespace

@@ -108,6 +108,8 @@ TEST_P(Views, Busy) {
 
 TEST_P(Views, Failed) {
   link_.set_manner("", Manner::fail);
+  // Models could be opened: what fails is the view's own question.
+  if (GetParam() != "models") link_.set_manner("model.info", Manner::answer);
   draw(default_session());
   // The sentence, its place, what to do, and a button.
   for (const char* const said : {"The file is not a model (config.json)",
@@ -115,6 +117,17 @@ TEST_P(Views, Failed) {
     EXPECT_TRUE(shows(said)) << words_;
   EXPECT_FALSE(shows("No jobs")) << words_;
   EXPECT_TRUE(figures().empty());
+}
+
+// The reason stands in one view: in all of them it would take the room of what there is to see.
+TEST_P(Views, OfAModelThatCannotBeOpenedModelsAloneSaysWhy) {
+  link_.set_manner("", Manner::fail);
+  draw(default_session());
+  if (GetParam() == "jobs") return;  // is about no model
+  const bool models = GetParam() == "models";
+  EXPECT_EQ(shows("[ Try again ]"), models) << words_;
+  EXPECT_EQ(shows("The file is not a model"), models) << words_;
+  EXPECT_EQ(shows("rope could not be opened: Models says why"), !models) << words_;
 }
 
 TEST_P(Views, Full) {

@@ -5,12 +5,14 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <thread>
 
 #include "app/views/heads_view.h"
 #include "app/views/map_view.h"
 #include "app/views/text_view.h"
+#include "app/window/host_link.h"
 #include "tests/app/made_up_worker.h"
 
 namespace phasescope::app {
@@ -134,6 +136,81 @@ TEST_F(WorkerRequestsTest, AFailureIsKeptAndSentAgainOnlyWhenAsked) {
   requests_.retry(heads());
   ask("a");
   EXPECT_EQ(link_.counts().at("heads"), 2);
+}
+
+// A slider of Intervene makes a model at each place: of all those no answers may be kept.
+TEST_F(WorkerRequestsTest, AnswersOfModelsThatWereClosedLongAgoAreDropped) {
+  const auto name_of = [](int place) { return "rope (base=" + std::to_string(place) + ")"; };
+  const auto about = [&](int place) -> auto& { return requests_.of(kHeads, name_of(place)); };
+  constexpr int kPlaces = 20;
+  for (int place = 0; place < kPlaces; ++place) {
+    requests_.keep_answers_of({"rope", name_of(place)});
+    requests_.ask(about(place), protocol::HeadsRequest{.model = name_of(place)});
+    requests_.ask(heads(), protocol::HeadsRequest{.model = "rope"});
+    requests_.begin_frame();
+    ASSERT_TRUE(about(place).answer());
+  }
+  int kept = 0;
+  for (int place = 0; place < kPlaces; ++place) kept += about(place).answer() != nullptr;
+  EXPECT_EQ(kept, 9) << "the open one, and eight to go back to";
+  EXPECT_TRUE(about(kPlaces - 2).answer());
+  EXPECT_TRUE(heads().answer());
+  // One that is opened again is asked about anew.
+  requests_.keep_answers_of({"rope", name_of(0)});
+  requests_.ask(about(0), protocol::HeadsRequest{.model = name_of(0)});
+  requests_.begin_frame();
+  EXPECT_TRUE(about(0).answer());
+}
+
+// 19.11: another host is chosen in the window: its worker is asked all that is shown, and what the
+// one before was asked ends without an answer.
+TEST(Hosts, AnotherWorkerIsAskedAllAnew) {
+  std::map<std::string, MadeUpWorker*> workers;
+  HostLink link("", [&](const std::string& host) {
+    auto worker = std::make_unique<MadeUpWorker>();
+    if (host.empty()) worker->set_manner("heads", Manner::hold);
+    workers[host] = worker.get();
+    return worker;
+  });
+  WorkerRequests requests(link, link);
+  auto& heads = requests.of(kHeads, "rope");
+  auto& info = requests.of(kInfo, "rope");
+  const auto ask = [&] {
+    requests.ask(info, protocol::InfoRequest{.model = "rope"});
+    requests.ask(heads, protocol::HeadsRequest{.model = "rope"});
+    requests.begin_frame();
+  };
+  ask();
+  EXPECT_TRUE(info.answers_now());
+  EXPECT_TRUE(heads.waiting());
+  const auto generation = requests.generation();
+  link.go_to("far");
+  requests.begin_anew();
+  EXPECT_FALSE(heads.waiting());
+  EXPECT_GT(requests.generation(), generation) << "so that views ask";
+  ASSERT_TRUE(workers.contains("far"));
+  EXPECT_EQ(workers["far"]->starts(), 1);
+  ask();
+  EXPECT_EQ(workers["far"]->counts().at("model.info"), 1);
+  EXPECT_TRUE(heads.answers_now());
+}
+
+// A model that could be opened at last is asked about by all views again.
+TEST_F(WorkerRequestsTest, WhatFailedForAModelIsAskedAgainWithIt) {
+  link_.set_manner("", Manner::fail);
+  auto& info = requests_.of(kInfo, "rope");
+  requests_.ask(info, protocol::InfoRequest{.model = "rope"});
+  ask("a");
+  requests_.begin_frame();
+  ASSERT_TRUE(info.failed() && heads().failed());
+  const auto generation = requests_.generation();
+  link_.set_manner("", Manner::answer);
+  requests_.retry(info);
+  EXPECT_FALSE(info.failed() || heads().failed());
+  EXPECT_GT(requests_.generation(), generation) << "so that views ask";
+  ask("a");
+  requests_.begin_frame();
+  EXPECT_TRUE(heads().answer());
 }
 
 TEST_F(WorkerRequestsTest, ADeadWorkerIsReplacedAndItsQuestionsAreAskedAgain) {

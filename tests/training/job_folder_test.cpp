@@ -75,10 +75,15 @@ TEST(FollowedMetrics, Risk14_ReadsOnFromWhereItEnded) {
   TemporaryFolder folder;
   const fs::path path = folder.path() / "metrics.jsonl";
   FollowedMetrics followed;
+  FollowedEnds ends;
   EXPECT_TRUE(followed.read(path).empty());
+  EXPECT_FALSE(ends.read(path).last);
   const auto same = [&] {
     const auto points = followed.read(path), whole = read_metrics(path);
+    const MetricsEnd end = ends.read(path);
     ASSERT_EQ(points.size(), whole.size());
+    ASSERT_EQ(end.count, static_cast<int64_t>(whole.size()));
+    EXPECT_EQ(protocol::to_json_form(*end.last), protocol::to_json_form(whole.back()));
     for (std::size_t n = 0; n < whole.size(); ++n)
       EXPECT_EQ(protocol::to_json_form(points[n]), protocol::to_json_form(whole[n]));
   };
@@ -111,6 +116,23 @@ TEST(FollowedMetrics, Risk14_ReadsOnFromWhereItEnded) {
   EXPECT_EQ(followed.read(path).back().step, 8);
   fs::remove(path);
   EXPECT_TRUE(followed.read(path).empty());
+}
+
+// 19.6: a list of as many jobs as a sweep makes reads none of their metrics again.
+TEST(FollowedMetrics, OfAHundredJobsNoneIsReadAgain) {
+  TemporaryFolder folder;
+  FollowedEnds ends;
+  const auto path_of = [&](int job) { return folder.path() / (std::to_string(job) + ".jsonl"); };
+  constexpr int kJobs = 100;
+  for (int job = 0; job < kJobs; ++job)
+    std::ofstream(path_of(job)) << metrics_line(point_at(1)) << metrics_line(point_at(2 + job));
+  for (const bool again : {false, true})
+    for (int job = 0; job < kJobs; ++job) {
+      const MetricsEnd end = ends.read(path_of(job));
+      EXPECT_EQ(end.count, 2);
+      EXPECT_EQ(end.last->step, 2 + job);
+      EXPECT_EQ(ends.bytes_read() == 0, again) << job;
+    }
 }
 
 // reliability.md, row 26: what a full disk refused is written when there is room.

@@ -52,6 +52,20 @@ TEST(RowsInOrder, HoldEveryWordAndConditionOfASearch) {
   EXPECT_EQ(found("   "), (Rows{0, 1, 2, 3}));
 }
 
+// The condition that is offered is one on a column that the table has.
+TEST(RowsInOrder, AreOfferedAConditionThatTheTableTakes) {
+  TableSpec table{.id = "t"};
+  table.columns = {{"model", "", false}, {"4..5"}, {"loss [nats]"}, {"share"}};
+  table.rows = {{words_cell_of("a"), number_cell_of(1), number_cell_of(1), number_cell_of(2)},
+                {words_cell_of("b"), number_cell_of(1), number_cell_of(1), number_cell_of(-2)}};
+  const std::string begin = "Search, or a condition: ";
+  EXPECT_EQ(hint_of(table), begin + "share>0");
+  EXPECT_EQ(rows_in_order(table, {.search = hint_of(table).substr(begin.size())}),
+            std::vector<int>{0});
+  table.columns.pop_back();
+  EXPECT_EQ(hint_of(table), "Search");
+}
+
 TEST(TableText, IsCsvWithNumbersInFullAndMarkdownAsShown) {
   TableSpec table = heads();
   table.rows[0][0].words = "a, \"b\" | c";

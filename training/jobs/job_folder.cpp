@@ -188,14 +188,21 @@ protocol::JobStatus read_job(const fs::path& dir, CurveDetail detail) {
     status.checkpoints.push_back("step-" + std::to_string(step));
   }
   static FollowedMetrics followed;
-  const auto points = followed.read(dir / job_file::metrics);
-  if (!points.empty()) status.last = points.back();
+  static FollowedEnds ends;
+  std::vector<protocol::MetricPoint> points;
+  if (detail == CurveDetail::thinned) {
+    points = followed.read(dir / job_file::metrics);
+    if (!points.empty()) status.last = points.back();
+    status.curve_of = static_cast<int64_t>(points.size());
+  } else {
+    MetricsEnd end = ends.read(dir / job_file::metrics);
+    status.last = std::move(end.last), status.curve_of = end.count;
+  }
   // status.json is written about once a second, the metrics at every step.
   if (status.last && status.kind == "train") {
     status.step = status.last->step;
     status.tokens = status.last->tokens;
   }
-  status.curve_of = static_cast<int64_t>(points.size());
   if (detail != CurveDetail::thinned) return status;
   status.curve = thinned(points, kCurvePoints);
   if (status.kind == "eval" && status.state == "done") {

@@ -15,26 +15,24 @@ namespace {
 
 using Points = std::vector<protocol::MetricPoint>;
 
-constexpr std::size_t kFilesFollowed = 64;
 constexpr std::uintmax_t kMostAtOnce = std::uintmax_t{64} << 20;  // the next look reads on
 
 // A line that some other program wrote is no point of ours.
-void add_line(const std::string& line, Points& points) {
+template <class Kept>
+void add_line(const std::string& line, Kept& kept) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("step")) return;
   try {
-    auto point = protocol::from_json_form<protocol::MetricPoint>(json);
-    while (!points.empty() && points.back().step >= point.step) points.pop_back();
-    points.push_back(std::move(point));
+    kept.add(protocol::from_json_form<protocol::MetricPoint>(json));
   } catch (const std::exception&) {
     return;
   }
 }
 
 Points points_of(std::istream& lines) {
-  Points points;
-  for (std::string line; std::getline(lines, line);) add_line(line, points);
-  return points;
+  KeptPoints kept;
+  for (std::string line; std::getline(lines, line);) add_line(line, kept);
+  return std::move(kept.points);
 }
 
 }  // namespace
@@ -44,30 +42,58 @@ std::vector<protocol::MetricPoint> read_metrics(const std::filesystem::path& pat
   return points_of(file);
 }
 
-FollowedMetrics::File& FollowedMetrics::file_of(const std::filesystem::path& path) {
-  const auto known = std::find_if(files_.begin(), files_.end(),
-                                  [&](const File& file) { return file.path == path; });
-  if (known == files_.end()) {
-    files_.push_front({path});
-    if (files_.size() > kFilesFollowed) files_.pop_back();
-  } else {
-    files_.splice(files_.begin(), files_, known);
+void KeptPoints::add(protocol::MetricPoint point) {
+  while (!points.empty() && points.back().step >= point.step) points.pop_back();
+  points.push_back(std::move(point));
+}
+
+void KeptEnd::add(protocol::MetricPoint point) {
+  const std::int64_t step = point.step;
+  while (!runs.empty() && runs.back().first >= step) runs.pop_back();
+  if (!runs.empty()) runs.back().last = std::min(runs.back().last, step - 1);
+  if (!runs.empty() && runs.back().last == step - 1)
+    runs.back().last = step;
+  else
+    runs.push_back({step, step});
+  last = std::move(point);
+}
+
+MetricsEnd KeptEnd::seen() const {
+  MetricsEnd end{.count = 0, .last = last};
+  for (const Run& run : runs) end.count += run.last - run.first + 1;
+  return end;
+}
+
+template <class Kept>
+typename Followed<Kept>::File& Followed<Kept>::file_of(const std::filesystem::path& path) {
+  if (const auto known = places_.find(path); known != places_.end()) {
+    files_.splice(files_.begin(), files_, known->second);
+    return files_.front();
+  }
+  files_.push_front({path});
+  places_[path] = files_.begin();
+  if (files_.size() > Kept::kFiles) {
+    places_.erase(files_.back().path);
+    files_.pop_back();
   }
   return files_.front();
 }
 
-std::vector<protocol::MetricPoint> FollowedMetrics::read(const std::filesystem::path& path) {
+template <class Kept>
+typename Kept::Seen Followed<Kept>::read(const std::filesystem::path& path) {
   const std::lock_guard lock(mutex_);
   bytes_read_ = 0;
   File& file = file_of(path);
   struct stat now {};
   if (::stat(path.c_str(), &now) != 0 || !S_ISREG(now.st_mode)) {
+    places_.erase(path);
     files_.pop_front();
     return {};
   }
   const auto size = static_cast<std::uintmax_t>(now.st_size);
   const bool same = file.device == now.st_dev && file.inode == now.st_ino && size >= file.read;
   if (!same) file = {path, now.st_dev, now.st_ino};
+  if (size == file.read) return file.kept.seen();
   std::ifstream stream(path, std::ios::binary);
   stream.seekg(static_cast<std::streamoff>(file.read));
   std::string more(static_cast<std::size_t>(std::min(size - file.read, kMostAtOnce)), '\0');
@@ -76,13 +102,17 @@ std::vector<protocol::MetricPoint> FollowedMetrics::read(const std::filesystem::
   bytes_read_ = more.size();
   std::size_t begin = 0;
   for (std::size_t end = 0; (end = more.find('\n', begin)) != more.npos; begin = end + 1)
-    add_line(more.substr(begin, end - begin), file.points);
+    add_line(more.substr(begin, end - begin), file.kept);
   file.read += begin;
-  Points points = file.points;
+  if (begin == more.size()) return file.kept.seen();
   // A last line without its end may be whole or torn; the next read takes it again.
-  if (begin < more.size()) add_line(more.substr(begin), points);
-  return points;
+  Kept with_last = file.kept;
+  add_line(more.substr(begin), with_last);
+  return with_last.seen();
 }
+
+template class Followed<KeptPoints>;
+template class Followed<KeptEnd>;
 
 std::vector<protocol::MetricPoint> thinned(const std::vector<protocol::MetricPoint>& points,
                                            std::size_t limit) {

@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,12 +21,41 @@ namespace phasescope::training {
 // no points.
 std::vector<protocol::MetricPoint> read_metrics(const std::filesystem::path& path);
 
+// How many points a file has, and the last of them.
+struct MetricsEnd {
+  std::int64_t count = 0;
+  std::optional<protocol::MetricPoint> last;
+};
+
+// What is kept of a file that is followed: all of its points, or its end alone. add() takes the
+// points of its lines in their order.
+struct KeptPoints {
+  using Seen = std::vector<protocol::MetricPoint>;
+  static constexpr std::size_t kFiles = 64;
+  std::vector<protocol::MetricPoint> points;
+  void add(protocol::MetricPoint point);
+  Seen seen() const { return points; }
+};
+struct KeptEnd {
+  using Seen = MetricsEnd;
+  static constexpr std::size_t kFiles = 4096;
+  // Steps that follow each other, from the first to the last: of most files one such run.
+  struct Run {
+    std::int64_t first = 0, last = 0;
+  };
+  std::vector<Run> runs;
+  std::optional<protocol::MetricPoint> last;
+  void add(protocol::MetricPoint point);
+  Seen seen() const;
+};
+
 // The same of files that grow while they are looked at: each read goes on from where the last one
-// of that file ended, and begins again where the file is another one or has become shorter. From
-// any thread.
-class FollowedMetrics {
+// of that file ended, and begins again where the file is another one or has become shorter. Of
+// Kept::kFiles files, those read last. From any thread.
+template <class Kept>
+class Followed {
  public:
-  std::vector<protocol::MetricPoint> read(const std::filesystem::path& path);
+  typename Kept::Seen read(const std::filesystem::path& path);
   // Bytes that the last read() took from the file.
   std::uintmax_t bytes_read() const { return bytes_read_; }
 
@@ -33,14 +64,19 @@ class FollowedMetrics {
     std::filesystem::path path;
     std::uint64_t device = 0, inode = 0;
     std::uintmax_t read = 0;  // bytes, whole lines
-    std::vector<protocol::MetricPoint> points;
+    Kept kept = {};
   };
   File& file_of(const std::filesystem::path& path);
 
   std::mutex mutex_;
   std::list<File> files_;  // the one read last in front
+  std::map<std::filesystem::path, typename std::list<File>::iterator> places_;
   std::uintmax_t bytes_read_ = 0;
 };
+extern template class Followed<KeptPoints>;
+extern template class Followed<KeptEnd>;
+using FollowedMetrics = Followed<KeptPoints>;
+using FollowedEnds = Followed<KeptEnd>;
 
 // At most `limit` of the points, evenly spread, always with the last one and every point that has
 // a validation result or measured heads (unless those alone are too many).
