@@ -36,8 +36,8 @@ struct AcuityOptions {
 
 // 1 + bands x seeds passes a text, times 1 + layers or 1 + layers x heads with `by`; plain ones, so
 // that what costs nothing is 0 exactly. Texts of more than 4096 tokens leave the pairs outside a
-// band to the kernel where the encoding allows it (exchanged_band.h), to its rounding. Throws Error "not_applicable" where the model
-// cannot be shown another distance.
+// band to the kernel where the encoding allows it (exchanged_band.h), to its rounding. Throws Error
+// "not_applicable" where the model cannot be shown another distance.
 protocol::AcuityResult analyse_acuity(const std::shared_ptr<const model::Model>& model,
                                       const Texts& texts, const AcuityOptions& options,
                                       protocol::Progress& progress);

@@ -196,8 +196,9 @@ class BenchVerb : public Verb {
     output.provenance.push_back(output.result["provenance"]);
     Table table = table_of<protocol::StepBenchRow>(
         "", output.result["rows"],
-        {"name", "dtype", "length", "windows", "forward_ms", "step_ms", "step_ms_min", "step_ms_max",
-         "over_first", "tokens_per_second", "peak_mb", "rival_ms", "speedup_over_rival"});
+        {"name", "dtype", "length", "windows", "forward_ms", "step_ms", "step_ms_min",
+         "step_ms_max", "over_first", "tokens_per_second", "peak_mb", "rival_ms",
+         "speedup_over_rival"});
     table.notes.push_back(bench.processor + ", " + std::to_string(bench.threads) +
                           " threads, medians of " + std::to_string(bench.runs) +
                           " interleaved runs; the rival is a " + kRivalOfSteps);

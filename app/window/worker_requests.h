@@ -178,8 +178,9 @@ class WorkerRequests {
   // Both links may be the same object. The slow one is started with its first question.
   WorkerRequests(WorkerLink& quick, WorkerLink& slow);
 
-  // What a view asks about a model; made when first asked for. The answer is kept while the model is
-  // open, and that of some that were closed last, so that one that is opened again shows at once.
+  // What a view asks about a model; made when first asked for. The answer is kept while the model
+  // is open, and that of some that were closed last, so that one that is opened again shows at
+  // once.
   template <class T>
   QuestionOf<T>& of(const Asks<T>& asks, const std::string& model = "") {
     auto& entry = questions_[{asks.view, asks.method, model}];

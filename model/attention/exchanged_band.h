@@ -44,8 +44,8 @@ class ExchangedBand final : public AttentionHook {
   AttentionProgram given_;
 };
 
-// Whether all layers' programs for texts of so many tokens can be run so: scores of q and k alone or
-// with a table's entries, of consecutive tokens that see all before them.
+// Whether all layers' programs for texts of so many tokens can be run so: scores of q and k alone
+// or with a table's entries, of consecutive tokens that see all before them.
 bool exchanges_stay_fused(const Decoder& decoder, std::int64_t tokens);
 
 }  // namespace phasescope::model

@@ -50,7 +50,8 @@ void clamp_distances(const LayerInput& input, const std::vector<std::int64_t>& l
 // and keys are zeros; false where something else stands between the encoding and the score.
 using ProgramTest = std::function<bool(const LayerInput& input, AttentionProgram& program)>;
 bool all_programs(const Decoder& decoder, std::int64_t tokens, const ProgramTest& holds);
-// Whether they all stay fused that clamp_distances() clamps in texts of so many tokens, for any limits.
+// Whether they all stay fused that clamp_distances() clamps in texts of so many tokens, for any
+// limits.
 bool clamps_stay_fused(const Decoder& decoder, std::int64_t tokens);
 
 }  // namespace phasescope::model

@@ -317,14 +317,14 @@ TEST_P(ExchangedBands, AreTheSameAsMovingEveryPair) {
        {model::ExchangePlace{}, model::ExchangePlace{1, -1}, model::ExchangePlace{0, 1}}) {
     model::ExchangedBand hook(band.low, band.high, pairs, place);
     const std::vector<double> here = losses_under(*model, ids, &hook, fused);
-    const std::vector<double> there = treated_losses(
-        *model, ids,
-        [&](const model::LayerInput& input, model::AttentionProgram& program) {
-          if (place.layer >= 0 && place.layer != input.layer) return;
-          const std::vector<std::int64_t> all, one{place.head};
-          model::move_pairs(input, pairs, place.head < 0 ? all : one, program);
-        },
-        {});
+    const std::vector<double> there =
+        treated_losses(*model, ids,
+                       [&](const model::LayerInput& input, model::AttentionProgram& program) {
+                         if (place.layer >= 0 && place.layer != input.layer) return;
+                         const std::vector<std::int64_t> all, one{place.head};
+                         model::move_pairs(input, pairs, place.head < 0 ? all : one, program);
+                       },
+                       {});
     double most = 0;
     for (std::size_t row = 0; row < here.size(); ++row) {
       EXPECT_NEAR(here[row], there[row], 2e-5) << row;

@@ -420,10 +420,10 @@ TEST(DeskSweeps, HaveAnOrder) {
     const std::string name = fs::path(words[1]).stem().string();
     if (names.empty() || names.back() != name) names.push_back(name);
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"missing_duplicate", "s5", "tuning", "addition",
-                                             "copy_encodings", "perplexity", "desk_tasks",
-                                             "tapa_phase", "cape_forms", "tape_switches",
-                                             "unknown"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"missing_duplicate", "s5", "tuning", "addition",
+                                      "copy_encodings", "perplexity", "desk_tasks", "tapa_phase",
+                                      "cape_forms", "tape_switches", "unknown"}));
 }
 
 // Another base makes another sweep, though its own file is the same.

@@ -322,8 +322,8 @@ TEST_F(WorkerRequestsTest, CancelEndsTheQuestion) {
   EXPECT_EQ(heads().error().code, "cancelled");
 }
 
-// A worker's own process, whose device faults: frames go on, and what it was asked is answered by the
-// next one, which has read the model again.
+// A worker's own process, whose device faults: frames go on, and what it was asked is answered by
+// the next one, which has read the model again.
 TEST(WorkerOfTheWindow, Row22_AFaultOfTheDeviceFreezesNoFrameAndTheModelIsThereAgain) {
   if (!std::filesystem::exists(protocol::local_worker().argv[0])) {
     GTEST_SKIP() << "built without the worker";

@@ -37,8 +37,9 @@ std::vector<DeskTask> desk_tasks() {
   std::vector<DeskTask> runs;
   for (const json& run : sweep.at("runs")) {
     const json& base = run.at("base");
-    DeskTask task{run.at("name"),
-                  base.is_string() ? formats::json_from_file(kSweeps / base.get<std::string>()) : base};
+    DeskTask task{run.at("name"), base.is_string()
+                                      ? formats::json_from_file(kSweeps / base.get<std::string>())
+                                      : base};
     for (const json& set : {run.value("set", json::object()), sweep.value("set", json::object())}) {
       for (const auto& [key, value] : set.items()) {
         const std::string words = value.is_string() ? value.get<std::string>() : value.dump();
@@ -63,10 +64,10 @@ TEST(DeskTasks, AreAllThatCanBeTrainedHere) {
   // A needle is not found by models of this size, CIFAR-10 is the user's, the product of two binary
   // numbers is in no table of the papers, and the others are another order or another question of
   // tasks that are there.
-  EXPECT_EQ(missing, (std::set<std::string>{"binary_multiplication", "cifar10", "needle",
-                                            "needle_noise", "s5_identity", "tree_c3_depth",
-                                            "tree_copy_depth", "tree_ops_depth",
-                                            "tree_rotate_depth"}));
+  EXPECT_EQ(missing,
+            (std::set<std::string>{"binary_multiplication", "cifar10", "needle", "needle_noise",
+                                   "s5_identity", "tree_c3_depth", "tree_copy_depth",
+                                   "tree_ops_depth", "tree_rotate_depth"}));
 }
 
 // Of tasks that have a blind guesser.

@@ -44,7 +44,8 @@ Lines lines_of(const formats::FileSystem& files, const fs::path& file) {
     json kept = formats::parse_json(line, where);
     for (const char* key : {"name", "status", "curve"}) {
       if (kept.is_object() && kept.contains(key)) continue;
-      throw formats::bad_input(std::string("this is no kept job: it has no \"") + key + "\"", where);
+      throw formats::bad_input(std::string("this is no kept job: it has no \"") + key + "\"",
+                               where);
     }
     const std::string name = kept.at("name").get<std::string>();
     lines[name] = std::move(kept);
@@ -118,9 +119,10 @@ json small_curve(const JobStatus& status) {
            *point.validation_bits < *status.blind_bits;
   };
   const auto learnt = std::ranges::find_if(status.curve, below);
-  const auto at = std::ranges::lower_bound(
-      points, learnt == status.curve.end() ? 0 : learnt->step, {}, &protocol::MetricPoint::step);
-  const bool left_out = learnt != status.curve.end() && (at == points.end() || at->step != learnt->step);
+  const auto at = std::ranges::lower_bound(points, learnt == status.curve.end() ? 0 : learnt->step,
+                                           {}, &protocol::MetricPoint::step);
+  const bool left_out =
+      learnt != status.curve.end() && (at == points.end() || at->step != learnt->step);
   if (left_out) points.insert(at, *learnt);
   json curve = json::array();
   for (const protocol::MetricPoint& point : points) curve.push_back(small_point(point));
@@ -145,12 +147,9 @@ json without_places(const json& line, const fs::path& dir, const std::string& na
 json line_of(const KeptCell& cell, const json& eval) {
   if (!is_done(cell.dir) || (eval.is_object() && !is_done(cell.dir / kEval))) return nullptr;
   const JobStatus status = read_job(cell.dir, CurveDetail::thinned);
-  json line = {{"name", name_of_cell(cell.dir)},
-               {"asked", cell.config},
-               {"version", PHASESCOPE_VERSION},
-               {"date", date_of(cell.dir / job_file::status)},
-               {"status", small_form(status)},
-               {"curve", small_curve(status)}};
+  json line = {{"name", name_of_cell(cell.dir)}, {"asked", cell.config},
+               {"version", PHASESCOPE_VERSION},  {"date", date_of(cell.dir / job_file::status)},
+               {"status", small_form(status)},   {"curve", small_curve(status)}};
   for (const char* key : kHashes) {
     const json hash = status.config.value(json::json_pointer(key), json());
     if (hash.is_string() && hash != "") line["hashes"][key] = hash;

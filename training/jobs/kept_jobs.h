@@ -23,8 +23,9 @@ struct KeptJobs {
 
 // Brings folders and file together. A cell that the file has and that is no job yet becomes a
 // folder of a job that is done, with some points of its curve and its eval's result and without
-// checkpoints, where it was asked for with the same configuration and the same `eval` (null for none). Afterwards the
-// file has a line for each cell that is done, and those it had of other names.
+// checkpoints, where it was asked for with the same configuration and the same `eval` (null for
+// none). Afterwards the file has a line for each cell that is done, and those it had of other
+// names.
 KeptJobs keep_jobs(formats::FileSystem& files, const std::filesystem::path& file,
                    const std::vector<KeptCell>& cells, const nlohmann::json& eval);
 

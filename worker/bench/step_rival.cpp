@@ -130,7 +130,7 @@ at::Tensor PlainLoop::loss_of(const at::Tensor& ids, const at::Tensor& targets) 
     const at::Tensor k = rotated(in_heads(product(h, layer.wk), config_.heads));
     const at::Tensor v = in_heads(product(h, layer.wv), config_.heads);
     const at::Tensor o = at::scaled_dot_product_attention(q.to(dtype_), k.to(dtype_), v, {}, 0.0,
-                                                           /*is_causal=*/true);
+                                                          /*is_causal=*/true);
     x = x + product(o.transpose(1, 2).reshape(x.sizes()), layer.wo);
     x = x + mlp(layer, norm(x, layer.mlp_norm));
   }
