@@ -14,7 +14,7 @@ namespace phasescope::app {
 namespace {
 
 // In font sizes: a list with less room has fewer columns.
-constexpr float kNarrowList = 24;
+constexpr float kNarrowList = 24, kTightList = 16;
 constexpr std::size_t kMostHosts = 8;
 constexpr const char* kModelTitles[] = {"model", "encoding", "trained", "parameters"};
 
@@ -204,16 +204,19 @@ void ModelsView::draw_search(ViewContext& context) {
 
 // A click on one sorts by it, a third click as they stood.
 void ModelsView::draw_titles() {
-  // A number is whole or not there: of a narrow list the encoding goes, which most names say.
-  const bool narrow = ImGui::GetContentRegionAvail().x < ImGui::GetFontSize() * kNarrowList;
+  // A name and a number are whole or not there: of a narrow list the encoding goes, which most
+  // names say, and the parameters; of a very narrow one the trained length too.
+  const float room = ImGui::GetContentRegionAvail().x / ImGui::GetFontSize();
+  const int narrow = room < kNarrowList ? ImGuiTableColumnFlags_Disabled : 0;
+  const int tight = room < kTightList ? ImGuiTableColumnFlags_Disabled : 0;
   const auto numbers =
       ImGuiTableColumnFlags_WidthFixed | ImGuiTableColumnFlags_PreferSortDescending;
   ImGui::TableSetupColumn("##open",
                           ImGuiTableColumnFlags_WidthFixed | ImGuiTableColumnFlags_NoSort);
   ImGui::TableSetupColumn(kModelTitles[0], 0, 1.8F);
-  ImGui::TableSetupColumn(kModelTitles[1], narrow ? ImGuiTableColumnFlags_Disabled : 0, 1.1F);
-  ImGui::TableSetupColumn(kModelTitles[2], numbers, ImGui::CalcTextSize("trained vv").x);
-  ImGui::TableSetupColumn(kModelTitles[3], numbers, ImGui::CalcTextSize("888.88 M vv").x);
+  ImGui::TableSetupColumn(kModelTitles[1], narrow, 1.1F);
+  ImGui::TableSetupColumn(kModelTitles[2], numbers | tight, ImGui::CalcTextSize("trained vv").x);
+  ImGui::TableSetupColumn(kModelTitles[3], numbers | narrow, ImGui::CalcTextSize("888.88 M vv").x);
   ImGui::TableHeadersRow();
   const ImGuiTableSortSpecs* sorting = ImGui::TableGetSortSpecs();
   if (!sorting || !sorting->SpecsDirty) return;
