@@ -53,7 +53,7 @@ void check_device(const CudaAttention& a, bool with_values = true) {
           "expected the documents of both queries and keys, or of neither");
   require(!a.key_documents || is_aligned(a.document_workspace),
           "expected a workspace for the documents on a 16-byte boundary");
-  check_tensor(a.q, a);
+  if (s.queries > 0) check_tensor(a.q, a);
   check_tensor(a.k, a);
   if (with_values) check_tensor(a.v, a);
   require(!a.gate.data || a.gate.storage == a.q.storage, "expected gates in the tensors' type");
@@ -63,7 +63,7 @@ void check_device(const CudaAttention& a, bool with_values = true) {
     check_tensor(tape->state, a);
   }
   if (const auto* clamp = std::get_if<ClampVariant>(&a.variant)) {
-    check_tensor(clamp->q, a);
+    if (s.queries > 0) check_tensor(clamp->q, a);
     check_tensor(clamp->k, a);
   }
 }
