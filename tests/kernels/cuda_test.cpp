@@ -323,11 +323,11 @@ const MaskSizes kMasks{
              .head_dim = 48,
              .query_offset = 180,
              .window = 60},
-    .padding = {3, 1, 1, 90, 90, 16},
+    .padding = {3, 1, 1, 70, 70, 16},
     .padding_window = 30,
     .cap = {1, 2, 1, 81, 81, 16},
     .cap_and_masks = {2, 2, 2, 70, 70, 16, 0, true, 0, 40},
-    .documents = {2, 1, 1, 110, 110, 16},
+    .documents = {2, 1, 1, 90, 90, 16},
     .documents_window = 30,
 };
 
@@ -424,9 +424,9 @@ TEST_P(Cuda, IsRightWithASoftCap) {
 }
 
 TEST_P(Cuda, IsRightWithSinks) {
-  for (const Problem& problem : sink_problems(GetParam(), kMasks)) check(problem);
   for (const Problem& problem : sink_problems(GetParam(), kMasks)) {
-    expect_right(kTypes[turn_++ % 2], problem, true);
+    expect_right(kTypes[turn_ % 2], problem, turn_ % 3 != 0);
+    ++turn_;
   }
 }
 
