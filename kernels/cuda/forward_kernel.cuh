@@ -87,12 +87,28 @@ class BlockForward {
         pieces_(queries_ + Layout::kPieces) {}
 
   __device__ void run() {
-    const Stretch tiles = given_tiles(problem_, visibility_.key_tiles(first_));
     if constexpr (Score::kStored) {
       if (problem_.score.strip.first_key > 0) take_rows();
     }
+    // Far keys first: those of a row come in order.
+    for (part_ = Score::kParts - 1; part_ >= 0; --part_) take_part();
+    if constexpr (Score::kStored) {
+      if (problem_.score.strip.last_key < shape_.keys) {
+        keep_rows();
+        return;
+      }
+    }
+    write();
+  }
+
+ private:
+  /// The tiles of keys that the queries see of a part.
+  __device__ void take_part() {
+    if constexpr (Score::kParts > 1) visibility_ = Visibility(problem_, batch_, head_, part_);
+    const Stretch tiles = given_tiles(problem_, visibility_.key_tiles(first_));
     if constexpr (!Score::kStored) {
-      copy_tile<T, D>(queries_, pointer<T>(problem_.q, batch_, head_), problem_.q.row, first_,
+      const InputTensor& q = q_of(problem_, part_);
+      copy_tile<T, D>(queries_, pointer<T>(q, batch_, head_), q.row, first_,
                       static_cast<int>(shape_.queries), channels());
     }
     pieces_.store(problem_.score, head_, first_, static_cast<int>(shape_.queries));
@@ -120,16 +136,8 @@ class BlockForward {
       __syncthreads();
     }
     wait_copies<0>();
-    if constexpr (Score::kStored) {
-      if (problem_.score.strip.last_key < shape_.keys) {
-        keep_rows();
-        return;
-      }
-    }
-    write();
   }
 
- private:
   __device__ int channels() const { return static_cast<int>(shape_.head_dim); }
   __device__ int kv_head() const {
     return head_ / static_cast<int>(shape_.heads / shape_.kv_heads);
@@ -151,8 +159,9 @@ class BlockForward {
   __device__ void fetch(int tile) {
     const int first = tile * kRows, keys = static_cast<int>(shape_.keys);
     if constexpr (!Score::kStored) {
-      copy_tile<T, D>(stage(tile) + Layout::kKeys, pointer<T>(problem_.k, batch_, kv_head()),
-                      problem_.k.row, first, keys, channels());
+      const InputTensor& k = k_of(problem_, part_);
+      copy_tile<T, D>(stage(tile) + Layout::kKeys, pointer<T>(k, batch_, kv_head()), k.row, first,
+                      keys, channels());
     }
     copy_tile<T, D>(stage(tile) + Layout::kValues, pointer<T>(problem_.v, batch_, kv_head()),
                     problem_.v.row, first, keys, channels());
@@ -332,6 +341,7 @@ class BlockForward {
   float* kept_;
   const AttentionShape& shape_;
   int batch_, head_, first_, warp_, lane_;
+  int part_ = 0;
   Visibility visibility_;
   std::uint32_t queries_, stages_;
   [[no_unique_address]] Pieces<Score::kPieces> pieces_;
