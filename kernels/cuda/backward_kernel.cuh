@@ -4,7 +4,7 @@
 //
 //   attention_delta_kernel      delta = d_out . out of a row
 //   attention_sinks_kernel      gradients of the sinks, from these
-//   attention_dq_kernel         a block of 64 queries goes over the tiles of keys
+//   attention_dq_kernel         a block of 64 or 128 queries goes over the tiles of keys
 //   attention_dkv_kernel        a block of 64 keys goes over the tiles of queries of its group's
 //                               heads, with rows and columns of the products exchanged
 //   attention_diagonals_kernel  a table's gradient: a block goes over the tile pairs of one
@@ -12,12 +12,15 @@
 //                               of tiles left for an entry
 //
 // Ladder of versions (gains are measured on a device, none has been so far):
-//   1. this one: one stage of copies, chunks of 32 columns to keep registers low; not yet run.
+//   1. one stage of copies, chunks of 32 columns to keep registers low.
+//   2. this one: 128 queries a block for dq, so that what is loaded of a tile of keys feeds four
+//      products; not yet run.
 
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/attention_cuda.h"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/parts.cuh"
 #include "kernels/cuda/tile_pair.cuh"
 
 namespace phasescope::kernels::cuda {
@@ -91,39 +94,53 @@ static __global__ void __launch_bounds__(kThreads)
   if (lane == 0) launch.to[head] = sum;
 }
 
+/// Tiles of 64 queries that a block of attention_dq_kernel takes, so that what is loaded of the keys
+/// feeds four products: two where a thread has registers for them.
+template <DeviceScore Score>
+inline constexpr int kQueryParts = Score::kDots == 1 && !Score::kPieces && !Score::kState &&
+                                           !Score::kStored && !Score::kTokens
+                                       ? 2
+                                       : 1;
+
 template <typename T, int D, DeviceScore Score>
 __global__ void __launch_bounds__(kThreads)
     attention_dq_kernel(const __grid_constant__ BackwardLaunch<Score> launch) {
-  TilePair<T, D, false, Score> pair(launch);
+  constexpr int kCount = kQueryParts<Score>;
+  TilePair<T, D, false, Score, true, kCount> pair(launch);
   const int batch = static_cast<int>(blockIdx.z), head = static_cast<int>(blockIdx.y);
   // The longest rows first.
-  const int query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
+  const int query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * (kCount * kRows);
   const Visibility visibility(launch.problem, batch);
-  const Stretch tiles = visibility.key_tiles(query);
-  float dq[D / 8][4] = {};
+  const PartTiles<kCount> tiles(launch.problem, visibility, query);
+  float dq[kCount][D / 8][4] = {};
   [[maybe_unused]] float d_factor[2] = {0, 0}, d_bias[2] = {0, 0};
   pair.fetch_queries(batch, head, query);
-  for (int tile = tiles.first; tile < tiles.last; ++tile) {
+  for (int tile = tiles.begin(); tile < tiles.end(); tile = tiles.next(tile + 1)) {
     const int key = tile * kRows;
-    if (!visibility.may_share_document(query, key)) continue;
     pair.fetch_keys(batch, head / pair.group(), key);
     pair.begin(head, query, key);
-    for (int first = 0; first < kRows; first += kColumns) {
-      pair.compute(visibility, query, key, first);
-      pair.add_dots(first, dq);
-      if constexpr (Score::kPieces) pair.add_factors(first, d_factor);
-      if constexpr (Score::kTokens) {
-        pair.add_rows(pair.d_score, d_bias);
-        pair.add_rows(pair.d_factor, d_factor);
+    tiles.with(tile, [&](const auto& parts) {
+      for (int first = 0; first < kRows; first += kColumns) {
+        pair.compute(visibility, query, key, first, parts);
+        pair.add_dots(parts, first, [&](int part) -> float(&)[D / 8][4] { return dq[part]; });
+        if constexpr (Score::kPieces) pair.add_factors(first, d_factor);
+        if constexpr (Score::kTokens) {
+          pair.add_rows(pair.d_score[0], d_bias);
+          pair.add_rows(pair.d_factor, d_factor);
+        }
       }
-    }
+    });
     __syncthreads();
   }
   commit_copies();
   wait_copies<0>();
   const Score& score = launch.problem.score;
-  pair.template write<D>(launch.gradients.dq, batch, head, query, pair.queries(), pair.channels(),
-                         dq, [&](int channel) { return score.factor(channel); });
+#pragma unroll
+  for (int part = 0; part < kCount; ++part) {
+    pair.template write<D>(launch.gradients.dq, batch, head, tiles.query_of(part), pair.queries(),
+                           pair.channels(), dq[part],
+                           [&](int channel) { return score.factor(channel); });
+  }
   if constexpr (Score::kPieces) {
     const std::int64_t rows = (batch * launch.problem.shape.heads + head) * pair.queries();
     pair.write_rows(launch.factors + rows, query, pair.queries(), d_factor);
@@ -161,7 +178,7 @@ __global__ void __launch_bounds__(kThreads)
         pair.add_values(first, dv);
         pair.add_dots(first, dk);
         if constexpr (Score::kState) pair.add_state(first, d_state);
-        if constexpr (Score::kTokens) pair.add_rows(pair.d_score, d_bias);
+        if constexpr (Score::kTokens) pair.add_rows(pair.d_score[0], d_bias);
       }
       __syncthreads();
     }
@@ -206,7 +223,7 @@ __device__ __forceinline__ void for_each_tile(Pair& pair, const BackwardLaunch<S
 #pragma unroll
         for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll
-          for (int e = 0; e < 4; ++e) pair.store(first, n, e, pair.d_score[n][e]);
+          for (int e = 0; e < 4; ++e) pair.store(first, n, e, pair.d_score[0][n][e]);
         }
       }
       __syncthreads();

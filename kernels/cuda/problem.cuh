@@ -101,6 +101,19 @@ __device__ Stretch given_tiles(const Problem<Score>& problem, const Stretch& til
   }
 }
 
+/// Those keys of a tile that exist and are no padding: bit n is the tile's key n.
+struct RealKeys {
+  std::uint64_t bits;
+
+  __device__ bool none() const { return bits == 0; }
+  /// Whether all of first .. first + kCount - 1 are, which the tile has.
+  template <int kCount>
+  __device__ bool all(int first) const {
+    constexpr std::uint64_t kAll = ~std::uint64_t{0} >> (kRows - kCount);
+    return (bits >> first & kAll) == kAll;
+  }
+};
+
 /// The mask of one batch entry. A query's position is its index plus query_offset, so that position
 /// - key is the distance.
 class Visibility {
@@ -126,15 +139,32 @@ class Visibility {
                              : nullptr) {}
 
   __device__ bool visible(int position, int key) const {
-    return key < keys_ && (!causal_ || key <= position) && abs(position - key) < window_ &&
-           (!mask_ || mask_[key]) && (!key_documents_ || shares_document(position, key));
+    return key < keys_ && (!mask_ || mask_[key]) && related(position, key);
+  }
+  /// The same of a key that exists and is no padding.
+  __device__ bool related(int position, int key) const {
+    return (!causal_ || key <= position) && abs(position - key) < window_ &&
+           (!key_documents_ || shares_document(position, key));
   }
 
-  /// Whether all pairs of these (inclusive) positions and keys are visible.
+  /// Whether all pairs of these (inclusive) positions and keys, of one tile each, are visible, if
+  /// the keys exist and are no padding.
   __device__ bool whole(int position, int last_position, int key, int last_key) const {
-    return last_key < keys_ && (!causal_ || last_key <= position) &&
-           last_position - key < window_ && last_key - position < window_ && !mask_ &&
-           !key_documents_;
+    return (!causal_ || last_key <= position) && last_position - key < window_ &&
+           last_key - position < window_ && is_one_document(position - offset_, key);
+  }
+
+  /// All lanes of a warp call it: each asks for two of the tile's keys.
+  __device__ RealKeys real_keys(int tile) const {
+    const int first = tile * kRows, lane = static_cast<int>(threadIdx.x) % 32;
+    if (!mask_) {
+      const int count = min(keys_ - first, kRows);
+      return {count <= 0 ? 0 : ~std::uint64_t{0} >> (kRows - count)};
+    }
+    const auto is_real = [&](int key) { return key < keys_ && mask_[key]; };
+    const unsigned low = __ballot_sync(0xffffffffu, is_real(first + lane));
+    const unsigned high = __ballot_sync(0xffffffffu, is_real(first + 32 + lane));
+    return {low | static_cast<std::uint64_t>(high) << 32};
   }
 
   /// Keys outside it are seen from no position in first .. last - 1.
@@ -166,6 +196,14 @@ class Visibility {
   __device__ Stretch query_tiles(int key) const {
     return in_documents(tiles_with(queries({key, min(key + kRows, keys_)})),
                         [&](int tile) { return may_share_document(tile * kRows, key); });
+  }
+
+  /// Whether the tiles that have query index `query` and `key` surely are of one document.
+  __device__ bool is_one_document(int query, int key) const {
+    if (!document_ranges_) return true;
+    const DocumentRange a = document_ranges_[query / kRows];
+    const DocumentRange b = document_ranges_[static_cast<int>(tiles_of(queries_)) + key / kRows];
+    return a.least == a.most && b.least == b.most && a.least == b.least;
   }
 
   /// False where the tiles from query index `query` and from `key` on surely have no document in

@@ -93,10 +93,10 @@ __device__ __forceinline__ constexpr std::uint32_t pair_offset(int row, int colu
   return static_cast<std::uint32_t>((array * kRows + row) * kPairPitch + column) * 4;
 }
 
-/// Shared memory: of the rows and of the columns their q or k and, backward, d_out or v,
-/// d_out_state or state; then entries, log-sum-exp and delta of 64 queries, pieces, and arrays of
+/// Shared memory: of kCount tiles of rows and of one of columns their q or k and, backward, d_out or
+/// v, d_out_state or state; then entries, log-sum-exp and delta of the queries, pieces, and arrays of
 /// one number for each pair.
-template <int D, DeviceScore Score, bool kBackward = true>
+template <int D, DeviceScore Score, bool kBackward = true, int kCount = 1>
 struct PairLayout {
   static constexpr int kStateDim = D;
   struct Tiles {
@@ -108,10 +108,11 @@ struct PairLayout {
   static constexpr Tiles tiles(std::uint32_t first) {
     return {first, first + kDots, first + kDots + kTileBytes<D>};
   }
-  static constexpr std::uint32_t kEntries = 2 * kTiles;
-  static constexpr std::uint32_t kLse = kEntries + (Score::kEntries ? kEntriesBytes : 0);
-  static constexpr std::uint32_t kDelta = kLse + kRows * 4;
-  static constexpr std::uint32_t kPieces = kDelta + kRows * 4;
+  static constexpr std::uint32_t kColumnTiles = kCount * kTiles;
+  static constexpr std::uint32_t kEntries = kColumnTiles + kTiles;
+  static constexpr std::uint32_t kLse = kEntries + (Score::kEntries ? kCount * kEntriesBytes : 0);
+  static constexpr std::uint32_t kDelta = kLse + kCount * kRows * 4;
+  static constexpr std::uint32_t kPieces = kDelta + kCount * kRows * 4;
   static constexpr std::uint32_t kPairs = kPieces + Pieces<Score::kPieces>::kBytes;
   static constexpr int kBytes = static_cast<int>(kPairs);
   static constexpr int kPairBytes = kRows * kPairPitch * 4;
@@ -119,16 +120,20 @@ struct PairLayout {
 };
 
 /// What the kernels over tile pairs share. Rows are queries and columns keys, or, transposed, the
-/// other way round. Not backward: scores alone.
-template <typename T, int D, bool kTransposed, DeviceScore Score, bool kBackward = true>
+/// other way round. Not backward: scores alone. kCount tiles of queries as rows may stand beside
+/// each other, the parts of a block; what is said of one is said of the first.
+template <typename T, int D, bool kTransposed, DeviceScore Score, bool kBackward = true,
+          int kCount = 1>
 class TilePair {
-  using Layout = PairLayout<D, Score, kBackward>;
+  using Layout = PairLayout<D, Score, kBackward, kCount>;
+  static_assert(kCount == 1 || (!kTransposed && !Score::kPieces && !Score::kTokens));
 
  public:
   static constexpr int kStateDim = Layout::kStateDim;
-  float weight[kColumns / 8][4];   // of a chunk
-  float d_score[kColumns / 8][4];  // natural units; of a score's entry where it has its own
-  Dots<kColumns, Score> gradient;  // of the dot products, before factor(channel)
+  using Numbers = float[kColumns / 8][4];
+  Numbers weight[kCount];   // of a chunk; not transposed: times the tangent of a soft cap
+  Numbers d_score[kCount];  // natural units; of a score's entry where it has its own
+  Dots<kColumns, Score> gradient[kCount];  // of the dot products, before factor(channel)
   // Of the factor of the pair's query, where its score has one.
   float d_factor[Score::kTokens ? kColumns / 8 : 1][4];
 
@@ -139,8 +144,7 @@ class TilePair {
         warp_(static_cast<int>(threadIdx.x) / 32),
         lane_(static_cast<int>(threadIdx.x) % 32),
         shared_(shared_memory()),
-        rows_(Layout::tiles(shared_)),
-        columns_(Layout::tiles(shared_ + Layout::kTiles)),
+        columns_(Layout::tiles(shared_ + Layout::kColumnTiles)),
         pieces_(shared_ + Layout::kPieces) {}
 
   __device__ int warp() const { return warp_; }
@@ -153,45 +157,22 @@ class TilePair {
   __device__ int position(int query) const { return query + static_cast<int>(shape_.query_offset); }
 
   __device__ const Pieces<Score::kPieces>& pieces() const { return pieces_; }
-  __device__ Entries<Score> entries() const { return {shared_ + Layout::kEntries, pieces_}; }
+  __device__ Entries<Score> entries(int part = 0) const {
+    return {shared_ + Layout::kEntries + static_cast<std::uint32_t>(part) * kEntriesBytes, pieces_};
+  }
 
-  /// Starts copying 64 queries of a head, with their log-sum-exp, the sink in it, and delta.
+  /// Starts copying 64 queries of a head for each part, with their log-sum-exp, the sink in it, and
+  /// delta.
   __device__ void fetch_queries(int batch, int head, int first) {
-    const auto tiles = kTransposed ? columns_ : rows_;
-    const DeviceSaved& saved = launch_.saved;
-    if constexpr (Score::kProducts) {
-      copy_tile<T, D>(tiles.dots, pointer<T>(problem_.q, batch, head), problem_.q.row, first,
-                      queries(), channels());
-    }
-    if constexpr (kBackward) {
-      copy_tile<T, D>(tiles.values, pointer<T>(saved.d_out, batch, head), saved.d_out.row, first,
-                      queries(), channels());
-    }
-    if constexpr (kBackward && Score::kState) {
-      const InputTensor& d_state = saved.d_out_state;
-      copy_tile<T, kStateDim>(tiles.state, pointer<T>(d_state, batch, head), d_state.row, first,
-                              d_state.data ? queries() : 0, state_channels());
-    }
     batch_ = batch;
     pieces_.store(problem_.score, head, first, queries());
-    const int n = static_cast<int>(threadIdx.x) % kRows, query = first + n;
-    const bool exists = query < queries();
-    const std::int64_t at = (batch * shape_.heads + head) * shape_.queries + query;
-    if (threadIdx.x < kRows) {
-      // Rows that do not exist or see no key: +inf makes every weight 0.
-      const float lse =
-          exists ? lse_with_sink(saved.lse[at] * kLog2e, sink_of(problem_, head)) : INFINITY;
-      store_shared(shared_ + Layout::kLse + static_cast<std::uint32_t>(n) * 4,
-                   lse == -INFINITY ? INFINITY : lse);
-    } else if constexpr (kBackward) {
-      store_shared(shared_ + Layout::kDelta + static_cast<std::uint32_t>(n) * 4,
-                   exists ? launch_.delta[at] : 0.0f);
-    }
+#pragma unroll
+    for (int part = 0; part < kCount; ++part) fetch_part(batch, head, first + part * kRows, part);
   }
 
   /// Starts copying 64 keys of a kv head.
   __device__ void fetch_keys(int batch, int kv_head, int first) {
-    const auto tiles = kTransposed ? rows_ : columns_;
+    const auto tiles = kTransposed ? rows_of_part(0) : columns_;
     if constexpr (Score::kProducts) {
       copy_tile<T, D>(tiles.dots, pointer<T>(problem_.k, batch, kv_head), problem_.k.row, first,
                       keys(), channels());
@@ -210,77 +191,55 @@ class TilePair {
   /// these are. All threads call it; the tiles may be fetched again after the next __syncthreads.
   __device__ void begin(int head, int first_query, int first_key) {
     if constexpr (Score::kEntries) {
-      copy_entries(shared_ + Layout::kEntries, problem_.score, head,
-                   Chunk<false>::first_distance(position(first_query), first_key));
+#pragma unroll
+      for (int part = 0; part < kCount; ++part) {
+        copy_entries(entries(part).at, problem_.score, head,
+                     Chunk<false>::first_distance(position(first_query + part * kRows), first_key));
+      }
     }
     commit_copies();
     wait_copies<0>();
     __syncthreads();
     head_ = head;
-    sum_rows<T, D>(problem_.score, dot_rows(), lane_, row_sum_);
+    sum_rows<T, D>(
+        problem_.score, [this](int d, std::uint32_t(&a)[4]) { dot_rows()(0, d, a); }, lane_,
+        row_sum_);
     pieces_.begin(shared_ + Layout::kEntries);
   }
 
   /// Scores of the chunk from column `first` of the pair, in log2 units, -inf where masked.
-  __device__ Chunk<kTransposed> compute_scores(const Visibility& visibility, int first_query,
-                                               int first_key, int first,
-                                               Dots<kColumns, Score>& dots,
-                                               float (&t)[kColumns / 8][4]) const {
-    const int query = position(first_query);
-    const Chunk<kTransposed> chunk(kTransposed ? first_key : query, kTransposed ? query : first_key,
-                                   first, warp_, lane_);
-    if constexpr (Score::kProducts) {
-      multiply_rows<T, D>(problem_.score, dot_rows(), row_sum_, columns_.dots, first, lane_, dots);
-    }
-    if constexpr (Score::kStored) {
-      for_each_stored<kColumns>(problem_.score.strip, head_, first_query, first_key, chunk,
-                                [&](int n, int e, float stored) {
-                                  t[n][e] = stored;
-                                  if constexpr (!Score::kProducts) dots.dot[n][e] = 0;
-                                });
-    } else {
-      compute_new_scores(visibility, chunk, first, dots, t);
-    }
-    return chunk;
+  __device__ void compute_scores(const Visibility& visibility, int first_query, int first_key,
+                                 int first, Dots<kColumns, Score>& dots, Numbers& t) const {
+    const auto only = [&](int) -> Dots<kColumns, Score>& { return dots; };
+    multiply_dots(OnePart{}, first, only);
+    score_part(visibility, chunk_of(first_query, first_key, first), first_query, first_key, first,
+               0, dots, t);
   }
 
-  /// Weights and gradients of the chunk from column `first` of the pair.
-  __device__ void compute(const Visibility& visibility, int first_query, int first_key, int first) {
-    Dots<kColumns, Score> dots;
-    float t[kColumns / 8][4];
-    const auto chunk = compute_scores(visibility, first_query, first_key, first, dots, t);
+  /// Weights and gradients of the chunk from column `first` of the parts' pairs; first_query is that
+  /// of part 0.
+  template <class Which = OnePart>
+  __device__ __forceinline__ void compute(const Visibility& visibility, int first_query,
+                                          int first_key, int first, const Which& parts = {}) {
+    Dots<kColumns, Score> dots[Which::kLast];
+    multiply_dots(parts, first, [&](int part) -> Dots<kColumns, Score>& { return dots[part]; });
+    [[maybe_unused]] Numbers tangent[Which::kLast];  // of the soft cap
 #pragma unroll
-    for (int n = 0; n < kColumns / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        weight[n][e] = fast_exp2(t[n][e] - of_query(Layout::kLse, chunk, n, e));
-      }
+    for (int part = Which::kFirst; part < Which::kLast; ++part) {
+      const int query = first_query + part * kRows;
+      weigh(visibility, query, first_key, first, part, dots[part], tangent[part]);
     }
-    multiply_values(first);
+    multiply_values(parts, first);
 #pragma unroll
-    for (int n = 0; n < kColumns / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const float delta = of_query(Layout::kDelta, chunk, n, e);
-        const float tangent = problem_.soft_cap > 0 ? t[n][e] / problem_.soft_cap : 0;
-        const float p = weight[n][e];
-        float ds = p == 0 ? 0 : p * (d_score[n][e] - delta) * (1 - tangent * tangent);
-        if constexpr (Score::kTokens) {
-          ds = through_tokens(chunk, dots, n, e, ds);
-        }
-        d_score[n][e] = problem_.score.entry_gradient(ds, dots.dot[n][e]);
-        const float phase = Score::kDots == 2 ? dots.phase[Score::kDots == 2 ? n : 0][e] : 0;
-        const float entry = entry_of(entries(), chunk, n, e);
-        const DotGradients d = problem_.score.gradient(ds, dots.dot[n][e], phase, entry);
-        gradient.dot[n][e] = d.dot;
-        if constexpr (Score::kDots == 2) gradient.phase[n][e] = d.phase;
-      }
+    for (int part = Which::kFirst; part < Which::kLast; ++part) {
+      const auto chunk = chunk_of(first_query + part * kRows, first_key, first);
+      differentiate(chunk, part, dots[part], tangent[part]);
     }
   }
 
   /// sums += what the chunk gives to the numbers of the thread's two rows: of the scores'
   /// gradients, or of their queries' factors'.
-  __device__ void add_rows(const float (&gradients)[kColumns / 8][4], float (&sums)[2]) const {
+  __device__ void add_rows(const Numbers& gradients, float (&sums)[2]) const {
 #pragma unroll
     for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll
@@ -288,16 +247,24 @@ class TilePair {
     }
   }
 
-  /// sums += gradients . (k of the keys, or transposed q of the queries).
+  /// sums(part) += gradients . (k of the keys, or transposed q of the queries).
+  template <class Which, class Sums>
+  __device__ __forceinline__ void add_dots(const Which& parts, int first, const Sums& sums) const {
+    accumulate_gradients<T, D, kColumns>(
+        problem_.score, parts,
+        [this](int part) -> const Dots<kColumns, Score>& { return gradient[part]; }, columns_.dots,
+        first, lane_, sums);
+  }
   __device__ void add_dots(int first, float (&sums)[D / 8][4]) const {
-    accumulate_gradients<T, D>(problem_.score, gradient, columns_.dots, first, lane_, sums);
+    add_dots(OnePart{}, first, [&](int) -> float(&)[D / 8][4] { return sums; });
   }
   /// Transposed: sums += weights . d_out of the queries.
   __device__ void add_values(int first, float (&sums)[D / 8][4]) const {
-    accumulate<T, D, kColumns>(weight, columns_.values, first, lane_, sums);
+    static_assert(kTransposed);
+    accumulate<T, D, kColumns>(weight[0], columns_.values, first, lane_, sums);
   }
   __device__ void add_state(int first, float (&sums)[kStateDim / 8][4]) const {
-    accumulate<T, kStateDim, kColumns>(weight, columns_.state, first, lane_, sums);
+    accumulate<T, kStateDim, kColumns>(weight[0], columns_.state, first, lane_, sums);
   }
 
   /// sums += what the chunk gives to the factors of the thread's two rows.
@@ -310,7 +277,7 @@ class TilePair {
       for (int e = 0; e < 4; ++e) {
         const float distance = entries().stored(chunk.entry(n, e));
         const float u = distance * pieces_.factor(chunk.query_in_tile(n, e));
-        sums[e / 2] += d_score[n][e] * (pieces_.slope(u) * distance);
+        sums[e / 2] += d_score[0][n][e] * (pieces_.slope(u) * distance);
       }
     }
   }
@@ -380,26 +347,149 @@ class TilePair {
   }
 
  private:
-  __device__ auto rows_of(std::uint32_t tile) const {
-    return [this, tile](int d, std::uint32_t(&a)[4]) {
-      load_operand<D>(tile, warp_ * 16, d, lane_, a);
+  __device__ typename Layout::Tiles rows_of_part(int part) const {
+    return Layout::tiles(shared_ + static_cast<std::uint32_t>(part) * Layout::kTiles);
+  }
+  /// Rows of a part as operands: of q or k, and of d_out or v.
+  __device__ auto dot_rows() const {
+    return [this](int part, int d, std::uint32_t(&a)[4]) {
+      load_operand<D>(rows_of_part(part).dots, warp_ * 16, d, lane_, a);
     };
   }
-  __device__ auto dot_rows() const { return rows_of(rows_.dots); }
-  __device__ std::uint32_t pair_address(int row, int column, int array) const {
-    return shared_ + Layout::kPairs + pair_offset(row, column, array);
+  __device__ auto value_rows() const {
+    return [this](int part, int d, std::uint32_t(&a)[4]) {
+      load_operand<D>(rows_of_part(part).values, warp_ * 16, d, lane_, a);
+    };
   }
 
-  __device__ __forceinline__ void compute_new_scores(const Visibility& visibility,
-                                                     const Chunk<kTransposed>& chunk, int first,
-                                                     const Dots<kColumns, Score>& dots,
-                                                     float (&t)[kColumns / 8][4]) const {
-    score_chunk(problem_, {batch_, head_}, dots, entries(), chunk, t);
-    const int row = chunk.row + warp_ * 16, last_row = row + 15;
-    const int column = chunk.column + first, last_column = column + kColumns - 1;
-    const bool whole = kTransposed ? visibility.whole(column, last_column, row, last_row)
-                                   : visibility.whole(row, last_row, column, last_column);
-    if (!whole) mask_chunk<kColumns>(visibility, chunk, t);
+  __device__ void fetch_part(int batch, int head, int first, int part) const {
+    const auto tiles = kTransposed ? columns_ : rows_of_part(part);
+    const DeviceSaved& saved = launch_.saved;
+    if constexpr (Score::kProducts) {
+      copy_tile<T, D>(tiles.dots, pointer<T>(problem_.q, batch, head), problem_.q.row, first,
+                      queries(), channels());
+    }
+    if constexpr (kBackward) {
+      copy_tile<T, D>(tiles.values, pointer<T>(saved.d_out, batch, head), saved.d_out.row, first,
+                      queries(), channels());
+    }
+    if constexpr (kBackward && Score::kState) {
+      const InputTensor& d_state = saved.d_out_state;
+      copy_tile<T, kStateDim>(tiles.state, pointer<T>(d_state, batch, head), d_state.row, first,
+                              d_state.data ? queries() : 0, state_channels());
+    }
+    const int n = static_cast<int>(threadIdx.x) % kRows, query = first + n;
+    const bool exists = query < queries();
+    const std::int64_t at = (batch * shape_.heads + head) * shape_.queries + query;
+    if (threadIdx.x < kRows) {
+      // Rows that do not exist or see no key: +inf makes every weight 0.
+      const float lse =
+          exists ? lse_with_sink(saved.lse[at] * kLog2e, sink_of(problem_, head)) : INFINITY;
+      store_shared(number_of_query(Layout::kLse, part, n), lse == -INFINITY ? INFINITY : lse);
+    } else if constexpr (kBackward) {
+      store_shared(number_of_query(Layout::kDelta, part, n), exists ? launch_.delta[at] : 0.0f);
+    }
+  }
+
+  /// Where a number of query n of a part's tile lies.
+  __device__ std::uint32_t number_of_query(std::uint32_t array, int part, int n) const {
+    return shared_ + array + static_cast<std::uint32_t>(part * kRows + n) * 4;
+  }
+  /// The log-sum-exp or delta of an element's query.
+  __device__ float of_query(std::uint32_t array, const Chunk<kTransposed>& chunk, int part, int n,
+                            int e) const {
+    return load_shared<float>(number_of_query(array, part, chunk.query_in_tile(n, e)));
+  }
+
+  __device__ Chunk<kTransposed> chunk_of(int first_query, int first_key, int first) const {
+    const int query = position(first_query);
+    return {kTransposed ? first_key : query, kTransposed ? query : first_key, first, warp_, lane_};
+  }
+
+  template <class Which, class Products>
+  __device__ __forceinline__ void multiply_dots(const Which& parts, int first,
+                                                const Products& dots) const {
+    if constexpr (Score::kProducts) {
+      multiply_rows<T, D, kColumns>(
+          problem_.score, parts, dot_rows(), [this](int) -> const float(&)[2] { return row_sum_; },
+          columns_.dots, first, lane_, dots);
+    }
+  }
+
+  /// From a part's dot products to scores of its chunk.
+  __device__ __forceinline__ void score_part(const Visibility& visibility,
+                                             const Chunk<kTransposed>& chunk, int first_query,
+                                             int first_key, int first, int part,
+                                             Dots<kColumns, Score>& dots, Numbers& t) const {
+    if constexpr (Score::kStored) {
+      for_each_stored<kColumns>(problem_.score.strip, head_, first_query, first_key, chunk,
+                                [&](int n, int e, float stored) {
+                                  t[n][e] = stored;
+                                  if constexpr (!Score::kProducts) dots.dot[n][e] = 0;
+                                });
+    } else {
+      score_chunk(problem_, {batch_, head_}, dots, entries(part), chunk, t);
+      const RealKeys real = visibility.real_keys(first_key / kRows);
+      const int row = chunk.row + warp_ * 16, last_row = row + 15;
+      const int column = chunk.column + first, last_column = column + kColumns - 1;
+      const bool whole = kTransposed
+                             ? real.template all<16>(warp_ * 16) &&
+                                   visibility.whole(column, last_column, row, last_row)
+                             : real.template all<kColumns>(first) &&
+                                   visibility.whole(row, last_row, column, last_column);
+      if (!whole) mask_chunk<kColumns>(visibility, real, chunk, t);
+    }
+  }
+
+  /// A part's weights. Not transposed, nothing else needs them: they take the soft cap's derivative,
+  /// so that the scores need not be kept.
+  __device__ __forceinline__ void weigh(const Visibility& visibility, int first_query,
+                                        int first_key, int first, int part,
+                                        Dots<kColumns, Score>& dots, Numbers& tangent) {
+    const auto chunk = chunk_of(first_query, first_key, first);
+    Numbers t;
+    score_part(visibility, chunk, first_query, first_key, first, part, dots, t);
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        weight[part][n][e] = fast_exp2(t[n][e] - of_query(Layout::kLse, chunk, part, n, e));
+        tangent[n][e] = 1;
+        if (problem_.soft_cap == 0) continue;
+        const float share = t[n][e] / problem_.soft_cap;
+        tangent[n][e] = weight[part][n][e] == 0 ? 0 : 1 - share * share;
+        if constexpr (!kTransposed) weight[part][n][e] *= tangent[n][e];
+      }
+    }
+  }
+
+  /// From the gradients of a part's weights to those of its scores and dot products.
+  __device__ __forceinline__ void differentiate(const Chunk<kTransposed>& chunk, int part,
+                                                const Dots<kColumns, Score>& dots,
+                                                const Numbers& tangent) {
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float delta = of_query(Layout::kDelta, chunk, part, n, e);
+        const float p = weight[part][n][e];
+        float ds = p == 0 ? 0 : p * (d_score[part][n][e] - delta);
+        if constexpr (kTransposed) ds *= tangent[n][e];
+        if constexpr (Score::kTokens) {
+          ds = through_tokens(chunk, dots, n, e, ds);
+        }
+        d_score[part][n][e] = problem_.score.entry_gradient(ds, dots.dot[n][e]);
+        const float phase = Score::kDots == 2 ? dots.phase[Score::kDots == 2 ? n : 0][e] : 0;
+        const float entry = entry_of(entries(part), chunk, n, e);
+        const DotGradients d = problem_.score.gradient(ds, dots.dot[n][e], phase, entry);
+        gradient[part].dot[n][e] = d.dot;
+        if constexpr (Score::kDots == 2) gradient[part].phase[n][e] = d.phase;
+      }
+    }
+  }
+
+  __device__ std::uint32_t pair_address(int row, int column, int array) const {
+    return shared_ + Layout::kPairs + pair_offset(row, column, array);
   }
 
   /// From the gradient of a score with numbers of tokens to that of the score inside them.
@@ -415,26 +505,24 @@ class TilePair {
     return ds * tokens.factor(batch_, head_, query);
   }
 
-  /// The log-sum-exp or delta of an element's query.
-  __device__ float of_query(std::uint32_t array, const Chunk<kTransposed>& chunk, int n,
-                            int e) const {
-    return load_shared<float>(shared_ + array +
-                              static_cast<std::uint32_t>(chunk.query_in_tile(n, e)) * 4);
-  }
-
   /// d_score = d_out . v (+ d_out_state . state), the gradients of the weights.
-  __device__ void multiply_values(int first) {
+  template <class Which>
+  __device__ __forceinline__ void multiply_values(const Which& parts, int first) {
 #pragma unroll
-    for (int n = 0; n < kColumns / 8; ++n) {
+    for (int part = Which::kFirst; part < Which::kLast; ++part) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) d_score[n][e] = 0;
+      for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) d_score[part][n][e] = 0;
+      }
     }
-    add_products<T, D, kColumns>(rows_of(rows_.values), columns_.values, first, lane_, d_score);
+    const auto sums = [this](int part) -> Numbers& { return d_score[part]; };
+    add_products<T, D, kColumns>(parts, value_rows(), columns_.values, first, lane_, sums);
     if constexpr (Score::kState) {
-      const auto rows = [this](int d, std::uint32_t(&a)[4]) {
-        load_operand<kStateDim>(rows_.state, warp_ * 16, d, lane_, a);
+      const auto rows = [this](int part, int d, std::uint32_t(&a)[4]) {
+        load_operand<kStateDim>(rows_of_part(part).state, warp_ * 16, d, lane_, a);
       };
-      add_products<T, kStateDim, kColumns>(rows, columns_.state, first, lane_, d_score);
+      add_products<T, kStateDim, kColumns>(parts, rows, columns_.state, first, lane_, sums);
     }
   }
 
@@ -444,7 +532,7 @@ class TilePair {
   int warp_, lane_;
   int batch_ = 0, head_ = 0;  // of the pair of tiles
   std::uint32_t shared_;
-  typename Layout::Tiles rows_, columns_;
+  typename Layout::Tiles columns_;
   float row_sum_[2] = {0, 0};
   [[no_unique_address]] Pieces<Score::kPieces> pieces_;
 };

@@ -37,6 +37,9 @@ concept DeviceScore = requires(const S& score, float x, std::int64_t n) {
   { S::kProducts } -> std::convertible_to<bool>;
   // Whether numbers of single tokens stand around it: score.tokens (TokenScore).
   { S::kTokens } -> std::convertible_to<bool>;
+  // Whether score() is multiplier() times the first dot product and nothing else.
+  { S::kLinear } -> std::convertible_to<bool>;
+  { score.multiplier() } -> std::same_as<float>;
   // Score in log2 units from the dot products and the entry.
   { score.score(x, x, x) } -> std::same_as<float>;
   // Gradients of the dot products from that of the score (natural units); what is q.k's alone,
@@ -56,6 +59,8 @@ struct ScoreDefaults {
   static constexpr bool kStored = false;
   static constexpr bool kProducts = true;
   static constexpr bool kTokens = false;
+  static constexpr bool kLinear = false;
+  __device__ float multiplier() const { return 1; }
   __device__ const float* entry(std::int64_t, std::int64_t) const { return nullptr; }
   __device__ __forceinline__ DotGradients gradient(float d_score, float, float, float) const {
     return {d_score, 0};
@@ -65,10 +70,12 @@ struct ScoreDefaults {
 
 /// s = scale q.k: none, rope, xpos, ape.
 struct PlainScore : ScoreDefaults {
+  static constexpr bool kLinear = true;
   float scale = 1;  // natural units, here and below
 
+  __device__ __forceinline__ float multiplier() const { return scale * kLog2e; }
   __device__ __forceinline__ float score(float dot, float, float) const {
-    return dot * (scale * kLog2e);
+    return dot * multiplier();
   }
   __device__ float factor(int) const { return scale; }
 };
@@ -200,6 +207,7 @@ struct DeviceTokens {
 template <class Base>
 struct TokenScore : Base {
   static constexpr bool kTokens = true;
+  static constexpr bool kLinear = false;
   DeviceTokens tokens;
 };
 template <class Base>
