@@ -13,8 +13,8 @@
 //
 // Ladder of versions (gains are measured on a device, none has been so far):
 //   1. one stage of copies, chunks of 32 columns to keep registers low.
-//   2. this one: 128 queries a block for dq, so that what is loaded of a tile of keys feeds four
-//      products; not yet run.
+//   2. this one: where the registers do for it, warps of two times 16 rows, so that what is loaded
+//      of the other operand feeds four products (TilePair); not yet run.
 
 #include <cuda_runtime.h>
 
@@ -94,18 +94,18 @@ static __global__ void __launch_bounds__(kThreads)
   if (lane == 0) launch.to[head] = sum;
 }
 
-/// Tiles of 64 queries that a block of attention_dq_kernel takes, so that what is loaded of the keys
-/// feeds four products: two where a thread has registers for them.
+/// Times 16 rows of a warp (TilePair): two where a thread has registers for them, so that what is
+/// loaded of the columns feeds four products.
 template <DeviceScore Score>
-inline constexpr int kQueryParts = Score::kDots == 1 && !Score::kPieces && !Score::kState &&
-                                           !Score::kStored && !Score::kTokens
-                                       ? 2
-                                       : 1;
+inline constexpr int kPairParts = Score::kDots == 1 && !Score::kPieces && !Score::kState &&
+                                          !Score::kStored && !Score::kTokens
+                                      ? 2
+                                      : 1;
 
 template <typename T, int D, DeviceScore Score>
 __global__ void __launch_bounds__(kThreads)
     attention_dq_kernel(const __grid_constant__ BackwardLaunch<Score> launch) {
-  constexpr int kCount = kQueryParts<Score>;
+  constexpr int kCount = kPairParts<Score>;
   TilePair<T, D, false, Score, true, kCount> pair(launch);
   const int batch = static_cast<int>(blockIdx.z), head = static_cast<int>(blockIdx.y);
   // The longest rows first.
@@ -153,9 +153,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+/// dk and dv by warps of 16 keys, which need nothing of each other.
 template <typename T, int D, DeviceScore Score>
-__global__ void __launch_bounds__(kThreads)
-    attention_dkv_kernel(const __grid_constant__ BackwardLaunch<Score> launch) {
+__device__ __forceinline__ void sum_by_warps(const BackwardLaunch<Score>& launch) {
   using Pair = TilePair<T, D, true, Score>;
   Pair pair(launch);
   const int batch = static_cast<int>(blockIdx.z), kv_head = static_cast<int>(blockIdx.y);
@@ -201,6 +201,47 @@ __global__ void __launch_bounds__(kThreads)
       pair.template write<Pair::kStateDim>(to.d_state, batch, kv_head, key, pair.keys(),
                                            pair.state_channels(), d_state, once);
     }
+  }
+}
+
+/// dk and dv by warps of 32 keys, half of the queries and then half of the channels.
+template <typename T, int D, DeviceScore Score>
+__device__ __forceinline__ void sum_by_halves(const BackwardLaunch<Score>& launch) {
+  TilePair<T, D, true, Score, true, 2> pair(launch);
+  const int batch = static_cast<int>(blockIdx.z), kv_head = static_cast<int>(blockIdx.y);
+  const int key = static_cast<int>(blockIdx.x) * kRows;  // the longest columns first
+  const Visibility visibility(launch.problem, batch);
+  const Stretch tiles = visibility.query_tiles(key);
+  float dk[2][D / 16][4] = {}, dv[2][D / 16][4] = {};
+  pair.fetch_keys(batch, kv_head, key);
+  for (int n = 0; n < pair.group(); ++n) {
+    const int head = kv_head * pair.group() + n;
+    for (int tile = tiles.first; tile < tiles.last; ++tile) {
+      const int query = tile * kRows;
+      if (!visibility.may_share_document(query, key)) continue;
+      pair.fetch_queries(batch, head, query);
+      pair.begin(head, query, key);
+      pair.compute(visibility, query, key, pair.own_chunk(), Parts<0, 2>{});
+      pair.keep_operands();
+      __syncthreads();
+      pair.add_kept_values(dv);
+      pair.add_kept_dots(dk);
+      __syncthreads();
+    }
+  }
+  commit_copies();
+  wait_copies<0>();
+  pair.write_kept(launch.gradients.dk, batch, kv_head, key, dk, launch.problem.score.factor(0));
+  pair.write_kept(launch.gradients.dv, batch, kv_head, key, dv, 1);
+}
+
+template <typename T, int D, DeviceScore Score>
+__global__ void __launch_bounds__(kThreads)
+    attention_dkv_kernel(const __grid_constant__ BackwardLaunch<Score> launch) {
+  if constexpr (kPairParts<Score> == 2) {
+    sum_by_halves<T, D>(launch);
+  } else {
+    sum_by_warps<T, D>(launch);
   }
 }
 

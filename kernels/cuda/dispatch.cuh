@@ -183,17 +183,18 @@ void backward_with(const CudaAttention& a, const SavedForward& saved,
   with_type_and_dim(a, [&](auto type, auto dim) {
     using T = decltype(type);
     constexpr int kDim = decltype(dim)::value;
-    constexpr int kQueries = kQueryParts<Score>;
+    constexpr int kRowParts = kPairParts<Score>;
     if (a.shape.queries > 0) {
       launch_delta<T>(a, parameters.saved, static_cast<int>(parameters.problem.state_dim), delta);
-      const dim3 grid{(tiles_of(a.shape.queries) + kQueries - 1) / kQueries,
+      const dim3 grid{(tiles_of(a.shape.queries) + kRowParts - 1) / kRowParts,
                       static_cast<unsigned>(a.shape.heads), batch};
       launch("dq", &attention_dq_kernel<T, kDim, Score>, grid, kThreads,
-             PairLayout<kDim, Score, true, kQueries>::kBytes, a.stream, parameters);
+             PairLayout<kDim, Score, true, kRowParts>::kBytes, a.stream, parameters);
     }
     const dim3 grid{tiles_of(a.shape.keys), static_cast<unsigned>(a.shape.kv_heads), batch};
+    using Layout = PairLayout<kDim, Score>;
     launch("dkv", &attention_dkv_kernel<T, kDim, Score>, grid, kThreads,
-           PairLayout<kDim, Score>::kBytes, a.stream, parameters);
+           kRowParts == 2 ? Layout::kBytesWithOperands : Layout::kBytes, a.stream, parameters);
     launch_sinks(a, saved, delta, gradients.sinks);
     finish(type, dim, parameters);
   });

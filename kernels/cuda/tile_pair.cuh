@@ -95,7 +95,7 @@ __device__ __forceinline__ constexpr std::uint32_t pair_offset(int row, int colu
 
 /// Shared memory: of kCount tiles of rows and of one of columns their q or k and, backward, d_out or
 /// v, d_out_state or state; then entries, log-sum-exp and delta of the queries, pieces, and arrays of
-/// one number for each pair.
+/// one number for each pair, or weights and gradients of all pairs as 16-bit operands.
 template <int D, DeviceScore Score, bool kBackward = true, int kCount = 1>
 struct PairLayout {
   static constexpr int kStateDim = D;
@@ -117,16 +117,25 @@ struct PairLayout {
   static constexpr int kBytes = static_cast<int>(kPairs);
   static constexpr int kPairBytes = kRows * kPairPitch * 4;
   static constexpr int kBytesWithPairs = kBytes + kPairBytes;
+  static constexpr int kOperandBytes = kTileBytes<kRows>;
+  static constexpr int kBytesWithOperands = kBytes + 2 * kOperandBytes;
 };
 
 /// What the kernels over tile pairs share. Rows are queries and columns keys, or, transposed, the
-/// other way round. Not backward: scores alone. kCount tiles of queries as rows may stand beside
-/// each other, the parts of a block; what is said of one is said of the first.
+/// other way round. Not backward: scores alone.
+///
+/// A warp has 16 rows of a tile and goes over its columns by chunks, or two times 16 rows, its parts,
+/// which share what is loaded of the columns. Parts of queries are 16 rows each of two tiles beside
+/// each other. Parts of keys (transposed) are 32 rows of one tile; a warp takes the one or the other
+/// half of the queries, and the sums over all queries of one half of the channels: weights and
+/// gradients change hands in shared memory.
 template <typename T, int D, bool kTransposed, DeviceScore Score, bool kBackward = true,
           int kCount = 1>
 class TilePair {
-  using Layout = PairLayout<D, Score, kBackward, kCount>;
-  static_assert(kCount == 1 || (!kTransposed && !Score::kPieces && !Score::kTokens));
+  static constexpr int kRowTiles = kTransposed ? 1 : kCount;
+  static constexpr bool kHalves = kTransposed && kCount == 2;
+  using Layout = PairLayout<D, Score, kBackward, kRowTiles>;
+  static_assert(kCount == 1 || (!Score::kPieces && !Score::kTokens));
 
  public:
   static constexpr int kStateDim = Layout::kStateDim;
@@ -158,16 +167,16 @@ class TilePair {
 
   __device__ const Pieces<Score::kPieces>& pieces() const { return pieces_; }
   __device__ Entries<Score> entries(int part = 0) const {
-    return {shared_ + Layout::kEntries + static_cast<std::uint32_t>(part) * kEntriesBytes, pieces_};
+    return {shared_ + Layout::kEntries + tile_of(part) * kEntriesBytes, pieces_};
   }
 
-  /// Starts copying 64 queries of a head for each part, with their log-sum-exp, the sink in it, and
-  /// delta.
+  /// Starts copying 64 queries of a head for each tile of them, with their log-sum-exp, the sink in
+  /// it, and delta.
   __device__ void fetch_queries(int batch, int head, int first) {
     batch_ = batch;
     pieces_.store(problem_.score, head, first, queries());
 #pragma unroll
-    for (int part = 0; part < kCount; ++part) fetch_part(batch, head, first + part * kRows, part);
+    for (int tile = 0; tile < kRowTiles; ++tile) fetch_tile(batch, head, first + tile * kRows, tile);
   }
 
   /// Starts copying 64 keys of a kv head.
@@ -192,9 +201,9 @@ class TilePair {
   __device__ void begin(int head, int first_query, int first_key) {
     if constexpr (Score::kEntries) {
 #pragma unroll
-      for (int part = 0; part < kCount; ++part) {
-        copy_entries(entries(part).at, problem_.score, head,
-                     Chunk<false>::first_distance(position(first_query + part * kRows), first_key));
+      for (int tile = 0; tile < kRowTiles; ++tile) {
+        copy_entries(entries(tile).at, problem_.score, head,
+                     Chunk<false>::first_distance(position(first_query + tile * kRows), first_key));
       }
     }
     commit_copies();
@@ -212,7 +221,7 @@ class TilePair {
                                  int first, Dots<kColumns, Score>& dots, Numbers& t) const {
     const auto only = [&](int) -> Dots<kColumns, Score>& { return dots; };
     multiply_dots(OnePart{}, first, only);
-    score_part(visibility, chunk_of(first_query, first_key, first), first_query, first_key, first,
+    score_part(visibility, chunk_of(first_query, first_key, first, 0), first_query, first_key, first,
                0, dots, t);
   }
 
@@ -226,13 +235,13 @@ class TilePair {
     [[maybe_unused]] Numbers tangent[Which::kLast];  // of the soft cap
 #pragma unroll
     for (int part = Which::kFirst; part < Which::kLast; ++part) {
-      const int query = first_query + part * kRows;
-      weigh(visibility, query, first_key, first, part, dots[part], tangent[part]);
+      weigh(visibility, query_of(first_query, part), first_key, first, part, dots[part],
+            tangent[part]);
     }
     multiply_values(parts, first);
 #pragma unroll
     for (int part = Which::kFirst; part < Which::kLast; ++part) {
-      const auto chunk = chunk_of(first_query + part * kRows, first_key, first);
+      const auto chunk = chunk_of(query_of(first_query, part), first_key, first, part);
       differentiate(chunk, part, dots[part], tangent[part]);
     }
   }
@@ -265,6 +274,44 @@ class TilePair {
   }
   __device__ void add_state(int first, float (&sums)[kStateDim / 8][4]) const {
     accumulate<T, kStateDim, kColumns>(weight[0], columns_.state, first, lane_, sums);
+  }
+
+  /// Of parts of keys: the chunk of queries that the warp takes, and the channels of its sums.
+  __device__ int own_chunk() const { return warp_ % 2 * kColumns; }
+  __device__ int own_channel() const { return warp_ % 2 * (D / 2); }
+
+  /// Keeps the weights and gradients of the chunk for the warps of the same keys; seen after the
+  /// next __syncthreads.
+  __device__ __forceinline__ void keep_operands() const {
+    static_assert(kHalves && Score::kDots == 1 && 2 * kColumns == kRows);
+#pragma unroll
+    for (int part = 0; part < kCount; ++part) {
+      keep_operand(operands(0), part, weight[part]);
+      keep_operand(operands(1), part, gradient[part].dot);
+    }
+  }
+  /// sums += weights of all queries . d_out, and gradients . q: of the warp's channels.
+  __device__ __forceinline__ void add_kept_values(float (&sums)[kCount][D / 16][4]) const {
+    add_kept(operands(0), columns_.values, sums);
+  }
+  __device__ __forceinline__ void add_kept_dots(float (&sums)[kCount][D / 16][4]) const {
+    add_kept(operands(1), columns_.dots, sums);
+  }
+  /// Writes the warp's channels of its 32 keys, of the 64 from `first` on.
+  __device__ __forceinline__ void write_kept(const OutputTensor& to, int batch, int head, int first,
+                                             const float (&sums)[kCount][D / 16][4],
+                                             float factor) const {
+#pragma unroll
+    for (int part = 0; part < kCount; ++part) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = first + warp_row(part) + lane_ / 4 + 8 * half;
+        if (row >= keys()) continue;
+        write_row<T, D / 2>(pointer<T>(to, batch, head) + row * to.row + own_channel(), sums[part],
+                            half, [factor](int) { return factor; }, channels() - own_channel(),
+                            lane_);
+      }
+    }
   }
 
   /// sums += what the chunk gives to the factors of the thread's two rows.
@@ -347,23 +394,71 @@ class TilePair {
   }
 
  private:
+  /// Of a part its tile of rows, its first query, and the warp's first row in the tile.
+  __device__ static std::uint32_t tile_of(int part) {
+    return kTransposed ? 0 : static_cast<std::uint32_t>(part);
+  }
+  __device__ static int query_of(int first_query, int part) {
+    return first_query + static_cast<int>(tile_of(part)) * kRows;
+  }
+  __device__ int warp_row(int part) const {
+    return kHalves ? warp_ / 2 * 32 + part * 16 : warp_ * 16;
+  }
+  __device__ std::uint32_t operands(int array) const {
+    return shared_ + Layout::kPairs + static_cast<std::uint32_t>(array * Layout::kOperandBytes);
+  }
+
+  __device__ __forceinline__ void keep_operand(std::uint32_t to, int part,
+                                               const Numbers& numbers) const {
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = warp_row(part) + lane_ / 4 + 8 * half;
+        store_shared(to + accumulator_offset<kRows>(row, own_chunk() / 8 + n, lane_),
+                     Half<T>::pack(numbers[n][2 * half], numbers[n][2 * half + 1]));
+      }
+    }
+  }
+  __device__ __forceinline__ void add_kept(std::uint32_t kept, std::uint32_t tile,
+                                           float (&sums)[kCount][D / 16][4]) const {
+#pragma unroll
+    for (int n = 0; n < kRows / 16; ++n) {
+      std::uint32_t a[kCount][4];
+#pragma unroll
+      for (int part = 0; part < kCount; ++part) {
+        load_operand<kRows>(kept, warp_row(part), n, lane_, a[part]);
+      }
+#pragma unroll
+      for (int d = 0; d < D / 32; ++d) {
+        std::uint32_t b[4];
+        load_values<D>(tile, n * 16, own_channel() / 16 + d, lane_, b);
+#pragma unroll
+        for (int part = 0; part < kCount; ++part) {
+          Half<T>::multiply(sums[part][2 * d], a[part], b[0], b[1]);
+          Half<T>::multiply(sums[part][2 * d + 1], a[part], b[2], b[3]);
+        }
+      }
+    }
+  }
+
   __device__ typename Layout::Tiles rows_of_part(int part) const {
-    return Layout::tiles(shared_ + static_cast<std::uint32_t>(part) * Layout::kTiles);
+    return Layout::tiles(shared_ + tile_of(part) * Layout::kTiles);
   }
   /// Rows of a part as operands: of q or k, and of d_out or v.
   __device__ auto dot_rows() const {
     return [this](int part, int d, std::uint32_t(&a)[4]) {
-      load_operand<D>(rows_of_part(part).dots, warp_ * 16, d, lane_, a);
+      load_operand<D>(rows_of_part(part).dots, warp_row(part), d, lane_, a);
     };
   }
   __device__ auto value_rows() const {
     return [this](int part, int d, std::uint32_t(&a)[4]) {
-      load_operand<D>(rows_of_part(part).values, warp_ * 16, d, lane_, a);
+      load_operand<D>(rows_of_part(part).values, warp_row(part), d, lane_, a);
     };
   }
 
-  __device__ void fetch_part(int batch, int head, int first, int part) const {
-    const auto tiles = kTransposed ? columns_ : rows_of_part(part);
+  __device__ void fetch_tile(int batch, int head, int first, int tile) const {
+    const auto tiles = kTransposed ? columns_ : rows_of_part(tile);
     const DeviceSaved& saved = launch_.saved;
     if constexpr (Score::kProducts) {
       copy_tile<T, D>(tiles.dots, pointer<T>(problem_.q, batch, head), problem_.q.row, first,
@@ -385,15 +480,15 @@ class TilePair {
       // Rows that do not exist or see no key: +inf makes every weight 0.
       const float lse =
           exists ? lse_with_sink(saved.lse[at] * kLog2e, sink_of(problem_, head)) : INFINITY;
-      store_shared(number_of_query(Layout::kLse, part, n), lse == -INFINITY ? INFINITY : lse);
+      store_shared(number_of_query(Layout::kLse, tile, n), lse == -INFINITY ? INFINITY : lse);
     } else if constexpr (kBackward) {
-      store_shared(number_of_query(Layout::kDelta, part, n), exists ? launch_.delta[at] : 0.0f);
+      store_shared(number_of_query(Layout::kDelta, tile, n), exists ? launch_.delta[at] : 0.0f);
     }
   }
 
   /// Where a number of query n of a part's tile lies.
   __device__ std::uint32_t number_of_query(std::uint32_t array, int part, int n) const {
-    return shared_ + array + static_cast<std::uint32_t>(part * kRows + n) * 4;
+    return shared_ + array + (tile_of(part) * kRows + static_cast<std::uint32_t>(n)) * 4;
   }
   /// The log-sum-exp or delta of an element's query.
   __device__ float of_query(std::uint32_t array, const Chunk<kTransposed>& chunk, int part, int n,
@@ -401,9 +496,12 @@ class TilePair {
     return load_shared<float>(number_of_query(array, part, chunk.query_in_tile(n, e)));
   }
 
-  __device__ Chunk<kTransposed> chunk_of(int first_query, int first_key, int first) const {
+  /// Of a part with that first query.
+  __device__ Chunk<kTransposed> chunk_of(int first_query, int first_key, int first,
+                                         int part) const {
     const int query = position(first_query);
-    return {kTransposed ? first_key : query, kTransposed ? query : first_key, first, warp_, lane_};
+    return {kTransposed ? first_key : query, kTransposed ? query : first_key, first,
+            warp_row(part) / 16, lane_};
   }
 
   template <class Which, class Products>
@@ -430,10 +528,10 @@ class TilePair {
     } else {
       score_chunk(problem_, {batch_, head_}, dots, entries(part), chunk, t);
       const RealKeys real = visibility.real_keys(first_key / kRows);
-      const int row = chunk.row + warp_ * 16, last_row = row + 15;
+      const int row = chunk.row + warp_row(part), last_row = row + 15;
       const int column = chunk.column + first, last_column = column + kColumns - 1;
       const bool whole = kTransposed
-                             ? real.template all<16>(warp_ * 16) &&
+                             ? real.template all<16>(warp_row(part)) &&
                                    visibility.whole(column, last_column, row, last_row)
                              : real.template all<kColumns>(first) &&
                                    visibility.whole(row, last_row, column, last_column);
@@ -446,7 +544,7 @@ class TilePair {
   __device__ __forceinline__ void weigh(const Visibility& visibility, int first_query,
                                         int first_key, int first, int part,
                                         Dots<kColumns, Score>& dots, Numbers& tangent) {
-    const auto chunk = chunk_of(first_query, first_key, first);
+    const auto chunk = chunk_of(first_query, first_key, first, part);
     Numbers t;
     score_part(visibility, chunk, first_query, first_key, first, part, dots, t);
 #pragma unroll
@@ -520,7 +618,7 @@ class TilePair {
     add_products<T, D, kColumns>(parts, value_rows(), columns_.values, first, lane_, sums);
     if constexpr (Score::kState) {
       const auto rows = [this](int part, int d, std::uint32_t(&a)[4]) {
-        load_operand<kStateDim>(rows_of_part(part).state, warp_ * 16, d, lane_, a);
+        load_operand<kStateDim>(rows_of_part(part).state, warp_row(part), d, lane_, a);
       };
       add_products<T, kStateDim, kColumns>(parts, rows, columns_.state, first, lane_, sums);
     }
