@@ -102,11 +102,15 @@ inline constexpr int kPairParts = Score::kDots == 1 && !Score::kPieces && !Score
                                       ? 2
                                       : 1;
 
+/// Stages of what is copied for them: two where a block's shared memory has room.
+template <int D, DeviceScore Score>
+inline constexpr int kPairStages = kPairParts<Score> == 2 && D == 64 ? 2 : 1;
+
 template <typename T, int D, DeviceScore Score>
 __global__ void __launch_bounds__(kThreads)
     attention_dq_kernel(const __grid_constant__ BackwardLaunch<Score> launch) {
   constexpr int kCount = kPairParts<Score>;
-  TilePair<T, D, false, Score, true, kCount> pair(launch);
+  TilePair<T, D, false, Score, true, kCount, kPairStages<D, Score>> pair(launch);
   const int batch = static_cast<int>(blockIdx.z), head = static_cast<int>(blockIdx.y);
   // The longest rows first.
   const int query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * (kCount * kRows);
@@ -114,11 +118,15 @@ __global__ void __launch_bounds__(kThreads)
   const PartTiles<kCount> tiles(launch.problem, visibility, query);
   float dq[kCount][D / 8][4] = {};
   [[maybe_unused]] float d_factor[2] = {0, 0}, d_bias[2] = {0, 0};
+  const auto next = [&](int tile) { return tiles.next(tile); };
+  const auto fetch = [&](int tile) {
+    pair.fetch_keys(batch, head / pair.group(), tile * kRows);
+    pair.fetch_entries(head, query, tile * kRows);
+  };
   pair.fetch_queries(batch, head, query);
-  for (int tile = tiles.begin(); tile < tiles.end(); tile = tiles.next(tile + 1)) {
+  pair.for_each(tiles.begin(), tiles.end(), next, fetch, [&](int tile) {
     const int key = tile * kRows;
-    pair.fetch_keys(batch, head / pair.group(), key);
-    pair.begin(head, query, key);
+    pair.start(head);
     tiles.with(tile, [&](const auto& parts) {
       for (int first = 0; first < kRows; first += kColumns) {
         pair.compute(visibility, query, key, first, parts);
@@ -130,10 +138,7 @@ __global__ void __launch_bounds__(kThreads)
         }
       }
     });
-    __syncthreads();
-  }
-  commit_copies();
-  wait_copies<0>();
+  });
   const Score& score = launch.problem.score;
 #pragma unroll
   for (int part = 0; part < kCount; ++part) {
@@ -207,30 +212,33 @@ __device__ __forceinline__ void sum_by_warps(const BackwardLaunch<Score>& launch
 /// dk and dv by warps of 32 keys, half of the queries and then half of the channels.
 template <typename T, int D, DeviceScore Score>
 __device__ __forceinline__ void sum_by_halves(const BackwardLaunch<Score>& launch) {
-  TilePair<T, D, true, Score, true, 2> pair(launch);
+  TilePair<T, D, true, Score, true, 2, kPairStages<D, Score>> pair(launch);
   const int batch = static_cast<int>(blockIdx.z), kv_head = static_cast<int>(blockIdx.y);
   const int key = static_cast<int>(blockIdx.x) * kRows;  // the longest columns first
   const Visibility visibility(launch.problem, batch);
   const Stretch tiles = visibility.query_tiles(key);
+  // Places are tiles of queries, head by head.
+  const int count = max(0, tiles.last - tiles.first), end = count * pair.group();
+  const auto head_of = [&](int place) { return kv_head * pair.group() + place / count; };
+  const auto query_of = [&](int place) { return (tiles.first + place % count) * kRows; };
+  const auto next = [&](int place) {
+    while (place < end && !visibility.may_share_document(query_of(place), key)) ++place;
+    return place;
+  };
+  const auto fetch = [&](int place) {
+    pair.fetch_queries(batch, head_of(place), query_of(place));
+    pair.fetch_entries(head_of(place), query_of(place), key);
+  };
   float dk[2][D / 16][4] = {}, dv[2][D / 16][4] = {};
   pair.fetch_keys(batch, kv_head, key);
-  for (int n = 0; n < pair.group(); ++n) {
-    const int head = kv_head * pair.group() + n;
-    for (int tile = tiles.first; tile < tiles.last; ++tile) {
-      const int query = tile * kRows;
-      if (!visibility.may_share_document(query, key)) continue;
-      pair.fetch_queries(batch, head, query);
-      pair.begin(head, query, key);
-      pair.compute(visibility, query, key, pair.own_chunk(), Parts<0, 2>{});
-      pair.keep_operands();
-      __syncthreads();
-      pair.add_kept_values(dv);
-      pair.add_kept_dots(dk);
-      __syncthreads();
-    }
-  }
-  commit_copies();
-  wait_copies<0>();
+  pair.for_each(next(0), end, next, fetch, [&](int place) {
+    pair.start(head_of(place));
+    pair.compute(visibility, query_of(place), key, pair.own_chunk(), Parts<0, 2>{});
+    pair.keep_operands();
+    __syncthreads();
+    pair.add_kept_values(dv);
+    pair.add_kept_dots(dk);
+  });
   pair.write_kept(launch.gradients.dk, batch, kv_head, key, dk, launch.problem.score.factor(0));
   pair.write_kept(launch.gradients.dv, batch, kv_head, key, dv, 1);
 }

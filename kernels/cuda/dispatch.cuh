@@ -189,10 +189,11 @@ void backward_with(const CudaAttention& a, const SavedForward& saved,
       const dim3 grid{(tiles_of(a.shape.queries) + kRowParts - 1) / kRowParts,
                       static_cast<unsigned>(a.shape.heads), batch};
       launch("dq", &attention_dq_kernel<T, kDim, Score>, grid, kThreads,
-             PairLayout<kDim, Score, true, kRowParts>::kBytes, a.stream, parameters);
+             PairLayout<kDim, Score, true, kRowParts, kPairStages<kDim, Score>>::kBytes, a.stream,
+             parameters);
     }
     const dim3 grid{tiles_of(a.shape.keys), static_cast<unsigned>(a.shape.kv_heads), batch};
-    using Layout = PairLayout<kDim, Score>;
+    using Layout = PairLayout<kDim, Score, true, 1, kPairStages<kDim, Score>>;
     launch("dkv", &attention_dkv_kernel<T, kDim, Score>, grid, kThreads,
            kRowParts == 2 ? Layout::kBytesWithOperands : Layout::kBytes, a.stream, parameters);
     launch_sinks(a, saved, delta, gradients.sinks);

@@ -95,8 +95,9 @@ __device__ __forceinline__ constexpr std::uint32_t pair_offset(int row, int colu
 
 /// Shared memory: of kCount tiles of rows and of one of columns their q or k and, backward, d_out or
 /// v, d_out_state or state; then entries, log-sum-exp and delta of the queries, pieces, and arrays of
-/// one number for each pair, or weights and gradients of all pairs as 16-bit operands.
-template <int D, DeviceScore Score, bool kBackward = true, int kCount = 1>
+/// one number for each pair, or weights and gradients of all pairs as 16-bit operands. What changes
+/// from pair to pair, the columns and what follows up to the pieces, may have two stages.
+template <int D, DeviceScore Score, bool kBackward = true, int kCount = 1, int kStages = 1>
 struct PairLayout {
   static constexpr int kStateDim = D;
   struct Tiles {
@@ -112,7 +113,8 @@ struct PairLayout {
   static constexpr std::uint32_t kEntries = kColumnTiles + kTiles;
   static constexpr std::uint32_t kLse = kEntries + (Score::kEntries ? kCount * kEntriesBytes : 0);
   static constexpr std::uint32_t kDelta = kLse + kCount * kRows * 4;
-  static constexpr std::uint32_t kPieces = kDelta + kCount * kRows * 4;
+  static constexpr std::uint32_t kStage = kDelta + kCount * kRows * 4 - kColumnTiles;
+  static constexpr std::uint32_t kPieces = kColumnTiles + kStages * kStage;
   static constexpr std::uint32_t kPairs = kPieces + Pieces<Score::kPieces>::kBytes;
   static constexpr int kBytes = static_cast<int>(kPairs);
   static constexpr int kPairBytes = kRows * kPairPitch * 4;
@@ -130,11 +132,11 @@ struct PairLayout {
 /// half of the queries, and the sums over all queries of one half of the channels: weights and
 /// gradients change hands in shared memory.
 template <typename T, int D, bool kTransposed, DeviceScore Score, bool kBackward = true,
-          int kCount = 1>
+          int kCount = 1, int kStages = 1>
 class TilePair {
   static constexpr int kRowTiles = kTransposed ? 1 : kCount;
   static constexpr bool kHalves = kTransposed && kCount == 2;
-  using Layout = PairLayout<D, Score, kBackward, kRowTiles>;
+  using Layout = PairLayout<D, Score, kBackward, kRowTiles, kStages>;
   static_assert(kCount == 1 || (!Score::kPieces && !Score::kTokens));
 
  public:
@@ -153,7 +155,6 @@ class TilePair {
         warp_(static_cast<int>(threadIdx.x) / 32),
         lane_(static_cast<int>(threadIdx.x) % 32),
         shared_(shared_memory()),
-        columns_(Layout::tiles(shared_ + Layout::kColumnTiles)),
         pieces_(shared_ + Layout::kPieces) {}
 
   __device__ int warp() const { return warp_; }
@@ -167,7 +168,7 @@ class TilePair {
 
   __device__ const Pieces<Score::kPieces>& pieces() const { return pieces_; }
   __device__ Entries<Score> entries(int part = 0) const {
-    return {shared_ + Layout::kEntries + tile_of(part) * kEntriesBytes, pieces_};
+    return {shared_ + Layout::kEntries + stage_ + tile_of(part) * kEntriesBytes, pieces_};
   }
 
   /// Starts copying 64 queries of a head for each tile of them, with their log-sum-exp, the sink in
@@ -181,7 +182,7 @@ class TilePair {
 
   /// Starts copying 64 keys of a kv head.
   __device__ void fetch_keys(int batch, int kv_head, int first) {
-    const auto tiles = kTransposed ? rows_of_part(0) : columns_;
+    const auto tiles = kTransposed ? rows_of_part(0) : columns(fetched_);
     if constexpr (Score::kProducts) {
       copy_tile<T, D>(tiles.dots, pointer<T>(problem_.k, batch, kv_head), problem_.k.row, first,
                       keys(), channels());
@@ -196,24 +197,63 @@ class TilePair {
     }
   }
 
-  /// Waits for what was fetched, and for the entries of the pair of tiles whose first query and key
-  /// these are. All threads call it; the tiles may be fetched again after the next __syncthreads.
-  __device__ void begin(int head, int first_query, int first_key) {
+  /// Starts copying the entries of the pair of tiles whose first query and key these are.
+  __device__ void fetch_entries(int head, int first_query, int first_key) {
     if constexpr (Score::kEntries) {
 #pragma unroll
       for (int tile = 0; tile < kRowTiles; ++tile) {
-        copy_entries(entries(tile).at, problem_.score, head,
+        copy_entries(entries(tile).at - stage_ + fetched_, problem_.score, head,
                      Chunk<false>::first_distance(position(first_query + tile * kRows), first_key));
       }
     }
+  }
+  /// Waits for what was fetched, and for the pair's entries. All threads call it; the tiles may be
+  /// fetched again after the next __syncthreads.
+  __device__ void begin(int head, int first_query, int first_key) {
+    fetch_entries(head, first_query, first_key);
     commit_copies();
     wait_copies<0>();
     __syncthreads();
+    start(head);
+  }
+  /// Of a pair that is there.
+  __device__ void start(int head) {
     head_ = head;
     sum_rows<T, D>(
         problem_.score, [this](int d, std::uint32_t(&a)[4]) { dot_rows()(0, d, a); }, lane_,
         row_sum_);
-    pieces_.begin(shared_ + Layout::kEntries);
+    pieces_.begin(entries().at);
+  }
+
+  /// Calls call(place) for the places from `begin` on, next(place) the first one from a place on:
+  /// for a pair of tiles each, whose columns and entries fetch(place) starts copying, of two stages
+  /// while the pair before is computed. All threads call it, and wait for each other.
+  template <class Next, class Fetch, class Call>
+  __device__ __forceinline__ void for_each(int begin, int end, const Next& next, const Fetch& fetch,
+                                           const Call& call) {
+    int place = begin;
+    if (place < end) fetch(place);
+    commit_copies();
+    while (place < end) {
+      const int following = next(place + 1);
+      const bool more = following < end;
+      if constexpr (kStages == 2) {
+        stage_ = fetched_;
+        fetched_ = Layout::kStage - fetched_;
+        if (more) fetch(following);
+        commit_copies();
+      }
+      wait_copies<kStages - 1>();
+      __syncthreads();
+      call(place);
+      __syncthreads();
+      if constexpr (kStages == 1) {
+        if (more) fetch(following);
+        commit_copies();
+      }
+      place = following;
+    }
+    wait_copies<0>();
   }
 
   /// Scores of the chunk from column `first` of the pair, in log2 units, -inf where masked.
@@ -261,7 +301,7 @@ class TilePair {
   __device__ __forceinline__ void add_dots(const Which& parts, int first, const Sums& sums) const {
     accumulate_gradients<T, D, kColumns>(
         problem_.score, parts,
-        [this](int part) -> const Dots<kColumns, Score>& { return gradient[part]; }, columns_.dots,
+        [this](int part) -> const Dots<kColumns, Score>& { return gradient[part]; }, columns(stage_).dots,
         first, lane_, sums);
   }
   __device__ void add_dots(int first, float (&sums)[D / 8][4]) const {
@@ -270,10 +310,10 @@ class TilePair {
   /// Transposed: sums += weights . d_out of the queries.
   __device__ void add_values(int first, float (&sums)[D / 8][4]) const {
     static_assert(kTransposed);
-    accumulate<T, D, kColumns>(weight[0], columns_.values, first, lane_, sums);
+    accumulate<T, D, kColumns>(weight[0], columns(stage_).values, first, lane_, sums);
   }
   __device__ void add_state(int first, float (&sums)[kStateDim / 8][4]) const {
-    accumulate<T, kStateDim, kColumns>(weight[0], columns_.state, first, lane_, sums);
+    accumulate<T, kStateDim, kColumns>(weight[0], columns(stage_).state, first, lane_, sums);
   }
 
   /// Of parts of keys: the chunk of queries that the warp takes, and the channels of its sums.
@@ -292,10 +332,10 @@ class TilePair {
   }
   /// sums += weights of all queries . d_out, and gradients . q: of the warp's channels.
   __device__ __forceinline__ void add_kept_values(float (&sums)[kCount][D / 16][4]) const {
-    add_kept(operands(0), columns_.values, sums);
+    add_kept(operands(0), columns(stage_).values, sums);
   }
   __device__ __forceinline__ void add_kept_dots(float (&sums)[kCount][D / 16][4]) const {
-    add_kept(operands(1), columns_.dots, sums);
+    add_kept(operands(1), columns(stage_).dots, sums);
   }
   /// Writes the warp's channels of its 32 keys, of the 64 from `first` on.
   __device__ __forceinline__ void write_kept(const OutputTensor& to, int batch, int head, int first,
@@ -442,6 +482,9 @@ class TilePair {
     }
   }
 
+  __device__ typename Layout::Tiles columns(std::uint32_t stage) const {
+    return Layout::tiles(shared_ + Layout::kColumnTiles + stage);
+  }
   __device__ typename Layout::Tiles rows_of_part(int part) const {
     return Layout::tiles(shared_ + tile_of(part) * Layout::kTiles);
   }
@@ -458,7 +501,7 @@ class TilePair {
   }
 
   __device__ void fetch_tile(int batch, int head, int first, int tile) const {
-    const auto tiles = kTransposed ? columns_ : rows_of_part(tile);
+    const auto tiles = kTransposed ? columns(fetched_) : rows_of_part(tile);
     const DeviceSaved& saved = launch_.saved;
     if constexpr (Score::kProducts) {
       copy_tile<T, D>(tiles.dots, pointer<T>(problem_.q, batch, head), problem_.q.row, first,
@@ -480,9 +523,11 @@ class TilePair {
       // Rows that do not exist or see no key: +inf makes every weight 0.
       const float lse =
           exists ? lse_with_sink(saved.lse[at] * kLog2e, sink_of(problem_, head)) : INFINITY;
-      store_shared(number_of_query(Layout::kLse, tile, n), lse == -INFINITY ? INFINITY : lse);
+      store_shared(number_of_query(Layout::kLse + fetched_, tile, n),
+                   lse == -INFINITY ? INFINITY : lse);
     } else if constexpr (kBackward) {
-      store_shared(number_of_query(Layout::kDelta, tile, n), exists ? launch_.delta[at] : 0.0f);
+      store_shared(number_of_query(Layout::kDelta + fetched_, tile, n),
+                   exists ? launch_.delta[at] : 0.0f);
     }
   }
 
@@ -493,7 +538,9 @@ class TilePair {
   /// The log-sum-exp or delta of an element's query.
   __device__ float of_query(std::uint32_t array, const Chunk<kTransposed>& chunk, int part, int n,
                             int e) const {
-    return load_shared<float>(number_of_query(array, part, chunk.query_in_tile(n, e)));
+    // Queries that are rows stay, in the first stage.
+    const std::uint32_t stage = kTransposed ? stage_ : 0;
+    return load_shared<float>(number_of_query(array + stage, part, chunk.query_in_tile(n, e)));
   }
 
   /// Of a part with that first query.
@@ -510,7 +557,7 @@ class TilePair {
     if constexpr (Score::kProducts) {
       multiply_rows<T, D, kColumns>(
           problem_.score, parts, dot_rows(), [this](int) -> const float(&)[2] { return row_sum_; },
-          columns_.dots, first, lane_, dots);
+          columns(stage_).dots, first, lane_, dots);
     }
   }
 
@@ -615,12 +662,12 @@ class TilePair {
       }
     }
     const auto sums = [this](int part) -> Numbers& { return d_score[part]; };
-    add_products<T, D, kColumns>(parts, value_rows(), columns_.values, first, lane_, sums);
+    add_products<T, D, kColumns>(parts, value_rows(), columns(stage_).values, first, lane_, sums);
     if constexpr (Score::kState) {
       const auto rows = [this](int part, int d, std::uint32_t(&a)[4]) {
         load_operand<kStateDim>(rows_of_part(part).state, warp_row(part), d, lane_, a);
       };
-      add_products<T, kStateDim, kColumns>(parts, rows, columns_.state, first, lane_, sums);
+      add_products<T, kStateDim, kColumns>(parts, rows, columns(stage_).state, first, lane_, sums);
     }
   }
 
@@ -630,7 +677,7 @@ class TilePair {
   int warp_, lane_;
   int batch_ = 0, head_ = 0;  // of the pair of tiles
   std::uint32_t shared_;
-  typename Layout::Tiles columns_;
+  std::uint32_t stage_ = 0, fetched_ = 0;  // what is computed, and where copies go
   float row_sum_[2] = {0, 0};
   [[no_unique_address]] Pieces<Score::kPieces> pieces_;
 };
