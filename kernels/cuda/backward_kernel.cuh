@@ -20,7 +20,7 @@
 
 #include "kernels/cuda/attention_cuda.h"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/parts.cuh"
+#include "kernels/cuda/bands.cuh"
 #include "kernels/cuda/tile_pair.cuh"
 
 namespace phasescope::kernels::cuda {
@@ -97,25 +97,25 @@ static __global__ void __launch_bounds__(kThreads)
 /// Times 16 rows of a warp (TilePair): two where a thread has registers for them, so that what is
 /// loaded of the columns feeds four products.
 template <DeviceScore Score>
-inline constexpr int kPairParts = Score::kDots == 1 && !Score::kPieces && !Score::kState &&
+inline constexpr int kPairBands = Score::kDots == 1 && !Score::kPieces && !Score::kState &&
                                           !Score::kStored && !Score::kTokens
                                       ? 2
                                       : 1;
 
 /// Stages of what is copied for them: two where a block's shared memory has room.
 template <int D, DeviceScore Score>
-inline constexpr int kPairStages = kPairParts<Score> == 2 && D == 64 ? 2 : 1;
+inline constexpr int kPairStages = kPairBands<Score> == 2 && D == 64 ? 2 : 1;
 
 template <typename T, int D, DeviceScore Score>
 __global__ void __launch_bounds__(kThreads)
     attention_dq_kernel(const __grid_constant__ BackwardLaunch<Score> launch) {
-  constexpr int kCount = kPairParts<Score>;
+  constexpr int kCount = kPairBands<Score>;
   TilePair<T, D, false, Score, true, kCount, kPairStages<D, Score>> pair(launch);
   const int batch = static_cast<int>(blockIdx.z), head = static_cast<int>(blockIdx.y);
   // The longest rows first.
   const int query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * (kCount * kRows);
   const Visibility visibility(launch.problem, batch);
-  const PartTiles<kCount> tiles(launch.problem, visibility, query);
+  const BandTiles<kCount> tiles(launch.problem, visibility, query);
   float dq[kCount][D / 8][4] = {};
   [[maybe_unused]] float d_factor[2] = {0, 0}, d_bias[2] = {0, 0};
   const auto next = [&](int tile) { return tiles.next(tile); };
@@ -127,10 +127,10 @@ __global__ void __launch_bounds__(kThreads)
   pair.for_each(tiles.begin(), tiles.end(), next, fetch, [&](int tile) {
     const int key = tile * kRows;
     pair.start(head);
-    tiles.with(tile, [&](const auto& parts) {
+    tiles.with(tile, [&](const auto& bands) {
       for (int first = 0; first < kRows; first += kColumns) {
-        pair.compute(visibility, query, key, first, parts);
-        pair.add_dots(parts, first, [&](int part) -> float(&)[D / 8][4] { return dq[part]; });
+        pair.compute(visibility, query, key, first, bands);
+        pair.add_dots(bands, first, [&](int band) -> float(&)[D / 8][4] { return dq[band]; });
         if constexpr (Score::kPieces) pair.add_factors(first, d_factor);
         if constexpr (Score::kTokens) {
           pair.add_rows(pair.d_score[0], d_bias);
@@ -141,9 +141,9 @@ __global__ void __launch_bounds__(kThreads)
   });
   const Score& score = launch.problem.score;
 #pragma unroll
-  for (int part = 0; part < kCount; ++part) {
-    pair.template write<D>(launch.gradients.dq, batch, head, tiles.query_of(part), pair.queries(),
-                           pair.channels(), dq[part],
+  for (int band = 0; band < kCount; ++band) {
+    pair.template write<D>(launch.gradients.dq, batch, head, tiles.query_of(band), pair.queries(),
+                           pair.channels(), dq[band],
                            [&](int channel) { return score.factor(channel); });
   }
   if constexpr (Score::kPieces) {
@@ -233,7 +233,7 @@ __device__ __forceinline__ void sum_by_halves(const BackwardLaunch<Score>& launc
   pair.fetch_keys(batch, kv_head, key);
   pair.for_each(next(0), end, next, fetch, [&](int place) {
     pair.start(head_of(place));
-    pair.compute(visibility, query_of(place), key, pair.own_chunk(), Parts<0, 2>{});
+    pair.compute(visibility, query_of(place), key, pair.own_chunk(), Bands<0, 2>{});
     pair.keep_operands();
     __syncthreads();
     pair.add_kept_values(dv);
@@ -246,7 +246,7 @@ __device__ __forceinline__ void sum_by_halves(const BackwardLaunch<Score>& launc
 template <typename T, int D, DeviceScore Score>
 __global__ void __launch_bounds__(kThreads)
     attention_dkv_kernel(const __grid_constant__ BackwardLaunch<Score> launch) {
-  if constexpr (kPairParts<Score> == 2) {
+  if constexpr (kPairBands<Score> == 2) {
     sum_by_halves<T, D>(launch);
   } else {
     sum_by_warps<T, D>(launch);

@@ -118,7 +118,7 @@ void launch_forward(const CudaAttention& a, const ForwardLaunch<Score>& paramete
                     const dim3& grid) {
   const auto start = [&](auto probes) {
     using Probes = decltype(probes);
-    constexpr unsigned kTiles = kParts<D, Probes, Score>;
+    constexpr unsigned kTiles = kForwardBands<D, Probes, Score>;
     launch("forward", &attention_forward_kernel<T, D, Probes, Score>,
            dim3{(grid.x + kTiles - 1) / kTiles, grid.y, grid.z}, kThreads,
            ForwardLayout<D, Score, static_cast<int>(kTiles)>::kBytes, a.stream, parameters);
@@ -183,19 +183,19 @@ void backward_with(const CudaAttention& a, const SavedForward& saved,
   with_type_and_dim(a, [&](auto type, auto dim) {
     using T = decltype(type);
     constexpr int kDim = decltype(dim)::value;
-    constexpr int kRowParts = kPairParts<Score>;
+    constexpr int kBands = kPairBands<Score>;
     if (a.shape.queries > 0) {
       launch_delta<T>(a, parameters.saved, static_cast<int>(parameters.problem.state_dim), delta);
-      const dim3 grid{(tiles_of(a.shape.queries) + kRowParts - 1) / kRowParts,
+      const dim3 grid{(tiles_of(a.shape.queries) + kBands - 1) / kBands,
                       static_cast<unsigned>(a.shape.heads), batch};
       launch("dq", &attention_dq_kernel<T, kDim, Score>, grid, kThreads,
-             PairLayout<kDim, Score, true, kRowParts, kPairStages<kDim, Score>>::kBytes, a.stream,
+             PairLayout<kDim, Score, true, kBands, kPairStages<kDim, Score>>::kBytes, a.stream,
              parameters);
     }
     const dim3 grid{tiles_of(a.shape.keys), static_cast<unsigned>(a.shape.kv_heads), batch};
     using Layout = PairLayout<kDim, Score, true, 1, kPairStages<kDim, Score>>;
     launch("dkv", &attention_dkv_kernel<T, kDim, Score>, grid, kThreads,
-           kRowParts == 2 ? Layout::kBytesWithOperands : Layout::kBytes, a.stream, parameters);
+           kBands == 2 ? Layout::kBytesWithOperands : Layout::kBytes, a.stream, parameters);
     launch_sinks(a, saved, delta, gradients.sinks);
     finish(type, dim, parameters);
   });

@@ -15,7 +15,7 @@
 
 #include "kernels/cuda/attention_cuda.h"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/parts.cuh"
+#include "kernels/cuda/bands.cuh"
 #include "kernels/cuda/probes.cuh"
 #include "kernels/cuda/scores.cuh"
 
@@ -53,7 +53,7 @@ struct KeptRows {
 /// Tiles of 64 queries that a block takes: two where a thread has registers for the sums of four
 /// rows.
 template <int D, class Probes, DeviceScore Score>
-inline constexpr int kParts = Score::kDots == 1 && !Score::kPieces && !Score::kState &&
+inline constexpr int kForwardBands = Score::kDots == 1 && !Score::kPieces && !Score::kState &&
                                       !Score::kStored && !Score::kTokens &&
                                       (D == 64 || !Probes::kOn)
                                   ? 2
@@ -78,7 +78,7 @@ struct ForwardLayout {
 
 template <typename T, int D, class Probes, DeviceScore Score>
 class BlockForward {
-  static constexpr int kCount = kParts<D, Probes, Score>;
+  static constexpr int kCount = kForwardBands<D, Probes, Score>;
   using Layout = ForwardLayout<D, Score, kCount>;
   static constexpr int kStateDim = Layout::kStateDim;
   // Keys taken at a time: half a tile where the registers would not do for more.
@@ -130,7 +130,7 @@ class BlockForward {
       if (!begun) sum_rows<T, D>(problem_.score, rows_of_first(), lane_, row_sum_);
       begun = true;
       pieces_.begin(shared_ + Layout::kEntries);
-      tiles_.with(tile, [&](const auto& parts) { attend(parts, tile, following); });
+      tiles_.with(tile, [&](const auto& bands) { attend(bands, tile, following); });
       tile = following;
     }
     wait_copies<0>();
@@ -142,7 +142,7 @@ class BlockForward {
     }
     __syncthreads();
 #pragma unroll
-    for (int part = 0; part < kCount; ++part) write(part);
+    for (int band = 0; band < kCount; ++band) write(band);
   }
 
  private:
@@ -150,26 +150,26 @@ class BlockForward {
   __device__ int kv_head() const {
     return head_ / static_cast<int>(shape_.heads / shape_.kv_heads);
   }
-  /// The first query of a part, and its position.
-  __device__ int query(int part) const { return tiles_.query_of(part); }
-  __device__ int position(int part) const {
-    return query(part) + static_cast<int>(shape_.query_offset);
+  /// The first query of a band, and its position.
+  __device__ int query(int band) const { return tiles_.query_of(band); }
+  __device__ int position(int band) const {
+    return query(band) + static_cast<int>(shape_.query_offset);
   }
 
   __device__ void copy_queries() {
     if constexpr (!Score::kStored) {
 #pragma unroll
-      for (int part = 0; part < kCount; ++part) {
-        copy_tile<T, D>(queries(part), pointer<T>(problem_.q, batch_, head_), problem_.q.row,
-                        query(part), static_cast<int>(shape_.queries), channels());
+      for (int band = 0; band < kCount; ++band) {
+        copy_tile<T, D>(queries(band), pointer<T>(problem_.q, batch_, head_), problem_.q.row,
+                        query(band), static_cast<int>(shape_.queries), channels());
       }
     }
   }
-  __device__ std::uint32_t queries(int part) const {
-    return shared_ + Layout::kQueries + static_cast<std::uint32_t>(part) * Layout::kDots;
+  __device__ std::uint32_t queries(int band) const {
+    return shared_ + Layout::kQueries + static_cast<std::uint32_t>(band) * Layout::kDots;
   }
-  __device__ std::uint32_t entries(int part) const {
-    return shared_ + Layout::kEntries + static_cast<std::uint32_t>(part) * kEntriesBytes;
+  __device__ std::uint32_t entries(int band) const {
+    return shared_ + Layout::kEntries + static_cast<std::uint32_t>(band) * kEntriesBytes;
   }
 
   /// Starts copying what the scores of a tile of keys need, and what they are averaged over.
@@ -180,9 +180,9 @@ class BlockForward {
     }
     if constexpr (Score::kEntries) {
 #pragma unroll
-      for (int part = 0; part < kCount; ++part) {
-        copy_entries(entries(part), problem_.score, head_,
-                     Chunk<false>::first_distance(position(part), tile * kRows));
+      for (int band = 0; band < kCount; ++band) {
+        copy_entries(entries(band), problem_.score, head_,
+                     Chunk<false>::first_distance(position(band), tile * kRows));
       }
     }
   }
@@ -197,10 +197,10 @@ class BlockForward {
     }
   }
 
-  /// The warp's 16 queries of a part as operands.
+  /// The warp's 16 queries of a band as operands.
   __device__ auto rows() const {
-    return [this](int part, int d, std::uint32_t(&a)[4]) {
-      load_operand<D>(queries(part), warp_ * 16, d, lane_, a);
+    return [this](int band, int d, std::uint32_t(&a)[4]) {
+      load_operand<D>(queries(band), warp_ * 16, d, lane_, a);
     };
   }
   __device__ auto rows_of_first() const {
@@ -209,12 +209,12 @@ class BlockForward {
 
   /// A tile that is there. following: whose keys are fetched as soon as those of this one are read.
   template <class Which>
-  __device__ __forceinline__ void attend(const Which& parts, int tile, int following) {
+  __device__ __forceinline__ void attend(const Which& bands, int tile, int following) {
     const RealKeys real = visibility_.real_keys(tile);
 #pragma unroll
     for (int first = 0; first < kRows; first += kWidth) {
       Scores s[Which::kLast];
-      compute_scores(parts, real, tile, first, s);
+      compute_scores(bands, real, tile, first, s);
       // The tile's values are there; and when its scores are done, its keys make room.
       const bool begins = first == 0, ends = first + kWidth == kRows;
       if (begins) wait_copies<0>();
@@ -223,30 +223,30 @@ class BlockForward {
         if (following < tiles_.end()) fetch_keys(following);
         commit_copies();
       }
-      soften(parts, tile, first, s);
-      average(parts, first, s);
+      soften(bands, tile, first, s);
+      average(bands, first, s);
     }
   }
 
   template <class Which>
-  __device__ __forceinline__ void average(const Which& parts, int first,
+  __device__ __forceinline__ void average(const Which& bands, int first,
                                           const Scores (&s)[Which::kLast]) {
-    const auto weights = [&](int part) -> const Scores& { return s[part]; };
-    accumulate<T, D, kWidth>(parts, weights, shared_ + Layout::kValues, first, lane_,
-                             [&](int part) -> float(&)[D / 8][4] { return out_[part]; });
+    const auto weights = [&](int band) -> const Scores& { return s[band]; };
+    accumulate<T, D, kWidth>(bands, weights, shared_ + Layout::kValues, first, lane_,
+                             [&](int band) -> float(&)[D / 8][4] { return out_[band]; });
     if constexpr (Score::kState) {
-      accumulate<T, kStateDim, kWidth>(parts, weights, shared_ + Layout::kStates, first, lane_,
+      accumulate<T, kStateDim, kWidth>(bands, weights, shared_ + Layout::kStates, first, lane_,
                                        [&](int) -> float(&)[kStateDim / 8][4] { return state_; });
     }
   }
 
-  __device__ Chunk<false> chunk_of(int part, int tile, int first) const {
-    return {position(part), tile * kRows, first, warp_, lane_};
+  __device__ Chunk<false> chunk_of(int band, int tile, int first) const {
+    return {position(band), tile * kRows, first, warp_, lane_};
   }
 
   /// Scores of keys first .. first + kWidth - 1 of a tile in units of unit_, -inf where masked.
   template <class Which>
-  __device__ __forceinline__ void compute_scores(const Which& parts, const RealKeys& real, int tile,
+  __device__ __forceinline__ void compute_scores(const Which& bands, const RealKeys& real, int tile,
                                                  int first, Scores (&s)[Which::kLast]) {
     if constexpr (Score::kStored) {
       for_each_stored<kWidth>(problem_.score.strip, head_, first_, tile * kRows,
@@ -255,21 +255,21 @@ class BlockForward {
     } else {
       Dots<kWidth, Score> dots[Which::kLast];
       multiply_rows<T, D, kWidth>(
-          problem_.score, parts, rows(), [&](int) -> const float(&)[2] { return row_sum_; },
+          problem_.score, bands, rows(), [&](int) -> const float(&)[2] { return row_sum_; },
           shared_ + Layout::kKeys, first, lane_,
-          [&](int part) -> Dots<kWidth, Score>& { return dots[part]; });
+          [&](int band) -> Dots<kWidth, Score>& { return dots[band]; });
 #pragma unroll
-      for (int part = Which::kFirst; part < Which::kLast; ++part) {
-        const Chunk<false> chunk = chunk_of(part, tile, first);
-        score_dots(dots[part], part, chunk, s[part]);
-        const int row = position(part) + warp_ * 16, column = tile * kRows + first;
+      for (int band = Which::kFirst; band < Which::kLast; ++band) {
+        const Chunk<false> chunk = chunk_of(band, tile, first);
+        score_dots(dots[band], band, chunk, s[band]);
+        const int row = position(band) + warp_ * 16, column = tile * kRows + first;
         const bool whole = real.template all<kWidth>(first) &&
                            visibility_.whole(row, row + 15, column, column + kWidth - 1);
-        if (!whole) mask_chunk<kWidth>(visibility_, real, chunk, s[part]);
+        if (!whole) mask_chunk<kWidth>(visibility_, real, chunk, s[band]);
       }
     }
   }
-  __device__ __forceinline__ void score_dots(const Dots<kWidth, Score>& dots, int part,
+  __device__ __forceinline__ void score_dots(const Dots<kWidth, Score>& dots, int band,
                                              const Chunk<false>& chunk, Scores& s) {
     if (Score::kLinear && dots_are_scores_) {
 #pragma unroll
@@ -279,8 +279,8 @@ class BlockForward {
       }
       return;
     }
-    const Entries<Score> of_part{entries(part), pieces_};
-    score_chunk(problem_, {batch_, head_}, dots, of_part, chunk, s);
+    const Entries<Score> of_band{entries(band), pieces_};
+    score_chunk(problem_, {batch_, head_}, dots, of_band, chunk, s);
   }
 
   /// Scores to weights relative to the running maximum; sums and values so far are rescaled.
@@ -290,27 +290,27 @@ class BlockForward {
     float old[Which::kLast][2];
     bool rose = false;
 #pragma unroll
-    for (int part = Which::kFirst; part < Which::kLast; ++part) {
+    for (int band = Which::kFirst; band < Which::kLast; ++band) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        old[part][half] = rows_[part].maximum[half];
-        raise(chunk_of(part, tile, first), s[part], half, rows_[part]);
-        rose = rose || rows_[part].maximum[half] != old[part][half];
+        old[band][half] = rows_[band].maximum[half];
+        raise(chunk_of(band, tile, first), s[band], half, rows_[band]);
+        rose = rose || rows_[band].maximum[half] != old[band][half];
       }
     }
     // Of most tiles no row of the warp has its maximum.
     if (__ballot_sync(0xffffffffu, rose) != 0) {
 #pragma unroll
-      for (int part = Which::kFirst; part < Which::kLast; ++part) {
+      for (int band = Which::kFirst; band < Which::kLast; ++band) {
 #pragma unroll
-        for (int half = 0; half < 2; ++half) rescale(part, half, old[part][half]);
+        for (int half = 0; half < 2; ++half) rescale(band, half, old[band][half]);
       }
     }
 #pragma unroll
-    for (int part = Which::kFirst; part < Which::kLast; ++part) {
+    for (int band = Which::kFirst; band < Which::kLast; ++band) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        weigh(chunk_of(part, tile, first), s[part], half, rows_[part]);
+        weigh(chunk_of(band, tile, first), s[band], half, rows_[band]);
       }
     }
   }
@@ -337,13 +337,13 @@ class BlockForward {
   __device__ static float base_of(float maximum) { return maximum == -INFINITY ? 0 : maximum; }
 
   /// Rows' sums from an old maximum to the one of now.
-  __device__ __forceinline__ void rescale(int part, int half, float old) {
-    RowState<Probes>& row = rows_[part];
+  __device__ __forceinline__ void rescale(int band, int half, float old) {
+    RowState<Probes>& row = rows_[band];
     const float step = old == -INFINITY ? 0 : old - base_of(row.maximum[half]);
     const float factor = old == -INFINITY ? 0 : fast_exp2(step);
     row.probes[half].rescale(factor, step, row.sum[half]);
     row.sum[half] *= factor;
-    rescale<D>(out_[part], half, factor);
+    rescale<D>(out_[band], half, factor);
     if constexpr (Score::kState) rescale<kStateDim>(state_, half, factor);
   }
   template <int kDim>
@@ -393,22 +393,22 @@ class BlockForward {
     kept.rows() = rows_[0];
   }
 
-  /// A part's rows of all results.
-  __device__ __forceinline__ void write(int part) {
+  /// A band's rows of all results.
+  __device__ __forceinline__ void write(int band) {
     float normaliser[2];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) normaliser[half] = write_numbers(part, half);
-    write_output(part, normaliser);
+    for (int half = 0; half < 2; ++half) normaliser[half] = write_numbers(band, half);
+    write_output(band, normaliser);
     if constexpr (Score::kState) {
-      write_to<kStateDim>(outputs_.out_state, part, state_, normaliser,
+      write_to<kStateDim>(outputs_.out_state, band, state_, normaliser,
                           static_cast<int>(problem_.state_dim));
     }
   }
 
   /// A row's log-sum-exp and probes; returns what its sums of values are multiplied with.
-  __device__ __forceinline__ float write_numbers(int part, int half) {
-    RowState<Probes>& state = rows_[part];
-    const int row = query(part) + warp_ * 16 + lane_ / 4 + 8 * half;
+  __device__ __forceinline__ float write_numbers(int band, int half) {
+    RowState<Probes>& state = rows_[band];
+    const int row = query(band) + warp_ * 16 + lane_ / 4 + 8 * half;
     const float l = quad_sum(state.sum[half]);
     const bool writes = row < shape_.queries && lane_ % 4 == 0;
     const std::int64_t at = (batch_ * shape_.heads + head_) * shape_.queries + row;
@@ -428,36 +428,36 @@ class BlockForward {
 
   /// Averaged values; where there is a gate, first as they are to `ungated`. The gate is multiplied
   /// onto the registers, so that nothing of it lives on while rows are written.
-  __device__ __forceinline__ void write_output(int part, const float (&normaliser)[2]) {
+  __device__ __forceinline__ void write_output(int band, const float (&normaliser)[2]) {
     if (problem_.gate.data != nullptr) {
       if (outputs_.ungated.data != nullptr) {
-        write_to<D>(outputs_.ungated, part, out_[part], normaliser, channels());
+        write_to<D>(outputs_.ungated, band, out_[band], normaliser, channels());
       }
-      multiply_gate(part);
+      multiply_gate(band);
     }
-    write_to<D>(outputs_.out, part, out_[part], normaliser, channels());
+    write_to<D>(outputs_.out, band, out_[band], normaliser, channels());
   }
-  __device__ __forceinline__ void multiply_gate(int part) {
+  __device__ __forceinline__ void multiply_gate(int band) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = query(part) + warp_ * 16 + lane_ / 4 + 8 * half;
+      const int row = query(band) + warp_ * 16 + lane_ / 4 + 8 * half;
       if (row >= shape_.queries) continue;
       const RowGate<T> gate(problem_.gate, problem_.gate_dim, batch_, head_, row);
 #pragma unroll
       for (int d = 0; d < D / 8; ++d) {
         const int channel = d * 8 + (lane_ % 4) * 2;
         if (channel >= channels()) continue;
-        out_[part][d][2 * half] *= gate.of(channel);
-        out_[part][d][2 * half + 1] *= gate.of(channel + 1);
+        out_[band][d][2 * half] *= gate.of(channel);
+        out_[band][d][2 * half + 1] *= gate.of(channel + 1);
       }
     }
   }
   template <int kDim>
-  __device__ __forceinline__ void write_to(const OutputTensor& to, int part,
+  __device__ __forceinline__ void write_to(const OutputTensor& to, int band,
                                            const float (&sums)[kDim / 8][4],
                                            const float (&normaliser)[2], int width) {
-    const int row = query(part) + warp_ * 16;
-    const std::uint32_t tile = shared_ + Layout::kOut + static_cast<std::uint32_t>(part) * Layout::kDots;
+    const int row = query(band) + warp_ * 16;
+    const std::uint32_t tile = shared_ + Layout::kOut + static_cast<std::uint32_t>(band) * Layout::kDots;
     write_through<T, kDim>(tile, warp_, lane_, pointer<T>(to, batch_, head_) + row * to.row, to.row,
                            static_cast<int>(shape_.queries) - row, width, sums,
                            [&](int half) { return normaliser[half]; });
@@ -469,7 +469,7 @@ class BlockForward {
   const AttentionShape& shape_;
   int batch_, head_, first_, warp_, lane_;
   Visibility visibility_;
-  PartTiles<kCount> tiles_;
+  BandTiles<kCount> tiles_;
   std::uint32_t shared_;
   [[no_unique_address]] Pieces<Score::kPieces> pieces_;
   // Scores in log2 units are those in registers times unit_: of a linear score, dot products.

@@ -124,15 +124,15 @@ struct Dots {
   float phase[Score::kDots == 2 ? kColumns / 8 : 1][4];
 };
 
-/// Which of the tiles of rows that a block holds take part: from kFirst to kLast - 1.
+/// Which of the tiles of rows that a block holds take band: from kFirst to kLast - 1.
 template <int kFirst_, int kLast_>
-struct Parts {
+struct Bands {
   static constexpr int kFirst = kFirst_, kLast = kLast_;
 };
-using OnePart = Parts<0, 1>;
+using OneBand = Bands<0, 1>;
 
-/// sums(m) += rows . tile^T of every part m, with the parameters of multiply_rows: what is loaded of
-/// the tile feeds two products of each part.
+/// sums(m) += rows . tile^T of every band m, with the parameters of multiply_rows: what is loaded of
+/// the tile feeds two products of each band.
 template <typename T, int D, int kColumns, class Which, class Rows, class Sums>
 __device__ __forceinline__ void add_products(const Which&, const Rows& rows, std::uint32_t tile,
                                              int first, int lane, const Sums& sums) {
@@ -158,7 +158,7 @@ template <typename T, int D, int kColumns, class Rows>
 __device__ __forceinline__ void add_products(const Rows& rows, std::uint32_t tile, int first,
                                              int lane, float (&sums)[kColumns / 8][4]) {
   add_products<T, D, kColumns>(
-      OnePart{}, [&](int, int d, std::uint32_t(&a)[4]) { rows(d, a); }, tile, first, lane,
+      OneBand{}, [&](int, int d, std::uint32_t(&a)[4]) { rows(d, a); }, tile, first, lane,
       [&](int) -> float(&)[kColumns / 8][4] { return sums; });
 }
 
@@ -188,12 +188,12 @@ __device__ __forceinline__ void add_split_products(const Score& score, const Row
   }
 }
 
-/// dots(m) of every part m: rows(m, d, a) gives the operand of channels 16 d ..; the tile's rows are
+/// dots(m) of every band m: rows(m, d, a) gives the operand of channels 16 d ..; the tile's rows are
 /// first .. first + kColumns. row_sum(m): of TAPA's linear phase, the sums of the phase channels of
 /// the thread's two rows, else 0.
 template <typename T, int D, int kColumns, DeviceScore Score, class Which, class Rows, class Sums,
           class Products>
-__device__ __forceinline__ void multiply_rows(const Score& score, const Which& parts,
+__device__ __forceinline__ void multiply_rows(const Score& score, const Which& bands,
                                               const Rows& rows, const Sums& row_sum,
                                               std::uint32_t tile, int first, int lane,
                                               const Products& dots) {
@@ -209,7 +209,7 @@ __device__ __forceinline__ void multiply_rows(const Score& score, const Which& p
     }
   }
   if constexpr (Score::kDots == 1) {
-    add_products<T, D, kColumns>(parts, rows, tile, first, lane,
+    add_products<T, D, kColumns>(bands, rows, tile, first, lane,
                                  [&](int m) -> float(&)[kColumns / 8][4] { return dots(m).dot; });
   } else {
     static_assert(Which::kLast == 1);
@@ -260,7 +260,7 @@ __device__ __forceinline__ void pack_operand(const float (&low)[4], const float 
   a[3] = Half<T>::pack(high[2], high[3]);
 }
 
-/// sums(m) += w(m) . tile of every part m: weights of 16 rows x kColumns times the tile's rows
+/// sums(m) += w(m) . tile of every band m: weights of 16 rows x kColumns times the tile's rows
 /// first .. first + kColumns.
 template <typename T, int D, int kColumns, class Which, class Weights, class Sums>
 __device__ __forceinline__ void accumulate(const Which&, const Weights& w, std::uint32_t tile,
@@ -289,7 +289,7 @@ template <typename T, int D, int kColumns>
 __device__ __forceinline__ void accumulate(const float (&w)[kColumns / 8][4], std::uint32_t tile,
                                            int first, int lane, float (&sums)[D / 8][4]) {
   accumulate<T, D, kColumns>(
-      OnePart{}, [&](int) -> const float(&)[kColumns / 8][4] { return w; }, tile, first, lane,
+      OneBand{}, [&](int) -> const float(&)[kColumns / 8][4] { return w; }, tile, first, lane,
       [&](int) -> float(&)[D / 8][4] { return sums; });
 }
 
@@ -326,17 +326,17 @@ __device__ __forceinline__ void accumulate_split(const Score& score,
   }
 }
 
-/// sums(m) += the gradients of a chunk of every part m times tile rows: d dot with the channels
+/// sums(m) += the gradients of a chunk of every band m times tile rows: d dot with the channels
 /// before content(), d phase with those from there on, or with ones where the phase is linear.
 template <typename T, int D, int kColumns, DeviceScore Score, class Which, class Gradients,
           class Sums>
-__device__ __forceinline__ void accumulate_gradients(const Score& score, const Which& parts,
+__device__ __forceinline__ void accumulate_gradients(const Score& score, const Which& bands,
                                                      const Gradients& gradients,
                                                      std::uint32_t tile, int first, int lane,
                                                      const Sums& sums) {
   if constexpr (Score::kDots == 1) {
     accumulate<T, D, kColumns>(
-        parts, [&](int m) -> const float(&)[kColumns / 8][4] { return gradients(m).dot; }, tile,
+        bands, [&](int m) -> const float(&)[kColumns / 8][4] { return gradients(m).dot; }, tile,
         first, lane, sums);
   } else {
     static_assert(Which::kLast == 1);

@@ -126,9 +126,9 @@ struct PairLayout {
 /// What the kernels over tile pairs share. Rows are queries and columns keys, or, transposed, the
 /// other way round. Not backward: scores alone.
 ///
-/// A warp has 16 rows of a tile and goes over its columns by chunks, or two times 16 rows, its parts,
-/// which share what is loaded of the columns. Parts of queries are 16 rows each of two tiles beside
-/// each other. Parts of keys (transposed) are 32 rows of one tile; a warp takes the one or the other
+/// A warp has 16 rows of a tile and goes over its columns by chunks, or two times 16 rows, its bands,
+/// which share what is loaded of the columns. Bands of queries are 16 rows each of two tiles beside
+/// each other. Bands of keys (transposed) are 32 rows of one tile; a warp takes the one or the other
 /// half of the queries, and the sums over all queries of one half of the channels: weights and
 /// gradients change hands in shared memory.
 template <typename T, int D, bool kTransposed, DeviceScore Score, bool kBackward = true,
@@ -167,8 +167,8 @@ class TilePair {
   __device__ int position(int query) const { return query + static_cast<int>(shape_.query_offset); }
 
   __device__ const Pieces<Score::kPieces>& pieces() const { return pieces_; }
-  __device__ Entries<Score> entries(int part = 0) const {
-    return {shared_ + Layout::kEntries + stage_ + tile_of(part) * kEntriesBytes, pieces_};
+  __device__ Entries<Score> entries(int band = 0) const {
+    return {shared_ + Layout::kEntries + stage_ + tile_of(band) * kEntriesBytes, pieces_};
   }
 
   /// Starts copying 64 queries of a head for each tile of them, with their log-sum-exp, the sink in
@@ -182,7 +182,7 @@ class TilePair {
 
   /// Starts copying 64 keys of a kv head.
   __device__ void fetch_keys(int batch, int kv_head, int first) {
-    const auto tiles = kTransposed ? rows_of_part(0) : columns(fetched_);
+    const auto tiles = kTransposed ? rows_of_band(0) : columns(fetched_);
     if constexpr (Score::kProducts) {
       copy_tile<T, D>(tiles.dots, pointer<T>(problem_.k, batch, kv_head), problem_.k.row, first,
                       keys(), channels());
@@ -260,29 +260,29 @@ class TilePair {
   __device__ void compute_scores(const Visibility& visibility, int first_query, int first_key,
                                  int first, Dots<kColumns, Score>& dots, Numbers& t) const {
     const auto only = [&](int) -> Dots<kColumns, Score>& { return dots; };
-    multiply_dots(OnePart{}, first, only);
-    score_part(visibility, chunk_of(first_query, first_key, first, 0), first_query, first_key, first,
+    multiply_dots(OneBand{}, first, only);
+    score_band(visibility, chunk_of(first_query, first_key, first, 0), first_query, first_key, first,
                0, dots, t);
   }
 
-  /// Weights and gradients of the chunk from column `first` of the parts' pairs; first_query is that
-  /// of part 0.
-  template <class Which = OnePart>
+  /// Weights and gradients of the chunk from column `first` of the bands' pairs; first_query is that
+  /// of band 0.
+  template <class Which = OneBand>
   __device__ __forceinline__ void compute(const Visibility& visibility, int first_query,
-                                          int first_key, int first, const Which& parts = {}) {
+                                          int first_key, int first, const Which& bands = {}) {
     Dots<kColumns, Score> dots[Which::kLast];
-    multiply_dots(parts, first, [&](int part) -> Dots<kColumns, Score>& { return dots[part]; });
+    multiply_dots(bands, first, [&](int band) -> Dots<kColumns, Score>& { return dots[band]; });
     [[maybe_unused]] Numbers tangent[Which::kLast];  // of the soft cap
 #pragma unroll
-    for (int part = Which::kFirst; part < Which::kLast; ++part) {
-      weigh(visibility, query_of(first_query, part), first_key, first, part, dots[part],
-            tangent[part]);
+    for (int band = Which::kFirst; band < Which::kLast; ++band) {
+      weigh(visibility, query_of(first_query, band), first_key, first, band, dots[band],
+            tangent[band]);
     }
-    multiply_values(parts, first);
+    multiply_values(bands, first);
 #pragma unroll
-    for (int part = Which::kFirst; part < Which::kLast; ++part) {
-      const auto chunk = chunk_of(query_of(first_query, part), first_key, first, part);
-      differentiate(chunk, part, dots[part], tangent[part]);
+    for (int band = Which::kFirst; band < Which::kLast; ++band) {
+      const auto chunk = chunk_of(query_of(first_query, band), first_key, first, band);
+      differentiate(chunk, band, dots[band], tangent[band]);
     }
   }
 
@@ -296,16 +296,16 @@ class TilePair {
     }
   }
 
-  /// sums(part) += gradients . (k of the keys, or transposed q of the queries).
+  /// sums(band) += gradients . (k of the keys, or transposed q of the queries).
   template <class Which, class Sums>
-  __device__ __forceinline__ void add_dots(const Which& parts, int first, const Sums& sums) const {
+  __device__ __forceinline__ void add_dots(const Which& bands, int first, const Sums& sums) const {
     accumulate_gradients<T, D, kColumns>(
-        problem_.score, parts,
-        [this](int part) -> const Dots<kColumns, Score>& { return gradient[part]; }, columns(stage_).dots,
+        problem_.score, bands,
+        [this](int band) -> const Dots<kColumns, Score>& { return gradient[band]; }, columns(stage_).dots,
         first, lane_, sums);
   }
   __device__ void add_dots(int first, float (&sums)[D / 8][4]) const {
-    add_dots(OnePart{}, first, [&](int) -> float(&)[D / 8][4] { return sums; });
+    add_dots(OneBand{}, first, [&](int) -> float(&)[D / 8][4] { return sums; });
   }
   /// Transposed: sums += weights . d_out of the queries.
   __device__ void add_values(int first, float (&sums)[D / 8][4]) const {
@@ -316,7 +316,7 @@ class TilePair {
     accumulate<T, kStateDim, kColumns>(weight[0], columns(stage_).state, first, lane_, sums);
   }
 
-  /// Of parts of keys: the chunk of queries that the warp takes, and the channels of its sums.
+  /// Of bands of keys: the chunk of queries that the warp takes, and the channels of its sums.
   __device__ int own_chunk() const { return warp_ % 2 * kColumns; }
   __device__ int own_channel() const { return warp_ % 2 * (D / 2); }
 
@@ -325,9 +325,9 @@ class TilePair {
   __device__ __forceinline__ void keep_operands() const {
     static_assert(kHalves && Score::kDots == 1 && 2 * kColumns == kRows);
 #pragma unroll
-    for (int part = 0; part < kCount; ++part) {
-      keep_operand(operands(0), part, weight[part]);
-      keep_operand(operands(1), part, gradient[part].dot);
+    for (int band = 0; band < kCount; ++band) {
+      keep_operand(operands(0), band, weight[band]);
+      keep_operand(operands(1), band, gradient[band].dot);
     }
   }
   /// sums += weights of all queries . d_out, and gradients . q: of the warp's channels.
@@ -342,12 +342,12 @@ class TilePair {
                                              const float (&sums)[kCount][D / 16][4],
                                              float factor) const {
 #pragma unroll
-    for (int part = 0; part < kCount; ++part) {
+    for (int band = 0; band < kCount; ++band) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int row = first + warp_row(part) + lane_ / 4 + 8 * half;
+        const int row = first + warp_row(band) + lane_ / 4 + 8 * half;
         if (row >= keys()) continue;
-        write_row<T, D / 2>(pointer<T>(to, batch, head) + row * to.row + own_channel(), sums[part],
+        write_row<T, D / 2>(pointer<T>(to, batch, head) + row * to.row + own_channel(), sums[band],
                             half, [factor](int) { return factor; }, channels() - own_channel(),
                             lane_);
       }
@@ -434,27 +434,27 @@ class TilePair {
   }
 
  private:
-  /// Of a part its tile of rows, its first query, and the warp's first row in the tile.
-  __device__ static std::uint32_t tile_of(int part) {
-    return kTransposed ? 0 : static_cast<std::uint32_t>(part);
+  /// Of a band its tile of rows, its first query, and the warp's first row in the tile.
+  __device__ static std::uint32_t tile_of(int band) {
+    return kTransposed ? 0 : static_cast<std::uint32_t>(band);
   }
-  __device__ static int query_of(int first_query, int part) {
-    return first_query + static_cast<int>(tile_of(part)) * kRows;
+  __device__ static int query_of(int first_query, int band) {
+    return first_query + static_cast<int>(tile_of(band)) * kRows;
   }
-  __device__ int warp_row(int part) const {
-    return kHalves ? warp_ / 2 * 32 + part * 16 : warp_ * 16;
+  __device__ int warp_row(int band) const {
+    return kHalves ? warp_ / 2 * 32 + band * 16 : warp_ * 16;
   }
   __device__ std::uint32_t operands(int array) const {
     return shared_ + Layout::kPairs + static_cast<std::uint32_t>(array * Layout::kOperandBytes);
   }
 
-  __device__ __forceinline__ void keep_operand(std::uint32_t to, int part,
+  __device__ __forceinline__ void keep_operand(std::uint32_t to, int band,
                                                const Numbers& numbers) const {
 #pragma unroll
     for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int row = warp_row(part) + lane_ / 4 + 8 * half;
+        const int row = warp_row(band) + lane_ / 4 + 8 * half;
         store_shared(to + accumulator_offset<kRows>(row, own_chunk() / 8 + n, lane_),
                      Half<T>::pack(numbers[n][2 * half], numbers[n][2 * half + 1]));
       }
@@ -466,17 +466,17 @@ class TilePair {
     for (int n = 0; n < kRows / 16; ++n) {
       std::uint32_t a[kCount][4];
 #pragma unroll
-      for (int part = 0; part < kCount; ++part) {
-        load_operand<kRows>(kept, warp_row(part), n, lane_, a[part]);
+      for (int band = 0; band < kCount; ++band) {
+        load_operand<kRows>(kept, warp_row(band), n, lane_, a[band]);
       }
 #pragma unroll
       for (int d = 0; d < D / 32; ++d) {
         std::uint32_t b[4];
         load_values<D>(tile, n * 16, own_channel() / 16 + d, lane_, b);
 #pragma unroll
-        for (int part = 0; part < kCount; ++part) {
-          Half<T>::multiply(sums[part][2 * d], a[part], b[0], b[1]);
-          Half<T>::multiply(sums[part][2 * d + 1], a[part], b[2], b[3]);
+        for (int band = 0; band < kCount; ++band) {
+          Half<T>::multiply(sums[band][2 * d], a[band], b[0], b[1]);
+          Half<T>::multiply(sums[band][2 * d + 1], a[band], b[2], b[3]);
         }
       }
     }
@@ -485,23 +485,23 @@ class TilePair {
   __device__ typename Layout::Tiles columns(std::uint32_t stage) const {
     return Layout::tiles(shared_ + Layout::kColumnTiles + stage);
   }
-  __device__ typename Layout::Tiles rows_of_part(int part) const {
-    return Layout::tiles(shared_ + tile_of(part) * Layout::kTiles);
+  __device__ typename Layout::Tiles rows_of_band(int band) const {
+    return Layout::tiles(shared_ + tile_of(band) * Layout::kTiles);
   }
-  /// Rows of a part as operands: of q or k, and of d_out or v.
+  /// Rows of a band as operands: of q or k, and of d_out or v.
   __device__ auto dot_rows() const {
-    return [this](int part, int d, std::uint32_t(&a)[4]) {
-      load_operand<D>(rows_of_part(part).dots, warp_row(part), d, lane_, a);
+    return [this](int band, int d, std::uint32_t(&a)[4]) {
+      load_operand<D>(rows_of_band(band).dots, warp_row(band), d, lane_, a);
     };
   }
   __device__ auto value_rows() const {
-    return [this](int part, int d, std::uint32_t(&a)[4]) {
-      load_operand<D>(rows_of_part(part).values, warp_row(part), d, lane_, a);
+    return [this](int band, int d, std::uint32_t(&a)[4]) {
+      load_operand<D>(rows_of_band(band).values, warp_row(band), d, lane_, a);
     };
   }
 
   __device__ void fetch_tile(int batch, int head, int first, int tile) const {
-    const auto tiles = kTransposed ? columns(fetched_) : rows_of_part(tile);
+    const auto tiles = kTransposed ? columns(fetched_) : rows_of_band(tile);
     const DeviceSaved& saved = launch_.saved;
     if constexpr (Score::kProducts) {
       copy_tile<T, D>(tiles.dots, pointer<T>(problem_.q, batch, head), problem_.q.row, first,
@@ -531,40 +531,40 @@ class TilePair {
     }
   }
 
-  /// Where a number of query n of a part's tile lies.
-  __device__ std::uint32_t number_of_query(std::uint32_t array, int part, int n) const {
-    return shared_ + array + (tile_of(part) * kRows + static_cast<std::uint32_t>(n)) * 4;
+  /// Where a number of query n of a band's tile lies.
+  __device__ std::uint32_t number_of_query(std::uint32_t array, int band, int n) const {
+    return shared_ + array + (tile_of(band) * kRows + static_cast<std::uint32_t>(n)) * 4;
   }
   /// The log-sum-exp or delta of an element's query.
-  __device__ float of_query(std::uint32_t array, const Chunk<kTransposed>& chunk, int part, int n,
+  __device__ float of_query(std::uint32_t array, const Chunk<kTransposed>& chunk, int band, int n,
                             int e) const {
     // Queries that are rows stay, in the first stage.
     const std::uint32_t stage = kTransposed ? stage_ : 0;
-    return load_shared<float>(number_of_query(array + stage, part, chunk.query_in_tile(n, e)));
+    return load_shared<float>(number_of_query(array + stage, band, chunk.query_in_tile(n, e)));
   }
 
-  /// Of a part with that first query.
+  /// Of a band with that first query.
   __device__ Chunk<kTransposed> chunk_of(int first_query, int first_key, int first,
-                                         int part) const {
+                                         int band) const {
     const int query = position(first_query);
     return {kTransposed ? first_key : query, kTransposed ? query : first_key, first,
-            warp_row(part) / 16, lane_};
+            warp_row(band) / 16, lane_};
   }
 
   template <class Which, class Products>
-  __device__ __forceinline__ void multiply_dots(const Which& parts, int first,
+  __device__ __forceinline__ void multiply_dots(const Which& bands, int first,
                                                 const Products& dots) const {
     if constexpr (Score::kProducts) {
       multiply_rows<T, D, kColumns>(
-          problem_.score, parts, dot_rows(), [this](int) -> const float(&)[2] { return row_sum_; },
+          problem_.score, bands, dot_rows(), [this](int) -> const float(&)[2] { return row_sum_; },
           columns(stage_).dots, first, lane_, dots);
     }
   }
 
-  /// From a part's dot products to scores of its chunk.
-  __device__ __forceinline__ void score_part(const Visibility& visibility,
+  /// From a band's dot products to scores of its chunk.
+  __device__ __forceinline__ void score_band(const Visibility& visibility,
                                              const Chunk<kTransposed>& chunk, int first_query,
-                                             int first_key, int first, int part,
+                                             int first_key, int first, int band,
                                              Dots<kColumns, Score>& dots, Numbers& t) const {
     if constexpr (Score::kStored) {
       for_each_stored<kColumns>(problem_.score.strip, head_, first_query, first_key, chunk,
@@ -573,12 +573,12 @@ class TilePair {
                                   if constexpr (!Score::kProducts) dots.dot[n][e] = 0;
                                 });
     } else {
-      score_chunk(problem_, {batch_, head_}, dots, entries(part), chunk, t);
+      score_chunk(problem_, {batch_, head_}, dots, entries(band), chunk, t);
       const RealKeys real = visibility.real_keys(first_key / kRows);
-      const int row = chunk.row + warp_row(part), last_row = row + 15;
+      const int row = chunk.row + warp_row(band), last_row = row + 15;
       const int column = chunk.column + first, last_column = column + kColumns - 1;
       const bool whole = kTransposed
-                             ? real.template all<16>(warp_row(part)) &&
+                             ? real.template all<16>(warp_row(band)) &&
                                    visibility.whole(column, last_column, row, last_row)
                              : real.template all<kColumns>(first) &&
                                    visibility.whole(row, last_row, column, last_column);
@@ -586,49 +586,49 @@ class TilePair {
     }
   }
 
-  /// A part's weights. Not transposed, nothing else needs them: they take the soft cap's derivative,
+  /// A band's weights. Not transposed, nothing else needs them: they take the soft cap's derivative,
   /// so that the scores need not be kept.
   __device__ __forceinline__ void weigh(const Visibility& visibility, int first_query,
-                                        int first_key, int first, int part,
+                                        int first_key, int first, int band,
                                         Dots<kColumns, Score>& dots, Numbers& tangent) {
-    const auto chunk = chunk_of(first_query, first_key, first, part);
+    const auto chunk = chunk_of(first_query, first_key, first, band);
     Numbers t;
-    score_part(visibility, chunk, first_query, first_key, first, part, dots, t);
+    score_band(visibility, chunk, first_query, first_key, first, band, dots, t);
 #pragma unroll
     for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        weight[part][n][e] = fast_exp2(t[n][e] - of_query(Layout::kLse, chunk, part, n, e));
+        weight[band][n][e] = fast_exp2(t[n][e] - of_query(Layout::kLse, chunk, band, n, e));
         tangent[n][e] = 1;
         if (problem_.soft_cap == 0) continue;
         const float share = t[n][e] / problem_.soft_cap;
-        tangent[n][e] = weight[part][n][e] == 0 ? 0 : 1 - share * share;
-        if constexpr (!kTransposed) weight[part][n][e] *= tangent[n][e];
+        tangent[n][e] = weight[band][n][e] == 0 ? 0 : 1 - share * share;
+        if constexpr (!kTransposed) weight[band][n][e] *= tangent[n][e];
       }
     }
   }
 
-  /// From the gradients of a part's weights to those of its scores and dot products.
-  __device__ __forceinline__ void differentiate(const Chunk<kTransposed>& chunk, int part,
+  /// From the gradients of a band's weights to those of its scores and dot products.
+  __device__ __forceinline__ void differentiate(const Chunk<kTransposed>& chunk, int band,
                                                 const Dots<kColumns, Score>& dots,
                                                 const Numbers& tangent) {
 #pragma unroll
     for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float delta = of_query(Layout::kDelta, chunk, part, n, e);
-        const float p = weight[part][n][e];
-        float ds = p == 0 ? 0 : p * (d_score[part][n][e] - delta);
+        const float delta = of_query(Layout::kDelta, chunk, band, n, e);
+        const float p = weight[band][n][e];
+        float ds = p == 0 ? 0 : p * (d_score[band][n][e] - delta);
         if constexpr (kTransposed) ds *= tangent[n][e];
         if constexpr (Score::kTokens) {
           ds = through_tokens(chunk, dots, n, e, ds);
         }
-        d_score[part][n][e] = problem_.score.entry_gradient(ds, dots.dot[n][e]);
+        d_score[band][n][e] = problem_.score.entry_gradient(ds, dots.dot[n][e]);
         const float phase = Score::kDots == 2 ? dots.phase[Score::kDots == 2 ? n : 0][e] : 0;
-        const float entry = entry_of(entries(part), chunk, n, e);
+        const float entry = entry_of(entries(band), chunk, n, e);
         const DotGradients d = problem_.score.gradient(ds, dots.dot[n][e], phase, entry);
-        gradient[part].dot[n][e] = d.dot;
-        if constexpr (Score::kDots == 2) gradient[part].phase[n][e] = d.phase;
+        gradient[band].dot[n][e] = d.dot;
+        if constexpr (Score::kDots == 2) gradient[band].phase[n][e] = d.phase;
       }
     }
   }
@@ -652,22 +652,22 @@ class TilePair {
 
   /// d_score = d_out . v (+ d_out_state . state), the gradients of the weights.
   template <class Which>
-  __device__ __forceinline__ void multiply_values(const Which& parts, int first) {
+  __device__ __forceinline__ void multiply_values(const Which& bands, int first) {
 #pragma unroll
-    for (int part = Which::kFirst; part < Which::kLast; ++part) {
+    for (int band = Which::kFirst; band < Which::kLast; ++band) {
 #pragma unroll
       for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) d_score[part][n][e] = 0;
+        for (int e = 0; e < 4; ++e) d_score[band][n][e] = 0;
       }
     }
-    const auto sums = [this](int part) -> Numbers& { return d_score[part]; };
-    add_products<T, D, kColumns>(parts, value_rows(), columns(stage_).values, first, lane_, sums);
+    const auto sums = [this](int band) -> Numbers& { return d_score[band]; };
+    add_products<T, D, kColumns>(bands, value_rows(), columns(stage_).values, first, lane_, sums);
     if constexpr (Score::kState) {
-      const auto rows = [this](int part, int d, std::uint32_t(&a)[4]) {
-        load_operand<kStateDim>(rows_of_part(part).state, warp_row(part), d, lane_, a);
+      const auto rows = [this](int band, int d, std::uint32_t(&a)[4]) {
+        load_operand<kStateDim>(rows_of_band(band).state, warp_row(band), d, lane_, a);
       };
-      add_products<T, kStateDim, kColumns>(parts, rows, columns(stage_).state, first, lane_, sums);
+      add_products<T, kStateDim, kColumns>(bands, rows, columns(stage_).state, first, lane_, sums);
     }
   }
 

@@ -11,8 +11,8 @@ PAGE = ROOT / "docs" / "cuda.md"
 BEGIN, END = "<!-- computed by ./dev roofline -->", "<!-- end of what is computed -->"
 ROWS = 64  # of a tile, 16 a warp
 WARPS, COLUMNS = 4, 32  # columns of a chunk, backward
-PARTS = 2  # times 16 rows of a warp, which share what is loaded of the other operand: of as many tiles, or (dkv) of one
-TILES = {"forward": PARTS, "probes": PARTS, "dq": PARTS, "dkv": 1}  # of rows of a block
+BANDS = 2  # times 16 rows of a warp, which share what is loaded of the other operand: of as many tiles, or (dkv) of one
+TILES = {"forward": BANDS, "probes": BANDS, "dq": BANDS, "dkv": 1}  # of rows of a block
 WIDTH = {64: 64, 128: 32}  # keys that the forward kernel takes at a time, by D
 LOAD_BYTES = 512  # of an ldmatrix.x4
 
@@ -33,12 +33,12 @@ def loads(kernel, d):
     """ldmatrix.x4 of a warp for one tile and all tiles of rows of its block."""
     steps, groups = d // 16, ROWS // 16
     if kernel in ("forward", "probes"):  # q again for each chunk of keys; keys and values once
-        return (ROWS // WIDTH[d]) * steps * PARTS + 2 * steps * groups
-    chunk = 2 * steps * (PARTS + COLUMNS // 16)  # scores and d_out . v: rows again for each chunk, and its columns
+        return (ROWS // WIDTH[d]) * steps * BANDS + 2 * steps * groups
+    chunk = 2 * steps * (BANDS + COLUMNS // 16)  # scores and d_out . v: rows again for each chunk, and its columns
     if kernel == "dq":
         return (ROWS // COLUMNS) * (chunk + (COLUMNS // 16) * steps)
     # One chunk a warp; then weights and gradients of all queries, by half of the channels of d_out and q.
-    return chunk + 2 * groups * (PARTS + steps // 2)
+    return chunk + 2 * groups * (BANDS + steps // 2)
 
 
 def copied(kernel, d):

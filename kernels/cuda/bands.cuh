@@ -10,24 +10,24 @@
 namespace phasescope::kernels::cuda {
 
 template <int kCount>
-class PartTiles {
+class BandTiles {
   static_assert(kCount == 1 || kCount == 2);
 
  public:
   /// Of the tiles of queries from index `query` on. All lanes of a warp call it.
   template <class Score>
-  __device__ PartTiles(const Problem<Score>& problem, const Visibility& visibility, int query)
+  __device__ BandTiles(const Problem<Score>& problem, const Visibility& visibility, int query)
       : visibility_(visibility), query_(query) {
 #pragma unroll
-    for (int part = 0; part < kCount; ++part) {
-      if (query_of(part) >= problem.shape.queries) continue;
-      tiles_[part] = given_tiles(problem, visibility.key_tiles(query_of(part)));
+    for (int band = 0; band < kCount; ++band) {
+      if (query_of(band) >= problem.shape.queries) continue;
+      tiles_[band] = given_tiles(problem, visibility.key_tiles(query_of(band)));
     }
   }
 
-  __device__ int query_of(int part) const { return query_ + part * kRows; }
+  __device__ int query_of(int band) const { return query_ + band * kRows; }
 
-  /// The first tile from `tile` on that any part sees and that is not all padding; that of end() if
+  /// The first tile from `tile` on that any band sees and that is not all padding; that of end() if
   /// none follows. All lanes of a warp call it.
   __device__ int next(int tile) const {
     for (; tile < end(); ++tile) {
@@ -41,33 +41,33 @@ class PartTiles {
     if (is_empty(0)) return next(tiles_[kCount - 1].first);
     return next(min(tiles_[0].first, tiles_[kCount - 1].first));
   }
-  /// Of no part: one behind the last.
+  /// Of no band: one behind the last.
   __device__ int end() const {
     return kCount == 1 ? tiles_[0].last : max(tiles_[0].last, tiles_[kCount - 1].last);
   }
 
-  /// Whether a tile may hold what a part's queries see.
-  __device__ bool sees(int part, int tile) const {
-    return tiles_[part].first <= tile && tile < tiles_[part].last &&
-           visibility_.may_share_document(query_of(part), tile * kRows);
+  /// Whether a tile may hold what a band's queries see.
+  __device__ bool sees(int band, int tile) const {
+    return tiles_[band].first <= tile && tile < tiles_[band].last &&
+           visibility_.may_share_document(query_of(band), tile * kRows);
   }
 
-  /// Calls call(Parts<..>{}) with the parts that see a tile that begin() or next() gave.
+  /// Calls call(Bands<..>{}) with the bands that see a tile that begin() or next() gave.
   template <class Call>
   __device__ __forceinline__ void with(int tile, const Call& call) const {
     if constexpr (kCount == 1) {
-      call(OnePart{});
+      call(OneBand{});
     } else if (!sees(1, tile)) {
-      call(OnePart{});
+      call(OneBand{});
     } else if (!sees(0, tile)) {
-      call(Parts<1, 2>{});
+      call(Bands<1, 2>{});
     } else {
-      call(Parts<0, 2>{});
+      call(Bands<0, 2>{});
     }
   }
 
  private:
-  __device__ bool is_empty(int part) const { return tiles_[part].first >= tiles_[part].last; }
+  __device__ bool is_empty(int band) const { return tiles_[band].first >= tiles_[band].last; }
 
   const Visibility& visibility_;
   int query_;
