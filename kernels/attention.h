@@ -83,7 +83,7 @@ struct TableVariant {
 
 /// s = scale * q.k + values[b][h][i][lambda] for 0 <= lambda < length, and scale * q.k for all
 /// other distances: what a vector of each query makes of a table of vectors by distance (r_i .
-/// P[lambda]). values: (B, heads, queries, length) float32, contiguous and finite. CPU alone.
+/// P[lambda]). values: (B, heads, queries, length) float32, contiguous and finite.
 struct QueryTableVariant {
   const float* values = nullptr;
   std::int64_t length = 0;
@@ -91,7 +91,7 @@ struct QueryTableVariant {
 
 /// s = scale * q.k for lambda <= limits[h], and scale * far_q.far_k beyond: keys farther away than
 /// a limit are read as if they stood at it (far_q turned by the limit, far_k by nothing). Probes
-/// have q.k for the content score. CPU alone.
+/// have q.k for the content score.
 struct ClampVariant {
   InputTensor q;                         ///< (B, heads, queries, head_dim)
   InputTensor k;                         ///< (B, kv_heads, keys, head_dim)

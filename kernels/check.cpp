@@ -89,7 +89,6 @@ struct CheckVariant {
   }
 
   void operator()(const QueryTableVariant& table) const {
-    require(require.limits.query_tables, "expected no table of each query's own");
     require(table.length >= 0, "expected a length of the queries' tables of at least 0 but got " +
                                    number(table.length));
     require(table.values || table.length == 0 || inputs.shape.queries == 0,
@@ -97,9 +96,8 @@ struct CheckVariant {
   }
 
   void operator()(const ClampVariant& clamp) const {
-    require(require.limits.clamps, "expected no distances that are clamped");
     require(clamp.limits, "expected the heads' limits of distances but their pointer is null");
-    for (std::int64_t h = 0; h < inputs.shape.heads; ++h) {
+    for (std::int64_t h = 0; h < inputs.shape.heads && require.limits.reads_arrays; ++h) {
       require(clamp.limits[h] >= 0,
               "expected limits of distances of at least 0 but got " + number(clamp.limits[h]));
     }
@@ -266,8 +264,6 @@ void check_backward(const AttentionInputs& inputs, const SavedForward& saved,
           "expected sinks where their gradients are wanted but their pointer is null");
   require(!gradients.gate.data || inputs.gate.data,
           "expected a gate where its gradient is wanted but its pointer is null");
-  require(!gradients.scores.by_distance || limits.score_gradients,
-          "expected no sums of the scores' gradients by distance");
   require(gradients.scores.length >= 0,
           "expected at least 0 distances of the scores' gradients but got " +
               number(gradients.scores.length));
@@ -302,9 +298,9 @@ void check_region(const AttentionInputs& inputs, const float* lse, const Region&
   require(lse || !needs_lse, "expected the forward pass's lse for weights but it is null");
 }
 
-void check_sums(const AttentionInputs& inputs, const ScoreSums& sums) {
-  const Requirements require(kCpuLimits);
-  check_inputs(inputs);
+void check_sums(const AttentionInputs& inputs, const ScoreSums& sums, const Limits& limits) {
+  const Requirements require(limits);
+  check_inputs(inputs, limits);
   require(sums.length >= 0,
           "expected at least 0 distances of the scores' sums but got " + number(sums.length));
 }

@@ -16,10 +16,7 @@ struct Limits {
   std::int64_t segments = std::numeric_limits<std::int64_t>::max();  ///< of fire
   std::int64_t cape_units = 1024, cape_heads = std::numeric_limits<std::int64_t>::max();
   std::int64_t cape_pieces = kCapePieces;
-  bool query_tables = true;     ///< QueryTableVariant
-  bool clamps = true;           ///< ClampVariant
-  bool score_gradients = true;  ///< ScoreGradients
-  bool reads_arrays = true;     ///< pointers are memory that a check can read
+  bool reads_arrays = true;  ///< pointers are memory that a check can read
 };
 /// Of the kernels on the CPU; up to 2^24 every integer is a float.
 inline constexpr Limits kCpuLimits{};
@@ -32,7 +29,8 @@ void check_backward(const AttentionInputs& inputs, const SavedForward& saved,
                     const Gradients& gradients, const Limits& limits = kCpuLimits);
 void check_region(const AttentionInputs& inputs, const float* lse, const Region& region,
                   bool needs_lse);
-void check_sums(const AttentionInputs& inputs, const ScoreSums& sums);
+void check_sums(const AttentionInputs& inputs, const ScoreSums& sums,
+                const Limits& limits = kCpuLimits);
 void check_map(const Region& region, const MapOutputs& outputs);
 
 }  // namespace phasescope::kernels

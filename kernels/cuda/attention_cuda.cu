@@ -22,9 +22,6 @@ constexpr Limits kCudaLimits{.name = "[cuda attention] ",
                              .cape_units = kCudaHiddenUnits,
                              .cape_heads = kCudaCapeHeads,
                              .cape_pieces = std::numeric_limits<std::int64_t>::max(),
-                             .query_tables = false,
-                             .clamps = false,
-                             .score_gradients = false,
                              .reads_arrays = false};
 
 // cp.async, ldmatrix and products of bfloat16 numbers came with it.
@@ -46,8 +43,8 @@ void check_tensor(const Tensor4<Void>& t, const CudaAttention& a) {
           "expected tensors of one 16-bit type");
 }
 
-/// What the device asks for beside the limits.
-void check_device(const CudaAttention& a) {
+/// What the device asks for beside the limits; of sums of scores without v.
+void check_device(const CudaAttention& a, bool with_values = true) {
   const AttentionShape& s = a.shape;
   require(s.batch < 65536 && s.heads < 65536, "expected fewer than 65536 heads and batch entries");
   require(s.value_dim == 0 || s.value_dim == s.head_dim, "expected value_dim equal to head_dim");
@@ -56,15 +53,25 @@ void check_device(const CudaAttention& a) {
           "expected the documents of both queries and keys, or of neither");
   require(!a.key_documents || is_aligned(a.document_workspace),
           "expected a workspace for the documents on a 16-byte boundary");
-  check_tensor(a.q, a);
+  if (s.queries > 0) check_tensor(a.q, a);
   check_tensor(a.k, a);
-  check_tensor(a.v, a);
+  if (with_values) check_tensor(a.v, a);
   require(!a.gate.data || a.gate.storage == a.q.storage, "expected gates in the tensors' type");
   if (const auto* tape = std::get_if<TapeVariant>(&a.variant)) {
     require(tape->state_dim % 8 == 0 && tape->state_dim <= (s.head_dim <= 64 ? 64 : 128),
             "expected a state_dim that is a multiple of 8 up to the padded head_dim");
     check_tensor(tape->state, a);
   }
+  if (const auto* clamp = std::get_if<ClampVariant>(&a.variant)) {
+    if (s.queries > 0) check_tensor(clamp->q, a);
+    check_tensor(clamp->k, a);
+  }
+}
+
+/// Of sums by distance, whose last launch has a block for each head of the batch.
+void require_few_heads(const CudaAttention& a) {
+  require(a.shape.batch * a.shape.heads < 65536,
+          "expected fewer than 65536 heads in a batch for sums by distance");
 }
 
 struct Forward {
@@ -85,8 +92,10 @@ struct Forward {
     cuda::forward_tape(attention, outputs);
   }
   void operator()(const FireVariant&) const { cuda::forward_fire(attention, outputs); }
-  void operator()(const QueryTableVariant&) const {}  // refused by check_forward(), as the next
-  void operator()(const ClampVariant&) const {}
+  void operator()(const QueryTableVariant&) const {
+    cuda::forward_query_table(attention, outputs);
+  }
+  void operator()(const ClampVariant&) const { cuda::forward_clamp(attention, outputs); }
   void operator()(const CapeVariant&) const {
     require(is_aligned(outputs.score_workspace),
             "expected a workspace for cape's scores on a 16-byte boundary");
@@ -120,12 +129,44 @@ struct Backward {
     cuda::backward_tape(attention, saved, gradients);
   }
   void operator()(const FireVariant&) const { cuda::backward_fire(attention, saved, gradients); }
-  void operator()(const QueryTableVariant&) const {}  // refused by check_backward(), as the next
-  void operator()(const ClampVariant&) const {}
+  void operator()(const QueryTableVariant&) const {
+    cuda::backward_query_table(attention, saved, gradients);
+  }
+  void operator()(const ClampVariant&) const {
+    const auto* far = std::get_if<ClampGradients>(&gradients.variant);
+    require(far, "expected memory for the gradients of the far q and k of clamped distances");
+    if (attention.shape.queries > 0) check_tensor(far->dq, attention);
+    check_tensor(far->dk, attention);
+    cuda::backward_clamp(attention, saved, gradients);
+  }
   void operator()(const CapeVariant& cape) const {
     require(cuda_cape_bytes(attention.shape.heads, cape.hidden) <= kCudaSharedBytes,
             "expected fewer heads or hidden units for cape's gradients, such as 64 and 32");
     cuda::backward_cape(attention, saved, gradients);
+  }
+};
+
+struct SumScores {
+  const CudaAttention& attention;
+  const CudaScoreSums& sums;
+
+  void operator()(const PlainVariant&) const {
+    (attention.tokens.any() ? cuda::sums_plain_tokens : cuda::sums_plain)(attention, sums);
+  }
+  void operator()(const TableVariant& table) const {
+    (table.multiplies         ? cuda::sums_table_multiplied
+     : attention.tokens.any() ? cuda::sums_table_tokens
+                              : cuda::sums_table)(attention, sums);
+  }
+  void operator()(const TapaVariant&) const { cuda::sums_tapa(attention, sums); }
+  void operator()(const TapeVariant&) const { cuda::sums_plain(attention, sums); }
+  void operator()(const FireVariant&) const { cuda::sums_fire(attention, sums); }
+  void operator()(const QueryTableVariant&) const { cuda::sums_query_table(attention, sums); }
+  void operator()(const ClampVariant&) const { cuda::sums_clamp(attention, sums); }
+  void operator()(const CapeVariant&) const {
+    require(is_aligned(sums.score_workspace),
+            "expected a workspace for cape's scores on a 16-byte boundary");
+    cuda::sums_cape(attention, sums);
   }
 };
 
@@ -141,8 +182,7 @@ void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOut
   if (outputs.buckets.count > 0) {
     require(outputs.lse && is_aligned(outputs.workspace),
             "expected lse and a workspace on a 16-byte boundary for the distance buckets");
-    require(attention.shape.batch * attention.shape.heads < 65536,
-            "expected fewer than 65536 heads in a batch for the distance buckets");
+    require_few_heads(attention);
   }
   require(outputs.lse || !cuda::wants_top_keys(outputs.rows),
           "expected lse for the largest weights of a row");
@@ -201,6 +241,11 @@ void cuda_attention_backward(const CudaAttention& attention, const SavedForward&
   check_tensor(gradients.dk, attention);
   check_tensor(gradients.dv, attention);
   require(is_aligned(gradients.workspace), "expected a workspace on a 16-byte boundary");
+  if (gradients.scores.by_distance && gradients.scores.length > 0) {
+    require(is_aligned(gradients.distance_workspace),
+            "expected a workspace for sums by distance on a 16-byte boundary");
+    require_few_heads(attention);
+  }
   if (attention.key_documents) cuda::launch_documents(attention);
   SavedForward saved = given;
   if (attention.gate.data && attention.shape.queries > 0) {
@@ -209,6 +254,24 @@ void cuda_attention_backward(const CudaAttention& attention, const SavedForward&
                            static_cast<char*>(gradients.workspace) + gate_place(attention));
   }
   std::visit(Backward{attention, saved, gradients}, attention.variant);
+}
+
+std::size_t cuda_sums_workspace(const CudaAttention& attention, const ScoreSums& sums) {
+  const AttentionShape& s = attention.shape;
+  const std::int64_t numbers = (sums.distance ? cuda::distance_sums(s) : 0) +
+                               (sums.square ? s.batch * s.heads * s.queries : 0);
+  return static_cast<std::size_t>(numbers) * sizeof(double);
+}
+
+void cuda_attention_score_sums(const CudaAttention& attention, const CudaScoreSums& sums) {
+  const cuda::NvtxRange range("phasescope sums of scores");
+  check_sums(attention, sums, kCudaLimits);
+  check_device(attention, false);
+  if (sums.distance) require_few_heads(attention);
+  require(cuda_sums_workspace(attention, sums) == 0 || is_aligned(sums.workspace),
+          "expected a workspace for the sums on a 16-byte boundary");
+  if (attention.key_documents) cuda::launch_documents(attention);
+  std::visit(SumScores{attention, sums}, attention.variant);
 }
 
 bool cuda_available(std::string& reason) {

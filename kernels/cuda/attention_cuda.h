@@ -37,8 +37,14 @@ constexpr std::size_t cuda_document_bytes(const AttentionShape& s) {
   return static_cast<std::size_t>(s.batch * ((s.queries + 63) / 64 + (s.keys + 63) / 64) * 8);
 }
 
+/// Bytes that sums over pairs by distance take: 8 for every distance, about twice.
+constexpr std::size_t cuda_distance_bytes(const AttentionShape& s) {
+  return static_cast<std::size_t>(s.batch * s.heads *
+                                  ((s.queries + 63) / 64 + (s.keys + 63) / 64) * 128 * 8);
+}
+
 /// What forward and backward read, in device memory, and what a device needs beside it. q, k, v, a
-/// state, results and gradients of tokens are stored in one 16-bit type, on 16-byte boundaries with
+/// state, far q and k, results and gradients of tokens are stored in one 16-bit type, on 16-byte boundaries with
 /// strides that are multiples of 8; all other arrays are float32 but biases of tokens. head_dim is
 /// a multiple of 8 up to 128, value_dim 0 or head_dim, state_dim a multiple of 8 and at most
 /// head_dim rounded up to 64 or 128. CAPE's forward pass takes up to kCudaHiddenUnits, its backward
@@ -78,6 +84,8 @@ void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOut
 struct CudaGradients : Gradients {
   /// cuda_backward_workspace() bytes of device memory on a 16-byte boundary.
   void* workspace = nullptr;
+  /// Of `scores` alone: cuda_distance_bytes() likewise.
+  void* distance_workspace = nullptr;
 };
 
 /// Linear in queries and keys; of CAPE, see cape_bytes.
@@ -86,6 +94,20 @@ std::size_t cuda_backward_workspace(const CudaAttention& attention);
 /// Enqueues the backward pass; the same bits every time. Throws like the forward pass.
 void cuda_attention_backward(const CudaAttention& attention, const SavedForward& saved,
                              const CudaGradients& gradients);
+
+/// Sums and shifts in device memory.
+struct CudaScoreSums : ScoreSums {
+  void* workspace = nullptr;  ///< cuda_sums_workspace() bytes of device memory, where it has some
+  /// CAPE alone: cuda_score_workspace() bytes on a 16-byte boundary.
+  void* score_workspace = nullptr;
+};
+
+/// Linear in queries and keys.
+std::size_t cuda_sums_workspace(const CudaAttention& attention, const ScoreSums& sums);
+
+/// Enqueues attention_score_sums(): a pass over the scores for sums by row and of squares, one for
+/// those by key, one for those by distance. v is not read. Throws like the forward pass.
+void cuda_attention_score_sums(const CudaAttention& attention, const CudaScoreSums& sums);
 
 /// Whether the current device can be used; if not, `reason` says why in one sentence.
 bool cuda_available(std::string& reason);

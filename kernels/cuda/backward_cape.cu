@@ -17,7 +17,8 @@ void launch_gather(const CudaAttention& a, const CapeGradientLaunch& parameters,
 
 /// What a strip adds to the gradients; alone, of no rows, it ends dk and dv.
 template <typename T, int D>
-void launch_strip(const CudaAttention& a, const CapeGradientLaunch& parameters, bool with_dq) {
+void launch_strip(const CudaAttention& a, const CudaGradients& gradients,
+                  const CapeGradientLaunch& parameters, bool with_dq) {
   const Strip& strip = parameters.content;
   const CapeLaunch scores{parameters.pairs.problem, strip, parameters.network, a.scale};
   const unsigned heads = static_cast<unsigned>(a.shape.heads);
@@ -25,6 +26,7 @@ void launch_strip(const CudaAttention& a, const CapeGradientLaunch& parameters, 
                   static_cast<unsigned>(a.shape.kv_heads), 1};
   const dim3 queries{tiles_of(strip.last - strip.first), heads, 1};
   if (queries.x > 0) launch_scores<T, D>(a, scores);
+  if (parameters.with_sums) launch_gradient_sums<T, D>(a, gradients, parameters.pairs, 1);
   launch("cape dv", &cape_dv_kernel<T, D>, keys, kThreads, PairLayout<D, StoredScore>::kBytes,
          a.stream, parameters);
   if (queries.x > 0) {
@@ -94,7 +96,7 @@ void backward_cape(const CudaAttention& a, const SavedForward& saved,
                                               nullptr,
                                               nullptr};
       launch_strip<T, decltype(dim)::value>(
-          a, {pairs, content, network, memory, a.scale, with_sums}, with_dq);
+          a, gradients, {pairs, content, network, memory, a.scale, with_sums}, with_dq);
     };
     if (a.shape.queries > 0) launch_delta<T>(a, device_saved(saved, gradients), 0, memory.delta);
     launch_sinks(a, saved, memory.delta, gradients.sinks);
@@ -109,6 +111,7 @@ void backward_cape(const CudaAttention& a, const SavedForward& saved,
       }
     }
   });
+  join_gradient_sums(a, gradients);
   const auto* wanted = std::get_if<CapeGradients>(&gradients.variant);
   launch_joins(a, {a.shape, network, memory, wanted ? *wanted : CapeGradients{}});
 }

@@ -97,27 +97,28 @@ static __global__ void __launch_bounds__(kThreads)
 /// Times 16 rows of a warp (TilePair): two where a thread has registers for them, so that what is
 /// loaded of the columns feeds four products.
 template <DeviceScore Score>
-inline constexpr int kPairBands = Score::kDots == 1 && !Score::kPieces && !Score::kState &&
-                                          !Score::kStored && !Score::kTokens
-                                      ? 2
-                                      : 1;
+inline constexpr int kPairBands = kHasFewRegisters<Score> ? 2 : 1;
 
 /// Stages of what is copied for them: two where a block's shared memory has room.
 template <int D, DeviceScore Score>
 inline constexpr int kPairStages = kPairBands<Score> == 2 && D == 64 ? 2 : 1;
 
+/// What a block writes of a part of the pairs.
 template <typename T, int D, DeviceScore Score>
-__global__ void __launch_bounds__(kThreads)
-    attention_dq_kernel(const __grid_constant__ BackwardLaunch<Score> launch) {
+__device__ __forceinline__ void compute_dq(const BackwardLaunch<Score>& launch, int part) {
   constexpr int kCount = kPairBands<Score>;
   TilePair<T, D, false, Score, true, kCount, kPairStages<D, Score>> pair(launch);
+  pair.take_part(part);
   const int batch = static_cast<int>(blockIdx.z), head = static_cast<int>(blockIdx.y);
   // The longest rows first.
   const int query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * (kCount * kRows);
-  const Visibility visibility(launch.problem, batch);
+  const Visibility visibility(launch.problem, batch, head, part);
   const BandTiles<kCount> tiles(launch.problem, visibility, query);
   float dq[kCount][D / 8][4] = {};
   [[maybe_unused]] float d_factor[2] = {0, 0}, d_bias[2] = {0, 0};
+  if constexpr (Score::kOwn) {
+    if (launch.own) pair.clear_own(batch, head, query, launch.own);
+  }
   const auto next = [&](int tile) { return tiles.next(tile); };
   const auto fetch = [&](int tile) {
     pair.fetch_keys(batch, head / pair.group(), tile * kRows);
@@ -131,6 +132,9 @@ __global__ void __launch_bounds__(kThreads)
       for (int first = 0; first < kRows; first += kColumns) {
         pair.compute(visibility, query, key, first, bands);
         pair.add_dots(bands, first, [&](int band) -> float(&)[D / 8][4] { return dq[band]; });
+        if constexpr (Score::kOwn) {
+          if (launch.own) pair.write_own(query, key, first, launch.own);
+        }
         if constexpr (Score::kPieces) pair.add_factors(first, d_factor);
         if constexpr (Score::kTokens) {
           pair.add_rows(pair.d_score[0], d_bias);
@@ -140,9 +144,11 @@ __global__ void __launch_bounds__(kThreads)
     });
   });
   const Score& score = launch.problem.score;
+  const OutputTensor& to_dq =
+      Score::kParts == 2 && part == kFar ? launch.gradients.far_dq : launch.gradients.dq;
 #pragma unroll
   for (int band = 0; band < kCount; ++band) {
-    pair.template write<D>(launch.gradients.dq, batch, head, tiles.query_of(band), pair.queries(),
+    pair.template write<D>(to_dq, batch, head, tiles.query_of(band), pair.queries(),
                            pair.channels(), dq[band],
                            [&](int channel) { return score.factor(channel); });
   }
@@ -158,20 +164,31 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// dk and dv by warps of 16 keys, which need nothing of each other.
 template <typename T, int D, DeviceScore Score>
-__device__ __forceinline__ void sum_by_warps(const BackwardLaunch<Score>& launch) {
-  using Pair = TilePair<T, D, true, Score>;
-  Pair pair(launch);
+__global__ void __launch_bounds__(kThreads)
+    attention_dq_kernel(const __grid_constant__ BackwardLaunch<Score> launch) {
+  for (int part = Score::kParts - 1; part >= 0; --part) compute_dq<T, D>(launch, part);
+}
+
+/// Writes dk of a part of the pairs, and adds to what all parts have in common.
+template <int D, class Pair, DeviceScore Score, int kStates>
+__device__ __forceinline__ void compute_dk(Pair& pair, const BackwardLaunch<Score>& launch,
+                                           int part, float (&dv)[D / 8][4],
+                                           [[maybe_unused]] float (&d_state)[kStates][4]) {
+  pair.take_part(part);
   const int batch = static_cast<int>(blockIdx.z), kv_head = static_cast<int>(blockIdx.y);
   const int key = static_cast<int>(blockIdx.x) * kRows;  // the longest columns first
-  const Visibility visibility(launch.problem, batch);
-  const Stretch tiles = visibility.query_tiles(key);
-  float dk[D / 8][4] = {}, dv[D / 8][4] = {};
-  [[maybe_unused]] float d_state[Score::kState ? Pair::kStateDim / 8 : 1][4] = {};
+  Visibility visibility(launch.problem, batch);
+  Stretch tiles{};
+  if constexpr (Score::kParts == 1) tiles = visibility.query_tiles(key);
+  float dk[D / 8][4] = {};
   pair.fetch_keys(batch, kv_head, key);
   for (int n = 0; n < pair.group(); ++n) {
     const int head = kv_head * pair.group() + n;
+    if constexpr (Score::kParts > 1) {
+      visibility = Visibility(launch.problem, batch, head, part);
+      tiles = visibility.query_tiles(key);
+    }
     [[maybe_unused]] float d_bias[2] = {0, 0};
     for (int tile = tiles.first; tile < tiles.last; ++tile) {
       const int query = tile * kRows;
@@ -195,11 +212,27 @@ __device__ __forceinline__ void sum_by_warps(const BackwardLaunch<Score>& launch
   }
   commit_copies();
   wait_copies<0>();
-  const auto once = [](int) { return 1.0f; };
   const Score& score = launch.problem.score;
-  const DeviceGradients& to = launch.gradients;
-  pair.template write<D>(to.dk, batch, kv_head, key, pair.keys(), pair.channels(), dk,
+  const OutputTensor& to =
+      Score::kParts == 2 && part == kFar ? launch.gradients.far_dk : launch.gradients.dk;
+  pair.template write<D>(to, batch, kv_head, key, pair.keys(), pair.channels(), dk,
                          [&](int channel) { return score.factor(channel); });
+}
+
+/// dk and dv by warps of 16 keys, which need nothing of each other.
+template <typename T, int D, DeviceScore Score>
+__device__ __forceinline__ void sum_by_warps(const BackwardLaunch<Score>& launch) {
+  using Pair = TilePair<T, D, true, Score>;
+  Pair pair(launch);
+  float dv[D / 8][4] = {};
+  [[maybe_unused]] float d_state[Score::kState ? Pair::kStateDim / 8 : 1][4] = {};
+  for (int part = Score::kParts - 1; part >= 0; --part) {
+    compute_dk<D>(pair, launch, part, dv, d_state);
+  }
+  const int batch = static_cast<int>(blockIdx.z), kv_head = static_cast<int>(blockIdx.y);
+  const int key = static_cast<int>(blockIdx.x) * kRows;
+  const auto once = [](int) { return 1.0f; };
+  const DeviceGradients& to = launch.gradients;
   pair.template write<D>(to.dv, batch, kv_head, key, pair.keys(), pair.channels(), dv, once);
   if constexpr (Score::kState) {
     if (to.d_state.data) {

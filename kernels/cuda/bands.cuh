@@ -9,6 +9,12 @@
 
 namespace phasescope::kernels::cuda {
 
+/// Scores for which a thread has registers for the sums of four rows.
+template <DeviceScore Score>
+inline constexpr bool kHasFewRegisters = Score::kDots == 1 && !Score::kPieces && !Score::kState &&
+                                         !Score::kStored && !Score::kTokens && !Score::kOwn &&
+                                         Score::kParts == 1;
+
 template <int kCount>
 class BandTiles {
   static_assert(kCount == 1 || kCount == 2);
@@ -17,7 +23,7 @@ class BandTiles {
   /// Of the tiles of queries from index `query` on. All lanes of a warp call it.
   template <class Score>
   __device__ BandTiles(const Problem<Score>& problem, const Visibility& visibility, int query)
-      : visibility_(visibility), query_(query) {
+      : visibility_(&visibility), query_(query) {
 #pragma unroll
     for (int band = 0; band < kCount; ++band) {
       if (query_of(band) >= problem.shape.queries) continue;
@@ -32,7 +38,7 @@ class BandTiles {
   __device__ int next(int tile) const {
     for (; tile < end(); ++tile) {
       const bool seen = sees(0, tile) || (kCount == 2 && sees(kCount - 1, tile));
-      if (seen && !visibility_.real_keys(tile).none()) break;
+      if (seen && !visibility_->real_keys(tile).none()) break;
     }
     return tile;
   }
@@ -49,7 +55,7 @@ class BandTiles {
   /// Whether a tile may hold what a band's queries see.
   __device__ bool sees(int band, int tile) const {
     return tiles_[band].first <= tile && tile < tiles_[band].last &&
-           visibility_.may_share_document(query_of(band), tile * kRows);
+           visibility_->may_share_document(query_of(band), tile * kRows);
   }
 
   /// Calls call(Bands<..>{}) with the bands that see a tile that begin() or next() gave.
@@ -69,7 +75,7 @@ class BandTiles {
  private:
   __device__ bool is_empty(int band) const { return tiles_[band].first >= tiles_[band].last; }
 
-  const Visibility& visibility_;
+  const Visibility* visibility_;
   int query_;
   Stretch tiles_[kCount];
 };

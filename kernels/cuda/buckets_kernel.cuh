@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kThreads)
   const int batch = batch_of(problem), head = static_cast<int>(blockIdx.y);
   const int thread = static_cast<int>(threadIdx.x);
   const TileDistance tiles(problem.shape, blockIdx.x);
-  const Visibility visibility(problem, batch);
+  Visibility visibility(problem, batch);
   const SumsByDistance& to = launch.sums;
   const bool with_content = Score::kProducts && (to.content || to.term);
   DistanceSums sums;
@@ -106,13 +106,21 @@ __global__ void __launch_bounds__(kThreads)
     begins = strip.first == 0 && strip.first_key == 0;
     if (own.first >= own.last && !begins) return;
   }
-  for (int tile = own.first; tile < own.last; ++tile) {
+  for (int turn = own.first * Score::kParts; turn < own.last * Score::kParts; ++turn) {
+    const int tile = turn / Score::kParts;
+    if constexpr (Score::kParts > 1) {
+      pair.take_part(turn % Score::kParts);
+      visibility = Visibility(problem, batch, head, pair.part());
+    }
     const int query = tile * kRows, key = (tile - tiles.ahead) * kRows;
     if (!visibility.sees(query, key)) continue;
     pair.fetch_queries(batch, head, query);
     pair.fetch_keys(batch, head / pair.group(), key);
     pair.begin(head, query, key);
     pair.store_scores(visibility, query, key, with_content);
+    if constexpr (Score::kParts > 1) {
+      if (with_content && pair.part() == kFar) pair.store_near_content(head, query, key);
+    }
     __syncthreads();
     DiagonalMoments score;
     float weight = 0;

@@ -44,6 +44,12 @@ class Kernels final : public CudaKernels {
                 const CudaGradients& gradients) const override {
     cuda_attention_backward(attention, saved, gradients);
   }
+  void score_sums(const CudaAttention& attention, const CudaScoreSums& sums) const override {
+    cuda_attention_score_sums(attention, sums);
+  }
+  std::size_t sums_workspace(const CudaAttention& attention, const ScoreSums& sums) const override {
+    return cuda_sums_workspace(attention, sums);
+  }
   std::size_t score_workspace(const CudaAttention& attention) const override {
     return cuda_score_workspace(attention);
   }

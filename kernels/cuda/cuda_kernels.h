@@ -9,7 +9,7 @@
 
 namespace phasescope::kernels {
 
-/// Device memory and the two passes of attention_cuda.h, on the current device; copies are made on
+/// Device memory and what attention_cuda.h enqueues, on the current device; copies are made on
 /// its default stream.
 /// Everything but `available` throws like those passes; std::bad_alloc where memory is short.
 class CudaKernels {
@@ -34,6 +34,9 @@ class CudaKernels {
   virtual void forward(const CudaAttention& attention, const CudaForwardOutputs& outputs) const = 0;
   virtual void backward(const CudaAttention& attention, const SavedForward& saved,
                         const CudaGradients& gradients) const = 0;
+  virtual void score_sums(const CudaAttention& attention, const CudaScoreSums& sums) const = 0;
+  virtual std::size_t sums_workspace(const CudaAttention& attention,
+                                     const ScoreSums& sums) const = 0;
   virtual std::size_t score_workspace(const CudaAttention& attention) const = 0;
   virtual std::size_t bucket_workspace(const CudaAttention& attention,
                                        const BucketProbes& buckets) const = 0;

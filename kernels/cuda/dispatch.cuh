@@ -11,6 +11,7 @@
 #include "kernels/cuda/backward_kernel.cuh"
 #include "kernels/cuda/buckets_kernel.cuh"
 #include "kernels/cuda/forward_kernel.cuh"
+#include "kernels/cuda/score_sums_kernel.cuh"
 #include "kernels/cuda/top_keys_kernel.cuh"
 
 namespace phasescope::kernels::cuda {
@@ -146,6 +147,54 @@ void forward_with(const CudaAttention& a, const CudaForwardOutputs& outputs, con
   });
 }
 
+/// Where sums of scores lie in their workspace.
+struct SumsMemory {
+  double *diagonals, *squares;
+
+  SumsMemory(const AttentionShape& shape, const CudaScoreSums& sums)
+      : diagonals(static_cast<double*>(sums.workspace)),
+        squares(diagonals + (sums.distance ? distance_sums(shape) : 0)) {}
+};
+
+/// Sums by row and by key, and by diagonal and the rows' squares to memory; of a strip where scores
+/// are stored.
+template <typename T, int D, DeviceScore Score>
+void launch_sums(const CudaAttention& a, const CudaScoreSums& sums, const Problem<Score>& problem,
+                 unsigned batch) {
+  const SumsMemory memory(a.shape, sums);
+  unsigned rows = tiles_of(a.shape.queries), keys = tiles_of(a.shape.keys);
+  if constexpr (Score::kStored) {
+    const Strip& strip = problem.score.strip;
+    rows = tiles_of(strip.last - strip.first), keys = tiles_of(strip.last_key - strip.first_key);
+  }
+  const auto sum = [&](const char* name, SumsBy by, unsigned blocks, double* to,
+                       double* squares = nullptr, std::int64_t* count = nullptr) {
+    if (blocks == 0 || !(to || squares || count)) return;
+    launch(name, &attention_sums_kernel<T, D, Score, false>,
+           dim3{blocks, static_cast<unsigned>(a.shape.heads), batch}, kThreads,
+           SumsLayout<D, Score, false>::kBytes, a.stream,
+           SumsLaunch<Score>{pairs_of(problem, {}), by, to, sums.shift, squares, count});
+  };
+  sum("row sums", SumsBy::row, rows, sums.row, sums.square ? memory.squares : nullptr, sums.pairs);
+  sum("key sums", SumsBy::key, keys, sums.column);
+  sum("distance sums", SumsBy::distance, tile_distances(a.shape),
+      sums.distance ? memory.diagonals : nullptr);
+}
+inline void join_sums(const CudaAttention& a, const CudaScoreSums& sums) {
+  const SumsMemory memory(a.shape, sums);
+  join_distances(a, memory.diagonals, sums.distance, sums.length);
+  join_rows(a, memory.squares, sums.square);
+}
+
+template <DeviceScore Score>
+void sums_with(const CudaAttention& a, const CudaScoreSums& sums, const Score& score) {
+  with_type_and_dim(a, [&](auto type, auto dim) {
+    launch_sums<decltype(type), decltype(dim)::value>(a, sums, problem_of(a, score),
+                                                      static_cast<unsigned>(a.shape.batch));
+  });
+  join_sums(a, sums);
+}
+
 template <typename T>
 void launch_delta(const CudaAttention& a, const DeviceSaved& saved, int state_dim, float* delta) {
   const std::int64_t blocks = (delta_size(a.shape) + 3) / 4;
@@ -160,6 +209,23 @@ inline void launch_sinks(const CudaAttention& a, const SavedForward& saved, cons
   launch("sinks", &attention_sinks_kernel,
          dim3{static_cast<unsigned>((a.shape.heads + 3) / 4), 1, 1}, kThreads, 0, a.stream,
          SinksLaunch{a.shape, a.sinks, saved.lse, delta, to});
+}
+
+/// Sums of the scores' gradients over diagonals, of a strip where scores are stored.
+template <typename T, int D, DeviceScore Score>
+void launch_gradient_sums(const CudaAttention& a, const CudaGradients& gradients,
+                          const BackwardLaunch<Score>& pairs, unsigned batch) {
+  if (!gradients.scores.by_distance || gradients.scores.length == 0) return;
+  launch("gradient sums", &attention_sums_kernel<T, D, Score, true>,
+         dim3{tile_distances(a.shape), static_cast<unsigned>(a.shape.heads), batch}, kThreads,
+         SumsLayout<D, Score, true>::kBytes, a.stream,
+         SumsLaunch<Score>{pairs, SumsBy::distance,
+                           static_cast<double*>(gradients.distance_workspace)});
+}
+/// By distance, of what these have left.
+inline void join_gradient_sums(const CudaAttention& a, const CudaGradients& gradients) {
+  join_distances(a, static_cast<const double*>(gradients.distance_workspace),
+                 gradients.scores.by_distance, gradients.scores.length);
 }
 
 /// `finish` is called like with_type_and_dim's, with the parameters too, once dq, dk and dv are
@@ -178,7 +244,8 @@ void backward_with(const CudaAttention& a, const SavedForward& saved,
                                          diagonals,
                                          factors,
                                          pieces,
-                                         gradients.tokens};
+                                         gradients.tokens,
+                                         own_gradients(gradients)};
   const unsigned batch = static_cast<unsigned>(a.shape.batch);
   with_type_and_dim(a, [&](auto type, auto dim) {
     using T = decltype(type);
@@ -198,7 +265,9 @@ void backward_with(const CudaAttention& a, const SavedForward& saved,
            kBands == 2 ? Layout::kBytesWithOperands : Layout::kBytes, a.stream, parameters);
     launch_sinks(a, saved, delta, gradients.sinks);
     finish(type, dim, parameters);
+    launch_gradient_sums<T, kDim>(a, gradients, parameters, batch);
   });
+  join_gradient_sums(a, gradients);
 }
 
 template <DeviceScore Score>

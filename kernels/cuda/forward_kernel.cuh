@@ -53,11 +53,7 @@ struct KeptRows {
 /// Tiles of 64 queries that a block takes: two where a thread has registers for the sums of four
 /// rows.
 template <int D, class Probes, DeviceScore Score>
-inline constexpr int kForwardBands = Score::kDots == 1 && !Score::kPieces && !Score::kState &&
-                                      !Score::kStored && !Score::kTokens &&
-                                      (D == 64 || !Probes::kOn)
-                                  ? 2
-                                  : 1;
+inline constexpr int kForwardBands = kHasFewRegisters<Score> && (D == 64 || !Probes::kOn) ? 2 : 1;
 
 /// Shared memory: the queries, then a tile of keys, values and states, entries for each tile of
 /// queries, and pieces. Scores that are stored need neither queries nor keys.
@@ -114,6 +110,26 @@ class BlockForward {
     if constexpr (Score::kStored) {
       if (problem_.score.strip.first_key > 0) take_rows();
     }
+    // Far keys first: those of a row come in order.
+    for (part_ = Score::kParts - 1; part_ >= 0; --part_) take_part();
+    if constexpr (Score::kStored) {
+      if (problem_.score.strip.last_key < shape_.keys) {
+        keep_rows();
+        return;
+      }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int band = 0; band < kCount; ++band) write(band);
+  }
+
+ private:
+  /// The tiles of keys that the queries see of a part.
+  __device__ void take_part() {
+    if constexpr (Score::kParts > 1) {
+      visibility_ = Visibility(problem_, batch_, head_, part_);
+      tiles_ = BandTiles<kCount>(problem_, visibility_, first_);
+    }
     copy_queries();
     pieces_.store(problem_.score, head_, first_, static_cast<int>(shape_.queries));
     const int last = tiles_.end();
@@ -134,18 +150,8 @@ class BlockForward {
       tile = following;
     }
     wait_copies<0>();
-    if constexpr (Score::kStored) {
-      if (problem_.score.strip.last_key < shape_.keys) {
-        keep_rows();
-        return;
-      }
-    }
-    __syncthreads();
-#pragma unroll
-    for (int band = 0; band < kCount; ++band) write(band);
   }
 
- private:
   __device__ int channels() const { return static_cast<int>(shape_.head_dim); }
   __device__ int kv_head() const {
     return head_ / static_cast<int>(shape_.heads / shape_.kv_heads);
@@ -160,8 +166,9 @@ class BlockForward {
     if constexpr (!Score::kStored) {
 #pragma unroll
       for (int band = 0; band < kCount; ++band) {
-        copy_tile<T, D>(queries(band), pointer<T>(problem_.q, batch_, head_), problem_.q.row,
-                        query(band), static_cast<int>(shape_.queries), channels());
+        const InputTensor& q = q_of(problem_, part_);
+        copy_tile<T, D>(queries(band), pointer<T>(q, batch_, head_), q.row, query(band),
+                        static_cast<int>(shape_.queries), channels());
       }
     }
   }
@@ -175,8 +182,9 @@ class BlockForward {
   /// Starts copying what the scores of a tile of keys need, and what they are averaged over.
   __device__ void fetch_keys(int tile) {
     if constexpr (!Score::kStored) {
-      copy_tile<T, D>(shared_ + Layout::kKeys, pointer<T>(problem_.k, batch_, kv_head()),
-                      problem_.k.row, tile * kRows, static_cast<int>(shape_.keys), channels());
+      const InputTensor& k = k_of(problem_, part_);
+      copy_tile<T, D>(shared_ + Layout::kKeys, pointer<T>(k, batch_, kv_head()), k.row,
+                      tile * kRows, static_cast<int>(shape_.keys), channels());
     }
     if constexpr (Score::kEntries) {
 #pragma unroll
@@ -468,6 +476,7 @@ class BlockForward {
   float* kept_;
   const AttentionShape& shape_;
   int batch_, head_, first_, warp_, lane_;
+  int part_ = 0;
   Visibility visibility_;
   BandTiles<kCount> tiles_;
   std::uint32_t shared_;

@@ -65,7 +65,8 @@ void launch_documents(const CudaAttention& attention);
 
 using ForwardLauncher = void(const CudaAttention&, const CudaForwardOutputs&);
 ForwardLauncher forward_plain, forward_plain_tokens, forward_table, forward_table_multiplied,
-    forward_table_tokens, forward_tapa, forward_tape, forward_fire, forward_cape;
+    forward_table_tokens, forward_query_table, forward_clamp, forward_tapa, forward_tape,
+    forward_fire, forward_cape;
 
 /// The sums by bucket, from those that launch_distances() left in the workspace.
 void launch_buckets(const CudaAttention& attention, const CudaForwardOutputs& outputs);
@@ -80,6 +81,17 @@ constexpr std::size_t gate_bytes(const AttentionShape& s) {
 
 using BackwardLauncher = void(const CudaAttention&, const SavedForward&, const CudaGradients&);
 BackwardLauncher backward_plain, backward_plain_tokens, backward_table, backward_table_multiplied,
-    backward_table_tokens, backward_tapa, backward_tape, backward_fire, backward_cape;
+    backward_table_tokens, backward_query_table, backward_clamp, backward_tapa, backward_tape,
+    backward_fire, backward_cape;
+
+using SumsLauncher = void(const CudaAttention&, const CudaScoreSums&);
+SumsLauncher sums_plain, sums_plain_tokens, sums_table, sums_table_multiplied, sums_table_tokens,
+    sums_query_table, sums_clamp, sums_tapa, sums_fire, sums_cape;
+
+/// Sums by |distance|, (B, heads, length), of those of diagonals (B, heads, tile_distances(),
+/// kThreads); and (B, heads) of those of rows (B, heads, queries). `to` null: not wanted.
+void join_distances(const CudaAttention& attention, const double* diagonals, double* to,
+                    std::int64_t length);
+void join_rows(const CudaAttention& attention, const double* rows, double* to);
 
 }  // namespace phasescope::kernels::cuda

@@ -63,7 +63,7 @@ struct AllProbes {
   /// Before the weights: the chunk's scores times `unit`, of which `top` is the largest.
   template <int kColumns>
   __device__ __forceinline__ void find(const ChunkRow<kColumns>& scores, float unit, float top) {
-    if (scores.column == 0) first = scores.at(0, 0) * unit;
+    if (scores.column == 0) first = fmaxf(first, scores.at(0, 0) * unit);
     if (!(top * unit > best)) return;
     best = top * unit;
     // The first one among equals, from the last one on.

@@ -40,6 +40,24 @@ __device__ __forceinline__ T* pointer(const OutputTensor& tensor, std::int64_t b
   return static_cast<T*>(tensor.data) + batch * tensor.batch + head * tensor.head;
 }
 
+/// The q and k of a part of the pairs.
+template <class Score>
+__device__ __forceinline__ const InputTensor& q_of(const Problem<Score>& problem,
+                                                   [[maybe_unused]] int part) {
+  if constexpr (Score::kParts == 2) {
+    if (part == kFar) return problem.score.clamp.q;
+  }
+  return problem.q;
+}
+template <class Score>
+__device__ __forceinline__ const InputTensor& k_of(const Problem<Score>& problem,
+                                                   [[maybe_unused]] int part) {
+  if constexpr (Score::kParts == 2) {
+    if (part == kFar) return problem.score.clamp.k;
+  }
+  return problem.k;
+}
+
 /// A head's sink in log2 units, -inf where there are none.
 template <class Score>
 __device__ __forceinline__ float sink_of(const Problem<Score>& problem, int head) {
@@ -114,8 +132,8 @@ struct RealKeys {
   }
 };
 
-/// The mask of one batch entry. A query's position is its index plus query_offset, so that position
-/// - key is the distance.
+/// The mask of one batch entry: the distances least .. most, and what lies between them. A query's
+/// position is its index plus query_offset, so that position - key is the distance.
 class Visibility {
  public:
   template <class Score>
@@ -123,11 +141,12 @@ class Visibility {
       : queries_(static_cast<int>(problem.shape.queries)),
         keys_(static_cast<int>(problem.shape.keys)),
         offset_(static_cast<int>(problem.shape.query_offset)),
-        causal_(problem.shape.causal),
-        // Longer than any distance where there is no window.
-        window_(problem.shape.window > 0
-                    ? static_cast<int>(min(problem.shape.window, std::int64_t{1} << 30))
-                    : 1 << 30),
+        // Farther than any key where there is no window.
+        most_(static_cast<int>(problem.shape.window > 0
+                                   ? min(problem.shape.window, std::int64_t{1} << 30)
+                                   : std::int64_t{1} << 30) -
+              1),
+        least_(problem.shape.causal ? 0 : -most_),
         mask_(problem.key_mask ? problem.key_mask + batch * problem.shape.keys : nullptr),
         query_documents_(problem.key_documents
                              ? problem.query_documents + batch * problem.shape.queries
@@ -137,21 +156,35 @@ class Visibility {
         document_ranges_(problem.key_documents
                              ? problem.document_ranges + batch * tile_distances(problem.shape)
                              : nullptr) {}
+  /// Of a part of a head's pairs.
+  template <class Score>
+  __device__ Visibility(const Problem<Score>& problem, std::int64_t batch,
+                        [[maybe_unused]] std::int64_t head, [[maybe_unused]] int part)
+      : Visibility(problem, batch) {
+    if constexpr (Score::kParts == 2) {
+      const int limit = problem.score.limit(head);
+      if (part == kFar) {
+        least_ = max(least_, limit + 1);
+      } else {
+        most_ = min(most_, limit);
+      }
+    }
+  }
 
   __device__ bool visible(int position, int key) const {
     return key < keys_ && (!mask_ || mask_[key]) && related(position, key);
   }
   /// The same of a key that exists and is no padding.
   __device__ bool related(int position, int key) const {
-    return (!causal_ || key <= position) && abs(position - key) < window_ &&
+    return position - key >= least_ && position - key <= most_ &&
            (!key_documents_ || shares_document(position, key));
   }
 
   /// Whether all pairs of these (inclusive) positions and keys, of one tile each, are visible, if
   /// the keys exist and are no padding.
   __device__ bool whole(int position, int last_position, int key, int last_key) const {
-    return (!causal_ || last_key <= position) && last_position - key < window_ &&
-           last_key - position < window_ && is_one_document(position - offset_, key);
+    return position - last_key >= least_ && last_position - key <= most_ &&
+           is_one_document(position - offset_, key);
   }
 
   /// All lanes of a warp call it: each asks for two of the tile's keys.
@@ -169,8 +202,7 @@ class Visibility {
 
   /// Keys outside it are seen from no position in first .. last - 1.
   __device__ Stretch keys(Stretch positions) const {
-    const int last = causal_ ? positions.last : positions.last + window_ - 1;
-    return {max(0, positions.first - window_ + 1), min(last, keys_)};
+    return {max(0, positions.first - most_), min(positions.last - least_, keys_)};
   }
 
   /// Whether a pair of the tiles from query index `query` and from `key` on may be visible: all
@@ -182,8 +214,7 @@ class Visibility {
 
   /// Query indices outside it see no key in first .. last - 1.
   __device__ Stretch queries(Stretch keys) const {
-    const int first = causal_ ? keys.first : keys.first - window_ + 1;
-    return {max(0, first - offset_), min(keys.last + window_ - 1 - offset_, queries_)};
+    return {max(0, keys.first + least_ - offset_), min(keys.last + most_ - offset_, queries_)};
   }
 
   /// The tiles of keys that the tile of queries from index `query` goes over, and the tiles of
@@ -245,8 +276,7 @@ class Visibility {
   }
 
   int queries_, keys_, offset_;
-  bool causal_;
-  int window_;
+  int most_, least_;
   const std::uint8_t* mask_;
   const std::int32_t *query_documents_, *key_documents_;
   const DocumentRange* document_ranges_;

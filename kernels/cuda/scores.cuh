@@ -63,17 +63,6 @@ struct Entries {
   }
 };
 
-/// The entry that an element's distance has; 0 where the score has none.
-template <DeviceScore Score, bool kTransposed>
-__device__ __forceinline__ float entry_of(const Entries<Score>& entries,
-                                          const Chunk<kTransposed>& chunk, int n, int e) {
-  if constexpr (Score::kEntries) {
-    return entries.pieces.bias(entries.stored(chunk.entry(n, e)), chunk.query_in_tile(n, e));
-  } else {
-    return 0;
-  }
-}
-
 /// A score under a soft cap in the same units, with 1 / cap.
 __device__ __forceinline__ float capped(float t, float cap, float inverse) {
   return cap * tanhf(t * inverse);
@@ -83,6 +72,24 @@ __device__ __forceinline__ float capped(float t, float cap, float inverse) {
 struct HeadPlace {
   int batch, head;
 };
+
+/// An element's number of its own, or the entry that its distance has; 0 where the score has none.
+template <DeviceScore Score, bool kTransposed>
+__device__ __forceinline__ float entry_of([[maybe_unused]] const Problem<Score>& problem,
+                                          [[maybe_unused]] const HeadPlace& at,
+                                          const Entries<Score>& entries,
+                                          const Chunk<kTransposed>& chunk, int n, int e) {
+  if constexpr (Score::kOwn) {
+    const int position = chunk.position(n, e);
+    const int query = position - static_cast<int>(problem.shape.query_offset);
+    if (query >= problem.shape.queries) return 0;
+    return problem.score.own(at.batch, at.head, query, position - chunk.key(n, e));
+  } else if constexpr (Score::kEntries) {
+    return entries.pieces.bias(entries.stored(chunk.entry(n, e)), chunk.query_in_tile(n, e));
+  } else {
+    return 0;
+  }
+}
 
 /// A score t of a pair of tokens, log2 units, with their numbers around it. What a table masks
 /// stays masked.
@@ -106,7 +113,7 @@ __device__ __forceinline__ void score_chunk(const Problem<Score>& problem, const
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const float phase = Score::kDots == 2 ? dots.phase[Score::kDots == 2 ? n : 0][e] : 0;
-      const float entry = entry_of(entries, chunk, n, e);
+      const float entry = entry_of(problem, at, entries, chunk, n, e);
       t[n][e] = problem.score.score(dots.dot[n][e], phase, entry);
       if constexpr (Score::kTokens) {
         const int query = chunk.position(n, e) - static_cast<int>(problem.shape.query_offset);

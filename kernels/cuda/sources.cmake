@@ -2,9 +2,11 @@
 set(PHASESCOPE_CUDA_SOURCES
   attention_cuda.cu
   backward_cape.cu
+  backward_clamp.cu
   backward_fire.cu
   backward_plain.cu
   backward_plain_tokens.cu
+  backward_query_table.cu
   backward_table.cu
   backward_table_multiplied.cu
   backward_table_tokens.cu
@@ -16,13 +18,26 @@ set(PHASESCOPE_CUDA_SOURCES
   cuda_kernels.cu
   documents.cu
   forward_cape.cu
+  forward_clamp.cu
   forward_fire.cu
   forward_plain.cu
   forward_plain_tokens.cu
+  forward_query_table.cu
   forward_table.cu
   forward_table_multiplied.cu
   forward_table_tokens.cu
   forward_tapa.cu
   forward_tape.cu
-  gates.cu)
+  gates.cu
+  score_sums.cu
+  sums_cape.cu
+  sums_clamp.cu
+  sums_fire.cu
+  sums_plain.cu
+  sums_plain_tokens.cu
+  sums_query_table.cu
+  sums_table.cu
+  sums_table_multiplied.cu
+  sums_table_tokens.cu
+  sums_tapa.cu)
 list(TRANSFORM PHASESCOPE_CUDA_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)

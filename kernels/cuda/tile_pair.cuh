@@ -23,6 +23,7 @@ struct DeviceSaved {
 };
 struct DeviceGradients {
   OutputTensor dq, dk, dv, d_state;
+  OutputTensor far_dq, far_dk;  // of clamped distances
 };
 inline DeviceSaved device_saved(const SavedForward& saved, const Gradients& gradients) {
   const auto* tape = std::get_if<TapeGradients>(&gradients.variant);
@@ -31,7 +32,17 @@ inline DeviceSaved device_saved(const SavedForward& saved, const Gradients& grad
 }
 inline DeviceGradients device_gradients(const Gradients& gradients) {
   const auto* tape = std::get_if<TapeGradients>(&gradients.variant);
-  return {gradients.dq, gradients.dk, gradients.dv, tape ? tape->d_state : OutputTensor{}};
+  const auto* clamp = std::get_if<ClampGradients>(&gradients.variant);
+  return {gradients.dq,
+          gradients.dk,
+          gradients.dv,
+          tape ? tape->d_state : OutputTensor{},
+          clamp ? clamp->dq : OutputTensor{},
+          clamp ? clamp->dk : OutputTensor{}};
+}
+inline float* own_gradients(const Gradients& gradients) {
+  const auto* table = std::get_if<QueryTableGradients>(&gradients.variant);
+  return table ? table->values : nullptr;
 }
 
 template <DeviceScore Score>
@@ -44,6 +55,7 @@ struct BackwardLaunch {
   float* factors;    // FIRE alone: (B, heads, queries)
   float2* pieces;    // FIRE alone: (heads, tile_distances(), kMostSegments), slope and intercept
   TokenGradients tokens = {};  // of scores with numbers of tokens alone
+  float* own = nullptr;        // of pairs' own numbers, like these; null where not wanted
 };
 
 /// Tiles I of queries and J of keys have tile distance I - J; its diagonal n of 127 is the distance
@@ -157,6 +169,10 @@ class TilePair {
         shared_(shared_memory()),
         pieces_(shared_ + Layout::kPieces) {}
 
+  /// Of which part of the pairs q and k are fetched from here on.
+  __device__ void take_part(int part) { part_ = part; }
+  __device__ int part() const { return part_; }
+
   __device__ int warp() const { return warp_; }
   __device__ int lane() const { return lane_; }
   __device__ int channels() const { return static_cast<int>(shape_.head_dim); }
@@ -184,8 +200,8 @@ class TilePair {
   __device__ void fetch_keys(int batch, int kv_head, int first) {
     const auto tiles = kTransposed ? rows_of_band(0) : columns(fetched_);
     if constexpr (Score::kProducts) {
-      copy_tile<T, D>(tiles.dots, pointer<T>(problem_.k, batch, kv_head), problem_.k.row, first,
-                      keys(), channels());
+      const InputTensor& k = k_of(problem_, part_);
+      copy_tile<T, D>(tiles.dots, pointer<T>(k, batch, kv_head), k.row, first, keys(), channels());
     }
     if constexpr (kBackward) {
       copy_tile<T, D>(tiles.values, pointer<T>(problem_.v, batch, kv_head), problem_.v.row, first,
@@ -257,12 +273,13 @@ class TilePair {
   }
 
   /// Scores of the chunk from column `first` of the pair, in log2 units, -inf where masked.
-  __device__ void compute_scores(const Visibility& visibility, int first_query, int first_key,
-                                 int first, Dots<kColumns, Score>& dots, Numbers& t) const {
-    const auto only = [&](int) -> Dots<kColumns, Score>& { return dots; };
-    multiply_dots(OneBand{}, first, only);
-    score_band(visibility, chunk_of(first_query, first_key, first, 0), first_query, first_key, first,
-               0, dots, t);
+  __device__ Chunk<kTransposed> compute_scores(const Visibility& visibility, int first_query,
+                                               int first_key, int first,
+                                               Dots<kColumns, Score>& dots, Numbers& t) const {
+    const auto chunk = chunk_of(first_query, first_key, first, 0);
+    multiply_dots(OneBand{}, first, [&](int) -> Dots<kColumns, Score>& { return dots; });
+    score_band(visibility, chunk, first_query, first_key, first, 0, dots, t);
+    return chunk;
   }
 
   /// Weights and gradients of the chunk from column `first` of the bands' pairs; first_query is that
@@ -283,6 +300,50 @@ class TilePair {
     for (int band = Which::kFirst; band < Which::kLast; ++band) {
       const auto chunk = chunk_of(query_of(first_query, band), first_key, first, band);
       differentiate(chunk, band, dots[band], tangent[band]);
+    }
+  }
+
+  /// Gradients of the softmax's inputs of the chunk from column `first` of the pair: what compute()
+  /// has before a cap's slope and the variant's own gradients.
+  __device__ void compute_input_gradients(const Visibility& visibility, int first_query,
+                                          int first_key, int first) {
+    Dots<kColumns, Score> dots;
+    Numbers t;
+    const auto chunk = compute_scores(visibility, first_query, first_key, first, dots, t);
+    multiply_values(OneBand{}, first);
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float p = fast_exp2(t[n][e] - of_query(Layout::kLse, chunk, 0, n, e));
+        const float apart = d_score[0][n][e] - of_query(Layout::kDelta, chunk, 0, n, e);
+        d_score[0][n][e] = p == 0 ? 0 : p * apart;
+      }
+    }
+  }
+
+  /// Zeros for all numbers of their own that pairs of 64 queries have, whose gradients follow after
+  /// the next __syncthreads.
+  __device__ void clear_own(int batch, int head, int first, float* to) const {
+    const std::int64_t length = problem_.score.table.length;
+    const std::int64_t row = (batch * shape_.heads + head) * shape_.queries + first;
+    const std::int64_t count = min(kRows, queries() - first) * length;
+    for (std::int64_t n = threadIdx.x; n < count; n += kThreads) to[row * length + n] = 0;
+  }
+  /// The gradients of those of the chunk from `first` on: each pair has its place.
+  __device__ void write_own(int first_query, int first_key, int first, float* to) const {
+    static_assert(!kTransposed);
+    const Chunk<false> chunk(first_query, first_key, first, warp_, lane_);
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int query = chunk.row_of(e), key = chunk.column_of(n, e);
+        if (query >= queries() || key >= keys()) continue;
+        const std::int64_t at =
+            problem_.score.place(batch_, head_, query, position(query) - key);
+        if (at >= 0) to[at] = d_score[0][n][e];
+      }
     }
   }
 
@@ -395,6 +456,26 @@ class TilePair {
       }
     }
   }
+  /// Content scores of the pair to its second array, where its scores had another q and k.
+  __device__ void store_near_content(int head, int first_query, int first_key) {
+    const int part = part_;
+    __syncthreads();
+    take_part(kNear);
+    fetch_queries(batch_, head, first_query);
+    fetch_keys(batch_, head / group(), first_key);
+    begin(head, first_query, first_key);
+    const float factor = problem_.score.factor(0);
+    for (int first = 0; first < kRows; first += kColumns) {
+      Dots<kColumns, Score> dots;
+      multiply_dots(OneBand{}, first, [&](int) -> Dots<kColumns, Score>& { return dots; });
+#pragma unroll
+      for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) store(first, n, e, factor * dots.dot[n][e], 1);
+      }
+    }
+    take_part(part);
+  }
   __device__ float stored(int row, int column, int array = 0) const {
     return load_shared<float>(pair_address(row, column, array));
   }
@@ -504,8 +585,8 @@ class TilePair {
     const auto tiles = kTransposed ? columns(fetched_) : rows_of_band(tile);
     const DeviceSaved& saved = launch_.saved;
     if constexpr (Score::kProducts) {
-      copy_tile<T, D>(tiles.dots, pointer<T>(problem_.q, batch, head), problem_.q.row, first,
-                      queries(), channels());
+      const InputTensor& q = q_of(problem_, part_);
+      copy_tile<T, D>(tiles.dots, pointer<T>(q, batch, head), q.row, first, queries(), channels());
     }
     if constexpr (kBackward) {
       copy_tile<T, D>(tiles.values, pointer<T>(saved.d_out, batch, head), saved.d_out.row, first,
@@ -520,9 +601,10 @@ class TilePair {
     const bool exists = query < queries();
     const std::int64_t at = (batch * shape_.heads + head) * shape_.queries + query;
     if (threadIdx.x < kRows) {
-      // Rows that do not exist or see no key: +inf makes every weight 0.
-      const float lse =
-          exists ? lse_with_sink(saved.lse[at] * kLog2e, sink_of(problem_, head)) : INFINITY;
+      // Rows that do not exist or see no key: +inf makes every weight 0. Sums of scores have none.
+      const float lse = exists && saved.lse
+                            ? lse_with_sink(saved.lse[at] * kLog2e, sink_of(problem_, head))
+                            : INFINITY;
       store_shared(number_of_query(Layout::kLse + fetched_, tile, n),
                    lse == -INFINITY ? INFINITY : lse);
     } else if constexpr (kBackward) {
@@ -625,7 +707,7 @@ class TilePair {
         }
         d_score[band][n][e] = problem_.score.entry_gradient(ds, dots.dot[n][e]);
         const float phase = Score::kDots == 2 ? dots.phase[Score::kDots == 2 ? n : 0][e] : 0;
-        const float entry = entry_of(entries(band), chunk, n, e);
+        const float entry = entry_of(problem_, {batch_, head_}, entries(band), chunk, n, e);
         const DotGradients d = problem_.score.gradient(ds, dots.dot[n][e], phase, entry);
         gradient[band].dot[n][e] = d.dot;
         if constexpr (Score::kDots == 2) gradient[band].phase[n][e] = d.phase;
@@ -643,8 +725,8 @@ class TilePair {
                                                   float ds) {
     const auto& tokens = problem_.score.tokens;
     const int query = chunk.position(n, e) - static_cast<int>(shape_.query_offset);
-    const float inner =
-        problem_.score.score(dots.dot[n][e], 0, entry_of(entries(), chunk, n, e)) * kLn2;
+    const float entry = entry_of(problem_, {batch_, head_}, entries(), chunk, n, e);
+    const float inner = problem_.score.score(dots.dot[n][e], 0, entry) * kLn2;
     const float before = inner + tokens.bias(batch_, head_, query, chunk.key(n, e));
     d_factor[n][e] = ds == 0 ? 0 : ds * before;
     return ds * tokens.factor(batch_, head_, query);
@@ -676,6 +758,7 @@ class TilePair {
   const AttentionShape& shape_;
   int warp_, lane_;
   int batch_ = 0, head_ = 0;  // of the pair of tiles
+  int part_ = 0;
   std::uint32_t shared_;
   std::uint32_t stage_ = 0, fetched_ = 0;  // what is computed, and where copies go
   float row_sum_[2] = {0, 0};

@@ -90,8 +90,6 @@ __global__ void __launch_bounds__(kThreads)
   const int query = first_row(problem) + static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
   const int row = static_cast<int>(threadIdx.x), count = static_cast<int>(launch.rows.top_count);
   const bool keeps = row < kRows;
-  const Visibility visibility(problem, batch);
-  const Stretch tiles = given_tiles(problem, visibility.key_tiles(query));
   LargestOfRow largest(shared_memory() + Layout::kBytesWithPairs, row, keeps ? count : 0);
   float* kept = launch.kept;
   if constexpr (Score::kStored) {
@@ -99,21 +97,26 @@ __global__ void __launch_bounds__(kThreads)
     kept += block * kept_floats(D) + row * 2;
     if (problem.score.strip.first_key > 0) largest.take(kept);
   }
-  pair.fetch_queries(batch, head, query);
-  for (int tile = tiles.first; tile < tiles.last; ++tile) {
-    const int key = tile * kRows;
-    if (!visibility.may_share_document(query, key)) continue;
-    pair.fetch_keys(batch, head / pair.group(), key);
-    pair.begin(head, query, key);
-    pair.store_scores(visibility, query, key);
-    __syncthreads();
-    // The pitch of the rows is odd: a warp's threads read from different banks.
-    for (int column = 0; keeps && column < kRows; ++column) {
-      largest.add(pair.stored(row, column), key + column);
+  for (int part = Score::kParts - 1; part >= 0; --part) {
+    pair.take_part(part);
+    const Visibility visibility(problem, batch, head, part);
+    const Stretch tiles = given_tiles(problem, visibility.key_tiles(query));
+    pair.fetch_queries(batch, head, query);
+    for (int tile = tiles.first; tile < tiles.last; ++tile) {
+      const int key = tile * kRows;
+      if (!visibility.may_share_document(query, key)) continue;
+      pair.fetch_keys(batch, head / pair.group(), key);
+      pair.begin(head, query, key);
+      pair.store_scores(visibility, query, key);
+      __syncthreads();
+      // The pitch of the rows is odd: a warp's threads read from different banks.
+      for (int column = 0; keeps && column < kRows; ++column) {
+        largest.add(pair.stored(row, column), key + column);
+      }
     }
+    commit_copies();
+    wait_copies<0>();
   }
-  commit_copies();
-  wait_copies<0>();
   if constexpr (Score::kStored) {
     if (problem.score.strip.last_key < pair.keys()) {
       largest.keep(kept);

@@ -7,6 +7,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <variant>
 
 #include "kernels/cuda/attention_cuda.h"
 
@@ -26,6 +27,9 @@ concept DeviceScore = requires(const S& score, float x, std::int64_t n) {
   // another one where the table does not reach: such pairs are masked.
   { S::kEntries } -> std::convertible_to<bool>;
   { score.entry(n, n) } -> std::same_as<const float*>;
+  // Whether a pair has a number of its own in the place of an entry: own(batch, head, query,
+  // distance), of queries that exist.
+  { S::kOwn } -> std::convertible_to<bool>;
   // Whether the entry is FIRE's distance, which Pieces make a bias of.
   { S::kPieces } -> std::convertible_to<bool>;
   // Whether the weights average a second value stream.
@@ -40,6 +44,9 @@ concept DeviceScore = requires(const S& score, float x, std::int64_t n) {
   // Whether score() is multiplier() times the first dot product and nothing else.
   { S::kLinear } -> std::convertible_to<bool>;
   { score.multiplier() } -> std::same_as<float>;
+  // Parts that a head's pairs fall into, each with a q and k of its own: 1, or those of clamped
+  // distances (ClampScore). Kernels take one after the other: kParts - 1, .., 0.
+  { S::kParts } -> std::convertible_to<int>;
   // Score in log2 units from the dot products and the entry.
   { score.score(x, x, x) } -> std::same_as<float>;
   // Gradients of the dot products from that of the score (natural units); what is q.k's alone,
@@ -54,6 +61,7 @@ concept DeviceScore = requires(const S& score, float x, std::int64_t n) {
 struct ScoreDefaults {
   static constexpr int kDots = 1;
   static constexpr bool kEntries = false;
+  static constexpr bool kOwn = false;
   static constexpr bool kPieces = false;
   static constexpr bool kState = false;
   static constexpr bool kStored = false;
@@ -61,6 +69,7 @@ struct ScoreDefaults {
   static constexpr bool kTokens = false;
   static constexpr bool kLinear = false;
   __device__ float multiplier() const { return 1; }
+  static constexpr int kParts = 1;
   __device__ const float* entry(std::int64_t, std::int64_t) const { return nullptr; }
   __device__ __forceinline__ DotGradients gradient(float d_score, float, float, float) const {
     return {d_score, 0};
@@ -127,6 +136,51 @@ struct MultipliedTableScore : TableScore {
   }
 };
 static_assert(DeviceScore<MultipliedTableScore>);
+
+/// The number is that of the query's own table: read from memory pair by pair, a row of a tile a
+/// stretch of the table.
+struct QueryTableScore : BiasScore {
+  static constexpr bool kEntries = false;
+  static constexpr bool kOwn = true;
+  QueryTableVariant table;
+  std::int64_t heads = 0, queries = 0;
+
+  /// Where a pair's number is, or -1.
+  __device__ __forceinline__ std::int64_t place(int batch, int head, int query,
+                                                int distance) const {
+    if (distance < 0 || distance >= table.length) return -1;
+    return ((batch * heads + head) * queries + query) * table.length + distance;
+  }
+  __device__ __forceinline__ float own(int batch, int head, int query, int distance) const {
+    const std::int64_t at = place(batch, head, query, distance);
+    return at < 0 ? 0 : table.values[at];
+  }
+};
+static_assert(DeviceScore<QueryTableScore>);
+inline QueryTableScore query_table_score(const AttentionInputs& inputs) {
+  return {{.scale = inputs.scale},
+          std::get<QueryTableVariant>(inputs.variant),
+          inputs.shape.heads,
+          inputs.shape.queries};
+}
+
+/// Parts of clamped distances: pairs up to their head's limit have the problem's q and k.
+inline constexpr int kNear = 0, kFar = 1;
+
+/// s = scale q.k of each part. Tiles of pairs that are near or far alone, all but a few, are taken
+/// once, with one q and k.
+struct ClampScore : PlainScore {
+  static constexpr int kParts = 2;
+  ClampVariant clamp;
+
+  __device__ int limit(std::int64_t head) const {
+    return static_cast<int>(min(clamp.limits[head], std::int64_t{1} << 30));
+  }
+};
+static_assert(DeviceScore<ClampScore>);
+inline ClampScore clamp_score(const AttentionInputs& inputs) {
+  return {{.scale = inputs.scale}, std::get<ClampVariant>(inputs.variant)};
+}
 
 /// The entry is FIRE's distance[lambda], and then the bias that its pieces make of it.
 struct FireScore : BiasScore {

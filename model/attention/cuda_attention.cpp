@@ -69,6 +69,11 @@ class DeviceMemory {
     return static_cast<const T*>(data);
   }
 
+  // A copy of the host's array, or the device's own; null for null.
+  template <typename T>
+  const T* given(const T* host, std::int64_t count) {
+    return host == nullptr || resident() ? host : copy(host, count);
+  }
   // A copy of the host's array that comes back into it, or the device's own; null for null.
   template <typename T>
   T* mirror(T* host, std::int64_t count) {
@@ -80,6 +85,10 @@ class DeviceMemory {
 
   const float* floats(const at::Tensor& tensor) { return numbers<float>(tensor, at::kFloat); }
   const double* doubles(const at::Tensor& tensor) { return numbers<double>(tensor, at::kDouble); }
+
+  const std::int64_t* integers(const std::vector<std::int64_t>& values) {
+    return copy(values.data(), static_cast<std::int64_t>(values.size()));
+  }
 
   // The tensor's numbers in a dtype, T in the kernels' words, contiguous.
   template <typename T>
@@ -317,6 +326,9 @@ class BackwardPass final : public CudaPass {
     const DeviceGradientMemory buffers{memory};
     add_gradients(result_.program, result_.v, d_out_state, buffers, gradients_);
     gradients_.workspace = memory.allocate(memory.cuda().backward_workspace(inputs_));
+    if (gradients_.scores.by_distance != nullptr) {
+      gradients_.distance_workspace = memory.allocate(kernels::cuda_distance_bytes(inputs_.shape));
+    }
   }
 
   void enqueue() const override { memory.cuda().backward(inputs_, saved_, gradients_); }
@@ -344,6 +356,27 @@ ProgramGradients run_backward(const AttentionProgram& program, const at::Tensor&
 
 }  // namespace
 
+void cuda_score_sums(const AttentionProgram& program, const at::Tensor& v,
+                     const kernels::ScoreSums& sums) {
+  const at::NoGradGuard no_grad;
+  const c10::DeviceGuard guard(v.device());
+  DeviceMemory memory(v.scalar_type(), v.device());
+  const kernels::CudaAttention inputs = inputs_of(program, v, memory);
+  const kernels::AttentionShape& shape = inputs.shape;
+  const std::int64_t heads = shape.batch * shape.heads, rows = heads * shape.queries;
+  kernels::CudaScoreSums there{sums};
+  there.shift = memory.given(sums.shift, rows);
+  there.row = memory.mirror(sums.row, rows);
+  there.pairs = memory.mirror(sums.pairs, rows);
+  there.column = memory.mirror(sums.column, heads * shape.keys);
+  there.distance = memory.mirror(sums.distance, heads * sums.length);
+  there.square = memory.mirror(sums.square, heads);
+  there.workspace = memory.allocate(memory.cuda().sums_workspace(inputs, sums));
+  there.score_workspace = memory.allocate(memory.cuda().score_workspace(inputs));
+  memory.cuda().score_sums(inputs, there);
+  memory.finish();
+}
+
 void use_cuda_kernels(const kernels::CudaKernels* kernels) { cuda_kernels = kernels; }
 
 void require_cuda_kernels() {
@@ -358,7 +391,9 @@ std::string cuda_kernel_of(const AttentionProgram& program) {
   const char* form = table != nullptr && table->multiplies ? "_multiplied"
                      : program.tokens.defined()            ? "_tokens"
                                                            : "";
-  return program.name() + std::string(form);
+  std::string name = program.name() + std::string(form);
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name;
 }
 
 bool is_verified_on_cuda(const AttentionProgram& program) {
@@ -383,13 +418,6 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, 
   }
   if (!v.is_cpu() && !v.is_cuda()) return "the CUDA kernels read tensors of a CUDA device";
   if (std::string obstacle = kernel_obstacle(program, v); !obstacle.empty()) return obstacle;
-  if (program.is<QueryTableProgram>()) {
-    return "a table of each query's own has no form in the CUDA kernels";
-  }
-  if (program.distance_bias.defined()) {
-    return "sums of the scores' gradients have no form in the CUDA kernels";
-  }
-  if (program.is<ClampProgram>()) return "clamped distances have no form in the CUDA kernels";
   const std::int64_t heads = program.q.size(1);
   if (const auto* cape = program.as<CapeProgram>()) {
     const std::int64_t units = cape->w1.size(0);

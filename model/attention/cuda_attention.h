@@ -39,6 +39,11 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, 
 AttentionResult cuda_attention(const AttentionProgram& program, const at::Tensor& v,
                                const AttentionOptions& options);
 
+// As KernelInputs::score_sums() (fused_attention.h), of what cuda_obstacle() lets run; arrays lie
+// where v does.
+void cuda_score_sums(const AttentionProgram& program, const at::Tensor& v,
+                     const kernels::ScoreSums& sums);
+
 class CudaPass;
 
 // One pass over operands that stay in device memory, so that it alone can be repeated and timed.

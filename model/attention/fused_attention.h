@@ -82,6 +82,10 @@ class KernelInputs {
   kernels::InputTensor tokens(const at::Tensor& tensor);
   const float* floats(const at::Tensor& tensor);
   const double* doubles(const at::Tensor& tensor);
+  // The program's own.
+  static const std::int64_t* integers(const std::vector<std::int64_t>& values) {
+    return values.data();
+  }
 
   bool has_numbers_ = true;
   std::vector<at::Tensor> kept_;

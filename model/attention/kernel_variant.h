@@ -16,7 +16,8 @@ namespace phasescope::model {
 kernels::CapeForm cape_form(CapeProgram::Form form);
 
 // Memory: floats(tensor) -> const float*, of its numbers in float32 and contiguous;
-// tokens(tensor) -> kernels::InputTensor, as it is stored. Both stay where they are.
+// tokens(tensor) -> kernels::InputTensor, as it is stored; integers(vector) -> const std::int64_t*.
+// All stay where they are.
 template <class Memory>
 struct VariantOf {
   const AttentionProgram& program;
@@ -40,7 +41,7 @@ struct VariantOf {
   }
   kernels::Variant operator()(const ClampProgram& clamp) const {
     return kernels::ClampVariant{memory.tokens(clamp.q), memory.tokens(clamp.k),
-                                 clamp.limits.data()};
+                                 memory.integers(clamp.limits)};
   }
   kernels::Variant operator()(const TapaProgram& tapa) const {
     return kernels::TapaVariant{

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "formats/error.h"
+#include "model/attention/cuda_attention.h"
 #include "model/attention/fused_attention.h"
 #include "model/attention/plain_attention.h"
 #include "model/attention/probe_buffers.h"
@@ -100,10 +101,10 @@ at::Tensor fused_region(const AttentionProgram& program, const at::Tensor& v, co
 }
 
 // Of the rows' means, then of what is left of the scores: where a row's scores have much in common,
-// what differs keeps its digits.
-CentredSums fused_sums(const AttentionProgram& program, const at::Tensor& v) {
-  const KernelInputs kernel(program, v);
-  const kernels::AttentionShape& shape = kernel.inputs().shape;
+// what differs keeps its digits. sum(kernels::ScoreSums) makes sums.
+template <class Sum>
+CentredSums centred_sums_by(const AttentionProgram& program, const at::Tensor& v, const Sum& sum) {
+  const kernels::AttentionShape shape = shape_of(program, v);
   const at::TensorOptions sums = v.options().dtype(at::kDouble);
   const auto data = [](const at::Tensor& x) { return static_cast<double*>(x.mutable_data_ptr()); };
   CentredSums result;
@@ -115,15 +116,26 @@ CentredSums fused_sums(const AttentionProgram& program, const at::Tensor& v) {
   kernels::ScoreSums rows;
   rows.row = data(result.mean);
   rows.pairs = static_cast<std::int64_t*>(result.pairs.mutable_data_ptr());
-  kernel.score_sums(rows);
+  sum(rows);
   result.mean.div_(result.pairs.clamp_min(1));
   kernels::ScoreSums rest;
   rest.shift = data(result.mean);
   rest.column = data(result.by_key);
   rest.distance = data(result.by_distance), rest.length = shape.queries;
   rest.square = data(result.square);
-  kernel.score_sums(rest);
+  sum(rest);
   return result;
+}
+
+CentredSums fused_sums(const AttentionProgram& program, const at::Tensor& v) {
+  const KernelInputs kernel(program, v);
+  return centred_sums_by(program, v,
+                         [&](const kernels::ScoreSums& sums) { kernel.score_sums(sums); });
+}
+CentredSums cuda_sums(const AttentionProgram& program, const at::Tensor& v) {
+  return centred_sums_by(program, v, [&](const kernels::ScoreSums& sums) {
+    cuda_score_sums(program, v, sums);
+  });
 }
 
 MapResult fused_map(const LayerAttention& attention, const MapRequest& request) {
@@ -240,10 +252,12 @@ at::Tensor LayerAttention::content(const Region& region) const {
 std::optional<CentredSums> LayerAttention::centred_sums(std::int64_t within,
                                                         bool of_content) const {
   const at::NoGradGuard no_grad;
-  if (!is_fused()) return {};
+  const bool cuda = ran_on_device();
+  if (!is_fused() && !cuda) return {};
   AttentionProgram program = of_content ? content_of(program_) : program_;
   program.window = program.window > 0 ? std::min(program.window, within) : within;
-  return with_host_tensors(fused_sums(program, v_));
+  if (cuda && !cuda_obstacle(program, v_, false).empty()) return {};
+  return with_host_tensors(cuda ? cuda_sums(program, v_) : fused_sums(program, v_));
 }
 
 ScoreParts LayerAttention::scores(const Region& region) const {
@@ -298,6 +312,10 @@ ScoreParts LayerAttention::pair_scores(const at::Tensor& batch, const at::Tensor
   }
   if (score.empty()) return {};
   return with_host_tensors(ScoreParts{at::cat(score), at::cat(content), at::cat(positional)});
+}
+
+bool LayerAttention::ran_on_device() const {
+  return v_.is_cuda() && ran_ == ran_on_cuda(program_, v_);
 }
 
 bool LayerAttention::is_fused() const {

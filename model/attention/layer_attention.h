@@ -95,7 +95,7 @@ class LayerAttention {
   // exp(score - lse), the sinks in that sum; masked pairs have weight 0. By the kernel likewise.
   at::Tensor weights(const Region& region) const;
   // Of the scores, or the content scores, of pairs less than `within` apart, in two passes of the
-  // kernel; nothing where these have no fused form.
+  // kernel, of the device's too; nothing where these have no fused form.
   std::optional<CentredSums> centred_sums(std::int64_t within, bool of_content) const;
   // Scores of chosen pairs: batch, head, row, column are (P) int64; (P) each in the result.
   ScoreParts pair_scores(const at::Tensor& batch, const at::Tensor& head, const at::Tensor& row,
@@ -108,6 +108,7 @@ class LayerAttention {
 
  private:
   at::Tensor with_sinks() const;  // normalisers(), where the model is
+  bool ran_on_device() const;     // by the CUDA kernels, on tensors that lie there
   void check(const Region& region) const;
 
   std::int64_t layer_;

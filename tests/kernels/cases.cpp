@@ -99,13 +99,6 @@ const std::vector<Kind>& all_kinds() {
   return kinds;
 }
 
-std::vector<Kind> cuda_kinds() {
-  std::vector<Kind> kinds = all_kinds();
-  std::erase(kinds, Kind::query_table);
-  std::erase(kinds, Kind::clamp);
-  return kinds;
-}
-
 std::string kind_name(Kind kind) {
   static const char* const names[] = {"plain",
                                       "table",

@@ -33,8 +33,6 @@ enum class Kind {
   clamp,         ///< far keys by a second q and k, from another distance on for each head
 };
 const std::vector<Kind>& all_kinds();
-/// Those that the CUDA kernels have.
-std::vector<Kind> cuda_kinds();
 std::string kind_name(Kind kind);
 /// Whether scores come out of CAPE's network, and whether their biases are FIRE's.
 bool is_cape(Kind kind);

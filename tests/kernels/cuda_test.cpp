@@ -54,7 +54,8 @@ struct PlainBackward {
     for (std::int64_t n = 0; n < s.batch * s.queries; ++n) {
       row(type, n / s.queries, n % s.queries, d_values, d_states);
     }
-    for (auto* results : {&plain.dq, &plain.dk, &plain.dv, &plain.d_state, &plain.d_gate}) {
+    for (auto* results : {&plain.dq, &plain.dk, &plain.dv, &plain.d_state, &plain.d_gate,
+                          &plain.d_far_q, &plain.d_far_k}) {
       for (float& x : *results) x = type.round(x);
     }
   }
@@ -166,6 +167,10 @@ void expect_right_gradients(const HalfType& type, const Case& c, Reference<doubl
   if (!c.d_state.empty()) {
     expect_close("d_state", c.d_state, twin.plain.d_state, truth.d_state, floor, size);
   }
+  if (!c.d_far_q.empty()) {
+    expect_close("d_far_q", c.d_far_q, twin.plain.d_far_q, truth.d_far_q, floor, size);
+    expect_close("d_far_k", c.d_far_k, twin.plain.d_far_k, truth.d_far_k, floor, size);
+  }
   if (!c.d_sinks.empty()) {
     // Of each row the rounding of d channels of out.
     const double rows = static_cast<double>(truth.s.head_dim * truth.s.batch * truth.s.queries);
@@ -184,6 +189,11 @@ void expect_right_gradients(const HalfType& type, const Case& c, Reference<doubl
                               ? 3
                               : std::max(1.0, largest(c.query_factor));
     expect_close("d_table", c.d_table, twin.plain.d_table, truth.d_table, floor, factor * rows);
+  }
+  if (std::holds_alternative<QueryTableVariant>(c.inputs.variant)) {
+    // Of one pair each: of its row the rounding of d channels of out.
+    expect_close("d_table", c.d_table, twin.plain.d_table, truth.d_table, floor,
+                 std::sqrt(static_cast<double>(truth.s.head_dim)));
   }
 }
 
@@ -386,7 +396,8 @@ TEST_P(Cuda, LeavesOutTilesOfOtherDocuments) {
     };
     const std::int64_t rows = batch * problem.shape.heads * tokens;
     // (B, N, H, d), then (B, H, N, d).
-    for (auto* values : {&spoilt.q, &spoilt.k, &spoilt.v, &spoilt.state}) {
+    for (auto* values :
+         {&spoilt.q, &spoilt.k, &spoilt.v, &spoilt.state, &spoilt.far_q, &spoilt.far_k}) {
       spoil(*values, batch * tokens);
     }
     for (auto* values : {&spoilt.d_out, &spoilt.d_out_state}) spoil(*values, rows);
@@ -398,7 +409,7 @@ TEST_P(Cuda, LeavesOutTilesOfOtherDocuments) {
     }
     ++turn_;
     for (const auto result : {&Case::out, &Case::out_state, &Case::lse, &Case::dq, &Case::dk,
-                              &Case::dv, &Case::d_state}) {
+                              &Case::dv, &Case::d_state, &Case::d_far_q, &Case::d_far_k}) {
       const std::vector<float>&expected = whole.*result, &got = spoilt.*result;
       for (std::size_t n = 0; n < got.size(); ++n) {
         if (is_of_odd_tile(n, tokens, row(got, rows))) continue;
@@ -433,8 +444,9 @@ TEST_P(Cuda, GivesTheSameBitsEveryTime) {
     device.forward();
     device.backward();
     std::vector<std::vector<float>> results{
-        c.out,      c.out_state, c.lse,         c.dq,   c.dk,   c.dv,   c.d_state, c.d_table,
-        c.d_factor, c.d_slope,   c.d_intercept, c.d_w1, c.d_b1, c.d_w2, c.d_b2};
+        c.out,     c.out_state, c.lse,      c.dq,      c.dk,          c.dv,
+        c.d_state, c.d_table,   c.d_factor, c.d_slope, c.d_intercept, c.d_w1,
+        c.d_b1,    c.d_w2,      c.d_b2,     c.d_far_q, c.d_far_k};
     if (n == 0) first = results;
     EXPECT_TRUE(results == first);
   }
@@ -513,7 +525,7 @@ TEST_P(Cuda, LongIsRightInLongTexts) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Cuda, ::testing::ValuesIn(cuda_kinds()),
+INSTANTIATE_TEST_SUITE_P(Kernels, Cuda, ::testing::ValuesIn(all_kinds()),
                          [](const auto& info) { return kind_name(info.param); });
 
 class CudaTables : public Cuda {};
@@ -594,19 +606,23 @@ TEST(CudaChecks, RefuseWhatTheKernelsCannotDo) {
   refuses([](CudaAttention& a) { a.variant = TapeVariant{a.k, 136}; });
 }
 
-TEST(CudaChecks, RefuseClampsGradientsOfScoresAndGatesOfOtherWidths) {
+TEST(CudaChecks, RefuseClampsWithoutTheirArraysAndGatesOfOtherWidths) {
   std::string reason;
   if (!cuda_available(reason)) GTEST_SKIP() << reason;
   Problem problem{.kind = Kind::clamp, .shape = {1, 2, 1, 20, 20, 64}};
   Case clamp(problem);
-  EXPECT_THROW(DeviceCase(kTypes[0], clamp).forward(), std::invalid_argument);
+  DeviceCase far(kTypes[0], clamp);
+  far.forward();
+  const DeviceArray<char> workspace(cuda_backward_workspace(far.attention));
+  CudaGradients gradients = far.gradients(workspace.data());
+  gradients.variant = std::monostate{};
+  EXPECT_THROW(cuda_attention_backward(far.attention, far.saved(), gradients),
+               std::invalid_argument);
+  std::get<ClampVariant>(far.attention.variant).limits = nullptr;
+  EXPECT_THROW(far.forward(), std::invalid_argument);
   problem.kind = Kind::plain, problem.gates = Gates::by_channel;
   Case c(problem);
   DeviceCase device(kTypes[0], c);
-  const DeviceArray<double> sums(40);
-  CudaGradients gradients;
-  gradients.scores = {sums.data(), 20};
-  EXPECT_THROW(cuda_attention_backward(device.attention, {}, gradients), std::invalid_argument);
   device.attention.gate_dim = 8;
   EXPECT_THROW(device.forward(), std::invalid_argument);
 }

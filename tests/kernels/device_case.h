@@ -130,7 +130,12 @@ class DeviceCase {
         d_query_factor_(c.d_query_factor.size()),
         gate_(type, c.gate),
         ungated_(type, c.ungated),
-        d_gate_(type, c.d_gate) {
+        d_gate_(type, c.d_gate),
+        far_q_(type, c.far_q),
+        far_k_(type, c.far_k),
+        d_far_q_(type, c.d_far_q),
+        d_far_k_(type, c.d_far_k),
+        limits_(c.limits) {
     attention.shape = c.inputs.shape;
     attention.scale = c.inputs.scale;
     attention.soft_cap = c.inputs.soft_cap;
@@ -190,6 +195,10 @@ class DeviceCase {
           TapeGradients{d_out_state_.tensor(tape->d_out_state), d_state_.tensor(tape->d_state)};
     } else if (const auto* table = std::get_if<TableGradients>(&c_.gradients.variant)) {
       gradients.variant = TableGradients{d_table_.data(), table->head_stride};
+    } else if (std::holds_alternative<QueryTableGradients>(c_.gradients.variant)) {
+      gradients.variant = QueryTableGradients{d_table_.data()};
+    } else if (const auto* far = std::get_if<ClampGradients>(&c_.gradients.variant)) {
+      gradients.variant = ClampGradients{d_far_q_.tensor(far->dq), d_far_k_.tensor(far->dk)};
     } else if (const auto* fire = std::get_if<FireGradients>(&c_.gradients.variant)) {
       gradients.variant = fire_gradients(*fire);
     } else if (const auto* cape = std::get_if<CapeGradients>(&c_.gradients.variant)) {
@@ -216,6 +225,8 @@ class DeviceCase {
     c_.dk = dk_.values();
     c_.dv = dv_.values();
     c_.d_state = d_state_.values();
+    c_.d_far_q = d_far_q_.values();
+    c_.d_far_k = d_far_k_.values();
     if (writes_table()) c_.d_table = d_table_.values();
     c_.d_sinks = d_sinks_.values();
     c_.d_gate = d_gate_.values();
@@ -234,6 +245,7 @@ class DeviceCase {
   bool writes_table() const {
     const auto* cape = std::get_if<CapeGradients>(&c_.gradients.variant);
     return std::holds_alternative<TableGradients>(c_.gradients.variant) ||
+           std::holds_alternative<QueryTableGradients>(c_.gradients.variant) ||
            std::holds_alternative<FireGradients>(c_.gradients.variant) ||
            (cape && (cape->values || cape->fire.distance));
   }
@@ -278,8 +290,12 @@ class DeviceCase {
       result.b2 = b2_.data();
       return result;
     }
-    // Refused before its tensors are read.
-    if (const auto* clamp = std::get_if<ClampVariant>(&c_.inputs.variant)) return *clamp;
+    if (const auto* table = std::get_if<QueryTableVariant>(&c_.inputs.variant)) {
+      return QueryTableVariant{table_.data(), table->length};
+    }
+    if (const auto* clamp = std::get_if<ClampVariant>(&c_.inputs.variant)) {
+      return ClampVariant{far_q_.tensor(clamp->q), far_k_.tensor(clamp->k), limits_.data()};
+    }
     return PlainVariant{};
   }
 
@@ -296,6 +312,8 @@ class DeviceCase {
   DeviceArray<double> query_bias_, key_bias_;
   DeviceArray<float> query_factor_, d_query_bias_, d_key_bias_, d_query_factor_;
   HalfArray gate_, ungated_, d_gate_;
+  HalfArray far_q_, far_k_, d_far_q_, d_far_k_;
+  DeviceArray<std::int64_t> limits_;
 };
 
 }  // namespace phasescope::kernels::testing

@@ -13,6 +13,7 @@
 #include "kernels/cpu/targets.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/reference.h"
+#include "tests/kernels/true_score_sums.h"
 
 namespace phasescope::kernels::testing {
 namespace {
@@ -119,38 +120,26 @@ void expect_score_sums(const Case& c, const Reference<double>& truth, bool shift
     return std::vector<double>(static_cast<std::size_t>(s.batch * s.heads * count));
   };
   auto shift = sized(s.queries), row = shift, column = sized(s.keys), distance = sized(kLength),
-       square = sized(1), want_row = row, want_column = column, want_distance = distance,
-       want_square = square;
-  std::vector<std::int64_t> pairs(row.size(), 7), want_pairs(row.size());
+       square = sized(1);
+  std::vector<std::int64_t> pairs(row.size(), 7);
   for (std::size_t n = 0; n < shift.size() && shifted; ++n) {
     shift[n] = 30 * std::sin(static_cast<double>(n));
   }
   row[0] = column[0] = distance[0] = square[0] = 5;  // overwritten
   attention_score_sums(c.inputs, {shifted ? shift.data() : nullptr, row.data(), pairs.data(),
                                   column.data(), distance.data(), kLength, square.data()});
-  for (std::size_t n = 0; n < truth.score.size(); ++n) {
-    if (std::isinf(truth.score[n])) continue;
-    const auto pair = static_cast<std::int64_t>(n);
-    const std::int64_t j = pair % s.keys, i = pair / s.keys % s.queries, head = pair / truth.pairs;
-    const auto of_row = static_cast<std::size_t>(head * s.queries + i);
-    const double value = truth.score[n] - shift[of_row];
-    const std::int64_t lambda = std::abs(truth.distance(i, j));
-    want_row[of_row] += value, want_pairs[of_row] += 1;
-    want_column[static_cast<std::size_t>(head * s.keys + j)] += value;
-    want_square[static_cast<std::size_t>(head)] += value * value;
-    if (lambda < kLength) want_distance[static_cast<std::size_t>(head * kLength + lambda)] += value;
-  }
-  EXPECT_EQ(pairs, want_pairs);
+  const TrueScoreSums want(truth, shift, kLength);
+  EXPECT_EQ(pairs, want.pairs);
   // A score is right to 2e-5 (EqualsTheReference); sums of a block are float32, of up to 64
   // numbers.
   const double each = 2e-5 + (shifted ? 64 * 30 * 0x1p-24 : 0);
-  const auto compare = [&](const auto& got, const auto& want, double most) {
-    for (std::size_t n = 0; n < want.size(); ++n) ASSERT_NEAR(got[n], want[n], most * each) << n;
+  const auto compare = [&](const auto& got, const auto& expected, double most) {
+    for (std::size_t n = 0; n < got.size(); ++n) ASSERT_NEAR(got[n], expected[n], most * each) << n;
   };
-  compare(row, want_row, 170);
-  compare(column, want_column, 150);
-  compare(distance, want_distance, 2 * 150);
-  compare(square, want_square, 150 * 170 * (shifted ? 30 : 1));
+  compare(row, want.row, 170);
+  compare(column, want.column, 150);
+  compare(distance, want.distance, 2 * 150);
+  compare(square, want.square, 150 * 170 * (shifted ? 30 : 1));
 }
 
 TEST_P(EveryRegion, SumsScoresByRowColumnAndDistance) {

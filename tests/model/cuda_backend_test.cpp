@@ -175,6 +175,82 @@ TEST_F(CudaBackend, GivesGradientsOfEveryOperand) {
   }
 }
 
+// Clamped distances, with a limit of each head; 6 tokens away at most, 30, or none.
+AttentionProgram clamped(const LayerAttention& layer) {
+  AttentionProgram program = layer.program();
+  at::manual_seed(3);
+  ClampProgram clamp{at::randn(program.q.sizes()).to(program.q.scalar_type()),
+                     at::randn(program.k.sizes()).to(program.k.scalar_type()),
+                     {}};
+  for (std::int64_t h = 0; h < program.q.size(1); ++h) {
+    clamp.limits.push_back(h % 3 == 0 ? 6 : h % 3 == 1 ? 30 : 1000);
+  }
+  program.variant = std::move(clamp);
+  return program;
+}
+
+// Against plain operations in float32 on the same rounded inputs, with gradients of the far q and k
+// and of a bias by distance: bounds as above.
+TEST_F(CudaBackend, ClampsDistancesAndSumsGradientsByDistance) {
+  const auto layer = first_layer(*tiny_model({"rope", "rope", Json::object()}, at::kBFloat16), 70);
+  const AttentionProgram program = clamped(*layer);
+  const auto gradients = [&](at::ScalarType dtype, Backend backend, const std::string& kernel) {
+    AttentionProgram one = in_dtype(program, dtype);
+    auto* clamp = one.as<ClampProgram>();
+    one.distance_bias = at::zeros({2, one.q.size(1), 50}, at::kDouble);
+    for (at::Tensor* leaf : {&one.q, &clamp->q, &clamp->k, &one.distance_bias}) {
+      *leaf = leaf->detach().clone().requires_grad_();
+    }
+    AllRan kernels;
+    const AttentionResult result =
+        attention(one, layer->v().to(dtype), {.backend = backend, .kernels = &kernels});
+    EXPECT_EQ(protocol::words_of(protocol::listed(kernels)), kernel);
+    weighted_sum(result.out).backward();
+    return std::vector{result.out, one.q.grad(), clamp->q.grad(), clamp->k.grad(),
+                       one.distance_bias.grad()};
+  };
+  const auto exact = gradients(at::kFloat, Backend::plain, "plain");
+  const auto ours = gradients(at::kBFloat16, Backend::cuda_unverified, "cuda-unverified");
+  for (std::size_t n = 0; n < exact.size(); ++n) {
+    const double largest = exact[n].abs().max().item<double>();
+    ASSERT_GT(largest, 0) << n;
+    EXPECT_LT(difference(ours[n], exact[n]), 0.03 * largest) << n;
+  }
+}
+
+// By the CPU's kernel on the same rounded numbers; sums of up to 70 scores in float32.
+TEST_F(CudaBackend, SumsScores) {
+  for (const char* encoding : {"rope", "alibi", "cape"}) {
+    const auto layer =
+        first_layer(*tiny_model({encoding, encoding, Json::object()}, at::kBFloat16), 70);
+    const AttentionProgram exactly = in_dtype(layer->program(), at::kFloat);
+    const at::Tensor v = layer->v().to(at::kFloat);
+    const KernelInputs kernel(exactly, v);
+    const std::int64_t heads = 2 * exactly.q.size(1);
+    const at::Tensor shift = at::randn({heads, 70}, at::kDouble);
+    const auto sums = [&](const auto& sum) {
+      std::vector<at::Tensor> results;
+      for (const std::int64_t count : {70, 70, 40, 1}) {
+        results.push_back(at::full({heads, count}, 5, at::kDouble));
+      }
+      results.push_back(at::full({heads, 70}, 5, at::kLong));
+      const auto data = [&](std::size_t n) { return results[n].mutable_data_ptr<double>(); };
+      sum(kernels::ScoreSums{shift.const_data_ptr<double>(), data(0),
+                             results[4].mutable_data_ptr<std::int64_t>(), data(1), data(2), 40,
+                             data(3)});
+      return results;
+    };
+    const auto want = sums([&](const kernels::ScoreSums& to) { kernel.score_sums(to); });
+    const auto got = sums([&](const kernels::ScoreSums& to) {
+      cuda_score_sums(layer->program(), layer->v(), to);
+    });
+    for (std::size_t n = 0; n < want.size(); ++n) {
+      EXPECT_LT(difference(got[n], want[n]), 1e-4 * (1 + want[n].abs().max().item<double>()))
+          << encoding << " " << n;
+    }
+  }
+}
+
 // Windows, padding and soft caps cross to the device too, and every probe comes back.
 TEST_F(CudaBackend, MeasuresWhatPlainOpsMeasure) {
   const at::NoGradGuard no_grad;
@@ -313,6 +389,11 @@ class NoDevice final : public kernels::CudaKernels {
   void forward(const kernels::CudaAttention&, const kernels::CudaForwardOutputs&) const override {}
   void backward(const kernels::CudaAttention&, const kernels::SavedForward&,
                 const kernels::CudaGradients&) const override {}
+  void score_sums(const kernels::CudaAttention&, const kernels::CudaScoreSums&) const override {}
+  std::size_t sums_workspace(const kernels::CudaAttention&,
+                             const kernels::ScoreSums&) const override {
+    return 0;
+  }
   std::size_t score_workspace(const kernels::CudaAttention&) const override { return 0; }
   std::size_t bucket_workspace(const kernels::CudaAttention&,
                                const kernels::BucketProbes&) const override {
@@ -345,6 +426,7 @@ TEST(VerifiedKernels, AreNamedAfterTheirSources) {
   EXPECT_EQ(kernel_of("tape"), "tape");
   EXPECT_EQ(kernel_of("cape"), "cape");
   EXPECT_EQ(kernel_of("fox"), "plain_tokens");
+  EXPECT_EQ(kernel_of("relative_logits"), "query_table");
 }
 
 TEST(BackendNames, AreRefusedInWordsWhereNothingRunsThem) {

@@ -20,6 +20,8 @@ KINDS = {
     "table": {"table", "table_signed"},
     "table_multiplied": {"table_multiplied"},
     "table_tokens": {"table_tokens"},
+    "query_table": {"query_table"},
+    "clamp": {"clamp"},
     "tapa": {"tapa", "tapa_linear"},
     "tape": {"tape"},
     "fire": {"fire"},
