@@ -119,16 +119,16 @@ __device__ __forceinline__ void compute_dq(const BackwardLaunch<Score>& launch, 
   if constexpr (Score::kOwn) {
     if (launch.own) pair.clear_own(batch, head, query, launch.own);
   }
-  const auto next = [&](int tile) { return tiles.next(tile); };
+  const auto next = [&](int tile) { return tiles.next(visibility, tile); };
   const auto fetch = [&](int tile) {
     pair.fetch_keys(batch, head / pair.group(), tile * kRows);
     pair.fetch_entries(head, query, tile * kRows);
   };
   pair.fetch_queries(batch, head, query);
-  pair.for_each(tiles.begin(), tiles.end(), next, fetch, [&](int tile) {
+  pair.for_each(tiles.begin(visibility), tiles.end(), next, fetch, [&](int tile) {
     const int key = tile * kRows;
     pair.start(head);
-    tiles.with(tile, [&](const auto& bands) {
+    tiles.with(visibility, tile, [&](const auto& bands) {
       for (int first = 0; first < kRows; first += kColumns) {
         pair.compute(visibility, query, key, first, bands);
         pair.add_dots(bands, first, [&](int band) -> float(&)[D / 8][4] { return dq[band]; });

@@ -1,6 +1,7 @@
 #pragma once
 // A block of kCount tiles of queries that go over tiles of keys together: which tiles each sees, so
-// that what one does not see is computed for the other alone.
+// that what one does not see is computed for the other alone. The mask is given to each function: an
+// object that held its address would not stay in registers.
 
 #include <cuda_runtime.h>
 
@@ -23,7 +24,7 @@ class BandTiles {
   /// Of the tiles of queries from index `query` on. All lanes of a warp call it.
   template <class Score>
   __device__ BandTiles(const Problem<Score>& problem, const Visibility& visibility, int query)
-      : visibility_(&visibility), query_(query) {
+      : query_(query) {
 #pragma unroll
     for (int band = 0; band < kCount; ++band) {
       if (query_of(band) >= problem.shape.queries) continue;
@@ -35,17 +36,18 @@ class BandTiles {
 
   /// The first tile from `tile` on that any band sees and that is not all padding; that of end() if
   /// none follows. All lanes of a warp call it.
-  __device__ int next(int tile) const {
+  __device__ int next(const Visibility& visibility, int tile) const {
     for (; tile < end(); ++tile) {
-      const bool seen = sees(0, tile) || (kCount == 2 && sees(kCount - 1, tile));
-      if (seen && !visibility_->real_keys(tile).none()) break;
+      const bool seen =
+          sees(visibility, 0, tile) || (kCount == 2 && sees(visibility, kCount - 1, tile));
+      if (seen && !visibility.real_keys(tile).none()) break;
     }
     return tile;
   }
-  __device__ int begin() const {
-    if (kCount == 1 || is_empty(kCount - 1)) return next(tiles_[0].first);
-    if (is_empty(0)) return next(tiles_[kCount - 1].first);
-    return next(min(tiles_[0].first, tiles_[kCount - 1].first));
+  __device__ int begin(const Visibility& visibility) const {
+    if (kCount == 1 || is_empty(kCount - 1)) return next(visibility, tiles_[0].first);
+    if (is_empty(0)) return next(visibility, tiles_[kCount - 1].first);
+    return next(visibility, min(tiles_[0].first, tiles_[kCount - 1].first));
   }
   /// Of no band: one behind the last.
   __device__ int end() const {
@@ -53,19 +55,20 @@ class BandTiles {
   }
 
   /// Whether a tile may hold what a band's queries see.
-  __device__ bool sees(int band, int tile) const {
+  __device__ bool sees(const Visibility& visibility, int band, int tile) const {
     return tiles_[band].first <= tile && tile < tiles_[band].last &&
-           visibility_->may_share_document(query_of(band), tile * kRows);
+           visibility.may_share_document(query_of(band), tile * kRows);
   }
 
   /// Calls call(Bands<..>{}) with the bands that see a tile that begin() or next() gave.
   template <class Call>
-  __device__ __forceinline__ void with(int tile, const Call& call) const {
+  __device__ __forceinline__ void with(const Visibility& visibility, int tile,
+                                       const Call& call) const {
     if constexpr (kCount == 1) {
       call(OneBand{});
-    } else if (!sees(1, tile)) {
+    } else if (!sees(visibility, 1, tile)) {
       call(OneBand{});
-    } else if (!sees(0, tile)) {
+    } else if (!sees(visibility, 0, tile)) {
       call(Bands<1, 2>{});
     } else {
       call(Bands<0, 2>{});
@@ -75,7 +78,6 @@ class BandTiles {
  private:
   __device__ bool is_empty(int band) const { return tiles_[band].first >= tiles_[band].last; }
 
-  const Visibility* visibility_;
   int query_;
   Stretch tiles_[kCount];
 };

@@ -133,12 +133,12 @@ class BlockForward {
     copy_queries();
     pieces_.store(problem_.score, head_, first_, static_cast<int>(shape_.queries));
     const int last = tiles_.end();
-    int tile = tiles_.begin();
+    int tile = tiles_.begin(visibility_);
     if (tile < last) fetch_keys(tile);
     commit_copies();
     bool begun = false;
     while (tile < last) {
-      const int following = tiles_.next(tile + 1);
+      const int following = tiles_.next(visibility_, tile + 1);
       wait_copies<0>();
       __syncthreads();
       fetch_values(tile);
@@ -146,7 +146,7 @@ class BlockForward {
       if (!begun) sum_rows<T, D>(problem_.score, rows_of_first(), lane_, row_sum_);
       begun = true;
       pieces_.begin(shared_ + Layout::kEntries);
-      tiles_.with(tile, [&](const auto& bands) { attend(bands, tile, following); });
+      tiles_.with(visibility_, tile, [&](const auto& bands) { attend(bands, tile, following); });
       tile = following;
     }
     wait_copies<0>();
