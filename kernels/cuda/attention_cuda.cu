@@ -92,9 +92,7 @@ struct Forward {
     cuda::forward_tape(attention, outputs);
   }
   void operator()(const FireVariant&) const { cuda::forward_fire(attention, outputs); }
-  void operator()(const QueryTableVariant&) const {
-    cuda::forward_query_table(attention, outputs);
-  }
+  void operator()(const QueryTableVariant&) const { cuda::forward_query_table(attention, outputs); }
   void operator()(const ClampVariant&) const { cuda::forward_clamp(attention, outputs); }
   void operator()(const CapeVariant&) const {
     require(is_aligned(outputs.score_workspace),

@@ -39,16 +39,16 @@ constexpr std::size_t cuda_document_bytes(const AttentionShape& s) {
 
 /// Bytes that sums over pairs by distance take: 8 for every distance, about twice.
 constexpr std::size_t cuda_distance_bytes(const AttentionShape& s) {
-  return static_cast<std::size_t>(s.batch * s.heads *
-                                  ((s.queries + 63) / 64 + (s.keys + 63) / 64) * 128 * 8);
+  return static_cast<std::size_t>(s.batch * s.heads * ((s.queries + 63) / 64 + (s.keys + 63) / 64) *
+                                  128 * 8);
 }
 
 /// What forward and backward read, in device memory, and what a device needs beside it. q, k, v, a
-/// state, far q and k, results and gradients of tokens are stored in one 16-bit type, on 16-byte boundaries with
-/// strides that are multiples of 8; all other arrays are float32 but biases of tokens. head_dim is
-/// a multiple of 8 up to 128, value_dim 0 or head_dim, state_dim a multiple of 8 and at most
-/// head_dim rounded up to 64 or 128. CAPE's forward pass takes up to kCudaHiddenUnits, its backward
-/// pass what fits kCudaSharedBytes.
+/// state, far q and k, results and gradients of tokens are stored in one 16-bit type, on 16-byte
+/// boundaries with strides that are multiples of 8; all other arrays are float32 but biases of
+/// tokens. head_dim is a multiple of 8 up to 128, value_dim 0 or head_dim, state_dim a multiple of
+/// 8 and at most head_dim rounded up to 64 or 128. CAPE's forward pass takes up to
+/// kCudaHiddenUnits, its backward pass what fits kCudaSharedBytes.
 struct CudaAttention : AttentionInputs {
   /// With documents: cuda_document_bytes() of device memory on a 16-byte boundary. Every pass
   /// writes there, of each 64 queries and 64 keys, between which numbers their documents lie: where

@@ -43,7 +43,8 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t head = static_cast<std::int64_t>(blockIdx.x) * 4 + threadIdx.x / 32;
   if (head >= launch.heads) return;
   double sum = 0;
-  for (std::int64_t n = lane; n < launch.count; n += 32) sum += launch.rows[head * launch.count + n];
+  const double* rows = launch.rows + head * launch.count;
+  for (std::int64_t n = lane; n < launch.count; n += 32) sum += rows[n];
   for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
   if (lane == 0) launch.to[head] = sum;
 }
@@ -61,8 +62,9 @@ void join_distances(const CudaAttention& a, const double* diagonals, double* to,
 void join_rows(const CudaAttention& a, const double* rows, double* to) {
   if (!to) return;
   const std::int64_t heads = a.shape.batch * a.shape.heads;
-  launch("join rows", &attention_row_join_kernel, dim3{static_cast<unsigned>((heads + 3) / 4), 1, 1},
-         kThreads, 0, a.stream, RowJoinLaunch{rows, to, heads, a.shape.queries});
+  launch("join rows", &attention_row_join_kernel,
+         dim3{static_cast<unsigned>((heads + 3) / 4), 1, 1}, kThreads, 0, a.stream,
+         RowJoinLaunch{rows, to, heads, a.shape.queries});
 }
 
 }  // namespace phasescope::kernels::cuda

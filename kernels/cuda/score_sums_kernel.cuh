@@ -32,10 +32,9 @@ struct SumsLaunch {
 /// of the tiles, which have been read by then: for TAPE's there would be no room beside them.
 template <int D, DeviceScore Score, bool kGradients>
 struct SumsLayout {
-  static constexpr int kBytes = PairLayout<D, Score, kGradients>::kBytes >
-                                        PairLayout<D, Score, kGradients>::kPairBytes
-                                    ? PairLayout<D, Score, kGradients>::kBytes
-                                    : PairLayout<D, Score, kGradients>::kPairBytes;
+  using Tiles = PairLayout<D, Score, kGradients>;
+  static constexpr int kBytes =
+      Tiles::kBytes > Tiles::kPairBytes ? Tiles::kBytes : Tiles::kPairBytes;
   static_assert(kBytes <= kCudaSharedBytes);
 };
 

@@ -344,8 +344,7 @@ class TilePair {
       for (int e = 0; e < 4; ++e) {
         const int query = chunk.row_of(e), key = chunk.column_of(n, e);
         if (query >= queries() || key >= keys()) continue;
-        const std::int64_t at =
-            problem_.score.place(batch_, head_, query, position(query) - key);
+        const std::int64_t at = problem_.score.place(batch_, head_, query, position(query) - key);
         if (at >= 0) to[at] = d_score[0][n][e];
       }
     }

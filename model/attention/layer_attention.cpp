@@ -133,9 +133,8 @@ CentredSums fused_sums(const AttentionProgram& program, const at::Tensor& v) {
                          [&](const kernels::ScoreSums& sums) { kernel.score_sums(sums); });
 }
 CentredSums cuda_sums(const AttentionProgram& program, const at::Tensor& v) {
-  return centred_sums_by(program, v, [&](const kernels::ScoreSums& sums) {
-    cuda_score_sums(program, v, sums);
-  });
+  return centred_sums_by(
+      program, v, [&](const kernels::ScoreSums& sums) { cuda_score_sums(program, v, sums); });
 }
 
 MapResult fused_map(const LayerAttention& attention, const MapRequest& request) {

@@ -61,7 +61,9 @@ void expect_score_sums(const HalfType& type, const Problem& problem, bool shifte
   const auto heads = static_cast<std::size_t>(s.batch * s.heads);
   const auto rows = heads * static_cast<std::size_t>(s.queries);
   std::vector<double> shift(rows);
-  for (std::size_t n = 0; n < rows && shifted; ++n) shift[n] = 30 * std::sin(static_cast<double>(n));
+  for (std::size_t n = 0; n < rows && shifted; ++n) {
+    shift[n] = 30 * std::sin(static_cast<double>(n));
+  }
   const Reference<double> truth(c.inputs);
   const TrueScoreSums want(truth, shift, kLength);
   const DeviceArray<double> shifts(shift), row(rows), column(want.column.size()),
@@ -78,8 +80,7 @@ void expect_score_sums(const HalfType& type, const Problem& problem, bool shifte
   EXPECT_EQ(pairs.values(), want.pairs);
   // Of a score, products of up to 128 channels; TAPA's carries the rounding of a phase of hundreds
   // of radians. Sums of a line are float32, of up to 64 numbers.
-  const double each =
-      (has_phase(problem.kind) ? 1e-4 : 2e-5) + (shifted ? 64 * 30 * 0x1p-24 : 0);
+  const double each = (has_phase(problem.kind) ? 1e-4 : 2e-5) + (shifted ? 64 * 30 * 0x1p-24 : 0);
   const auto longest = static_cast<double>(s.keys), most = longest * static_cast<double>(s.queries);
   expect_near("row ", row.values(), want.row, longest * each);
   expect_near("key ", column.values(), want.column, longest * each);

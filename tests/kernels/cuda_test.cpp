@@ -474,9 +474,8 @@ TEST_P(Cuda, GivesTheSameBitsEveryTime) {
     device.forward();
     device.backward();
     std::vector<std::vector<float>> results{
-        c.out,     c.out_state, c.lse,      c.dq,      c.dk,          c.dv,
-        c.d_state, c.d_table,   c.d_factor, c.d_slope, c.d_intercept, c.d_w1,
-        c.d_b1,    c.d_w2,      c.d_b2,     c.d_far_q, c.d_far_k};
+        c.out,     c.out_state,   c.lse,  c.dq,   c.dk,   c.dv,   c.d_state, c.d_table, c.d_factor,
+        c.d_slope, c.d_intercept, c.d_w1, c.d_b1, c.d_w2, c.d_b2, c.d_far_q, c.d_far_k};
     if (n == 0) first = results;
     EXPECT_TRUE(results == first);
   }

@@ -241,9 +241,8 @@ TEST_F(CudaBackend, SumsScores) {
       return results;
     };
     const auto want = sums([&](const kernels::ScoreSums& to) { kernel.score_sums(to); });
-    const auto got = sums([&](const kernels::ScoreSums& to) {
-      cuda_score_sums(layer->program(), layer->v(), to);
-    });
+    const auto got = sums(
+        [&](const kernels::ScoreSums& to) { cuda_score_sums(layer->program(), layer->v(), to); });
     for (std::size_t n = 0; n < want.size(); ++n) {
       EXPECT_LT(difference(got[n], want[n]), 1e-4 * (1 + want[n].abs().max().item<double>()))
           << encoding << " " << n;
