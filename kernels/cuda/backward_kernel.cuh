@@ -94,19 +94,21 @@ static __global__ void __launch_bounds__(kThreads)
   if (lane == 0) launch.to[head] = sum;
 }
 
-/// Times 16 rows of a warp (TilePair): two where a thread has registers for them, so that what is
-/// loaded of the columns feeds four products.
+/// Times 16 rows of a warp (TilePair), of queries for dq and of keys for dk and dv: two where a
+/// thread has registers for them, so that what is loaded of the columns feeds four products.
 template <DeviceScore Score>
-inline constexpr int kPairBands = kHasFewRegisters<Score> ? 2 : 1;
+inline constexpr int kQueryBands = kHasFewRegisters<Score> ? 2 : 1;
+template <int D, DeviceScore Score>
+inline constexpr int kKeyBands = kHasFewRegisters<Score> && D == 64 ? 2 : 1;
 
 /// Stages of what is copied for them: two where a block's shared memory has room.
 template <int D, DeviceScore Score>
-inline constexpr int kPairStages = kPairBands<Score> == 2 && D == 64 ? 2 : 1;
+inline constexpr int kPairStages = kHasFewRegisters<Score> && D == 64 ? 2 : 1;
 
 /// What a block writes of a part of the pairs.
 template <typename T, int D, DeviceScore Score>
 __device__ __forceinline__ void compute_dq(const BackwardLaunch<Score>& launch, int part) {
-  constexpr int kCount = kPairBands<Score>;
+  constexpr int kCount = kQueryBands<Score>;
   TilePair<T, D, false, Score, true, kCount, kPairStages<D, Score>> pair(launch);
   pair.take_part(part);
   const int batch = static_cast<int>(blockIdx.z), head = static_cast<int>(blockIdx.y);
@@ -267,7 +269,7 @@ __device__ __forceinline__ void sum_by_halves(const BackwardLaunch<Score>& launc
   pair.for_each(next(0), end, next, fetch, [&](int place) {
     pair.start(head_of(place));
     pair.compute(visibility, query_of(place), key, pair.own_chunk(), Bands<0, 2>{});
-    pair.keep_operands();
+    pair.keep_gradients();
     __syncthreads();
     pair.add_kept_values(dv);
     pair.add_kept_dots(dk);
@@ -279,7 +281,7 @@ __device__ __forceinline__ void sum_by_halves(const BackwardLaunch<Score>& launc
 template <typename T, int D, DeviceScore Score>
 __global__ void __launch_bounds__(kThreads)
     attention_dkv_kernel(const __grid_constant__ BackwardLaunch<Score> launch) {
-  if constexpr (kPairBands<Score> == 2) {
+  if constexpr (kKeyBands<D, Score> == 2) {
     sum_by_halves<T, D>(launch);
   } else {
     sum_by_warps<T, D>(launch);

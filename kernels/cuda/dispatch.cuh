@@ -250,7 +250,7 @@ void backward_with(const CudaAttention& a, const SavedForward& saved,
   with_type_and_dim(a, [&](auto type, auto dim) {
     using T = decltype(type);
     constexpr int kDim = decltype(dim)::value;
-    constexpr int kBands = kPairBands<Score>;
+    constexpr int kBands = kQueryBands<Score>;
     if (a.shape.queries > 0) {
       launch_delta<T>(a, parameters.saved, static_cast<int>(parameters.problem.state_dim), delta);
       const dim3 grid{(tiles_of(a.shape.queries) + kBands - 1) / kBands,
@@ -260,9 +260,10 @@ void backward_with(const CudaAttention& a, const SavedForward& saved,
              parameters);
     }
     const dim3 grid{tiles_of(a.shape.keys), static_cast<unsigned>(a.shape.kv_heads), batch};
-    using Layout = PairLayout<kDim, Score, true, 1, kPairStages<kDim, Score>>;
+    constexpr bool kHalves = kKeyBands<kDim, Score> == 2;
+    using Layout = PairLayout<kDim, Score, true, 1, kHalves ? kPairStages<kDim, Score> : 1>;
     launch("dkv", &attention_dkv_kernel<T, kDim, Score>, grid, kThreads,
-           kBands == 2 ? Layout::kBytesWithOperands : Layout::kBytes, a.stream, parameters);
+           kHalves ? Layout::kBytesWithOperands : Layout::kBytes, a.stream, parameters);
     launch_sinks(a, saved, delta, gradients.sinks);
     finish(type, dim, parameters);
     launch_gradient_sums<T, kDim>(a, gradients, parameters, batch);

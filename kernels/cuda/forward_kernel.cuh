@@ -218,11 +218,10 @@ class BlockForward {
   /// A tile that is there. following: whose keys are fetched as soon as those of this one are read.
   template <class Which>
   __device__ __forceinline__ void attend(const Which& bands, int tile, int following) {
-    const RealKeys real = visibility_.real_keys(tile);
-#pragma unroll
+#pragma unroll 1
     for (int first = 0; first < kRows; first += kWidth) {
       Scores s[Which::kLast];
-      compute_scores(bands, real, tile, first, s);
+      compute_scores(bands, tile, first, s);
       // The tile's values are there; and when its scores are done, its keys make room.
       const bool begins = first == 0, ends = first + kWidth == kRows;
       if (begins) wait_copies<0>();
@@ -254,8 +253,8 @@ class BlockForward {
 
   /// Scores of keys first .. first + kWidth - 1 of a tile in units of unit_, -inf where masked.
   template <class Which>
-  __device__ __forceinline__ void compute_scores(const Which& bands, const RealKeys& real, int tile,
-                                                 int first, Scores (&s)[Which::kLast]) {
+  __device__ __forceinline__ void compute_scores(const Which& bands, int tile, int first,
+                                                 Scores (&s)[Which::kLast]) {
     if constexpr (Score::kStored) {
       for_each_stored<kWidth>(problem_.score.strip, head_, first_, tile * kRows,
                               chunk_of(0, tile, first),
@@ -266,6 +265,7 @@ class BlockForward {
           problem_.score, bands, rows(), [&](int) -> const float(&)[2] { return row_sum_; },
           shared_ + Layout::kKeys, first, lane_,
           [&](int band) -> Dots<kWidth, Score>& { return dots[band]; });
+      const RealKeys real = visibility_.real_keys(tile);
 #pragma unroll
       for (int band = Which::kFirst; band < Which::kLast; ++band) {
         const Chunk<false> chunk = chunk_of(band, tile, first);

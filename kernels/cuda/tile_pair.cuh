@@ -152,13 +152,15 @@ template <typename T, int D, bool kTransposed, DeviceScore Score, bool kBackward
 class TilePair {
   static constexpr int kRowTiles = kTransposed ? 1 : kCount;
   static constexpr bool kHalves = kTransposed && kCount == 2;
+  // Whether nothing but the gradients of scores reads weights from registers.
+  static constexpr bool kFolds = !kTransposed || kHalves;
   using Layout = PairLayout<D, Score, kBackward, kRowTiles, kStages>;
   static_assert(kCount == 1 || (!Score::kPieces && !Score::kTokens));
 
  public:
   static constexpr int kStateDim = Layout::kStateDim;
   using Numbers = float[kColumns / 8][4];
-  Numbers weight[kCount];   // of a chunk; not transposed: times the tangent of a soft cap
+  Numbers weight[kCount];   // of a chunk; where kFolds: times the derivative of a soft cap
   Numbers d_score[kCount];  // natural units; of a score's entry where it has its own
   Dots<kColumns, Score> gradient[kCount];  // of the dot products, before factor(channel)
   // Of the factor of the pair's query, where its score has one.
@@ -384,13 +386,12 @@ class TilePair {
   __device__ int own_chunk() const { return warp_ % 2 * kColumns; }
   __device__ int own_channel() const { return warp_ % 2 * (D / 2); }
 
-  /// Keeps the weights and gradients of the chunk for the warps of the same keys; seen after the
-  /// next __syncthreads.
-  __device__ __forceinline__ void keep_operands() const {
+  /// Keeps the gradients of the chunk for the warps of the same keys, as compute() did with the
+  /// weights; both are seen after the next __syncthreads.
+  __device__ __forceinline__ void keep_gradients() const {
     static_assert(kHalves && Score::kDots == 1 && 2 * kColumns == kRows);
 #pragma unroll
     for (int band = 0; band < kCount; ++band) {
-      keep_operand(operands(0), band, weight[band]);
       keep_operand(operands(1), band, gradient[band].dot);
     }
   }
@@ -671,8 +672,7 @@ class TilePair {
     }
   }
 
-  /// A band's weights. Not transposed, nothing else needs them: they take the soft cap's derivative,
-  /// so that the scores need not be kept.
+  /// A band's weights. Where kFolds they take the soft cap's derivative, so that it need not be kept.
   __device__ __forceinline__ void weigh(const Visibility& visibility, int first_query,
                                         int first_key, int first, int band,
                                         Dots<kColumns, Score>& dots, Numbers& tangent) {
@@ -684,11 +684,18 @@ class TilePair {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         weight[band][n][e] = fast_exp2(t[n][e] - of_query(Layout::kLse, chunk, band, n, e));
+      }
+    }
+    if constexpr (kHalves) keep_operand(operands(0), band, weight[band]);
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
         tangent[n][e] = 1;
         if (problem_.soft_cap == 0) continue;
         const float share = t[n][e] / problem_.soft_cap;
         tangent[n][e] = weight[band][n][e] == 0 ? 0 : 1 - share * share;
-        if constexpr (!kTransposed) weight[band][n][e] *= tangent[n][e];
+        if constexpr (kFolds) weight[band][n][e] *= tangent[n][e];
       }
     }
   }
@@ -704,7 +711,7 @@ class TilePair {
         const float delta = of_query(Layout::kDelta, chunk, band, n, e);
         const float p = weight[band][n][e];
         float ds = p == 0 ? 0 : p * (d_score[band][n][e] - delta);
-        if constexpr (kTransposed) ds *= tangent[n][e];
+        if constexpr (!kFolds) ds *= tangent[n][e];
         if constexpr (Score::kTokens) {
           ds = through_tokens(chunk, dots, n, e, ds);
         }
