@@ -28,7 +28,10 @@ class BandTiles {
 #pragma unroll
     for (int band = 0; band < kCount; ++band) {
       if (query_of(band) >= problem.shape.queries) continue;
-      tiles_[band] = given_tiles(problem, visibility.key_tiles(query_of(band)));
+      const Stretch own = given_tiles(problem, visibility.key_tiles(query_of(band)));
+      if (own.first >= own.last) continue;
+      const bool alone = tiles_.first >= tiles_.last;
+      tiles_ = {alone ? own.first : min(tiles_.first, own.first), max(tiles_.last, own.last)};
     }
   }
 
@@ -45,19 +48,14 @@ class BandTiles {
     return tile;
   }
   __device__ int begin(const Visibility& visibility) const {
-    if (kCount == 1 || is_empty(kCount - 1)) return next(visibility, tiles_[0].first);
-    if (is_empty(0)) return next(visibility, tiles_[kCount - 1].first);
-    return next(visibility, min(tiles_[0].first, tiles_[kCount - 1].first));
+    return next(visibility, tiles_.first);
   }
   /// Of no band: one behind the last.
-  __device__ int end() const {
-    return kCount == 1 ? tiles_[0].last : max(tiles_[0].last, tiles_[kCount - 1].last);
-  }
+  __device__ int end() const { return tiles_.last; }
 
-  /// Whether a tile may hold what a band's queries see.
+  /// Whether a tile of any may hold what a band's queries see.
   __device__ bool sees(const Visibility& visibility, int band, int tile) const {
-    return tiles_[band].first <= tile && tile < tiles_[band].last &&
-           visibility.may_share_document(query_of(band), tile * kRows);
+    return visibility.sees(query_of(band), tile * kRows);
   }
 
   /// Calls call(Bands<..>{}) with the bands that see a tile that begin() or next() gave.
@@ -76,10 +74,8 @@ class BandTiles {
   }
 
  private:
-  __device__ bool is_empty(int band) const { return tiles_[band].first >= tiles_[band].last; }
-
   int query_;
-  Stretch tiles_[kCount];
+  Stretch tiles_;  // of any band
 };
 
 }  // namespace phasescope::kernels::cuda

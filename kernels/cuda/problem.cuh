@@ -206,8 +206,9 @@ class Visibility {
   }
 
   /// Whether a pair of the tiles from query index `query` and from `key` on may be visible: all
-  /// kernels leave out the same tiles.
+  /// kernels leave out the same tiles. False past the last query.
   __device__ bool sees(int query, int key) const {
+    if (query >= queries_) return false;
     const Stretch seen = keys({query + offset_, min(query + kRows, queries_) + offset_});
     return key < seen.last && key + kRows > seen.first && may_share_document(query, key);
   }
