@@ -79,7 +79,7 @@ class BlockForward {
   static constexpr int kStateDim = Layout::kStateDim;
   // Keys taken at a time: half a tile where the registers would not do for more.
   static constexpr bool kHalfTiles =
-      D == 128 ? kCount == 2 || Score::kDots == 2 || Score::kState : kCount == 2 && Probes::kOn;
+      Score::kDots == 2 || (D == 128 ? kCount == 2 || Score::kState : kCount == 2 && Probes::kOn);
   static constexpr int kWidth = kHalfTiles ? 32 : kRows;
   using Scores = float[kWidth / 8][4];
 

@@ -257,22 +257,22 @@ class TilePair {
     if (place < end) fetch(place);
     commit_copies();
     while (place < end) {
-      const int following = next(place + 1);
-      const bool more = following < end;
+      int following = place;
+      const auto fetch_next = [&] {
+        following = next(place + 1);
+        if (following < end) fetch(following);
+        commit_copies();
+      };
       if constexpr (kStages == 2) {
         stage_ = fetched_;
         fetched_ = Layout::kStage - fetched_;
-        if (more) fetch(following);
-        commit_copies();
+        fetch_next();
       }
       wait_copies<kStages - 1>();
       __syncthreads();
       call(place);
       __syncthreads();
-      if constexpr (kStages == 1) {
-        if (more) fetch(following);
-        commit_copies();
-      }
+      if constexpr (kStages == 1) fetch_next();
       place = following;
     }
     wait_copies<0>();
