@@ -4,7 +4,7 @@
 //
 //   attention_delta_kernel      delta = d_out . out of a row
 //   attention_sinks_kernel      gradients of the sinks, from these
-//   attention_dq_kernel         a block of 64 queries goes over the tiles of keys
+//   attention_dq_kernel         a block of 64 or 128 queries goes over the tiles of keys
 //   attention_dkv_kernel        a block of 64 keys goes over the tiles of queries of its group's
 //                               heads, with rows and columns of the products exchanged
 //   attention_diagonals_kernel  a table's gradient: a block goes over the tile pairs of one
@@ -12,12 +12,15 @@
 //                               of tiles left for an entry
 //
 // Ladder of versions (gains are measured on a device, none has been so far):
-//   1. this one: one stage of copies, chunks of 32 columns to keep registers low; not yet run.
+//   1. one stage of copies, chunks of 32 columns to keep registers low.
+//   2. this one: where the registers do for it, warps of two times 16 rows, so that what is loaded
+//      of the other operand feeds four products (TilePair); not yet run.
 
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/attention_cuda.h"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/bands.cuh"
 #include "kernels/cuda/tile_pair.cuh"
 
 namespace phasescope::kernels::cuda {
@@ -91,48 +94,66 @@ static __global__ void __launch_bounds__(kThreads)
   if (lane == 0) launch.to[head] = sum;
 }
 
+/// Times 16 rows of a warp (TilePair), of queries for dq and of keys for dk and dv: two where a
+/// thread has registers for them, so that what is loaded of the columns feeds four products.
+template <DeviceScore Score>
+inline constexpr int kQueryBands = kHasFewRegisters<Score> ? 2 : 1;
+template <int D, DeviceScore Score>
+inline constexpr int kKeyBands = kHasFewRegisters<Score> && D == 64 ? 2 : 1;
+
+/// Stages of what is copied for them: two where a block's shared memory has room.
+template <int D, DeviceScore Score>
+inline constexpr int kPairStages = kHasFewRegisters<Score> && D == 64 ? 2 : 1;
+
 /// What a block writes of a part of the pairs.
 template <typename T, int D, DeviceScore Score>
 __device__ __forceinline__ void compute_dq(const BackwardLaunch<Score>& launch, int part) {
-  TilePair<T, D, false, Score> pair(launch);
+  constexpr int kCount = kQueryBands<Score>;
+  TilePair<T, D, false, Score, true, kCount, kPairStages<D, Score>> pair(launch);
   pair.take_part(part);
   const int batch = static_cast<int>(blockIdx.z), head = static_cast<int>(blockIdx.y);
   // The longest rows first.
-  const int query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
+  const int query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * (kCount * kRows);
   const Visibility visibility(launch.problem, batch, head, part);
-  const Stretch tiles = visibility.key_tiles(query);
-  float dq[D / 8][4] = {};
+  const BandTiles<kCount> tiles(launch.problem, visibility, query);
+  float dq[kCount][D / 8][4] = {};
   [[maybe_unused]] float d_factor[2] = {0, 0}, d_bias[2] = {0, 0};
   if constexpr (Score::kOwn) {
     if (launch.own) pair.clear_own(batch, head, query, launch.own);
   }
+  const auto next = [&](int tile) { return tiles.next(visibility, tile); };
+  const auto fetch = [&](int tile) {
+    pair.fetch_keys(batch, head / pair.group(), tile * kRows);
+    pair.fetch_entries(head, query, tile * kRows);
+  };
   pair.fetch_queries(batch, head, query);
-  for (int tile = tiles.first; tile < tiles.last; ++tile) {
+  pair.for_each(tiles.begin(visibility), tiles.end(), next, fetch, [&](int tile) {
     const int key = tile * kRows;
-    if (!visibility.may_share_document(query, key)) continue;
-    pair.fetch_keys(batch, head / pair.group(), key);
-    pair.begin(head, query, key);
-    for (int first = 0; first < kRows; first += kColumns) {
-      pair.compute(visibility, query, key, first);
-      pair.add_dots(first, dq);
-      if constexpr (Score::kOwn) {
-        if (launch.own) pair.write_own(query, key, first, launch.own);
+    pair.start(head);
+    tiles.with(visibility, tile, [&](const auto& bands) {
+      for (int first = 0; first < kRows; first += kColumns) {
+        pair.compute(visibility, query, key, first, bands);
+        pair.add_dots(bands, first, [&](int band) -> float(&)[D / 8][4] { return dq[band]; });
+        if constexpr (Score::kOwn) {
+          if (launch.own) pair.write_own(query, key, first, launch.own);
+        }
+        if constexpr (Score::kPieces) pair.add_factors(first, d_factor);
+        if constexpr (Score::kTokens) {
+          pair.add_rows(pair.d_score[0], d_bias);
+          pair.add_rows(pair.d_factor, d_factor);
+        }
       }
-      if constexpr (Score::kPieces) pair.add_factors(first, d_factor);
-      if constexpr (Score::kTokens) {
-        pair.add_rows(pair.d_score, d_bias);
-        pair.add_rows(pair.d_factor, d_factor);
-      }
-    }
-    __syncthreads();
-  }
-  commit_copies();
-  wait_copies<0>();
+    });
+  });
   const Score& score = launch.problem.score;
   const OutputTensor& to_dq =
       Score::kParts == 2 && part == kFar ? launch.gradients.far_dq : launch.gradients.dq;
-  pair.template write<D>(to_dq, batch, head, query, pair.queries(), pair.channels(), dq,
-                         [&](int channel) { return score.factor(channel); });
+#pragma unroll
+  for (int band = 0; band < kCount; ++band) {
+    pair.template write<D>(to_dq, batch, head, tiles.query_of(band), pair.queries(),
+                           pair.channels(), dq[band],
+                           [&](int channel) { return score.factor(channel); });
+  }
   if constexpr (Score::kPieces) {
     const std::int64_t rows = (batch * launch.problem.shape.heads + head) * pair.queries();
     pair.write_rows(launch.factors + rows, query, pair.queries(), d_factor);
@@ -181,7 +202,7 @@ __device__ __forceinline__ void compute_dk(Pair& pair, const BackwardLaunch<Scor
         pair.add_values(first, dv);
         pair.add_dots(first, dk);
         if constexpr (Score::kState) pair.add_state(first, d_state);
-        if constexpr (Score::kTokens) pair.add_rows(pair.d_score, d_bias);
+        if constexpr (Score::kTokens) pair.add_rows(pair.d_score[0], d_bias);
       }
       __syncthreads();
     }
@@ -200,9 +221,9 @@ __device__ __forceinline__ void compute_dk(Pair& pair, const BackwardLaunch<Scor
                          [&](int channel) { return score.factor(channel); });
 }
 
+/// dk and dv by warps of 16 keys, which need nothing of each other.
 template <typename T, int D, DeviceScore Score>
-__global__ void __launch_bounds__(kThreads)
-    attention_dkv_kernel(const __grid_constant__ BackwardLaunch<Score> launch) {
+__device__ __forceinline__ void sum_by_warps(const BackwardLaunch<Score>& launch) {
   using Pair = TilePair<T, D, true, Score>;
   Pair pair(launch);
   float dv[D / 8][4] = {};
@@ -220,6 +241,50 @@ __global__ void __launch_bounds__(kThreads)
       pair.template write<Pair::kStateDim>(to.d_state, batch, kv_head, key, pair.keys(),
                                            pair.state_channels(), d_state, once);
     }
+  }
+}
+
+/// dk and dv by warps of 32 keys, half of the queries and then half of the channels.
+template <typename T, int D, DeviceScore Score>
+__device__ __forceinline__ void sum_by_halves(const BackwardLaunch<Score>& launch) {
+  TilePair<T, D, true, Score, true, 2, kPairStages<D, Score>> pair(launch);
+  const int batch = static_cast<int>(blockIdx.z), kv_head = static_cast<int>(blockIdx.y);
+  const int key = static_cast<int>(blockIdx.x) * kRows;  // the longest columns first
+  const Visibility visibility(launch.problem, batch);
+  const Stretch tiles = visibility.query_tiles(key);
+  // Places are tiles of queries, head by head.
+  const int count = max(0, tiles.last - tiles.first), end = count * pair.group();
+  const auto head_of = [&](int place) { return kv_head * pair.group() + place / count; };
+  const auto query_of = [&](int place) { return (tiles.first + place % count) * kRows; };
+  const auto next = [&](int place) {
+    while (place < end && !visibility.may_share_document(query_of(place), key)) ++place;
+    return place;
+  };
+  const auto fetch = [&](int place) {
+    pair.fetch_queries(batch, head_of(place), query_of(place));
+    pair.fetch_entries(head_of(place), query_of(place), key);
+  };
+  float dk[2][D / 16][4] = {}, dv[2][D / 16][4] = {};
+  pair.fetch_keys(batch, kv_head, key);
+  pair.for_each(next(0), end, next, fetch, [&](int place) {
+    pair.start(head_of(place));
+    pair.compute(visibility, query_of(place), key, pair.own_chunk(), Bands<0, 2>{});
+    pair.keep_gradients();
+    __syncthreads();
+    pair.add_kept_values(dv);
+    pair.add_kept_dots(dk);
+  });
+  pair.write_kept(launch.gradients.dk, batch, kv_head, key, dk, launch.problem.score.factor(0));
+  pair.write_kept(launch.gradients.dv, batch, kv_head, key, dv, 1);
+}
+
+template <typename T, int D, DeviceScore Score>
+__global__ void __launch_bounds__(kThreads)
+    attention_dkv_kernel(const __grid_constant__ BackwardLaunch<Score> launch) {
+  if constexpr (kKeyBands<D, Score> == 2) {
+    sum_by_halves<T, D>(launch);
+  } else {
+    sum_by_warps<T, D>(launch);
   }
 }
 
@@ -242,7 +307,7 @@ __device__ __forceinline__ void for_each_tile(Pair& pair, const BackwardLaunch<S
 #pragma unroll
         for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll
-          for (int e = 0; e < 4; ++e) pair.store(first, n, e, pair.d_score[n][e]);
+          for (int e = 0; e < 4; ++e) pair.store(first, n, e, pair.d_score[0][n][e]);
         }
       }
       __syncthreads();

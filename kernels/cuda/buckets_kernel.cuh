@@ -86,7 +86,7 @@ struct DistancesLaunch {
 };
 
 template <typename T, int D, DeviceScore Score>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kPairBlocks)
     attention_distances_kernel(const __grid_constant__ DistancesLaunch<Score> launch) {
   const Problem<Score>& problem = launch.pairs.problem;
   TilePair<T, D, false, Score, false> pair(launch.pairs);

@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kThreads)
       const Chunk<true> chunk(0, 0, first, pair.warp(), pair.lane());
       for_each_stored<kColumns>(
           problem.score.strip, head, query, key, chunk,
-          [&](int n, int e, float& d_score) { d_score = pair.d_score[n][e]; });
+          [&](int n, int e, float& d_score) { d_score = pair.d_score[0][n][e]; });
     }
     __syncthreads();
   });

@@ -113,14 +113,22 @@ void launch_top_keys(const CudaAttention& a, const ForwardLaunch<Score>& paramet
                               parameters.kept});
 }
 
-/// The forward pass with its row probes but for the largest weights.
+/// The forward pass with its row probes but for the largest weights; grid.x tiles of queries.
 template <typename T, int D, DeviceScore Score>
 void launch_forward(const CudaAttention& a, const ForwardLaunch<Score>& parameters,
                     const dim3& grid) {
-  const auto kernel = wants_probes(parameters.outputs.rows)
-                          ? &attention_forward_kernel<T, D, AllProbes, Score>
-                          : &attention_forward_kernel<T, D, NoProbes, Score>;
-  launch("forward", kernel, grid, kThreads, ForwardLayout<D, Score>::kBytes, a.stream, parameters);
+  const auto start = [&](auto probes) {
+    using Probes = decltype(probes);
+    constexpr unsigned kTiles = kForwardBands<D, Probes, Score>;
+    launch("forward", &attention_forward_kernel<T, D, Probes, Score>,
+           dim3{(grid.x + kTiles - 1) / kTiles, grid.y, grid.z}, kThreads,
+           ForwardLayout<D, Score, static_cast<int>(kTiles)>::kBytes, a.stream, parameters);
+  };
+  if (wants_probes(parameters.outputs.rows)) {
+    start(AllProbes{});
+  } else {
+    start(NoProbes{});
+  }
 }
 
 template <DeviceScore Score>
@@ -242,16 +250,20 @@ void backward_with(const CudaAttention& a, const SavedForward& saved,
   with_type_and_dim(a, [&](auto type, auto dim) {
     using T = decltype(type);
     constexpr int kDim = decltype(dim)::value;
-    constexpr int kBytes = PairLayout<kDim, Score>::kBytes;
+    constexpr int kBands = kQueryBands<Score>;
     if (a.shape.queries > 0) {
       launch_delta<T>(a, parameters.saved, static_cast<int>(parameters.problem.state_dim), delta);
-      const dim3 grid{tiles_of(a.shape.queries), static_cast<unsigned>(a.shape.heads), batch};
-      launch("dq", &attention_dq_kernel<T, kDim, Score>, grid, kThreads, kBytes, a.stream,
+      const dim3 grid{(tiles_of(a.shape.queries) + kBands - 1) / kBands,
+                      static_cast<unsigned>(a.shape.heads), batch};
+      launch("dq", &attention_dq_kernel<T, kDim, Score>, grid, kThreads,
+             PairLayout<kDim, Score, true, kBands, kPairStages<kDim, Score>>::kBytes, a.stream,
              parameters);
     }
     const dim3 grid{tiles_of(a.shape.keys), static_cast<unsigned>(a.shape.kv_heads), batch};
-    launch("dkv", &attention_dkv_kernel<T, kDim, Score>, grid, kThreads, kBytes, a.stream,
-           parameters);
+    constexpr bool kHalves = kKeyBands<kDim, Score> == 2;
+    using Layout = PairLayout<kDim, Score, true, 1, kHalves ? kPairStages<kDim, Score> : 1>;
+    launch("dkv", &attention_dkv_kernel<T, kDim, Score>, grid, kThreads,
+           kHalves ? Layout::kBytesWithOperands : Layout::kBytes, a.stream, parameters);
     launch_sinks(a, saved, delta, gradients.sinks);
     finish(type, dim, parameters);
     launch_gradient_sums<T, kDim>(a, gradients, parameters, batch);

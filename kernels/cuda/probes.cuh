@@ -15,21 +15,42 @@ struct RowEnd {
   float maximum, normaliser, share, sink;
 };
 
+/// A thread's scores, and then its weights, of one of its rows in a chunk of a tile pair: those of
+/// keys column + 8 n + e, e in 0, 1.
+template <int kColumns>
+struct ChunkRow {
+  const float (&numbers)[kColumns / 8][4];
+  int half;            // of the two rows that the accumulators hold
+  int query, column;   // positions
+
+  __device__ __forceinline__ float at(int n, int e) const { return numbers[n][2 * half + e]; }
+};
+
 /// Off: nothing is kept, nothing is computed.
 struct NoProbes {
+  static constexpr bool kOn = false;
+
   __device__ void rescale(float, float, float) {}
-  __device__ void add(const RowProbes&, float, float, float, int, int) {}
+  template <int kColumns>
+  __device__ void find(const ChunkRow<kColumns>&, float, float) {}
+  __device__ void add(float, float, int) {}
+  template <int kColumns>
+  __device__ void add_chunk(const RowProbes&, const ChunkRow<kColumns>&, float) {}
   __device__ void write(const RowProbes&, std::int64_t, const RowEnd&, bool) {}
 };
 
-/// All row probes, relative to the running maximum m (log2 units) and rescaled with it.
+/// All row probes, relative to the running maximum m (log2 units) and rescaled with it. A weight
+/// takes two products and two sums; what can be is decided for a thread's part of a chunk at once.
 struct AllProbes {
+  static constexpr bool kOn = true;
+
   float entropy = 0;   // sum p (t - m)
   float distance = 0;  // sum p lambda
   float best = -INFINITY;
   std::int32_t best_key = -1;
   float first = -INFINITY;  // score of key 0, in the thread that has it
   float window[kMaxWindows] = {};
+  float offset = 0;  // of the chunk so far: sum p (key - column)
 
   /// The maximum moves by `step` = old - new (0 at the first), sums by factor = 2^step; `sum` is
   /// this thread's part of the normaliser before the move.
@@ -39,19 +60,46 @@ struct AllProbes {
     for (float& w : window) w *= factor;
   }
 
-  /// Positions are below 2^29 (Limits::positions), and so are distances: 32 bits do.
-  __device__ void add(const RowProbes& wanted, float p, float t, float m, int query, int key) {
-    if (t == -INFINITY) return;
-    entropy += p * (t - m);
-    const int lambda = query - key;
-    distance += p * static_cast<float>(lambda);
-    if (t > best) {
-      best = t;
-      best_key = key;
+  /// Before the weights: the chunk's scores times `unit`, of which `top` is the largest.
+  template <int kColumns>
+  __device__ __forceinline__ void find(const ChunkRow<kColumns>& scores, float unit, float top) {
+    if (scores.column == 0) first = fmaxf(first, scores.at(0, 0) * unit);
+    if (!(top * unit > best)) return;
+    best = top * unit;
+    // The first one among equals, from the last one on.
+#pragma unroll
+    for (int n = kColumns / 8 - 1; n >= 0; --n) {
+#pragma unroll
+      for (int e = 1; e >= 0; --e) {
+        if (scores.at(n, e) == top) best_key = scores.column + 8 * n + e;
+      }
     }
-    if (key == 0) first = t;
+  }
+
+  /// A weight p, x = t - m, of key column + ahead. Masked ones are 0 at -inf.
+  __device__ __forceinline__ void add(float p, float x, int ahead) {
+    constexpr float kLeast = -1e30f;
+    entropy = fmaf(p, fmaxf(x, kLeast), entropy);
+    offset = fmaf(p, static_cast<float>(ahead), offset);
+  }
+
+  /// After the weights, whose sum is `sum`. Positions are below 2^29 (Limits::positions), and so
+  /// are distances: 32 bits do.
+  template <int kColumns>
+  __device__ __forceinline__ void add_chunk(const RowProbes& wanted,
+                                            const ChunkRow<kColumns>& weights, float sum) {
+    const int most = weights.query - weights.column, least = most - (kColumns - 7);
+    distance += fmaf(static_cast<float>(most), sum, -offset);
+    offset = 0;
+    const int farthest = max(abs(most), abs(least));
+    const int nearest = most >= 0 && least <= 0 ? 0 : min(abs(most), abs(least));
     for (int n = 0; n < kMaxWindows; ++n) {
-      if (std::int64_t{abs(lambda)} < wanted.windows[n]) window[n] += p;
+      const int length = static_cast<int>(min(wanted.windows[n], std::int64_t{1} << 30));
+      if (farthest < length) {
+        window[n] += sum;
+      } else if (nearest < length) {
+        window[n] += sum_within(weights, most, length);
+      }
     }
   }
 
@@ -83,6 +131,21 @@ struct AllProbes {
     for (int n = 0; n < kMaxWindows; ++n) {
       if (out.window_mass[n]) out.window_mass[n][at] = window[n] * inverse;
     }
+  }
+
+ private:
+  /// Of the weights with |most - ahead| < length.
+  template <int kColumns>
+  __device__ static float sum_within(const ChunkRow<kColumns>& weights, int most, int length) {
+    float sum = 0;
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if (abs(most - (8 * n + e)) < length) sum += weights.at(n, e);
+      }
+    }
+    return sum;
   }
 };
 

@@ -119,6 +119,19 @@ __device__ Stretch given_tiles(const Problem<Score>& problem, const Stretch& til
   }
 }
 
+/// Those keys of a tile that exist and are no padding: bit n is the tile's key n.
+struct RealKeys {
+  std::uint64_t bits;
+
+  __device__ bool none() const { return bits == 0; }
+  /// Whether all of first .. first + kCount - 1 are, which the tile has.
+  template <int kCount>
+  __device__ bool all(int first) const {
+    constexpr std::uint64_t kAll = ~std::uint64_t{0} >> (kRows - kCount);
+    return (bits >> first & kAll) == kAll;
+  }
+};
+
 /// The mask of one batch entry: the distances least .. most, and what lies between them. A query's
 /// position is its index plus query_offset, so that position - key is the distance.
 class Visibility {
@@ -134,15 +147,11 @@ class Visibility {
                                    : std::int64_t{1} << 30) -
               1),
         least_(problem.shape.causal ? 0 : -most_),
-        mask_(problem.key_mask ? problem.key_mask + batch * problem.shape.keys : nullptr),
-        query_documents_(problem.key_documents
-                             ? problem.query_documents + batch * problem.shape.queries
-                             : nullptr),
-        key_documents_(problem.key_documents ? problem.key_documents + batch * problem.shape.keys
-                                             : nullptr),
-        document_ranges_(problem.key_documents
-                             ? problem.document_ranges + batch * tile_distances(problem.shape)
-                             : nullptr) {}
+        batch_(static_cast<int>(batch)),
+        mask_(problem.key_mask),
+        query_documents_(problem.key_documents ? problem.query_documents : nullptr),
+        key_documents_(problem.key_documents),
+        document_ranges_(problem.key_documents ? problem.document_ranges : nullptr) {}
   /// Of a part of a head's pairs.
   template <class Score>
   __device__ Visibility(const Problem<Score>& problem, std::int64_t batch,
@@ -159,14 +168,32 @@ class Visibility {
   }
 
   __device__ bool visible(int position, int key) const {
-    return key < keys_ && position - key >= least_ && position - key <= most_ &&
-           (!mask_ || mask_[key]) && (!key_documents_ || shares_document(position, key));
+    return key < keys_ && (!mask_ || mask_[of_keys() + key]) && related(position, key);
+  }
+  /// The same of a key that exists and is no padding.
+  __device__ bool related(int position, int key) const {
+    return position - key >= least_ && position - key <= most_ &&
+           (!key_documents_ || shares_document(position, key));
   }
 
-  /// Whether all pairs of these (inclusive) positions and keys are visible.
+  /// Whether all pairs of these (inclusive) positions and keys, of one tile each, are visible, if
+  /// the keys exist and are no padding.
   __device__ bool whole(int position, int last_position, int key, int last_key) const {
-    return last_key < keys_ && position - last_key >= least_ && last_position - key <= most_ &&
-           !mask_ && !key_documents_;
+    return position - last_key >= least_ && last_position - key <= most_ &&
+           is_one_document(position - offset_, key);
+  }
+
+  /// All lanes of a warp call it: each asks for two of the tile's keys.
+  __device__ RealKeys real_keys(int tile) const {
+    const int first = tile * kRows, lane = static_cast<int>(threadIdx.x) % 32;
+    if (!mask_) {
+      const int count = min(keys_ - first, kRows);
+      return {count <= 0 ? 0 : ~std::uint64_t{0} >> (kRows - count)};
+    }
+    const auto is_real = [&](int key) { return key < keys_ && mask_[of_keys() + key]; };
+    const unsigned low = __ballot_sync(0xffffffffu, is_real(first + lane));
+    const unsigned high = __ballot_sync(0xffffffffu, is_real(first + 32 + lane));
+    return {low | static_cast<std::uint64_t>(high) << 32};
   }
 
   /// Keys outside it are seen from no position in first .. last - 1.
@@ -175,8 +202,9 @@ class Visibility {
   }
 
   /// Whether a pair of the tiles from query index `query` and from `key` on may be visible: all
-  /// kernels leave out the same tiles.
+  /// kernels leave out the same tiles. False past the last query.
   __device__ bool sees(int query, int key) const {
+    if (query >= queries_) return false;
     const Stretch seen = keys({query + offset_, min(query + kRows, queries_) + offset_});
     return key < seen.last && key + kRows > seen.first && may_share_document(query, key);
   }
@@ -198,12 +226,18 @@ class Visibility {
                         [&](int tile) { return may_share_document(tile * kRows, key); });
   }
 
+  /// Whether the tiles that have query index `query` and `key` surely are of one document.
+  __device__ bool is_one_document(int query, int key) const {
+    if (!document_ranges_) return true;
+    const DocumentRange a = range_of_queries(query), b = range_of_keys(key);
+    return a.least == a.most && b.least == b.most && a.least == b.least;
+  }
+
   /// False where the tiles from query index `query` and from `key` on surely have no document in
   /// common.
   __device__ bool may_share_document(int query, int key) const {
     if (!document_ranges_) return true;
-    const DocumentRange a = document_ranges_[query / kRows];
-    const DocumentRange b = document_ranges_[static_cast<int>(tiles_of(queries_)) + key / kRows];
+    const DocumentRange a = range_of_queries(query), b = range_of_keys(key);
     return a.least <= b.most && b.least <= a.most;
   }
 
@@ -233,11 +267,27 @@ class Visibility {
 
   /// Rows of a tile may lie past the last query.
   __device__ bool shares_document(int position, int key) const {
-    return query_documents_[min(position - offset_, queries_ - 1)] == key_documents_[key];
+    const std::int64_t query = min(position - offset_, queries_ - 1);
+    return query_documents_[std::int64_t{batch_} * queries_ + query] ==
+           key_documents_[of_keys() + key];
+  }
+
+  /// Where the batch entry's keys begin, and the ranges of the tiles of a query and of a key.
+  __device__ std::int64_t of_keys() const { return std::int64_t{batch_} * keys_; }
+  __device__ DocumentRange range_of_queries(int query) const {
+    return ranges()[query / kRows];
+  }
+  __device__ DocumentRange range_of_keys(int key) const {
+    return ranges()[static_cast<int>(tiles_of(queries_)) + key / kRows];
+  }
+  __device__ const DocumentRange* ranges() const {
+    return document_ranges_ + std::int64_t{batch_} * (tiles_of(queries_) + tiles_of(keys_));
   }
 
   int queries_, keys_, offset_;
   int most_, least_;
+  // Of the whole batch, as a launch has them, so that no thread needs registers for them.
+  int batch_;
   const std::uint8_t* mask_;
   const std::int32_t *query_documents_, *key_documents_;
   const DocumentRange* document_ranges_;

@@ -156,7 +156,7 @@ class SumsOfTiles {
 #pragma unroll
       for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) x[n][e] = pair_.d_score[n][e];
+        for (int e = 0; e < 4; ++e) x[n][e] = pair_.d_score[0][n][e];
       }
     } else {
       Dots<kColumns, Score> dots;

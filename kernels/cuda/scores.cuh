@@ -146,16 +146,21 @@ __device__ __forceinline__ void for_each_stored(const Strip& strip, std::int64_t
   }
 }
 
-/// -inf where the mask or the end of the keys says so.
+/// -inf where the mask or the end of the keys says so; `real` are those of the chunk's tile.
 template <int kColumns, bool kTransposed>
-__device__ __forceinline__ void mask_chunk(const Visibility& visibility,
+__device__ __forceinline__ void mask_chunk(const Visibility& visibility, const RealKeys& real,
                                            const Chunk<kTransposed>& chunk,
                                            float (&t)[kColumns / 8][4]) {
+  const std::uint64_t own = real.bits >> chunk.key_in_tile(0, 0);
 #pragma unroll
   for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      if (!visibility.visible(chunk.position(n, e), chunk.key(n, e))) t[n][e] = -INFINITY;
+      const int ahead = chunk.key_in_tile(n, e) - chunk.key_in_tile(0, 0);
+      const bool exists = own >> ahead & 1;
+      if (!exists || !visibility.related(chunk.position(n, e), chunk.key(n, e))) {
+        t[n][e] = -INFINITY;
+      }
     }
   }
 }

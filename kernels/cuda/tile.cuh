@@ -1,6 +1,7 @@
 #pragma once
-// Tiles of 64 rows x D channels of 16-bit values in shared memory, and the products of a warp's 16
-// rows with them. A row is D / 8 chunks of 16 bytes; chunk c of row r lies at place c ^ (r & 7), so
+// Tiles of 64 rows x D channels of 16-bit values in shared memory, and the products of a warp's rows
+// with them: 16 of a tile, or 16 of each of several tiles, which then share what is loaded of the
+// other operand. A row is D / 8 chunks of 16 bytes; chunk c of row r lies at place c ^ (r & 7), so
 // that the eight rows of a matrix load fall into different banks (rows of 32 channels: two to 128
 // bytes, c ^ (r / 2 & 3)).
 //
@@ -54,6 +55,12 @@ __device__ __forceinline__ std::uint32_t operand_offset(int first, int d, int la
 template <int D>
 __device__ __forceinline__ std::uint32_t columns_offset(int first, int d, int lane) {
   return chunk_offset<D>(first + (lane / 16) * 8 + lane % 8, d * 2 + (lane / 8) % 2);
+}
+
+/// Where a lane's pair of channels of an accumulator [d] lies in a tile.
+template <int D>
+__device__ __forceinline__ std::uint32_t accumulator_offset(int row, int d, int lane) {
+  return chunk_offset<D>(row, d) + static_cast<std::uint32_t>(lane % 4) * 4;
 }
 
 /// The 16 x 16 operand at channels 16 d .. of tile rows first .. first + 15.
@@ -117,22 +124,42 @@ struct Dots {
   float phase[Score::kDots == 2 ? kColumns / 8 : 1][4];
 };
 
-/// sums += rows . tile^T, with the parameters of multiply_rows.
-template <typename T, int D, int kColumns, class Rows>
-__device__ __forceinline__ void add_products(const Rows& rows, std::uint32_t tile, int first,
-                                             int lane, float (&sums)[kColumns / 8][4]) {
+/// Which of the tiles of rows that a block holds take band: from kFirst to kLast - 1.
+template <int kFirst_, int kLast_>
+struct Bands {
+  static constexpr int kFirst = kFirst_, kLast = kLast_;
+};
+using OneBand = Bands<0, 1>;
+
+/// sums(m) += rows . tile^T of every band m, with the parameters of multiply_rows: what is loaded of
+/// the tile feeds two products of each band.
+template <typename T, int D, int kColumns, class Which, class Rows, class Sums>
+__device__ __forceinline__ void add_products(const Which&, const Rows& rows, std::uint32_t tile,
+                                             int first, int lane, const Sums& sums) {
 #pragma unroll
   for (int d = 0; d < D / 16; ++d) {
-    std::uint32_t a[4];
-    rows(d, a);
+    std::uint32_t a[Which::kLast][4];
+#pragma unroll
+    for (int m = Which::kFirst; m < Which::kLast; ++m) rows(m, d, a[m]);
 #pragma unroll
     for (int n = 0; n < kColumns / 16; ++n) {
       std::uint32_t b[4];
       load_columns<D>(tile, first + n * 16, d, lane, b);
-      Half<T>::multiply(sums[2 * n], a, b[0], b[1]);
-      Half<T>::multiply(sums[2 * n + 1], a, b[2], b[3]);
+#pragma unroll
+      for (int m = Which::kFirst; m < Which::kLast; ++m) {
+        Half<T>::multiply(sums(m)[2 * n], a[m], b[0], b[1]);
+        Half<T>::multiply(sums(m)[2 * n + 1], a[m], b[2], b[3]);
+      }
     }
   }
+}
+/// The same of one tile of rows.
+template <typename T, int D, int kColumns, class Rows>
+__device__ __forceinline__ void add_products(const Rows& rows, std::uint32_t tile, int first,
+                                             int lane, float (&sums)[kColumns / 8][4]) {
+  add_products<T, D, kColumns>(
+      OneBand{}, [&](int, int d, std::uint32_t(&a)[4]) { rows(d, a); }, tile, first, lane,
+      [&](int) -> float(&)[kColumns / 8][4] { return sums; });
 }
 
 /// The same for two dot products of a pair.
@@ -161,25 +188,33 @@ __device__ __forceinline__ void add_split_products(const Score& score, const Row
   }
 }
 
-/// rows(d, a) gives the operand of channels 16 d ..; the tile's rows are first .. first + kColumns.
-/// row_sum: of TAPA's linear phase, the sums of the phase channels of the thread's two rows, else
-/// 0.
-template <typename T, int D, int kColumns, DeviceScore Score, class Rows>
-__device__ __forceinline__ void multiply_rows(const Score& score, const Rows& rows,
-                                              const float (&row_sum)[2], std::uint32_t tile,
-                                              int first, int lane, Dots<kColumns, Score>& s) {
+/// dots(m) of every band m: rows(m, d, a) gives the operand of channels 16 d ..; the tile's rows are
+/// first .. first + kColumns. row_sum(m): of TAPA's linear phase, the sums of the phase channels of
+/// the thread's two rows, else 0.
+template <typename T, int D, int kColumns, DeviceScore Score, class Which, class Rows, class Sums,
+          class Products>
+__device__ __forceinline__ void multiply_rows(const Score& score, const Which& bands,
+                                              const Rows& rows, const Sums& row_sum,
+                                              std::uint32_t tile, int first, int lane,
+                                              const Products& dots) {
 #pragma unroll
-  for (int n = 0; n < kColumns / 8; ++n) {
+  for (int m = Which::kFirst; m < Which::kLast; ++m) {
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      s.dot[n][e] = 0;
-      if constexpr (Score::kDots == 2) s.phase[n][e] = row_sum[e / 2];
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        dots(m).dot[n][e] = 0;
+        if constexpr (Score::kDots == 2) dots(m).phase[n][e] = row_sum(m)[e / 2];
+      }
     }
   }
   if constexpr (Score::kDots == 1) {
-    add_products<T, D, kColumns>(rows, tile, first, lane, s.dot);
+    add_products<T, D, kColumns>(bands, rows, tile, first, lane,
+                                 [&](int m) -> float(&)[kColumns / 8][4] { return dots(m).dot; });
   } else {
-    add_split_products<T, D, kColumns>(score, rows, tile, first, lane, s);
+    static_assert(Which::kLast == 1);
+    add_split_products<T, D, kColumns>(
+        score, [&](int d, std::uint32_t(&a)[4]) { rows(0, d, a); }, tile, first, lane, dots(0));
   }
 }
 
@@ -225,59 +260,87 @@ __device__ __forceinline__ void pack_operand(const float (&low)[4], const float 
   a[3] = Half<T>::pack(high[2], high[3]);
 }
 
-/// sums += w . tile: weights of 16 rows x kColumns times the tile's rows first .. first + kColumns.
-template <typename T, int D, int kColumns>
-__device__ __forceinline__ void accumulate(const float (&w)[kColumns / 8][4], std::uint32_t tile,
-                                           int first, int lane, float (&sums)[D / 8][4]) {
+/// sums(m) += w(m) . tile of every band m: weights of 16 rows x kColumns times the tile's rows
+/// first .. first + kColumns.
+template <typename T, int D, int kColumns, class Which, class Weights, class Sums>
+__device__ __forceinline__ void accumulate(const Which&, const Weights& w, std::uint32_t tile,
+                                           int first, int lane, const Sums& sums) {
 #pragma unroll
   for (int n = 0; n < kColumns / 16; ++n) {
-    std::uint32_t a[4];
-    pack_operand<T>(w[2 * n], w[2 * n + 1], a);
+    std::uint32_t a[Which::kLast][4];
+#pragma unroll
+    for (int m = Which::kFirst; m < Which::kLast; ++m) {
+      pack_operand<T>(w(m)[2 * n], w(m)[2 * n + 1], a[m]);
+    }
 #pragma unroll
     for (int d = 0; d < D / 16; ++d) {
       std::uint32_t b[4];
       load_values<D>(tile, first + n * 16, d, lane, b);
-      Half<T>::multiply(sums[2 * d], a, b[0], b[1]);
-      Half<T>::multiply(sums[2 * d + 1], a, b[2], b[3]);
+#pragma unroll
+      for (int m = Which::kFirst; m < Which::kLast; ++m) {
+        Half<T>::multiply(sums(m)[2 * d], a[m], b[0], b[1]);
+        Half<T>::multiply(sums(m)[2 * d + 1], a[m], b[2], b[3]);
+      }
+    }
+  }
+}
+/// The same of one tile of rows.
+template <typename T, int D, int kColumns>
+__device__ __forceinline__ void accumulate(const float (&w)[kColumns / 8][4], std::uint32_t tile,
+                                           int first, int lane, float (&sums)[D / 8][4]) {
+  accumulate<T, D, kColumns>(
+      OneBand{}, [&](int) -> const float(&)[kColumns / 8][4] { return w; }, tile, first, lane,
+      [&](int) -> float(&)[D / 8][4] { return sums; });
+}
+
+/// The gradients of two dot products of a pair.
+template <typename T, int D, int kColumns, DeviceScore Score>
+__device__ __forceinline__ void accumulate_split(const Score& score,
+                                                 const Dots<kColumns, Score>& gradients,
+                                                 std::uint32_t tile, int first, int lane,
+                                                 float (&sums)[D / 8][4]) {
+#pragma unroll
+  for (int n = 0; n < kColumns / 16; ++n) {
+    std::uint32_t dot[4], phase[4];
+    pack_operand<T>(gradients.dot[2 * n], gradients.dot[2 * n + 1], dot);
+    pack_operand<T>(gradients.phase[2 * n], gradients.phase[2 * n + 1], phase);
+#pragma unroll
+    for (int d = 0; d < D / 16; ++d) {
+      std::uint32_t b[4];
+      load_values<D>(tile, first + n * 16, d, lane, b);
+      const std::uint32_t one = Half<T>::pack(1, 1);
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int channel = d * 16 + h * 8;
+        // A lane has the values of one channel.
+        const std::uint32_t kept = channel + lane / 4 < score.content() ? ~0u : 0u;
+        if (channel < score.content()) {
+          Half<T>::multiply(sums[2 * d + h], dot, b[2 * h] & kept, b[2 * h + 1] & kept);
+        }
+        if (channel + 8 > score.content()) {
+          Half<T>::multiply(sums[2 * d + h], phase, (score.linear() ? one : b[2 * h]) & ~kept,
+                            (score.linear() ? one : b[2 * h + 1]) & ~kept);
+        }
+      }
     }
   }
 }
 
-/// sums += the gradients of a chunk times tile rows: d dot with the channels before content(), d
-/// phase with those from there on, or with ones where the phase is linear.
-template <typename T, int D, int kColumns, DeviceScore Score>
-__device__ __forceinline__ void accumulate_gradients(const Score& score,
-                                                     const Dots<kColumns, Score>& gradients,
+/// sums(m) += the gradients of a chunk of every band m times tile rows: d dot with the channels
+/// before content(), d phase with those from there on, or with ones where the phase is linear.
+template <typename T, int D, int kColumns, DeviceScore Score, class Which, class Gradients,
+          class Sums>
+__device__ __forceinline__ void accumulate_gradients(const Score& score, const Which& bands,
+                                                     const Gradients& gradients,
                                                      std::uint32_t tile, int first, int lane,
-                                                     float (&sums)[D / 8][4]) {
+                                                     const Sums& sums) {
   if constexpr (Score::kDots == 1) {
-    accumulate<T, D, kColumns>(gradients.dot, tile, first, lane, sums);
+    accumulate<T, D, kColumns>(
+        bands, [&](int m) -> const float(&)[kColumns / 8][4] { return gradients(m).dot; }, tile,
+        first, lane, sums);
   } else {
-#pragma unroll
-    for (int n = 0; n < kColumns / 16; ++n) {
-      std::uint32_t dot[4], phase[4];
-      pack_operand<T>(gradients.dot[2 * n], gradients.dot[2 * n + 1], dot);
-      pack_operand<T>(gradients.phase[2 * n], gradients.phase[2 * n + 1], phase);
-#pragma unroll
-      for (int d = 0; d < D / 16; ++d) {
-        std::uint32_t b[4];
-        load_values<D>(tile, first + n * 16, d, lane, b);
-        const std::uint32_t one = Half<T>::pack(1, 1);
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          const int channel = d * 16 + h * 8;
-          // A lane has the values of one channel.
-          const std::uint32_t kept = channel + lane / 4 < score.content() ? ~0u : 0u;
-          if (channel < score.content()) {
-            Half<T>::multiply(sums[2 * d + h], dot, b[2 * h] & kept, b[2 * h + 1] & kept);
-          }
-          if (channel + 8 > score.content()) {
-            Half<T>::multiply(sums[2 * d + h], phase, (score.linear() ? one : b[2 * h]) & ~kept,
-                              (score.linear() ? one : b[2 * h + 1]) & ~kept);
-          }
-        }
-      }
-    }
+    static_assert(Which::kLast == 1);
+    accumulate_split<T, D, kColumns>(score, gradients(0), tile, first, lane, sums(0));
   }
 }
 
@@ -291,6 +354,40 @@ __device__ __forceinline__ void write_row(T* row, const float (&sums)[D / 8][4],
     if (channel >= channels) continue;
     *reinterpret_cast<std::uint32_t*>(row + channel) = Half<T>::pack(
         sums[d][2 * half] * factor(channel), sums[d][2 * half + 1] * factor(channel + 1));
+  }
+}
+
+/// 16 bytes.
+struct alignas(16) Words {
+  std::uint32_t x[4];
+};
+
+/// Writes the first `count` of a warp's 16 rows of accumulators, times factor(half), through its
+/// rows of a tile in shared memory: 16 bytes leave at once. All lanes call it.
+template <typename T, int D, class Factor>
+__device__ __forceinline__ void write_through(std::uint32_t tile, int warp, int lane, T* rows,
+                                              std::int64_t stride, int count, int channels,
+                                              const float (&sums)[D / 8][4],
+                                              const Factor& factor) {
+  __syncwarp();
+#pragma unroll
+  for (int d = 0; d < D / 8; ++d) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      store_shared(tile + accumulator_offset<D>(warp * 16 + lane / 4 + 8 * half, d, lane),
+                   Half<T>::pack(sums[d][2 * half] * factor(half),
+                                 sums[d][2 * half + 1] * factor(half)));
+    }
+  }
+  __syncwarp();
+  constexpr int kChunks = D / 8, kStep = 32 / kChunks;
+  const int chunk = lane % kChunks;
+#pragma unroll
+  for (int n = 0; n < 16 / kStep; ++n) {
+    const int row = lane / kChunks + n * kStep;
+    if (row >= count || chunk * 8 >= channels) continue;
+    *reinterpret_cast<Words*>(rows + row * stride + chunk * 8) =
+        load_shared<Words>(tile + chunk_offset<D>(warp * 16 + row, chunk));
   }
 }
 

@@ -14,6 +14,10 @@ namespace phasescope::kernels::cuda {
 inline constexpr int kColumns = 32;  // of a chunk: few, to keep registers low
 inline constexpr float kLn2 = 0.693147180559945309f;
 
+/// Blocks of a multiprocessor at least, for kernels over pairs that need few registers: without, the
+/// compiler takes fewer than they need (72 of the 128 that this leaves them) and spills.
+inline constexpr int kPairBlocks = 4;
+
 /// SavedForward and Gradients as kernels are given them, without the arrays of a variant that none
 /// of those for every score reads.
 struct DeviceSaved {
@@ -105,10 +109,11 @@ __device__ __forceinline__ constexpr std::uint32_t pair_offset(int row, int colu
   return static_cast<std::uint32_t>((array * kRows + row) * kPairPitch + column) * 4;
 }
 
-/// Shared memory: of the rows and of the columns their q or k and, backward, d_out or v,
-/// d_out_state or state; then entries, log-sum-exp and delta of 64 queries, pieces, and arrays of
-/// one number for each pair.
-template <int D, DeviceScore Score, bool kBackward = true>
+/// Shared memory: of kCount tiles of rows and of one of columns their q or k and, backward, d_out or
+/// v, d_out_state or state; then entries, log-sum-exp and delta of the queries, pieces, and arrays of
+/// one number for each pair, or weights and gradients of all pairs as 16-bit operands. What changes
+/// from pair to pair, the columns and what follows up to the pieces, may have two stages.
+template <int D, DeviceScore Score, bool kBackward = true, int kCount = 1, int kStages = 1>
 struct PairLayout {
   static constexpr int kStateDim = D;
   struct Tiles {
@@ -120,27 +125,44 @@ struct PairLayout {
   static constexpr Tiles tiles(std::uint32_t first) {
     return {first, first + kDots, first + kDots + kTileBytes<D>};
   }
-  static constexpr std::uint32_t kEntries = 2 * kTiles;
-  static constexpr std::uint32_t kLse = kEntries + (Score::kEntries ? kEntriesBytes : 0);
-  static constexpr std::uint32_t kDelta = kLse + kRows * 4;
-  static constexpr std::uint32_t kPieces = kDelta + kRows * 4;
+  static constexpr std::uint32_t kColumnTiles = kCount * kTiles;
+  static constexpr std::uint32_t kEntries = kColumnTiles + kTiles;
+  static constexpr std::uint32_t kLse = kEntries + (Score::kEntries ? kCount * kEntriesBytes : 0);
+  static constexpr std::uint32_t kDelta = kLse + kCount * kRows * 4;
+  static constexpr std::uint32_t kStage = kDelta + kCount * kRows * 4 - kColumnTiles;
+  static constexpr std::uint32_t kPieces = kColumnTiles + kStages * kStage;
   static constexpr std::uint32_t kPairs = kPieces + Pieces<Score::kPieces>::kBytes;
   static constexpr int kBytes = static_cast<int>(kPairs);
   static constexpr int kPairBytes = kRows * kPairPitch * 4;
   static constexpr int kBytesWithPairs = kBytes + kPairBytes;
+  static constexpr int kOperandBytes = kTileBytes<kRows>;
+  static constexpr int kBytesWithOperands = kBytes + 2 * kOperandBytes;
 };
 
 /// What the kernels over tile pairs share. Rows are queries and columns keys, or, transposed, the
 /// other way round. Not backward: scores alone.
-template <typename T, int D, bool kTransposed, DeviceScore Score, bool kBackward = true>
+///
+/// A warp has 16 rows of a tile and goes over its columns by chunks, or two times 16 rows, its bands,
+/// which share what is loaded of the columns. Bands of queries are 16 rows each of two tiles beside
+/// each other. Bands of keys (transposed) are 32 rows of one tile; a warp takes the one or the other
+/// half of the queries, and the sums over all queries of one half of the channels: weights and
+/// gradients change hands in shared memory.
+template <typename T, int D, bool kTransposed, DeviceScore Score, bool kBackward = true,
+          int kCount = 1, int kStages = 1>
 class TilePair {
-  using Layout = PairLayout<D, Score, kBackward>;
+  static constexpr int kRowTiles = kTransposed ? 1 : kCount;
+  static constexpr bool kHalves = kTransposed && kCount == 2;
+  // Whether nothing but the gradients of scores reads weights from registers.
+  static constexpr bool kFolds = !kTransposed || kHalves;
+  using Layout = PairLayout<D, Score, kBackward, kRowTiles, kStages>;
+  static_assert(kCount == 1 || (!Score::kPieces && !Score::kTokens));
 
  public:
   static constexpr int kStateDim = Layout::kStateDim;
-  float weight[kColumns / 8][4];   // of a chunk
-  float d_score[kColumns / 8][4];  // natural units; of a score's entry where it has its own
-  Dots<kColumns, Score> gradient;  // of the dot products, before factor(channel)
+  using Numbers = float[kColumns / 8][4];
+  Numbers weight[kCount];   // of a chunk; where kFolds: times the derivative of a soft cap
+  Numbers d_score[kCount];  // natural units; of a score's entry where it has its own
+  Dots<kColumns, Score> gradient[kCount];  // of the dot products, before factor(channel)
   // Of the factor of the pair's query, where its score has one.
   float d_factor[Score::kTokens ? kColumns / 8 : 1][4];
 
@@ -151,8 +173,6 @@ class TilePair {
         warp_(static_cast<int>(threadIdx.x) / 32),
         lane_(static_cast<int>(threadIdx.x) % 32),
         shared_(shared_memory()),
-        rows_(Layout::tiles(shared_)),
-        columns_(Layout::tiles(shared_ + Layout::kTiles)),
         pieces_(shared_ + Layout::kPieces) {}
 
   /// Of which part of the pairs q and k are fetched from here on.
@@ -169,46 +189,22 @@ class TilePair {
   __device__ int position(int query) const { return query + static_cast<int>(shape_.query_offset); }
 
   __device__ const Pieces<Score::kPieces>& pieces() const { return pieces_; }
-  __device__ Entries<Score> entries() const { return {shared_ + Layout::kEntries, pieces_}; }
+  __device__ Entries<Score> entries(int band = 0) const {
+    return {shared_ + Layout::kEntries + stage_ + tile_of(band) * kEntriesBytes, pieces_};
+  }
 
-  /// Starts copying 64 queries of a head, with their log-sum-exp, the sink in it, and delta.
+  /// Starts copying 64 queries of a head for each tile of them, with their log-sum-exp, the sink in
+  /// it, and delta.
   __device__ void fetch_queries(int batch, int head, int first) {
-    const auto tiles = kTransposed ? columns_ : rows_;
-    const DeviceSaved& saved = launch_.saved;
-    if constexpr (Score::kProducts) {
-      const InputTensor& q = q_of(problem_, part_);
-      copy_tile<T, D>(tiles.dots, pointer<T>(q, batch, head), q.row, first, queries(), channels());
-    }
-    if constexpr (kBackward) {
-      copy_tile<T, D>(tiles.values, pointer<T>(saved.d_out, batch, head), saved.d_out.row, first,
-                      queries(), channels());
-    }
-    if constexpr (kBackward && Score::kState) {
-      const InputTensor& d_state = saved.d_out_state;
-      copy_tile<T, kStateDim>(tiles.state, pointer<T>(d_state, batch, head), d_state.row, first,
-                              d_state.data ? queries() : 0, state_channels());
-    }
     batch_ = batch;
     pieces_.store(problem_.score, head, first, queries());
-    const int n = static_cast<int>(threadIdx.x) % kRows, query = first + n;
-    const bool exists = query < queries();
-    const std::int64_t at = (batch * shape_.heads + head) * shape_.queries + query;
-    if (threadIdx.x < kRows) {
-      // Rows that do not exist or see no key: +inf makes every weight 0. Sums of scores have none.
-      const float lse = exists && saved.lse
-                            ? lse_with_sink(saved.lse[at] * kLog2e, sink_of(problem_, head))
-                            : INFINITY;
-      store_shared(shared_ + Layout::kLse + static_cast<std::uint32_t>(n) * 4,
-                   lse == -INFINITY ? INFINITY : lse);
-    } else if constexpr (kBackward) {
-      store_shared(shared_ + Layout::kDelta + static_cast<std::uint32_t>(n) * 4,
-                   exists ? launch_.delta[at] : 0.0f);
-    }
+#pragma unroll
+    for (int tile = 0; tile < kRowTiles; ++tile) fetch_tile(batch, head, first + tile * kRows, tile);
   }
 
   /// Starts copying 64 keys of a kv head.
   __device__ void fetch_keys(int batch, int kv_head, int first) {
-    const auto tiles = kTransposed ? rows_ : columns_;
+    const auto tiles = kTransposed ? rows_of_band(0) : columns(fetched_);
     if constexpr (Score::kProducts) {
       const InputTensor& k = k_of(problem_, part_);
       copy_tile<T, D>(tiles.dots, pointer<T>(k, batch, kv_head), k.row, first, keys(), channels());
@@ -223,75 +219,93 @@ class TilePair {
     }
   }
 
-  /// Waits for what was fetched, and for the entries of the pair of tiles whose first query and key
-  /// these are. All threads call it; the tiles may be fetched again after the next __syncthreads.
-  __device__ void begin(int head, int first_query, int first_key) {
+  /// Starts copying the entries of the pair of tiles whose first query and key these are.
+  __device__ void fetch_entries(int head, int first_query, int first_key) {
     if constexpr (Score::kEntries) {
-      copy_entries(shared_ + Layout::kEntries, problem_.score, head,
-                   Chunk<false>::first_distance(position(first_query), first_key));
+#pragma unroll
+      for (int tile = 0; tile < kRowTiles; ++tile) {
+        copy_entries(entries(tile).at - stage_ + fetched_, problem_.score, head,
+                     Chunk<false>::first_distance(position(first_query + tile * kRows), first_key));
+      }
     }
+  }
+  /// Waits for what was fetched, and for the pair's entries. All threads call it; the tiles may be
+  /// fetched again after the next __syncthreads.
+  __device__ void begin(int head, int first_query, int first_key) {
+    fetch_entries(head, first_query, first_key);
     commit_copies();
     wait_copies<0>();
     __syncthreads();
+    start(head);
+  }
+  /// Of a pair that is there.
+  __device__ void start(int head) {
     head_ = head;
-    sum_rows<T, D>(problem_.score, dot_rows(), lane_, row_sum_);
-    pieces_.begin(shared_ + Layout::kEntries);
+    sum_rows<T, D>(
+        problem_.score, [this](int d, std::uint32_t(&a)[4]) { dot_rows()(0, d, a); }, lane_,
+        row_sum_);
+    pieces_.begin(entries().at);
+  }
+
+  /// Calls call(place) for the places from `begin` on, next(place) the first one from a place on:
+  /// for a pair of tiles each, whose columns and entries fetch(place) starts copying, of two stages
+  /// while the pair before is computed. All threads call it, and wait for each other.
+  template <class Next, class Fetch, class Call>
+  __device__ __forceinline__ void for_each(int begin, int end, const Next& next, const Fetch& fetch,
+                                           const Call& call) {
+    int place = begin;
+    if (place < end) fetch(place);
+    commit_copies();
+    while (place < end) {
+      int following = place;
+      const auto fetch_next = [&] {
+        following = next(place + 1);
+        if (following < end) fetch(following);
+        commit_copies();
+      };
+      if constexpr (kStages == 2) {
+        stage_ = fetched_;
+        fetched_ = Layout::kStage - fetched_;
+        fetch_next();
+      }
+      wait_copies<kStages - 1>();
+      __syncthreads();
+      call(place);
+      __syncthreads();
+      if constexpr (kStages == 1) fetch_next();
+      place = following;
+    }
+    wait_copies<0>();
   }
 
   /// Scores of the chunk from column `first` of the pair, in log2 units, -inf where masked.
   __device__ Chunk<kTransposed> compute_scores(const Visibility& visibility, int first_query,
                                                int first_key, int first,
-                                               Dots<kColumns, Score>& dots,
-                                               float (&t)[kColumns / 8][4]) const {
-    const int query = position(first_query);
-    const Chunk<kTransposed> chunk(kTransposed ? first_key : query, kTransposed ? query : first_key,
-                                   first, warp_, lane_);
-    if constexpr (Score::kProducts) {
-      multiply_rows<T, D>(problem_.score, dot_rows(), row_sum_, columns_.dots, first, lane_, dots);
-    }
-    if constexpr (Score::kStored) {
-      for_each_stored<kColumns>(problem_.score.strip, head_, first_query, first_key, chunk,
-                                [&](int n, int e, float stored) {
-                                  t[n][e] = stored;
-                                  if constexpr (!Score::kProducts) dots.dot[n][e] = 0;
-                                });
-    } else {
-      compute_new_scores(visibility, chunk, first, dots, t);
-    }
+                                               Dots<kColumns, Score>& dots, Numbers& t) const {
+    const auto chunk = chunk_of(first_query, first_key, first, 0);
+    multiply_dots(OneBand{}, first, [&](int) -> Dots<kColumns, Score>& { return dots; });
+    score_band(visibility, chunk, first_query, first_key, first, 0, dots, t);
     return chunk;
   }
 
-  /// Weights and gradients of the chunk from column `first` of the pair.
-  __device__ void compute(const Visibility& visibility, int first_query, int first_key, int first) {
-    Dots<kColumns, Score> dots;
-    float t[kColumns / 8][4];
-    const auto chunk = compute_scores(visibility, first_query, first_key, first, dots, t);
+  /// Weights and gradients of the chunk from column `first` of the bands' pairs; first_query is that
+  /// of band 0.
+  template <class Which = OneBand>
+  __device__ __forceinline__ void compute(const Visibility& visibility, int first_query,
+                                          int first_key, int first, const Which& bands = {}) {
+    Dots<kColumns, Score> dots[Which::kLast];
+    multiply_dots(bands, first, [&](int band) -> Dots<kColumns, Score>& { return dots[band]; });
+    [[maybe_unused]] Numbers tangent[Which::kLast];  // of the soft cap
 #pragma unroll
-    for (int n = 0; n < kColumns / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        weight[n][e] = fast_exp2(t[n][e] - of_query(Layout::kLse, chunk, n, e));
-      }
+    for (int band = Which::kFirst; band < Which::kLast; ++band) {
+      weigh(visibility, query_of(first_query, band), first_key, first, band, dots[band],
+            tangent[band]);
     }
-    multiply_values(first);
+    multiply_values(bands, first);
 #pragma unroll
-    for (int n = 0; n < kColumns / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const float delta = of_query(Layout::kDelta, chunk, n, e);
-        const float tangent = problem_.soft_cap > 0 ? t[n][e] / problem_.soft_cap : 0;
-        const float p = weight[n][e];
-        float ds = p == 0 ? 0 : p * (d_score[n][e] - delta) * (1 - tangent * tangent);
-        if constexpr (Score::kTokens) {
-          ds = through_tokens(chunk, dots, n, e, ds);
-        }
-        d_score[n][e] = problem_.score.entry_gradient(ds, dots.dot[n][e]);
-        const float phase = Score::kDots == 2 ? dots.phase[Score::kDots == 2 ? n : 0][e] : 0;
-        const float entry = entry_of(problem_, {batch_, head_}, entries(), chunk, n, e);
-        const DotGradients d = problem_.score.gradient(ds, dots.dot[n][e], phase, entry);
-        gradient.dot[n][e] = d.dot;
-        if constexpr (Score::kDots == 2) gradient.phase[n][e] = d.phase;
-      }
+    for (int band = Which::kFirst; band < Which::kLast; ++band) {
+      const auto chunk = chunk_of(query_of(first_query, band), first_key, first, band);
+      differentiate(chunk, band, dots[band], tangent[band]);
     }
   }
 
@@ -300,16 +314,16 @@ class TilePair {
   __device__ void compute_input_gradients(const Visibility& visibility, int first_query,
                                           int first_key, int first) {
     Dots<kColumns, Score> dots;
-    float t[kColumns / 8][4];
+    Numbers t;
     const auto chunk = compute_scores(visibility, first_query, first_key, first, dots, t);
-    multiply_values(first);
+    multiply_values(OneBand{}, first);
 #pragma unroll
     for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float p = fast_exp2(t[n][e] - of_query(Layout::kLse, chunk, n, e));
-        const float apart = d_score[n][e] - of_query(Layout::kDelta, chunk, n, e);
-        d_score[n][e] = p == 0 ? 0 : p * apart;
+        const float p = fast_exp2(t[n][e] - of_query(Layout::kLse, chunk, 0, n, e));
+        const float apart = d_score[0][n][e] - of_query(Layout::kDelta, chunk, 0, n, e);
+        d_score[0][n][e] = p == 0 ? 0 : p * apart;
       }
     }
   }
@@ -333,14 +347,14 @@ class TilePair {
         const int query = chunk.row_of(e), key = chunk.column_of(n, e);
         if (query >= queries() || key >= keys()) continue;
         const std::int64_t at = problem_.score.place(batch_, head_, query, position(query) - key);
-        if (at >= 0) to[at] = d_score[n][e];
+        if (at >= 0) to[at] = d_score[0][n][e];
       }
     }
   }
 
   /// sums += what the chunk gives to the numbers of the thread's two rows: of the scores'
   /// gradients, or of their queries' factors'.
-  __device__ void add_rows(const float (&gradients)[kColumns / 8][4], float (&sums)[2]) const {
+  __device__ void add_rows(const Numbers& gradients, float (&sums)[2]) const {
 #pragma unroll
     for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll
@@ -348,16 +362,61 @@ class TilePair {
     }
   }
 
-  /// sums += gradients . (k of the keys, or transposed q of the queries).
+  /// sums(band) += gradients . (k of the keys, or transposed q of the queries).
+  template <class Which, class Sums>
+  __device__ __forceinline__ void add_dots(const Which& bands, int first, const Sums& sums) const {
+    accumulate_gradients<T, D, kColumns>(
+        problem_.score, bands,
+        [this](int band) -> const Dots<kColumns, Score>& { return gradient[band]; }, columns(stage_).dots,
+        first, lane_, sums);
+  }
   __device__ void add_dots(int first, float (&sums)[D / 8][4]) const {
-    accumulate_gradients<T, D>(problem_.score, gradient, columns_.dots, first, lane_, sums);
+    add_dots(OneBand{}, first, [&](int) -> float(&)[D / 8][4] { return sums; });
   }
   /// Transposed: sums += weights . d_out of the queries.
   __device__ void add_values(int first, float (&sums)[D / 8][4]) const {
-    accumulate<T, D, kColumns>(weight, columns_.values, first, lane_, sums);
+    static_assert(kTransposed);
+    accumulate<T, D, kColumns>(weight[0], columns(stage_).values, first, lane_, sums);
   }
   __device__ void add_state(int first, float (&sums)[kStateDim / 8][4]) const {
-    accumulate<T, kStateDim, kColumns>(weight, columns_.state, first, lane_, sums);
+    accumulate<T, kStateDim, kColumns>(weight[0], columns(stage_).state, first, lane_, sums);
+  }
+
+  /// Of bands of keys: the chunk of queries that the warp takes, and the channels of its sums.
+  __device__ int own_chunk() const { return warp_ % 2 * kColumns; }
+  __device__ int own_channel() const { return warp_ % 2 * (D / 2); }
+
+  /// Keeps the gradients of the chunk for the warps of the same keys, as compute() did with the
+  /// weights; both are seen after the next __syncthreads.
+  __device__ __forceinline__ void keep_gradients() const {
+    static_assert(kHalves && Score::kDots == 1 && 2 * kColumns == kRows);
+#pragma unroll
+    for (int band = 0; band < kCount; ++band) {
+      keep_operand(operands(1), band, gradient[band].dot);
+    }
+  }
+  /// sums += weights of all queries . d_out, and gradients . q: of the warp's channels.
+  __device__ __forceinline__ void add_kept_values(float (&sums)[kCount][D / 16][4]) const {
+    add_kept(operands(0), columns(stage_).values, sums);
+  }
+  __device__ __forceinline__ void add_kept_dots(float (&sums)[kCount][D / 16][4]) const {
+    add_kept(operands(1), columns(stage_).dots, sums);
+  }
+  /// Writes the warp's channels of its 32 keys, of the 64 from `first` on.
+  __device__ __forceinline__ void write_kept(const OutputTensor& to, int batch, int head, int first,
+                                             const float (&sums)[kCount][D / 16][4],
+                                             float factor) const {
+#pragma unroll
+    for (int band = 0; band < kCount; ++band) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = first + warp_row(band) + lane_ / 4 + 8 * half;
+        if (row >= keys()) continue;
+        write_row<T, D / 2>(pointer<T>(to, batch, head) + row * to.row + own_channel(), sums[band],
+                            half, [factor](int) { return factor; }, channels() - own_channel(),
+                            lane_);
+      }
+    }
   }
 
   /// sums += what the chunk gives to the factors of the thread's two rows.
@@ -370,7 +429,7 @@ class TilePair {
       for (int e = 0; e < 4; ++e) {
         const float distance = entries().stored(chunk.entry(n, e));
         const float u = distance * pieces_.factor(chunk.query_in_tile(n, e));
-        sums[e / 2] += d_score[n][e] * (pieces_.slope(u) * distance);
+        sums[e / 2] += d_score[0][n][e] * (pieces_.slope(u) * distance);
       }
     }
   }
@@ -412,7 +471,7 @@ class TilePair {
     const float factor = problem_.score.factor(0);
     for (int first = 0; first < kRows; first += kColumns) {
       Dots<kColumns, Score> dots;
-      multiply_rows<T, D>(problem_.score, dot_rows(), row_sum_, columns_.dots, first, lane_, dots);
+      multiply_dots(OneBand{}, first, [&](int) -> Dots<kColumns, Score>& { return dots; });
 #pragma unroll
       for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll
@@ -460,26 +519,214 @@ class TilePair {
   }
 
  private:
-  __device__ auto rows_of(std::uint32_t tile) const {
-    return [this, tile](int d, std::uint32_t(&a)[4]) {
-      load_operand<D>(tile, warp_ * 16, d, lane_, a);
-    };
+  /// Of a band its tile of rows, its first query, and the warp's first row in the tile.
+  __device__ static std::uint32_t tile_of(int band) {
+    return kTransposed ? 0 : static_cast<std::uint32_t>(band);
   }
-  __device__ auto dot_rows() const { return rows_of(rows_.dots); }
-  __device__ std::uint32_t pair_address(int row, int column, int array) const {
-    return shared_ + Layout::kPairs + pair_offset(row, column, array);
+  __device__ static int query_of(int first_query, int band) {
+    return first_query + static_cast<int>(tile_of(band)) * kRows;
+  }
+  __device__ int warp_row(int band) const {
+    return kHalves ? warp_ / 2 * 32 + band * 16 : warp_ * 16;
+  }
+  __device__ std::uint32_t operands(int array) const {
+    return shared_ + Layout::kPairs + static_cast<std::uint32_t>(array * Layout::kOperandBytes);
   }
 
-  __device__ __forceinline__ void compute_new_scores(const Visibility& visibility,
-                                                     const Chunk<kTransposed>& chunk, int first,
-                                                     const Dots<kColumns, Score>& dots,
-                                                     float (&t)[kColumns / 8][4]) const {
-    score_chunk(problem_, {batch_, head_}, dots, entries(), chunk, t);
-    const int row = chunk.row + warp_ * 16, last_row = row + 15;
-    const int column = chunk.column + first, last_column = column + kColumns - 1;
-    const bool whole = kTransposed ? visibility.whole(column, last_column, row, last_row)
-                                   : visibility.whole(row, last_row, column, last_column);
-    if (!whole) mask_chunk<kColumns>(visibility, chunk, t);
+  __device__ __forceinline__ void keep_operand(std::uint32_t to, int band,
+                                               const Numbers& numbers) const {
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = warp_row(band) + lane_ / 4 + 8 * half;
+        store_shared(to + accumulator_offset<kRows>(row, own_chunk() / 8 + n, lane_),
+                     Half<T>::pack(numbers[n][2 * half], numbers[n][2 * half + 1]));
+      }
+    }
+  }
+  __device__ __forceinline__ void add_kept(std::uint32_t kept, std::uint32_t tile,
+                                           float (&sums)[kCount][D / 16][4]) const {
+#pragma unroll
+    for (int n = 0; n < kRows / 16; ++n) {
+      std::uint32_t a[kCount][4];
+#pragma unroll
+      for (int band = 0; band < kCount; ++band) {
+        load_operand<kRows>(kept, warp_row(band), n, lane_, a[band]);
+      }
+#pragma unroll
+      for (int d = 0; d < D / 32; ++d) {
+        std::uint32_t b[4];
+        load_values<D>(tile, n * 16, own_channel() / 16 + d, lane_, b);
+#pragma unroll
+        for (int band = 0; band < kCount; ++band) {
+          Half<T>::multiply(sums[band][2 * d], a[band], b[0], b[1]);
+          Half<T>::multiply(sums[band][2 * d + 1], a[band], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  __device__ typename Layout::Tiles columns(std::uint32_t stage) const {
+    return Layout::tiles(shared_ + Layout::kColumnTiles + stage);
+  }
+  __device__ typename Layout::Tiles rows_of_band(int band) const {
+    return Layout::tiles(shared_ + tile_of(band) * Layout::kTiles);
+  }
+  /// Rows of a band as operands: of q or k, and of d_out or v.
+  __device__ auto dot_rows() const {
+    return [this](int band, int d, std::uint32_t(&a)[4]) {
+      load_operand<D>(rows_of_band(band).dots, warp_row(band), d, lane_, a);
+    };
+  }
+  __device__ auto value_rows() const {
+    return [this](int band, int d, std::uint32_t(&a)[4]) {
+      load_operand<D>(rows_of_band(band).values, warp_row(band), d, lane_, a);
+    };
+  }
+
+  __device__ void fetch_tile(int batch, int head, int first, int tile) const {
+    const auto tiles = kTransposed ? columns(fetched_) : rows_of_band(tile);
+    const DeviceSaved& saved = launch_.saved;
+    if constexpr (Score::kProducts) {
+      const InputTensor& q = q_of(problem_, part_);
+      copy_tile<T, D>(tiles.dots, pointer<T>(q, batch, head), q.row, first, queries(), channels());
+    }
+    if constexpr (kBackward) {
+      copy_tile<T, D>(tiles.values, pointer<T>(saved.d_out, batch, head), saved.d_out.row, first,
+                      queries(), channels());
+    }
+    if constexpr (kBackward && Score::kState) {
+      const InputTensor& d_state = saved.d_out_state;
+      copy_tile<T, kStateDim>(tiles.state, pointer<T>(d_state, batch, head), d_state.row, first,
+                              d_state.data ? queries() : 0, state_channels());
+    }
+    const int n = static_cast<int>(threadIdx.x) % kRows, query = first + n;
+    const bool exists = query < queries();
+    const std::int64_t at = (batch * shape_.heads + head) * shape_.queries + query;
+    if (threadIdx.x < kRows) {
+      // Rows that do not exist or see no key: +inf makes every weight 0. Sums of scores have none.
+      const float lse = exists && saved.lse
+                            ? lse_with_sink(saved.lse[at] * kLog2e, sink_of(problem_, head))
+                            : INFINITY;
+      store_shared(number_of_query(Layout::kLse + fetched_, tile, n),
+                   lse == -INFINITY ? INFINITY : lse);
+    } else if constexpr (kBackward) {
+      store_shared(number_of_query(Layout::kDelta + fetched_, tile, n),
+                   exists ? launch_.delta[at] : 0.0f);
+    }
+  }
+
+  /// Where a number of query n of a band's tile lies.
+  __device__ std::uint32_t number_of_query(std::uint32_t array, int band, int n) const {
+    return shared_ + array + (tile_of(band) * kRows + static_cast<std::uint32_t>(n)) * 4;
+  }
+  /// The log-sum-exp or delta of an element's query.
+  __device__ float of_query(std::uint32_t array, const Chunk<kTransposed>& chunk, int band, int n,
+                            int e) const {
+    // Queries that are rows stay, in the first stage.
+    const std::uint32_t stage = kTransposed ? stage_ : 0;
+    return load_shared<float>(number_of_query(array + stage, band, chunk.query_in_tile(n, e)));
+  }
+
+  /// Of a band with that first query.
+  __device__ Chunk<kTransposed> chunk_of(int first_query, int first_key, int first,
+                                         int band) const {
+    const int query = position(first_query);
+    return {kTransposed ? first_key : query, kTransposed ? query : first_key, first,
+            warp_row(band) / 16, lane_};
+  }
+
+  template <class Which, class Products>
+  __device__ __forceinline__ void multiply_dots(const Which& bands, int first,
+                                                const Products& dots) const {
+    if constexpr (Score::kProducts) {
+      multiply_rows<T, D, kColumns>(
+          problem_.score, bands, dot_rows(), [this](int) -> const float(&)[2] { return row_sum_; },
+          columns(stage_).dots, first, lane_, dots);
+    }
+  }
+
+  /// From a band's dot products to scores of its chunk.
+  __device__ __forceinline__ void score_band(const Visibility& visibility,
+                                             const Chunk<kTransposed>& chunk, int first_query,
+                                             int first_key, int first, int band,
+                                             Dots<kColumns, Score>& dots, Numbers& t) const {
+    if constexpr (Score::kStored) {
+      for_each_stored<kColumns>(problem_.score.strip, head_, first_query, first_key, chunk,
+                                [&](int n, int e, float stored) {
+                                  t[n][e] = stored;
+                                  if constexpr (!Score::kProducts) dots.dot[n][e] = 0;
+                                });
+    } else {
+      score_chunk(problem_, {batch_, head_}, dots, entries(band), chunk, t);
+      const RealKeys real = visibility.real_keys(first_key / kRows);
+      const int row = chunk.row + warp_row(band), last_row = row + 15;
+      const int column = chunk.column + first, last_column = column + kColumns - 1;
+      const bool whole = kTransposed
+                             ? real.template all<16>(warp_row(band)) &&
+                                   visibility.whole(column, last_column, row, last_row)
+                             : real.template all<kColumns>(first) &&
+                                   visibility.whole(row, last_row, column, last_column);
+      if (!whole) mask_chunk<kColumns>(visibility, real, chunk, t);
+    }
+  }
+
+  /// A band's weights. Where kFolds they take the soft cap's derivative, so that it need not be kept.
+  __device__ __forceinline__ void weigh(const Visibility& visibility, int first_query,
+                                        int first_key, int first, int band,
+                                        Dots<kColumns, Score>& dots, Numbers& tangent) {
+    const auto chunk = chunk_of(first_query, first_key, first, band);
+    Numbers t;
+    score_band(visibility, chunk, first_query, first_key, first, band, dots, t);
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        weight[band][n][e] = fast_exp2(t[n][e] - of_query(Layout::kLse, chunk, band, n, e));
+      }
+    }
+    if constexpr (kHalves) keep_operand(operands(0), band, weight[band]);
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        tangent[n][e] = 1;
+        if (problem_.soft_cap == 0) continue;
+        const float share = t[n][e] / problem_.soft_cap;
+        tangent[n][e] = weight[band][n][e] == 0 ? 0 : 1 - share * share;
+        if constexpr (kFolds) weight[band][n][e] *= tangent[n][e];
+      }
+    }
+  }
+
+  /// From the gradients of a band's weights to those of its scores and dot products.
+  __device__ __forceinline__ void differentiate(const Chunk<kTransposed>& chunk, int band,
+                                                const Dots<kColumns, Score>& dots,
+                                                const Numbers& tangent) {
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float delta = of_query(Layout::kDelta, chunk, band, n, e);
+        const float p = weight[band][n][e];
+        float ds = p == 0 ? 0 : p * (d_score[band][n][e] - delta);
+        if constexpr (!kFolds) ds *= tangent[n][e];
+        if constexpr (Score::kTokens) {
+          ds = through_tokens(chunk, dots, n, e, ds);
+        }
+        d_score[band][n][e] = problem_.score.entry_gradient(ds, dots.dot[n][e]);
+        const float phase = Score::kDots == 2 ? dots.phase[Score::kDots == 2 ? n : 0][e] : 0;
+        const float entry = entry_of(problem_, {batch_, head_}, entries(band), chunk, n, e);
+        const DotGradients d = problem_.score.gradient(ds, dots.dot[n][e], phase, entry);
+        gradient[band].dot[n][e] = d.dot;
+        if constexpr (Score::kDots == 2) gradient[band].phase[n][e] = d.phase;
+      }
+    }
+  }
+
+  __device__ std::uint32_t pair_address(int row, int column, int array) const {
+    return shared_ + Layout::kPairs + pair_offset(row, column, array);
   }
 
   /// From the gradient of a score with numbers of tokens to that of the score inside them.
@@ -495,26 +742,24 @@ class TilePair {
     return ds * tokens.factor(batch_, head_, query);
   }
 
-  /// The log-sum-exp or delta of an element's query.
-  __device__ float of_query(std::uint32_t array, const Chunk<kTransposed>& chunk, int n,
-                            int e) const {
-    return load_shared<float>(shared_ + array +
-                              static_cast<std::uint32_t>(chunk.query_in_tile(n, e)) * 4);
-  }
-
   /// d_score = d_out . v (+ d_out_state . state), the gradients of the weights.
-  __device__ void multiply_values(int first) {
+  template <class Which>
+  __device__ __forceinline__ void multiply_values(const Which& bands, int first) {
 #pragma unroll
-    for (int n = 0; n < kColumns / 8; ++n) {
+    for (int band = Which::kFirst; band < Which::kLast; ++band) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) d_score[n][e] = 0;
+      for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) d_score[band][n][e] = 0;
+      }
     }
-    add_products<T, D, kColumns>(rows_of(rows_.values), columns_.values, first, lane_, d_score);
+    const auto sums = [this](int band) -> Numbers& { return d_score[band]; };
+    add_products<T, D, kColumns>(bands, value_rows(), columns(stage_).values, first, lane_, sums);
     if constexpr (Score::kState) {
-      const auto rows = [this](int d, std::uint32_t(&a)[4]) {
-        load_operand<kStateDim>(rows_.state, warp_ * 16, d, lane_, a);
+      const auto rows = [this](int band, int d, std::uint32_t(&a)[4]) {
+        load_operand<kStateDim>(rows_of_band(band).state, warp_row(band), d, lane_, a);
       };
-      add_products<T, kStateDim, kColumns>(rows, columns_.state, first, lane_, d_score);
+      add_products<T, kStateDim, kColumns>(bands, rows, columns(stage_).state, first, lane_, sums);
     }
   }
 
@@ -525,7 +770,7 @@ class TilePair {
   int batch_ = 0, head_ = 0;  // of the pair of tiles
   int part_ = 0;
   std::uint32_t shared_;
-  typename Layout::Tiles rows_, columns_;
+  std::uint32_t stage_ = 0, fetched_ = 0;  // what is computed, and where copies go
   float row_sum_[2] = {0, 0};
   [[no_unique_address]] Pieces<Score::kPieces> pieces_;
 };

@@ -79,7 +79,7 @@ struct TopKeysLaunch {
 /// grid.x tiles of queries (of a strip where scores are stored), grid.y heads, grid.z batch
 /// entries.
 template <typename T, int D, DeviceScore Score>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kPairBlocks)
     attention_top_keys_kernel(const __grid_constant__ TopKeysLaunch<Score> launch) {
   using Layout = PairLayout<D, Score, false>;
   static_assert(Layout::kBytesWithPairs + LargestOfRow::bytes(kMaxTopKeys) <= kCudaSharedBytes);

@@ -41,6 +41,9 @@ concept DeviceScore = requires(const S& score, float x, std::int64_t n) {
   { S::kProducts } -> std::convertible_to<bool>;
   // Whether numbers of single tokens stand around it: score.tokens (TokenScore).
   { S::kTokens } -> std::convertible_to<bool>;
+  // Whether score() is multiplier() times the first dot product and nothing else.
+  { S::kLinear } -> std::convertible_to<bool>;
+  { score.multiplier() } -> std::same_as<float>;
   // Parts that a head's pairs fall into, each with a q and k of its own: 1, or those of clamped
   // distances (ClampScore). Kernels take one after the other: kParts - 1, .., 0.
   { S::kParts } -> std::convertible_to<int>;
@@ -64,6 +67,8 @@ struct ScoreDefaults {
   static constexpr bool kStored = false;
   static constexpr bool kProducts = true;
   static constexpr bool kTokens = false;
+  static constexpr bool kLinear = false;
+  __device__ float multiplier() const { return 1; }
   static constexpr int kParts = 1;
   __device__ const float* entry(std::int64_t, std::int64_t) const { return nullptr; }
   __device__ __forceinline__ DotGradients gradient(float d_score, float, float, float) const {
@@ -74,10 +79,12 @@ struct ScoreDefaults {
 
 /// s = scale q.k: none, rope, xpos, ape.
 struct PlainScore : ScoreDefaults {
+  static constexpr bool kLinear = true;
   float scale = 1;  // natural units, here and below
 
+  __device__ __forceinline__ float multiplier() const { return scale * kLog2e; }
   __device__ __forceinline__ float score(float dot, float, float) const {
-    return dot * (scale * kLog2e);
+    return dot * multiplier();
   }
   __device__ float factor(int) const { return scale; }
 };
@@ -254,6 +261,7 @@ struct DeviceTokens {
 template <class Base>
 struct TokenScore : Base {
   static constexpr bool kTokens = true;
+  static constexpr bool kLinear = false;
   DeviceTokens tokens;
 };
 template <class Base>

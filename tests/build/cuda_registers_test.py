@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What nvcc makes of the CUDA kernels: no spills in the plain forward kernel for any architecture we
+"""What nvcc makes of the CUDA kernels: no spills in those of plain scores for any architecture we
 build, fewer bytes of machine code and registers with its probes off, and nothing of a probe or a
 variant in a kernel that has it off. Compiles files again, with -Xptxas -v, whose lines are in the log;
 skipped without a CUDA compiler. The kernels have not been run on a device."""
@@ -28,14 +28,14 @@ def compiler():
 
 
 def costs(log):
-    """{forward kernel: (bytes spilled, registers)} of one compilation's log."""
+    """{kernel: (bytes spilled, registers)} of one compilation's log."""
     found = {}
     for part in re.split(r"Compiling entry function ", log)[1:]:
         stores, loads = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads",
                                   part).groups()
         registers = re.search(r"Used (\d+) registers", part)[1]
         found[part.split("'")[1]] = (int(stores) + int(loads), int(registers))
-    return {name: cost for name, cost in found.items() if FORWARD in name}
+    return found
 
 
 def code_bytes(cubin):

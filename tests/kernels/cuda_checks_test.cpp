@@ -121,5 +121,21 @@ TEST(CudaChecks, RefuseMoreOfFireAndCapeThanTheyKeep) {
   EXPECT_THROW(device.forward(), std::invalid_argument);
 }
 
+// Where a score is a dot product times a positive number, the kernel keeps dot products: others are
+// scaled first.
+TEST(CudaChecks, ScaleByZeroAndByLess) {
+  std::string reason;
+  if (!cuda_available(reason)) GTEST_SKIP() << reason;
+  for (const float scale : {0.0f, -0.4f}) {
+    for (const bool with_probes : {true, false}) {
+      Problem problem{Kind::plain};
+      problem.shape = {1, 2, 1, 150, 150, 32};
+      Case c(problem);
+      c.inputs.scale = scale;
+      expect_right(kTypes[1], problem, c, with_probes);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace phasescope::kernels::testing

@@ -11,6 +11,9 @@ PAGE = ROOT / "docs" / "cuda.md"
 BEGIN, END = "<!-- computed by ./dev roofline -->", "<!-- end of what is computed -->"
 ROWS = 64  # of a tile, 16 a warp
 WARPS, COLUMNS = 4, 32  # columns of a chunk, backward
+BANDS = 2  # times 16 rows of a warp, which share what is loaded of the other operand: of as many tiles, or (dkv) of one
+TILES = {"forward": BANDS, "probes": BANDS, "dq": BANDS, "dkv": 1}  # of rows of a block
+WIDTH = {64: 64, 128: 32}  # keys that the forward kernel takes at a time, by D
 LOAD_BYTES = 512  # of an ldmatrix.x4
 
 # Multiprocessors, clock in GHz at which the maker's peak holds, dense bfloat16 flops a clock and multiprocessor, and
@@ -18,36 +21,47 @@ LOAD_BYTES = 512  # of an ldmatrix.x4
 DEVICES = {"A100": (108, 1.41, 2048, 1.0), "H100": (132, 1.83, 4096, 0.62), "H200": (132, 1.83, 4096, 0.62)}
 # A clock and multiprocessor: bytes of shared memory, results of the special-function unit, warps' instructions.
 SHARED_BYTES, SPECIAL, ISSUED = 128, 16, 4
-# Of a score, beside its exponential: scale, maximum, difference, sum, half a conversion and its part of the rescaling.
-PER_SCORE = {"forward": 6, "dq": 12, "dkv": 12}
+# Of a score, beside its exponential: forward a multiply-add, maximum, sum and half a conversion; of probes a maximum and
+# two multiply-adds more.
+PER_SCORE = {"forward": 4, "probes": 7, "dq": 12, "dkv": 12}
+PASSES = {"forward": ("forward",), "forward, all probes of a row": ("probes",), "backward": ("dq", "dkv")}
 GOALS = {"forward": 330, "backward": 280}  # TFLOP/s on an H100 at D 128
+PROBES_GOAL = 1.35  # times the forward pass without
 
 
 def loads(kernel, d):
-    """ldmatrix.x4 of a warp for a pair of tiles."""
-    steps = d // 16
-    if kernel == "forward":  # q stays in registers; each key or value fragment is read by every warp
-        return 2 * steps * (ROWS // 16)
-    chunk = 2 * steps * (1 + COLUMNS // 16)  # scores and d_out . v: rows again for each chunk, and its columns
-    sums = {"dq": 1, "dkv": 2}[kernel] * (COLUMNS // 16) * steps
-    return (ROWS // COLUMNS) * (chunk + sums)
+    """ldmatrix.x4 of a warp for one tile and all tiles of rows of its block."""
+    steps, groups = d // 16, ROWS // 16
+    if kernel in ("forward", "probes"):  # q again for each chunk of keys; keys and values once
+        return (ROWS // WIDTH[d]) * steps * BANDS + 2 * steps * groups
+    chunk = 2 * steps * (BANDS + COLUMNS // 16)  # scores and d_out . v: rows again for each chunk, and its columns
+    if kernel == "dq":
+        return (ROWS // COLUMNS) * (chunk + (COLUMNS // 16) * steps)
+    # One chunk a warp; then weights and gradients of all queries, by half of the channels of d_out and q.
+    return chunk + 2 * groups * (BANDS + steps // 2)
+
+
+def copied(kernel, d):
+    """Bytes that are written to shared memory for the same."""
+    return 2 * ROWS * d * 2 + (2 * ROWS * ROWS * 2 if kernel == "dkv" else 0)  # two tiles, and dkv's operands
 
 
 def products(kernel):
-    """Of 64 x 64 x D, each 2 * 64 * 64 * D flops; two mma of 16 x 8 x 16 for each ldmatrix of columns."""
-    return {"forward": 2, "dq": 3, "dkv": 4}[kernel]
+    """Of 64 x 64 x D, each 2 * 64 * 64 * D flops; two mma of 16 x 8 x 16 of each part for each ldmatrix of columns."""
+    return {"forward": 2, "probes": 2, "dq": 3, "dkv": 4}[kernel]
 
 
 def cycles(kernel, d, flops_a_clock):
     """{unit: cycles of a multiprocessor for a pair of tiles}."""
-    shared = WARPS * loads(kernel, d) * LOAD_BYTES + 2 * ROWS * d * 2  # and two tiles copied
+    shared = (WARPS * loads(kernel, d) * LOAD_BYTES + copied(kernel, d)) / TILES[kernel]
     scores = ROWS * ROWS
     return {"tensor cores": products(kernel) * 2 * scores * d / flops_a_clock, "shared memory": shared / SHARED_BYTES,
             "exponentials": scores / SPECIAL, "instructions": PER_SCORE[kernel] * scores / 32 / ISSUED}
 
 
-def limits(kernels, d, device):
-    """(least, most) TFLOP/s and what binds: all units one after the other, and all of them at once."""
+def limits(name, d, device):
+    """(least, most) TFLOP/s of a pass and what binds: all units one after the other, and all of them at once."""
+    kernels = PASSES[name]
     units, clock, flops, reached = DEVICES[device]
     all_cycles = [cycles(kernel, d, flops * reached) for kernel in kernels]
     together = {unit: sum(one[unit] for one in all_cycles) for unit in all_cycles[0]}
@@ -60,9 +74,9 @@ def limits(kernels, d, device):
 def table():
     lines = ["| computed, not measured | D | " + " | ".join(f"{name} TFLOP/s" for name in DEVICES) + " | binds |",
              "|---|--:|" + "--:|" * len(DEVICES) + "---|"]
-    for name, kernels in (("forward", ("forward",)), ("backward", ("dq", "dkv"))):
+    for name in PASSES:
         for d in (64, 128):
-            found = [limits(kernels, d, device) for device in DEVICES]
+            found = [limits(name, d, device) for device in DEVICES]
             cells = " | ".join(f"{least:.0f} to {most:.0f}" for least, most, _ in found)
             binds = " / ".join(dict.fromkeys(one[2] for one in found))
             lines.append(f"| plain, {name} | {d} | {cells} | {binds} |")
@@ -72,12 +86,21 @@ def table():
 def verdicts():
     """A sentence for each goal."""
     sentences = []
-    for name, kernels in (("forward", ("forward",)), ("backward", ("dq", "dkv"))):
-        most = limits(kernels, 128, "H100")[1]
-        word = "within" if most >= GOALS[name] else "beyond"
-        sentences.append(f"The goal of {GOALS[name]} TFLOP/s {name} at D 128 on an H100 is {word} this form's reach "
+    for name, goal in GOALS.items():
+        most = limits(name, 128, "H100")[1]
+        word = "within" if most >= goal else "beyond"
+        sentences.append(f"The goal of {goal} TFLOP/s {name} at D 128 on an H100 is {word} this form's reach "
                          f"({most:.0f} at most).")
+    cost = probes_cost(128, "H100")
+    word = "within" if cost <= PROBES_GOAL else "beyond"
+    sentences.append(f"All probes of a row cost {cost:.2f} times the forward pass there, {word} the goal of {PROBES_GOAL}.")
     return " ".join(sentences)
+
+
+def probes_cost(d, device):
+    """Times the forward pass, by the worse of the two limits."""
+    plain, probes = limits("forward", d, device), limits("forward, all probes of a row", d, device)
+    return max(plain[n] / probes[n] for n in range(2))
 
 
 def section():

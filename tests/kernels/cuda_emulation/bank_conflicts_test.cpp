@@ -91,6 +91,31 @@ TEST(BankConflicts, AreNoneInTiles) {
   expect_no_conflicts_in_tiles<128>();
 }
 
+/// A warp writes accumulators into 16 rows of a tile, as operands or before they leave, and reads
+/// what leaves by 16 bytes a lane (write_through, TilePair::keep_operands).
+template <int D>
+void expect_no_conflicts_in_accumulators() {
+  SCOPED_TRACE(D);
+  constexpr int kChunks = D / 8;
+  for (int first = 0; first < kRows; first += 8) {
+    for (int d = 0; d < kChunks; ++d) {
+      EXPECT_EQ(degree_of_words([=](int lane) {
+                  return accumulator_offset<D>(first + lane / 4, d, lane);
+                }),
+                1);
+    }
+    EXPECT_EQ(degree_of_chunks([=](int lane) {
+                return chunk_offset<D>(first + lane / kChunks, lane % kChunks);
+              }),
+              1);
+  }
+}
+
+TEST(BankConflicts, AreNoneWhereAccumulatorsBecomeOperands) {
+  expect_no_conflicts_in_accumulators<64>();
+  expect_no_conflicts_in_accumulators<128>();
+}
+
 // A tile's rows follow each other: chunk_offset() is a permutation of its chunks.
 TEST(BankConflicts, LeaveEveryChunkAPlace) {
   std::set<std::uint32_t> places;
