@@ -39,7 +39,7 @@ TEST_P(CudaCape, IsRightForManyHeadsAndUnits) {
 TEST_P(CudaCape, IsRightForLaterKeysInStrips) {
   for (const HalfType& type : kTypes) {
     Problem problem{GetParam()};
-    problem.shape = {2, 4, 2, 200, 150, 24};
+    problem.shape = {1, 4, 2, 130, 100, 24};
     problem.shape.query_offset = -30;
     problem.shape.causal = false;
     expect_right(type, problem, true);
