@@ -19,8 +19,8 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/attention_cuda.h"
-#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/bands.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/tile_pair.cuh"
 
 namespace phasescope::kernels::cuda {
@@ -99,11 +99,11 @@ static __global__ void __launch_bounds__(kThreads)
 template <DeviceScore Score>
 inline constexpr int kQueryBands = kHasFewRegisters<Score> ? 2 : 1;
 template <int D, DeviceScore Score>
-inline constexpr int kKeyBands = kHasFewRegisters<Score> && D == 64 ? 2 : 1;
+inline constexpr int kKeyBands = kHasFewRegisters<Score>&& D == 64 ? 2 : 1;
 
 /// Stages of what is copied for them: two where a block's shared memory has room.
 template <int D, DeviceScore Score>
-inline constexpr int kPairStages = kHasFewRegisters<Score> && D == 64 ? 2 : 1;
+inline constexpr int kPairStages = kHasFewRegisters<Score>&& D == 64 ? 2 : 1;
 
 /// What a block writes of a part of the pairs.
 template <typename T, int D, DeviceScore Score>

@@ -1,7 +1,7 @@
 #pragma once
 // A block of kCount tiles of queries that go over tiles of keys together: which tiles each sees, so
-// that what one does not see is computed for the other alone. The mask is given to each function: an
-// object that held its address would not stay in registers.
+// that what one does not see is computed for the other alone. The mask is given to each function:
+// an object that held its address would not stay in registers.
 
 #include <cuda_runtime.h>
 
@@ -12,9 +12,9 @@ namespace phasescope::kernels::cuda {
 
 /// Scores for which a thread has registers for the sums of four rows.
 template <DeviceScore Score>
-inline constexpr bool kHasFewRegisters = Score::kDots == 1 && !Score::kPieces && !Score::kState &&
-                                         !Score::kStored && !Score::kTokens && !Score::kOwn &&
-                                         Score::kParts == 1;
+inline constexpr bool kHasFewRegisters =
+    Score::kDots == 1 && !Score::kPieces && !Score::kState && !Score::kStored && !Score::kTokens &&
+    !Score::kOwn && Score::kParts == 1;
 
 template <int kCount>
 class BandTiles {

@@ -14,8 +14,8 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/attention_cuda.h"
-#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/bands.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/probes.cuh"
 #include "kernels/cuda/scores.cuh"
 
@@ -66,7 +66,8 @@ struct ForwardLayout {
   static constexpr std::uint32_t kValues = kKeys + kDots;
   static constexpr std::uint32_t kStates = kValues + kTileBytes<D>;
   static constexpr std::uint32_t kEntries = kStates + (Score::kState ? kTileBytes<kStateDim> : 0);
-  static constexpr std::uint32_t kPieces = kEntries + (Score::kEntries ? kCount * kEntriesBytes : 0);
+  static constexpr std::uint32_t kPieces =
+      kEntries + (Score::kEntries ? kCount * kEntriesBytes : 0);
   static constexpr int kBytes = static_cast<int>(kPieces + Pieces<Score::kPieces>::kBytes);
   /// What is dead when rows are written: of each tile of queries a tile.
   static constexpr std::uint32_t kOut = Score::kStored ? kValues : kQueries;
@@ -424,9 +425,8 @@ class BlockForward {
     // Of the row's weights and its sink's, the share of the weights.
     const float beside = exp2f(sink_of(problem_, head_) - state.maximum[half]);
     const float share = l == 0 ? 1 : 1 / (1 + beside / l);
-    const RowEnd end{
-        state.maximum[half], l, share,
-        l == 0 ? (problem_.sinks && beside > 0 ? 1.0f : 0.0f) : 1 / (1 + l / beside)};
+    const RowEnd end{state.maximum[half], l, share,
+                     l == 0 ? (problem_.sinks && beside > 0 ? 1.0f : 0.0f) : 1 / (1 + l / beside)};
     state.probes[half].write(outputs_.rows, at, end, writes);
     if (writes && outputs_.lse) {
       outputs_.lse[at] =
@@ -466,7 +466,8 @@ class BlockForward {
                                            const float (&sums)[kDim / 8][4],
                                            const float (&normaliser)[2], int width) {
     const int row = query(band) + warp_ * 16;
-    const std::uint32_t tile = shared_ + Layout::kOut + static_cast<std::uint32_t>(band) * Layout::kDots;
+    const std::uint32_t tile =
+        shared_ + Layout::kOut + static_cast<std::uint32_t>(band) * Layout::kDots;
     write_through<T, kDim>(tile, warp_, lane_, pointer<T>(to, batch_, head_) + row * to.row, to.row,
                            static_cast<int>(shape_.queries) - row, width, sums,
                            [&](int half) { return normaliser[half]; });

@@ -20,8 +20,8 @@ struct RowEnd {
 template <int kColumns>
 struct ChunkRow {
   const float (&numbers)[kColumns / 8][4];
-  int half;            // of the two rows that the accumulators hold
-  int query, column;   // positions
+  int half;           // of the two rows that the accumulators hold
+  int query, column;  // positions
 
   __device__ __forceinline__ float at(int n, int e) const { return numbers[n][2 * half + e]; }
 };

@@ -274,9 +274,7 @@ class Visibility {
 
   /// Where the batch entry's keys begin, and the ranges of the tiles of a query and of a key.
   __device__ std::int64_t of_keys() const { return std::int64_t{batch_} * keys_; }
-  __device__ DocumentRange range_of_queries(int query) const {
-    return ranges()[query / kRows];
-  }
+  __device__ DocumentRange range_of_queries(int query) const { return ranges()[query / kRows]; }
   __device__ DocumentRange range_of_keys(int key) const {
     return ranges()[static_cast<int>(tiles_of(queries_)) + key / kRows];
   }

@@ -1,9 +1,9 @@
 #pragma once
-// Tiles of 64 rows x D channels of 16-bit values in shared memory, and the products of a warp's rows
-// with them: 16 of a tile, or 16 of each of several tiles, which then share what is loaded of the
-// other operand. A row is D / 8 chunks of 16 bytes; chunk c of row r lies at place c ^ (r & 7), so
-// that the eight rows of a matrix load fall into different banks (rows of 32 channels: two to 128
-// bytes, c ^ (r / 2 & 3)).
+// Tiles of 64 rows x D channels of 16-bit values in shared memory, and the products of a warp's
+// rows with them: 16 of a tile, or 16 of each of several tiles, which then share what is loaded of
+// the other operand. A row is D / 8 chunks of 16 bytes; chunk c of row r lies at place c ^ (r & 7),
+// so that the eight rows of a matrix load fall into different banks (rows of 32 channels: two to
+// 128 bytes, c ^ (r / 2 & 3)).
 //
 // Accumulators of 16 rows x kColumns are float[kColumns / 8][4]: element e of [n] is row
 // lane / 4 + 8 (e / 2), column 8 n + 2 (lane % 4) + e % 2.
@@ -131,8 +131,8 @@ struct Bands {
 };
 using OneBand = Bands<0, 1>;
 
-/// sums(m) += rows . tile^T of every band m, with the parameters of multiply_rows: what is loaded of
-/// the tile feeds two products of each band.
+/// sums(m) += rows . tile^T of every band m, with the parameters of multiply_rows: what is loaded
+/// of the tile feeds two products of each band.
 template <typename T, int D, int kColumns, class Which, class Rows, class Sums>
 __device__ __forceinline__ void add_products(const Which&, const Rows& rows, std::uint32_t tile,
                                              int first, int lane, const Sums& sums) {
@@ -188,9 +188,9 @@ __device__ __forceinline__ void add_split_products(const Score& score, const Row
   }
 }
 
-/// dots(m) of every band m: rows(m, d, a) gives the operand of channels 16 d ..; the tile's rows are
-/// first .. first + kColumns. row_sum(m): of TAPA's linear phase, the sums of the phase channels of
-/// the thread's two rows, else 0.
+/// dots(m) of every band m: rows(m, d, a) gives the operand of channels 16 d ..; the tile's rows
+/// are first .. first + kColumns. row_sum(m): of TAPA's linear phase, the sums of the phase
+/// channels of the thread's two rows, else 0.
 template <typename T, int D, int kColumns, DeviceScore Score, class Which, class Rows, class Sums,
           class Products>
 __device__ __forceinline__ void multiply_rows(const Score& score, const Which& bands,
@@ -331,9 +331,8 @@ __device__ __forceinline__ void accumulate_split(const Score& score,
 template <typename T, int D, int kColumns, DeviceScore Score, class Which, class Gradients,
           class Sums>
 __device__ __forceinline__ void accumulate_gradients(const Score& score, const Which& bands,
-                                                     const Gradients& gradients,
-                                                     std::uint32_t tile, int first, int lane,
-                                                     const Sums& sums) {
+                                                     const Gradients& gradients, std::uint32_t tile,
+                                                     int first, int lane, const Sums& sums) {
   if constexpr (Score::kDots == 1) {
     accumulate<T, D, kColumns>(
         bands, [&](int m) -> const float(&)[kColumns / 8][4] { return gradients(m).dot; }, tile,
@@ -367,16 +366,15 @@ struct alignas(16) Words {
 template <typename T, int D, class Factor>
 __device__ __forceinline__ void write_through(std::uint32_t tile, int warp, int lane, T* rows,
                                               std::int64_t stride, int count, int channels,
-                                              const float (&sums)[D / 8][4],
-                                              const Factor& factor) {
+                                              const float (&sums)[D / 8][4], const Factor& factor) {
   __syncwarp();
 #pragma unroll
   for (int d = 0; d < D / 8; ++d) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      store_shared(tile + accumulator_offset<D>(warp * 16 + lane / 4 + 8 * half, d, lane),
-                   Half<T>::pack(sums[d][2 * half] * factor(half),
-                                 sums[d][2 * half + 1] * factor(half)));
+      store_shared(
+          tile + accumulator_offset<D>(warp * 16 + lane / 4 + 8 * half, d, lane),
+          Half<T>::pack(sums[d][2 * half] * factor(half), sums[d][2 * half + 1] * factor(half)));
     }
   }
   __syncwarp();

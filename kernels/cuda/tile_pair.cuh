@@ -14,8 +14,8 @@ namespace phasescope::kernels::cuda {
 inline constexpr int kColumns = 32;  // of a chunk: few, to keep registers low
 inline constexpr float kLn2 = 0.693147180559945309f;
 
-/// Blocks of a multiprocessor at least, for kernels over pairs that need few registers: without, the
-/// compiler takes fewer than they need (72 of the 128 that this leaves them) and spills.
+/// Blocks of a multiprocessor at least, for kernels over pairs that need few registers: without,
+/// the compiler takes fewer than they need (72 of the 128 that this leaves them) and spills.
 inline constexpr int kPairBlocks = 4;
 
 /// SavedForward and Gradients as kernels are given them, without the arrays of a variant that none
@@ -109,10 +109,11 @@ __device__ __forceinline__ constexpr std::uint32_t pair_offset(int row, int colu
   return static_cast<std::uint32_t>((array * kRows + row) * kPairPitch + column) * 4;
 }
 
-/// Shared memory: of kCount tiles of rows and of one of columns their q or k and, backward, d_out or
-/// v, d_out_state or state; then entries, log-sum-exp and delta of the queries, pieces, and arrays of
-/// one number for each pair, or weights and gradients of all pairs as 16-bit operands. What changes
-/// from pair to pair, the columns and what follows up to the pieces, may have two stages.
+/// Shared memory: of kCount tiles of rows and of one of columns their q or k and, backward, d_out
+/// or v, d_out_state or state; then entries, log-sum-exp and delta of the queries, pieces, and
+/// arrays of one number for each pair, or weights and gradients of all pairs as 16-bit operands.
+/// What changes from pair to pair, the columns and what follows up to the pieces, may have two
+/// stages.
 template <int D, DeviceScore Score, bool kBackward = true, int kCount = 1, int kStages = 1>
 struct PairLayout {
   static constexpr int kStateDim = D;
@@ -142,11 +143,11 @@ struct PairLayout {
 /// What the kernels over tile pairs share. Rows are queries and columns keys, or, transposed, the
 /// other way round. Not backward: scores alone.
 ///
-/// A warp has 16 rows of a tile and goes over its columns by chunks, or two times 16 rows, its bands,
-/// which share what is loaded of the columns. Bands of queries are 16 rows each of two tiles beside
-/// each other. Bands of keys (transposed) are 32 rows of one tile; a warp takes the one or the other
-/// half of the queries, and the sums over all queries of one half of the channels: weights and
-/// gradients change hands in shared memory.
+/// A warp has 16 rows of a tile and goes over its columns by chunks, or two times 16 rows, its
+/// bands, which share what is loaded of the columns. Bands of queries are 16 rows each of two tiles
+/// beside each other. Bands of keys (transposed) are 32 rows of one tile; a warp takes the one or
+/// the other half of the queries, and the sums over all queries of one half of the channels:
+/// weights and gradients change hands in shared memory.
 template <typename T, int D, bool kTransposed, DeviceScore Score, bool kBackward = true,
           int kCount = 1, int kStages = 1>
 class TilePair {
@@ -199,7 +200,8 @@ class TilePair {
     batch_ = batch;
     pieces_.store(problem_.score, head, first, queries());
 #pragma unroll
-    for (int tile = 0; tile < kRowTiles; ++tile) fetch_tile(batch, head, first + tile * kRows, tile);
+    for (int tile = 0; tile < kRowTiles; ++tile)
+      fetch_tile(batch, head, first + tile * kRows, tile);
   }
 
   /// Starts copying 64 keys of a kv head.
@@ -288,8 +290,8 @@ class TilePair {
     return chunk;
   }
 
-  /// Weights and gradients of the chunk from column `first` of the bands' pairs; first_query is that
-  /// of band 0.
+  /// Weights and gradients of the chunk from column `first` of the bands' pairs; first_query is
+  /// that of band 0.
   template <class Which = OneBand>
   __device__ __forceinline__ void compute(const Visibility& visibility, int first_query,
                                           int first_key, int first, const Which& bands = {}) {
@@ -367,8 +369,8 @@ class TilePair {
   __device__ __forceinline__ void add_dots(const Which& bands, int first, const Sums& sums) const {
     accumulate_gradients<T, D, kColumns>(
         problem_.score, bands,
-        [this](int band) -> const Dots<kColumns, Score>& { return gradient[band]; }, columns(stage_).dots,
-        first, lane_, sums);
+        [this](int band) -> const Dots<kColumns, Score>& { return gradient[band]; },
+        columns(stage_).dots, first, lane_, sums);
   }
   __device__ void add_dots(int first, float (&sums)[D / 8][4]) const {
     add_dots(OneBand{}, first, [&](int) -> float(&)[D / 8][4] { return sums; });
@@ -412,9 +414,9 @@ class TilePair {
       for (int half = 0; half < 2; ++half) {
         const int row = first + warp_row(band) + lane_ / 4 + 8 * half;
         if (row >= keys()) continue;
-        write_row<T, D / 2>(pointer<T>(to, batch, head) + row * to.row + own_channel(), sums[band],
-                            half, [factor](int) { return factor; }, channels() - own_channel(),
-                            lane_);
+        write_row<T, D / 2>(
+            pointer<T>(to, batch, head) + row * to.row + own_channel(), sums[band], half,
+            [factor](int) { return factor; }, channels() - own_channel(), lane_);
       }
     }
   }
@@ -663,16 +665,16 @@ class TilePair {
       const RealKeys real = visibility.real_keys(first_key / kRows);
       const int row = chunk.row + warp_row(band), last_row = row + 15;
       const int column = chunk.column + first, last_column = column + kColumns - 1;
-      const bool whole = kTransposed
-                             ? real.template all<16>(warp_row(band)) &&
-                                   visibility.whole(column, last_column, row, last_row)
-                             : real.template all<kColumns>(first) &&
-                                   visibility.whole(row, last_row, column, last_column);
+      const bool whole = kTransposed ? real.template all<16>(warp_row(band)) &&
+                                           visibility.whole(column, last_column, row, last_row)
+                                     : real.template all<kColumns>(first) &&
+                                           visibility.whole(row, last_row, column, last_column);
       if (!whole) mask_chunk<kColumns>(visibility, real, chunk, t);
     }
   }
 
-  /// A band's weights. Where kFolds they take the soft cap's derivative, so that it need not be kept.
+  /// A band's weights. Where kFolds they take the soft cap's derivative, so that it need not be
+  /// kept.
   __device__ __forceinline__ void weigh(const Visibility& visibility, int first_query,
                                         int first_key, int first, int band,
                                         Dots<kColumns, Score>& dots, Numbers& tangent) {

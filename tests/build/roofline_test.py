@@ -35,10 +35,14 @@ class Roofline(unittest.TestCase):
         # once more, 2 x 8.
         self.assertEqual(roofline.loads("dq", 128), 160)
         self.assertEqual(roofline.cycles("dq", 128, 4096)["shared memory"], 1408)
-        # Of dk and dv 32 keys x 32 queries a warp, 64 loads; then 4 groups of 16 queries x (2 fragments of weights + 4 of
-        # d_out's channels), and the same for gradients and q: 48. 1792 cycles, 256 of copies and 128 for the operands.
-        self.assertEqual(roofline.loads("dkv", 128), 112)
-        self.assertEqual(roofline.cycles("dkv", 128, 4096)["shared memory"], 2176)
+        # Of dk and dv at D 64 32 keys x 32 queries a warp, 2 x 4 steps x (2 + 2) loads; then 4 groups of 16 queries x (2
+        # fragments of weights + 2 of d_out's channels), and the same for gradients and q: 32. 1024 cycles, 128 of copies
+        # and 128 for the operands. At D 128 16 keys a warp, chunks of 32 queries with their rows again.
+        self.assertEqual((roofline.loads("dkv", 64), roofline.loads("dkv", 128)), (64, 160))
+        self.assertEqual(roofline.cycles("dkv", 64, 4096)["shared memory"], 1280)
+        self.assertEqual(roofline.cycles("dkv", 128, 4096)["shared memory"], 2816)
+        # With probes a warp has 16 queries at D 128: 8 loads for them, 64 for keys and values.
+        self.assertEqual((roofline.loads("probes", 64), roofline.loads("probes", 128)), (48, 72))
 
     def test_no_device_is_faster_than_its_maker_says(self):
         for device, peak in (("A100", 312), ("H100", 989), ("H200", 989)):

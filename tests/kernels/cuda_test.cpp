@@ -359,8 +359,8 @@ TEST_P(Cuda, IsRightWithGates) {
   for (const Problem& problem : gate_problems(GetParam(), kMasks)) check(problem);
 }
 
-// Tiles 1 and 3 of the keys are padding as a whole, tile 2 in part: as above, by queries. What sums by
-// key or over distances goes over these tiles all the same.
+// Tiles 1 and 3 of the keys are padding as a whole, tile 2 in part: as above, by queries. What sums
+// by key or over distances goes over these tiles all the same.
 TEST_P(Cuda, LeavesOutTilesOfPadding) {
   if (is_cape(GetParam())) GTEST_SKIP() << "its pairs go through a network, whatever is masked";
   Problem problem{GetParam()};

@@ -11,9 +11,10 @@ PAGE = ROOT / "docs" / "cuda.md"
 BEGIN, END = "<!-- computed by ./dev roofline -->", "<!-- end of what is computed -->"
 ROWS = 64  # of a tile, 16 a warp
 WARPS, COLUMNS = 4, 32  # columns of a chunk, backward
-BANDS = 2  # times 16 rows of a warp, which share what is loaded of the other operand: of as many tiles, or (dkv) of one
-TILES = {"forward": BANDS, "probes": BANDS, "dq": BANDS, "dkv": 1}  # of rows of a block
-WIDTH = {64: 64, 128: 32}  # keys that the forward kernel takes at a time, by D
+# Times 16 rows of a warp, which share what is loaded of the other operand, and keys that the forward kernel takes at a
+# time, by D: two and a whole tile where registers do (kForwardBands, kQueryBands, kKeyBands, kWidth).
+BANDS = {"forward": {64: 2, 128: 2}, "probes": {64: 2, 128: 1}, "dq": {64: 2, 128: 2}, "dkv": {64: 2, 128: 1}}
+WIDTH = {"forward": {64: 64, 128: 32}, "probes": {64: 32, 128: 64}}
 LOAD_BYTES = 512  # of an ldmatrix.x4
 
 # Multiprocessors, clock in GHz at which the maker's peak holds, dense bfloat16 flops a clock and multiprocessor, and
@@ -31,19 +32,25 @@ PROBES_GOAL = 1.35  # times the forward pass without
 
 def loads(kernel, d):
     """ldmatrix.x4 of a warp for one tile and all tiles of rows of its block."""
-    steps, groups = d // 16, ROWS // 16
-    if kernel in ("forward", "probes"):  # q again for each chunk of keys; keys and values once
-        return (ROWS // WIDTH[d]) * steps * BANDS + 2 * steps * groups
-    chunk = 2 * steps * (BANDS + COLUMNS // 16)  # scores and d_out . v: rows again for each chunk, and its columns
-    if kernel == "dq":
-        return (ROWS // COLUMNS) * (chunk + (COLUMNS // 16) * steps)
-    # One chunk a warp; then weights and gradients of all queries, by half of the channels of d_out and q.
-    return chunk + 2 * groups * (BANDS + steps // 2)
+    steps, groups, bands = d // 16, ROWS // 16, BANDS[kernel][d]
+    if kernel in WIDTH:  # q again for each chunk of keys; keys and values once
+        return (ROWS // WIDTH[kernel][d]) * steps * bands + 2 * steps * groups
+    chunk = 2 * steps * (bands + COLUMNS // 16)  # scores and d_out . v: rows again for each chunk, and its columns
+    if kernel == "dkv" and bands == 2:
+        # One chunk a warp; then weights and gradients of all queries, by half of the channels of d_out and q.
+        return chunk + 2 * groups * (bands + steps // 2)
+    sums = {"dq": 1, "dkv": 2}[kernel] * (COLUMNS // 16) * steps
+    return (ROWS // COLUMNS) * (chunk + sums)
+
+
+def tiles(kernel, d):
+    """Of rows of a block: bands of keys are of one tile."""
+    return 1 if kernel == "dkv" else BANDS[kernel][d]
 
 
 def copied(kernel, d):
-    """Bytes that are written to shared memory for the same."""
-    return 2 * ROWS * d * 2 + (2 * ROWS * ROWS * 2 if kernel == "dkv" else 0)  # two tiles, and dkv's operands
+    """Bytes that are written to shared memory for the same: two tiles, and what bands of keys exchange."""
+    return 2 * ROWS * d * 2 + (2 * ROWS * ROWS * 2 if kernel == "dkv" and BANDS[kernel][d] == 2 else 0)
 
 
 def products(kernel):
@@ -53,7 +60,7 @@ def products(kernel):
 
 def cycles(kernel, d, flops_a_clock):
     """{unit: cycles of a multiprocessor for a pair of tiles}."""
-    shared = (WARPS * loads(kernel, d) * LOAD_BYTES + copied(kernel, d)) / TILES[kernel]
+    shared = (WARPS * loads(kernel, d) * LOAD_BYTES + copied(kernel, d)) / tiles(kernel, d)
     scores = ROWS * ROWS
     return {"tensor cores": products(kernel) * 2 * scores * d / flops_a_clock, "shared memory": shared / SHARED_BYTES,
             "exponentials": scores / SPECIAL, "instructions": PER_SCORE[kernel] * scores / 32 / ISSUED}

@@ -99,9 +99,8 @@ void expect_no_conflicts_in_accumulators() {
   constexpr int kChunks = D / 8;
   for (int first = 0; first < kRows; first += 8) {
     for (int d = 0; d < kChunks; ++d) {
-      EXPECT_EQ(degree_of_words([=](int lane) {
-                  return accumulator_offset<D>(first + lane / 4, d, lane);
-                }),
+      EXPECT_EQ(degree_of_words(
+                    [=](int lane) { return accumulator_offset<D>(first + lane / 4, d, lane); }),
                 1);
     }
     EXPECT_EQ(degree_of_chunks([=](int lane) {
