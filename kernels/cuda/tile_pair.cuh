@@ -472,12 +472,13 @@ class TilePair {
     begin(head, first_query, first_key);
     const float factor = problem_.score.factor(0);
     for (int first = 0; first < kRows; first += kColumns) {
-      Dots<kColumns, Score> dots;
-      multiply_dots(OneBand{}, first, [&](int) -> Dots<kColumns, Score>& { return dots; });
+      Dots<kColumns, Score> dots[1];
+      multiply_dots(OneBand{}, first,
+                    [&dots](int band) -> Dots<kColumns, Score>& { return dots[band]; });
 #pragma unroll
       for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) store(first, n, e, factor * dots.dot[n][e], 1);
+        for (int e = 0; e < 4; ++e) store(first, n, e, factor * dots[0].dot[n][e], 1);
       }
     }
     take_part(part);
