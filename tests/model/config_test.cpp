@@ -49,8 +49,17 @@ TEST(ModelConfig, StructureSurvivesWritingAndReading) {
   config.decoder_start = 3;
   config.positions_skip_padding = true;
   config.norm = {"layer", true, true, "sandwich", false};
-  config.attention = {false, true, false, true, true,   "head", 0.5,    true,
-                      true,  2.0,  5.0,   7,    {0, 1}, 64.0,   "added"};
+  config.attention.causal = false;
+  config.attention.q_bias = config.attention.v_bias = config.attention.o_bias = true;
+  config.attention.qk_norm = "head";
+  config.attention.scale = 0.5;
+  config.attention.scale_by_width = config.attention.layer_gain = true;
+  config.attention.clip = 2.0;
+  config.attention.soft_cap = 5.0;
+  config.attention.window = 7;
+  config.attention.local_layers = {0, 1};
+  config.attention.log_scale = 64.0;
+  config.attention.padding = "added";
   config.mlp = {false, "gelu_tanh", true, false};
   config.embedding = {12, 2.5, true, 3};
   config.head = {true, true, true, 0.25, 30.0};
