@@ -62,7 +62,9 @@ TEST(ModelConfig, StructureSurvivesWritingAndReading) {
   config.attention.padding = "added";
   config.mlp = {false, "gelu_tanh", true, false};
   config.embedding = {12, 2.5, true, 3};
-  config.head = {true, true, true, 0.25, 30.0};
+  config.head.transform = config.head.bias = true;
+  config.head.scale = 0.25;
+  config.head.soft_cap = 30.0;
   config.positions = {"interpolate", 3, 2.5, 90, "always", 7};
   config.local_encoding = EncodingConfig{"rope", {{"base", 100.0}}};
   const Json written = write_model_config(config);
