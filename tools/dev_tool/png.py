@@ -8,8 +8,8 @@ COLORS = 256
 
 
 def smaller(data):
-    """The same picture, 8 bits RGB or RGBA, with a palette. Where it has more than 256 colours, those of
-    the fewest pixels become their nearest of the others, which nobody sees in text and lines."""
+    """The same picture, 8 bits RGB or RGBA, with a palette. Where it has more than 256 colours, the others
+    become their nearest of those that numbered() keeps, which nobody sees."""
     width, height, channels, packed = parts(data)
     pixels = list(colors(unfiltered(zlib.decompress(packed), width, height, channels), channels))
     palette, number = numbered(pixels)
@@ -73,15 +73,26 @@ def colors(pixels, channels):
 
 
 def numbered(pixels):
-    """(the palette, the number of each colour in it)."""
+    """(the palette, the number of each colour in it). Of many colours the commonest are kept, and beside them
+    again and again that which is farthest from all that are kept: without those a scale of colours, which has few
+    pixels of each, would become bands of whatever is common elsewhere."""
     count = {}
     for color in pixels:
         count[color] = count.get(color, 0) + 1
-    palette = sorted(count, key=lambda color: (-count[color], color))[:COLORS]
+    palette = sorted(count, key=lambda color: (-count[color], color))
+    if len(palette) > COLORS:
+        palette = palette[:COLORS // 2]
     number = {color: i for i, color in enumerate(palette)}
-    for color in count:
-        if color not in number:
-            number[color] = min(range(len(palette)), key=lambda i: distance(palette[i], color))
+    rest = {color: min((distance(kept, color), i) for i, kept in enumerate(palette))
+            for color in count if color not in number}
+    while rest and len(palette) < COLORS:
+        farthest = max(rest, key=lambda color: (rest[color][0], color))
+        del rest[farthest]
+        number[farthest] = len(palette)
+        for color in rest:
+            rest[color] = min(rest[color], (distance(farthest, color), len(palette)))
+        palette.append(farthest)
+    number.update({color: nearest for color, (_, nearest) in rest.items()})
     return palette, number
 
 
