@@ -111,7 +111,7 @@ class SessionKeeper {
         saver_(formats::real_file_system(), session_path(options)),
         occupied_(occupied) {}
 
-  // Once in each turn of the loop, after a frame.
+  // Once in each turn of the loop.
   void look() {
     if (occupied_) return;
     const auto now = Clock::now();
@@ -124,6 +124,9 @@ class SessionKeeper {
       main_window_.window().say(trouble, true);
     if (std::exchange(main_window_.window().save_session, false)) save_now();
   }
+
+  // Seconds until look() has something to write.
+  double due_in() const { return saver_.due_in(Clock::now()); }
 
   // The last time.
   void finish() {
@@ -151,8 +154,8 @@ void draw_frame(GlWindow& gl_window, MainWindow& main_window) {
   ImGui::Render();
 }
 
-// Draws while something happens and sleeps otherwise: it wakes once a second to see to the
-// session's file, and then draws nothing.
+// Draws while something happens and sleeps otherwise: it wakes to write the session's file, and
+// once a second to see whether it is to end, and then draws nothing.
 void run_until_closed(GlWindow& gl_window, MainWindow& main_window, SessionKeeper& keeper) {
   int frames = kFramesAfterEvent;
   auto drawn = Clock::now();
@@ -160,9 +163,10 @@ void run_until_closed(GlWindow& gl_window, MainWindow& main_window, SessionKeepe
     const double wanted =
         std::min(main_window.next_frame_in(), ImGui::GetIO().WantTextInput ? kCaretWait : 1e9);
     const std::chrono::duration<double> since = Clock::now() - drawn;
-    const double pause = frames > 0 ? 0 : std::clamp(wanted - since.count(), 0.0, kIdleWait);
-    if (gl_window.wait(pause)) frames = kFramesAfterEvent;
     keeper.look();
+    const double idle = std::min(kIdleWait, keeper.due_in());
+    const double pause = frames > 0 ? 0 : std::clamp(wanted - since.count(), 0.0, idle);
+    if (gl_window.wait(pause)) frames = kFramesAfterEvent;
     const std::chrono::duration<double> waited = Clock::now() - drawn;
     if (frames <= 0 && waited.count() < wanted) continue;
     draw_frame(gl_window, main_window);

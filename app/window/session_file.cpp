@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <initializer_list>
+#include <limits>
 #include <string_view>
 
 #include "formats/base64.h"
@@ -15,7 +16,9 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr auto kRest = std::chrono::seconds(1), kLongest = std::chrono::seconds(5);
+// Whatever kills the window, what was typed and arranged longer ago than this is kept.
+constexpr std::chrono::milliseconds kRest{150}, kLongest{600};
+constexpr double kLookAtWriting = 0.05;
 constexpr const char* kBase64 = "base64";
 
 // Every string below `value` that JSON cannot hold, as an object.
@@ -210,8 +213,17 @@ void SessionSaver::changed(Clock::time_point now) {
 
 bool SessionSaver::due(Clock::time_point now) {
   collect();
-  if (!first_change_ || writing_.valid()) return false;
-  return now - *last_change_ >= kRest || now - *first_change_ >= kLongest;
+  return first_change_ && !writing_.valid() && now >= when();
+}
+
+SessionSaver::Clock::time_point SessionSaver::when() const {
+  return std::min(*last_change_ + kRest, *first_change_ + kLongest);
+}
+
+double SessionSaver::due_in(Clock::time_point now) const {
+  if (!first_change_) return std::numeric_limits<double>::infinity();
+  const double least = writing_.valid() ? kLookAtWriting : 0;
+  return std::max(least, std::chrono::duration<double>(when() - now).count());
 }
 
 void SessionSaver::write_aside(Session session) {

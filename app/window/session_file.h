@@ -50,9 +50,11 @@ class SessionSaver {
 
   // It differs from what was written last.
   void changed(Clock::time_point now);
-  // Once a frame or a second: whether it is to be written now, since it has rested for a second or
-  // has changed for five, and nothing is being written.
+  // Once a frame or when it is due: whether it is to be written now, since it has rested for a
+  // moment or has changed for some time, and nothing is being written.
   bool due(Clock::time_point now);
+  // Seconds until then; infinite where nothing has changed.
+  double due_in(Clock::time_point now) const;
   void write_aside(Session session);
   // Writes at once, after what is being written. Returns what went wrong, empty when nothing did.
   std::string write_now(const Session& session);
@@ -62,6 +64,7 @@ class SessionSaver {
 
  private:
   std::string write(const Session& session) const;
+  Clock::time_point when() const;  // of what has changed
   void collect();
 
   formats::FileSystem& fs_;
