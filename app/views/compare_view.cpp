@@ -8,6 +8,7 @@
 #include "app/figures/intervals.h"
 #include "app/figures/intervention_figures.h"
 #include "app/verbs/verb_tools.h"
+#include "app/views/kept_tables.h"
 #include "app/views/map_view.h"
 #include "widgets/theme.h"
 
@@ -247,7 +248,8 @@ void CompareView::draw_matches(ViewContext& context, const CompareResult& result
     return result.matches[static_cast<std::size_t>(row)];
   };
   options.selected = [&](int row) { return of(row).layer == at.layer && of(row).head == at.head; };
-  const auto drawn = table_.draw(table, options);
+  options.menu = [&](int) { draw_menu_items(context); };
+  const auto drawn = draw_kept_table(context, id(), table_, table, options);
   if (drawn.clicked >= 0) show_pair(context, of(drawn.clicked));
 }
 

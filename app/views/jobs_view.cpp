@@ -9,6 +9,7 @@
 #include "app/figures/job_figures.h"
 #include "app/verbs/eval_output.h"
 #include "app/verbs/verb_tools.h"
+#include "app/views/kept_tables.h"
 #include "app/views/model_table.h"
 #include "formats/error.h"
 #include "formats/json.h"
@@ -359,7 +360,7 @@ void JobsView::draw_list(ViewContext& context) {
   const auto dir_of = [&](int row) { return jobs[static_cast<std::size_t>(row)].dir; };
   options.selected = [&](int row) { return dir_of(row) == state.dir; };
   options.menu = [&](int) { draw_menu_items(context); };
-  const auto drawn = list_table_.draw(list, options);
+  const auto drawn = draw_kept_table(context, id(), list_table_, list, options);
   if (drawn.box >= 0) {
     if (std::erase(state.beside, dir_of(drawn.box)) == 0) state.beside.push_back(dir_of(drawn.box));
     context.set_state("Draw a job's curve", state);
@@ -518,7 +519,7 @@ void JobsView::draw_result(ViewContext& context, const JobStatus& job) {
     draw_figure(context, plot, options);
     ImGui::PopID();
   }
-  tables_.draw(output, result_.version());
+  tables_.draw(context, id() + "/result", output, result_.version());
 }
 
 void JobsView::draw_job(ViewContext& context, const JobStatus& job) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/views/kept_tables.h"
 #include "app/window/commands.h"
 
 namespace phasescope::app {
@@ -53,7 +54,7 @@ void ModelTable::draw(ViewContext& context, const ModelRows& rows, std::uint64_t
   };
   options.selected = [&](int row) { return place_of(row) == session.selection.model; };
   options.menu = [&](int) { menu(); };
-  const auto drawn = table_.draw(rows.spec, options);
+  const auto drawn = draw_kept_table(context, rows.spec.id, table_, rows.spec, options);
   if (drawn.clicked < 0) return;
   if (const int64_t model = place_of(drawn.clicked); model >= 0) select_model(context, model);
 }

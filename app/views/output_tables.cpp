@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "app/views/kept_tables.h"
 #include "app/views/model_table.h"
 #include "protocol/messages/provenance.h"
 
@@ -51,8 +52,8 @@ widgets::TableSpec spec_of(const Table& table) {
   return spec;
 }
 
-const json* OutputTables::draw(const Output& output, std::uint64_t version,
-                               const IsSelected& is_selected) {
+const json* OutputTables::draw(ViewContext& context, const std::string& key, const Output& output,
+                               std::uint64_t version, const IsSelected& is_selected) {
   if (version != version_) {
     version_ = version;
     tables_.clear();
@@ -78,7 +79,8 @@ const json* OutputTables::draw(const Output& output, std::uint64_t version,
         return is_selected(table.rows[static_cast<std::size_t>(row)]);
       };
     if (!prepared->spec.rows.empty() && !prepared->spec.columns.empty()) {
-      const auto drawn = prepared->drawn.draw(prepared->spec, options);
+      const std::string place = key + "/" + std::to_string(&prepared - tables_.data());
+      const auto drawn = draw_kept_table(context, place, prepared->drawn, prepared->spec, options);
       if (drawn.clicked >= 0) clicked = &table.rows[static_cast<std::size_t>(drawn.clicked)];
     }
     ImGui::PopID();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/cli/output.h"
+#include "app/window/view_context.h"
 #include "widgets/data_table.h"
 #include "widgets/heatmap.h"
 
@@ -20,9 +21,10 @@ class OutputTables {
   // Whether a row is to be lit up as selected.
   using IsSelected = std::function<bool(const nlohmann::json& row)>;
   // Draws those that a terminal would print, one below the other, without their notes. Another
-  // `version` is another output. Returns the row that was clicked; nullptr for none.
-  const nlohmann::json* draw(const Output& output, std::uint64_t version,
-                             const IsSelected& is_selected = {});
+  // `version` is another output, whose tables are arranged as the session has those under `key`.
+  // Returns the row that was clicked; nullptr for none.
+  const nlohmann::json* draw(ViewContext& context, const std::string& key, const Output& output,
+                             std::uint64_t version, const IsSelected& is_selected = {});
 
  private:
   struct Prepared {

@@ -207,7 +207,7 @@ void AnyQuestionView::draw_shown(ViewContext& context, const std::vector<ShownGr
   if (ImGui::BeginChild("tables", {0, below})) {
     const Dimmed dimmed(old);
     const auto* row = tables_.draw(
-        shown->output, version * 64 + place,
+        context, id(), shown->output, version * 64 + place,
         [&](const nlohmann::json& cells) { return is_of_selection(context.session(), cells); });
     if (row) select_row(context, *row);
     widgets::draw_notes(notes_of(shown->output));

@@ -6,6 +6,7 @@
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
 #include "app/verbs/verb_tools.h"
+#include "app/views/kept_tables.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -171,7 +172,7 @@ void ShiftView::draw_table(ViewContext& context, const widgets::TableSpec& spec)
   };
   options.selected = [&](int row) { return model_of(row) == context.session().selection.model; };
   options.menu = [&](int) { draw_menu_items(context); };
-  const auto drawn = table_.draw(spec, options);
+  const auto drawn = draw_kept_table(context, id(), table_, spec, options);
   if (drawn.clicked < 0) return;
   if (const int64_t model = model_of(drawn.clicked); model >= 0) select_model(context, model);
 }

@@ -4,6 +4,7 @@
 
 #include "app/figures/figures.h"
 #include "app/verbs/verb_tools.h"
+#include "app/views/kept_tables.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -161,7 +162,8 @@ void TheoryView::draw_list(ViewContext& context, const Checks& checks) {
   options.version = rows_.version();
   options.hint = "Search, or a condition: noise>1e-6";
   options.selected = [&](int row) { return name_of_check(of(row)) == state.check; };
-  const auto drawn = table_.draw(table, options);
+  options.menu = [&](int) { draw_menu_items(context); };
+  const auto drawn = draw_kept_table(context, id(), table_, table, options);
   if (drawn.clicked < 0) return;
   auto chosen = state;
   chosen.check = name_of_check(of(drawn.clicked));
