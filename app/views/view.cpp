@@ -120,9 +120,13 @@ void View::draw_command_tools(ViewContext& context, bool folded) {
     ImGui::SameLine(0, 0);
   }
   if (link("Command")) copy_command(context);
-  // A long typed text is part of the line: it is made on hover alone.
-  if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip))
-    tooltip("Copy the command line that gives the same:\n" + command_line(context));
+  // A long typed text is part of the line: it is made on hover alone, and not in every frame.
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
+    const auto state = std::pair(context.edit.revision(), context.requests.ends());
+    if (std::exchange(hovered_state_, state) != state)
+      hovered_command_ = shortened(command_line(context), "a click copies all of it");
+    tooltip("Copy the command line that gives the same:\n" + hovered_command_);
+  }
   ImGui::SameLine(0, 0);
 }
 

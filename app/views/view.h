@@ -103,6 +103,8 @@ class View {
 
   bool visible_ = false;
   std::uint64_t asked_revision_ = 0, asked_generation_ = 0;
+  std::string hovered_command_;  // as its tooltip has it, of this state of session and answers
+  std::pair<std::uint64_t, std::uint64_t> hovered_state_;
 };
 
 // --- pieces that several views use ------------------------------------------------------------

@@ -11,15 +11,14 @@ constexpr auto kSameWords = std::chrono::minutes(1);
 // Bytes of a notice; a command with a typed text in it would cover the window.
 constexpr std::size_t kMostShown = 300;
 
-std::string shortened(const std::string& text) {
+}  // namespace
+
+std::string shortened(const std::string& text, const std::string& rest) {
   if (text.size() <= kMostShown) return text;
   std::size_t end = kMostShown;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U)
-    --end;  // no part of a character stays
-  return text.substr(0, end) + " ... (all of it: View, Messages)";
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  return text.substr(0, end) + " ... (" + rest + ")";
 }
-
-}  // namespace
 
 void WindowState::say(std::string text, bool error) {
   const auto now = Clock::now();
@@ -28,7 +27,7 @@ void WindowState::say(std::string text, bool error) {
   std::erase_if(last_said_, [&](const auto& one) { return now - one.second >= kSameWords; });
   last_said_[text] = now;
   if (again && error) return;
-  const std::string shown = shortened(text);
+  const std::string shown = shortened(text, "all of it: View, Messages");
   std::erase_if(notices, [&](const Notice& notice) { return notice.text == shown; });
   notices.push_back({shown, error, now});
   said.push_back({std::move(text), error, now});

@@ -76,6 +76,9 @@ struct WindowState {
   std::map<std::string, Clock::time_point> last_said_;
 };
 
+// The first bytes of a text, without a part of a character at their end, and where the rest is.
+std::string shortened(const std::string& text, const std::string& rest);
+
 // All that a view or a command works on.
 struct ViewContext {
   SessionHistory& edit;
