@@ -95,6 +95,8 @@ Reply text_read(const nlohmann::json& params, const MadeUpShape& shape) {
 Reply heads(const nlohmann::json& params, const MadeUpShape& shape) {
   HeadsResult result;
   result.model = model_of(params);
+  if (shape.stacks) result.stack = params.value("stack", "");
+  if (shape.stacks && result.stack.empty()) result.stack = "dec";
   result.layers = shape.layers, result.heads = shape.heads;
   result.metrics = {{"entropy", "entropy", "-sum_k A ln A", "row 0 left out"},
                     {"sink", "sink", "mean_q A[q, 0]", ""},

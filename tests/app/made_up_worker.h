@@ -22,6 +22,7 @@ struct MadeUpShape {
   std::string other_tokens = {};  // the name of a model that reads the text as other tokens
   int curves = 1;                 // of each check, on axes of their own
   bool sink = false;              // heads have a learned sink
+  bool stacks = false;            // an encoder stands before the decoder
   bool flat_thumbnails = false;   // a tensor of another shape than it should have
   std::string jobs = "running";   // their state
   bool read_later = false;        // large answers are read beside the window, as a worker's are

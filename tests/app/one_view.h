@@ -15,7 +15,7 @@ namespace phasescope::app {
 // One view alone, drawn so many frames whenever something has changed.
 class OneView : public ::testing::Test {
  protected:
-  explicit OneView(int frames) : frames_(frames) {}
+  explicit OneView(int frames, MadeUpShape shape = {}) : frames_(frames), link_(std::move(shape)) {}
 
   void open(const std::string& id, Session session = default_session()) {
     edit_.apply("open", [&](Session& s) { s = std::move(session); });

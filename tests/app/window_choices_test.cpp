@@ -209,6 +209,27 @@ TEST_F(Choices, ModelsWriteOnWhereThatIsWanted) {
   ASSERT_NE(context_.of(kContinued, 0).answer(), nullptr);
 }
 
+class ChoicesOfStacks : public OneView {
+ protected:
+  ChoicesOfStacks() : OneView(5, {.stacks = true}) {}
+};
+
+// Of the encoder, of the decoder, and of what reads the one from the other: in the heads and on the
+// map, once it is known that there are several.
+TEST_F(ChoicesOfStacks, HeadsOfEveryStackAreReached) {
+  open("heads");
+  EXPECT_EQ(link_.last_params("heads").value("stack", ""), "");
+  for (const char* stack : {"enc", "cross"}) {
+    edit_.apply("stack", [&](Session& s) { s.selection.stack = stack; });
+    draw();
+    EXPECT_EQ(link_.last_params("heads")["stack"], stack);
+    Session session = edit_.session();
+    open("map", session);
+    EXPECT_EQ(link_.last_params("map")["head"], std::string(stack) + ".L3H1");
+    open("heads", session);
+  }
+}
+
 // One copy of the text for all that read it as the same tokens, in the colours of one of them or of
 // the difference of two.
 TEST_F(Choices, ModelsThatReadTheSameTokensShareTheText) {

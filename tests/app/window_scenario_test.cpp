@@ -9,6 +9,7 @@
 #include "app/views/heads_view.h"
 #include "app/views/intervene_view.h"
 #include "app/views/jobs_view.h"
+#include "app/views/kept_tables.h"
 #include "app/views/map_view.h"
 #include "app/views/models_view.h"
 #include "app/views/text_view.h"
@@ -209,6 +210,45 @@ TEST(Scenario, ThePointerOverAHeadLightsItUpElsewhere) {
     ctx->MouseMoveToPos({text->Pos.x + 40, text->Pos.y + text->Size.y - 8});
     ctx->Yield(2);
     IM_CHECK(!stage.main_window.window().hover().layer);
+  });
+}
+
+// Another menu would change axes outside of undo and of what is saved.
+TEST(Scenario, AFigureHasTheMenuOfTheWindow) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    const ImGuiWindow* view = ctx->GetWindowByRef("//###extrapolation");
+    ctx->MouseMoveToPos({view->Pos.x + view->Size.x * 0.5F, view->Pos.y + view->Size.y * 0.45F});
+    ctx->MouseClick(ImGuiMouseButton_Right);
+    ctx->Yield(2);
+    IM_CHECK(!ctx->ItemExists("//$FOCUSED/X-Axis"));
+    ctx->ItemClick("//$FOCUSED/Save these figures...");
+    ctx->Yield(3);
+    IM_CHECK(stage.main_window.window().to_export != nullptr);
+  });
+}
+
+// In a small window they fold into a menu, and the help stands beside it.
+TEST(Scenario, TheToolsOfEveryViewAreInReachInASmallWindow) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    ImGui::GetIO().DisplaySize = {1000, 700};
+    ctx->Yield(20);
+    for (const std::string& id : stage.main_window.view_ids()) {
+      stage.main_window.window().focus_view = id;
+      ctx->Yield(4);
+      const std::string window = "//###" + id;
+      const ImGuiWindow* view = ctx->GetWindowByRef(window.c_str());
+      const auto in_sight = [&](const char* item) {
+        const ImGuiTestItemInfo info =
+            ctx->ItemInfo((window + "/" + item).c_str(), ImGuiTestOpFlags_NoError);
+        return info.ID != 0 && view->InnerClipRect.Contains(info.RectFull);
+      };
+      IM_CHECK_SILENT(in_sight("?"));
+      const bool tools = in_sight("...") || in_sight("Command");
+      if (!tools || !in_sight("?")) ctx->LogError("%s", id.c_str());
+      IM_CHECK(tools);
+    }
   });
 }
 
@@ -491,6 +531,27 @@ TEST(Scenario, WhatIsBeingTypedIsInTheSession) {
     ctx->ItemClick("//###text/Back");
     ctx->Yield(2);
     IM_CHECK(draft().empty());
+  });
+}
+
+// So is the order of a table, and what is searched for in it, in views without a choice for that.
+TEST(Scenario, TablesStandAsTheSessionHasThem) {
+  play([](ImGuiTestContext* ctx) {
+    Stage& stage = stage_of(ctx);
+    stage.main_window.window().focus_view = "theory";
+    IM_CHECK(wait_for(ctx, [&] { return ctx->ItemExists("//###theory/**/value"); }));
+    const auto kept = [&] { return stage.session().views.get<TablesState>().tables["theory"]; };
+    ctx->ItemClick("//###theory/**/value");
+    ctx->Yield(2);
+    IM_CHECK_STR_EQ(kept().column.c_str(), "value");
+    ctx->ItemInputValue("//###theory/**/##search", "rope");
+    ctx->Yield(2);
+    IM_CHECK_STR_EQ(kept().search.c_str(), "rope");
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Z);
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Z);
+    ctx->Yield(2);
+    IM_CHECK(kept() == KeptArrangement{});
+    IM_CHECK(!stage.main_window.edit().undo_title().starts_with("Arrange"));
   });
 }
 

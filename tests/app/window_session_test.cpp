@@ -209,6 +209,22 @@ TEST_F(Commands, LettersGrowAndShrinkWithinTheirLimits) {
   EXPECT_EQ(scale_after("look.own_size", 1), 1);
 }
 
+// Menus show them as what they are.
+TEST_F(Commands, UndoAndRedoCanBeRunWhereTheyDoSomething) {
+  MainWindow main_window(default_session(), link_, link_);
+  const auto can_run = [&](const std::string& id) {
+    const auto& commands = main_window.commands();
+    return std::ranges::find(commands, id, &Command::id)->can_run(context_);
+  };
+  EXPECT_FALSE(can_run("edit.undo"));
+  EXPECT_FALSE(can_run("edit.redo"));
+  open_model(context_, "tape");
+  EXPECT_TRUE(can_run("edit.undo"));
+  edit_.undo();
+  EXPECT_FALSE(can_run("edit.undo"));
+  EXPECT_TRUE(can_run("edit.redo"));
+}
+
 // Whoever has no mouse gets to each of them by the palette.
 TEST_F(Commands, EachIsFoundByItsTitle) {
   MainWindow main_window(default_session(), link_, link_);

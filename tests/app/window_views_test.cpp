@@ -388,6 +388,42 @@ TEST(MainWindowTest, ASmallerWindowShrinksAllViewsAlike) {
   EXPECT_NEAR(width("Heads###heads"), heads, 12);
 }
 
+// Numbers, what runs attention and where are those of every question about a model.
+TEST(MainWindowTest, AsksForWhatIsComputedInTheChosenNumbers) {
+  HeadlessImGui gui;
+  MadeUpWorker link;
+  Session session = default_session();
+  session.computing = {.dtype = "bf16", .backend = "plain", .device = "cuda:1"};
+  MainWindow main_window(std::move(session), link, link);
+  main_window.start_asking();
+  for (int i = 0; i < 60; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
+  for (const char* method : {"heads", "map", "text.read", "distance", "eval"}) {
+    const nlohmann::json& params = link.last_params(method);
+    EXPECT_EQ(params.value("dtype", ""), "bf16") << method;
+    EXPECT_EQ(params.value("backend", ""), "plain") << method;
+    EXPECT_EQ(params.value("device", ""), "cuda:1") << method;
+  }
+  EXPECT_EQ(link.last_params("model.info").value("dtype", ""), "bf16");
+}
+
+// Whatever kills it: no frame is drawn while nothing happens, and none has to be for that.
+TEST(MainWindowTest, TellsOfAnotherLayoutAtOnce) {
+  HeadlessImGui gui;
+  MadeUpWorker link;
+  MainWindow main_window(default_session(), link, link);
+  main_window.start_asking();
+  const auto frames = [&](int count) {
+    for (int i = 0; i < count; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
+  };
+  frames(60);
+  ImGui::GetIO().WantSaveIniSettings = false;
+  frames(10);
+  EXPECT_FALSE(ImGui::GetIO().WantSaveIniSettings) << "nothing has changed";
+  ImGui::MarkIniSettingsDirty();  // as the line between two views does when it is dragged
+  frames(3);                      // that follow an event
+  EXPECT_TRUE(ImGui::GetIO().WantSaveIniSettings);
+}
+
 TEST(MainWindowTest, SettlesAndKeepsItsLayout) {
   HeadlessImGui gui;
   MadeUpWorker link;
