@@ -67,7 +67,8 @@ std::string date_of(const fs::path& file) {
 template <class T>
 json without_defaults(const T& value) {
   json form = protocol::to_json_form(value);
-  for (const auto& [key, usual] : protocol::to_json_form(T{}).items()) {
+  const json defaults = protocol::to_json_form(T{});  // outlives its items
+  for (const auto& [key, usual] : defaults.items()) {
     if (form.contains(key) && form.at(key) == usual) form.erase(key);
   }
   return form;
