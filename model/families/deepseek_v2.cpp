@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "formats/utf8.h"
+#include "model/families/expert_places.h"
 #include "model/families/family_reader.h"
 #include "model/families/llama.h"
 
@@ -13,7 +14,7 @@ namespace phasescope::model {
 namespace deepseek_v2 {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"deepseek_v2"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"deepseek_v2"}); }
 
 constexpr double kEps = 1e-6;
 
@@ -131,6 +132,7 @@ TensorPlace deepseek_place(const ModelConfig& config, const std::string& name) {
   if (layer_of(parts) >= config.layers) {
     return {.name = name, .ignored = true, .why = "is a layer that predicts further tokens"};
   }
+  if (is_fused_experts(parts)) return fused_experts(parts, config);
   TensorPlace found = llama_place(name);
   const std::size_t shared = found.name.find(".mlp.shared_experts.");
   if (shared != std::string::npos) found.name.replace(shared, 20, ".mlp.shared_expert.");

@@ -7,7 +7,7 @@ namespace phasescope::model {
 namespace deepseek_v3 {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"deepseek_v3"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"deepseek_v3"}); }
 
 Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "deepseek_v3");

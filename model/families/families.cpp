@@ -14,6 +14,7 @@
 #include "model/families/exaone4.h"
 #include "model/families/falcon.h"
 #include "model/families/family.h"
+#include "model/families/family_reader.h"
 #include "model/families/gemma.h"
 #include "model/families/gemma2.h"
 #include "model/families/gemma3.h"
@@ -120,9 +121,41 @@ const std::vector<Family>& families() {
   return list;
 }
 
+namespace {
+
+// Of a wrapper: its language model's description, with what the file says of the whole.
+Json language_part(const FamilyInput& input) {
+  Json part = text_part(input.config);
+  for (const char* key : {"architectures", "quantization_config", "auto_map"}) {
+    part.erase(key);
+    if (input.config.contains(key)) part[key] = input.config[key];
+  }
+  if (part.contains("tie_word_embeddings")) return part;
+  const bool has_head = input.find("lm_head.weight") != nullptr ||
+                        input.find("language_model.lm_head.weight") != nullptr;
+  part["tie_word_embeddings"] = input.config.value("tie_word_embeddings", Json(!has_head));
+  return part;
+}
+
+}  // namespace
+
 Translation translate(const FamilyInput& input, std::string& family) {
   const Json& config = input.config;
   if (!config.is_object()) throw formats::bad_input("config.json holds no object", input.where);
+  if (is_wrapper(config)) {
+    const Json part = language_part(input);
+    Translation result = translate(
+        {part, input.tensors, input.where, input.config_alone, text_prefix(config)}, family);
+    result.quirks.insert(result.quirks.begin(), "the language model in a " +
+                                                    config["model_type"].get<std::string>() +
+                                                    " is read, as its text_config says");
+    result.place = [inner = std::move(result.place)](const std::string& name) {
+      const std::string own = trunk_name(name);
+      const bool of_language = !own.empty() && (own != name || own.starts_with("lm_head."));
+      return of_language ? inner(own) : of_another_input(name);
+    };
+    return result;
+  }
   std::string known;
   for (const Family& candidate : families()) {
     if (candidate.claims(input)) {
@@ -136,7 +169,7 @@ Translation translate(const FamilyInput& input, std::string& family) {
     known += (known.empty() ? "" : ", ") + std::string(candidate.key);
   }
   const std::string what = config.contains("model_type")
-                               ? "model_type is " +
+                               ? input.prefix + "model_type is " +
                                      formats::shortened(config["model_type"].dump()) +
                                      ", which cannot be read"
                                : "there is no model_type, which says what kind of model this is";
