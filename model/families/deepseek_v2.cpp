@@ -106,6 +106,7 @@ void read_deepseek(FamilyReader& reading, const char* layout, const DeepseekDefa
   AttentionConfig& attention = config.attention;
   read_llama_part(reading, {.context = defaults.context}, deepseek_v2::kEps);
   reading.refuse("attention_bias", "latent attention with biases");
+  reading.refuse("mlp_bias", "experts with biases");
   config.kv_heads = config.heads;
   attention.kv_rank = reader.integer_or({"kv_lora_rank"}, 512, formats::kCountRange);
   attention.q_rank = deepseek_v2::count_of(reading, "q_lora_rank", 1536);
@@ -114,8 +115,8 @@ void read_deepseek(FamilyReader& reading, const char* layout, const DeepseekDefa
   const std::int64_t content = reader.integer_or({"qk_nope_head_dim"}, 128, formats::kCountRange);
   config.head_dim = content + attention.position_dim;
   formats::RawRope rope = formats::read_rope(reader, kWholeHeads, {}, attention.position_dim);
-  if (rope.partial_rotary_factor != 1) {
-    reading.problem("partial_rotary_factor",
+  if (rope.partial_rotary_factor != 1 || rope.type == "proportional") {
+    reading.problem(rope.type == "proportional" ? "rope_type" : "partial_rotary_factor",
                     "latent attention turns all of a head's qk_rope_head_dim channels");
   }
   rope.partial_rotary_factor =

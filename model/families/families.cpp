@@ -130,10 +130,12 @@ Json language_part(const FamilyInput& input) {
     part.erase(key);
     if (input.config.contains(key)) part[key] = input.config[key];
   }
-  if (part.contains("tie_word_embeddings")) return part;
+  // The library ties by what the wrapper says; where it says nothing the file shows it.
+  constexpr const char* kTied = "tie_word_embeddings";
   const bool has_head = input.find("lm_head.weight") != nullptr ||
                         input.find("language_model.lm_head.weight") != nullptr;
-  part["tie_word_embeddings"] = input.config.value("tie_word_embeddings", Json(!has_head));
+  const Json said = part.value(kTied, Json(!has_head && !input.config_alone));
+  part[kTied] = input.config.value(kTied, said);
   return part;
 }
 

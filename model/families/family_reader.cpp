@@ -149,14 +149,14 @@ void FamilyReader::layer_norm(formats::FieldNames eps_names, double eps) {
 }
 
 void FamilyReader::read_head(const std::string& head_tensor, bool tied_by_default) {
-  // Inside a wrapper of several kinds of input the wrapper may say it.
-  const Json& whole = input_.config;
-  const bool outer = &object_ != &whole && whole.is_object() &&
-                             whole.contains("tie_word_embeddings") &&
-                             whole["tie_word_embeddings"].is_boolean()
-                         ? whole["tie_word_embeddings"].get<bool>()
-                         : tied_by_default;
-  const bool tied = reader_.boolean_or({"tie_word_embeddings"}, outer);
+  // Inside a wrapper of several kinds of input the library goes by what the wrapper says.
+  const formats::ConfigReader whole(input_.config, problems_);
+  const auto own = reader_.boolean({"tie_word_embeddings"});
+  const bool tied = whole.boolean({"tie_word_embeddings"}).value_or(own.value_or(tied_by_default));
+  if (own && *own != tied) {
+    warning("tie_word_embeddings " + Json(tied).dump() + " outside is taken over " +
+            Json(*own).dump() + " in " + reader_.prefix());
+  }
   config().head.present = input_.config_alone ? has_head_class()
                           : tied              ? !is_headless_class(first_class(input_.config))
                                               : has_tensor(head_tensor);
@@ -314,6 +314,12 @@ void FamilyReader::take_rope_off(const std::vector<std::int64_t>& layers) {
 
 void FamilyReader::note_clashes(const formats::RawRope& rope) {
   result_.warnings.insert(result_.warnings.end(), rope.notes.begin(), rope.notes.end());
+}
+
+void FamilyReader::require_whole_heads(const formats::RawRope& rope) {
+  if (rope.type == "proportional" || rope.partial_rotary_factor == 1) return;
+  problem("partial_rotary_factor",
+          "is " + Json(rope.partial_rotary_factor).dump() + ", but this class turns whole heads");
 }
 
 void FamilyReader::set_rope(const formats::RawRope& rope, const char* layout) {

@@ -76,6 +76,8 @@ class FamilyReader {
   // Those layers turn nothing (NoPE).
   void take_rope_off(const std::vector<std::int64_t>& layers);
 
+  // A problem where the rope is of a part of the head.
+  void require_whole_heads(const formats::RawRope& rope);
   void set_rope(const formats::RawRope& rope, const char* layout);
   // Reads and sets it, with its notes.
   void read_rope(formats::RopeDefaults defaults, const char* layout);

@@ -48,8 +48,10 @@ TensorPlace place(const ModelConfig& config, const std::string& name) {
 formats::RawRope rope_of(FamilyReader& reading) {
   const formats::ConfigReader& reader = reading.reader();
   if (reading.says_rope()) {
-    return formats::read_rope(reader, {.theta = kTheta, .whole_when_default = true}, {},
-                              reading.config().head_dim);
+    const formats::RawRope rope = formats::read_rope(
+        reader, {.theta = kTheta, .whole_when_default = true}, {}, reading.config().head_dim);
+    reading.require_whole_heads(rope);
+    return rope;
   }
   formats::RawRope rope;  // the class's own, also beside a rope_theta
   rope.type = "yarn";

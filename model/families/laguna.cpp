@@ -35,14 +35,14 @@ void read_heads(FamilyReader& reading) {
   }
 }
 
-// true (which the class has) or "per-head": one gate a head; any other word: one a channel.
+// true (which the class has) or "per-head": one gate a head; false and "per-element": one a
+// channel.
 void read_gate(FamilyReader& reading) {
   AttentionConfig& attention = reading.config().attention;
   const Json* gating = reading.reader().raw("gating");
-  if (gating != nullptr && *gating == false) return;
   attention.gate = "softplus";
   attention.gate_by_head = gating == nullptr || *gating == true || *gating == "per-head";
-  if (attention.gate_by_head || *gating == "per-element") return;
+  if (attention.gate_by_head || *gating == false || *gating == "per-element") return;
   reading.problem("gating", formats::shortened(gating->dump()) +
                                 " is not known; known: true, false, per-head, per-element");
 }

@@ -98,7 +98,10 @@ Translation translate(const FamilyInput& input) {
   read_experts(reading);
   read_attention(reading);
   reading.read_head("lm_head.weight", false);
-  reading.read_rope({.theta = 5e5, .whole_when_default = true}, "interleaved");
+  const formats::RawRope rope = formats::read_rope(
+      reading.reader(), {.theta = 5e5, .whole_when_default = true}, {}, config.head_dim);
+  reading.require_whole_heads(rope);
+  reading.set_rope(rope, "interleaved");
   const ModelConfig sizes = config;
   return reading.finish(of_trunk([sizes](const std::string& name) { return place(sizes, name); }));
 }
