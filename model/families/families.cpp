@@ -130,12 +130,15 @@ Json language_part(const FamilyInput& input) {
     part.erase(key);
     if (input.config.contains(key)) part[key] = input.config[key];
   }
-  // The library ties by what the wrapper says; where it says nothing the file shows it.
+  // The library ties by what the wrapper says; where nothing is said the file shows it.
   constexpr const char* kTied = "tie_word_embeddings";
   const bool has_head = input.find("lm_head.weight") != nullptr ||
                         input.find("language_model.lm_head.weight") != nullptr;
-  const Json said = part.value(kTied, Json(!has_head && !input.config_alone));
-  part[kTied] = input.config.value(kTied, said);
+  if (input.config.contains(kTied)) {
+    part[kTied] = input.config[kTied];
+  } else if (!part.contains(kTied) && !input.config_alone) {
+    part[kTied] = !has_head;
+  }
   return part;
 }
 
