@@ -190,6 +190,10 @@ class ConfigOfKeys {
       problems_.add(prefix_ + "expert_count", "a mixture of experts cannot be read from GGUF");
     }
     key("expert_used_count");
+    if (!reader_.boolean_or({key("attention.causal")}, true)) {
+      problems_.add(prefix_ + "attention.causal",
+                    "is false: attention to both sides cannot be read");
+    }
     read_embedding();
     config_["hidden_act"] = "silu";
     const bool bias = file_.find("blk.0.attn_q.bias") != nullptr;

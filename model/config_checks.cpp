@@ -218,6 +218,18 @@ void check_structure(const ModelConfig& config, formats::ConfigProblems& problem
   }
 }
 
+// Encodings compute tables of a head's planes as soon as they are made.
+bool heads_can_be_read(const ModelConfig& config, formats::ConfigProblems& problems) {
+  constexpr std::int64_t kMostChannels = 1 << 16;
+  std::int64_t most = config.head_dim;
+  for (const LayerGroup& group : config.layer_groups) most = std::max(most, group.head_dim);
+  if (most <= kMostChannels) return true;
+  problems.add("head_dim", "heads of " + std::to_string(most) +
+                               " channels cannot be read; at most " +
+                               std::to_string(kMostChannels));
+  return false;
+}
+
 void check_encodings(const ModelConfig& config, formats::ConfigProblems& problems) {
   make_encoding(config, problems);
   if (!config.local_encoding) return;
@@ -264,7 +276,7 @@ void check_model_config(const ModelConfig& config, formats::ConfigProblems& prob
   check_linear(config, problems);
   check_streams(config, problems);
   check_patches(config, problems);
-  check_encodings(config, problems);
+  if (heads_can_be_read(config, problems)) check_encodings(config, problems);
   // Groups that name layers which are not there have no sizes to be read.
   if (problems.empty()) check_layer_groups(config, problems);
 }

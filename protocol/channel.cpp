@@ -172,7 +172,8 @@ std::optional<Frame> Channel::receive(milliseconds limit) {
       if (Clock::now() >= until) return std::nullopt;
     }
     if (!decoder_.complete()) {
-      check_pace();
+      // What lies here unread is not late: this process may have been held up itself.
+      if (!wait_for(in_.get(), POLLIN, Clock::now())) check_pace();
       continue;
     }
     Frame frame = take_frame();

@@ -173,6 +173,11 @@ std::vector<PackedPlace> find_floats(const StoredTensors& tensors, const Weights
 }
 
 std::vector<PackedPlace> find_compressed(const StoredTensors& tensors, const ConfigReader& config) {
+  // Rotations that are carried out as the model runs, so that its weights alone are another one's.
+  const Json* rotations = config.raw("transform_config");
+  if (rotations != nullptr && !rotations->empty()) {
+    config.problem("transform_config", "rotations between the layers cannot be read");
+  }
   const std::string format = config.text_or({"format"}, "");
   const auto scheme = scheme_of_all(config);
   if (!config.problems().empty()) return {};

@@ -124,7 +124,7 @@ std::vector<PackedPlace> find_all(const StoredTensors& tensors, const ConfigRead
 }
 
 std::vector<PackedPlace> find_gptq(const StoredTensors& tensors, const ConfigReader& config) {
-  const std::string form = config.text_or({"checkpoint_format"}, "gptq");
+  const std::string form = config.text_or({"checkpoint_format", "format"}, "gptq");
   if (form != "gptq" && form != "gptq_v2") {
     config.problem("checkpoint_format", "is " + in_quotes(form) + "; known: gptq, gptq_v2");
   }
@@ -132,9 +132,13 @@ std::vector<PackedPlace> find_gptq(const StoredTensors& tensors, const ConfigRea
 }
 
 std::vector<PackedPlace> find_awq(const StoredTensors& tensors, const ConfigReader& config) {
-  const std::string version = config.text_or({"version"}, "gemm");
+  const char* key = config.has("version") ? "version" : "format";  // of older and newer tools
+  const std::string version = config.text_or({key}, "gemm");
   if (version != "gemm" && version != "GEMM") {
-    config.problem("version", "is " + in_quotes(version) + "; known: gemm");
+    config.problem(key, "is " + in_quotes(version) + "; known: gemm");
+  }
+  if (config.text_or({"backend"}, "") == "llm-awq") {
+    config.problem("backend", "is \"llm-awq\", whose order of the weights cannot be read");
   }
   return find_all(tensors, config, {false, kAwqOrder, 0}, "AWQ int4");
 }

@@ -43,9 +43,10 @@ struct CheckOptions {
 
 // Runs the inputs of a reference file and compares every tensor of it that `capture` knows by name.
 // NAME_f64 is compared with a float64 run (tolerance 1e-10). NAME is compared with a run in
-// `dtype`; for float32 the tolerance is max(1e-5, 3 x what the reference's own float32 run loses),
-// relative to the tensor's largest magnitude: the error of NAME or of the logits against its _f64,
-// or what about.json beside the file records of NAME's kind. A prefix ("n33.") names an input group
+// `dtype`, which is held against NAME_f64 where the file has that too; for float32 the tolerance is
+// max(1e-5, 3 x what the reference's own float32 run loses), relative to the tensor's largest
+// magnitude: the error of NAME or of the logits against its _f64, or what about.json beside the
+// file records of NAME's kind. A prefix ("n33.") names an input group
 // of its own.
 ReferenceCheck check_against(const std::string& path_or_name,
                              const std::filesystem::path& reference,

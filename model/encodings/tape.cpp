@@ -220,6 +220,8 @@ class Tape final : public Encoding {
   }
 
   at::Tensor frequencies(const StartContext& context) const override {
+    // Those that were drawn are the model's, and no configuration has them.
+    if (random_features() && context.shared == nullptr) return {};
     const at::Tensor plain = plain_frequencies(context);
     const double factor = stretch(context.positions.length);
     const at::Tensor scaled =

@@ -7,7 +7,7 @@ namespace phasescope::model {
 namespace cohere2 {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"cohere2"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"cohere2"}); }
 
 bool but_every_nth(std::int64_t layer, std::int64_t n) { return (layer + 1) % n != 0; }
 

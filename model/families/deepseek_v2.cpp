@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "formats/utf8.h"
+#include "model/families/expert_places.h"
 #include "model/families/family_reader.h"
 #include "model/families/llama.h"
 
@@ -13,7 +14,7 @@ namespace phasescope::model {
 namespace deepseek_v2 {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"deepseek_v2"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"deepseek_v2"}); }
 
 constexpr double kEps = 1e-6;
 
@@ -105,6 +106,7 @@ void read_deepseek(FamilyReader& reading, const char* layout, const DeepseekDefa
   AttentionConfig& attention = config.attention;
   read_llama_part(reading, {.context = defaults.context}, deepseek_v2::kEps);
   reading.refuse("attention_bias", "latent attention with biases");
+  reading.refuse("mlp_bias", "experts with biases");
   config.kv_heads = config.heads;
   attention.kv_rank = reader.integer_or({"kv_lora_rank"}, 512, formats::kCountRange);
   attention.q_rank = deepseek_v2::count_of(reading, "q_lora_rank", 1536);
@@ -113,8 +115,8 @@ void read_deepseek(FamilyReader& reading, const char* layout, const DeepseekDefa
   const std::int64_t content = reader.integer_or({"qk_nope_head_dim"}, 128, formats::kCountRange);
   config.head_dim = content + attention.position_dim;
   formats::RawRope rope = formats::read_rope(reader, kWholeHeads, {}, attention.position_dim);
-  if (rope.partial_rotary_factor != 1) {
-    reading.problem("partial_rotary_factor",
+  if (rope.partial_rotary_factor != 1 || rope.type == "proportional") {
+    reading.problem(rope.type == "proportional" ? "rope_type" : "partial_rotary_factor",
                     "latent attention turns all of a head's qk_rope_head_dim channels");
   }
   rope.partial_rotary_factor =
@@ -131,6 +133,7 @@ TensorPlace deepseek_place(const ModelConfig& config, const std::string& name) {
   if (layer_of(parts) >= config.layers) {
     return {.name = name, .ignored = true, .why = "is a layer that predicts further tokens"};
   }
+  if (is_fused_experts(parts)) return fused_experts(parts, config);
   TensorPlace found = llama_place(name);
   const std::size_t shared = found.name.find(".mlp.shared_experts.");
   if (shared != std::string::npos) found.name.replace(shared, 20, ".mlp.shared_expert.");

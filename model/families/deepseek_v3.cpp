@@ -7,14 +7,18 @@ namespace phasescope::model {
 namespace deepseek_v3 {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"deepseek_v3"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"deepseek_v3"}); }
 
 Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "deepseek_v3");
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
+  // null is no.
+  const auto unless_null = [&](const char* key) {
+    return reader.boolean_or({key}, !reader.has_or_null(key));
+  };
   // The library writes turned pairs as halves, in q and k alike: the scores are the same.
-  read_deepseek(reading, reader.boolean_or({"rope_interleave"}, true) ? "interleaved" : "half",
+  read_deepseek(reading, unless_null("rope_interleave") ? "interleaved" : "half",
                 {.context = 4096,
                  .experts = 256,
                  .shared_experts = 1,
@@ -24,7 +28,7 @@ Translation translate(const FamilyInput& input) {
   ExpertsConfig& experts = config.experts;
   experts.router = "sigmoid";
   experts.choice_bias = experts.groups_by_two = true;
-  experts.normalised = reader.boolean_or({"norm_topk_prob"}, true);
+  experts.normalised = unless_null("norm_topk_prob");
   experts.groups = reader.integer_or({"n_group"}, 8, formats::kCountRange);
   experts.groups_per_token = reader.integer_or({"topk_group"}, 4, formats::kCountRange);
   const ModelConfig sizes = config;

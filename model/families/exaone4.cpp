@@ -8,7 +8,7 @@ namespace phasescope::model {
 namespace exaone4 {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"exaone4"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"exaone4"}); }
 
 // The pattern is a number (every n-th layer sees all) or a word with L for a window in each place.
 bool has_window(const Json& pattern, std::int64_t layer) {

@@ -14,6 +14,7 @@
 #include "model/families/exaone4.h"
 #include "model/families/falcon.h"
 #include "model/families/family.h"
+#include "model/families/family_reader.h"
 #include "model/families/gemma.h"
 #include "model/families/gemma2.h"
 #include "model/families/gemma3.h"
@@ -120,9 +121,46 @@ const std::vector<Family>& families() {
   return list;
 }
 
+namespace {
+
+// Of a wrapper: its language model's description, with what the file says of the whole.
+Json language_part(const FamilyInput& input) {
+  Json part = text_part(input.config);
+  for (const char* key : {"architectures", "quantization_config", "auto_map"}) {
+    part.erase(key);
+    if (input.config.contains(key)) part[key] = input.config[key];
+  }
+  // The library ties by what the wrapper says; where nothing is said the file shows it.
+  constexpr const char* kTied = "tie_word_embeddings";
+  const bool has_head = input.find("lm_head.weight") != nullptr ||
+                        input.find("language_model.lm_head.weight") != nullptr;
+  if (input.config.contains(kTied)) {
+    part[kTied] = input.config[kTied];
+  } else if (!part.contains(kTied) && !input.config_alone) {
+    part[kTied] = !has_head;
+  }
+  return part;
+}
+
+}  // namespace
+
 Translation translate(const FamilyInput& input, std::string& family) {
   const Json& config = input.config;
   if (!config.is_object()) throw formats::bad_input("config.json holds no object", input.where);
+  if (is_wrapper(config)) {
+    const Json part = language_part(input);
+    Translation result = translate(
+        {part, input.tensors, input.where, input.config_alone, text_prefix(config)}, family);
+    result.quirks.insert(result.quirks.begin(), "the language model in a " +
+                                                    config["model_type"].get<std::string>() +
+                                                    " is read, as its text_config says");
+    result.place = [inner = std::move(result.place)](const std::string& name) {
+      const std::string own = trunk_name(name);
+      const bool of_language = !own.empty() && (own != name || own.starts_with("lm_head."));
+      return of_language ? inner(own) : of_another_input(name);
+    };
+    return result;
+  }
   std::string known;
   for (const Family& candidate : families()) {
     if (candidate.claims(input)) {
@@ -136,7 +174,7 @@ Translation translate(const FamilyInput& input, std::string& family) {
     known += (known.empty() ? "" : ", ") + std::string(candidate.key);
   }
   const std::string what = config.contains("model_type")
-                               ? "model_type is " +
+                               ? input.prefix + "model_type is " +
                                      formats::shortened(config["model_type"].dump()) +
                                      ", which cannot be read"
                                : "there is no model_type, which says what kind of model this is";

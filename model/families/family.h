@@ -19,6 +19,7 @@ struct FamilyInput {
   const std::vector<formats::TensorEntry>& tensors;  // of the file; none where it is not there
   std::string where;                                 // the configuration's file, for errors
   bool config_alone = false;  // what tensors there are is then what the configuration says
+  std::string prefix = {};    // of keys in messages, where `config` is a part ("text_config.")
 
   const formats::TensorEntry* find(const std::string& name) const;  // null where there is none
 };

@@ -102,7 +102,7 @@ double yarn_attention_factor(const formats::RawRope& rope) {
 }  // namespace
 
 FamilyReader::FamilyReader(const FamilyInput& input, const char* family)
-    : FamilyReader(input, family, input.config, "") {}
+    : FamilyReader(input, family, input.config, input.prefix) {}
 
 FamilyReader::FamilyReader(const FamilyInput& input, const char* family, const Json& object,
                            const std::string& prefix)
@@ -149,14 +149,14 @@ void FamilyReader::layer_norm(formats::FieldNames eps_names, double eps) {
 }
 
 void FamilyReader::read_head(const std::string& head_tensor, bool tied_by_default) {
-  // Inside a wrapper of several kinds of input the wrapper may say it.
-  const Json& whole = input_.config;
-  const bool outer = &object_ != &whole && whole.is_object() &&
-                             whole.contains("tie_word_embeddings") &&
-                             whole["tie_word_embeddings"].is_boolean()
-                         ? whole["tie_word_embeddings"].get<bool>()
-                         : tied_by_default;
-  const bool tied = reader_.boolean_or({"tie_word_embeddings"}, outer);
+  // Inside a wrapper of several kinds of input the library goes by what the wrapper says.
+  const formats::ConfigReader whole(input_.config, problems_);
+  const auto own = reader_.boolean({"tie_word_embeddings"});
+  const bool tied = whole.boolean({"tie_word_embeddings"}).value_or(own.value_or(tied_by_default));
+  if (own && *own != tied) {
+    warning("tie_word_embeddings " + Json(tied).dump() + " outside is taken over " +
+            Json(*own).dump() + " in " + reader_.prefix());
+  }
   config().head.present = input_.config_alone ? has_head_class()
                           : tied              ? !is_headless_class(first_class(input_.config))
                                               : has_tensor(head_tensor);
@@ -316,6 +316,12 @@ void FamilyReader::note_clashes(const formats::RawRope& rope) {
   result_.warnings.insert(result_.warnings.end(), rope.notes.begin(), rope.notes.end());
 }
 
+void FamilyReader::require_whole_heads(const formats::RawRope& rope) {
+  if (rope.type == "proportional" || rope.partial_rotary_factor == 1) return;
+  problem("partial_rotary_factor",
+          "is " + Json(rope.partial_rotary_factor).dump() + ", but this class turns whole heads");
+}
+
 void FamilyReader::set_rope(const formats::RawRope& rope, const char* layout) {
   config().encoding = rope_encoding(rope, layout, config().context);
   if (rope.type != "default") {
@@ -430,9 +436,12 @@ bool is_of_type(const Json& config, std::initializer_list<std::string_view> type
          std::find(types.begin(), types.end(), type.get<std::string>()) != types.end();
 }
 
-bool names_trunk(const FamilyInput& input, std::initializer_list<std::string_view> types) {
-  return is_of_type(input.config, types) ||
-         (input.config.contains("text_config") && is_of_type(text_part(input.config), types));
+bool is_wrapper(const Json& config) {
+  return &text_part(config) != &config &&
+         is_of_type(config,
+                    {"aya_vision", "cohere2_vision", "idefics2", "idefics3", "internvl",
+                     "lighton_ocr", "llava", "llava_next", "llava_next_video", "llava_onevision",
+                     "mistral3", "qwen2_audio", "smolvlm", "video_llava", "vipllava", "voxtral"});
 }
 
 std::string trunk_name(const std::string& name) {
@@ -445,20 +454,23 @@ std::string trunk_name(const std::string& name) {
   }
   for (const auto& [prefix, ours] :
        {std::pair{"model.language_model.", "model."}, std::pair{"language_model.model.", "model."},
+        std::pair{"model.text_model.", "model."},
         std::pair{"language_model.lm_head.", "lm_head."}}) {
     if (name.starts_with(prefix)) return ours + name.substr(std::string(prefix).size());
   }
   return name;
 }
 
+TensorPlace of_another_input(const std::string& name) {
+  return {
+      .name = name, .ignored = true, .why = "belongs to another kind of input, which is not read"};
+}
+
 std::function<TensorPlace(const std::string&)> of_trunk(
     std::function<TensorPlace(const std::string&)> place) {
   return [inner = std::move(place)](const std::string& name) {
     const std::string own = trunk_name(name);
-    if (!own.empty()) return inner(own);
-    return TensorPlace{.name = name,
-                       .ignored = true,
-                       .why = "belongs to another kind of input, which is not read"};
+    return own.empty() ? of_another_input(name) : inner(own);
   };
 }
 
@@ -545,24 +557,6 @@ TensorPlace fused_heads(const NameParts& name, const ModelConfig& config) {
   TensorPlace place;
   place.parts = {part("self_attn.q_proj", 0, group), part("self_attn.k_proj", group, 1),
                  part("self_attn.v_proj", group + 1, 1)};
-  return place;
-}
-
-TensorPlace of_experts(const NameParts& name, std::int64_t count, const std::string& module,
-                       const std::function<at::Tensor(const at::Tensor&)>& convert,
-                       const std::vector<std::int64_t>& stored, const char* ending) {
-  TensorPlace place;
-  for (std::int64_t n = 0; n < count; ++n) {
-    place.parts.push_back(
-        {.name = name.layer + "mlp.experts." + std::to_string(n) + "." + module + ending,
-         .convert = [convert, n](const at::Tensor& x) { return convert(x.select(0, n)); },
-         .stored = stored});
-  }
-  return place;
-}
-
-TensorPlace and_also(TensorPlace place, TensorPlace more) {
-  for (TensorPlace& part : more.parts) place.parts.push_back(std::move(part));
   return place;
 }
 

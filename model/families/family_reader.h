@@ -76,6 +76,8 @@ class FamilyReader {
   // Those layers turn nothing (NoPE).
   void take_rope_off(const std::vector<std::int64_t>& layers);
 
+  // A problem where the rope is of a part of the head.
+  void require_whole_heads(const formats::RawRope& rope);
   void set_rope(const formats::RawRope& rope, const char* layout);
   // Reads and sets it, with its notes.
   void read_rope(formats::RopeDefaults defaults, const char* layout);
@@ -115,13 +117,16 @@ std::string text_prefix(const Json& config);  // "text_config." or nothing, for 
 // 0, 1, ... as many as the configuration has, and no more than can be read.
 std::vector<std::int64_t> all_layers(const ModelConfig& config);
 
-// Whether model_type is one of these; in names_trunk of the whole or of its text_config.
+// Whether model_type is one of these.
 bool is_of_type(const Json& config, std::initializer_list<std::string_view> types);
-bool names_trunk(const FamilyInput& input, std::initializer_list<std::string_view> types);
+// Whether it is a checkpoint of several kinds of input whose language model is one of another
+// family, described by text_config, and reads a text as that family does.
+bool is_wrapper(const Json& config);
 
 // A tensor's name without what checkpoints of several kinds of input put in front of the language
 // model's; empty for the tensors of the others.
 std::string trunk_name(const std::string& name);
+TensorPlace of_another_input(const std::string& name);  // ignored
 // Places of the language model's tensors by their names without that, the others ignored.
 std::function<TensorPlace(const std::string&)> of_trunk(
     std::function<TensorPlace(const std::string&)> place);
@@ -159,13 +164,6 @@ TensorPlace fused_rows(const NameParts& name, std::int64_t in,
 // q, k and v side by side in groups: each of kv_heads groups has its query heads, one key and one
 // value head, head_dim rows each.
 TensorPlace fused_heads(const NameParts& name, const ModelConfig& config);
-
-// One tensor for all experts: `convert` makes one module of each from its slice of the first
-// dimension. and_also(): the parts of both.
-TensorPlace of_experts(const NameParts& name, std::int64_t count, const std::string& module,
-                       const std::function<at::Tensor(const at::Tensor&)>& convert,
-                       const std::vector<std::int64_t>& stored, const char* ending = ".weight");
-TensorPlace and_also(TensorPlace place, TensorPlace more);
 
 // A weight stored (in, out), of our shape (out, in).
 TensorPlace transposed(TensorPlace place, std::int64_t out, std::int64_t in);

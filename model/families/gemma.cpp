@@ -27,7 +27,7 @@ Translation translate(const FamilyInput& input) {
 void read_gemma(FamilyReader& reading, const LlamaDefaults& defaults) {
   ModelConfig& config = reading.config();
   read_llama_sizes(reading.reader(), config, defaults);
-  const std::string named = reading.reader().text_or({"hidden_activation", "hidden_act"}, "");
+  const std::string named = reading.reader().text_or({"hidden_act"}, "");
   if (!named.empty() && named != "gelu_pytorch_tanh") {
     reading.quirk("the activation is gelu_pytorch_tanh, whatever the file says (" +
                   formats::in_quotes(named) + ")");
@@ -45,6 +45,8 @@ void read_gemma2(FamilyReader& reading, double score_cap, double logit_cap) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
   config.norm.placement = "sandwich";
+  // These classes read hidden_activation, and no hidden_act.
+  config.mlp.activation = reading.activation({"hidden_activation"}, "gelu_pytorch_tanh");
   config.attention.scale =
       1 / std::sqrt(reader.number_or({"query_pre_attn_scalar"}, 256, formats::kPositiveRange));
   // null says none.

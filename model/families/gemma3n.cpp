@@ -14,7 +14,9 @@ namespace phasescope::model {
 namespace gemma3n {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"gemma3n", "gemma3n_text"}); }
+bool claims(const FamilyInput& input) {
+  return is_of_type(input.config, {"gemma3n", "gemma3n_text"});
+}
 
 // The class's own, of which published files leave out what they do not change.
 const GemmaNDefaults kDefaults = {.sizes = {.vocab_size = 262400,

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "model/families/expert_places.h"
 #include "model/families/family_reader.h"
 #include "model/families/gemma.h"
 #include "model/families/llama.h"
@@ -15,7 +16,9 @@ namespace phasescope::model {
 namespace gemma4 {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"gemma4", "gemma4_text"}); }
+bool claims(const FamilyInput& input) {
+  return is_of_type(input.config, {"gemma4", "gemma4_text"});
+}
 
 // Sizes of the layers that see everything, by either name.
 struct FullSizes {
@@ -95,21 +98,6 @@ void read_experts(FamilyReader& reading) {
   experts.width = reader.required_integer({"moe_intermediate_size"});
   experts.normalised = experts.beside = true;
   experts.layers = all_layers(reading.config());
-}
-
-// Experts lie as (E, 2 ffn, in), the gate's rows first, and (E, in, ffn).
-TensorPlace fused_experts(const NameParts& parts, const ModelConfig& config) {
-  const std::int64_t count = config.experts.count, width = config.experts.width;
-  if (parts.ending == ".down_proj") {
-    return of_experts(parts, count, "down_proj", [](const at::Tensor& x) { return x; },
-                      {count, config.width, width});
-  }
-  const auto rows = [width](std::int64_t first) {
-    return [width, first](const at::Tensor& x) { return x.narrow(0, first, width); };
-  };
-  const std::vector<std::int64_t> stored = {count, 2 * width, config.width};
-  return and_also(of_experts(parts, count, "gate_proj", rows(0), stored),
-                  of_experts(parts, count, "up_proj", rows(width), stored));
 }
 
 const std::map<std::string, std::string>& other_names() {

@@ -7,7 +7,7 @@ namespace phasescope::model {
 namespace glm4 {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"glm4"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"glm4"}); }
 
 TensorPlace place(const ModelConfig& config, const std::string& name) {
   static const Renaming renaming = {{"model."}, "layers.", {}, {}, {}};

@@ -1,5 +1,6 @@
 #include "model/families/gpt_oss.h"
 
+#include "model/families/expert_places.h"
 #include "model/families/family_reader.h"
 #include "model/families/llama.h"
 
@@ -7,14 +8,14 @@ namespace phasescope::model {
 namespace gpt_oss {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"gpt_oss"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"gpt_oss"}); }
 
 constexpr double kTheta = 150000;
 
 bool even(std::int64_t layer, std::int64_t) { return layer % 2 == 0; }
 
 // Experts lie as (E, in, out); gate and up stand in alternate columns.
-TensorPlace fused_experts(const NameParts& parts, const ModelConfig& config) {
+TensorPlace alternate_experts(const NameParts& parts, const ModelConfig& config) {
   const std::int64_t count = config.experts.count, width = config.experts.width;
   const bool bias = parts.ending.ends_with("_bias");
   const char* ending = bias ? ".bias" : ".weight";
@@ -41,14 +42,16 @@ TensorPlace fused_experts(const NameParts& parts, const ModelConfig& config) {
 TensorPlace place(const ModelConfig& config, const std::string& name) {
   static const Renaming renaming = {{"model."}, "layers.", {}, {}, {}};
   const NameParts parts = split_name(renaming, name);
-  return parts.module == "mlp.experts" ? fused_experts(parts, config) : llama_place(name);
+  return parts.module == "mlp.experts" ? alternate_experts(parts, config) : llama_place(name);
 }
 
 formats::RawRope rope_of(FamilyReader& reading) {
   const formats::ConfigReader& reader = reading.reader();
   if (reading.says_rope()) {
-    return formats::read_rope(reader, {.theta = kTheta, .whole_when_default = true}, {},
-                              reading.config().head_dim);
+    const formats::RawRope rope = formats::read_rope(
+        reader, {.theta = kTheta, .whole_when_default = true}, {}, reading.config().head_dim);
+    reading.require_whole_heads(rope);
+    return rope;
   }
   formats::RawRope rope;  // the class's own, also beside a rope_theta
   rope.type = "yarn";

@@ -7,7 +7,7 @@ namespace phasescope::model {
 namespace granite {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"granite"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"granite"}); }
 
 Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "granite");

@@ -11,7 +11,7 @@ namespace phasescope::model {
 namespace granite_swa {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"granite_swa"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"granite_swa"}); }
 
 bool but_every_fourth_from_first(std::int64_t layer, std::int64_t) { return layer % 4 != 0; }
 

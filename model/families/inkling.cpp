@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "model/families/expert_places.h"
 #include "model/families/family_reader.h"
 #include "model/families/llama.h"
 
@@ -11,7 +12,9 @@ namespace phasescope::model {
 namespace inkling {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"inkling_text"}); }
+bool claims(const FamilyInput& input) {
+  return is_of_type(input.config, {"inkling_text", "inkling_mm_model"});
+}
 
 // By layer_types, by an older file's list of them, or all but every sixth.
 std::vector<std::int64_t> sliding_layers(FamilyReader& reading) {
@@ -101,21 +104,6 @@ void read_mlps(FamilyReader& reading) {
         kinds ? (*kinds)[static_cast<std::size_t>(layer)] == "sparse" : layer >= dense;
     if (sparse) experts.layers.push_back(layer);
   }
-}
-
-// Routed experts lie as (E, 2 ffn, in), the gate's rows first, and (E, in, ffn).
-TensorPlace fused_experts(const NameParts& parts, const ModelConfig& config) {
-  const std::int64_t count = config.experts.count, width = config.experts.width;
-  if (parts.ending == ".down_proj") {
-    return of_experts(parts, count, "down_proj", [](const at::Tensor& x) { return x; },
-                      {count, config.width, width});
-  }
-  const auto rows = [width](std::int64_t first) {
-    return [width, first](const at::Tensor& x) { return x.narrow(0, first, width); };
-  };
-  const std::vector<std::int64_t> stored = {count, 2 * width, config.width};
-  return and_also(of_experts(parts, count, "gate_proj", rows(0), stored),
-                  of_experts(parts, count, "up_proj", rows(width), stored));
 }
 
 // Those of all tokens in one tensor for each projection.

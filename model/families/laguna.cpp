@@ -3,6 +3,7 @@
 #include <map>
 
 #include "formats/utf8.h"
+#include "model/families/expert_places.h"
 #include "model/families/family_reader.h"
 #include "model/families/llama.h"
 
@@ -10,7 +11,7 @@ namespace phasescope::model {
 namespace laguna {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"laguna"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"laguna"}); }
 
 // config.heads is the largest number, so that whoever counts heads by the model has room for all.
 void read_heads(FamilyReader& reading) {
@@ -34,14 +35,14 @@ void read_heads(FamilyReader& reading) {
   }
 }
 
-// true (which the class has) or "per-head": one gate a head; any other word: one a channel.
+// true (which the class has) or "per-head": one gate a head; false and "per-element": one a
+// channel.
 void read_gate(FamilyReader& reading) {
   AttentionConfig& attention = reading.config().attention;
   const Json* gating = reading.reader().raw("gating");
-  if (gating != nullptr && *gating == false) return;
   attention.gate = "softplus";
   attention.gate_by_head = gating == nullptr || *gating == true || *gating == "per-head";
-  if (attention.gate_by_head || *gating == "per-element") return;
+  if (attention.gate_by_head || *gating == false || *gating == "per-element") return;
   reading.problem("gating", formats::shortened(gating->dump()) +
                                 " is not known; known: true, false, per-head, per-element");
 }
@@ -66,9 +67,10 @@ void read_experts(FamilyReader& reading) {
   }
 }
 
-TensorPlace place(const std::string& name) {
+TensorPlace place(const ModelConfig& config, const std::string& name) {
   static const Renaming renaming = {{"model."}, "layers.", {}, {}, {}};
   const NameParts parts = split_name(renaming, name);
+  if (is_fused_experts(parts)) return fused_experts(parts, config);
   if (parts.module == "mlp.experts") return {parts.layer + "mlp.router.choice_bias"};
   if (parts.module == "mlp.gate") return {parts.layer + "mlp.router" + parts.ending};
   if (parts.module == "self_attn.g_proj") {
@@ -95,7 +97,8 @@ Translation translate(const FamilyInput& input) {
   reading.set_rope(full, "half");
   reading.note_clashes(sliding);
   config.local_encoding = rope_encoding(sliding, "half", config.context);
-  return reading.finish(&place);
+  const ModelConfig sizes = config;
+  return reading.finish([sizes](const std::string& name) { return place(sizes, name); });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "model/families/llama4.h"
 
+#include "model/families/expert_places.h"
 #include "model/families/family_reader.h"
 #include "model/families/llama.h"
 
@@ -7,7 +8,9 @@ namespace phasescope::model {
 namespace llama4 {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"llama4", "llama4_text"}); }
+bool claims(const FamilyInput& input) {
+  return is_of_type(input.config, {"llama4", "llama4_text"});
+}
 
 // Layers that turn nothing: no_rope_layers has 1 for one that turns; an empty list means the
 // default.
@@ -77,25 +80,10 @@ void read_experts(FamilyReader& reading) {
   }
 }
 
-// Experts lie as (E, in, out), the gate's columns before those that go up.
-TensorPlace fused_experts(const NameParts& parts, const ModelConfig& config) {
-  const std::int64_t count = config.experts.count, width = config.experts.width;
-  if (parts.ending == ".down_proj") {
-    return of_experts(parts, count, "down_proj", [](const at::Tensor& x) { return x.t(); },
-                      {count, width, config.width});
-  }
-  const auto rows = [width](std::int64_t first) {
-    return [width, first](const at::Tensor& x) { return x.t().narrow(0, first, width); };
-  };
-  const std::vector<std::int64_t> stored = {count, config.width, 2 * width};
-  return and_also(of_experts(parts, count, "gate_proj", rows(0), stored),
-                  of_experts(parts, count, "up_proj", rows(width), stored));
-}
-
 TensorPlace place(const ModelConfig& config, const std::string& name) {
   static const Renaming renaming = {{"model."}, "layers.", {}, {}, {}};
   const NameParts parts = split_name(renaming, name);
-  if (parts.module == "feed_forward.experts") return fused_experts(parts, config);
+  if (parts.module == "feed_forward.experts") return fused_experts(parts, config, true);
   TensorPlace found = llama_place(name);
   constexpr std::string_view theirs = ".feed_forward.";
   const std::size_t at = found.name.find(theirs);
@@ -110,7 +98,10 @@ Translation translate(const FamilyInput& input) {
   read_experts(reading);
   read_attention(reading);
   reading.read_head("lm_head.weight", false);
-  reading.read_rope({.theta = 5e5, .whole_when_default = true}, "interleaved");
+  const formats::RawRope rope = formats::read_rope(
+      reading.reader(), {.theta = 5e5, .whole_when_default = true}, {}, config.head_dim);
+  reading.require_whole_heads(rope);
+  reading.set_rope(rope, "interleaved");
   const ModelConfig sizes = config;
   return reading.finish(of_trunk([sizes](const std::string& name) { return place(sizes, name); }));
 }

@@ -10,7 +10,7 @@ namespace phasescope::model {
 namespace mimo_v2_flash {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"mimo_v2_flash"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"mimo_v2_flash"}); }
 
 constexpr double kPart = 0.334;
 

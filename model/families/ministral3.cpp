@@ -7,7 +7,7 @@ namespace phasescope::model {
 namespace ministral3 {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"ministral3"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"ministral3"}); }
 
 // What the class has where a file says nothing of rope.
 formats::RawRope class_rope() {
@@ -22,7 +22,7 @@ formats::RawRope class_rope() {
 }
 
 Translation translate(const FamilyInput& input) {
-  FamilyReader reading(input, "ministral3", text_part(input.config), text_prefix(input.config));
+  FamilyReader reading(input, "ministral3");
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
   read_llama_part(reading, {.kv_heads = 8, .head_dim = 128, .context = 262144}, 1e-5);
@@ -40,7 +40,7 @@ Translation translate(const FamilyInput& input) {
   config.attention.temperature = rope.llama_4_scaling_beta.value_or(0);
   config.attention.temperature_length =
       static_cast<double>(rope.original_max_position_embeddings.value_or(config.context));
-  return reading.finish(of_trunk(&llama_place));
+  return reading.finish(&llama_place);
 }
 
 }  // namespace

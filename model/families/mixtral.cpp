@@ -7,7 +7,7 @@ namespace phasescope::model {
 namespace mixtral {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"mixtral"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"mixtral"}); }
 
 bool every_layer(std::int64_t, std::int64_t) { return true; }
 

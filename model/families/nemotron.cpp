@@ -7,7 +7,7 @@ namespace phasescope::model {
 namespace nemotron {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"nemotron"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"nemotron"}); }
 
 Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "nemotron");

@@ -9,7 +9,7 @@ namespace phasescope::model {
 namespace olmo2 {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"olmo2"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"olmo2"}); }
 
 Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "olmo2");

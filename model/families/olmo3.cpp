@@ -8,7 +8,7 @@ namespace phasescope::model {
 namespace olmo3 {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"olmo3"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"olmo3"}); }
 
 constexpr double kTheta = 5e5;
 

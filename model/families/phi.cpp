@@ -7,7 +7,7 @@ namespace phasescope::model {
 namespace phi {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"phi"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"phi"}); }
 
 const Renaming kNames = {
     {"model."},

@@ -7,7 +7,10 @@ namespace phasescope::model {
 namespace qwen2_vl {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"qwen2_vl", "qwen2_vl_text"}); }
+// Qwen2.5-VL has the same language model.
+bool claims(const FamilyInput& input) {
+  return is_of_type(input.config, {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"});
+}
 
 Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "qwen2_vl", text_part(input.config), text_prefix(input.config));

@@ -10,7 +10,7 @@ namespace qwen3_5 {
 namespace {
 
 bool claims(const FamilyInput& input) {
-  return names_trunk(input, {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"});
+  return is_of_type(input.config, {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"});
 }
 
 Translation translate(const FamilyInput& input) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "model/families/expert_places.h"
+#include "model/families/family_reader.h"
 #include "model/families/llama.h"
 #include "model/families/qwen2.h"
 
@@ -10,7 +12,7 @@ namespace phasescope::model {
 namespace qwen3_moe {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"qwen3_moe"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"qwen3_moe"}); }
 
 Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "qwen3_moe");
@@ -21,7 +23,9 @@ Translation translate(const FamilyInput& input) {
   read_qwen_windows(reading);
   reading.read_head("lm_head.weight", false);
   reading.read_rope(kWholeHeads, "half");
-  return reading.finish(&qwen_experts_place);
+  const ModelConfig sizes = config;
+  return reading.finish(
+      [sizes](const std::string& name) { return qwen_experts_place(sizes, name); });
 }
 
 }  // namespace
@@ -46,7 +50,10 @@ void read_qwen_experts(FamilyReader& reading, std::int64_t count, std::int64_t p
   }
 }
 
-TensorPlace qwen_experts_place(const std::string& name) {
+TensorPlace qwen_experts_place(const ModelConfig& config, const std::string& name) {
+  static const Renaming renaming = {{"model."}, "layers.", {}, {}, {}};
+  const NameParts parts = split_name(renaming, name);
+  if (is_fused_experts(parts)) return fused_experts(parts, config);
   TensorPlace found = llama_place(name);
   constexpr std::string_view router = ".mlp.gate.";
   const std::size_t at = found.name.find(router);

@@ -10,7 +10,7 @@ namespace phasescope::model {
 namespace qwen3_next {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"qwen3_next"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"qwen3_next"}); }
 
 // Rows [q | gate] of each head.
 TensorPlace gated_queries(const NameParts& parts, const ModelConfig& config) {
@@ -129,7 +129,7 @@ TensorPlace gated_attention_place(const ModelConfig& config, const std::string& 
     return qwen3_next::grouped_projections(parts, config);
   }
   if (parts.module == "linear_attn.in_proj_ba") return qwen3_next::grouped_rates(parts, config);
-  TensorPlace found = qwen_experts_place(name);
+  TensorPlace found = qwen_experts_place(config, name);
   if (parts.module == "linear_attn.conv1d") {
     const LinearConfig& l = config.linear;
     found.convert = [](const at::Tensor& x) { return x.squeeze(1); };

@@ -7,7 +7,7 @@ namespace phasescope::model {
 namespace smollm3 {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"smollm3"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"smollm3"}); }
 
 constexpr double kTheta = 2e6;
 

@@ -7,7 +7,7 @@ namespace phasescope::model {
 namespace stablelm {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"stablelm"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"stablelm"}); }
 
 // A norm of q and of k for each head: "self_attn.q_layernorm.norms.3.weight".
 TensorPlace place(const std::string& name) {

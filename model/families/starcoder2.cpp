@@ -7,7 +7,7 @@ namespace phasescope::model {
 namespace starcoder2 {
 namespace {
 
-bool claims(const FamilyInput& input) { return names_trunk(input, {"starcoder2"}); }
+bool claims(const FamilyInput& input) { return is_of_type(input.config, {"starcoder2"}); }
 
 bool every_layer(std::int64_t, std::int64_t) { return true; }
 

@@ -224,6 +224,7 @@ TEST_F(Gguf, RopeScalingAndWindowsAreFollowedOrRefused) {
   EXPECT_TRUE(tells(model_refused({gguf::key("llama.rope.scaling.type", "spiral")}), "spiral"));
   EXPECT_TRUE(tells(model_refused({gguf::key("llama.rope.dimension_count", 2u)}), "whole heads"));
   EXPECT_TRUE(tells(model_refused({gguf::key("llama.expert_count", 8u)}), "experts"));
+  EXPECT_TRUE(tells(model_refused({gguf::key("llama.attention.causal", false)}), "both sides"));
   EXPECT_TRUE(tells(model_refused({gguf::key("split.count", 3u)}), "one of 3"));
 }
 

@@ -216,12 +216,19 @@ TEST_F(BadQuantised, SettingsThatCannotBeReadAreNamed) {
   EXPECT_TRUE(tells(gptq({{"bits", 3}}), "bits: is 3"));
   EXPECT_TRUE(tells(gptq({{"checkpoint_format", "marlin"}}), "marlin"));
   EXPECT_TRUE(tells(gptq({{"group_size", "many"}}), "group_size"));
+  EXPECT_TRUE(tells(gptq({{"format", "marlin"}}), "marlin"));  // as newer tools call it
   EXPECT_TRUE(tells(refused({{"quant_method", "awq"}, {"version", "gemv"}}, gptq_), "gemv"));
+  EXPECT_TRUE(tells(refused({{"quant_method", "awq"}, {"format", "gemv_fast"}}, gptq_), "format"));
+  EXPECT_TRUE(tells(refused({{"quant_method", "awq"}, {"backend", "llm-awq"}}, gptq_), "backend"));
   EXPECT_TRUE(tells(refused({{"quant_method", "bitsandbytes"}, {"load_in_8bit", true}}, gptq_),
                     "load_in_4bit"));
   EXPECT_TRUE(
       tells(refused({{"quant_method", "compressed-tensors"}, {"format", "int-quantized"}}, gptq_),
             "int-quantized"));
+  const Json rotated = {{"quant_method", "compressed-tensors"},
+                        {"format", "pack-quantized"},
+                        {"transform_config", {{"config_groups", {{"R1", Json::object()}}}}}};
+  EXPECT_TRUE(tells(refused(rotated, gptq_), "transform_config"));
   EXPECT_TRUE(tells(refused({{"quant_method", "fp8"}, {"weight_block_size", {128}}}, gptq_),
                     "weight_block_size"));
 }

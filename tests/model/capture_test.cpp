@@ -142,6 +142,27 @@ TEST(Check, FailsForWrongNumbersAndListsWhatItLeavesOut) {
   EXPECT_FALSE(run().passed);
 }
 
+// The reference's own loss is what float32 is granted, and no part of the error.
+TEST(Check, MeasuresFloat32AgainstTheFloat64OfTheFile) {
+  TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "reference.safetensors";
+  const std::string expected = "hf/models/llama/expected.safetensors";
+  const at::Tensor exact = golden_tensor(expected, "logits_f64");
+  at::Tensor rounded = exact.to(at::kFloat);
+  rounded[0][3][5] += 4e-5 * rounded.abs().max();
+  write_tensors(formats::real_file_system(), file,
+                {{"input_ids", golden_tensor(expected, "input_ids")},
+                 {"logits", rounded},
+                 {"logits_f64", exact}});
+  const ReferenceCheck check = check_against(golden("hf/models/llama").string(), file);
+  EXPECT_TRUE(check.passed);
+  ASSERT_EQ(check.compared.size(), 2u);
+  for (const TensorComparison& c : check.compared) {
+    EXPECT_LT(c.error, 1e-5) << c.name;  // four times less than the reference is off
+    if (c.name == "logits") EXPECT_NEAR(c.tolerance, 12e-5, 1e-5);
+  }
+}
+
 // about.json beside a reference may say how much of its weights and hidden states float32 has lost.
 TEST(Check, AllowsWhatTheReferenceRecordedOfItsOwnLoss) {
   TemporaryFolder folder;

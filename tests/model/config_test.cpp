@@ -110,6 +110,12 @@ TEST(ModelConfig, RefusesStructureThatIsNotThere) {
       std::string::npos);
 }
 
+// A table of so many planes would be computed first.
+TEST(ModelConfig, RefusesHeadsThatNoMemoryHolds) {
+  const std::string text = message_of({{"heads", 4}, {"head_dim", std::int64_t{1} << 31}});
+  EXPECT_NE(text.find("head_dim: heads of 2147483648 channels"), std::string::npos) << text;
+}
+
 TEST(ModelConfig, ListsAllProblemsAtOnce) {
   const std::string text =
       message_of({{"widht", 32}, {"heads", -1}, {"norm_eps", "small"}, {"layers", 2}});

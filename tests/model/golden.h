@@ -39,6 +39,8 @@ double relative_error(const at::Tensor& ours, const at::Tensor& reference);
 // parity` makes docs/parity.md of the reports. Returns the error.
 double noted(const std::string& what, const std::string& file, const std::string& dtype,
              double error);
+// In place of a file: the encoding's definition, written out in the test.
+inline constexpr const char* kDefinition = "the definition";
 
 // A tiny configuration with the encoding and options given.
 ModelConfig tiny_config(const std::string& encoding, const Json& options = Json::object());

@@ -166,6 +166,58 @@ TEST(NewerFamilies, RefuseUnknownKindsByName) {
   EXPECT_NE(refusal_of(config).find("has 2 entries, but there are 4 layers"), std::string::npos);
 }
 
+// Settings that transformers 5.23 cannot run, or that it computes with tensors nobody reads here.
+TEST(NewerFamilies, RefuseWhatTheirClassesCannotDo) {
+  const auto refused = [](const char* type, const Json& more) {
+    Json config = smollm3();
+    config["model_type"] = type;
+    config.update(more);
+    return refusal_of(config);
+  };
+  const Json part = {{"rope_parameters",
+                      {{"rope_type", "linear"}, {"factor", 2.0}, {"partial_rotary_factor", 0.5}}}};
+  EXPECT_NE(refused("gpt_oss", part).find("turns whole heads"), std::string::npos);
+  EXPECT_NE(refused("llama4_text", part).find("turns whole heads"), std::string::npos);
+  EXPECT_NE(refused("deepseek_v2", {{"mlp_bias", true}}).find("mlp_bias"), std::string::npos);
+  EXPECT_NE(refused("deepseek_v3", {{"rope_scaling", {{"rope_type", "proportional"}}}})
+                .find("qk_rope_head_dim"),
+            std::string::npos);
+}
+
+// Values that transformers takes otherwise than they look.
+TEST(NewerFamilies, TakeValuesAsTheirClassesDo) {
+  Json laguna = smollm3();
+  laguna["model_type"] = "laguna";
+  laguna["layer_types"] =
+      Json::array({"full_attention", "full_attention", "full_attention", "full_attention"});
+  for (const auto& [gating, by_head] :
+       {std::pair{Json(true), true}, std::pair{Json("per-head"), true},
+        std::pair{Json("per-element"), false}, std::pair{Json(false), false}}) {
+    laguna["gating"] = gating;
+    const AttentionConfig attention = translated(laguna).config.attention;
+    EXPECT_EQ(attention.gate, "softplus") << gating;
+    EXPECT_EQ(attention.gate_by_head, by_head) << gating;
+  }
+  Json deepseek = smollm3();
+  deepseek.update(
+      {{"model_type", "deepseek_v3"}, {"norm_topk_prob", nullptr}, {"rope_interleave", nullptr}});
+  const ModelConfig read = translated(deepseek).config;
+  EXPECT_FALSE(read.experts.normalised);
+  EXPECT_EQ(read.encoding.options.at("layout"), "half");
+  // A wrapper's word is taken over that of its part.
+  Json inner = smollm3();
+  inner["model_type"] = "qwen3_vl_text";
+  inner["head_dim"] = 4;
+  for (const bool tied : {false, true}) {
+    inner["tie_word_embeddings"] = !tied;
+    EXPECT_EQ(
+        translated(
+            {{"model_type", "qwen3_vl"}, {"tie_word_embeddings", tied}, {"text_config", inner}})
+            .config.tie_embeddings,
+        tied);
+  }
+}
+
 // What transformers 5.23 has where a file leaves it out.
 TEST(NewerFamilies, HaveTheirClassesDefaults) {
   const Translation plain = translated(smollm3());

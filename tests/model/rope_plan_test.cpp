@@ -9,6 +9,7 @@
 
 #include "golden.h"
 #include "model/checkpoints/open_model.h"
+#include "encoding_variants.h"
 #include "tests/model/open_error.h"
 
 namespace phasescope::model {
@@ -57,6 +58,16 @@ TEST(RopePlan, SaysForEachLayerWhatTurns) {
 TEST(RopePlan, IsEmptyWhereNothingTurns) {
   EXPECT_TRUE(rope_plan(tiny_config("none"), 64).empty());
   EXPECT_TRUE(rope_plan(tiny_config("alibi"), 64).empty());
+}
+
+// Of the configuration alone, also where a model's own tensors say how far it turns.
+TEST(RopePlan, IsMadeForEveryEncoding) {
+  for (const Variant& variant : variants()) {
+    SCOPED_TRACE(variant.name);
+    for (const RopePlanRow& row : rope_plan(tiny_model(variant, at::kDouble)->config(), 64)) {
+      for (const double frequency : row.frequencies) EXPECT_TRUE(std::isfinite(frequency));
+    }
+  }
 }
 
 TEST(RopePlan, SaysWhatYarnMultipliesAndWhichPartTurns) {

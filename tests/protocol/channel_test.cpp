@@ -232,6 +232,17 @@ TEST(Row28, AByteASecondAfterAQuickStart) {
   EXPECT_LT(time, seconds(3));
 }
 
+// A process that is held up itself (by a slow disk, say) finds the rest of a frame waiting.
+TEST(Row28, WhatWaitsToBeReadIsNotLate) {
+  RawPeer peer;
+  const auto bytes = frame_bytes(frame_of(1000));
+  peer.write(bytes.substr(0, preamble_bytes / 2));
+  EXPECT_FALSE(peer.channel->receive(milliseconds(50)).has_value());
+  peer.write(bytes.substr(preamble_bytes / 2));
+  std::this_thread::sleep_for(2 * hasty().stall);
+  EXPECT_TRUE(peer.channel->receive(seconds(5)).has_value());
+}
+
 TEST(Row28, ClosesAndTellsTheOtherSideWhy) {
   RawPeer peer;
   peer.write("GET / HTTP/1.1\r\n");

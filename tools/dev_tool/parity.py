@@ -47,7 +47,7 @@ UNREAD = {
         "nothing computes it: the theory check measures a model's own pairs",
 }
 
-# In place of a file (tests/model/encodings/positions_test.cpp).
+# In place of a file (kDefinition of tests/model/golden.h).
 DEFINITION = "the definition"
 
 HEAD = """# Parity

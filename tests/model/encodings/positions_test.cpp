@@ -103,7 +103,6 @@ TEST(Rotations, FrequenciesAndMagnitudesOfAllScalingsAreTheReferences) {
 }
 
 // Of encodings that nobody else's file is about: written out entry by entry.
-constexpr const char* kDefinition = "the definition";
 
 TEST(Sinusoidal, IsItsDefinition) {
   const auto one = make_encoding(layer_config("sinusoidal", Json::object(), 1, 12));
