@@ -15,6 +15,9 @@ import time
 import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import python_cases  # noqa: E402
+
 SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
 PROGRAMS = Path(os.environ.get("PHASESCOPE_BUILD", SOURCE / "build/release")) / "bin"
 ROPE = SOURCE / "assets/models/rope"
@@ -523,4 +526,4 @@ if __name__ == "__main__":
     if not (PROGRAMS / "phasescope-worker").exists():
         print("skipped: phasescope-worker is not built")
         sys.exit(77)
-    unittest.main()
+    python_cases.run()

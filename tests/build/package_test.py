@@ -11,6 +11,9 @@ import unittest
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import python_cases  # noqa: E402
+
 SOURCE, BUILD = Path(os.environ["PHASESCOPE_SOURCE"]), Path(os.environ["PHASESCOPE_BUILD"])
 CMAKE, TORCH = os.environ["PHASESCOPE_CMAKE"], os.environ["PHASESCOPE_TORCH_DIR"]
 sys.path.insert(0, str(SOURCE / "tools"))
@@ -148,4 +151,4 @@ class Packages(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    python_cases.run()
