@@ -120,6 +120,15 @@ class Packages(unittest.TestCase):
         other = run(prefix, "heads", "rope", torch=old)
         self.assertRegex(other.stderr, r"needs LibTorch 2\.\d+\.\d+, and .* is 1\.13\.1")
 
+    def test_the_python_beside_it_knows_libtorch_wherever_that_is(self):
+        moved = self.folder / "o'brien's $HOME"
+        self.installed().rename(moved)
+        python = moved / "bin" / "python3"
+        python.write_text(f"#!/bin/sh\necho '{TORCH}'\n")
+        python.chmod(0o755)
+        heads = run(moved, "heads", "rope", "--metrics", "entropy", "--json", torch=None, path="/nowhere")
+        self.assertEqual(heads.returncode, 0, heads.stderr)
+
     def test_the_debian_package_and_the_archive(self):
         if not shutil.which("dpkg-shlibdeps") or not shutil.which("dpkg-deb"):
             self.skipTest("this system makes no Debian packages")

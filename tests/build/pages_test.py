@@ -29,6 +29,20 @@ class Pages(unittest.TestCase):
                 if "://" not in target:
                     self.assertTrue((page.parent / target).exists(), f"{page.name} links to {target}")
 
+    def test_the_readme_counts_what_there_is(self):
+        readme = " ".join((SOURCE / "README.md").read_text().split())
+        families = set(re.findall(r"^      (\w+)_family\(\),$", (SOURCE / "model/families/families.cpp").read_text(),
+                                  re.MULTILINE))
+        of_hub = families - {"phasescope", "ape_public", "tape_public"}
+        self.assertIn(f"It reads {len(of_hub)} families of checkpoints from Hugging Face's hub", readme)
+        statements = re.findall(r"^### `", (SOURCE / "docs/theory.md").read_text(), re.MULTILINE)
+        self.assertIn(f"one of {len(statements)} statements", readme)
+        words = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+        models = [path for path in (SOURCE / "assets/models").iterdir() if path.is_dir()]
+        self.assertIn(f"{words[len(models)].capitalize()} small models", readme)
+        findings = re.findall(r"^## \d+\. ", (SOURCE / "docs/findings.md").read_text(), re.MULTILINE)
+        self.assertIn(f"{words[len(findings)]} things that came of asking", readme)
+
     def test_every_picture_has_its_command_and_every_file_its_page(self):
         shown = set()
         for page in sorted((SOURCE / "docs").glob("*.md")):
