@@ -1,4 +1,4 @@
-"""The pictures of the documents: each is drawn by the command that stands above it."""
+"""The pictures of the documents: each is drawn by the command, or the commands joined by &&, that stand above it."""
 
 import re
 import shlex
@@ -47,23 +47,33 @@ def draw():
 
 
 def draw_one(command, pictures):
-    with tempfile.TemporaryDirectory() as folder:
-        words = shlex.split(command)[1:]
-        if "--out" in words:
-            words[words.index("--out") + 1] = folder
-        else:
-            place = words.index("--screenshot") + 1
-            words[place] = str(Path(folder) / Path(words[place]).name)
-        done = subprocess.run([str(PROGRAM), *words], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True)
+    with tempfile.TemporaryDirectory() as root:
+        for words, folder in steps(command, Path(root)):
+            done = subprocess.run([str(PROGRAM), *words], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True)
         for place, name in pictures:
-            made = Path(folder) / name
+            made = folder / name
             if not made.exists():
                 sys.stderr.write(done.stderr)
                 raise DevError(f"{command} draws no {name}, but " +
-                               ", ".join(sorted(path.name for path in Path(folder).glob("*.*g"))))
+                               ", ".join(sorted(path.name for path in folder.glob("*.*g"))))
             (DOCS / place).parent.mkdir(parents=True, exist_ok=True)
             if made.suffix == ".png":
                 (DOCS / place).write_bytes(png.smaller(made.read_bytes()))
             else:
                 shutil.copy(made, DOCS / place)
+
+
+def steps(command, root):
+    """(words, folder of what is written) of each command between " && ". What one writes below `root` is there for the
+    next by the name that it had."""
+    found, written = [], {}
+    for part in command.split(" && "):
+        words = [written.get(word, word) for word in shlex.split(part)[1:]]
+        option = "--out" if "--out" in words else "--screenshot"
+        place = words.index(option) + 1
+        target = root / words[place]
+        written[words[place]] = words[place] = str(target)
+        found.append((words, target if option == "--out" else target.parent))
+        target.parent.mkdir(parents=True, exist_ok=True)
+    return found
