@@ -19,6 +19,15 @@ from dev_tool.console import DevError  # noqa: E402
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 
 
+PATH = re.compile(r"`([\w.-]+/[\w./{},*-]*)`")
+
+
+def spelt_out(path):
+    """"a/{b,c}.h" as a/b.h and a/c.h."""
+    braces = re.fullmatch(r"(.*)\{(.*)\}(.*)", path)
+    return [braces[1] + one + braces[3] for one in braces[2].split(",")] if braces else [path]
+
+
 def pages():
     return [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *sorted((SOURCE / "docs").glob("*.md"))]
 
@@ -29,6 +38,23 @@ class Pages(unittest.TestCase):
             for target in LINK.findall(page.read_text()):
                 if "://" not in target:
                     self.assertTrue((page.parent / target).exists(), f"{page.name} links to {target}")
+
+    def test_every_path_that_is_named_is_there(self):
+        tops = {path.name for path in SOURCE.iterdir() if not path.name.startswith(".")} - {"build", "out"}
+        named = 0
+        for page in pages():
+            for words in PATH.findall(page.read_text()):
+                if words.split("/")[0] not in tops or re.search(r"[A-Z]{4}|[*]", words):
+                    continue
+                for path in spelt_out(words):
+                    named += 1
+                    there = (SOURCE / path).exists() or list(SOURCE.glob(path + ".*"))
+                    self.assertTrue(there, f"{page.name} names {path}")
+        self.assertGreater(named, 100)
+
+    def test_braces_are_several_paths(self):
+        self.assertEqual(spelt_out("a/{b,c}_d.cpp"), ["a/b_d.cpp", "a/c_d.cpp"])
+        self.assertEqual(spelt_out("a/b.h"), ["a/b.h"])
 
     def test_the_readme_counts_what_there_is(self):
         readme = " ".join((SOURCE / "README.md").read_text().split())
