@@ -66,7 +66,7 @@ std::string picture_lines(const std::string& key) {
   const std::string config = configuration_of(key);
   lines = "- as it is drawn before any training: `phasescope convert sample_configs/desk/" +
           config + ".json --to random --out out/" + key + " && phasescope patterns out/" + key +
-          " --out out/patterns`\n";
+          " --length 128 --out out/patterns`\n";
   for (const auto& entry : fs::directory_iterator(folder)) {
     lines +=
         "\n![" + key + "](images/encodings/" + key + "/" + entry.path().filename().string() + ")\n";
@@ -136,6 +136,17 @@ TEST(RegisteredPage, IsFresh) {
     return;
   }
   EXPECT_EQ(text.substr(head.size()), registered()) << "run it with PHASESCOPE_WRITE_DOCS=1";
+}
+
+// What an encoding does by the content alone, or with a file's tables, has no picture before
+// training.
+TEST(RegisteredPage, EveryOtherEncodingHasAPicture) {
+  const std::vector<std::string> without = {
+      "none", "liere", "fox", "pope", "repo", "tapa", "selective_rope", "tape_circuit", "imported"};
+  for (const model::EncodingEntry& entry : model::encodings()) {
+    const std::string& key = entry.info->key;
+    EXPECT_EQ(picture_lines(key).empty(), std::ranges::find(without, key) != without.end()) << key;
+  }
 }
 
 TEST(RegisteredPage, EveryEncodingHasItsFormulaAndSource) {

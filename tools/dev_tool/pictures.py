@@ -11,7 +11,7 @@ from pathlib import Path
 from . import build, png
 from .console import DevError, say
 from .first_window import PROGRAM
-from .paths import ROOT
+from .paths import OUT, ROOT
 
 DOCS = ROOT / "docs"
 # A figure is one of the files that --out writes; the window is drawn into the one file of --screenshot.
@@ -47,16 +47,21 @@ def draw():
 
 
 def draw_one(command, pictures):
+    """Where the command writes is a folder that has what the project's has, so that it is told in the picture as it
+    stands on the page."""
     with tempfile.TemporaryDirectory() as root:
-        for words, folder in steps(command, Path(root)):
-            done = subprocess.run([str(PROGRAM), *words], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True,
+        for path in ROOT.iterdir():
+            if path != OUT:
+                (Path(root) / path.name).symlink_to(path)
+        for words, folder in steps(command):
+            done = subprocess.run([str(PROGRAM), *words], cwd=root, stdin=subprocess.DEVNULL, capture_output=True,
                                   text=True)
         for place, name in pictures:
-            made = folder / name
+            made = Path(root) / folder / name
             if not made.exists():
                 sys.stderr.write(done.stderr)
                 raise DevError(f"{command} draws no {name}, but " +
-                               ", ".join(sorted(path.name for path in folder.glob("*.*g"))))
+                               ", ".join(sorted(path.name for path in made.parent.glob("*.*g"))))
             (DOCS / place).parent.mkdir(parents=True, exist_ok=True)
             if made.suffix == ".png":
                 (DOCS / place).write_bytes(png.smaller(made.read_bytes()))
@@ -64,16 +69,13 @@ def draw_one(command, pictures):
                 shutil.copy(made, DOCS / place)
 
 
-def steps(command, root):
-    """(words, folder of what is written) of each command between " && ". What one writes below `root` is there for the
-    next by the name that it had."""
-    found, written = [], {}
+def steps(command):
+    """(words, folder of what is written) of each command between " && "."""
+    found = []
     for part in command.split(" && "):
-        words = [written.get(word, word) for word in shlex.split(part)[1:]]
-        option = "--out" if "--out" in words else "--screenshot"
-        place = words.index(option) + 1
-        target = root / words[place]
-        written[words[place]] = words[place] = str(target)
-        found.append((words, target if option == "--out" else target.parent))
-        target.parent.mkdir(parents=True, exist_ok=True)
+        words = shlex.split(part)[1:]
+        if "--out" in words:
+            found.append((words, words[words.index("--out") + 1]))
+        else:
+            found.append((words, str(Path(words[words.index("--screenshot") + 1]).parent)))
     return found
