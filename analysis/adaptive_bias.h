@@ -22,12 +22,12 @@ struct AdaptiveHead {
   protocol::Interval slope;      // of the bias in ln(distance), over contexts
   std::string kind;              // local, anti-local, flat; empty below kFewestContexts
   std::vector<double> mean, sd;  // over contexts, by distance
-  // Of over_contexts over over_distance: what each context adds to either, the latter to first
+  // The ratio over_contexts / over_distance: what each context adds to either, the latter to first
   // order in the context (its mean over contexts is over_distance as it is; one may be below 0).
   std::vector<Part> share;
 };
-// Of the ratio that these parts have, of one head or of several added up: the mean of what each
-// context makes of it to first order.
+// The interval of the ratio that these parts have, of one head or of several added up, by the mean
+// of what each context makes of it to first order.
 protocol::Interval contexts_share(const std::vector<Part>& parts, const Draws& draws);
 
 AdaptiveHead adaptive_head(const AdaptiveBias& bias, std::uint64_t seed);

@@ -20,8 +20,8 @@ struct DistanceOptions {
   bool leave_out_first = false;  // key 0 ([BOS]) is no key of the histogram
   bool per_head = false;
   bool profile = true, histogram = true, intrinsic = true;
-  // Of models that rotate: heads of which head_bias tells, L/2 H0 where empty, with the bases and
-  // factors of their sweep.
+  // For models that rotate: the heads that head_bias is told of, L/2 H0 where empty, with the bases
+  // and factors of their sweep.
   std::vector<LayerHead> heads;
   std::vector<std::int64_t> bases, factors;
   std::uint64_t seed = 0;

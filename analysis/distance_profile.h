@@ -12,7 +12,7 @@
 
 namespace phasescope::analysis {
 
-// Of the pairs of one head and cluster, by bucket: sums of content scores and positional terms
+// Sums over the pairs of one head and cluster, by bucket: of content scores and positional terms
 // (score - content score) too, and of their squares. term_square is empty where q and k are rotated
 // and a pass of the kernel sees no content score beside a score.
 struct ProfileSums {

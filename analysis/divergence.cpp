@@ -101,7 +101,7 @@ at::Tensor divergence_within(TextPass& pass, Stack stack, protocol::Progress* pr
     tell(progress, begin, tokens);
     const at::Tensor p = block_of_all(layers, begin, std::min(begin + step, tokens), sinks);
     const at::Tensor own = entropy_rows(p);
-    // Of every two heads once.
+    // Every two heads are compared once.
     for (std::int64_t h = 1; h < count; ++h) {
       sum[h].slice(0, 0, h) += block_divergence(p.slice(0, 0, h), own.slice(0, 0, h), p[h], own[h]);
     }

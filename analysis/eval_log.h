@@ -14,7 +14,7 @@ class EvalLog {
   virtual void add(const std::string& key, nlohmann::json measured) = 0;
 };
 
-// Of an evaluation that nothing is kept of.
+// The log of an evaluation of which nothing is kept.
 class NoEvalLog final : public EvalLog {
  public:
   const nlohmann::json* found(const std::string&) const override { return nullptr; }

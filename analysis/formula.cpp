@@ -97,7 +97,7 @@ class FormulaTrial {
                     apart(scores(*known_, kFormulaShift), scores(*known_, 0)));
   }
 
-  // Of a weighted sum of scores along a random direction of everything.
+  // Slopes of a weighted sum of scores along a random direction of everything.
   double slopes() {
     std::vector<at::Tensor> inputs{q_, k_};
     for (auto* tensors : {&layer_, &shared_}) {

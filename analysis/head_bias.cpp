@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kDenseDistances = 16;
 constexpr std::int64_t kBucketsAnOctave = 4;
 
-// Of a list of entries (plane, bucket) of sums over some number of samples.
+// The moments of a list of entries (plane, bucket) of sums over some number of samples.
 struct Moment {
   double sum = 0, square = 0, samples = 0;
   double mean() const { return sum / samples; }

@@ -43,7 +43,7 @@ class NearFarGroups {
   void add(const model::LayerAttention& attention, const NearFarPlan::TextSamples& text,
            const ClusterOf& cluster_of);
 
-  // Of one group: differences of scores, and of the weights of the same pairs.
+  // What one group has: differences of scores, and of the weights of the same pairs.
   struct Group {
     Clusters scores, weights;
   };

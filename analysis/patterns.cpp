@@ -170,7 +170,7 @@ class PatternsAnalysis {
                                    std::to_string(distances),
                                "--distances");
     }
-    // Of states 0 is the start, and n comes after n layers; curves are counted as layers are.
+    // Among states 0 is the start, and n comes after n layers; curves are counted as layers are.
     const std::int64_t layers = pass_.model().config().layers;
     const std::int64_t last = pass_.model().encoding().info().has_state ? layers : layers - 1;
     for (const std::int64_t index : options_.layers.value_or(std::vector<std::int64_t>{})) {
@@ -256,7 +256,7 @@ class PatternsAnalysis {
     if (frequencies.defined()) out_.result.frequencies = to_vector<double>(frequencies);
   }
 
-  // Of matrices, those of their planes; of each head's own rotation, what is stored.
+  // The angles that matrices have in their planes, or that are stored for each head's own rotation.
   void add_angles() {
     const model::Model& model = pass_.model();
     const auto add = [&](const std::string& name, std::vector<double> angles) {
@@ -310,8 +310,8 @@ class PatternsAnalysis {
     std::int64_t texts = 0;
   };
 
-  // Of the same queries, over all texts that reach them, where there are two or more; a text is
-  // read once for all of them.
+  // Adds curves of the same queries, over all texts that reach them, where there are two or more; a
+  // text is read once for all of them.
   void add_adaptive(protocol::Progress& progress) {
     std::set<std::int64_t> queries;
     for (const protocol::BiasRow& row : out_.result.rows) queries.insert(row.query);

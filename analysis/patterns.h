@@ -17,7 +17,7 @@ struct PatternsOptions {
   // States 0..n, or bias curves of layers 0..n-1; all where empty.
   std::optional<std::vector<std::int64_t>> layers;
   std::optional<std::int64_t> query;  // of the curves that are measured; the last token else
-  // Of the curves of tables, from distance 0 on; as many as the query has keys else.
+  // How many distances from 0 on the curves of tables have; without it, as many as there are keys.
   std::optional<std::int64_t> distances;
   // Whose rows are shown of the first `texts` texts that reach them, and over all of whose texts
   // the bias varies; the query above where empty, of encodings that correct a bias.

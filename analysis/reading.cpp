@@ -163,7 +163,7 @@ class LastRow final : public model::Observer {
     }
   }
 
-  // Of the text that was read, the last of which was the query's own.
+  // Puts down the text that was read, whose last token was the query's own.
   void put(std::int64_t top, const model::Model& model, const std::vector<std::int64_t>& text,
            protocol::WrittenToken& to) const {
     const auto [sorted, order] =

@@ -14,7 +14,7 @@ struct Moments {
   double mean = 0, sigma = 0, skewness = 0;
   double share_positive = 0;  // share of values above 0
 };
-// Of an empty sample everything but n is NaN; of a constant one the skewness is 0.
+// An empty sample has NaN for everything but n; a constant one has a skewness of 0.
 Moments moments_of(std::span<const double> values);
 
 // Standard deviation dividing by n - 1; NaN below two values.

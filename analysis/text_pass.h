@@ -27,7 +27,7 @@ enum class Stack { main, encoder, cross };
 
 // As `capture` has it: "dec", "enc" or "cross"; empty for a model of one stack.
 std::string name_of(Stack stack, const model::ModelConfig& config);
-// Of such a name, empty for the default. Throws Error "bad_usage" for one that the model has not.
+// The stack with this name; empty: the default. Throws Error "bad_usage" where the model has none.
 Stack stack_named(const std::string& name, const model::ModelConfig& config);
 // How many layers it has.
 std::int64_t layers_of(Stack stack, const model::ModelConfig& config);

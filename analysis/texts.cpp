@@ -38,7 +38,7 @@ std::vector<formats::NamedText> bundled(const char* file) {
   return formats::read_text_collection(model::assets_folder() / "texts" / file);
 }
 
-// Of the texts, as far as one has to look to find kEnoughTexts.
+// How many texts reach it, as far as one has to look to find kEnoughTexts.
 std::int64_t count_reaching(const std::vector<formats::NamedText>& texts, const TokenCount& tokens,
                             std::int64_t length) {
   std::int64_t reaching = 0;

@@ -62,7 +62,7 @@ using TokenCount = std::function<std::int64_t(const std::string& text)>;
 TokenCount counted_by(const formats::Tokenizer& tokenizer,
                       formats::Template use = formats::Template::apply);
 
-// So many texts give an interval that is worth something.
+// The fewest texts that give an interval worth something.
 inline constexpr std::int64_t kEnoughTexts = 24;
 
 // The bundled texts for a reader of `length` tokens: the validation texts

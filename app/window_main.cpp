@@ -29,7 +29,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kFramesAfterEvent = 3;
 // What was not recorded does not come before the worker.
 constexpr double kPatienceWithoutWorker = 5;
-// Of the bundled files.
+// The recording among the bundled files.
 constexpr const char* kRecording = "first_session.safetensors";
 constexpr double kIdleWait = 1.0, kHeadlessWait = 0.25;
 // A caret blinks so often.

@@ -67,7 +67,8 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
     errno = error;
     return;
   }
-  // None of ours: as if this handler were not there. The fault comes again behind it.
+  // The address is none of ours: as if this handler were not there, the fault comes again behind
+  // it.
   const struct sigaction& before = handler_before();
   if ((before.sa_flags & SA_SIGINFO) != 0) {
     before.sa_sigaction(number, info, context);

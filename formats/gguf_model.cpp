@@ -398,7 +398,7 @@ class RenamedTensors : public TensorFile {
   std::unordered_map<std::string_view, std::size_t> by_name_;
 };
 
-// Of a model that is cut into several files, each has some of its tensors.
+// Refuses a model that is cut into several files, each of which has some of its tensors.
 void refuse_split(const GgufFile& file) {
   const auto found = file.keys().find("split.count");
   if (found == file.keys().end() || !found->is_number_integer() || *found <= 1) return;

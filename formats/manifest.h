@@ -21,7 +21,7 @@ struct FileDigest {
   std::uint64_t size = 0;
   std::string sha256;
 };
-// Of a file; throws Error where it cannot be read.
+// Digests a file; throws Error where it cannot be read.
 using DigestOf = std::function<FileDigest(const std::filesystem::path& file)>;
 
 // The manifest, after every file that it lists was found in the folder with its size and SHA-256.

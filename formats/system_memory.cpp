@@ -40,7 +40,7 @@ constexpr GroupFiles kSecond = {"memory.max", "memory.current", "inactive_file",
 constexpr GroupFiles kFirst = {"memory.limit_in_bytes", "memory.usage_in_bytes",
                                "total_inactive_file", "total_active_file"};
 
-// Of a group's usage, what the pages of files have.
+// What the pages of files have of a group's usage.
 std::int64_t file_pages(const stdfs::path& folder, const GroupFiles& names) {
   std::ifstream rows(folder / "memory.stat");
   std::int64_t sum = 0, value = 0;

@@ -157,7 +157,7 @@ struct EmbeddingConfig {
   std::int64_t layer_width = 0, layer_rows = 0;
 };
 
-// Of a model that reads images: a token has a piece of side x side pixels beside its id. What a
+// A model that reads images: each token has a piece of side x side pixels beside its id. What a
 // linear map makes of the piece's windows of kernel x kernel is added to the id's row; of several
 // windows what they give goes through a ReLU, and the largest stays (a convolution of stride 1 and
 // a pooling over the piece).
@@ -174,8 +174,8 @@ struct PatchesConfig {
 struct LayerGroup {
   std::vector<std::int64_t> layers = {};  // ascending
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0, ffn_width = 0;
-  // Of the MLP's gates: those below the quantile of this share of a normal distribution with the
-  // token's mean and deviation become 0, the others are measured from there.
+  // Gates of the MLP below the quantile of this share of a normal distribution with the token's
+  // mean and deviation become 0, and the others are measured from there.
   double sparsity = 0;
   std::optional<EncodingConfig> encoding = {};  // one without tensors of its own
 };

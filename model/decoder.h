@@ -140,9 +140,9 @@ class Decoder {
   // Where the weights lie; a forward pass computes there, whatever its inputs lie on.
   at::Device device() const { return weights_.embedding.device(); }
 
-  // Of a layer: `encoding()`, or that of the local layers or of its group.
+  // The encoding of a layer: `encoding()`, or that of the local layers or of its group.
   const Encoding& encoding_of(std::int64_t layer) const;
-  // Of the encoder; null where there is none.
+  // The encoder's encoding; null where there is no encoder.
   const Encoding* encoder_encoding() const { return encoder_encoding_.get(); }
 
   // ids (B, N) int64. Throws Error "bad_input" for an empty text or ids outside the vocabulary.

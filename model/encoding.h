@@ -104,7 +104,7 @@ struct StartContext {
   // In training: what encodings that draw their positions draw them from.
   std::optional<std::uint64_t> draw = {};
 
-  // Of angles, where the positions are.
+  // The options of angles, on the device where the positions are.
   at::TensorOptions angle_options() const { return positions.options(angle_dtype); }
 };
 
@@ -251,7 +251,7 @@ class Encoding {
   std::string text(const char* option) const { return options_.at(option).get<std::string>(); }
   bool flag(const char* option) const { return options_.at(option).get<bool>(); }
 
-  // Of the model it is for.
+  // Sizes of the model that it is for.
   std::int64_t heads_, kv_heads_, head_dim_, width_, context_, layers_;
   double scale_;  // of q.k
   double step_;   // places a token: 1 but where positions are interpolated

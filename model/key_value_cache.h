@@ -76,7 +76,7 @@ class KeyValueCache {
   enum class Convolution : std::uint8_t { key, value, attention, mlp };
   at::Tensor& convolved(std::int64_t layer, Convolution which);
 
-  // Of an encoder-decoder: the encoder's output, and a layer's keys and values of it.
+  // What an encoder-decoder keeps: the encoder's output, and a layer's keys and values of it.
   struct Across {
     at::Tensor k, v;
   };
@@ -101,7 +101,7 @@ class KeyValueCache {
   at::Tensor encoded_;
 };
 
-// Of a pass with a cache: ids and what positions start at are all that is given, and no gradients
+// Checks a pass with a cache: ids and what positions start at are all that is given, no gradients
 // are wanted. Throws Error "bad_usage" otherwise. An observer sees the new tokens' rows, over all
 // keys.
 void check_cached_pass(const ForwardOptions& options);

@@ -28,11 +28,11 @@ struct Positions {
   at::Device device = at::kCPU;               // of `ids`, and of all that is made of positions
   std::optional<PositionExtent> extent = {};  // of `ids`; empty where nobody has measured them
 
-  // Of a tensor that is made of positions.
+  // The options of a tensor that is made of positions.
   at::TensorOptions options(at::ScalarType dtype) const {
     return at::TensorOptions(dtype).device(device);
   }
-  // Of the ids, given or not; 0 for none.
+  // The extent of the ids, given or not; 0 for none.
   PositionExtent measured() const;
   bool consecutive() const { return !ids.defined(); }
   // Largest |difference| of two ids.

@@ -113,7 +113,8 @@ std::string axes_of(const Encoding& encoding, std::size_t planes) {
   return text;
 }
 
-// Of the first plane on that both have; none where the file's are of another number.
+// The largest relative difference over the planes; none where one of them has no frequencies, and
+// without end where their numbers differ.
 std::optional<double> difference(const std::vector<double>& stored,
                                  const std::vector<double>& applied) {
   if (stored.empty() || applied.empty()) return std::nullopt;
@@ -162,7 +163,8 @@ class LibraryFrequencies {
     if (config != nullptr) encodings_.emplace(*config);
   }
 
-  // Of what is applied in a layer; nothing where there is no library or the layer turns nothing.
+  // How far what is applied in a layer is from the library's; nothing where there is no library or
+  // the layer turns nothing.
   std::optional<double> difference_from(const std::vector<double>& applied, std::int64_t layer) {
     if (config_ == nullptr || applied.empty() || layer >= config_->layers) return std::nullopt;
     const Encoding& encoding = encodings_->of(layer);

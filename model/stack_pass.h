@@ -60,7 +60,7 @@ class StackPass : public std::enable_shared_from_this<StackPass> {
   at::Tensor run(const at::Tensor& given);
 
  private:
-  // Of the encoding of most layers, and of the local ones where theirs is another.
+  // States of the encoding of most layers, and of the local ones where theirs is another.
   struct State {
     PositionState global, local;
     std::vector<PositionState> groups;  // of the layer groups, in their order
@@ -98,7 +98,7 @@ class StackPass : public std::enable_shared_from_this<StackPass> {
   // The states of a layer that draws positions of its own.
   void begin_again(std::int64_t layer, std::int64_t length, State& states) const;
 
-  // Of the tokens of this pass alone, which stand behind those that a cache holds.
+  // The context of this pass's tokens alone, which stand behind those that a cache holds.
   StartContext context_of_tokens(std::int64_t tokens, const Parameters& shared) const;
 
   // The first state of an encoding that its programs of this pass take.

@@ -42,8 +42,9 @@ struct AttentionBenchRow {
   }
 };
 
-// Of a row's pass: multiply-adds of the causal half count as two; backward is five products where
-// forward has two. The same for every variant: what plain attention of this size would take.
+// Operations of a row's pass: multiply-adds of the causal half count as two; backward is five
+// products where forward has two. The same for every variant: what plain attention of this size
+// would take.
 inline double causal_flops(const AttentionBenchRow& row) {
   const double pairs = 0.5 * static_cast<double>(row.n) * static_cast<double>(row.n + 1);
   return (row.pass == "forward" ? 4.0 : 10.0) * static_cast<double>(row.heads * row.d) * pairs;
@@ -56,7 +57,7 @@ struct AttentionBench {
   std::string build;      // the same, compiler, LibTorch
   int64_t threads = 0;    // of the processor
   int64_t runs = 0;       // of each row
-  // Of all threads, or of a large matrix product on a GPU, measured in the same run.
+  // The peak of all threads, or of a large matrix product on a GPU, measured in the same run.
   double fma_peak_gflops = 0;
   std::vector<AttentionBenchRow> rows;
   template <class V>

@@ -7,7 +7,7 @@ namespace {
 
 using List = std::vector<Ran>;
 
-// Of the list's parts that are alike in `member`, in the order in which they begin.
+// Words of the list's parts that are alike in `member`, in the order in which they begin.
 template <class Member, class Words>
 std::string words_of_parts(const List& all, Member member, const char* between, Words words) {
   std::string out;

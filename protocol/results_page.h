@@ -16,7 +16,7 @@ namespace phasescope::protocol {
 // Markdown, a section a struct: those that are added, and after each the structs in its fields.
 class ResultsPage {
  public:
-  // Of the method's answer; "" for a struct that others have.
+  // Adds the struct of a method's answer; "" for a struct that others have.
   template <class T>
   void add(const std::string& method = {}) {
     if (!known_.insert(name_of<T>()).second) return;
@@ -61,7 +61,7 @@ class ResultsPage {
     add<T>();
   }
 
-  // Of the struct, without its namespace.
+  // The struct's name, without its namespace.
   template <class T>
   static std::string name_of() {
     const std::string said =

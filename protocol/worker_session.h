@@ -65,7 +65,7 @@ class WorkerSession {
   std::unique_ptr<Outbox> outbox_;
   std::vector<Frame> early_;
 
-  // Of the session's thread only.
+  // The session's thread alone uses what follows.
   bool ready_ = false;
   bool closed_by_worker_ = false;
   std::string reason_;

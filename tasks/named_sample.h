@@ -12,8 +12,8 @@ struct NamedSample {
   Sample sample;
 };
 
-// Of "TASK", "TASK:SEED" or "TASK:SEED:LENGTH" ("addition:7:3,4"); seed 0 and shown_length() where
-// they are left out. Throws Error "bad_usage".
+// The sample named "TASK", "TASK:SEED" or "TASK:SEED:LENGTH" ("addition:7:3,4"), with seed 0 and
+// shown_length() where they are left out. Throws Error "bad_usage".
 NamedSample named_sample(const std::string& words);
 
 // 8, or the nearest length that the task has.

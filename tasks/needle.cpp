@@ -40,7 +40,7 @@ struct Hidden {
   std::int64_t before_sentence = 0;  // of noise
 };
 
-// Of forty even steps from 0 to 100, rounded to even as Python's round() does.
+// One of forty even steps from 0 to 100, rounded to even as Python's round() does.
 std::int64_t drawn_depth(Random& random) {
   return std::lrint(100.0 * static_cast<double>(random.below(kDepths)) /
                     static_cast<double>(kDepths - 1));

@@ -129,8 +129,8 @@ class WordProblem : public Task {
             {"counts", sample.counts}};
   }
 
-  // Of the identity, whichever the label is. Rows without predictions name one of the guessers that
-  // the references were made with.
+  // The metric is about the identity, whichever the label is. Rows without predictions name one of
+  // the guessers that the references were made with.
   Json metric(const std::vector<Sample>& samples, const Json& given) const override {
     std::int64_t correct = 0, counted = 0, identities = 0, found = 0, right_no = 0;
     for (std::size_t n = 0; n < samples.size(); ++n) {

@@ -18,7 +18,8 @@ struct Batch {
   std::vector<int64_t> positions, decoder_positions;
   std::vector<int64_t>
       cells;  // (length, 2), row and column on a grid, the same of all rows; or empty
-  // Of images: the numbers of a piece, and (windows, length, piece) of them; there is one answer.
+  // A batch of images: the numbers of a piece, and (windows, length, piece) of them; there is one
+  // answer.
   int64_t piece = 0;
   std::vector<float> pieces;
 

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::size_t kLogBytes = 60'000;
-// Of a folder whose size is limited: the log's share of it.
+// The log's share of a folder whose size is limited.
 constexpr std::uintmax_t kLogShare = 8;
 constexpr const char* kTableHead =
     "| model | encoding | trained on | kB | licence | SHA-256 of `model.safetensors` |\n";
@@ -126,7 +126,7 @@ const protocol::MetricPoint& point_at(const std::vector<protocol::MetricPoint>& 
   throw formats::bad_input("metrics.jsonl has no step " + std::to_string(step), job.string());
 }
 
-// Of the weights in bfloat16.
+// The bytes of the weights in bfloat16.
 std::uintmax_t narrow_bytes_of(const model::ModelConfig& config, const model::Weights& weights) {
   std::uintmax_t bytes = 0;
   for (const auto& [name, tensor] :

@@ -51,7 +51,7 @@ class Corpus {
   // `context` tokens.
   Corpus(std::string text, const DataSection& data, int64_t context,
          const formats::Tokenizer* tokenizer = nullptr);
-  // Of a text file, a folder or a .jsonl file, read window by window from a file of ids
+  // Opens a text file, a folder or a .jsonl file, read window by window from a file of ids
   // (prepared_corpus.h; what is prepared is kept in $XDG_CACHE_HOME/phasescope/tokens). Between two
   // documents stands the beginning's id. `notice` is told what takes a while.
   static Corpus open(const std::filesystem::path& path, const DataSection& data, int64_t context,

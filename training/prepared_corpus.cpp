@@ -43,7 +43,7 @@ std::vector<fs::path> files_of(const fs::path& path) {
   return files;
 }
 
-// Of one file its own; of several that of the list of theirs.
+// The hash of the one file, or of the list of the hashes of several.
 std::string sha256_of(const std::vector<fs::path>& files) {
   if (files.size() == 1) return formats::sha256_of_file(files[0]);
   std::string list;
@@ -183,7 +183,7 @@ void remove_litter(formats::FileSystem& system, const fs::path& folder) {
     try {
       system.remove(file);
     } catch (const formats::FileError&) {
-      // Of another user, in a folder that is shared: it stays.
+      // It is another user's, in a folder that is shared: it stays.
     }
   }
 }

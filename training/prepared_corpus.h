@@ -20,7 +20,7 @@ struct PreparedCorpus {
 };
 
 struct PrepareOptions {
-  // Of the model that is trained; null: bytes.
+  // The tokenizer of the model that is trained; null: bytes.
   const formats::Tokenizer* tokenizer = nullptr;
   std::int64_t between = 0;     // the id between two documents
   std::filesystem::path cache;  // folder of what is prepared, made where it is missing

@@ -19,7 +19,7 @@ using tasks::Ids;
 using tasks::Sample;
 using tasks::Task;
 
-// Of train.seed; the first four are the corpus' and the trainer's.
+// Streams of train.seed; the first four are the corpus' and the trainer's.
 constexpr std::uint64_t kLengthStream = 5, kSampleStream = 6, kValidationStream = 7;
 constexpr std::uint64_t kOrderStream = 8;
 constexpr int kSamplesOfALength = 32;  // looked at for the context
@@ -53,7 +53,7 @@ std::vector<std::int64_t> cells_of(const tasks::ImageShape& image) {
   return cells;
 }
 
-// Of which places an encoding of this configuration knows; a line's where there is none.
+// The places that an encoding of this configuration knows; a line's where there is none.
 model::Places places_of(const RunConfig& config) {
   const auto* entry = model::find_encoding(config.encoding.value("key", std::string()));
   return entry == nullptr ? model::Places::line : entry->info->places;

@@ -47,8 +47,8 @@ class TaskData {
   Batch batch(int64_t step, int64_t order = 0) const;
   // As many as eval.windows, over the lengths in turn.
   std::vector<tasks::Sample> validation() const;
-  // Of the task, its lengths, and samples as they are drawn here: another version that draws others
-  // is another training.
+  // The hash of the task, its lengths, and samples as they are drawn here: another version that
+  // draws others is another training.
   const std::string& sha256() const { return sha256_; }
   // The longest length that step `step` draws.
   int64_t longest_at(int64_t step) const;

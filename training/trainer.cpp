@@ -417,7 +417,7 @@ model::ForwardOptions Trainer::reading_options() const {
 Validation Trainer::task_validation(protocol::Progress& progress) const {
   const std::vector<tasks::Sample> samples = task_->validation();
   const auto at_once = static_cast<std::size_t>(config_.task.batch);
-  // Of every sample, so that sums do not depend on who read it.
+  // These have every sample, so that sums do not depend on who read it.
   std::vector<double> nats(samples.size()), correct(samples.size()), counted(samples.size());
   for (std::size_t begin = 0; begin < samples.size(); begin += at_once) {
     if (!is_own(begin / at_once)) continue;

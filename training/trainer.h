@@ -149,7 +149,7 @@ class Trainer {
   void update(double rate);
   void load_weights(const std::filesystem::path& folder);
   const model::Decoder& validated() const { return average_ ? *average_ : decoder_; }
-  // Of what is trained on: the text, or the task's samples.
+  // The hash of what is trained on: the text, or the task's samples.
   const std::string& data_sha256() const;
   model::ForwardOptions reading_options() const;
   int64_t tokens_done() const;

@@ -10,9 +10,9 @@
 namespace phasescope::widgets {
 namespace {
 
-// Of the width: where the column of queries ends and that of keys begins.
+// Where, of the width, the column of queries ends and that of keys begins.
 constexpr float kQueriesEnd = 0.36F, kKeysBegin = 0.64F;
-// Of arcs that are not those of what is pointed at or selected.
+// The opacity of arcs that are not those of what is pointed at or selected.
 constexpr float kBehind = 0.18F;
 
 struct Columns {

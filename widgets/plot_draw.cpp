@@ -134,9 +134,9 @@ std::size_t tick_step(const std::vector<AxisTick>& ticks, const AxisSpec& axis,
   return std::max<std::size_t>(1, static_cast<std::size_t>(std::ceil(taken / setup.pixels)));
 }
 
-// Of an axis along the bottom that is narrower than ImPlot's own labels, which would stand over
-// each other: as many at round places as have room, at least one. Nothing of a wider axis, and of
-// one that is zoomed with others.
+// Ticks of an axis along the bottom that is narrower than ImPlot's own labels, which would stand
+// over each other: as many at round places as have room, at least one. A wider axis, and one that
+// is zoomed with others, has none of these.
 std::vector<AxisTick> few_ticks(const AxisSpec& axis, const AxisSetup& setup) {
   const bool narrow = setup.which == ImAxis_X1 && setup.pixels < ImGui::GetFontSize() * kNarrowAxis;
   if (!narrow || setup.link || axis.scale == Scale::log10 || !setup.tick_labels) return {};
@@ -258,7 +258,7 @@ void show_cell(const PlotSpec& plot, const PlotDraw& options, PlotPointer at) {
   ImGui::EndTooltip();
 }
 
-// So many are read at a glance; they are those nearest to the pointer.
+// As many points as are read at a glance, those nearest to the pointer.
 constexpr std::size_t kPointsShown = 14;
 
 std::vector<NearPoint> shown_points(std::vector<NearPoint> points) {

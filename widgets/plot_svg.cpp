@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kNoteSize = 10.5;
 constexpr double kNoteLine = 15;
-// Of the strip beside a map: its width, and its distance from the map.
+// The width of the strip beside a map, and its distance from the map.
 constexpr double kMarginWidth = 12, kMarginGap = 6;
 
 struct Frame {

@@ -35,7 +35,7 @@ class SvgWriter {
   SvgWriter(double width, double height, FigureTheme theme = FigureTheme::light);
 
   const FigureInk& ink() const { return ink_; }
-  // Of a series; lighter on a dark ground, as in the window.
+  // The colour of a series; lighter on a dark ground, as in the window.
   std::string series(int index) const;
 
   void line(double x0, double y0, double x1, double y1, const std::string& color, double width = 1,

@@ -321,7 +321,7 @@ at::Tensor batch_of(const Texts& texts) {
   return at::cat(rows);
 }
 
-// Of capture: the ids that were read, which make what is written a reference for check.
+// The ids that capture read, which make what is written a reference for check.
 constexpr const char* kInputIds = "input_ids";
 
 bool wants_ids(const protocol::CaptureRequest& request) {

@@ -48,6 +48,13 @@ std::string minor_of(const std::string& version) {
   return version.substr(0, second);
 }
 
+// A path as one word of a shell.
+std::string quoted(const fs::path& path) {
+  std::string word = "'";
+  for (const char c : path.string()) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
 // What a Python says about its torch; it is not imported, which would take seconds.
 fs::path torch_of(const std::string& python) {
   const std::string command = python +
@@ -73,7 +80,7 @@ fs::path find_torch(const fs::path& prefix) {
   std::error_code error;
   const fs::path beside = prefix / "bin" / "python3";
   if (fs::exists(beside, error)) {
-    const fs::path found = torch_of("'" + beside.string() + "'");
+    const fs::path found = torch_of(quoted(beside));
     if (holds_torch(found)) return found;
   }
   const fs::path found = torch_of("python3");

@@ -259,7 +259,7 @@ Texts texts_of_samples(const tasks::Task& task, std::span<const tasks::Sample> s
     for (std::size_t at = 0; at + 1 < batch.cells.size(); at += 2) {
       text.position_ids.push_back(batch.cells[at] * columns + batch.cells[at + 1]);
     }
-    // Of a text that was cut.
+    // The text may have been cut.
     if (!text.position_ids.empty()) text.position_ids.resize(text.ids.size());
     text.patches.resize(text.ids.size() * static_cast<std::size_t>(batch.piece));
   }

@@ -27,7 +27,7 @@ struct Slope {
 template <std::size_t K>
 using Statistic = Slope<K> (*)(const std::array<double, K>& totals);
 
-// Of one standard error, and of a 95 % interval, which reaches from value - below to value + above.
+// One standard error, and a 95 % interval, which reaches from value - below to value + above.
 struct Reach {
   double error = 0, below = 0, above = 0;
   bool bootstrap = false;  // otherwise Student's t

@@ -13,7 +13,7 @@ double mean_distance(const MetricInput& input);
 double mean_distance_without_first(const MetricInput& input);
 double top1_mass(const MetricInput& input);
 double effective_keys(const MetricInput& input);
-// Of the reading's `number`-th window.
+// The weight within the `number`-th window of the reading.
 double window_mass(const MetricInput& input, std::size_t number);
 
 }  // namespace phasescope::analysis

@@ -21,7 +21,7 @@ using Place = model::ExchangePlace;
 // kernel, where it can be left, and have its rounding.
 constexpr std::size_t kPlainTokens = 4096;
 
-// Of one text: the change of loss in bits, mean over seeds and of each.
+// What one text gives: the change of loss in bits, mean over seeds and of each.
 struct TextChange {
   double all = 0, seen = 0;
   std::vector<double> seen_by_seed;

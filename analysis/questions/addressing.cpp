@@ -226,8 +226,8 @@ void balance(ScoreMarginals& m) {
   }
 }
 
-// Of one text by the kernel; nothing where the scores have no fused form, and where rows see other
-// pairs than those of a causal triangle, which the equations count on.
+// The sums of one text by the kernel; nothing where the scores have no fused form, or rows see
+// other pairs than those of a causal triangle, which the equations count on.
 std::optional<std::vector<ScoreMarginals>> fused_marginals(const model::LayerAttention& attention,
                                                            std::int64_t within, bool of_content) {
   const auto sums = attention.centred_sums(within, of_content);

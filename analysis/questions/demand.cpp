@@ -150,8 +150,8 @@ class DemandAnalysis {
     result.share_beyond_trained = beyond_trained();
   }
 
-  // Of the sum of |demand| over heads and distances, which no sums over texts give: it is made
-  // again without each text.
+  // The share of the sum of |demand| over heads and distances, which no sums over texts give: it is
+  // made again without each text.
   Interval beyond_trained() const {
     const auto share_of = [this](const at::Tensor& total) {
       const at::Tensor size = total.abs();

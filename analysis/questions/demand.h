@@ -25,7 +25,7 @@ struct DistanceBias {
   std::vector<std::int64_t> edges;  // (K)
 };
 
-// Of one text of N tokens, N - 1 rows: sums over its rows, in bits.
+// What one text of N tokens gives, N - 1 rows: sums over its rows, in bits.
 struct TextDemand {
   at::Tensor demand;  // (layers, heads, N) float64, - d loss / d b(lambda); undefined if not wanted
   double loss = 0;

@@ -226,8 +226,8 @@ class PairReader {
                                at::full_like(distance, key_), distance)[head_];
   }
 
-  // Of every trained distance. The pair's own score is read the same way, so that rounding makes no
-  // distance better than another.
+  // The share of all trained distances with a higher score. The pair's own is read the same way, so
+  // that rounding makes no distance better than another.
   double share_above() {
     const at::Tensor own = scores_at(at::full({1}, result_.true_distance, at::kLong));
     const at::Tensor above = scores_at(at::arange(result_.trained, at::kLong)) > own;

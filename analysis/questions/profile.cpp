@@ -148,7 +148,7 @@ class Curves {
     return input_.log_scale > 0 ? rows.log() / std::log(input_.log_scale) : at::ones_like(rows);
   }
 
-  // Of the queries and of their keys, (H, P, d) float64 each.
+  // The queries and their keys, (H, P, d) float64 each.
   static std::pair<at::Tensor, at::Tensor> tokens_of(const at::Tensor& q, const at::Tensor& k,
                                                      const std::vector<std::int64_t>& query,
                                                      const std::vector<std::int64_t>& key) {
@@ -344,7 +344,7 @@ std::optional<Interval> interval_of(const std::vector<HeadSums>& texts, Part Hea
   return ratio_interval(parts, draws);
 }
 
-// Of the numbers that a row has not.
+// Why a row lacks the numbers that it lacks.
 std::string why_undefined(const protocol::ProfileRow& row) {
   std::string why;
   const auto add = [&](bool defined, const std::string& words) {

@@ -15,8 +15,8 @@ namespace phasescope::analysis {
 // Mean |s(t+1) - s(t)|; `curve` has two values or more.
 double mean_step(const std::vector<double>& curve);
 
-// Of d(t): 1 - erfc(sign(d(0)) m / sqrt(2 v)) / 2 with the mean m and the variance v of all t, and
-// the share of t at which d has the sign it has at 0. `mass`: what rounding is measured by.
+// The score of d(t): 1 - erfc(sign(d(0)) m / sqrt(2 v)) / 2, m the mean and v the variance of all
+// t, and the share of t at which d has the sign it has at 0. `mass`: what rounding is measured by.
 struct SemanticScore {
   bool tie = false, valid = true;
   double gaussian = 0, share = 0;

@@ -230,7 +230,7 @@ Values text_values(const Rows& a) {
   };
 }
 
-// Of tokens written twice.
+// The values of tokens written twice.
 Values repeated_values(const Rows& a) {
   const std::int64_t period = a.tokens() / 2;
   return {

@@ -18,7 +18,7 @@ double mean_over(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-// Of the mean of independent values.
+// The variance of the mean of independent values.
 double variance_of_mean(const std::vector<double>& values) {
   const double deviation = sample_deviation(values);
   return deviation * deviation / static_cast<double>(values.size());

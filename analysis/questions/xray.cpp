@@ -28,7 +28,7 @@ using Heads = std::set<Head>;
 constexpr std::size_t kMostRepaired = 16;
 constexpr std::int64_t kBlocksOfRows = 32;
 
-// Of one text: sums over the rows past the trained length, in bits, and every row.
+// What one text gives: sums over the rows past the trained length, in bits, and every row.
 struct PastLoss {
   double sum = 0;
   std::vector<double> rows;
@@ -308,7 +308,8 @@ class Xray {
 
   bool one_text() const { return texts_.size() == 1; }
 
-  // Of the rows past the trained length of the only text: `minus` taken off, where it is given.
+  // The losses of the only text's rows past the trained length: `minus` taken off, where it is
+  // given.
   std::vector<double> rows_past(const Losses& losses, const Losses* minus) const {
     std::vector<double> rows(losses[0].rows.begin() + trained_, losses[0].rows.end());
     if (minus == nullptr) return rows;
@@ -412,7 +413,7 @@ class Xray {
 
   // ---- The smallest repair found ----
 
-  // Of the texts of even rank, which it is chosen on; those of odd rank test it.
+  // The sum over the texts of even rank, which it is chosen on; those of odd rank test it.
   double sum_of_chosen(const Losses& losses) const {
     double sum = 0;
     for (std::size_t n = 0; n < texts_.size(); n += 2) sum += losses[n].sum;

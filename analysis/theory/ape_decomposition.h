@@ -21,8 +21,8 @@ struct Places {
   std::function<at::Tensor(std::int64_t n)> absolute;                  // A_n
   std::function<at::Tensor(std::int64_t m, std::int64_t n)> relative;  // without A
 };
-// Of whole numbers; of nodes of a binary tree, breadth first from 1 (up to the common ancestor,
-// then down); of rows and columns (n, 2) of a grid.
+// The places of whole numbers; of nodes of a binary tree, breadth first from 1 (up to the common
+// ancestor, then down); of rows and columns (n, 2) of a grid.
 Places sequence_places(const at::Tensor& generator, std::vector<std::int64_t> places);
 Places tree_places(const Matrices& branches, std::vector<std::int64_t> nodes);
 Places grid_places(const Matrices& axes, std::vector<std::vector<std::int64_t>> places);

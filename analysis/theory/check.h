@@ -30,7 +30,7 @@ struct CheckContext {
   std::uint64_t seed = 0;
   std::int64_t layer = 0, head = 0;  // whose curves a check of every head gives, where it gives one
   protocol::Progress* progress = nullptr;
-  // Of passes that a check does not run by plain operations whatever is asked.
+  // What runs attention, but in passes that a check runs by plain operations whatever is asked.
   model::Backend backend{};             // fused
   protocol::AllRan* kernels = nullptr;  // gathers what ran attention; null for nobody
 };

@@ -23,7 +23,7 @@ std::shared_ptr<const model::Model> with_weights(const model::Model& model,
       model::Decoder(model.config(), model.decoder.shared_encoding(), std::move(weights))});
 }
 
-// Of a norm, and of the product that reads it.
+// The terms of a norm, and of the product that reads it.
 std::int64_t norm_and_product_terms(const model::ModelConfig& config) { return 2 * config.width; }
 
 // Terms of the sums of one layer, one after another: queries and keys, scores, averages, their

@@ -17,7 +17,7 @@ using Matrices = std::vector<at::Tensor>;
 at::Tensor normal_tensor(Random& random, std::vector<std::int64_t> shape);
 // exp(A - A^T), A upper triangular with normal entries times `scale`.
 at::Tensor drawn_rotation(Random& random, std::int64_t dim, double scale = 0.7);
-// Of random orthonormal columns; its determinant is +1 or -1 as drawn unless `sign` says.
+// A matrix of random orthonormal columns; its determinant is +1 or -1 as drawn unless `sign` says.
 at::Tensor drawn_orthogonal(Random& random, std::int64_t dim, double sign = 0);
 
 // W^p by squaring; W^T for negative p.
@@ -28,7 +28,7 @@ at::Tensor direct_sum(const Matrices& parts);
 // Product of the branches' matrices along a path from the root.
 at::Tensor path_matrix(const Matrices& branches, const std::vector<std::int64_t>& path,
                        std::int64_t dim);
-// Of a node of the binary tree numbered breadth first, root 1.
+// The path from the root to a node of the binary tree numbered breadth first, root 1.
 std::vector<std::int64_t> path_of_node(std::int64_t node);
 
 double largest_entry(const at::Tensor& x);
@@ -41,7 +41,8 @@ double score(const at::Tensor& q, const at::Tensor& matrix, const at::Tensor& k)
 // 4 d p 2^-53: half a unit in the last place of the 2 d terms of an entry of p products, and of the
 // numbers they are made of.
 double power_rounding(std::int64_t dim, double power);
-// Of two forms of one product of p generators: max(1e-12, p (defect + power_rounding)), of |q| |k|.
+// How far two forms of one product of p generators may differ, in |q| |k|:
+// max(1e-12, p (defect + power_rounding)).
 double product_bound(const Matrices& generators, double power);
 
 // An orthogonal matrix as rotations of planes and single directions: W = Z F Z^T, the columns of Z

@@ -13,8 +13,8 @@ struct GeometricAngles {
   std::int64_t dim = 0;  // D, twice the planes
   std::string missing;   // the premise that is not met, where base and dim say nothing
 };
-// Of the context's model, from the frequencies that its rotation has: a geometric series that
-// starts with 1 up to the rounding of float32.
+// The angles of the context's model, from the frequencies that its rotation has: a geometric series
+// that starts with 1 up to the rounding of float32.
 GeometricAngles geometric_angles_of(const CheckContext& context);
 
 // Mean A_d and B_d over planes of each head of every layer, over the pairs of the first text.

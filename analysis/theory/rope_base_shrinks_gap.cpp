@@ -12,7 +12,7 @@ namespace phasescope::analysis {
 namespace {
 
 constexpr double kLn10 = std::numbers::ln10;
-// Of a sum of D/2 cosines over D in float64.
+// The rounding of a sum of D/2 cosines over D in float64.
 constexpr double kRopeBaseShrinksGapRounding = 1e-14;
 
 CheckResult run_rope_base_shrinks_gap(const CheckContext& context) {

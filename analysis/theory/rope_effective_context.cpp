@@ -159,7 +159,7 @@ std::vector<std::int64_t> growing_distances(std::int64_t last) {
   return out;
 }
 
-// Of kResamples draws; those that have no value cross nothing up to `last`.
+// The range of kResamples draws; those that have no value cross nothing up to `last`.
 std::string range_text(std::vector<double> values, std::int64_t last) {
   std::ranges::sort(values);
   const auto at = [&](double share) {

@@ -39,8 +39,8 @@ double bias_curve(const BiasHead& head, const std::vector<double>& frequencies, 
 double scaling_residual(const BiasHead& head, const std::vector<double>& frequencies,
                         const std::vector<double>& scaled, double factor);
 
-// Of equal planes, D and base without end: roots of -Ci(x) + rho (pi/2 - Si(x)), x = lambda / base,
-// and of its octave mean, rho = nu / mu.
+// The limits for equal planes, D and base without end: roots of -Ci(x) + rho (pi/2 - Si(x)), x =
+// lambda / base, and of its octave mean, rho = nu / mu.
 struct LimitRoots {
   double curve = 0, octave = 0;
 };

@@ -46,7 +46,7 @@ Dependence dependence_of(double base, std::int64_t planes);
 // Smallest and largest (1/g) sum_k cos(c^k x - psi), tan psi = nu/mu: what is within reach, in r.
 std::array<double, 2> reach_of(const Dependence& dependence, double psi);
 
-// Of the windows [10^6, 10^7) and [10^7, 10^8).
+// The verdict from the windows [10^6, 10^7) and [10^7, 10^8).
 CheckResult judge_instability(const std::vector<Extremes>& windows, std::int64_t dim);
 
 }  // namespace phasescope::analysis

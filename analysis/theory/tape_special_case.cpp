@@ -131,8 +131,8 @@ CheckResult without_updates() {
   return result;
 }
 
-// Of a difference in float64: 3 times the rounding of its sums, as in float32, and for a small
-// model 1e-12.
+// The bound of a difference in float64: 3 times the rounding of its sums, as in float32, and for a
+// small model 1e-12.
 double float64_bound(const model::Decoder& decoder, std::int64_t tokens) {
   return std::max(1e-12, 3 * rounding_floor(decoder, tokens, at::kDouble));
 }

@@ -48,8 +48,8 @@ class DeskRuns {
  public:
   DeskRuns(Run& run, DeskRunOptions options) : run_(run), options_(std::move(options)) {}
 
-  // Of words of a command line without the program; a sweep's jobs stand in the folder. What the
-  // command refuses is a problem and no exception. Throws RequestError "cancelled".
+  // The run of a command line's words without the program; a sweep's jobs stand in the folder. What
+  // the command refuses is a problem and no exception. Throws RequestError "cancelled".
   const DeskRun& of(const std::vector<std::string>& words);
   // Runs these sweeps in turn, the first seed of each, then the second, and so on, as far as the
   // time goes: of() then finds as many seeds of all. Does nothing where nothing is to be run. What

@@ -220,7 +220,7 @@ void judge_sign(const Predicate& wanted, ClaimRow& row) {
   tell(row, as_claimed ? kAgrees : kDisagrees, words);
 }
 
-// Of two positive intervals.
+// The quotient of two positive intervals.
 std::optional<MeasuredNumber> quotient(const MeasuredNumber& above, const MeasuredNumber& below) {
   MeasuredNumber ratio{.name = above.name + " / " + below.name, .value = above.value / below.value};
   const bool known = above.low && above.high && below.low && below.high && *above.low >= 0;

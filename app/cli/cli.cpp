@@ -63,7 +63,7 @@ int report_error(const ErrorInfo& error, bool json) {
     std::printf("%s\n", document(protocol::error_document(error), -1).c_str());
     told = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
   }
-  // Also where standard output is what could not be written to.
+  // This is said where standard output is what could not be written to, too.
   if (!told) std::fprintf(stderr, "phasescope: %s\n", protocol::describe(error).c_str());
   return protocol::exit_status(error.code);
 }

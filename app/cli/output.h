@@ -25,7 +25,7 @@ struct Table {
   // Columns of numbers shown with five digits and a unit, "361.44 G".
   std::vector<std::string> counts = {};
   bool for_files = false;  // exported, not printed: too long for a terminal
-  // Of columns whose names people would not read: titles with units. Files have the names.
+  // Titles with units for columns whose names people would not read. Files have the names.
   std::map<std::string, std::string> headings = {};
   const std::string& heading(const std::string& column) const {
     const auto found = headings.find(column);

@@ -67,9 +67,12 @@ std::string bash_script(const CLI::App& parser, const Strings& models) {
          "  esac\n"
          "  case \"$word\" in\n"
          "    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")) ;;\n"
-         "    *) COMPREPLY=($(compgen -W \"" +
+         "    *)\n"
+         // Names of files have spaces, those of models none: each line is one of them.
+         "      local names=\"$(compgen -W \"" +
          joined(models) +
-         "\" -- \"$word\") $(compgen -f -- \"$word\")) ;;\n"
+         "\" -- \"$word\")\" IFS=$'\\n'\n"
+         "      COMPREPLY=($(printf '%s\\n' \"$names\" \"$(compgen -f -- \"$word\")\")) ;;\n"
          "  esac\n"
          "}\n"
          "complete -o filenames -F _phasescope phasescope\n";

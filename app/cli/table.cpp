@@ -88,7 +88,7 @@ std::string unmarked(const Table& table, const json& row, const std::string& col
   return count ? counted(value.get<double>()) : short_text(value);
 }
 
-// Of Markdown's cells: what would end one, or begin something else.
+// Escapes what would end a cell of Markdown, or begin something else in it.
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {

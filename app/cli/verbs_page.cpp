@@ -18,7 +18,7 @@ std::string option_label(const CLI::Option& option) {
   return option.get_items_expected_max() > 0 ? name + " " + option.get_type_name() : name;
 }
 
-// Of plain text: nothing in it is a tag or emphasis.
+// Plain text as Markdown: nothing in it is a tag or emphasis.
 std::string in_markdown(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -36,7 +36,7 @@ std::vector<const CLI::App*> verbs_declared(const CLI::App& parser) {
   return parser.get_subcommands([](const CLI::App*) { return true; });
 }
 
-// Of each label what most verbs say of it, where many do.
+// What most verbs say of each label, where many do.
 std::map<std::string, std::string> said_often(const CLI::App& parser) {
   std::map<std::pair<std::string, std::string>, int> counts;
   for (const CLI::App* verb : verbs_declared(parser)) {

@@ -71,7 +71,7 @@ std::vector<widgets::AxisTick> bucket_ticks(const std::vector<int64_t>& edges) {
   return ticks;
 }
 
-// Of all heads' sums and intervals.
+// The range of all heads' sums and intervals.
 widgets::ValueRange demand_range(const protocol::DemandResult& result) {
   widgets::ValueRange range{0, 0};
   const auto add = [&range](double x) {

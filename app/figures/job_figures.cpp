@@ -14,7 +14,7 @@ using protocol::MetricPoint;
 
 struct Quantity {
   const char *name, *label;
-  // Of a point and the one before it.
+  // The value of a point, which may need the one before it.
   std::optional<double> (*value)(const MetricPoint& point, const MetricPoint* before);
   bool logarithmic = false;
 };
@@ -45,7 +45,7 @@ constexpr Quantity kQuantities[] = {
 
 constexpr const char* kHeads = "heads: ";
 
-// Of the heads that have a number; nothing where none has.
+// The mean over the heads that have a number; nothing where none has.
 std::optional<double> mean_of(std::span<const std::vector<double>> layers) {
   double sum = 0;
   int count = 0;

@@ -15,8 +15,8 @@ constexpr double kThinShare = 0.1, kThinValue = 0.1;
 
 bool is_weights(const MapSpec& map) { return map.colormap == Colormap::weights; }
 
-// Of the cells that do not hold key 0, which others share where several keys are pooled; of all
-// where there are no others.
+// The range of the cells that do not hold key 0 (others share one with it where keys are pooled),
+// or of all where there are no others.
 ValueRange range_of(const MapSpec& map, bool without_first) {
   if (!without_first || map.col_begin > 0 || map.cols < 2) return widgets::value_range(map.values);
   std::vector<float> values;

@@ -25,7 +25,7 @@ std::vector<double> doubles_of(const TensorRef& tensor) {
   return tensor.dtype == "F64" ? copied(tensor.values<double>()) : copied(tensor.values<float>());
 }
 
-// Of the tensor with this name in each map; it has to be in all of them.
+// The mean of the tensor with this name, which all maps must have.
 TensorRef mean_tensor(const std::vector<AnsweredMap>& maps, const char* name) {
   std::vector<double> sum;
   std::vector<std::int64_t> shape;

@@ -90,7 +90,7 @@ PlotSpec parts_figure(const protocol::PairResult& result, const std::string& tit
     bias.push_back(point.base.value_or(point.score - result.content - correction.back()));
   }
   const bool corrects = result.correction.has_value(), based = result.base.has_value();
-  // Of a form without a base, and without a turn of the content, rounding alone is left.
+  // A form without a base, and without a turn of the content, leaves rounding alone.
   constexpr double kRounding = 1e-4;
   const bool adds = !corrects || based || largest_size(bias) > kRounding * largest_size(score);
   plot.series.push_back(stacked("content", {}, content, 0));

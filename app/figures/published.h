@@ -53,7 +53,7 @@ struct PublishedSeries {
 };
 // Those of tasks, shares of right answers.
 std::vector<PublishedSeries> published_of_tasks();
-// Of everything that a figure here measures too.
+// What was published of everything that a figure here measures too.
 const std::vector<PublishedSeries>& published_series();
 
 inline constexpr int kPublishedColor = 7;

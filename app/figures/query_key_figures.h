@@ -8,8 +8,8 @@
 
 namespace phasescope::app {
 
-// Of one head of one text, (N, d) each, row-major; `..after` empty where the encoding changes
-// nothing of q and k.
+// Queries and keys of one head of one text, (N, d) each, row-major; `..after` empty where the
+// encoding changes nothing of q and k.
 struct QueryKey {
   std::string model, head;  // head: "L3H1"
   int64_t tokens = 0, channels = 0;

@@ -150,7 +150,7 @@ PlotSpec by_shift_figure(const protocol::ShiftResult& result, const ModelNames& 
   return plot;
 }
 
-// Of rows that a figure against the shift would have.
+// How many shifts a figure against the shift would have.
 size_t shifts_of_ids(const protocol::ShiftResult& result) {
   std::set<int64_t> shifts;
   for (const ShiftRow& row : result.rows) {

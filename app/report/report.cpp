@@ -29,7 +29,7 @@ namespace {
 // Enough for a readable band; all of them take minutes on two cores.
 constexpr int kPositionTexts = 24;
 constexpr int64_t kThumbnailSide = 64;
-// Of questions that run a model many times over, so that all of them take a minute a model.
+// The texts of questions that run a model many times, so that all of them take a minute a model.
 constexpr const char* kQuestionTexts = "0:70:14";
 constexpr const char* kFewTexts = "0:70:35";
 

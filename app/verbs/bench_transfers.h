@@ -10,8 +10,8 @@
 
 namespace phasescope::app {
 
-// Of two things that carry `bytes`: the medians, least and largest of GB/s over `runs` of each, one
-// after the other, after one of each that is not counted.
+// Times two things that carry `bytes`: the medians, least and largest of GB/s over `runs` of each,
+// one after the other, after one of each that is not counted.
 protocol::BenchRow transfer_row(const std::string& name, const std::string& rival,
                                 std::int64_t bytes, std::int64_t runs,
                                 const std::function<void()>& ours,

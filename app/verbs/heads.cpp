@@ -75,7 +75,7 @@ class HeadsVerb : public Verb {
     return rows;
   }
 
-  // Of the pictures that the figure of all heads is made of.
+  // The side of the pictures that the figure of all heads is made of.
   static constexpr int64_t kThumbnailSide = 64;
 
   protocol::HeadsRequest request_;

@@ -9,7 +9,7 @@ using nlohmann::json;
 
 namespace {
 
-// Of one answer, before its tables and figures.
+// The output of one answer, before its tables and figures.
 template <class Result>
 Output single_output(const Answered<Result>& answer) {
   return {

@@ -305,7 +305,8 @@ class ReproduceVerb : public Verb {
   // What no paper's claim is about is shown where everything is.
   bool wants_tasks() const { return request_.only.empty() && request_.paper.empty(); }
 
-  // Of the claims that are asked for, each once, and the tasks, in the order in which they are run.
+  // The sweeps of the claims that are asked for, each once, and the tasks, in the order of their
+  // runs.
   std::vector<std::vector<std::string>> wanted_sweeps() const {
     std::vector<std::vector<std::string>> sweeps;
     for (const ClaimSheet& sheet : sheets_) {

@@ -32,7 +32,7 @@ class FurtherModels {
   std::vector<std::string> models_;
 };
 
-// Of several answers: {"models": [...]}, all provenance, and the results as a list.
+// The output of several answers: {"models": [...]}, all provenance, and the results as a list.
 template <class Result>
 Output output_of(const std::vector<Answered<Result>>& answers) {
   Output output{.result = {{"models", nlohmann::json::array()}}};

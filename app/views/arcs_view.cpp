@@ -43,7 +43,7 @@ std::optional<protocol::Range> queries_asked(const Session& session, int64_t tok
   return protocol::Range{begin, end};
 }
 
-// Of the session's text, once the model has read it.
+// How many tokens the session's text has, once the model has read it.
 int64_t tokens_read(const ViewContext& context, const std::string& model) {
   const auto& question = context.requests.of(kText, model);
   return question.answers_now() ? static_cast<int64_t>(question.answer()->result.tokens.size()) : 0;

@@ -22,7 +22,7 @@ inline constexpr Asks<protocol::MapResult> kArcs{"arcs", protocol::MapRequest::m
 // head.
 class ArcsView : public View {
  public:
-  // So many queries are asked for at most: those on show in the map, or around the selected one.
+  // The most queries that are asked for: those on show in the map, or around the selected one.
   static constexpr int64_t kMostQueries = 2048;
 
   std::string id() const override { return "arcs"; }

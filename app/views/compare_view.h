@@ -23,7 +23,7 @@ struct CompareState {
 
 inline constexpr Asks<protocol::CompareResult> kCompare{"compare", protocol::CompareRequest::method,
                                                         "comparing", Lane::slow};
-// Of the heads of A with one another.
+// What is asked about the heads of A with one another.
 inline constexpr Asks<protocol::HeadsResult> kDivergences{"compare", protocol::HeadsRequest::method,
                                                           "comparing heads", Lane::slow};
 

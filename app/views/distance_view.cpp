@@ -38,7 +38,8 @@ std::vector<PlotSpec> plots_shown(const DistanceResult& result, const DistanceSt
   return plots_of(std::move(figures));
 }
 
-// Of all layers, of one, or of one head, where the model has it and heads were measured apart.
+// The histogram of all layers, of one, or of one head, where the model has it and heads were
+// measured apart.
 const protocol::NearFar* histogram_of(const DistanceModel& model, const DistanceState& state) {
   if (state.layer < 0) return model.histogram ? &*model.histogram : nullptr;
   for (const protocol::DistanceGroup& group : state.head < 0 ? model.layers : model.heads)

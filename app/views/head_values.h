@@ -17,7 +17,7 @@ int cell_of(const protocol::HeadsResult& result, int64_t layer, int64_t head);
 std::vector<const protocol::HeadRow*> rows_by_cell(const protocol::HeadsResult& result);
 // nullptr where a head has no such number.
 const protocol::Interval* value_in(const protocol::HeadRow* row, const std::string& metric);
-// Of each cell; NaN where a head has no such number.
+// The number of each cell; NaN where a head has none.
 std::vector<double> values_of(const protocol::HeadsResult& result, const std::string& metric);
 const protocol::MetricInfo* metric_of(const protocol::HeadsResult& result, const std::string& key);
 // Those that are one number a head.

@@ -223,7 +223,7 @@ const std::vector<char>& HeadsView::found_rows(const ViewContext& context) {
   });
 }
 
-// Of a model's own answer alone: that of another one leaves it as it is.
+// The grid of a model's own answer: another model's answer leaves it as it is.
 const widgets::HeadGridSpec& HeadsView::spec_of(const ViewContext& context, std::size_t index) {
   const auto state = context.state<HeadsState>();
   const auto* answer = answer_of(context, index);
@@ -282,7 +282,7 @@ widgets::HeadGridFit HeadsView::fit_of(const ViewContext& context, std::size_t i
   return widgets::fit_head_grid(spec, widths, room, most);
 }
 
-// So many models beside each other that the smallest of their pictures is as large as it can be.
+// Puts as many models beside each other as make the smallest of their pictures largest.
 HeadsView::Places HeadsView::best_places(const ViewContext& context, ImVec2 room) {
   const ImGuiStyle& style = ImGui::GetStyle();
   const float header =

@@ -32,7 +32,7 @@ struct HeadsState {
   bool pictures = true, table = true, scatter = false;  // what is shown
   std::string across = "entropy", up = "sink";          // metrics of the scatter
   std::vector<ChosenHead> chosen = {};
-  // Of the request (field_form.h): with "corpus" over many texts, else of the session's text.
+  // The request's fields (field_form.h): with "corpus" over many texts, else of the session's text.
   nlohmann::json options = nlohmann::json::object();
   bool is_chosen(const ChosenHead& head) const {
     return std::ranges::find(chosen, head) != chosen.end();

@@ -217,7 +217,7 @@ void InterveneView::add_commands(std::vector<Command>& list) const {
                     [&way](ViewContext& context) { add_usual_edit(context, way); }});
 }
 
-// Of the selected model alone, where it is read otherwise than it is.
+// Whether this is the selected model, read otherwise than it is.
 bool InterveneView::concerns(const ViewContext& context, std::size_t index) const {
   const Session& session = context.session();
   return static_cast<int64_t>(index) == session.selection.model &&

@@ -315,7 +315,8 @@ void JobsView::draw_form(ViewContext& context) {
 
 // ---- the list -------------------------------------------------------------------------------
 
-// Of each job whether its curve is drawn over that of the one shown, and how far it is.
+// The list of jobs, with whether each one's curve is drawn over that of the one shown, and how far
+// it is.
 widgets::TableSpec JobsView::list_of(const protocol::JobsResult& result, const JobsState& state) {
   using widgets::number_cell_of, widgets::words_cell_of;
   widgets::TableSpec list{.id = "jobs", .frozen = 2};
@@ -503,7 +504,7 @@ void JobsView::draw_log(ViewContext& context, const JobStatus& job) {
   ImGui::PopFont();
 }
 
-// Of an eval that has ended, as its verb would show it.
+// The result of an eval that has ended, as its verb would show it.
 void JobsView::draw_result(ViewContext& context, const JobStatus& job) {
   if (!job.result.is_object())
     return widgets::draw_empty("The result is here once the job is done.");

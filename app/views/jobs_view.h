@@ -30,7 +30,7 @@ struct JobsState {
 
 inline constexpr Asks<protocol::JobsResult> kJobs{"jobs", protocol::JobsRequest::method,
                                                   "listing jobs", Lane::quick, true};
-// Of each job by its folder.
+// What is asked about each job, by its folder.
 inline constexpr Asks<protocol::JobStatus> kJob{"jobs", protocol::JobRequest::method,
                                                 "reading the job", Lane::quick, true};
 inline constexpr Asks<nlohmann::json> kJobLog{"jobs", protocol::LogRequest::method,

@@ -17,7 +17,7 @@ using widgets::PlotSpec;
 
 // Tokens around a pair that is gone to where all of the text is on show.
 constexpr int64_t kNeighbourhood = 48;
-// And the fewest that keys zoom to.
+// The fewest tokens that keys zoom to.
 constexpr int64_t kLeastZoomed = 8;
 
 std::string in_a_row(const std::vector<std::string>& words) {
@@ -256,7 +256,8 @@ QuestionOf<MapResult>& MapView::question_of(const ViewContext& context, const Si
   return context.of(side.beside ? kMapBeside : kMap, side.model);
 }
 
-// Of each head that it is the mean of; of the one head that it is; none of what cannot be shown.
+// A question for each head that it is the mean of, or for the one head that it is; none for what
+// cannot be shown.
 std::vector<QuestionOf<MapResult>*> MapView::questions_of(const ViewContext& context,
                                                           const Side& side) const {
   if (!side.obstacle.empty()) return {};
@@ -296,7 +297,7 @@ void MapView::ask(ViewContext& context) {
   if (context.models_known()) ask_for_tokens(context);
 }
 
-// None of a model without the selected head, whose last answer is of another one.
+// A model without the selected head has no map here: its last answer is of another head.
 std::vector<MapView::Shown> MapView::maps_shown(const ViewContext& context) const {
   std::vector<Shown> maps;
   for (const Side& side : sides(context)) {
@@ -343,7 +344,7 @@ bool MapView::Scene::old(std::size_t plot) const {
   return maps[0].old || maps[1].old;
 }
 
-// Of A alone as it was chosen; of two maps one look that both have.
+// The look of A alone as it was chosen; two maps have one look in common.
 MapLook MapView::look_of(const ViewContext& context, const std::vector<Shown>& maps) const {
   const MapLook look = context.state<MapState>().look;
   if (maps.size() < 2) return look;

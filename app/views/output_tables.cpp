@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-// Of one table of Dear ImGui.
+// The most columns of one table of Dear ImGui.
 constexpr std::size_t kColumnsAtMost = 512;
 
 const json& value_in(const json& row, const std::string& column) {

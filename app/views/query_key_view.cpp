@@ -61,7 +61,7 @@ WhatRan QueryKeyView::kernels(const ViewContext& context) const {
   return answer ? what_ran(answer->result.provenance) : WhatRan{};
 }
 
-// Of the head that was asked for then, which need not be the one that is selected now.
+// Values of the head that was asked for then, which need not be the one that is selected now.
 QueryKey QueryKeyView::values_of(const ViewContext& context, const CaptureAnswer& answer) const {
   const auto request = protocol::request_of<protocol::CaptureRequest>(answer.asked.params);
   const auto* report = context.info(request.model);

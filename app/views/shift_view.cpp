@@ -15,7 +15,7 @@ namespace {
 using protocol::ShiftResult;
 using protocol::ShiftRow;
 
-// Of one table of Dear ImGui.
+// The most columns of one table of Dear ImGui.
 constexpr int kMostColumns = 512;
 
 ShiftResult merged(const ShownAnswers<ShiftResult>& answers) {

@@ -21,10 +21,10 @@ using protocol::TextResult;
 using protocol::TokenReading;
 
 constexpr double kHighLoss = 6, kHighDifference = 2;
-// Of what was expected of a token; of the text, however small the view is.
+// Lines of what was expected of a token, and the least of the text, however small the view is.
 constexpr float kLinesOfGuesses = 6.6F, kLeastLines = 11;
 constexpr std::size_t kMostKept = 8;  // texts to go back to
-// Of what the palette finds: places, and tokens shown at either side of one.
+// What the palette finds has at most so many places, and so many tokens at either side of one.
 constexpr std::size_t kMostFound = 30;
 constexpr int kTokensAround = 5;
 
@@ -505,7 +505,7 @@ void TextView::draw_guesses(ViewContext& context) {
 }
 
 void TextView::draw_content(ViewContext& context) {
-  // Of the session that was opened, or that an undo brought back.
+  // The draft may be of a session that was opened, or that an undo brought back.
   if (const SharedText draft = context.state<TextState>().draft; !editing_ && !draft.empty())
     draft_ = draft.str(), editing_ = true;
   draw_input(context);

@@ -47,7 +47,7 @@ class View {
   virtual void add_found(const ViewContext&, const std::string& /*words*/,
                          std::vector<Command>&) const {}
 
-  // Of models that are closed nothing that was made of their answers is kept, seen or not.
+  // Forgets what was made of the answers of models that are closed, whether it is seen or not.
   virtual void drop_closed(const Session&) {}
   // Sends the questions whose answers are shown. Called while the view is visible, whenever the
   // session has changed; asking again for what is known costs nothing.
@@ -125,7 +125,7 @@ bool draw_choice(const char* label, std::string& value, const std::vector<std::s
 void draw_model_name(const Session& session, std::size_t index);
 // Shown on hover of the last item.
 void tooltip(const std::string& words);
-// Of a map by models: leaves those that are open.
+// Takes all but the open models out of a map by models.
 template <class T>
 void keep_open(const Session& session, std::map<std::string, T>& by_model) {
   std::erase_if(by_model, [&](const auto& one) {
@@ -187,7 +187,7 @@ inline std::string names_key(const ViewContext& context) {
 template <class T>
 struct ShownAnswers {
   std::vector<const Answer<T>*> list;  // in the order of the models, of those that have one
-  // None of them answers what is asked now: they are what was asked before, all alike.
+  // Whether all of these answers are to what was asked before, and none to what is asked now.
   bool old = false;
 
   bool empty() const { return list.empty(); }

@@ -36,7 +36,8 @@ constexpr int kFramesOfOneMove = 6;
 
 // Seconds between frames while the window waits for an answer.
 constexpr double kFramePause = 0.08;
-// And until it is told that none comes: a first pass over 32,768 tokens takes minutes on two cores.
+// How long until it is told that none comes, too: a first pass over 32,768 tokens takes minutes on
+// two cores.
 constexpr double kPatience = 900;
 
 // Zooms by a worker, so many of them, each to an eighth of the text.

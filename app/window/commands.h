@@ -21,7 +21,7 @@ struct Command {
   bool last = false;  // in the palette behind whatever else is found
 };
 
-// Of a session's scale.
+// The least and the largest scale of a session.
 inline constexpr double kLeastScale = 0.75, kLargestScale = 3;
 
 // The commands of the window itself; views add theirs.

@@ -15,7 +15,8 @@
 namespace phasescope::app {
 namespace {
 
-// Of what moves by itself, and of a look whether there is a worker by now.
+// Seconds between frames of what moves by itself, and between looks whether there is a worker by
+// now.
 constexpr double kAnimatedPause = 0.08, kWorkerPause = 1.0;
 
 // Ctrl and a digit for the first nine views, Ctrl+Shift and one for the next, then Ctrl+Alt.

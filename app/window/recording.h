@@ -13,7 +13,7 @@ namespace phasescope::app {
 
 class Recording {
  public:
-  // Of a .safetensors file that write() made. Throws formats::Error where it cannot be read.
+  // Reads a .safetensors file that write() made. Throws formats::Error where it cannot be read.
   static Recording read(const std::filesystem::path& path);
   void write(formats::FileSystem& files, const std::filesystem::path& path) const;
 

@@ -62,7 +62,7 @@ struct Selection {
   int64_t model = 0, layer = 0, head = 0;
   std::optional<int64_t> query, key;
   std::optional<int64_t> distance = {}, position = {};
-  // Of an encoder-decoder, whose head it is: "dec" (also where it is empty), "enc" or "cross".
+  // Whose head of an encoder-decoder it is: "dec" (also where it is empty), "enc" or "cross".
   std::string stack = {};
   template <class V>
   void fields(V& v) {
@@ -125,7 +125,7 @@ struct Session {
   ViewStates views;
   std::vector<std::string> recent;  // paths of models that were opened, newest first
   std::string theme = "light";
-  // Of letters and all else, times that of the display; 0.75 to 3.
+  // How large letters and all else are, times the display's own scale; 0.75 to 3.
   double scale = 1;
   std::vector<std::string> closed_views;  // ids; all others are open
   std::string layout;                     // Dear ImGui's own text; empty: the default layout

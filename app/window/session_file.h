@@ -11,8 +11,8 @@
 
 namespace phasescope::app {
 
-// Of the JSON file beside a figure that the window wrote: the session that drew it, without what is
-// about the window alone. read_session() takes such a file too.
+// The key, in the JSON file beside a figure that the window wrote, of the session that drew it,
+// without what is about the window alone. read_session() takes such a file too.
 inline constexpr const char* kSessionOfFigure = "session";
 nlohmann::json session_for_figure(Session session);
 
@@ -35,7 +35,7 @@ Session read_session(formats::FileSystem& fs, const std::filesystem::path& path)
 void save_session(formats::FileSystem& fs, const std::filesystem::path& path,
                   const Session& session);
 
-// Of sessions that users name; desktops open such files with Phasescope (assets/desktop).
+// How files of sessions end that users name; desktops open them with Phasescope (assets/desktop).
 inline constexpr const char* kSessionEnding = ".phasescope";
 
 // $XDG_STATE_HOME/phasescope/session.json, ~/.local/state/... where that is not set.

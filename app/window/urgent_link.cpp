@@ -72,7 +72,7 @@ void UrgentLink::send(Request request) {
   };
   Request& kept = sent_[id] = std::move(request);
   kept.taken_back = false;
-  // Of one that may be stopped the parameters are needed once more.
+  // A request that may be stopped needs its parameters once more.
   nlohmann::json params = is_repeatable(kept.method) ? kept.params : std::move(kept.params);
   kept.with_worker =
       worker_->submit(kept.method, std::move(params), std::move(callbacks), kept.tag);

@@ -56,7 +56,7 @@ nlohmann::json input_named(const std::string& name, const std::string& words) {
     try {
       return input_of_sample(sample);
     } catch (const formats::Error&) {
-      // Of a session that was edited by hand: its words are a text.
+      // The session was edited by hand: its words are a text.
     }
   }
   return input_of_text("text", words, name);

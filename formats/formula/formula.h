@@ -18,7 +18,7 @@ namespace phasescope::formula {
 
 // ---- Sizes and parameters ----------------------------------------------------------------------
 
-// Of the model that the formula is for.
+// The sizes of the model that the formula is for.
 struct Sizes {
   std::int64_t heads = 4, head_dim = 48;
   double scale = 0.14433756729740643;  // of q.k; 1 / sqrt(48)
@@ -148,9 +148,9 @@ Formula read_formula(const std::string& text, const Sizes& sizes);
 
 // "cos", "lookup": what an operation is called in a formula.
 const char* name_of(Op op);
-// Of one number, for those operations that have one argument. NaN for the others.
+// What an operation of one argument makes of a number. NaN for the other operations.
 double apply(Op op, double x);
-// Of two.
+// The same for operations of two arguments.
 double apply(Op op, double x, double y);
 
 }  // namespace phasescope::formula

@@ -151,7 +151,7 @@ double apply(Op op, double x, double y) {
 
 namespace {
 
-// Of those operations whose arguments say it.
+// The width of those operations whose arguments say it.
 std::int64_t width_of(const Formula& f, const Node& node) {
   std::int64_t widest = 1;
   for (const int arg : node.args) widest = std::max(widest, f.at(arg).width);

@@ -14,7 +14,7 @@ constexpr unsigned kOfQuery = kReadsQuery | kReadsQueryPlace;
 constexpr unsigned kOfKey = kReadsKey | kReadsKeyPlace;
 
 bool reads_none(unsigned reads, unsigned what) { return (reads & what) == 0; }
-// Of the distance, or of nothing that a pair has.
+// Whether the distance alone is read, or nothing that a pair has.
 bool by_distance(unsigned reads) { return reads_none(reads, kOfQuery | kOfKey | kReadsAllHeads); }
 bool of_query_alone(unsigned reads) {
   return reads_none(reads, kOfKey | kReadsDistance | kReadsAllHeads);

@@ -127,7 +127,7 @@ class Units {
     }
     equal(arg(node, 1), {});
     Unit open;
-    // Of pure numbers it is one.
+    // A power of pure numbers is a pure number.
     open.known = exponent.op == Op::number || f_.at(node.args[0]).op == Op::number;
     if (open.known) equal(arg(node, 0), {});
     return open;

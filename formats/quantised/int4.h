@@ -29,7 +29,7 @@ class Groups {
   Groups(const StoredTensor& scales, std::uint64_t count, std::uint64_t inputs, std::int64_t size,
          std::optional<StoredTensor> index);
 
-  // Of every input. Throws Error "bad_input" where an index is none of the groups.
+  // The group of every input. Throws Error "bad_input" where an index is none of the groups.
   std::vector<std::uint32_t> of_inputs() const;
 
  private:

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "formats/error.h"
+#include "formats/utf8.h"
 
 namespace phasescope::formats {
 namespace {
@@ -99,7 +100,7 @@ DType npy_type(std::string_view descr, const std::string& where) {
   for (const auto& [name, dtype] : known) {
     if (text.size() == 5 && text[0] == text[4] && text.substr(1, 3) == name) return dtype;
   }
-  throw bad_input("numbers of the type " + std::string(descr.substr(0, 8)) +
+  throw bad_input("numbers of the type " + in_quotes(descr.substr(0, 8)) +
                       " are not read; save them as float32",
                   where);
 }

@@ -31,7 +31,7 @@ struct NpyHeader {
   std::uint64_t offset = 0;
 };
 
-// Of a file of `file_bytes` that begins with `start`, 65,536 bytes of it or all. Throws Error
+// The header of a file of `file_bytes`; `start` has its first 65,536 bytes, or all. Throws Error
 // "bad_input": no .npy file, another version or type than numpy writes for numbers, a shape that is
 // larger than the file.
 NpyHeader read_npy_header(std::string_view start, std::uint64_t file_bytes,

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMaxValues = 4'000'000;
 constexpr std::size_t kMaxStack = 1'000'000;
 constexpr std::size_t kMaxMarks = 10'000;
-// Of a tensor or storage. They are copied, so a long list of them must not be.
+// The most arguments of a tensor or storage. They are copied, so that a long list must not be.
 constexpr std::size_t kMaxArguments = 8;
 constexpr std::size_t kStepsBetweenCancelChecks = 65'536;
 constexpr std::string_view kProtocolHint =

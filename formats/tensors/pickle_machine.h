@@ -29,7 +29,7 @@ enum class PickleGlobal : std::uint8_t {
 struct KnownGlobal {
   std::string_view name;  // "torch.FloatStorage"
   PickleGlobal kind;
-  // Of storages and dtypes: the element type, its name in safetensors files, its bytes.
+  // What storages and dtypes have: the element type, its name in safetensors files, its bytes.
   DType dtype = DType::unsupported;
   std::string_view dtype_name = {};
   std::uint32_t item = 0;

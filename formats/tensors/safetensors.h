@@ -39,7 +39,7 @@ class SafetensorsFile : public TensorFile {
                  std::span<std::byte> out) const override;
   void read_bytes(const TensorEntry& entry, std::uint64_t begin,
                   std::span<std::byte> out) const override;
-  // Of tensors that begin at a multiple of their elements' size, as nearly all do.
+  // The bytes of a tensor that begins at a multiple of its elements' size, as nearly all do.
   std::optional<MappedBytes> mapped(const TensorEntry& entry) const override;
 
  private:
@@ -55,7 +55,7 @@ class SafetensorsFile : public TensorFile {
 class TensorArchive {
  public:
   static TensorArchive open(const std::filesystem::path& path, const OpenOptions& options = {});
-  // Of one file that is open already.
+  // Makes an archive of one file that is open already.
   static TensorArchive of(std::unique_ptr<TensorFile> file);
 
   const std::vector<TensorEntry>& tensors() const { return tensors_; }
@@ -68,7 +68,7 @@ class TensorArchive {
   const std::vector<std::unique_ptr<TensorFile>>& files() const { return files_; }
   // The files on disk behind all of them.
   std::vector<std::filesystem::path> paths() const;
-  // Of the first file.
+  // The first file's metadata.
   const std::map<std::string, std::string>& metadata() const;
   // Groups of tensors that are the same elements of a file under several names.
   const std::vector<std::vector<std::string>>& tied() const { return tied_; }

@@ -123,7 +123,8 @@ class StateReader {
     return tensor;
   }
 
-  // Such as the bits that make a tensor the negative or the conjugate of what is stored.
+  // Refuses metadata, such as the bits that make a tensor the negative or conjugate of what is
+  // stored.
   void check_metadata(const PickleValue& metadata) const {
     const bool empty = metadata.kind == PickleKind::none ||
                        (metadata.kind == PickleKind::dict && metadata.items.empty());

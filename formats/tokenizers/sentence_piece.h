@@ -26,7 +26,7 @@ struct SentencePieceTemplate {
 std::unique_ptr<Tokenizer> make_sentence_piece(std::string_view bytes, const std::string& where,
                                                std::optional<std::int64_t> embedding_rows = {},
                                                std::optional<SentencePieceTemplate> wanted = {});
-// Of a model that was read from elsewhere.
+// Makes the tokenizer of a model that was read from elsewhere.
 std::unique_ptr<Tokenizer> make_sentence_piece(SentencePieceFile file, const std::string& where,
                                                std::optional<std::int64_t> embedding_rows,
                                                std::optional<SentencePieceTemplate> wanted);

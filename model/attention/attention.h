@@ -90,8 +90,8 @@ std::string kernel_obstacle(const AttentionProgram& program, const at::Tensor& v
 // "fused cpu avx3"
 std::string fused_kernel_name();
 
-// Of tensors like v: by the fused kernels, by the CUDA kernels (of which the program's may be a
-// verified one), and plain, with the reason where that was not asked for.
+// What ran attention on tensors like v: the fused kernels, the CUDA kernels (of which the program's
+// may be a verified one), or plain operations, with the reason where they were not asked for.
 Ran ran_fused(const at::Tensor& v);
 Ran ran_on_cuda(const AttentionProgram& program, const at::Tensor& v);
 Ran ran_plain(const at::Tensor& v, std::string reason = {});

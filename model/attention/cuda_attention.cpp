@@ -50,7 +50,7 @@ class DeviceMemory {
     bytes_ += bytes;
     return allocated_.back();
   }
-  // Of all that was allocated.
+  // The bytes of all that was allocated.
   std::size_t bytes() const { return bytes_; }
 
   // What the kernels are enqueued on: LibTorch's current stream, on which its operators made what

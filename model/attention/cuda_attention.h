@@ -59,7 +59,7 @@ class CudaCall {
   void enqueue() const;
   // Until all that was enqueued has ended.
   void wait() const;
-  // Of device memory for results and workspaces.
+  // The device memory that results and workspaces take.
   std::size_t bytes() const;
 
  private:

@@ -39,7 +39,7 @@ class ExchangedBand final : public AttentionHook {
   std::int64_t low_, high_;
   PairsOfRows pairs_;
   ExchangePlace place_;
-  // Of the layer that runs, where something is exchanged in it.
+  // The input of the layer that runs, where something is exchanged in it.
   std::optional<LayerInput> input_;
   AttentionProgram given_;
 };

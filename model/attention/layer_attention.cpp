@@ -100,8 +100,8 @@ at::Tensor fused_region(const AttentionProgram& program, const at::Tensor& v, co
   return result;
 }
 
-// Of the rows' means, then of what is left of the scores: where a row's scores have much in common,
-// what differs keeps its digits. sum(kernels::ScoreSums) makes sums.
+// Sums of the rows' means, then of what is left of the scores: where a row's scores have much in
+// common, what differs keeps its digits. sum(kernels::ScoreSums) makes sums.
 template <class Sum>
 CentredSums centred_sums_by(const AttentionProgram& program, const at::Tensor& v, const Sum& sum) {
   const kernels::AttentionShape shape = shape_of(program, v);
@@ -200,7 +200,7 @@ AttentionProgram as_computed(const AttentionProgram& program, bool fused) {
   return fused && narrow ? in_dtype(program, at::kFloat) : program;
 }
 
-// Of the plain twins, with the reason that the pass gave where it was plain too.
+// What ran: the plain twins, with the reason that the pass gave where it was plain too.
 Ran ran_by_twin(const LayerAttention& attention) {
   const Ran plain = ran_plain(attention.v());
   return attention.ran().implementation == plain.implementation ? attention.ran() : plain;

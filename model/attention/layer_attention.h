@@ -94,7 +94,7 @@ class LayerAttention {
   at::Tensor content(const Region& region) const;
   // exp(score - lse), the sinks in that sum; masked pairs have weight 0. By the kernel likewise.
   at::Tensor weights(const Region& region) const;
-  // Of the scores, or the content scores, of pairs less than `within` apart, in two passes of the
+  // Sums of the scores, or content scores, of pairs less than `within` apart, in two passes of the
   // kernel, of the device's too; nothing where these have no fused form.
   std::optional<CentredSums> centred_sums(std::int64_t within, bool of_content) const;
   // Scores of chosen pairs: batch, head, row, column are (P) int64; (P) each in the result.

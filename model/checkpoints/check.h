@@ -36,7 +36,7 @@ struct ReferenceCheck {
 struct CheckOptions {
   at::ScalarType dtype = at::kFloat;
   std::optional<double> tolerance;  // in place of the rule
-  // Of the configuration, as OpenModelOptions has them.
+  // Settings that replace the configuration's, as OpenModelOptions has them.
   std::vector<std::pair<std::string, std::string>> overrides;
   ForwardOptions forward;
 };

@@ -33,7 +33,7 @@ namespace {
 
 constexpr std::uint64_t kPieceBytes = std::uint64_t{16} << 20;  // read between two questions
 constexpr std::uint64_t kLeastMapped = std::uint64_t{1} << 20;  // smaller tensors are copied
-// Of the free memory; the rest is for what is computed with the weights.
+// The share of the free memory that copies may take; the rest is for what is computed with them.
 constexpr double kShareOfCopies = 0.75;
 
 // "model.layers.*.rotary_emb.inv_freq" for every N of "model.layers.N.rotary_emb.inv_freq".
@@ -436,7 +436,7 @@ struct CheckpointReader::Contents {
     report.quirks.push_back(report.mapped_words);
   }
 
-  // Of the one file, or of the hashes of several.
+  // The hash of the one file, or of the hashes of several.
   std::string hash(Hashing& hashing) {
     return hashing.finish([this](std::uint64_t bytes) { advance(bytes); });
   }

@@ -23,7 +23,8 @@ struct ConfigAlone {
   ModelConfig config;
   LoadReport report;
 };
-// Of a .json file of settings; nothing for any other path or name. Throws Error "bad_input".
+// The configuration in a .json file of settings; nothing for another path or name. Throws Error
+// "bad_input".
 std::optional<ConfigAlone> config_alone(const std::string& path_or_name);
 
 }  // namespace phasescope::model

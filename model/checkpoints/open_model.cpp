@@ -30,7 +30,7 @@ void fill_sizes(const ModelConfig& config, std::int64_t parameters, at::ScalarTy
   report.memory_bytes_at_context = memory_bytes(config, report.weight_bytes, item, config.context);
 }
 
-// Of frequencies in the file that are others than those applied; overrides may change those.
+// Warnings of frequencies in the file that are not those applied; overrides may change those.
 std::vector<std::string> rope_warnings(const ModelConfig& config, const LoadReport& report) {
   if (report.stored_frequencies.empty()) return {};
   return frequency_warnings(rope_plan(config, config.context, report.stored_frequencies));

@@ -71,7 +71,7 @@ struct LoadProgress {
 
 // How weights come into memory. As it stands: as copies, whatever they take.
 struct WeightsMemory {
-  // Of checkpoints with files of at least so many bytes together, tensors of a megabyte and more
+  // Where a checkpoint's files have at least so many bytes together, tensors of a megabyte and more
   // that are computed with as they are stored are views of the mapped file (Weights::files): the
   // system reads their pages when they are first looked at, and may drop them again. Nobody may
   // write to the weights of such a model.

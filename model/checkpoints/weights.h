@@ -29,7 +29,7 @@ struct LayerWeights {
   std::vector<at::Tensor> q_norms, k_norms;             // in their place one (d) for each head
   at::Tensor sinks;                                     // (H)
   at::Tensor output_gate;                               // (H, C) or (H v, C)
-  // Of convolutions: (kv d, kernel), (kv v, kernel), (C, kernel), (C, kernel).
+  // Kernels of convolutions: (kv d, kernel), (kv v, kernel), (C, kernel), (C, kernel).
   at::Tensor key_conv, value_conv, attention_conv, mlp_conv;
   // Latent attention, ranks r: (r_kv + p, C), (r_kv), (H (d - p + v), r_kv); (r_q, C), (r_q), (H d,
   // r_q). A head's rows are [without position | v] in kv_b and [position | without] in q_b.
@@ -54,11 +54,11 @@ struct LayerWeights {
   std::vector<ExpertWeights> shared_experts;  // S of them
   at::Tensor router_total;                    // (1)
   at::Tensor shared_expert_gate;              // (1, C)
-  // Of experts beside the MLP: (C), (E), and norms (C).
+  // What experts beside the MLP have: (C), (E), and norms (C).
   at::Tensor router_scale, expert_scale, mlp_alone_norm, experts_norm, experts_output_norm;
   at::Tensor layer_input_gate, layer_input, layer_input_norm;  // (P, C), (C, P), (C)
   at::Tensor layer_scale;                                      // (1)
-  // Of S residual streams: (S, C), (C), (S S, S), (S, S), (C).
+  // What S residual streams have: (S, C), (C), (S S, S), (S, S), (C).
   at::Tensor stream_router, stream_router_norm, stream_prediction, stream_correction, stream_scale;
   at::Tensor low_rank_in, low_rank_out, low_rank_norm;  // (r, C), (C, r), (C)
   Parameters encoding;
@@ -74,7 +74,7 @@ struct StackWeights {
   Parameters local_encoding;               // shared by the local ones, where theirs is another
 };
 
-// Of a model: those of its decoder (its only stack in most models), and the rest.
+// All weights of a model: those of its decoder (its only stack in most models), and the rest.
 struct Weights : StackWeights {
   at::Tensor embedding;                    // (V, E); E is C unless the embedding has a width
   at::Tensor embedding_in, embedding_out;  // (C, E), (E, C)

@@ -144,7 +144,7 @@ class Numbering {
     return branches;
   }
 
-  // Of a tree numbered depth first.
+  // Refuses a place outside a tree numbered depth first.
   void check(std::int64_t id) const {
     if (id - root_ >= sizes_.back()) {
       throw formats::bad_input("node " + std::to_string(id) + " lies outside a tree of " +
@@ -181,7 +181,7 @@ struct TreeSteps {
   }
 
  private:
-  // Of another text than the program's own nothing is known, so that its ids are read.
+  // Nothing is known of another text than the program's own, so that its ids are read.
   at::Tensor paths(const TermRegion& region, const at::Tensor& ids) const {
     if (ids.is_cpu()) return numbering.paths(ids);
     return region.distances ? numbering.paths_there(ids, greatest)

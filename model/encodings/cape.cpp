@@ -154,7 +154,7 @@ class Cape final : public Encoding {
     return state;
   }
 
-  // Of the base: what the correction adds depends on the content.
+  // The bias of the base alone: what the correction adds depends on the content.
   at::Tensor bias_table(const Parameters& layer, std::int64_t length,
                         const at::TensorOptions& options) const override {
     return base_ ? base_->bias_table(layer, length, options) : at::Tensor();
@@ -216,16 +216,16 @@ class Cape final : public Encoding {
   }
 
  private:
-  // Of the correction's two layers on the content scores. What the biases add to a unit is read:
-  // from a table by distance, made once, or from FIRE's pieces.
+  // The cost of the correction's two layers on the content scores. What the biases add to a unit is
+  // read: from a table by distance, made once, or from FIRE's pieces.
   double fused_cost(const CostSizes& s, bool pieces) const {
     const bool table = !pieces && form_ != CapeProgram::Form::content;
     const double numbers = 2 * s.seen_pairs + (table ? s.tokens : 0);
     return s.layers * s.heads * number("hidden") * numbers;
   }
 
-  // Of FIRE's pieces, at most one a unit and one more: made once with their sums over the heads for
-  // each unit of the correction, and read by a multiply-add for each of both at a pair.
+  // The cost of FIRE's pieces, at most one a unit and one more: made once with their sums over the
+  // heads for each unit of the correction, and read by a multiply-add for each of both at a pair.
   double pieces_cost(const CostSizes& s) const {
     const double fire = number("base_hidden"), units = number("hidden");
     const double pieces = 2 * (fire + 1) * s.heads * (fire + units);

@@ -158,7 +158,7 @@ class FormulaEncoding final : public Encoding {
     return state;
   }
 
-  // Of a rotation that all heads and layers have, and that nothing else is done to.
+  // The frequencies of a rotation that all heads and layers have, to which nothing else is done.
   at::Tensor frequencies(const StartContext& context) const override {
     const bool plain = is_.form == Form::rotated && is_.decays.empty() && is_.table.empty() &&
                        is_one(is_.gain, scale_) && is_plain_sides();

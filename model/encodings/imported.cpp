@@ -58,7 +58,7 @@ class Imported final : public Encoding {
     return {Pieces::Kind::refused, "it holds the attention of one text, whatever is read"};
   }
 
-  // Of the first tokens, whatever text is read.
+  // The imported scores of the first tokens, whatever text is read.
   AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
     const std::int64_t tokens = q.size(2);

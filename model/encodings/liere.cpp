@@ -54,7 +54,7 @@ class Liere final : public Encoding {
     return {UnderShift::Kind::moves, "rotations of two axes do not commute"};
   }
 
-  // Of one axis, or of rows and columns.
+  // The generators of one axis, or of rows and columns.
   std::vector<ParameterSpec> parameters() const override {
     ParameterSpec spec{.name = "generator",
                        .shape = {columns() > 0 ? 2 : 1, heads_, head_dim_, head_dim_},

@@ -39,7 +39,7 @@ at::Tensor stick_scores(const TermRegion& region) {
   const at::Tensor later = at::arange(content.size(3), places).unsqueeze(0) > row;
   const at::Tensor broken =
       at::softplus(content).masked_fill(later, 0.0).to(at::kDouble).cumsum(-1);
-  // Of the keys before: up to here, less one's own.
+  // What the keys before took: the sum up to here, less one's own.
   const at::Tensor before = at::constant_pad_nd(broken.slice(-1, 0, -1), {1, 0}, 0);
   return content + before.to(content.scalar_type());
 }

@@ -203,8 +203,8 @@ class Tape final : public Encoding {
     return specs;
   }
 
-  // Of RoPE's rotation: public checkpoints store the frequencies, sometimes rounded, and they are
-  // used as stored. Of random Fourier features (see below): the frequencies as drawn, and the
+  // RoPE's rotation has frequencies, which public checkpoints store, sometimes rounded, and which
+  // are used as stored. Random Fourier features (see below) have the frequencies as drawn, and the
   // weights of each head.
   std::vector<ParameterSpec> shared_parameters() const override {
     const std::int64_t planes = head_dim_ / 2;

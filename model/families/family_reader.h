@@ -24,7 +24,7 @@ namespace phasescope::model {
 class FamilyReader {
  public:
   FamilyReader(const FamilyInput& input, const char* family);
-  // Of an object inside the file ("text_config").
+  // Reads an object inside the file ("text_config").
   FamilyReader(const FamilyInput& input, const char* family, const Json& object,
                const std::string& prefix);
   FamilyReader(const FamilyReader&) = delete;

@@ -10,7 +10,7 @@ namespace {
 
 bool claims(const FamilyInput& input) { return input.config.value("model_type", Json()) == "t5"; }
 
-// Of a layer's three places in a decoder, or two in an encoder: "layer.1." is the MLP there.
+// A layer has three places in a decoder and two in an encoder, where "layer.1." is the MLP.
 const Renaming& names(bool decoder) {
   const auto make = [](const std::string& stack, const std::string& mlp) {
     Renaming r = {{stack + "."},

@@ -95,8 +95,8 @@ struct DuelResult {
   std::vector<DuelStep> path;
   std::vector<DuelUnit> units;
   std::optional<Interval> by_text, two_way;
-  // Of run configurations: tensors that start alike, and those that one has alone or in another
-  // shape.
+  // What run configurations have: tensors that start alike, and those that one has alone or in
+  // another shape.
   std::vector<std::string> shared, not_shared;
   std::vector<Provenance> provenance;  // of a, then of b
   template <class V>

@@ -103,7 +103,7 @@ struct EvalListRequest {
 
 struct EvalRow {
   std::string model, encoding;
-  // Of `value`: "bits_per_byte", "bits_per_token" or "perplexity" (a token), or the task's own.
+  // What `value` is: "bits_per_byte", "bits_per_token", "perplexity" (a token), or the task's own.
   std::string metric;
   int64_t length = 0;  // of a task whose lengths have two parts: all cells of both up to it
   double value = 0;
@@ -114,8 +114,8 @@ struct EvalRow {
   int64_t seed = 0;
   std::string method = "none";  // of the interval, as in Interval
   std::string window;
-  // Of tasks alone: the share of samples all of whose answers are right, what guessing gets in the
-  // metric, and the longest length that the model was trained at.
+  // Tasks alone have these: the share of samples all of whose answers are right, what guessing gets
+  // in the metric, and the longest length that the model was trained at.
   std::optional<double> exact, uniform, blind;
   std::optional<int64_t> trained;
   template <class V>
@@ -137,8 +137,8 @@ struct EvalRow {
 // or samples, which are hard or easy for both. Of a sweep every pair of groups, paired by seed.
 struct EvalDifference {
   std::string model, against;  // against: the first model
-  // Of what: "loss", in nats a `per`; otherwise the metric of a task, in its own unit (of
-  // perplexity "loss", too).
+  // What the curve is of: "loss", in nats a `per`; otherwise the metric of a task, in its own unit
+  // (of perplexity "loss", too).
   std::string metric = "loss";
   std::string per;  // "byte", "token", "answer": what the loss is of; empty for a metric
   int64_t length = 0;
@@ -193,8 +193,8 @@ struct EvalResult {
   // By model and length; none of models that read other texts or count other tokens.
   std::vector<EvalDifference> differences;
   std::vector<PositionCurve> positions;
-  // Of a task: what a length counts, what n counts ("samples", or "seeds" of a sweep), and its map
-  // with what is on the axes.
+  // What a task's result has: what a length counts, what n counts ("samples", or "seeds" of a
+  // sweep), and its map with what is on the axes.
   std::optional<std::string> length_unit, counted, rows_of, columns_of;
   std::vector<EvalCell> cells;
   std::vector<Provenance> provenance;

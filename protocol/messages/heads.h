@@ -105,7 +105,7 @@ struct MetricInfo {
 // `js_divergence_low`, `.._high`.
 struct HeadsResult {
   std::string model;
-  // Of an encoder-decoder: whose heads, by the prefixes of `capture`: "enc", "dec" or "cross" (the
+  // Whose heads of an encoder-decoder, by the prefixes of `capture`: "enc", "dec" or "cross" (the
   // decoder's attention to the encoder). Empty for a model of one stack.
   std::string stack;
   bool corpus = false;  // values carry intervals over texts
@@ -114,7 +114,7 @@ struct HeadsResult {
   std::vector<HeadRow> rows;
   // Share of heads whose sink is above 0.3 (arXiv 2410.10781), mean over texts.
   double sink_rate = 0;
-  // Of the model, not of a head: "induction_loss", and "sink_rate" with its interval.
+  // Numbers of the model, not of a head: "induction_loss", and "sink_rate" with its interval.
   std::map<std::string, Interval> model_values;
   Provenance provenance;
 };

@@ -131,7 +131,7 @@ struct MetricPoint {
   int64_t step = 0, tokens = 0;
   double loss = 0, lr = 0, time = 0;
   std::optional<double> validation_bits, validation_right, gradient_norm, length;
-  // Of a probe text, with eval.probe_every: metric -> layer -> head.
+  // Head metrics of a probe text, with eval.probe_every: metric -> layer -> head.
   std::optional<std::map<std::string, std::vector<std::vector<double>>>> heads;
   template <class V>
   void fields(V& v) {
@@ -158,7 +158,7 @@ struct JobStatus {
   int64_t pid = 0, step = 0, steps = 0, tokens = 0;
   double seconds = 0, seconds_left = 0;
   std::string kernel;  // what has run a training's attention since it was last started or resumed
-  // Of a training on a task: what guessing by length and place gets of the validation samples.
+  // What guessing by length and place gets of the validation samples of a training on a task.
   std::optional<double> blind_bits, blind_right;
   std::optional<MetricPoint> last;
   std::vector<MetricPoint> curve;  // jobs.show, thinned to at most 1000 points

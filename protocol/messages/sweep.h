@@ -99,7 +99,7 @@ struct SweepCell {
   int64_t step = 0, steps = 0;
   std::optional<double> loss, validation_bits, validation_right;
   std::string evaluated;  // the state of its eval; empty where there is none
-  // Of a task: the blind guesser's loss, and the first validation that was below it.
+  // Where cells train on a task: the blind guesser's loss, and the first validation below it.
   std::optional<double> blind_bits, blind_right, below_blind_seconds;
   std::optional<int64_t> below_blind_step;
   double seconds = 0;  // spent in steps

@@ -20,7 +20,7 @@ struct ChomskyRule {
   // Throws Error "bad_input" for symbols that the grammar does not make.
   Ids (*target)(const Ids& input) = nullptr;
   bool terminated = false;  // only targets up to the first 2 count
-  // Of the blind guesser at n symbols, exact; null: estimated from samples.
+  // What the blind guesser gets right at n symbols, exact; null: estimated from samples.
   double (*blind)(std::int64_t n) = nullptr;
   const char* formula = "";
 };

@@ -15,6 +15,9 @@ import time
 import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import python_cases  # noqa: E402
+
 SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
 PROGRAMS = Path(os.environ.get("PHASESCOPE_BUILD", SOURCE / "build/release")) / "bin"
 ROPE = SOURCE / "assets/models/rope"
@@ -332,15 +335,17 @@ class Shells(InAFolder):
     def completed(self, *words):
         line = " ".join(f"'{word}'" for word in words)
         done = shell(f"source <(phasescope --completion bash)\nCOMP_WORDS=({line})\n"
-                     f"COMP_CWORD={len(words) - 1}\n_phasescope\necho \"${{COMPREPLY[@]}}\"", self.folder)
+                     f"COMP_CWORD={len(words) - 1}\n_phasescope\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"", self.folder)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        return done.stdout.split()
+        return done.stdout.splitlines()
 
     def test_bash_completes_verbs_options_models_and_files(self):
         self.assertEqual(self.completed("phasescope", "patt"), ["patterns"])
         self.assertEqual(self.completed("phasescope", "map", "--hea"), ["--head"])
-        (self.folder / "tapestry.json").touch()
-        self.assertEqual(sorted(self.completed("phasescope", "map", "tape")), ["tape", "tapestry.json"])
+        for name in ("tapestry.json", "tapes of mine"):
+            (self.folder / name).touch()
+        self.assertEqual(sorted(self.completed("phasescope", "map", "tape")), ["tape", "tapes of mine", "tapestry.json"])
+        self.assertEqual(self.completed("phasescope", "map", "no-such"), [""])
 
     def test_every_option_is_in_every_page(self):
         help_of_map = set(re.findall(r"--[a-z-]+", phasescope("map", "--help").stdout.split("Example")[0]))
@@ -523,4 +528,4 @@ if __name__ == "__main__":
     if not (PROGRAMS / "phasescope-worker").exists():
         print("skipped: phasescope-worker is not built")
         sys.exit(77)
-    unittest.main()
+    python_cases.run()

@@ -12,6 +12,9 @@ import types
 import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import python_cases  # noqa: E402
+
 SOURCE = Path(os.environ["PHASESCOPE_SOURCE"])
 BIN = Path(os.environ["PHASESCOPE_BUILD"]) / "bin"
 MODULE = SOURCE / "tools" / "python"
@@ -263,4 +266,4 @@ def read_safetensors(path):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    python_cases.run()

@@ -13,6 +13,9 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import python_cases  # noqa: E402
+
 SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
 BUILD = os.environ.get("PHASESCOPE_BUILD", "")
 sys.path.insert(0, str(SOURCE / "tools"))
@@ -275,4 +278,4 @@ class Bundle(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    python_cases.run()

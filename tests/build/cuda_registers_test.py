@@ -111,6 +111,6 @@ class Compiled(unittest.TestCase):
 
 if __name__ == "__main__":
     if compiler() is None:
-        print("no CUDA compiler in this build")
+        print("skipped: no CUDA compiler in this build")
         sys.exit(77)
     unittest.main()

@@ -18,6 +18,9 @@ import zipfile
 from pathlib import Path
 from unittest import mock
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import python_cases  # noqa: E402
+
 SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(SOURCE / "tools"))
 
@@ -200,6 +203,35 @@ class Counting(unittest.TestCase):
         self.assertIn("skipped, no references beside the project: Here.y", lacking)
         self.assertIn("skipped, no sshd on this machine: There.z", lacking)
         self.assertIn("skipped, it did not say why: c", lacking)
+
+    def test_every_family_is_named(self):
+        reason = "no references beside the project"
+        lacking = self.counted(a=self.SKIPPED.format("There", reason)).lacking()
+        self.assertIn(f"skipped, {reason}: Here.y, There.z", lacking)
+
+    def test_cases_that_a_python_test_skips_are_named(self):
+        said = ("<system-out>..s\nOK (skipped=1)\nskipped case Packages.test_deb: this system makes no packages\n"
+                "</system-out>")
+        report = self.REPORT.replace('name="a" status="run"/>', f'name="a" status="run">{said}</testcase>')
+        with mock.patch.object(type(self), "REPORT", report):
+            counts = self.counted()
+        self.assertEqual(counts.line(), "1 passed, 2 failed, 2 skipped")
+        self.assertIn("skipped, this system makes no packages: a, Packages.test_deb", counts.lacking())
+        self.assertEqual(counts.empty_families(), ["c"])
+
+    def test_a_python_test_names_what_it_skips(self):
+        program = ("import sys, unittest\nsys.path.insert(0, {!r})\nimport python_cases\n"
+                   "class Cases(unittest.TestCase):\n"
+                   "    @unittest.skip('no moon')\n    def test_a(self): pass\n{}"
+                   "if __name__ == '__main__': python_cases.run()\n")
+        more = "    def test_b(self): self.assertEqual(1, {})\n"
+        for rest, status, said in (("", 77, "skipped: no moon"), (more.format(1), 0, "skipped case Cases.test_a: no moon"),
+                                   (more.format(2), 1, "skipped case Cases.test_a: no moon")):
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "a_test.py"
+                path.write_text(program.format(str(SOURCE / "tests"), rest), encoding="utf-8")
+                done = subprocess.run([sys.executable, "-B", path], capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stdout.splitlines()[-1]), (status, said))
 
     def test_a_family_of_which_nothing_ran_is_a_failure_in_ci(self):
         counts = self.counted(a=self.SKIPPED.format("There", "no sshd on this machine"))
@@ -408,4 +440,4 @@ class Verbs(unittest.TestCase):
 
 if __name__ == "__main__":
     faulthandler.dump_traceback_later(120, exit=True)  # a test that hangs says where
-    unittest.main()
+    python_cases.run()

@@ -17,6 +17,9 @@ import zipfile
 from pathlib import Path
 from unittest import mock
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import python_cases  # noqa: E402
+
 SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(SOURCE / "tools"))
 
@@ -415,4 +418,4 @@ class Together(Quiet):
 
 if __name__ == "__main__":
     faulthandler.dump_traceback_later(120, exit=True)  # a test that hangs says where
-    unittest.main()
+    python_cases.run()

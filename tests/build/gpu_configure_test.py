@@ -37,6 +37,6 @@ if __name__ == "__main__":
     try:
         TOOLS = gpu_test.tools()
     except console.DevError as absent:
-        print(absent)
+        print(f"skipped: {absent}")
         sys.exit(77)
     unittest.main()

@@ -7,6 +7,9 @@ import unittest
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import python_cases  # noqa: E402
+
 SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
 BUILD = Path(os.environ.get("PHASESCOPE_BUILD", SOURCE / "build/release"))
 sys.path.insert(0, str(SOURCE / "tools"))
@@ -60,4 +63,4 @@ class House(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    python_cases.run()

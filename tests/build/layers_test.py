@@ -12,6 +12,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import python_cases  # noqa: E402
+
 SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
 BUILD = os.environ.get("PHASESCOPE_BUILD")
 
@@ -195,4 +198,4 @@ class Built(unittest.TestCase):
 if __name__ == "__main__":
     if "--sources" in sys.argv:
         sys.argv = [sys.argv[0], "-q", "Sources"]
-    unittest.main()
+    python_cases.run()

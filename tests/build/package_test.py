@@ -11,6 +11,9 @@ import unittest
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import python_cases  # noqa: E402
+
 SOURCE, BUILD = Path(os.environ["PHASESCOPE_SOURCE"]), Path(os.environ["PHASESCOPE_BUILD"])
 CMAKE, TORCH = os.environ["PHASESCOPE_CMAKE"], os.environ["PHASESCOPE_TORCH_DIR"]
 sys.path.insert(0, str(SOURCE / "tools"))
@@ -117,6 +120,15 @@ class Packages(unittest.TestCase):
         other = run(prefix, "heads", "rope", torch=old)
         self.assertRegex(other.stderr, r"needs LibTorch 2\.\d+\.\d+, and .* is 1\.13\.1")
 
+    def test_the_python_beside_it_knows_libtorch_wherever_that_is(self):
+        moved = self.folder / "o'brien's $HOME"
+        self.installed().rename(moved)
+        python = moved / "bin" / "python3"
+        python.write_text(f"#!/bin/sh\necho '{TORCH}'\n")
+        python.chmod(0o755)
+        heads = run(moved, "heads", "rope", "--metrics", "entropy", "--json", torch=None, path="/nowhere")
+        self.assertEqual(heads.returncode, 0, heads.stderr)
+
     def test_the_debian_package_and_the_archive(self):
         if not shutil.which("dpkg-shlibdeps") or not shutil.which("dpkg-deb"):
             self.skipTest("this system makes no Debian packages")
@@ -148,4 +160,4 @@ class Packages(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    python_cases.run()

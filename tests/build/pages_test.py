@@ -18,6 +18,15 @@ from dev_tool.console import DevError  # noqa: E402
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 
 
+PATH = re.compile(r"`([\w.-]+/[\w./{},*-]*)`")
+
+
+def spelt_out(path):
+    """"a/{b,c}.h" as a/b.h and a/c.h."""
+    braces = re.fullmatch(r"(.*)\{(.*)\}(.*)", path)
+    return [braces[1] + one + braces[3] for one in braces[2].split(",")] if braces else [path]
+
+
 def pages():
     return [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *sorted((SOURCE / "docs").glob("*.md"))]
 
@@ -28,6 +37,37 @@ class Pages(unittest.TestCase):
             for target in LINK.findall(page.read_text()):
                 if "://" not in target:
                     self.assertTrue((page.parent / target).exists(), f"{page.name} links to {target}")
+
+    def test_every_path_that_is_named_is_there(self):
+        tops = {path.name for path in SOURCE.iterdir() if not path.name.startswith(".")} - {"build", "out"}
+        named = 0
+        for page in pages():
+            for words in PATH.findall(page.read_text()):
+                if words.split("/")[0] not in tops or re.search(r"[A-Z]{4}|[*]", words):
+                    continue
+                for path in spelt_out(words):
+                    named += 1
+                    there = (SOURCE / path).exists() or list(SOURCE.glob(path + ".*"))
+                    self.assertTrue(there, f"{page.name} names {path}")
+        self.assertGreater(named, 100)
+
+    def test_braces_are_several_paths(self):
+        self.assertEqual(spelt_out("a/{b,c}_d.cpp"), ["a/b_d.cpp", "a/c_d.cpp"])
+        self.assertEqual(spelt_out("a/b.h"), ["a/b.h"])
+
+    def test_the_readme_counts_what_there_is(self):
+        readme = " ".join((SOURCE / "README.md").read_text().split())
+        families = set(re.findall(r"^      (\w+)_family\(\),$", (SOURCE / "model/families/families.cpp").read_text(),
+                                  re.MULTILINE))
+        of_hub = families - {"phasescope", "ape_public", "tape_public"}
+        self.assertIn(f"It reads {len(of_hub)} families of checkpoints from Hugging Face's hub", readme)
+        statements = re.findall(r"^### `", (SOURCE / "docs/theory.md").read_text(), re.MULTILINE)
+        self.assertIn(f"one of {len(statements)} statements", readme)
+        words = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+        models = [path for path in (SOURCE / "assets/models").iterdir() if path.is_dir()]
+        self.assertIn(f"{words[len(models)].capitalize()} small models", readme)
+        findings = re.findall(r"^## \d+\. ", (SOURCE / "docs/findings.md").read_text(), re.MULTILINE)
+        self.assertIn(f"{words[len(findings)]} things that came of asking", readme)
 
     def test_every_picture_has_its_command_and_every_file_its_page(self):
         shown = set()
@@ -51,6 +91,15 @@ class Pages(unittest.TestCase):
             text = f"`phasescope view rope --screenshot out/a.png`\n\n![a]({place})\n"
             self.assertEqual(pictures.listed(text),
                              [("phasescope view rope --screenshot out/a.png", place, "a.png")])
+
+
+    def test_a_picture_may_take_two_commands(self):
+        self.assertEqual(
+            pictures.steps("phasescope convert a.json --to random --out out/a && phasescope patterns out/a --out out/p"),
+            [(["convert", "a.json", "--to", "random", "--out", "out/a"], "out/a"),
+             (["patterns", "out/a", "--out", "out/p"], "out/p")])
+        self.assertEqual(pictures.steps("phasescope view rope --screenshot out/w.png"),
+                         [(["view", "rope", "--screenshot", "out/w.png"], "out")])
 
 
 def png_file(width, height, pixels, rules):

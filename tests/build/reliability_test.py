@@ -3,10 +3,11 @@
 the page names them.
 
 `reliability_test.py --write` (./dev docs does it) names them anew; a row whose tests are others than before gets
-the date of the day.
+the date of the day. Below stand the guards that `./dev guards` has taken out, and which tests failed then.
 """
 
 import datetime
+import json
 import os
 import re
 import sys
@@ -16,7 +17,10 @@ from pathlib import Path
 
 SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
 PAGE = SOURCE / "docs" / "reliability.md"
+GUARDS = SOURCE / "tests" / "guards.json"
 ROWS, RISKS = 38, 22
+# Of the page's second list: from the line behind the first of these to the second one.
+BEGIN, END = "<!-- written by ./dev guards and ./dev docs -->", "<!-- end of the guards -->"
 CASE = re.compile(r"^TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\s*\)|^\s+def (test_\w+)\(", re.MULTILINE)
 NUMBER = re.compile(r"([Rr]ow|[Rr]isk)(\d+)(?:And(\d+))?(?!\d)")
 ROW = re.compile(r"^\| (R?\d+) \| (.+?) \| (.+?) \|(.*?)\|(.*?)\|$")
@@ -46,6 +50,12 @@ def rows_of(page):
     return {row[1]: row.groups()[1:] for row in map(ROW.match, page.splitlines()) if row}
 
 
+def tool():
+    sys.path.insert(0, str(SOURCE / "tools"))
+    from dev_tool import guards as found
+    return found
+
+
 def named(tests):
     by_file = defaultdict(list)
     for one in tests:
@@ -66,7 +76,20 @@ def written(page, today):
         tests = named(found[number])
         return f"| {number} | {fault} | {expected} | {tests} | {date if tests == before and date else today} |"
 
-    return "\n".join(map(renewed, page.splitlines())) + "\n"
+    before, rest = "\n".join(map(renewed, page.splitlines())).split(BEGIN)
+    return before + BEGIN + "\n" + table_of(guards()) + END + rest.split(END)[1] + "\n"
+
+
+def guards():
+    return json.loads(GUARDS.read_text(encoding="utf-8"))
+
+
+def table_of(taken_out):
+    lines = ["| row | taken out | of | what failed | date |", "|---|---|---|---|---|"]
+    for guard in sorted(taken_out, key=lambda one: one["row"]):
+        failed = ", ".join(f"`{name}`" for name in guard.get("failed", []))
+        lines.append(f"| row {guard['row']} | {guard['guard']} | `{guard['file']}` | {failed} | {guard.get('seen', '')} |")
+    return "\n".join(lines) + "\n"
 
 
 class Page(unittest.TestCase):
@@ -79,6 +102,36 @@ class Page(unittest.TestCase):
     def test_the_page_names_the_tests_that_there_are(self):
         page = PAGE.read_text(encoding="utf-8")
         self.assertEqual(written(page, "today"), page, "./dev docs writes docs/reliability.md")
+
+    def test_every_row_has_a_guard(self):
+        self.assertEqual(sorted(set(range(1, ROWS + 1)) - {guard["row"] for guard in guards()}), [])
+        for guard in guards():
+            self.assertEqual("seen" in guard, bool(guard.get("failed")), guard)
+
+    def test_guards_can_still_be_taken_out(self):
+        wrong = tool().faults(guards(), lambda name: (SOURCE / name).read_text(encoding="utf-8"))
+        self.assertEqual(wrong, [], "their lines have changed: change tests/guards.json, and run ./dev guards ROW")
+
+    def test_what_failed_without_a_guard_is_still_there(self):
+        cases = {one.split(": ")[1] for tests in tests_by_row().values() for one in tests}
+        gone = [name for guard in guards() for name in guard.get("failed", []) if name not in cases]
+        self.assertEqual(gone, [])
+
+    def test_a_guard_that_is_gone_or_twice_is_told(self):
+        guard = {"row": 3, "guard": "gaps", "file": "a.cpp", "before": "if (gap)"}
+        self.assertEqual(tool().faults([guard], lambda _: "if (gap) throw"), [])
+        self.assertEqual(tool().faults([guard], lambda _: "if (gap) if (gap)"),
+                         ["row 3, gaps: a.cpp has its line 2 times, not once"])
+        self.assertEqual(tool().faults([guard, guard], lambda _: "if (gap)"), ["row 3, gaps is there twice"])
+
+    def test_guards_of_one_row_are_not_taken_out_together(self):
+        listed = [{"row": 1, "guard": "a"}, {"row": 1, "guard": "b"}, {"row": 2, "guard": "c"}, {"row": 1, "guard": "d"}]
+        self.assertEqual(tool().rounds(listed), [[listed[0], listed[2]], [listed[1]], [listed[3]]])
+
+    def test_what_dies_has_failed_too(self):
+        said = ("[ RUN      ] A.Row1_x\n[       OK ] A.Row1_x (0 ms)\n[ RUN      ] A.Row1_y\nno\n"
+                "[  FAILED  ] A.Row1_y (1 ms)\n[ RUN      ] B.Row1_z\n")
+        self.assertEqual(tool().failed_in(said), ["A.Row1_y", "B.Row1_z"])
 
     def test_numbers_are_read_from_names(self):
         self.assertEqual(numbers_in("Row9And10_X test_row38_y Row2_Risk7 test_risk17_z"),

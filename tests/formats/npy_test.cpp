@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
-#include "formats/error.h"
+#include "formats/text_input.h"
+#include "support.h"
 
 namespace phasescope::formats {
 namespace {
@@ -22,6 +24,9 @@ std::string npy(const std::string& head, int version = 1) {
 }
 
 NpyHeader read(const std::string& start, std::uint64_t bytes) {
+  std::string file = start;
+  file.resize(std::min<std::uint64_t>(bytes, 1024), 'x');
+  keep_case("x.npy", file);
   return read_npy_header(start, bytes, "x.npy");
 }
 
@@ -51,6 +56,15 @@ TEST(NpyHeader, RefusesWhatIsNone) {
   const std::string huge = npy(
       "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296, 4294967296)}");
   EXPECT_THROW(read(huge, 1 << 20), Error);
+}
+
+TEST(NpyHeader, NamesBytesThatAreNoTextSafely) {
+  const Error error = error_of([] {
+    read(npy("{'descr': '\xFF\xC3\n\x01', 'fortran_order': False, 'shape': (2,)}"), 1000);
+  });
+  EXPECT_EQ(error.code(), "bad_input");
+  EXPECT_EQ(first_invalid_utf8(error.message()), error.message().size()) << error.message();
+  EXPECT_EQ(error.message().find('\n'), std::string::npos);
 }
 
 TEST(NpyFile, IsReadAsItWasWritten) {

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "formats/error.h"
+#include "formats/text_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
@@ -21,13 +22,16 @@ inline void require(bool holds) {
   if (!holds) std::abort();
 }
 
-// Whatever it does, an Error of this kind with a sentence is the only way out.
+// Whatever it does, an Error of this kind with a sentence that any terminal and JSON can hold is
+// the only way out.
 template <typename Action>
 void allow_bad_input(Action action) {
   try {
     action();
   } catch (const formats::Error& error) {
+    const std::string text = error.full_text();
     require(error.code() == "bad_input" && !error.message().empty());
+    require(formats::first_invalid_utf8(text) == text.size());
   }
 }
 

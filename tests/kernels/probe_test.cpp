@@ -209,9 +209,8 @@ TEST_P(LongEveryProbe, IsRightInEveryCombination) {
   }
 }
 
-// But for phases: of 1e6 radians in float32 they are noise in any implementation.
 TEST_P(EveryProbe, IsRightWithScoresOfTenThousand) {
-  if (has_phase(GetParam())) return;
+  if (has_phase(GetParam())) GTEST_SKIP() << "a phase of 1e6 radians is noise in float32";
   Problem problem{GetParam()};
   problem.shape = {1, 2, 2, 200, 200, 32};
   problem.magnitude = 1e4f;

@@ -234,7 +234,7 @@ std::vector<float> gradients_within(std::int64_t bytes, const Problem& problem) 
 // ranges of 512 and 1024 keys and all, one thread and more, and 16-bit dq waits or has a pass of
 // its own.
 TEST_P(EveryVariantRepeats, GivesTheSameBitsForAnyRangesOfKeys) {
-  if (is_cape(GetParam())) return;
+  if (is_cape(GetParam())) GTEST_SKIP() << "has no ranges of keys";
   Problem problem{GetParam()};
   problem.shape = {2, 16, 8, 300, 1600, 16, 0, true, 1300};
   const auto expect_same = [&problem] {

@@ -2,9 +2,12 @@
 // checkpoints. PHASESCOPE_WRITE_DOCS makes it again.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "analysis/metrics/registry.h"
 #include "formats/tensors/ggml_blocks.h"
@@ -16,6 +19,8 @@
 
 namespace phasescope::worker {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr const char* kRegisteredPage = PHASESCOPE_SOURCE "/docs/registered.md";
 const std::string kRegisteredBegin =
@@ -43,6 +48,32 @@ std::string options_line(const model::EncodingInfo& info) {
   return line.empty() ? "" : "- options with their defaults: " + line + "\n";
 }
 
+// The run configuration of a model with the encoding, or of one of its forms.
+std::string configuration_of(const std::string& key) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(PHASESCOPE_SOURCE "/sample_configs/desk")) {
+    const std::string name = entry.path().stem().string();
+    if (name == key || name.starts_with(key + "_")) names.push_back(name);
+  }
+  return names.empty() ? "" : *std::ranges::min_element(names);
+}
+
+// The picture of its bias or angles, where ./dev pictures has one, below the commands that draw it.
+std::string picture_lines(const std::string& key) {
+  const fs::path folder = fs::path(PHASESCOPE_SOURCE "/docs/images/encodings") / key;
+  std::string lines;
+  if (!fs::exists(folder)) return lines;
+  const std::string config = configuration_of(key);
+  lines = "- as it is drawn before any training: `phasescope convert sample_configs/desk/" +
+          config + ".json --to random --out out/" + key + " && phasescope patterns out/" + key +
+          " --length 128 --out out/patterns`\n";
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    lines +=
+        "\n![" + key + "](images/encodings/" + key + "/" + entry.path().filename().string() + ")\n";
+  }
+  return lines;
+}
+
 std::string encodings_part() {
   std::string page = "## Encodings\n";
   for (const model::EncodingEntry& entry : model::encodings()) {
@@ -50,7 +81,7 @@ std::string encodings_part() {
     page += "\n### `" + info.key + "`: " + plain_words(info.title) + "\n\n";
     page += info.formula.empty() ? "" : "- formula: `" + info.formula + "`\n";
     page += named_line("source", info.source) + named_line("departs from it", info.departure);
-    page += options_line(info);
+    page += options_line(info) + picture_lines(info.key);
   }
   return page;
 }
@@ -105,6 +136,17 @@ TEST(RegisteredPage, IsFresh) {
     return;
   }
   EXPECT_EQ(text.substr(head.size()), registered()) << "run it with PHASESCOPE_WRITE_DOCS=1";
+}
+
+// What an encoding does by the content alone, or with a file's tables, has no picture before
+// training.
+TEST(RegisteredPage, EveryOtherEncodingHasAPicture) {
+  const std::vector<std::string> without = {
+      "none", "liere", "fox", "pope", "repo", "tapa", "selective_rope", "tape_circuit", "imported"};
+  for (const model::EncodingEntry& entry : model::encodings()) {
+    const std::string& key = entry.info->key;
+    EXPECT_EQ(picture_lines(key).empty(), std::ranges::find(without, key) != without.end()) << key;
+  }
 }
 
 TEST(RegisteredPage, EveryEncodingHasItsFormulaAndSource) {

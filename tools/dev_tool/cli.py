@@ -6,8 +6,8 @@ import signal
 import subprocess
 import sys
 
-from . import (bench_import, build, carry, debian, doctor, first_window, gpu_test, house, lint, looks, new, package, parity, pictures,
-               roofline, test, wheels)
+from . import (bench_import, build, carry, debian, doctor, first_window, gpu_test, guards, house, lint, looks, new, package, parity,
+               pictures, roofline, test, wheels)
 from .console import STOPPING, DevError, clear_progress, end_running, say
 from .first_window import PICTURE, PROGRAM, WORKER, FirstPicture
 from .paths import OUT, ROOT
@@ -91,6 +91,9 @@ def parser():
     verbs.add_parser("parity", help="make docs/parity.md again from the tests that compare with references")
     verbs.add_parser("docs", help="make the pages that follow from lists (methods, results, verbs, what is registered) again")
     verbs.add_parser("roofline", help="write what the CUDA kernels can reach by count into docs/cuda.md again")
+    one = verbs.add_parser("guards", help="take what holds the rows of docs/reliability.md out of the sources, one after "
+                           "the other, and see their tests fail")
+    one.add_argument("rows", nargs="*", type=int, metavar="ROW", help="these rows alone")
     verbs.add_parser("house", help="draw docs/house.svg again, what each target of the build links")
     verbs.add_parser("pictures", help="draw the pictures of the documents again, each by the command above it")
     one = verbs.add_parser("looks", help="draw every view in software and show which look otherwise than before")
@@ -202,6 +205,7 @@ VERBS = {
     "parity": lambda _: parity.parity(),
     "docs": lambda _: make_docs(),
     "roofline": lambda _: roofline.write(),
+    "guards": lambda options: guards.guards(options.rows),
     "house": lambda _: house.draw(),
     "pictures": lambda _: pictures.draw(),
     "looks": lambda options: looks.looks(options.update),

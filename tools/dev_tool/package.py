@@ -73,7 +73,7 @@ def metadata(name, version, summary):
     torch = next(line.split()[0] for line in (ROOT / "tools/dev_tool/pins/wheels.txt").read_text().splitlines()
                  if line.startswith("torch=="))
     return (f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: {summary}\n"
-            f"License: Apache-2.0\nRequires-Python: >=3.9\nRequires-Dist: numpy>=1.21\nRequires-Dist: {torch}\n\n"
+            f"License: Apache-2.0\nDescription-Content-Type: text/markdown\nRequires-Python: >=3.9\nRequires-Dist: numpy>=1.21\nRequires-Dist: {torch}\n\n"
             + (ROOT / "README.md").read_text(encoding="utf-8"))
 
 

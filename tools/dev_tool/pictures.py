@@ -1,4 +1,4 @@
-"""The pictures of the documents: each is drawn by the command that stands above it."""
+"""The pictures of the documents: each is drawn by the command, or the commands joined by &&, that stand above it."""
 
 import re
 import shlex
@@ -11,7 +11,7 @@ from pathlib import Path
 from . import build, png
 from .console import DevError, say
 from .first_window import PROGRAM
-from .paths import ROOT
+from .paths import OUT, ROOT
 
 DOCS = ROOT / "docs"
 # A figure is one of the files that --out writes; the window is drawn into the one file of --screenshot.
@@ -47,23 +47,35 @@ def draw():
 
 
 def draw_one(command, pictures):
-    with tempfile.TemporaryDirectory() as folder:
-        words = shlex.split(command)[1:]
-        if "--out" in words:
-            words[words.index("--out") + 1] = folder
-        else:
-            place = words.index("--screenshot") + 1
-            words[place] = str(Path(folder) / Path(words[place]).name)
-        done = subprocess.run([str(PROGRAM), *words], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True)
+    """Where the command writes is a folder that has what the project's has, so that it is told in the picture as it
+    stands on the page."""
+    with tempfile.TemporaryDirectory() as root:
+        for path in ROOT.iterdir():
+            if path != OUT:
+                (Path(root) / path.name).symlink_to(path)
+        for words, folder in steps(command):
+            done = subprocess.run([str(PROGRAM), *words], cwd=root, stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True)
         for place, name in pictures:
-            made = Path(folder) / name
+            made = Path(root) / folder / name
             if not made.exists():
                 sys.stderr.write(done.stderr)
                 raise DevError(f"{command} draws no {name}, but " +
-                               ", ".join(sorted(path.name for path in Path(folder).glob("*.*g"))))
+                               ", ".join(sorted(path.name for path in made.parent.glob("*.*g"))))
             (DOCS / place).parent.mkdir(parents=True, exist_ok=True)
             if made.suffix == ".png":
                 (DOCS / place).write_bytes(png.smaller(made.read_bytes()))
             else:
                 shutil.copy(made, DOCS / place)
+
+
+def steps(command):
+    """(words, folder of what is written) of each command between " && "."""
+    found = []
+    for part in command.split(" && "):
+        words = shlex.split(part)[1:]
+        if "--out" in words:
+            found.append((words, words[words.index("--out") + 1]))
+        else:
+            found.append((words, str(Path(words[words.index("--screenshot") + 1]).parent)))
+    return found

@@ -24,7 +24,7 @@ std::vector<std::optional<std::size_t>> places_in(const std::vector<std::string>
   return places;
 }
 
-// Of one text: the difference of the means, and the weight that both have in it.
+// What one text gives: the difference of the means, and the weight that both have in it.
 TextSum difference_of(const TextSum& first, const TextSum& other) {
   const double weight = 0.5 * (first.weight + other.weight);
   return {(other.sum / other.weight - first.sum / first.weight) * weight, weight};

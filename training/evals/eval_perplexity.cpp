@@ -201,7 +201,7 @@ double in_unit(double nats, Metric metric) {
   return metric == Metric::perplexity ? std::exp(nats) : in_bits(nats);
 }
 
-// Of ids drawn evenly, or of bytes.
+// The value of ids drawn evenly, or of bytes.
 double chance_of(const EvalModel& entry, Metric metric) {
   const auto ids = static_cast<double>(entry.model->config().vocab_size);
   if (metric == Metric::bits_per_byte) return 8;

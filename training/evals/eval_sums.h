@@ -27,14 +27,14 @@ class LossSums {
 
   // The sums of one text, kept by itself, in the place of that text.
   void put(std::size_t text_index, const LossSums& of_text);
-  // Of the sums of one text, and back: what the rule counts and, where they are wanted, positions.
+  // The sums of one text as JSON: what the rule counts and, where they are wanted, positions.
   nlohmann::json written(bool positions) const;
   // Throws what nlohmann::json throws, or std::invalid_argument, for what is none.
   void read(const nlohmann::json& text);
 
-  // Of the tokens that the window rule counts.
+  // Sums over the tokens that the window rule counts.
   const std::vector<TextSum>& counted() const { return counted_; }
-  // Of positions [begin, end) in the windows, whatever the rule.
+  // Sums over positions [begin, end) in the windows, whatever the rule.
   std::vector<TextSum> between(int64_t begin, int64_t end) const;
   // Texts of which tokens count, and these tokens.
   int64_t texts_read() const;

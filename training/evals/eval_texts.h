@@ -19,8 +19,8 @@ struct EvalSource {
   std::uint64_t seed = 0;                   // of ids drawn for a model without a tokenizer
 };
 
-// Of a request; `texts` as EvalSource has it. Throws Error "bad_usage" for an input that is no
-// text.
+// The source that a request names; `texts` as EvalSource has it. Throws Error "bad_usage" for an
+// input that is no text.
 EvalSource source_of(const protocol::EvalRequest& request, int64_t texts);
 
 struct EvalText {

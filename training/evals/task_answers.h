@@ -11,8 +11,8 @@
 
 namespace phasescope::training {
 
-// Of each target from the first that counts on; before it ids are -1 and losses 0. Both are among
-// the ids that can be answers of the task.
+// The answers to each target from the first that counts on; before it ids are -1 and losses 0. Both
+// are among the ids that can be answers of the task.
 struct Answers {
   tasks::Ids ids;              // the likeliest, the lowest of equal ones
   std::vector<double> losses;  // nats

@@ -28,7 +28,7 @@ using nlohmann::json;
 constexpr std::size_t kCurvePoints = 1000;
 constexpr const char* kPointer = ".job";
 constexpr std::uintmax_t kMostJsonBytes = std::uintmax_t{64} << 20;
-// Of log.txt no more is read than this, from its end.
+// No more of log.txt is read than this, from its end.
 constexpr std::uintmax_t kMostLogBytes = std::uintmax_t{8} << 20;
 // A started job takes its lock within this time or has died; an ended one gives it back within it.
 constexpr std::chrono::seconds kStartLimit{20};

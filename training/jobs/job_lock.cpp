@@ -54,7 +54,7 @@ bool beats(const fs::path& dir) {
   return !error && fs::file_time_type::clock::now() - last < kGone;
 }
 
-// Of the same kernel the lock on the folder tells.
+// Whether another machine holds it; on this machine the lock on the folder tells.
 bool held_elsewhere(const fs::path& dir, const Host& host) {
   const json claim = claim_in(dir);
   return claim.is_object() && member(claim, "boot") != host.boot && beats(dir);

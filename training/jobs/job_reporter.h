@@ -18,7 +18,7 @@ namespace phasescope::training {
 
 // A line of log.txt, with the time: standard error, which a started job has there.
 void log_line(const std::string& text);
-// Of a process that a launcher started, whose standard error is not log.txt: its lines begin with
+// For a process that a launcher started, whose standard error is not log.txt: its lines begin with
 // `name`, and go to `log` too where it is not empty.
 void log_as(const std::string& name, const std::filesystem::path& log);
 
@@ -28,7 +28,7 @@ void log_as(const std::string& name, const std::filesystem::path& log);
 class JobReporter {
  public:
   enum class Writes { all, nothing };  // nothing: of a rank that only logs
-  // Of a training, until set_kind says otherwise; without it progress is counted in hundredths.
+  // Reports a training, until set_kind says otherwise; other kinds count progress in hundredths.
   JobReporter(formats::FileSystem& files, std::filesystem::path dir, Writes writes = Writes::all);
 
   void set_kind(const std::string& kind) { status_.kind = kind; }

@@ -111,7 +111,7 @@ std::string array_script(const SlurmArray& array, const std::vector<std::int64_t
 SlurmQueue array_queue(const fs::path& folder) {
   SlurmQueue queue{.id = submitted_id(folder), .states = {}};
   if (queue.id.empty()) return queue;
-  // Of an array that is gone squeue leaves with an error, and prints nothing.
+  // Asked for an array that is gone, squeue leaves with an error and prints nothing.
   const auto said =
       said_by({"squeue", "--noheader", "--array", "--jobs=" + queue.id, "--format=%i %T"});
   std::istringstream lines(said.output);

@@ -12,8 +12,8 @@
 namespace phasescope::training {
 
 struct SlurmArray {
-  // Of the whole sweep. slurm/ in it has cells.txt (a job's folder a line, element n the n-th),
-  // array.sh, array.json (the number that Slurm gave) and a log of each element.
+  // The whole sweep's folder. slurm/ in it has cells.txt (a job's folder a line, element n the
+  // n-th), array.sh, array.json (the number that Slurm gave) and a log of each element.
   std::filesystem::path folder;
   std::vector<std::filesystem::path> cells;  // prepared (job.h); an eval stands in eval/
   std::int64_t at_once = 1;

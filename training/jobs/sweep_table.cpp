@@ -78,7 +78,7 @@ std::vector<double> paired(const BySeed& first, const BySeed& other) {
   return differences;
 }
 
-// Of every pair of groups what the later one has above the earlier, seed by seed: trainings of one
+// What the later one of every pair of groups has above the earlier, seed by seed: trainings of one
 // seed read the same batches.
 std::vector<protocol::EvalDifference> differences_by_seed(const std::vector<std::string>& groups,
                                                           const GroupValues& values,

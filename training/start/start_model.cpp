@@ -18,7 +18,7 @@ namespace {
 
 using model::ModelConfig;
 
-// Of a task with ids of its own its symbols, with the lengths it was trained at.
+// A task with ids of its own has its symbols here, with the lengths it was trained at.
 nlohmann::json tokenizer_of(const RunConfig& config, const nlohmann::json& of_texts) {
   const tasks::Task* task = tasks::find_task(config.task.name);
   if (task == nullptr || !tasks::has_own_ids(*task)) return of_texts;

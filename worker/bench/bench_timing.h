@@ -13,8 +13,8 @@ using Preparation = std::function<std::function<void()>()>;
 
 Preparation timed_whole(std::function<void()> call);
 
-// Of one call, in milliseconds. Processor time is that of all threads: on a busy machine it is
-// nearer the truth than the clock.
+// The time of one call, in milliseconds. Processor time is that of all threads: on a busy machine
+// it is nearer the truth than the clock.
 struct CallTime {
   double wall = 0, cpu = 0;
 };

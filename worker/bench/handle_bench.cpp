@@ -140,7 +140,7 @@ class InterleavedRuns {
     }
   }
 
-  // Of plain without probes, by pass.
+  // The time of plain attention without probes, by pass.
   std::map<std::string, double> plain_ms() const {
     std::map<std::string, double> ms;
     for (std::size_t n = 0; n < cases_.size(); ++n) {

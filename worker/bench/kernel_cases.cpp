@@ -370,8 +370,8 @@ std::vector<KernelVariant> variants_of(const KernelRequest& request) {
   return variants;
 }
 
-// Of what all cases hold together: q, k, v and one more (a state or a table), and of the largest
-// case eight arrays of that size (results, gradients, what they are made from).
+// The bytes of what all cases hold together: q, k, v and one more (a state or a table), and of the
+// largest case eight arrays of that size (results, gradients, what they are made from).
 double least_bytes(const KernelRequest& request) {
   const KernelSize& size = request.size;
   const double array = static_cast<double>(at::elementSize(request.dtype)) *
@@ -412,7 +412,7 @@ void check_kernel_request(const KernelRequest& request) {
 
 std::vector<KernelCase> kernel_cases(const KernelRequest& request) {
   const std::vector<KernelVariant> variants = variants_of(request);
-  // Of each variant, for both passes.
+  // The problem of each variant, for both passes.
   std::vector<std::optional<KernelProblem>> problems;
   for (const KernelVariant& variant : variants) {
     const bool possible = !variant.halves || request.size.d % 2 == 0;

@@ -97,7 +97,7 @@ Tensor gpu_efficient(const Tensor& q, const Tensor& k, const Tensor& v) {
 }  // namespace
 
 std::vector<KernelVariant> kernel_variants_at(const KernelSize& size, bool gpu) {
-  // Of eager CAPE: inputs of both layers, hidden units before and after the rectifier.
+  // The maps of eager CAPE: inputs of both layers, hidden units before and after the rectifier.
   const double cape_maps = 8 + 3 * 32 / static_cast<double>(size.heads);
   const Sdpa flash = gpu ? &gpu_flash : &cpu_flash;
   std::vector<RivalInfo> plain{sdpa_rival("flash", flash), sdpa_rival("math", &math, 3, 6)};

@@ -63,8 +63,8 @@ struct FixedRotation {
   double magnitude = 1;    // of both q and k
   bool interleaved = false;
 };
-// Of a model with the encoding `rope`. Throws Error "bad_input" for any other and for rotations
-// that depend on the text's length, are stored, or turn values too.
+// The rotation of a model with the encoding `rope`. Throws Error "bad_input" for any other and for
+// rotations that depend on the text's length, are stored, or turn values too.
 FixedRotation fixed_rotation(const ModelConfig& config, const std::string& form);
 
 // Gives every query head a key head and a value head of its own, where several share one, and
