@@ -106,6 +106,13 @@ class Wanted {
       return kind.by_layer && tensor(part, kind, index);
     });
   }
+  // Whether something of a kind that is `such` was asked for.
+  template <class Such>
+  bool any(const ModelConfig& config, Such such) const {
+    return std::ranges::any_of(kKinds, [&](const Kind& kind) {
+      return such(kind) && (kinds_.contains(kind.name) || names_one_of(kind, config));
+    });
+  }
   bool named(const std::string& name) const { return named_.contains(name); }
   bool kind(const std::string& name) const { return kinds_.contains(name); }
 
@@ -120,6 +127,16 @@ class Wanted {
       throw formats::bad_usage(
           "\"" + item + "\" cannot be captured" + formats::near_names(item, kinds), "--what");
     }
+  }
+
+  bool names_one_of(const Kind& kind, const ModelConfig& config) const {
+    for (const Part& part : parts_of(config)) {
+      if (named_.contains(last_layer_name(part, kind.name))) return true;
+      for (std::int64_t index = 0; index <= part.layers; ++index) {
+        if (named_.contains(tensor_name(part, kind, index))) return true;
+      }
+    }
+    return false;
   }
 
   const CaptureSpec& spec_;
@@ -142,6 +159,27 @@ void check_indices(const char* option, const std::optional<std::vector<std::int6
     throw formats::bad_usage(std::to_string(index) + " is outside 0.." + std::to_string(size - 1),
                              option);
   }
+}
+
+// What no tensor that was asked for has is not chosen from and dropped.
+void check_readers(const CaptureSpec& spec, const Wanted& wanted, const ModelConfig& config) {
+  const auto require = [&](bool given, const char* option, const char* of, auto such) {
+    if (!given || wanted.any(config, such)) return;
+    throw formats::bad_usage("nothing that is captured has what is chosen here", option,
+                             std::string("it is of ") + of);
+  };
+  const auto is_logits = [](const Kind& kind) { return std::string_view(kind.name) == "logits"; };
+  require(spec.layers.has_value(), "--layers", "kinds of tensors, but for logits and single ones",
+          [&](const Kind& kind) { return !is_logits(kind) && wanted.kind(kind.name); });
+  require(
+      spec.heads.has_value(), "--heads", "attention tensors and position",
+      [](const Kind& kind) { return kind.by_layer || std::string_view(kind.name) == "position"; });
+  require(spec.rows.has_value(), "--rows", "all but k and v",
+          [](const Kind& kind) { return kind.extent != Extent::key_tokens; });
+  require(spec.columns.has_value(), "--cols", "attn, scores, content, positional, k and v",
+          [](const Kind& kind) {
+            return kind.extent == Extent::key_tokens || kind.extent == Extent::pairs;
+          });
 }
 
 // Sizes of what is asked for, before anything runs.
@@ -422,6 +460,7 @@ Captured capture(const Decoder& decoder, const at::Tensor& ids, const CaptureSpe
   check_indices("--layers", spec.layers, config.layers);
   check_indices("--heads", spec.heads, config.heads);
   const Wanted wanted(spec, config);
+  check_readers(spec, wanted, config);
   SizeEstimate(decoder, ids, decoder_length, spec, wanted).refuse_if_too_large();
   Captured result;
   HostCopies copies;

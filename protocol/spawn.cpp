@@ -113,10 +113,8 @@ void yield_to_others() {
   ::setpriority(PRIO_PROCESS, 0, std::max(kNiceness, ::getpriority(PRIO_PROCESS, 0)));
   const sched_param none{};
   ::sched_setscheduler(0, SCHED_BATCH, &none);
-  const int group = ::open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
-  if (group < 0) return;
-  [[maybe_unused]] const ssize_t written = ::write(group, "10", 2);
-  ::close(group);
+  const formats::UniqueFd group(::open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC));
+  [[maybe_unused]] const ssize_t written = ::write(group.get(), "10", 2);
 }
 
 // Leaves the session that we are in, and the process that waits for us.

@@ -126,15 +126,20 @@ Reply one_query(const protocol::QueryRequest& request, RequestContext& context) 
 
 // ---- patterns -----------------------------------------------------------------------------------
 
-// What was asked for of a bias that the encoding has not is said, not dropped.
+// What was asked for of a bias or of positions that the encoding has not is said, not dropped.
 void note_unread(const protocol::PatternsRequest& request, const protocol::PatternsResult& result,
                  Texts& texts) {
   if (request.layers) return;  // which may have none where others have
   const bool curves = request.distances || request.query;
   const bool rows = !request.queries.empty() || request.texts != protocol::PatternsRequest{}.texts;
-  if ((curves && result.bias.empty()) || (rows && result.rows.empty())) {
+  if ((curves || rows) && result.bias.empty() && result.rows.empty()) {
     texts.add_note("of what was asked about the bias nothing is shown: " + result.encoding +
                    " has none");
+  } else if (rows && result.rows.empty()) {
+    texts.add_note("no rows of the bias are shown: no queries were named");
+  }
+  if (request.positions != protocol::PatternsRequest{}.positions && result.layers.empty()) {
+    texts.add_note("no positions are sampled: " + result.encoding + " has no position products");
   }
 }
 

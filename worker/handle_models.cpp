@@ -254,8 +254,13 @@ Reply tokenize(const protocol::TokenizeRequest& request, RequestContext& context
     return {{{"items", std::move(items)}}, {}};
   }
   const protocol::Input& input = request.input;
-  if (const auto text = analysis::given_text(input))
-    return {tokenized(*tokenizer, text->text, plain), {}};
+  const auto text = analysis::given_text(input);
+  const bool whole = text || !input.ids.is_null() || input == protocol::Input{};
+  if (whole && request.length != 0) {
+    throw formats::bad_usage("a length is of a file of inputs; texts and ids are read whole",
+                             "length", "leave it out");
+  }
+  if (text) return {tokenized(*tokenizer, text->text, plain), {}};
   if (!input.ids.is_null()) return back_from_ids(*tokenizer, id_lists(input), plain);
   if (input == protocol::Input{}) {
     return {tokenized(*tokenizer, analysis::first_session_text().text, plain), {}};
@@ -344,7 +349,6 @@ model::CaptureSpec capture_spec(const protocol::CaptureRequest& request) {
   model::CaptureSpec spec;
   spec.what = request.what;
   std::erase(spec.what, kInputIds);
-  if (spec.what.empty()) spec.what = {"logits"};
   spec.layers = request.layers;
   spec.heads = request.heads;
   if (request.rows) spec.rows = model::Range{request.rows->begin, request.rows->end};
@@ -362,8 +366,14 @@ Reply capture(const protocol::CaptureRequest& request, RequestContext& context) 
   add_inputs(request.reading.input, texts, ids, model->config(), options);
   options.progress = [&context](double done) { context.progress(done, "reading the text"); };
   options.cancelled = [&context] { return context.cancelled(); };
-  const model::Captured captured =
-      model::capture(model->decoder, ids, capture_spec(request), options);
+  const model::CaptureSpec spec = capture_spec(request);
+  const bool ids_alone = wants_ids(request) && spec.what.empty();
+  if (ids_alone && (spec.layers || spec.heads || spec.rows || spec.columns)) {
+    throw formats::bad_usage("ids are captured whole", "what",
+                             "leave layers, heads, rows and cols out");
+  }
+  model::Captured captured;
+  if (!ids_alone) captured = model::capture(model->decoder, ids, spec, options);
   protocol::CaptureResult result;
   result.model = model->report.name;
   std::vector<protocol::TensorRef> tensors;

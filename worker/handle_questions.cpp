@@ -129,6 +129,15 @@ Reply demand(const protocol::DemandRequest& request, RequestContext& context) {
 
 // ---- acuity -------------------------------------------------------------------------------------
 
+// What was asked of layers and heads where their answer is one for all is said, not dropped.
+void note_unchosen(const protocol::AcuityRequest& request, analysis::Texts& texts) {
+  if (request.by == "model" && !(request.chosen.layers.empty() && request.chosen.heads.empty())) {
+    texts.add_note("layers and heads choose nothing of all heads at once (--by layer or head)");
+  } else if (request.by == "layer" && !request.chosen.heads.empty()) {
+    texts.add_note("heads choose nothing of whole layers (--by head)");
+  }
+}
+
 Reply acuity(const protocol::AcuityRequest& request, RequestContext& context) {
   analysis::AcuityOptions options;
   for (const std::string& band : request.bands) {
@@ -141,7 +150,8 @@ Reply acuity(const protocol::AcuityRequest& request, RequestContext& context) {
   options.seed = static_cast<std::uint64_t>(request.reading.seed);
   const ModelPointer model = context.models().open(request.model, request.running, context);
   require_own_scores(*model);
-  const analysis::Texts texts = question_texts(request.reading, context, *model);
+  analysis::Texts texts = question_texts(request.reading, context, *model);
+  note_unchosen(request, texts);
   protocol::AcuityResult result = analysis::analyse_acuity(model, texts, options, context);
   return answer_of(request, std::move(result), context, model, texts);
 }

@@ -249,8 +249,13 @@ Options::Declared Options::declare(protocol::BoundField field, Arguments argumen
 void Options::declare_all(const std::vector<protocol::BoundField>& fields, Arguments arguments,
                           const std::vector<std::string>& only) {
   const auto belonging = std::make_shared<std::vector<Belonging>>();
-  for (const protocol::BoundField& field : fields) {
-    if (!only.empty() && std::ranges::find(only, field.key) == only.end()) continue;
+  const auto declared = [&only](const std::string& key) {
+    return only.empty() || std::ranges::find(only, key) != only.end();
+  };
+  for (protocol::BoundField field : fields) {
+    if (!declared(field.key)) continue;
+    // The verb sees to what is no option of it.
+    if (!declared(field.about.needs)) field.about.needs = "";
     if (*field.about.of) {
       const protocol::BoundField* owner = owner_among(fields, field);
       belonging->push_back({field, *owner, declare(refusing(field, *owner), arguments)});

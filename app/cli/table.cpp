@@ -159,15 +159,30 @@ std::string text_of(const Table& table) {
   return text;
 }
 
+// A number with its interval has a column for each of them: entropy, entropy_low, entropy_high,
+// entropy_n.
 std::string csv_of(const Table& table) {
+  constexpr const char* kOfInterval[] = {"low", "high", "n"};
+  std::vector<bool> intervals;
   std::string text;
-  for (size_t c = 0; c < table.columns.size(); ++c) {
-    text += (c ? "," : "") + csv_cell(table.columns[c]);
+  for (const std::string& column : table.columns) {
+    intervals.push_back(std::any_of(table.rows.begin(), table.rows.end(), [&](const json& row) {
+      return protocol::value_of_interval(cell(row, column)) != nullptr;
+    }));
+    text += (intervals.size() > 1 ? "," : "") + csv_cell(column);
+    if (!intervals.back()) continue;
+    for (const char* key : kOfInterval) text += "," + csv_cell(column + "_" + key);
   }
   text += "\n";
   for (const json& row : table.rows) {
     for (size_t c = 0; c < table.columns.size(); ++c) {
-      text += (c ? "," : "") + csv_cell(cell(row, table.columns[c]));
+      const json& value = cell(row, table.columns[c]);
+      const json* number = protocol::value_of_interval(value);
+      text += (c ? "," : "") + csv_cell(number != nullptr ? *number : value);
+      if (!intervals[c]) continue;
+      for (const char* key : kOfInterval) {
+        text += "," + (number != nullptr ? csv_cell(cell(value, key)) : "");
+      }
     }
     text += "\n";
   }

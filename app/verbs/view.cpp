@@ -1,8 +1,8 @@
+#include "app/verbs/view.h"
+
 #include "app/cli/worker_run.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb.h"
 #include "app/window/session_file.h"
-#include "app/window_main.h"
 #include "formats/error.h"
 
 namespace phasescope::app {
@@ -13,6 +13,7 @@ constexpr int64_t kFrames = 3;
 
 class ViewVerb : public Verb {
  public:
+  explicit ViewVerb(int (*open)(const WindowOptions&)) : open_(open) {}
   std::string name() const override { return "view"; }
   std::string help() const override { return "the window"; }
   std::string example() const override {
@@ -61,7 +62,7 @@ class ViewVerb : public Verb {
     window.worker_arguments = worker_arguments(place_);
     read_size(window);
     Output output;
-    output.status = run_window(window);
+    output.status = open_(window);
     for (const std::string& file : {screenshot_, record_})
       if (!file.empty()) run.say("wrote " + file);
     return output;
@@ -117,6 +118,7 @@ class ViewVerb : public Verb {
     window.width = static_cast<int>(sides[0]), window.height = static_cast<int>(sides[1]);
   }
 
+  int (*open_)(const WindowOptions&);
   std::vector<std::string> models_, commands_;
   std::string text_, session_, screenshot_, record_, theme_, size_;
   int64_t frames_ = kFrames;
@@ -126,6 +128,10 @@ class ViewVerb : public Verb {
 
 }  // namespace
 
-std::unique_ptr<Verb> view_verb() { return std::make_unique<ViewVerb>(); }
+std::unique_ptr<Verb> view_verb(int (*open)(const WindowOptions&)) {
+  return std::make_unique<ViewVerb>(open);
+}
+
+std::unique_ptr<Verb> view_verb() { return view_verb(&run_window); }
 
 }  // namespace phasescope::app

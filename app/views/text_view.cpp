@@ -231,8 +231,9 @@ void TextView::add_found(const ViewContext& context, const std::string& words,
 void TextView::ask(ViewContext& context) {
   keep_text(context);
   ask_for_tokens(context);
-  const auto state = context.state<TextState>();
+  auto state = context.state<TextState>();
   if (!state.continued) return;
+  if (!state.writing.contains("head")) state.writing.erase("top");
   ask_of_all(context, kContinued, [&](const std::string& model, const TextInput& text) {
     auto request = with_choices(protocol::GenerateRequest{.model = model}, state.writing);
     set_text(request.reading, text);
@@ -290,8 +291,10 @@ void TextView::draw_reading(ViewContext& context) {
   tooltip("Every model writes on from the end of what it read");
   if (state.continued) {
     next_control(6 * ImGui::GetFontSize());
-    changed |= writing_form_.draw<protocol::GenerateRequest>(state.writing, TextState{}.writing,
-                                                             {"length", "device", "threads"});
+    std::set<std::string> hidden{"length", "device", "threads"};
+    if (!state.writing.contains("head")) hidden.insert("top");
+    changed |=
+        writing_form_.draw<protocol::GenerateRequest>(state.writing, TextState{}.writing, hidden);
   }
   if (changed) context.set_state("Change how the text is shown", state, "text");
   if (entered) go_to_next(context);

@@ -33,7 +33,8 @@ struct FormulaRequest {
     v("check", check,
       About{.help = "also run it on random queries and keys: as what it is known for and as a "
                     "term, its slopes, and what a shift of the positions does"});
-    v("seed", seed, About{.help = "of the check's queries, keys and parameters", .low = 0});
+    v("seed", seed,
+      About{.help = "of the check's queries, keys and parameters", .low = 0, .needs = "check"});
   }
 };
 

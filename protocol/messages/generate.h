@@ -41,7 +41,10 @@ struct GenerateRequest {
       About{.help = "where this head looks as each token is written, as it comes: L3H5, or L3 for "
                     "the mean of a layer's heads"});
     v("top", top,
-      About{.help = "keys of its largest weights that are named", .low = 1, .high = 64});
+      About{.help = "keys of its largest weights that are named",
+            .low = 1,
+            .high = 64,
+            .needs = "head"});
   }
 };
 

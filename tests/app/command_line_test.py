@@ -68,7 +68,7 @@ class InAFolder(unittest.TestCase):
 class Examples(InAFolder):
     """In a folder that has what the project's has."""
 
-    def test_they_run_as_they_stand(self):
+    def test_they_run_as_they_stand(self):  # 17.A10, 17.B12
         os.symlink(SOURCE / "sample_configs", self.folder / "sample_configs")
         names = verbs()
         self.assertGreater(len(names), 18)
@@ -187,7 +187,7 @@ class Stopping(InAFolder):
 
 
 class Names(InAFolder):
-    def test_commands_of_sidecars_make_the_same_files_again(self):
+    def test_commands_of_sidecars_make_the_same_files_again(self):  # 17.A10
         shutil.copytree(ROPE, self.folder / ODD)
         out = self.folder / f"out {ODD}"
         asked = {"tape/model.safetensors": ["convert", "./" + ODD, "--to", "tape", "--out", str(out / "tape")],
@@ -291,7 +291,7 @@ class Names(InAFolder):
 class Writing(InAFolder):
     """What a shell sees where a result cannot be written, or no worker is there."""
 
-    def test_a_result_that_cannot_be_written_is_an_error(self):
+    def test_a_result_that_cannot_be_written_is_an_error(self):  # 17.A10
         asked = "phasescope heads rope --prompt hello --metrics entropy"
         for command in (asked, asked + " --json", "phasescope models --json", "phasescope models", "phasescope --help"):
             for lost in ("> /dev/full", ">&-"):
@@ -303,7 +303,7 @@ class Writing(InAFolder):
             done = shell(f"{asked} --json {closed}", self.folder)
             self.assertEqual(json.loads(done.stdout)["rows"][0]["layer"], 0)
 
-    def test_a_host_that_cannot_be_reached_is_a_device_that_is_not_there(self):
+    def test_a_host_that_cannot_be_reached_is_a_device_that_is_not_there(self):  # 17.A10
         (self.folder / "ssh").write_text("#!/bin/sh\necho could not resolve hostname >&2\nexit 255\n")
         (self.folder / "ssh").chmod(0o755)
         done = shell("PATH=.:$PATH phasescope models --remote nohost.invalid", self.folder)
@@ -313,7 +313,7 @@ class Writing(InAFolder):
 
 
 class Bytes(InAFolder):
-    def test_row38_a_model_of_bytes_reads_any_bytes(self):
+    def test_row38_a_model_of_bytes_reads_any_bytes(self):  # 17.A9
         # The bundled tokenizer: [BOS] is 0, every byte is its own id.
         done = phasescope("tokenize", "rope", "--prompt", b"caf\xe9 \xff")
         self.assertEqual(json.loads(done.stdout), [0, *b"caf\xe9 \xff"])

@@ -10,10 +10,13 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <regex>
 #include <set>
 #include <sstream>
 
 #include "app/verbs/verbs.h"
+#include "app/verbs/view.h"
+#include "cli_tools.h"
 #include "fake_run.h"
 #include "formats/error.h"
 #include "protocol/messages/map.h"
@@ -48,11 +51,15 @@ const std::set<std::string> kOfTheOutput = {
     "reproduce --budget",
 };
 // Options that are refused without another one.
-const std::map<std::string, std::string> kMeansNothingWithout = {
-    {"demand --steps", "--fit"}, {"demand --start", "--fit"}, {"xray --enough", "--repair"}};
-// These have no worker of their own to ask: a window, a worker in this program's place, and samples
-// of tasks, which this program draws itself.
-const std::set<std::string> kWithoutRequests = {"view", "worker", "data"};
+const std::map<std::string, Words> kMeansNothingWithout = {{"demand --steps", {"--fit"}},
+                                                           {"demand --start", {"--fit"}},
+                                                           {"xray --enough", {"--repair"}},
+                                                           {"generate --top", {"--head", "L0H0"}}};
+// Options that mean nothing beside what the verb's example says, and what they are tried with.
+const std::map<std::string, Words> kTriedWith = {{"view --record", {}},
+                                                 {"data --check", {"missing_duplicate"}}};
+// It becomes the worker, whose own options these are.
+const std::string kBecomesTheWorker = "worker";
 
 // The words of an example's line of this verb, without "phasescope" and the verb. Quotes are
 // single.
@@ -88,14 +95,35 @@ Words without(const Words& words, const std::set<std::string>& options) {
   return kept;
 }
 
+std::string words_of(const WindowOptions& window) {
+  return nlohmann::json::array({window.models, window.text_file, window.session.string(),
+                                window.remote, window.screenshot.string(), window.worker_arguments,
+                                window.frames, window.commands, window.record.string(),
+                                window.theme, window.width, window.height})
+      .dump();
+}
+
+// What the window was asked for by the last `view`.
+std::string& asked_of_the_window() {
+  static std::string words;
+  return words;
+}
+
 std::unique_ptr<Verb> verb_named(const std::string& name) {
+  if (name == "view") {
+    return view_verb([](const WindowOptions& window) {
+      asked_of_the_window() = words_of(window);
+      return 0;
+    });
+  }
   for (auto& verb : all_verbs()) {
     if (verb->name() == name) return std::move(verb);
   }
   return nullptr;
 }
 
-// The requests that a verb makes of these words; nothing where it refuses them.
+// What a verb asks of the worker or the window, or finds without them; nothing where it refuses the
+// words.
 std::optional<std::string> requests_of(const std::string& name, const Words& words) {
   const auto verb = verb_named(name);
   CLI::App parser;
@@ -103,9 +131,12 @@ std::optional<std::string> requests_of(const std::string& name, const Words& wor
   verb->declare(options);
   FakeRun run;
   run.options().out = (fs::path(testing::TempDir()) / "options_test").string();
+  std::string found;
+  asked_of_the_window().clear();
   try {
     parser.parse(Words(words.rbegin(), words.rend()));
-    verb->run(run);
+    const Output output = verb->run(run);
+    found = output.text + output.result.dump();
   } catch (const CLI::ParseError&) {
     return std::nullopt;
   } catch (const formats::Error&) {
@@ -116,7 +147,7 @@ std::optional<std::string> requests_of(const std::string& name, const Words& wor
   }
   std::ostringstream text;
   for (const auto& request : run.requests) text << request.method << " " << request.params << "\n";
-  return text.str();
+  return text.str() + asked_of_the_window() + found;
 }
 
 Words options_of(const std::string& name) {
@@ -162,8 +193,43 @@ const Words kCandidates = {"3",
                            "0.5",
                            "README.md",
                            "tests/data/formats/small.safetensors",
+                           "tests/data/tasks/missing_duplicate.jsonl",
                            "out/ids.json",
-                           "addition:1"};
+                           "addition:1",
+                           "dark",
+                           "640x480"};
+
+// Every option of the verb beside its example, and beside `more` where that is given too.
+void expect_every_option_matters(const Verb& verb, const Words& more = {}) {
+  const std::string name = verb.name();
+  const Words example =
+      without(words_of(verb.example(), name), {"--out", "--json", "--quiet", "--remote"});
+  for (const std::string& option : options_of(name)) {
+    const std::string of_verb = name + " " + option;
+    if (kOfTheOutput.contains(of_verb) || std::ranges::count(more, option) > 0) continue;
+    // Of these a verb takes one.
+    static const std::set<std::string> inputs{"--text",   "--prompt", "--ids",  "--inputs",
+                                              "--sample", "--corpus", "--texts"};
+    Words base = without(example, inputs.contains(option) ? inputs : std::set<std::string>{option});
+    if (kTriedWith.contains(of_verb)) base = kTriedWith.at(of_verb);
+    if (kMeansNothingWithout.contains(of_verb)) {
+      const Words& needed = kMeansNothingWithout.at(of_verb);
+      base.insert(base.end(), needed.begin(), needed.end());
+    }
+    base.insert(base.end(), more.begin(), more.end());
+    const auto plain = requests_of(name, base);
+    const auto changes = [&](const Words& given) {
+      Words words = base;
+      words.insert(words.end(), given.begin(), given.end());
+      const auto with = requests_of(name, words);
+      return with && with != plain;
+    };
+    const bool matters = std::ranges::any_of(kCandidates, [&](const std::string& value) {
+      return changes({option, value});
+    });
+    EXPECT_TRUE(matters || changes({option})) << name << " drops " << option;
+  }
+}
 
 TEST(Options, EveryOptionChangesTheRequestOrIsRefused) {
   const fs::path before = fs::current_path();
@@ -171,34 +237,56 @@ TEST(Options, EveryOptionChangesTheRequestOrIsRefused) {
   fs::create_directories("out");
   std::ofstream("out/ids.json") << "[1, 2, 3]";
   for (const auto& verb : all_verbs()) {
-    const std::string name = verb->name();
-    if (kWithoutRequests.contains(name)) continue;
-    const Words example =
-        without(words_of(verb->example(), name), {"--out", "--json", "--quiet", "--remote"});
-    for (const std::string& option : options_of(name)) {
-      if (kOfTheOutput.contains(name + " " + option)) continue;
-      // Of these a verb takes one.
-      static const std::set<std::string> inputs{"--text",   "--prompt", "--ids",  "--inputs",
-                                                "--sample", "--corpus", "--texts"};
-      Words base =
-          without(example, inputs.contains(option) ? inputs : std::set<std::string>{option});
-      if (kMeansNothingWithout.contains(name + " " + option)) {
-        base.push_back(kMeansNothingWithout.at(name + " " + option));
-      }
-      const auto plain = requests_of(name, base);
-      const bool matters = std::ranges::any_of(kCandidates, [&](const std::string& value) {
-        Words words = base;
-        words.insert(words.end(), {option, value});
-        const auto with = requests_of(name, words);
-        return with && with != plain;
-      });
-      Words flagged = base;
-      flagged.push_back(option);
-      const auto with = requests_of(name, flagged);
-      EXPECT_TRUE(matters || (with && with != plain)) << name << " drops " << option;
-    }
+    if (verb->name() == kBecomesTheWorker) continue;
+    expect_every_option_matters(*verb);
+    if (verb->name() == "eval") expect_every_option_matters(*verb, {"--job", "out/an_eval"});
   }
   fs::current_path(before);
+}
+
+// 17.A10: what the help of an option says of others is said of options of the same verb.
+TEST(Options, HelpNamesThoseThatThereAre) {
+  const std::regex option("(?:^|[^\\w=-])(--[a-z][a-z-]*)");
+  for (const auto& verb : all_verbs()) {
+    CLI::App parser;
+    Options options(parser);
+    verb->declare(options);
+    const Words own = options_of(verb->name());
+    std::set<std::string> there(own.begin(), own.end());
+    there.insert({"--help", "--out", "--json", "--quiet", "--remote"});
+    const std::string help = parser.help();
+    for (std::sregex_iterator at(help.begin(), help.end(), option), end; at != end; ++at) {
+      EXPECT_TRUE(there.contains((*at)[1])) << verb->name() << " has no " << (*at)[1];
+    }
+  }
+}
+
+// What a verb does not take is no option of it: of those that all have in common, and those that
+// configurations, jobs and the window have a word of their own for.
+TEST(Options, OfOtherVerbsAreRefused) {
+  const auto expect_refused = [](const std::string& verb, const std::string& option) {
+    testing::internal::CaptureStdout();  // where --json has errors said
+    std::string said = complaint({verb, option});
+    said += testing::internal::GetCapturedStdout();
+    EXPECT_NE(said.find(verb + " takes no"), std::string::npos) << said;
+    EXPECT_NE(said.find(option), std::string::npos) << said;
+  };
+  int refused = 0;
+  for (const auto& verb : all_verbs()) {
+    const Verb::Takes takes = verb->takes();
+    for (const auto& [option, taken] : {std::pair{"--out", takes.out},
+                                        {"--json", takes.json},
+                                        {"--quiet", takes.quiet},
+                                        {"--remote", takes.remote}}) {
+      if (taken) continue;
+      expect_refused(verb->name(), option), ++refused;
+    }
+  }
+  EXPECT_GE(refused, 2);
+  for (const char* option : {"--seed", "--dtype", "--threads", "--backend", "--device"}) {
+    expect_refused("train", option);
+  }
+  for (const char* option : {"--dtype", "--backend", "--seed"}) expect_refused("view", option);
 }
 
 // A sample of a task is its ids, or its prompt where it is a text, and named after what was asked.
@@ -232,6 +320,8 @@ TEST(Options, WhatWouldBeDroppedIsRefused) {
       {"demand", "rope", "--start", "window:4"},
       {"demand", "rope", "--texts", "0:3:1", "--prompt", "abc"},
       {"xray", "rope", "--enough", "0.5"},
+      {"generate", "rope", "--prompt", "abc", "--top", "5"},
+      {"formula", "score = content", "--seed", "5"},
       {"theory", "tape", "--check", "tape.shift", "--dtype", "f64"},
       {"theory", "tape", "--check", "tape.shift", "--pairs", "0"},
       {"theory", "--list", "--check", "tape.shift"},

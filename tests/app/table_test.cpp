@@ -69,6 +69,22 @@ TEST(Table, CsvQuotesWhatNeedsIt) {
   EXPECT_EQ(csv_of(table), "a,b\n\"x,\"\"y\"\"\",0.1\n,\n");
 }
 
+// 17.A10: a number with its interval is no cell of raw JSON.
+TEST(Table, CsvHasAColumnForEachNumberOfAnInterval) {
+  Table table{.columns = {"model", "entropy", "x"}};
+  table.rows = {
+      {{"model", "a"},
+       {"entropy", protocol::to_json_form(protocol::Interval{2.5, 2.0, 3.0, 7})},
+       {"x", 1}},
+      {{"model", "b"}, {"entropy", protocol::to_json_form(protocol::Interval{1.5, {}, {}, 1})}},
+      {{"model", "c"}, {"entropy", 0.5}, {"x", 3}}};
+  EXPECT_EQ(csv_of(table),
+            "model,entropy,entropy_low,entropy_high,entropy_n,x\n"
+            "a,2.5,2.0,3.0,7,1\n"
+            "b,1.5,,,1,\n"
+            "c,0.5,,,,3\n");
+}
+
 // 17.A10: from 0 %, every few seconds, and nothing of what is over before.
 TEST(ProgressLines, AreToldEveryFewSeconds) {
   using std::chrono::seconds;

@@ -95,8 +95,8 @@ TEST(Verbs, MapListsTheTopKeysItWasAskedFor) {
   EXPECT_EQ(output.result["top"][0]["query"], 4);
 }
 
-// 17.A10: a table one can read: the layers as columns, however many, one dtype, and all of it in a
-// file.
+// 17.A6, 17.A10: a table one can read: the layers as columns, however many, one dtype, and all of
+// it in a file.
 TEST(Verbs, ShiftPrintsLayersAsColumns) {
   protocol::ShiftResult shift{.formula = "the formula"};
   for (const char* dtype : {"f32", "f64"}) {

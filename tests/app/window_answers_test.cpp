@@ -113,7 +113,6 @@ TEST_F(Answers, APictureIsTitledWithItsOwnHead) {
   EXPECT_TRUE(has(saved_.at(0).command, "--head L3H1"));
 }
 
-// 17.A4
 // Opening a model takes seconds: the map of one that is open does not wait for the others.
 TEST(MapOfAnOpenModel, WaitsForNoModelThatIsStillToBeOpened) {
   class Worker : public MadeUpWorker {
@@ -141,6 +140,7 @@ TEST(MapOfAnOpenModel, WaitsForNoModelThatIsStillToBeOpened) {
   EXPECT_EQ(link.counts().count("heads"), 0U) << "these wait until all shapes are known";
 }
 
+// 17.A4
 TEST_F(Answers, MapsOfDifferentTokensAreNotSubtracted) {
   link_ = MadeUpWorker({.other_tokens = "tapa_norm"});
   open("map", with_difference());

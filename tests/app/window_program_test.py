@@ -27,7 +27,7 @@ def copied_commands(folder):
 
 
 class Commands(InAFolder):
-    def test_what_views_copy_runs_as_it_stands(self):
+    def test_what_views_copy_runs_as_it_stands(self):  # 17.A10, 17.B12
         commands = copied_commands(self.folder)
         self.assertGreater(len({view for view, _ in commands}), 9)
         for view, command in dict.fromkeys(commands):
@@ -81,7 +81,7 @@ class Signals(InAFolder):
             env={**os.environ, "DISPLAY": self.display, "HOME": str(self.folder), "LIBGL_ALWAYS_SOFTWARE": "1",
                  "XDG_CONFIG_HOME": str(self.folder), "XDG_CACHE_HOME": str(self.folder)})
 
-    def test_risk17_the_session_is_written_before_the_program_ends(self):
+    def test_risk17_the_session_is_written_before_the_program_ends(self):  # 17.A9
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             with self.subTest(signal=number.name):
                 session = self.folder / f"{number.name}.json"
@@ -98,7 +98,7 @@ class Signals(InAFolder):
                 self.assertEqual(json.loads(session.read_text(encoding="utf-8"))["models"], ["rope"])
                 wait_for(lambda: not any(is_there(worker) for worker in workers))
 
-    def test_risk17_a_kill_leaves_what_was_there_a_second_before(self):
+    def test_risk17_a_kill_leaves_what_was_there_a_second_before(self):  # 17.A9
         session = self.folder / "killed.json"
         program = self.start(session)
         self.addCleanup(program.kill)

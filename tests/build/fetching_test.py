@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What ./dev fetches: Debian packages, wheels and archives beside each other, and what it says of a
+"""What ./dev fetches (17.C17, 17.C19): Debian packages, wheels and archives beside each other, and what it says of a
 machine that cannot build. Nothing is downloaded here."""
 
 import contextlib

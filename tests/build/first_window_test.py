@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The first `./dev run`: the window, or its picture, before the worker is built. The programs are shell
+"""The first `./dev run` (17.C18): the window, or its picture, before the worker is built. The programs are shell
 scripts, and nothing is compiled."""
 
 import faulthandler

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """No include is forgotten where a precompiled header hides that, or a neighbour that is compiled together
-with the file. The builds of ./dev read LibTorch's headers, and through them most of the standard library's,
+with the file (17.C17). The builds of ./dev read LibTorch's headers, and through them most of the standard library's,
 before every file of model/, analysis/, training/, worker/ and their tests, and compile most folders' files in
 groups; here the compiler goes over every file alone, headers too, and writes nothing.
 

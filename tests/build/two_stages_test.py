@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A folder that was configured without LibTorch and then with it compiles nothing twice: what both have
+"""A folder that was configured without LibTorch and then with it compiles nothing twice (17.C18): what both have
 is made by the same commands. Configured for real, nothing is built; skipped without LibTorch."""
 
 import os

@@ -107,6 +107,33 @@ TEST(Capture, RefusesUnknownNamesAndRanges) {
   EXPECT_FALSE(error_of(model->decoder, ids, {.what = {}}).empty());
 }
 
+// 17.A7: what none of the captured tensors has is refused, and what one of them has is taken.
+TEST(Capture, RefusesChoicesThatNothingHas) {
+  const auto model = random_model(tiny_config("rope"), 1);
+  const at::Tensor ids = random_ids(1, 8, 29);
+  const Range some{2, 5};
+  const std::vector<std::int64_t> one{1};
+  const std::vector<std::pair<CaptureSpec, const char*>> refused{
+      {{.what = {"logits"}, .layers = one}, "--layers"},
+      {{.what = {"attn.1"}, .layers = one}, "--layers"},
+      {{.what = {"logits"}, .heads = one}, "--heads"},
+      {{.what = {"hidden"}, .heads = one}, "--heads"},
+      {{.what = {"k", "v.0"}, .rows = some}, "--rows"},
+      {{.what = {"logits", "hidden.0"}, .columns = some}, "--cols"}};
+  for (const auto& [spec, option] : refused) {
+    EXPECT_NE(error_of(model->decoder, ids, spec).find(option), std::string::npos) << option;
+  }
+  const std::vector<CaptureSpec> taken{{.what = {"hidden"}, .layers = one},
+                                       {.what = {"logits", "q"}, .layers = one},
+                                       {.what = {"attn.1"}, .heads = one},
+                                       {.what = {"position"}, .heads = one},
+                                       {.what = {"k", "hidden.1"}, .rows = some},
+                                       {.what = {"hidden.last_layer_out"}, .rows = some},
+                                       {.what = {"logits", "v.1"}, .columns = some},
+                                       {.what = {"scores.0"}, .columns = some}};
+  for (const CaptureSpec& spec : taken) EXPECT_EQ(error_of(model->decoder, ids, spec), "");
+}
+
 // A reference that differs must fail, one with names nobody knows must say so.
 TEST(Check, FailsForWrongNumbersAndListsWhatItLeavesOut) {
   TemporaryFolder folder;

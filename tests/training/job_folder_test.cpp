@@ -277,7 +277,7 @@ TEST(JobFolder, ADamagedStatusHidesNeitherItsJobNorOthers) {
 }
 
 // `jobs cancel NAME` takes what `jobs list` prints.
-TEST(JobFolder, IsFoundByNameOrFolder) {  // 17.A7
+TEST(JobFolder, IsFoundByNameOrFolder) {  // 17.A10
   TemporaryFolder folder;
   setenv("XDG_DATA_HOME", (folder.path() / "data").c_str(), 1);
   const fs::path one = made_job(default_jobs_root() / "tapa", "done");
@@ -299,7 +299,7 @@ TEST(JobFolder, IsFoundByNameOrFolder) {  // 17.A7
   EXPECT_NE(refused("rope").find(same.string()), std::string::npos) << refused("rope");
 }
 
-TEST(JobFolder, SaysWhatIsRemoved) {  // 17.A7
+TEST(JobFolder, SaysWhatIsRemoved) {  // 17.A10
   TemporaryFolder folder;
   const fs::path dir = made_job(folder.path() / "j", "done");
   std::ofstream(dir / "metrics.jsonl") << "";

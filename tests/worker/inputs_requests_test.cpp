@@ -285,6 +285,25 @@ TEST(FilesOfIds, ABatchIsCapturedAsABatch) {
             std::string::npos);
 }
 
+// 17.A7: ids are captured alone where they are asked for alone, and chosen from by nothing; a
+// length cuts files of inputs alone.
+TEST(FilesOfIds, WhatIsReadWholeIsNotCut) {
+  const json input = {{"ids", {1, 2, 3}}};
+  EXPECT_EQ(ask("capture", rope_with({{"input", input}, {"what", {"input_ids"}}})).result["names"],
+            json({"input_ids"}));
+  for (const char* choice : {"rows", "cols"}) {
+    json params = rope_with({{"input", input}, {"what", {"input_ids"}}});
+    params[choice] = {0, 2};
+    EXPECT_EQ(code_of("capture", params), "bad_usage") << choice;
+  }
+  for (const json& whole : {input, json{{"prompt", "three words here"}}, json::object()}) {
+    json params = rope_with({{"input", whole}});
+    EXPECT_EQ(code_of("tokenize", params), "") << whole;
+    params["length"] = 2;
+    EXPECT_EQ(code_of("tokenize", params), "bad_usage") << whole;
+  }
+}
+
 // ---- corpora ------------------------------------------------------------------------------------
 
 // `"corpus": PATH` of whatever form, and what a context that the validation texts are too short for

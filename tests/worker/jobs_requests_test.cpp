@@ -131,7 +131,7 @@ TEST_F(JobsRequests, AnEvalRunsAsAJob) {
   EXPECT_EQ(status("jobs.show", {{"dir", dir}}).kind, "eval");
 }
 
-TEST_F(JobsRequests, GoByTheirName) {  // 17.A7
+TEST_F(JobsRequests, GoByTheirName) {  // 17.A10
   const json config = to_json(training::small_run(folder_.path(), 3));
   const fs::path dir = status("jobs.start", {{"config", config}, {"name", "mine"}}).dir;
   started_.push_back(dir);

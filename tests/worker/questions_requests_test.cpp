@@ -146,6 +146,22 @@ TEST(QuestionRequests, ChoicesThatChooseNothingAreRefused) {
   EXPECT_EQ(code_of(questions_handlers(), "xray", with(params(), "length", 64)), "bad_usage");
 }
 
+// 17.A7
+TEST(QuestionRequests, HeadsOfWhatHasOneAnswerForAllAreToldOf) {
+  const auto note = [](const json& more) {
+    json given = params();
+    given["bands"] = {"1:3"}, given["seeds"] = {1};
+    given.update(more);
+    return answer("acuity", given)["provenance"]["note"].get<std::string>();
+  };
+  const std::string nothing = "choose nothing";
+  EXPECT_EQ(note(json::object()).find(nothing), std::string::npos);
+  EXPECT_NE(note({{"layers", {1}}}).find(nothing), std::string::npos);
+  EXPECT_NE(note({{"heads", {0}}, {"by", "layer"}}).find(nothing), std::string::npos);
+  EXPECT_EQ(note({{"layers", {1}}, {"by", "layer"}}).find(nothing), std::string::npos);
+  EXPECT_EQ(note({{"heads", {0}}, {"by", "head"}}).find(nothing), std::string::npos);
+}
+
 TEST(QuestionRequests, XrayLooksAtTwiceTheTrainedLength) {
   json given = params();
   given.erase("length");

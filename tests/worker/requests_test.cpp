@@ -542,6 +542,13 @@ TEST(Requests, WhatAModelHasNoUseForIsSaid) {
   }
   EXPECT_EQ(note_of_patterns("rope", {{"positions", 4}}).find(none), std::string::npos);
   EXPECT_EQ(note_of_patterns("alibi", {{"distances", 9}}).find(none), std::string::npos);
+  const std::string of_texts = note_of_patterns("alibi", {{"texts", 1}});
+  EXPECT_EQ(of_texts.find(none), std::string::npos) << of_texts;  // it has a bias
+  EXPECT_NE(of_texts.find("no queries were named"), std::string::npos) << of_texts;
+  const std::string of_positions = note_of_patterns("alibi", {{"positions", 4}});
+  EXPECT_NE(of_positions.find("alibi has no position products"), std::string::npos) << of_positions;
+  EXPECT_EQ(note_of_patterns("rope", {{"positions", 4}}).find("no positions are sampled"),
+            std::string::npos);
   const auto note_of_distance = [&](const char* encoding, const json& with) {
     json params = {{"model", model_folder(encoding)}, {"input", input}};
     params.update(with);
@@ -553,6 +560,25 @@ TEST(Requests, WhatAModelHasNoUseForIsSaid) {
               std::string::npos);
     EXPECT_EQ(note_of_distance("rope", with).find("no sweep of bases or factors"),
               std::string::npos);
+  }
+}
+
+// 17.A7: ids are captured alone where they are asked for alone, and chosen from by nothing; a
+// length cuts files of inputs alone.
+TEST(Requests, WhatIsReadWholeIsNotCut) {
+  const json input = {{"ids", {1, 2, 3}}};
+  EXPECT_EQ(ask("capture", rope_with({{"input", input}, {"what", {"input_ids"}}})).result["names"],
+            json({"input_ids"}));
+  for (const char* choice : {"rows", "cols"}) {
+    json params = rope_with({{"input", input}, {"what", {"input_ids"}}});
+    params[choice] = {0, 2};
+    EXPECT_EQ(code_of("capture", params), "bad_usage") << choice;
+  }
+  for (const json& whole : {input, json{{"prompt", "three words here"}}, json::object()}) {
+    json params = rope_with({{"input", whole}});
+    EXPECT_EQ(code_of("tokenize", params), "") << whole;
+    params["length"] = 2;
+    EXPECT_EQ(code_of("tokenize", params), "bad_usage") << whole;
   }
 }
 

@@ -23,6 +23,7 @@
 #include <utility>
 
 #include "formats/error.h"
+#include "formats/unique_fd.h"
 
 namespace phasescope::training {
 namespace {
@@ -82,12 +83,11 @@ bool own_name_alone(const RankPlace& place, const sockaddr& address) {
 std::optional<int> bound_socket(const RankPlace& place) {
   const Addresses found = addresses_of(place, SOCK_STREAM);
   if (own_name_alone(place, *found->ai_addr)) return std::nullopt;
-  const int socket = ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  formats::UniqueFd socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int yes = 1;
-  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (socket >= 0 && ::bind(socket, found->ai_addr, found->ai_addrlen) == 0) return socket;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (::bind(socket.get(), found->ai_addr, found->ai_addrlen) == 0) return socket.release();
   const std::string why = std::strerror(errno);
-  if (socket >= 0) ::close(socket);
   throw formats::bad_input("rank 0 cannot listen at " + place.master + ", port " +
                                std::to_string(place.port) + ": " + why,
                            "MASTER_PORT", "name a free port, and an address of rank 0's machine");
@@ -96,16 +96,15 @@ std::optional<int> bound_socket(const RankPlace& place) {
 // The address by which this machine reaches the master; nothing is sent.
 std::string own_address(const RankPlace& place) {
   const Addresses found = addresses_of(place, SOCK_DGRAM);
-  const int socket = ::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const formats::UniqueFd socket(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage own{};
   socklen_t length = sizeof own;
   auto* address = reinterpret_cast<sockaddr*>(&own);
   char text[NI_MAXHOST] = "";
   const bool known =
-      socket >= 0 && ::connect(socket, found->ai_addr, found->ai_addrlen) == 0 &&
-      ::getsockname(socket, address, &length) == 0 &&
+      ::connect(socket.get(), found->ai_addr, found->ai_addrlen) == 0 &&
+      ::getsockname(socket.get(), address, &length) == 0 &&
       ::getnameinfo(address, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0;
-  if (socket >= 0) ::close(socket);
   if (known) return text;
   throw formats::bad_input("this machine has no way to " + place.master, "MASTER_ADDR");
 }
