@@ -119,9 +119,10 @@ at::Tensor StackPass::run(const at::Tensor& given) {
 }
 
 bool StackPass::runs_again() const {
-  return options_.recompute && at::GradMode::is_enabled() && observer_ == nullptr &&
-         options_.hook == nullptr && config_.attention.shared_layers.empty() &&
-         !layer_inputs_.defined();
+  const bool hook_repeats =
+      options_.hook == nullptr || dynamic_cast<const RepeatableHook*>(options_.hook) != nullptr;
+  return options_.recompute && at::GradMode::is_enabled() && observer_ == nullptr && hook_repeats &&
+         config_.attention.shared_layers.empty() && !layer_inputs_.defined();
 }
 
 bool StackPass::runs_mlp_again() const {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numbers>
 #include <utility>
 
@@ -15,33 +16,41 @@
 #include "model/attention/repairs.h"
 #include "model/host_memory.h"
 #include "model/loss.h"
+#include "model/recompute.h"
 
 namespace phasescope::analysis {
 namespace {
 
 // A bias by distance of zeros in every layer, behind all that is done to its scores: what the loss
 // would gain by it is minus its gradient.
-class GradientHook final : public model::AttentionHook {
+class GradientHook final : public model::RepeatableHook {
  public:
-  GradientHook(const DistanceBias& bias, std::int64_t tokens, bool gradients)
-      : bias_(bias), tokens_(tokens), gradients_(gradients) {}
+  // `runs`: how often layers will run, those that run again twice.
+  GradientHook(const DistanceBias& bias, std::int64_t tokens, const DemandPass& pass, double runs)
+      : bias_(bias), tokens_(tokens), pass_(pass), runs_(runs) {}
 
   void before(const model::LayerInput& input, model::AttentionProgram& program) override {
+    if (pass_.progress != nullptr) {
+      pass_.progress->throw_if_cancelled();
+      if (pass_.tells) pass_.progress->progress(ran_++ / runs_, "asking what the heads want");
+    }
     if (bias_.table.defined()) {
       model::add_by_distance(program,
                              model::by_distance(bias_.table[input.layer], bias_.edges, tokens_));
     }
-    if (!gradients_) return;
-    program.distance_bias =
-        at::zeros({1, program.q.size(1), tokens_}, program.q.options().dtype(at::kDouble))
-            .requires_grad_(true);
-    layers_.push_back(program.distance_bias);
+    if (!pass_.demand) return;
+    at::Tensor& zeros = layers_[input.layer];
+    if (!zeros.defined()) {
+      zeros = at::zeros({1, program.q.size(1), tokens_}, program.q.options().dtype(at::kDouble))
+                  .requires_grad_(true);
+    }
+    program.distance_bias = zeros;
   }
 
   // (layers, heads, N), - d loss / d b(lambda); 0 of what nothing reads.
   at::Tensor demand() const {
     std::vector<at::Tensor> all;
-    for (const at::Tensor& layer : layers_) {
+    for (const auto& [index, layer] : layers_) {
       const at::Tensor& gradient = layer.grad();
       all.push_back((gradient.defined() ? -gradient[0] : at::zeros_like(layer[0])).detach().cpu());
     }
@@ -51,8 +60,9 @@ class GradientHook final : public model::AttentionHook {
  private:
   const DistanceBias& bias_;
   std::int64_t tokens_;
-  bool gradients_;
-  std::vector<at::Tensor> layers_;
+  const DemandPass& pass_;
+  double runs_, ran_ = 0;
+  std::map<std::int64_t, at::Tensor> layers_;
 };
 
 // The loss of all rows in bits, and its gradient by the hidden states where that is wanted; logits
@@ -114,11 +124,12 @@ class DemandAnalysis {
   void measure() {
     const double share = options_.fit ? 0.2 : 1.0;
     for (std::size_t n = 0; n < texts_.items.size(); ++n) {
-      progress_.throw_if_cancelled();
-      progress_.progress(share * static_cast<double>(n) / static_cast<double>(texts_.items.size()),
-                         "asking what the heads want");
-      const TextDemand text = demand_of(*model_, texts_.items[n].ids, {},
-                                        {options_.backend, true, &kernels_, &progress_});
+      const double each = share / static_cast<double>(texts_.items.size());
+      const double begin = each * static_cast<double>(n);
+      protocol::PartOfProgress part(progress_, begin, begin + each);
+      DemandPass pass{options_.backend, true, &kernels_, &part};
+      pass.tells = true;
+      const TextDemand text = demand_of(*model_, texts_.items[n].ids, {}, pass);
       losses_.push_back(text.loss), rows_.push_back(text.rows);
       add(text.demand);
       whole_.push_back(text.demand);
@@ -232,12 +243,13 @@ TextDemand demand_of(const model::Model& model, const std::vector<std::int64_t>&
   const at::AutoGradMode mode(pass.demand);
   const auto tokens = static_cast<std::int64_t>(ids.size());
   const at::Tensor all = ids_tensor(ids);
-  GradientHook hook(bias, tokens, pass.demand);
   model::ForwardOptions options;
+  options.recompute = pass.demand && tokens > pass.kept_tokens;
+  GradientHook hook(bias, tokens, pass,
+                    static_cast<double>(model.config().layers * (options.recompute ? 2 : 1)));
   options.backend = pass.backend;
   options.hook = &hook;
   options.kernels = pass.kernels;
-  options.recompute = pass.demand;  // what a layer's MLP keeps is most of what a pass holds
   if (pass.progress != nullptr) {
     options.cancelled = [&pass] { return pass.progress->cancelled(); };
   }

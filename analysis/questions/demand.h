@@ -36,7 +36,10 @@ struct DemandPass {
   model::Backend backend = model::Backend::fused;
   bool demand = true;
   model::AllRan* kernels = nullptr;
-  protocol::Progress* progress = nullptr;
+  protocol::Progress* progress = nullptr;  // asked at every layer whether to go on
+  bool tells = false;                      // of the layers as they run
+  // A longer text keeps of a layer what it reads alone, and runs it again for its gradients.
+  std::int64_t kept_tokens = 4096;
 };
 // One forward pass and, for the demand, one backward. Attention's gradients by score are made row
 // block by row block from what it gave and the gradient that came in, so that no N x N exists but

@@ -190,16 +190,30 @@ struct HeadSums {
 
 void add_to(Part& part, double value) { part.sum += value, part.weight += 1; }
 
-// (H, N): deviation of each row's visible scores, dividing by their number.
+// The queries that are sampled, in ranges that lie close together, of `most` rows at most.
+std::vector<model::Range> ranges_of(std::vector<std::int64_t> queries, std::int64_t most) {
+  constexpr std::int64_t kGap = 8;  // a few rows more take less time than another range
+  std::ranges::sort(queries);
+  std::vector<model::Range> ranges;
+  for (const std::int64_t query : queries) {
+    const bool near =
+        !ranges.empty() && query < ranges.back().end + kGap && query < ranges.back().begin + most;
+    if (near) ranges.back().end = std::max(ranges.back().end, query + 1);
+    if (!near) ranges.push_back({query, query + 1});
+  }
+  return ranges;
+}
+
+// (H, N): deviation of the visible scores of each of these rows, dividing by their number; 0 of all
+// others.
 at::Tensor deviations_of(const model::LayerAttention& attention,
+                         const std::vector<std::int64_t>& queries,
                          const protocol::Progress& progress) {
   const std::int64_t heads = attention.heads(), tokens = attention.length();
   // Made before the blocks: what is kept between two of them would hold freed memory apart.
   const at::Tensor deviations = at::zeros({heads, tokens}, at::kDouble);
-  const std::int64_t step = rows_of_block(heads, tokens);
-  for (std::int64_t begin = 0; begin < tokens; begin += step) {
+  for (const auto& [begin, end] : ranges_of(queries, rows_of_block(heads, tokens))) {
     progress.throw_if_cancelled();
-    const std::int64_t end = std::min(begin + step, tokens);
     const at::Tensor scores =
         attention.scores({{0, heads}, {begin, end}, {0, end}}).score[0].to(at::kDouble);
     const at::Tensor seen = scores.isfinite();
@@ -229,7 +243,7 @@ class ProfileHook final : public model::AttentionHook {
     std::vector<HeadSums> heads(static_cast<std::size_t>(program.q.size(1)));
     const model::LayerAttention attention(input.layer, program, program.q, {}, {}, options_.backend,
                                           model::ran_plain(program.q));
-    const at::Tensor deviations = deviations_of(attention, progress_);
+    const at::Tensor deviations = deviations_of(attention, pairs_.query, progress_);
     in_parts(pairs_, heads.size(),
              [&](const Sampled& some) { add_pairs(curves, program, deviations, some, heads); });
     if (curves.has_planes()) add_high_frequencies(curves, heads);
@@ -411,8 +425,10 @@ protocol::ProfileResult analyse_profile(const std::shared_ptr<const model::Model
   std::vector<std::vector<std::vector<HeadSums>>> all;  // of each text, layer, head
   for (std::size_t n = 0; n < texts.items.size(); ++n) {
     progress.throw_if_cancelled();
-    progress.progress(static_cast<double>(n) / static_cast<double>(texts.items.size()),
-                      "profiling heads");
+    const auto count = static_cast<double>(texts.items.size());
+    protocol::PartOfProgress part(progress, static_cast<double>(n) / count,
+                                  static_cast<double>(n + 1) / count);
+    part.progress(0, "profiling heads");
     const auto tokens = static_cast<std::int64_t>(texts.items[n].ids.size());
     if (tokens < 3) {
       throw formats::bad_input("a query with two keys before it needs three tokens",
@@ -423,6 +439,7 @@ protocol::ProfileResult analyse_profile(const std::shared_ptr<const model::Model
     forward.backend = options.backend;
     forward.hook = &hook;
     forward.kernels = &kernels;
+    forward.progress = [&part](double done) { part.progress(done, "profiling heads"); };
     forward.cancelled = [&progress] { return progress.cancelled(); };
     model->decoder.hidden(ids_tensor(texts.items[n].ids), forward);
     all.push_back(std::move(hook.layers));

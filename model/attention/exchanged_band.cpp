@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -61,8 +62,7 @@ void ExchangedBand::after(std::int64_t, const AttentionProgram&, const at::Tenso
                           AttentionResult& result) {
   if (!input_) return;
   const std::int64_t rows = given_.q.size(2), heads = given_.q.size(1);
-  constexpr std::int64_t kBudget = std::int64_t{1} << 21;  // scores of a block of rows
-  const std::int64_t step = std::max<std::int64_t>(1, kBudget / (heads * 2 * (high_ - low_)));
+  const std::int64_t step = rows_of_exchange(heads, high_ - low_);
   for (std::int64_t first = low_ + 1; first < rows; first += step) {
     join(v, first, std::min(step, rows - first), result);
   }
@@ -107,6 +107,15 @@ void ExchangedBand::keep_rows_before(const at::Tensor& v, AttentionResult& resul
       attention(of_first_tokens(given_, rows), v.slice(2, 0, rows), {.want_lse = true});
   result.out.slice(2, 0, rows).copy_(own.out);
   result.lse.slice(2, 0, rows).copy_(own.lse);
+}
+
+std::int64_t rows_of_exchange(std::int64_t heads, std::int64_t width) {
+  // A block of r rows has r + width keys. Of a narrow band more rows would have hidden pairs alone.
+  const double scores = static_cast<double>(kExchangedScores / heads);
+  const auto wide = static_cast<double>(width);
+  const double most = (std::sqrt(wide * wide + 4 * scores) - wide) / 2;
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(most), 1,
+                                  std::max<std::int64_t>(width, 64));
 }
 
 bool exchanges_stay_fused(const Decoder& decoder, std::int64_t tokens) {

@@ -44,6 +44,11 @@ class ExchangedBand final : public AttentionHook {
   AttentionProgram given_;
 };
 
+// Rows whose band is joined at a time: their scores, of all heads and of the keys that any of them
+// has in a band of so many distances, are kExchangedScores at most (one row's may be more).
+inline constexpr std::int64_t kExchangedScores = std::int64_t{1} << 21;
+std::int64_t rows_of_exchange(std::int64_t heads, std::int64_t width);
+
 // Whether all layers' programs for texts of so many tokens can be run so: scores of q and k alone
 // or with a table's entries, of consecutive tokens that see all before them.
 bool exchanges_stay_fused(const Decoder& decoder, std::int64_t tokens);

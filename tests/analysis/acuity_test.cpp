@@ -339,6 +339,20 @@ TEST_P(ExchangedBands, AreTheSameAsMovingEveryPair) {
 INSTANTIATE_TEST_SUITE_P(Encodings, ExchangedBands,
                          ::testing::Values("rope", "xpos", "alibi", "kerple_log", "t5"));
 
+// Their scores have room: a narrow band is no reason for blocks of all rows, whose keys are as
+// many.
+TEST(ExchangedBands, BlocksHoldNoMoreThanTheirScores) {
+  for (const std::int64_t heads : {1, 4, 32}) {
+    for (const std::int64_t width : {2, 64, 128, 4096, 32767}) {
+      const std::int64_t rows = model::rows_of_exchange(heads, width);
+      const auto scores = [&](std::int64_t r) { return heads * r * (r + width); };
+      EXPECT_LE(scores(rows), model::kExchangedScores) << heads << " " << width;
+      const bool most = rows == std::max<std::int64_t>(width, 64);
+      EXPECT_TRUE(most || scores(rows + 1) > model::kExchangedScores) << heads << " " << width;
+    }
+  }
+}
+
 // Of these a row's other pairs cannot be left to a kernel with a table.
 TEST(ExchangedBands, OfOtherScoresRunPlain) {
   for (const char* encoding : {"tapa", "tape", "cape", "fire"}) {

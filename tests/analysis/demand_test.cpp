@@ -348,6 +348,45 @@ TEST(Demand, FusedEqualsFloat64) {
   }
 }
 
+// A long text's layers run again for their gradients; here those of a short one. Sums of gradients
+// may be taken in another order.
+TEST(Demand, LayersThatRunAgainWantTheSame) {
+  for (const char* kind : {"rope", "alibi", "fire", "tapa", "tape", "cape"}) {
+    const auto made = model::in_dtype(testing::small_model(kind, 3), at::kDouble);
+    const auto edges = every_distance(kTokens);
+    const DistanceBias bias{at::linspace(-1, 1, 4 * kTokens, at::kDouble).view({2, 2, kTokens}),
+                            edges};
+    const TextDemand kept = demand_in(*made, some_ids(), bias);
+    DemandPass pass{model::Backend::plain};
+    pass.kept_tokens = 0;
+    const TextDemand again = demand_of(*made, some_ids(), bias, pass);
+    EXPECT_EQ(again.loss, kept.loss) << kind;
+    EXPECT_LE((again.demand - kept.demand).abs().max().item<double>(),
+              1e-13 * kept.demand.abs().max().item<double>())
+        << kind;
+  }
+}
+
+// Asked before each of two layers, forward and again: a text that is stopped in its backward pass
+// ends there.
+TEST(Demand, StopsWithinATextsBackwardPass) {
+  class Stopping final : public protocol::Progress {
+   public:
+    void progress(double fraction, std::string_view) override { told.push_back(fraction); }
+    bool cancelled() const override { return told.size() >= most; }
+    std::vector<double> told;
+    std::size_t most = 100;
+  } progress;
+  DemandPass pass{model::Backend::fused, true, nullptr, &progress};
+  pass.tells = true, pass.kept_tokens = 0;
+  const auto made = testing::small_model("rope", 3);
+  demand_of(*made, some_ids(), {}, pass);
+  EXPECT_EQ(progress.told, (std::vector<double>{0, 0.25, 0.5, 0.75}));
+  progress.told.clear(), progress.most = 3;
+  EXPECT_THROW(demand_of(*made, some_ids(), {}, pass), protocol::Cancelled);
+  EXPECT_EQ(progress.told.size(), 3u);
+}
+
 Texts period_of_eight(std::int64_t count, std::int64_t tokens) {
   Texts texts;
   for (std::int64_t t = 0; t < count; ++t) {

@@ -13,6 +13,7 @@
 #include "analysis/questions/pair.h"
 #include "analysis/tensors.h"
 #include "formats/error.h"
+#include "model/encodings/alibi.h"
 #include "text_passes.h"
 
 namespace phasescope::analysis {
@@ -155,6 +156,32 @@ TEST(Profile, PlanesThatFadeOrAreCappedHaveAmplitudesToo) {
     EXPECT_LE(off, 1e-12) << fades;
     EXPECT_GT(got.positional->mean, 0) << fades;
   }
+}
+
+// A bias of - m lambda moves by m a step, whatever the pair: over the deviation of its row, read
+// from all of the text's scores. Of two samples the mean over two rows of a text of many.
+TEST(Profile, PositionalRowIsOverTheDeviationOfItsRow) {
+  const auto model = exact_profiled("alibi");
+  const Texts texts = random_texts(1, 300, 32, 4);
+  TextPass pass(model, ids_tensor(texts.items[0].ids));
+  const at::Tensor scores = pass.layer(1)->scores(pass.layer(1)->whole()).score[0][1];
+  std::vector<double> ratios;
+  for (std::int64_t row = 1; row < 300; ++row) {
+    const double deviation = scores[row].slice(0, 0, row + 1).std(false).item<double>();
+    ratios.push_back(model::alibi_slopes(2)[1] / deviation);
+  }
+  ProfileOptions options;
+  options.window = 24, options.samples = 2;
+  options.backend = model::Backend::plain;
+  protocol::NoProgress progress;
+  const double got =
+      analyse_profile(model, texts, options, progress).rows.back().positional_row->mean;
+  double off = 1;
+  for (const double one : ratios) {
+    for (const double other : ratios) off = std::min(off, std::abs(got - (one + other) / 2));
+  }
+  // Halves of two of 299 numbers of about 0.01 come within 1e-7 of any other number by chance.
+  EXPECT_LE(off, 1e-12 * got);
 }
 
 TEST(Profile, EveryKindHasOne) {
