@@ -73,9 +73,6 @@ MainWindow::MainWindow(Session session, WorkerLink& quick, WorkerLink& slow)
       commands_(commands_of(views_)),
       sessions_(sessions_folder()) {
   window_.copy = [](const std::string& text) { ImGui::SetClipboardText(text.c_str()); };
-  // Whoever keeps the session waits by himself. Dear ImGui would count the five seconds that it
-  // waits in frames, of which an idle window draws none.
-  ImGui::GetIO().IniSavingRate = 1e-3F;
   // Dear ImGui takes a layout only before its first frame.
   const std::string& layout = edit_.session().layout;
   if (!layout.empty()) ImGui::LoadIniSettingsFromMemory(layout.c_str(), layout.size());
@@ -469,6 +466,9 @@ void MainWindow::draw_shortcuts() {
 }
 
 void MainWindow::draw(float scale) {
+  // Whoever keeps the session waits by himself. Dear ImGui would count the five seconds that it
+  // waits in frames, of which an idle window draws none.
+  ImGui::GetIO().IniSavingRate = 1e-3F;
   try {
     requests_.compute_with(edit_.session().computing);
     requests_.keep_answers_of(edit_.session().models);
