@@ -127,6 +127,18 @@ class Desk(InAFolder):
         self.assertEqual(verdicts["Section 3.1"], "cannot tell", verdicts)
         self.assertEqual(verdicts["Section 3.2, adaptivity"], "agrees", verdicts)
 
+    def test_the_page_is_of_what_was_kept(self):
+        page, kept = SOURCE / "docs/desk_results.md", SOURCE / "docs/desk_results"
+        os.symlink(SOURCE / "sample_configs", self.folder / "sample_configs")
+        shutil.copytree(kept, self.folder / "docs/desk_results")
+        done = phasescope("reproduce", "--kept", "docs/desk_results", "--out", "docs/desk_results.md",
+                          folder=self.folder, seconds=300)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual((self.folder / "docs/desk_results.md").read_text(encoding="utf-8"),
+                         page.read_text(encoding="utf-8"))
+        for file in kept.iterdir():  # and reading changes nothing
+            self.assertEqual((self.folder / "docs/desk_results" / file.name).read_bytes(), file.read_bytes(), file)
+
 
 class Training(InAFolder):
     """Every command of docs/training.md, in its order, in a folder that has what the project's has."""
