@@ -27,11 +27,13 @@ constexpr const char* kNotRun = "it has not been run";
 
 // With the minutes that one seed of all takes on one core.
 constexpr const char* kSweepsInOrder[] = {
+    "even_pairs",         // 12
     "missing_duplicate",  // 50
     "s5",                 // 50
     "tuning",             // 10
     "addition",           // 95
     "copy_encodings",     // 65
+    "tree_rotate",        // 20
     "perplexity",         // 115
     "desk_tasks",         // 105
     "tapa_phase",         // 25

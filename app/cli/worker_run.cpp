@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "formats/error.h"
 #include "protocol/model_reading.h"
@@ -92,7 +93,10 @@ protocol::Reply WorkerRun::call(const std::string& method, json params) {
     reply = client_->call(method, std::move(params), options);
   } catch (const protocol::RequestError& error) {
     show_progress(0, "");
-    throw protocol::RequestError(as_unreachable(error.info()));
+    protocol::ErrorInfo told = as_unreachable(error.info());
+    // Whatever is asked next gets another worker: a verb may have much left to ask.
+    if (error.info().code == protocol::error_code::worker_died) client_.reset();
+    throw protocol::RequestError(std::move(told));
   }
   show_progress(0, "");
   return reply;

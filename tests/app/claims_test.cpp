@@ -421,9 +421,9 @@ TEST(DeskSweeps, HaveAnOrder) {
     if (names.empty() || names.back() != name) names.push_back(name);
   }
   EXPECT_EQ(names,
-            (std::vector<std::string>{"missing_duplicate", "s5", "tuning", "addition",
-                                      "copy_encodings", "perplexity", "desk_tasks", "tapa_phase",
-                                      "cape_forms", "tape_switches", "unknown"}));
+            (std::vector<std::string>{"even_pairs", "missing_duplicate", "s5", "tuning", "addition",
+                                      "copy_encodings", "tree_rotate", "perplexity", "desk_tasks",
+                                      "tapa_phase", "cape_forms", "tape_switches", "unknown"}));
 }
 
 // Another base makes another sweep, though its own file is the same.

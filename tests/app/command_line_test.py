@@ -115,6 +115,34 @@ def shortened(command):
     return shlex.join(words)
 
 
+class Desk(InAFolder):
+    """Commands of claims: what is lost, and docs/desk_results.md, which is made of what was kept, elsewhere too."""
+
+    def test_a_worker_that_is_lost_costs_one_command(self):
+        worker = self.folder / "worker"  # its first process ends at once, the later ones are real
+        worker.write_text(f"#!/bin/sh\nmkdir '{self.folder}/first' 2>/dev/null && exit 3\n"
+                          f"exec '{PROGRAMS}/phasescope-worker' \"$@\"\n", encoding="utf-8")
+        worker.chmod(0o755)
+        done = subprocess.run([str(PROGRAMS / "phasescope"), "reproduce", "2405.14722", "--desk", "--only", "Section 3",
+                               "--json"], cwd=self.folder, capture_output=True, text=True, timeout=300,
+                              stdin=subprocess.DEVNULL, env={**os.environ, "PHASESCOPE_WORKER": str(worker)})
+        verdicts = {row["item"]: row["verdict"] for row in json.loads(done.stdout)["rows"]}
+        self.assertEqual(verdicts["Section 3.1"], "cannot tell", verdicts)
+        self.assertEqual(verdicts["Section 3.2, adaptivity"], "agrees", verdicts)
+
+    def test_the_page_is_of_what_was_kept(self):
+        page, kept = SOURCE / "docs/desk_results.md", SOURCE / "docs/desk_results"
+        os.symlink(SOURCE / "sample_configs", self.folder / "sample_configs")
+        shutil.copytree(kept, self.folder / "docs/desk_results")
+        done = phasescope("reproduce", "--kept", "docs/desk_results", "--out", "docs/desk_results.md",
+                          folder=self.folder, seconds=300)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual((self.folder / "docs/desk_results.md").read_text(encoding="utf-8"),
+                         page.read_text(encoding="utf-8"))
+        for file in kept.iterdir():  # and reading changes nothing
+            self.assertEqual((self.folder / "docs/desk_results" / file.name).read_bytes(), file.read_bytes(), file)
+
+
 class Training(InAFolder):
     """Every command of docs/training.md, in its order, in a folder that has what the project's has."""
 

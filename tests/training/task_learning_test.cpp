@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "formats/json.h"
+#include "protocol/progress.h"
 #include "tasks/task.h"
 #include "training/blind_guesser.h"
 #include "training/run_config.h"
@@ -125,8 +126,11 @@ TEST_P(TaskLearning, TheLossFallsBelowTheBlindGuessers) {
   ASSERT_TRUE(blind);
   Trainer trainer(config, data);
   double least = 1e9;
+  protocol::NoProgress progress;
   while (!trainer.done() && least > blind->bits - 0.05) {
-    least = std::min(least, trainer.step().validation_bits.value_or(least));
+    trainer.step();
+    if (trainer.steps_done() % config.eval.every != 0) continue;
+    least = std::min(least, trainer.validation(progress).bits);
   }
   std::printf("%-26s %.2f bits after %d steps, blind %.2f\n", GetParam().c_str(), least,
               static_cast<int>(trainer.steps_done()), blind->bits);
