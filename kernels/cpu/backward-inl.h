@@ -67,8 +67,7 @@ class BackwardPass {
       ranges_ = backward_ranges(ranges_.threads, shape_.keys, 4 * row_floats(), 4 * buffer_size(),
                                 4 * waiting_floats());
     }
-    std::vector<FloatBuffer> buffers(static_cast<std::size_t>(ranges_.threads));
-    for (FloatBuffer& buffer : buffers) buffer = FloatBuffer(buffer_size());
+    ThreadBuffers buffers(ranges_.threads, buffer_size());
     if (chunks_ == 1) {
       run_heads(heads, buffers);
     } else {
@@ -87,7 +86,7 @@ class BackwardPass {
   std::int64_t score_floats() const { return sums_scores() ? score_range_.size() : 0; }
 
   /// An item each.
-  void run_heads(std::int64_t heads, std::vector<FloatBuffer>& buffers) {
+  void run_heads(std::int64_t heads, ThreadBuffers& buffers) {
     const bool waits = ranges_.keys < shape_.keys && ranges_.keeps_dq;
     const std::int64_t size =
         round_up(ranges_.keys * row_floats() + (waits ? waiting_floats() : 0), kLanes);
@@ -95,19 +94,17 @@ class BackwardPass {
     parallel_items(
         heads,
         [&](std::int64_t head, int thread) {
-          run_item(head, 0, sums.data() + thread * size,
-                   buffers[static_cast<std::size_t>(thread)].data());
+          run_item(head, 0, sums.data() + thread * size, buffers.of(thread));
         },
         static_cast<int>(ranges_.threads));
   }
 
   /// Items with sums of their own, which are added up when all are done.
-  void run_chunks(std::int64_t heads, std::vector<FloatBuffer>& buffers) {
+  void run_chunks(std::int64_t heads, ThreadBuffers& buffers) {
     const std::int64_t size = shape_.keys * row_floats();
     KeptBuffer sums(heads * chunks_ * size);
     parallel_items(heads * chunks_, [&](std::int64_t item, int thread) {
-      run_item(item / chunks_, item % chunks_, sums.data() + item * size,
-               buffers[static_cast<std::size_t>(thread)].data());
+      run_item(item / chunks_, item % chunks_, sums.data() + item * size, buffers.of(thread));
     });
     parallel_items(heads, [&](std::int64_t head, int) {
       float* first = sums.data() + head * chunks_ * size;

@@ -45,8 +45,7 @@ class CapeBackward {
         CapeSums(inputs_, pieces() ? net_.range : tile_distances(Tile{}), pieces()));
     if (sums_scores()) begin_score_sums();
     KeptBuffer sums(plan_.items() * sums_size_);
-    std::vector<FloatBuffer> buffers(static_cast<std::size_t>(parallel_threads()));
-    for (FloatBuffer& buffer : buffers) buffer = FloatBuffer(buffer_size());
+    ThreadBuffers buffers(parallel_threads(), buffer_size());
     for (std::int64_t batch = 0; batch < shape_.batch; batch += plan_.batches) {
       run_entries(batch, std::min(plan_.batches, shape_.batch - batch), sums.data(), network, total,
                   buffers);
@@ -204,8 +203,7 @@ class CapeBackward {
 
   /// Entries batch .. batch + count - 1.
   void run_entries(std::int64_t batch, std::int64_t count, float* sums,
-                   std::vector<CapeSums>& network, CapeSums& total,
-                   std::vector<FloatBuffer>& buffers) {
+                   std::vector<CapeSums>& network, CapeSums& total, ThreadBuffers& buffers) {
     const std::int64_t items = count * plan_.shares, step = plan_.panels * plan_.shares;
     const std::int64_t heads = shape_.kv_heads;
     for (std::int64_t key = 0; key == 0 || key < shape_.keys; key += plan_.keys) {
@@ -225,7 +223,7 @@ class CapeBackward {
               sums_scores() ? &item_scores_[static_cast<std::size_t>(item)] : nullptr;
           if (scores) scores->move_to(tile_distances(tile).first);
           run_item(batch + item / plan_.shares, item % plan_.shares, tile, sums + item * sums_size_,
-                   own, scores, buffers[static_cast<std::size_t>(thread)].data());
+                   own, scores, buffers.of(thread));
         });
         if (sums_scores()) gather_score_sums(batch, items);
         if (pieces()) continue;
@@ -242,8 +240,7 @@ class CapeBackward {
     }
     if (!dq_apart_) return;
     parallel_items(count * panels_, [&](std::int64_t n, int thread) {
-      Work w = place_buffers(batch + n / panels_, sums,
-                             buffers[static_cast<std::size_t>(thread)].data());
+      Work w = place_buffers(batch + n / panels_, sums, buffers.of(thread));
       w.wants_queries = true;
       CapeSums none;
       run_panel(w, n % panels_, {0, shape_.keys}, none);

@@ -50,8 +50,7 @@ class ForwardPass {
     const std::int64_t heads = shape_.batch * shape_.heads;
     BucketSums sums(plan_, heads, 1, blocks);
     const int threads = threads_with(buffer_size());
-    std::vector<FloatBuffer> buffers(static_cast<std::size_t>(threads));
-    for (FloatBuffer& buffer : buffers) buffer = FloatBuffer(buffer_size());
+    ThreadBuffers buffers(threads, buffer_size());
     parallel_items(
         heads * sums.slots(),
         [&](std::int64_t item, int thread) {
@@ -59,7 +58,7 @@ class ForwardPass {
           // The longest rows first, so that threads end together.
           for (std::int64_t block = blocks - 1 - slot; block >= 0; block -= sums.slots()) {
             run_item(head, block * kQueryBlock, plan_.wanted() ? sums.at(head, slot) : nullptr,
-                     buffers[static_cast<std::size_t>(thread)].data());
+                     buffers.of(thread));
           }
         },
         threads);
