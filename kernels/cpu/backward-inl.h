@@ -25,6 +25,7 @@
 
 #include "kernels/cpu/buffer.h"
 #include "kernels/cpu/chunks.h"
+#include "kernels/cpu/diagonals-inl.h"
 #include "kernels/cpu/diagonals.h"
 #include "kernels/cpu/panel-inl.h"
 #include "kernels/cpu/softmax-inl.h"
@@ -408,7 +409,15 @@ class BackwardPass {
       run_tile(block, p, place, place.key - key);
     }
     clear_rows(block, p, 0, skip);
-    clear_rows(block, p, round_up(end - key, kTileKeys), count);
+    const std::int64_t visited = round_up(end - key, kTileKeys);
+    clear_rows(block, p, visited, count);
+    if constexpr (V::kSumsByDistance) {
+      float* const sums = block.wants_keys ? variant_.by_distance(block.scratch) : nullptr;
+      if (sums) {
+        add_diagonals(block.d_dots[0] + skip * kQueryBlock + p * kPanel, kQueryBlock,
+                      visited - skip, sums + (row + shape_.query_offset - key - skip));
+      }
+    }
     for (int n = 0; n < V::kDots && block.wants_queries; ++n) {
       multiply_panel({block.k[n].at(key + skip), 1, block.k[n].row,
                       block.d_dots[n] + skip * kQueryBlock + p * kPanel, kQueryBlock,
