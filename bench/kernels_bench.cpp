@@ -4,7 +4,13 @@
 // one after it. PyTorch's attention is the worker's rival (`phasescope bench kernels`); this
 // program has no torch.
 //
-//   kernels_bench [tokens] [head_dim] [heads] [rounds]     (defaults 2048 64 4 7)
+//   kernels_bench [tokens] [head_dim] [heads] [rounds] [case] [row] [tuning]     (defaults 2048 64
+//   4 7)
+//
+// A case is one of those printed, measured alone beside plain; row: floats from one row of q, k and
+// v to the next, as a model of that width lays them out (0: rows of a head one behind the other);
+// tuning: letters of what the forward pass does beside (tuning.h): f(etches ahead), k(eys packed),
+// v(alues packed), - for none of them.
 
 #include <algorithm>
 #include <chrono>
@@ -20,6 +26,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/cpu/storage.h"
+#include "kernels/cpu/tuning.h"
 #include "kernels/fma_peak.h"
 
 namespace {
@@ -28,10 +35,12 @@ using namespace phasescope::kernels;
 
 /// Arrays of one problem; variants share q, k, v.
 struct Data {
-  Data(std::int64_t tokens, std::int64_t dim, std::int64_t heads) : n(tokens), d(dim), h(heads) {
-    q = draw(h * n * d);
-    k = draw(h * n * d);
-    v = draw(h * n * d);
+  Data(std::int64_t tokens, std::int64_t dim, std::int64_t heads, std::int64_t row)
+      : n(tokens), d(dim), h(heads), width(row) {
+    const std::int64_t numbers = width > 0 ? n * width : h * n * d;
+    q = draw(numbers);
+    k = draw(numbers);
+    v = draw(numbers);
     state = draw(h * n * d);
     d_out = draw(h * n * d);
     // Slopes as ALiBi has them: a bias that grows towards the diagonal raises the rows' maxima.
@@ -47,13 +56,13 @@ struct Data {
     w2 = draw(h * 32);
     b2 = draw(h);
     make_fire();
-    out.resize(q.size());
+    out.resize(state.size());
     out_state.resize(state.size());
     lse.resize(static_cast<std::size_t>(h * n));
     entropy = max_score = top1 = first = distance = lse;
     window_mass.assign(kMaxWindows, lse);
     max_key.resize(lse.size());
-    dq = dk = dv = q;
+    dq = dk = dv = state;
     d_state = state;
     d_table = table;
     d_w1 = w1;
@@ -104,6 +113,10 @@ struct Data {
   InputTensor tensor(const float* data, std::int64_t dim) const {
     return {data, h * n * dim, n * dim, dim};
   }
+  /// q, k and v.
+  InputTensor input(const float* data) const {
+    return width > 0 ? InputTensor{data, n * width, d, width} : tensor(data, d);
+  }
   OutputTensor tensor(float* data, std::int64_t dim) const {
     return {data, h * n * dim, n * dim, dim};
   }
@@ -152,9 +165,9 @@ struct Data {
   AttentionInputs inputs(const Variant& variant) const {
     AttentionInputs in;
     in.shape = {1, h, h, n, n, d};
-    in.q = tensor(q.data(), d);
-    in.k = tensor(k.data(), d);
-    in.v = tensor(v.data(), d);
+    in.q = input(q.data());
+    in.k = input(k.data());
+    in.v = input(v.data());
     in.scale = 1 / std::sqrt(static_cast<float>(d));
     in.variant = variant;
     return in;
@@ -241,7 +254,7 @@ struct Data {
 
   static constexpr std::int64_t kKnots = 32;
 
-  std::int64_t n, d, h;
+  std::int64_t n, d, h, width;
   std::mt19937 engine{1};
   std::vector<float> q, k, v, state, d_out, table, power, w1, b1, w2, b2, out, out_state, lse;
   std::vector<float> fire_distance, fire_factor, fire_knots, fire_slope, fire_intercept;
@@ -374,9 +387,19 @@ int main(int argc, char** argv) {
   const auto argument = [&](int n, long fallback) {
     return argc > n ? std::atol(argv[n]) : fallback;
   };
-  Data data(argument(1, 2048), argument(2, 64), argument(3, 4));
+  Data data(argument(1, 2048), argument(2, 64), argument(3, 4), argument(6, 0));
   const long rounds = argument(4, 7);
+  if (const std::string letters = argc > 7 ? argv[7] : ""; !letters.empty()) {
+    const auto has = [&](char letter) { return letters.find(letter) != std::string::npos; };
+    set_forward_tuning(ForwardTuning{has('f'), has('k'), has('v')});
+  }
   std::vector<Entry> list = entries(data);
+  if (const std::string wanted = argc > 5 ? argv[5] : ""; !wanted.empty()) {
+    const auto found = std::find_if(list.begin(), list.end(),
+                                    [&](const Entry& entry) { return entry.name == wanted; });
+    const std::string base = found == list.end() ? "" : found->base;
+    std::erase_if(list, [&](const Entry& e) { return e.name != wanted && e.name != base; });
+  }
   for (long r = 0; r < rounds; ++r) {
     for (Entry& entry : list) {
       const double start = cpu_seconds();

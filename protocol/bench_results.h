@@ -51,19 +51,21 @@ inline double causal_flops(const AttentionBenchRow& row) {
 }
 
 struct AttentionBench {
-  std::string device;     // "cpu", "cuda"
-  std::string processor;  // "AMD EPYC (family 25, model 17)", or the GPU's name
-  std::string kernel;     // "fused cpu avx3", "cuda-unverified"
-  std::string build;      // the same, compiler, LibTorch
-  int64_t threads = 0;    // of the processor
-  int64_t runs = 0;       // of each row
+  std::string device;                 // "cpu", "cuda"
+  std::string processor;              // "AMD EPYC (family 25, model 17)", or the GPU's name
+  std::string kernel;                 // "fused cpu avx3", "cuda-unverified"
+  std::string build;                  // the same, compiler, LibTorch
+  std::string layout = "contiguous";  // of q, k and v: KernelsBenchRequest
+  int64_t threads = 0;                // of the processor
+  int64_t runs = 0;                   // of each row
   // The peak of all threads, or of a large matrix product on a GPU, measured in the same run.
   double fma_peak_gflops = 0;
   std::vector<AttentionBenchRow> rows;
   template <class V>
   void fields(V& v) {
     v("device", device), v("processor", processor), v("kernel", kernel), v("build", build);
-    v("threads", threads), v("runs", runs), v("fma_peak_gflops", fma_peak_gflops);
+    v("layout", layout), v("threads", threads), v("runs", runs);
+    v("fma_peak_gflops", fma_peak_gflops);
     v("rows", rows);
   }
 };

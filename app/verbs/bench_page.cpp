@@ -24,8 +24,8 @@ constexpr const char* kIntroduction =
 
 Written by `phasescope bench kernels --write docs/benchmarks.md`: a run replaces this introduction and
 the section of the processor, instruction set, thread count and number of heads it ran on and keeps the
-rest; a GPU and a dtype other than float32 have sections of their own, and so has `--variants
-layer,heads` alone. *Slower than aimed at* compares the rows of a section with the limits of
+rest; a GPU, a dtype other than float32 and `--layout model` have sections of their own, and so has
+`--variants layer,heads` alone. *Slower than aimed at* compares the rows of a section with the limits of
 `app/verbs/bench_goals.cpp`: what must be reached at least, and the aim.
 
 At each number of heads, length N and head dimension D every case runs once, then all of them again,
@@ -163,7 +163,8 @@ std::string conditions_of(const AttentionBench& bench, const std::string& date) 
 std::string bench_device(const AttentionBench& bench) {
   const std::string dtype = dtype_of(bench) == "f32" ? "" : ", " + dtype_of(bench);
   const std::string threads = runs_on_gpu(bench) ? "" : ", " + counted(bench.threads, "thread");
-  return bench.processor + ", " + last_word(bench.kernel) + threads + dtype;
+  const std::string layout = bench.layout == "model" ? ", rows as a model lays them out" : "";
+  return bench.processor + ", " + last_word(bench.kernel) + threads + dtype + layout;
 }
 
 std::string bench_facts(const AttentionBench& bench, const std::string& date) {

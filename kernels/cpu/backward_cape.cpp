@@ -45,8 +45,7 @@ class CapeBackward {
         CapeSums(inputs_, pieces() ? net_.range : tile_distances(Tile{}), pieces()));
     if (sums_scores()) begin_score_sums();
     KeptBuffer sums(plan_.items() * sums_size_);
-    std::vector<FloatBuffer> buffers(static_cast<std::size_t>(parallel_threads()));
-    for (FloatBuffer& buffer : buffers) buffer = FloatBuffer(buffer_size());
+    ThreadBuffers buffers(parallel_threads(), buffer_size());
     for (std::int64_t batch = 0; batch < shape_.batch; batch += plan_.batches) {
       run_entries(batch, std::min(plan_.batches, shape_.batch - batch), sums.data(), network, total,
                   buffers);
@@ -86,8 +85,7 @@ class CapeBackward {
     float* content;                  ///< of the heads
     float* weights;                  ///< of the heads: scores, then weights
     float* d_score;                  ///< of the heads: d score, then d content
-    float* before;                   ///< of the hidden units: before the rectifier
-    float* active;                   ///< after it
+    float* active;                   ///< of the hidden units, after the rectifier
     float* d_hidden;
     float* w1_sums;             ///< (hidden, heads, kLanes)
     float* w2_sums;             ///< (heads, hidden, kLanes)
@@ -133,7 +131,7 @@ class CapeBackward {
   std::int64_t buffer_size() const {
     const std::int64_t rows =
         2 * shape_.head_dim + value_dim(shape_) + 3 + key_width_ + value_width_;
-    return spare_size() + heads_ * rows * kPanel + 3 * (heads_ + hidden_) * kBackwardRow +
+    return spare_size() + heads_ * rows * kPanel + (3 * heads_ + 2 * hidden_) * kBackwardRow +
            2 * heads_ * hidden_ * kLanes + piece_floats() + round_up(diagonals(), kLanes) +
            (sums_scores() ? heads_ * distances() : 0);
   }
@@ -155,7 +153,7 @@ class CapeBackward {
     w.lse = take(2 * heads_ * kPanel);
     w.row_sum = take(heads_ * kPanel);
     for (float** array : {&w.content, &w.weights, &w.d_score}) *array = take(heads_ * kBackwardRow);
-    for (float** array : {&w.before, &w.active, &w.d_hidden}) *array = take(hidden_ * kBackwardRow);
+    for (float** array : {&w.active, &w.d_hidden}) *array = take(hidden_ * kBackwardRow);
     if (pieces()) place_piece_buffers(w, take);
     w.w1_sums = take(heads_ * hidden_ * kLanes);
     w.w2_sums = take(heads_ * hidden_ * kLanes);
@@ -204,8 +202,7 @@ class CapeBackward {
 
   /// Entries batch .. batch + count - 1.
   void run_entries(std::int64_t batch, std::int64_t count, float* sums,
-                   std::vector<CapeSums>& network, CapeSums& total,
-                   std::vector<FloatBuffer>& buffers) {
+                   std::vector<CapeSums>& network, CapeSums& total, ThreadBuffers& buffers) {
     const std::int64_t items = count * plan_.shares, step = plan_.panels * plan_.shares;
     const std::int64_t heads = shape_.kv_heads;
     for (std::int64_t key = 0; key == 0 || key < shape_.keys; key += plan_.keys) {
@@ -225,7 +222,7 @@ class CapeBackward {
               sums_scores() ? &item_scores_[static_cast<std::size_t>(item)] : nullptr;
           if (scores) scores->move_to(tile_distances(tile).first);
           run_item(batch + item / plan_.shares, item % plan_.shares, tile, sums + item * sums_size_,
-                   own, scores, buffers[static_cast<std::size_t>(thread)].data());
+                   own, scores, buffers.of(thread));
         });
         if (sums_scores()) gather_score_sums(batch, items);
         if (pieces()) continue;
@@ -242,8 +239,7 @@ class CapeBackward {
     }
     if (!dq_apart_) return;
     parallel_items(count * panels_, [&](std::int64_t n, int thread) {
-      Work w = place_buffers(batch + n / panels_, sums,
-                             buffers[static_cast<std::size_t>(thread)].data());
+      Work w = place_buffers(batch + n / panels_, sums, buffers.of(thread));
       w.wants_queries = true;
       CapeSums none;
       run_panel(w, n % panels_, {0, shape_.keys}, none);
@@ -353,13 +349,9 @@ class CapeBackward {
     }
     for (std::int64_t r = 0; r < keys; ++r) {
       const std::int64_t at = r * kPanel;
-      const CapeKey numbers{net_.biases(place.query, key + r, w.biases),
-                            w.content + at,
-                            kBackwardRow,
-                            w.before + at,
-                            w.active + at,
-                            kBackwardRow};
-      cape_first_layer<true>(net_, numbers);
+      const CapeKey numbers{net_.biases(place.query, key + r, w.biases), w.content + at,
+                            kBackwardRow, w.active + at, kBackwardRow};
+      cape_first_layer(net_, numbers);
       cape_second_layer(net_, numbers, w.weights + at);
     }
     for (std::int64_t h = 0; h < heads_; ++h) weigh_head(w, place, keys, h);
@@ -368,12 +360,25 @@ class CapeBackward {
       add_lane_products(w.d_score, heads_, w.active, hidden_, keys * kVecs, w.w2_sums);
       if (pieces()) std::copy_n(w.d_score, heads_ * kBackwardRow, w.d_base);
     }
-    for (std::int64_t r = 0; r < keys; ++r) through_network(w, r, place.query - key - r);
+    const std::int64_t shift = place.query - key - w.first_distance;
+    const bool by_distance = !pieces() && w.wants_keys;
+    // Those of d score before it becomes d content.
+    if (by_distance) add_rows_by_distance(w.d_score, heads_, keys, w.d_score_diagonals + shift);
+    for (std::int64_t r = 0; r < keys; ++r) through_network(w, r);
+    if (by_distance) add_rows_by_distance(w.d_hidden, hidden_, keys, w.d_hidden_diagonals + shift);
     if (w.wants_keys) {
       if (pieces()) add_pieces(w, place.query - key, keys, network.d_pieces);
       add_lane_products(w.d_hidden, hidden_, w.content, heads_, keys * kVecs, w.w1_sums);
     }
     for (std::int64_t h = 0; h < heads_; ++h) add_head(w, key, keys, h);
+  }
+
+  /// `rows` arrays of a block to their sums by distance, whose first query and key are at `to`.
+  void add_rows_by_distance(const float* block, std::int64_t rows, std::int64_t keys,
+                            float* to) const {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      add_diagonals(block + r * kBackwardRow, kPanel, keys, to + r * distances());
+    }
   }
 
   /// Weights and d score of one head.
@@ -424,34 +429,32 @@ class CapeBackward {
     }
   }
 
-  /// d score of one key's heads back through both layers: d hidden, d content, and over a table
-  /// sums by distance.
-  void through_network(Work& w, std::int64_t r, std::int64_t distance) const {
-    const std::int64_t range = distances(), shift = distance - w.first_distance;
-    const bool by_distance = !pieces() && w.wants_keys;
+  /// d score of one key's heads back through both layers: d hidden, and d content in its place.
+  void through_network(Work& w, std::int64_t r) const {
     float* d_score = w.d_score + r * kPanel;
     float* d_hidden = w.d_hidden + r * kPanel;
-    for (std::int64_t d = 0; d < hidden_; ++d) fill_panel(d_hidden + d * kBackwardRow, 0);
-    multiply_panel(
-        {net_.cape.w2, 1, hidden_, d_score, kBackwardRow, d_hidden, kBackwardRow, heads_}, hidden_);
-    for (std::int64_t d = 0; d < hidden_; ++d) {
-      for (int v = 0; v < kVecs; ++v) {
-        const std::int64_t at = d * kBackwardRow + v * kLanes;
-        const LaneMask positive = hn::Gt(load(w.before + r * kPanel + at), zero());
-        const Vec g = load(d_hidden + at);
-        const Vec through = hn::IfThenElse(positive, g, hn::Mul(g, set(0.01f)));
-        store(through, d_hidden + at);
-        if (by_distance) {
-          add_unaligned(w.d_hidden_diagonals + d * range + shift + v * kLanes, through);
-        }
-      }
-    }
-    for (std::int64_t h = 0; h < heads_ && by_distance; ++h) {
-      for (int v = 0; v < kVecs; ++v) {
-        add_unaligned(w.d_score_diagonals + h * range + shift + v * kLanes,
-                      load(d_score + h * kBackwardRow + v * kLanes));
-      }
-    }
+    const float* active = w.active + r * kPanel;
+    const float* weights = net_.cape.w2;
+    cape_tiles(
+        hidden_, [&](std::int64_t d, auto rows) __attribute__((always_inline)) {
+          constexpr int kRows = decltype(rows)::value;
+          Vec g[kRows][kVecs];
+#pragma GCC unroll 8
+          for (int n = 0; n < kRows; ++n) {
+#pragma GCC unroll 4
+            for (int v = 0; v < kVecs; ++v) g[n][v] = zero();
+          }
+          cape_sums<true>(weights + d, hidden_, d_score, kBackwardRow, heads_, g);
+#pragma GCC unroll 8
+          for (int n = 0; n < kRows; ++n) {
+#pragma GCC unroll 4
+            for (int v = 0; v < kVecs; ++v) {
+              const std::int64_t at = (d + n) * kBackwardRow + v * kLanes;
+              const LaneMask positive = hn::Gt(load(active + at), zero());
+              store(hn::IfThenElse(positive, g[n][v], hn::Mul(g[n][v], set(0.01f))), d_hidden + at);
+            }
+          }
+        });
     multiply_panel({net_.cape.w1, 1, net_.layout.width, d_hidden, kBackwardRow, d_score,
                     kBackwardRow, hidden_},
                    heads_);

@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <exception>
 #include <mutex>
@@ -22,17 +23,67 @@ namespace phasescope::kernels {
 namespace {
 
 constexpr std::int64_t kKeptFloats = std::int64_t{32} << 20;
+constexpr std::int64_t kAnySize = std::int64_t{256} << 10;
 
-/// The block that no call uses now.
-struct Kept {
-  std::mutex mutex;
+struct Block {
   FloatBuffer buffer;
-  std::int64_t size = 0;
+  std::int64_t size = 0;      ///< 0: none
+  std::int64_t returned = 0;  ///< which of all that came back
 };
 
-Kept& kept() {
-  static Kept block;
-  return block;
+/// Blocks that no call uses now.
+class KeptBlocks {
+ public:
+  /// The smallest that has room for `size`; none of those that are so much larger that whoever had
+  /// them would miss them.
+  Block take(std::int64_t size) {
+    const std::lock_guard lock(mutex_);
+    Block* best = nullptr;
+    for (Block& block : blocks_) {
+      const bool fits = block.size >= size && block.size <= std::max(kAnySize, 4 * size);
+      if (fits && (!best || block.size < best->size)) best = &block;
+    }
+    if (best) return std::exchange(*best, Block());
+    make_room(size);
+    return {};
+  }
+
+  void give_back(Block block) {
+    const std::lock_guard lock(mutex_);
+    make_room(block.size);
+    block.returned = ++returned_;
+    *std::min_element(blocks_.begin(), blocks_.end(), older) = std::move(block);
+  }
+
+  void release() {
+    const std::lock_guard lock(mutex_);
+    for (Block& block : blocks_) block = Block();
+  }
+
+ private:
+  /// Empty places are the oldest.
+  static bool older(const Block& a, const Block& b) { return a.returned < b.returned; }
+
+  /// Drops what came back longest ago until `size` more floats are within the limit.
+  void make_room(std::int64_t size) {
+    std::sort(blocks_.begin(), blocks_.end(), older);
+    std::int64_t all = size;
+    for (const Block& block : blocks_) all += block.size;
+    for (Block& block : blocks_) {
+      if (all <= kKeptFloats) return;
+      all -= block.size;
+      block = Block();
+    }
+  }
+
+  std::mutex mutex_;
+  std::array<Block, 4> blocks_;
+  std::int64_t returned_ = 0;
+};
+
+KeptBlocks& kept() {
+  static KeptBlocks blocks;
+  return blocks;
 }
 
 #if PHASESCOPE_THREAD_SANITIZER
@@ -64,35 +115,17 @@ void on_threads(std::int64_t count, int threads, const RunOne& run_one) {
 
 }  // namespace
 
-KeptBuffer::KeptBuffer(std::int64_t size) : size_(size) {
-  {
-    Kept& block = kept();
-    const std::lock_guard lock(block.mutex);
-    if (block.size >= size) {
-      buffer_ = std::move(block.buffer);
-      size_ = std::exchange(block.size, 0);
-      return;
-    }
-    block.buffer = FloatBuffer();  // too small: not held beside its successor
-    block.size = 0;
-  }
-  buffer_ = FloatBuffer(size);
+KeptBuffer::KeptBuffer(std::int64_t size) {
+  Block block = kept().take(size);
+  const bool found = block.size > 0;
+  buffer_ = found ? std::move(block.buffer) : FloatBuffer(size);
+  size_ = found ? block.size : size;
 }
 
-void release_scratch() {
-  Kept& block = kept();
-  const std::lock_guard lock(block.mutex);
-  block.buffer = FloatBuffer();
-  block.size = 0;
-}
+void release_scratch() { kept().release(); }
 
 KeptBuffer::~KeptBuffer() {
-  if (size_ > kKeptFloats) return;
-  Kept& block = kept();
-  const std::lock_guard lock(block.mutex);
-  if (block.size >= size_) return;
-  block.buffer = std::move(buffer_);
-  block.size = size_;
+  if (size_ > 0 && size_ <= kKeptFloats) kept().give_back({std::move(buffer_), size_});
 }
 
 int parallel_threads() { return omp_get_max_threads(); }

@@ -31,9 +31,10 @@ class FloatBuffer {
   std::unique_ptr<float, Free> data_;
 };
 
-/// A FloatBuffer whose memory stays with the process for the next one. A block of this size that
-/// goes back to the system costs the next call a page fault for every 4 KB: a quarter of the
-/// backward pass at 2048 x 128. One block is kept, of 128 MB at most.
+/// A FloatBuffer whose memory stays with the process for the next one. Memory that goes back to the
+/// system costs the next call a page fault for every 4 KB: a quarter of the backward pass at 2048 x
+/// 128, where it is the sums of dk and dv, and as much of a forward pass of 512 tokens, where it is
+/// panels and weights. A few blocks are kept, of 128 MB at most together.
 class KeptBuffer {
  public:
   explicit KeptBuffer(std::int64_t size);
@@ -46,6 +47,20 @@ class KeptBuffer {
  private:
   FloatBuffer buffer_;
   std::int64_t size_;
+};
+
+/// As many floats for each of some threads.
+class ThreadBuffers {
+ public:
+  ThreadBuffers(std::int64_t threads, std::int64_t size)
+      : step_((size + kLine - 1) / kLine * kLine), memory_(threads * step_) {}
+
+  float* of(std::int64_t thread) { return memory_.data() + thread * step_; }
+
+ private:
+  static constexpr std::int64_t kLine = 64;  // four cache lines: no two threads share a pair
+  std::int64_t step_;
+  KeptBuffer memory_;
 };
 
 /// Number of OpenMP's threads.

@@ -25,6 +25,7 @@
 #include "kernels/cpu/panel-inl.h"
 #include "kernels/cpu/rows-inl.h"
 #include "kernels/cpu/softmax-inl.h"
+#include "kernels/cpu/tuning.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
@@ -43,6 +44,7 @@ class ForwardPass {
         kept_(outputs.known_lse ? 0 : plan_.kept_blocks(Buckets::kBlock)) {
     for (int n = 0; n < V::kDots; ++n) dots_[n] = variant_.dot(n);
     for (int n = 0; n < V::kValues; ++n) values_[n] = variant_.value(n);
+    tuning_ = forward_tuning(inputs.v.row * storage_bytes(inputs.v.storage));
   }
 
   void run() {
@@ -50,8 +52,7 @@ class ForwardPass {
     const std::int64_t heads = shape_.batch * shape_.heads;
     BucketSums sums(plan_, heads, 1, blocks);
     const int threads = threads_with(buffer_size());
-    std::vector<FloatBuffer> buffers(static_cast<std::size_t>(threads));
-    for (FloatBuffer& buffer : buffers) buffer = FloatBuffer(buffer_size());
+    ThreadBuffers buffers(threads, buffer_size());
     parallel_items(
         heads * sums.slots(),
         [&](std::int64_t item, int thread) {
@@ -59,7 +60,7 @@ class ForwardPass {
           // The longest rows first, so that threads end together.
           for (std::int64_t block = blocks - 1 - slot; block >= 0; block -= sums.slots()) {
             run_item(head, block * kQueryBlock, plan_.wanted() ? sums.at(head, slot) : nullptr,
-                     buffers[static_cast<std::size_t>(thread)].data());
+                     buffers.of(thread));
           }
         },
         threads);
@@ -77,6 +78,8 @@ class ForwardPass {
     typename V::Head variant_head;
     const float* q[kPanels][2];
     FloatRows k[2], v[2];  ///< of the block of keys
+    KeyRange next;         ///< the block of keys after that one
+    float* packed;         ///< packed_size(): keys and values of a block, where they are packed
     std::int64_t dim[2];
     float* spare;  ///< a block of keys and values, or the queries of a panel
     Panel panels[kPanels];
@@ -98,8 +101,16 @@ class ForwardPass {
     for (int n = 0; n < V::kValues; ++n) rows += values_[n].dim;
     return rows * kKeyBlock;
   }
+  std::int64_t packed_size() const {
+    std::int64_t floats = 0;
+    for (int n = 0; n < V::kDots && tuning_.packs_keys; ++n) floats += kKeyBlock * dots_[n].dim;
+    for (int n = 0; n < V::kValues && tuning_.packs_values; ++n) {
+      floats += kPackedKeys * round_up(values_[n].dim, kTileKeys);
+    }
+    return round_up(floats, kLanes);
+  }
   std::int64_t buffer_size() const {
-    return spare_size() + kPanels * (panel_size() + Buckets::size(plan_, kept_)) +
+    return spare_size() + packed_size() + kPanels * (panel_size() + Buckets::size(plan_, kept_)) +
            (1 + score_blocks()) * kKeyBlock * kPanel +
            (plan_.wanted() ? DistanceSums::size(plan_.stats(), kQueryBlock, shape_.keys, kLanes)
                            : 0);
@@ -118,6 +129,8 @@ class ForwardPass {
     item.sums = sums;
     item.spare = buffer;
     buffer += spare_size();
+    item.packed = buffer;
+    buffer += packed_size();
     for (int p = 0; p < kPanels; ++p) buffer = prepare_panel(item, p, buffer);
     item.weights = buffer;
     const std::int64_t last = std::min(query + kQueryBlock, shape_.queries) - 1;
@@ -126,8 +139,10 @@ class ForwardPass {
     for (std::int64_t key = keys.begin / kKeyBlock * kKeyBlock; key < keys.end; key += kKeyBlock) {
       const KeyRange block{std::max(key, keys.begin), std::min(key + kKeyBlock, keys.end)};
       load_keys(item, block);
+      item.next = {block.end, std::min(block.end + kKeyBlock, keys.end)};
       for (int p = 0; p < kPanels; ++p) attend(item, p, block);
     }
+    item.next = {};
     for (int p = 0; p < kPanels; ++p) write_panel(item, p);
     if (plan_.wanted()) item.by_distance.drain(plan_, item.sums);
   }
@@ -143,6 +158,66 @@ class ForwardPass {
     };
     for (int n = 0; n < V::kDots; ++n) item.k[n] = load(dots_[n].k, dots_[n].dim);
     for (int n = 0; n < V::kValues; ++n) item.v[n] = load(values_[n].v, values_[n].dim);
+    float* to = item.packed;
+    for (int n = 0; n < V::kDots && tuning_.packs_keys; ++n) {
+      pack_rows(item.k[n], block, dots_[n].dim, to);
+      item.k[n] = {to, dots_[n].dim, block.begin};
+      to += kKeyBlock * dots_[n].dim;
+    }
+    for (int n = 0; n < V::kValues && tuning_.packs_values; ++n) {
+      pack_strips(item.v[n], block, values_[n].dim, to);
+      item.v[n] = {to, kTileKeys, block.begin};
+      to += kPackedKeys * round_up(values_[n].dim, kTileKeys);
+    }
+  }
+
+  static HWY_NOINLINE void pack_rows(const FloatRows& rows, const KeyRange& block, std::int64_t dim,
+                                     float* to) {
+    for (std::int64_t r = block.begin; r < block.end; ++r, to += dim) {
+      const float* from = rows.at(r);
+      std::int64_t d = 0;
+      for (; d + kLanes <= dim; d += kLanes) store_unaligned(load_unaligned(from + d), to + d);
+      for (; d < dim; ++d) to[d] = from[d];
+    }
+  }
+  /// Strips of kTileKeys channels: those of a key side by side, of the next key behind them. A few
+  /// keys more than a block has lie between strips, so that the strips of a key do not share their
+  /// cache sets.
+  static constexpr std::int64_t kPackedKeys = kKeyBlock + 4;
+  static HWY_NOINLINE void pack_strips(const FloatRows& rows, const KeyRange& block,
+                                       std::int64_t dim, float* to) {
+    const hn::CappedTag<float, kTileKeys> tag;
+    for (std::int64_t r = block.begin; r < block.end; ++r) {
+      const float* from = rows.at(r);
+      float* at = to + (r - block.begin) * kTileKeys;
+      for (std::int64_t d = 0; d + kTileKeys <= dim; d += kTileKeys) {
+        hn::StoreU(hn::LoadU(tag, from + d), tag, at + d * kPackedKeys);
+      }
+      for (std::int64_t d = dim / kTileKeys * kTileKeys; d < dim; ++d) {
+        at[dim / kTileKeys * kTileKeys * kPackedKeys + d % kTileKeys] = from[d];
+      }
+    }
+  }
+
+  /// Sends for a share of the next block's keys and values, which the tiles of all panels have
+  /// together: rows that lie pages apart, or in a head that the second-level cache does not hold,
+  /// are foreseen by no prefetcher.
+  HWY_INLINE void fetch_ahead(const Item& item, int p, std::int64_t key) const {
+    constexpr std::int64_t kTiles = kKeyBlock / kTileKeys, kShares = kPanels * kTiles;
+    const std::int64_t share = p * kTiles + key % kKeyBlock / kTileKeys;
+    const std::int64_t begin = item.next.begin + share * kKeyBlock / kShares;
+    const std::int64_t end =
+        std::min(item.next.begin + (share + 1) * kKeyBlock / kShares, item.next.end);
+    for (std::int64_t row = begin; row < end; ++row) {
+      for (int n = 0; n < V::kDots; ++n) fetch_row(item, dots_[n].k, dots_[n].dim, row);
+      for (int n = 0; n < V::kValues; ++n) fetch_row(item, values_[n].v, values_[n].dim, row);
+    }
+  }
+  HWY_INLINE void fetch_row(const Item& item, const InputTensor& tensor, std::int64_t dim,
+                            std::int64_t row) const {
+    const auto* at = static_cast<const char*>(row_pointer(tensor, item.batch, item.kv_head, row));
+    const std::int64_t bytes = dim * storage_bytes(tensor.storage);
+    for (std::int64_t n = 0; n < bytes; n += 64) __builtin_prefetch(at + n, 0, 2);
   }
 
   std::int64_t rows_of(const Item& item, int p) const {
@@ -234,8 +309,15 @@ class ForwardPass {
     const std::int64_t query = item.query + p * kPanel + shape_.query_offset;
     const Panel& panel = item.panels[p];
     for (int n = 0; n < V::kValues; ++n) {
-      const Product product{item.v[n].at(key), 1,      item.v[n].row, weights, kPanel,
-                            panel.out[n],      kPanel, end - key};
+      const Product product{item.v[n].at(key),
+                            1,
+                            item.v[n].row,
+                            weights,
+                            kPanel,
+                            panel.out[n],
+                            kPanel,
+                            end - key,
+                            tuning_.packs_values ? kPackedKeys : 1};
       if (kTriangles && shape_.causal && end > query + kLanes) {
         multiply_triangle(product, panel.out_dim[n], query + kLanes - key);
       } else {
@@ -257,6 +339,7 @@ class ForwardPass {
         tile_place(shape_, visibility_, item.batch, item.query + p * kPanel, rows_of(item, p), key);
     for (; place.key < end; place.key += kTileKeys) {
       place.keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, end - place.key));
+      if (tuning_.fetches_ahead) fetch_ahead(item, p, place.key);
       const int first = first_vector(place);
       if (first == 0) use_tile(item, p, place, key, use, First<0>());
       if constexpr (kTriangles) {
@@ -339,6 +422,7 @@ class ForwardPass {
   std::int64_t kept_;  ///< blocks of weights a panel may keep
   DotStream dots_[2];
   ValueStream values_[2];
+  ForwardTuning tuning_;
 };
 
 template <HeadVariant V>

@@ -40,16 +40,14 @@ class CapeForward {
     const std::int64_t panels = (shape_.queries + kPanel - 1) / kPanel;
     BucketSums sums(plan_, shape_.batch * shape_.heads, shape_.heads, panels);
     const int threads = threads_with(buffer_size());
-    std::vector<FloatBuffer> buffers(static_cast<std::size_t>(threads));
-    for (FloatBuffer& buffer : buffers) buffer = FloatBuffer(buffer_size());
+    ThreadBuffers buffers(threads, buffer_size());
     parallel_items(
         shape_.batch * sums.slots(),
         [&](std::int64_t item, int thread) {
           const std::int64_t slot = item / shape_.batch, batch = item % shape_.batch;
           // The longest rows first, so that threads end together.
           for (std::int64_t panel = panels - 1 - slot; panel >= 0; panel -= sums.slots()) {
-            run_item(batch, panel * kPanel, sums, slot,
-                     buffers[static_cast<std::size_t>(thread)].data());
+            run_item(batch, panel * kPanel, sums, slot, buffers.of(thread));
           }
         },
         threads);

@@ -57,6 +57,8 @@ struct Product {
   float* c;  ///< rows of lanes, aligned
   std::int64_t c_row;
   std::int64_t depth;  ///< number of k
+  /// Where a_row is 1: rows come in strips of kTileKeys, a_strip kTileKeys apart; 1: side by side.
+  std::int64_t a_strip = 1;
 };
 
 /// One register tile: R rows, V vectors. The sum starts at 0 and is added to memory once, so that
@@ -69,7 +71,9 @@ HWY_INLINE void product_tile(const Product& p, std::int64_t row, std::int64_t la
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) acc[r][v] = zero();
   }
-  const float* HWY_RESTRICT a = p.a + row * (kUnitRow ? 1 : p.a_row);
+  const std::int64_t in_strip = row % kTileKeys;
+  const float* HWY_RESTRICT a =
+      p.a + (kUnitRow ? (row - in_strip) * p.a_strip + in_strip : row * p.a_row);
   const float* HWY_RESTRICT x = p.x + lane;
   const std::int64_t a_row = kUnitRow ? 1 : p.a_row, a_col = p.a_col, x_row = p.x_row;
   for (std::int64_t k = 0; k < p.depth; ++k) {

@@ -441,12 +441,13 @@ HWY_INLINE void softmax_tile(const TilePlace& place, Vec (&t)[kTileKeys][kVecs],
     // run beside the multiply-adds.
 #pragma GCC unroll 8
     for (int r = kTileKeys - 1; r >= 0; --r) {
-      const Vec x = clamp_exponent(hn::Sub(t[r][v], reference));
-      const Vec p = exp2_clamped(x);
+      const Vec x = hn::Sub(t[r][v], reference);
+      const Vec p = exp2_any(x);
       store(p, weights + r * kPanel + v * kLanes);
       sum[v] = hn::Add(sum[v], p);
       if constexpr (kProbes) {
-        entropy = hn::MulAdd(p, x, entropy);
+        // A masked score times its weight of 0 is to be none of -infinity's NaN.
+        entropy = hn::MulAdd(p, at_least(-127, x), entropy);
         if (r > 0) moment = hn::Add(moment, sum[v]);
       }
     }

@@ -88,6 +88,10 @@ concept HeadVariant = requires(V& v, std::int64_t i, const typename V::Head& hea
   // d score (of row r, vector n of the tile) -> d dots; a, b: the dots as score() had them, 0 where
   // it does not read them.
   { v.gradient(head, state, place, 0, 0, x, x, x, scratch) } -> std::same_as<DotGradients>;
+  // Whether the gradients of the first dots, which gradient() gave, are wanted by distance, and
+  // where in the scratch of an item distance 0 is then; null: not wanted.
+  { V::kSumsByDistance } -> std::convertible_to<bool>;
+  { v.by_distance(scratch) } -> std::same_as<float*>;
   // Scratch of an item (0 when it begins), where a block of queries' sums over some keys go from
   // there (head, slot, first query row), 0 staying behind, and what is left to do in the end.
   { v.scratch_size() } -> std::convertible_to<std::int64_t>;
@@ -105,6 +109,7 @@ class VariantDefaults {
   static constexpr int kDots = 1;
   static constexpr int kValues = 1;
   static constexpr bool kReadsDots = false;
+  static constexpr bool kSumsByDistance = false;
   struct Head {};
   struct Tile {};
 
@@ -132,6 +137,7 @@ class VariantDefaults {
     return {d_score, zero()};
   }
 
+  float* by_distance(float*) const { return nullptr; }
   std::int64_t scratch_size() const { return 0; }
   void begin_gradients(const Gradients&, std::int64_t) {}
   void flush(std::int64_t, std::int64_t, std::int64_t, const KeyRange&, float*) {}

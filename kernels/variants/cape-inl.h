@@ -93,8 +93,9 @@ inline HWY_NOINLINE void cape_content(const TilePlace& place, std::int64_t keys,
 
 HWY_INLINE Vec leaky(Vec x) { return hn::Max(x, hn::Mul(x, set(0.01f))); }
 
-/// acc[r] += sum_n weights[r * stride + n] * x[n], rows of x `x_row` apart.
-template <int R>
+/// acc[r] += sum_n weights[r * stride + n] * x[n], rows of x `x_row` apart; kTransposed: of
+/// weights[n * stride + r].
+template <bool kTransposed = false, int R>
 HWY_INLINE void cape_sums(const float* weights, std::int64_t stride, const float* x,
                           std::int64_t x_row, std::int64_t count, Vec (&acc)[R][kVecs]) {
   for (std::int64_t n = 0; n < count; ++n) {
@@ -103,7 +104,7 @@ HWY_INLINE void cape_sums(const float* weights, std::int64_t stride, const float
     for (int v = 0; v < kVecs; ++v) xs[v] = load(x + n * x_row + v * kLanes);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const Vec w = set(weights[r * stride + n]);
+      const Vec w = set(weights[kTransposed ? n * stride + r : r * stride + n]);
 #pragma GCC unroll 4
       for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::MulAdd(w, xs[v], acc[r][v]);
     }
@@ -121,20 +122,18 @@ HWY_INLINE void cape_tiles(std::int64_t rows, const Tile& tile) {
   for (; row < rows; ++row) tile(row, std::integral_constant<int, 1>());
 }
 
-/// Where the numbers of one key are: its heads' content scores, and its hidden units before (where
-/// wanted) and after the rectifier. content_row, hidden_row: from one head or unit to the next.
+/// Where the numbers of one key are: its heads' content scores, and its hidden units after the
+/// rectifier. content_row, hidden_row: from one head or unit to the next.
 struct CapeKey {
   CapeBiases biases;
   const float* content;
   std::int64_t content_row;
-  float* before;
   float* active;
   std::int64_t hidden_row;
 };
 
-/// leaky(u), u = w1_A a + w1_B B + b1, of one key. kBefore: u is wanted too.
-template <bool kBefore>
-HWY_NOINLINE void cape_first_layer(const CapeNetwork& net, const CapeKey& key) {
+/// leaky(u), u = w1_A a + w1_B B + b1, of one key.
+inline HWY_NOINLINE void cape_first_layer(const CapeNetwork& net, const CapeKey& key) {
   const std::int64_t width = net.layout.width, heads = net.heads, row = key.hidden_row;
   const std::int64_t size = key.biases.row;
   const float* tables = key.biases.hidden;
@@ -152,12 +151,10 @@ HWY_NOINLINE void cape_first_layer(const CapeNetwork& net, const CapeKey& key) {
         }
         cape_sums(net.cape.w1 + d * width, width, key.content, key.content_row, heads, u);
         float* active = key.active + d * row;
-        float* before = kBefore ? key.before + d * row : nullptr;
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
           for (int v = 0; v < kVecs; ++v) {
-            if constexpr (kBefore) store(u[r][v], before + r * row + v * kLanes);
             store(leaky(u[r][v]), active + r * row + v * kLanes);
           }
         }
@@ -287,9 +284,9 @@ class CapeScorer {
         in_registers_(net_.cape.hidden, pairs_.data(), scratch, scores);
       } else {
         float* memory = scratch + net_.cape.hidden * kPanel;
-        const CapeKey numbers{
-            net_.biases(query, key + r, memory), scores, kCapeRow, nullptr, scratch, kPanel};
-        cape_first_layer<false>(net_, numbers);
+        const CapeKey numbers{net_.biases(query, key + r, memory), scores, kCapeRow, scratch,
+                              kPanel};
+        cape_first_layer(net_, numbers);
         cape_second_layer(net_, numbers, scores);
       }
     }

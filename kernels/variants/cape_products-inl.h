@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "kernels/cpu/diagonals-inl.h"
 #include "kernels/variants/cape-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -29,7 +30,7 @@ HWY_INLINE void lane_tile(const float* x, const float* y, std::int64_t depth, fl
     Vec ys[C];
 #pragma GCC unroll 4
     for (int c = 0; c < C; ++c) ys[c] = load(y + c * kBackwardRow + n * kLanes);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const Vec a = load(x + r * kBackwardRow + n * kLanes);
 #pragma GCC unroll 4
@@ -44,30 +45,34 @@ HWY_INLINE void lane_tile(const float* x, const float* y, std::int64_t depth, fl
   }
 }
 
+/// C columns; R rows at a time, fewer of the rest. R C is 8 where there are enough: as many
+/// multiply-adds as two ports have under way.
+template <int R, int C>
+HWY_INLINE void lane_columns(const float* x, std::int64_t rows, const float* y, std::int64_t depth,
+                             float* sums, std::int64_t columns) {
+  std::int64_t r = 0;
+  for (; r + R <= rows; r += R) {
+    lane_tile<R, C>(x + r * kBackwardRow, y, depth, sums + r * columns * kLanes, columns);
+  }
+  if constexpr (R > 1) {
+    lane_columns<R / 2, C>(x + r * kBackwardRow, rows - r, y, depth, sums + r * columns * kLanes,
+                           columns);
+  }
+}
+
 /// Adds all rows of x (rows, kBackwardRow) times all rows of y, `depth` vectors each; sums: (rows,
 /// columns, kLanes).
 inline HWY_NOINLINE void add_lane_products(const float* x, std::int64_t rows, const float* y,
                                            std::int64_t columns, std::int64_t depth, float* sums) {
-  for (std::int64_t r = 0; r < rows;) {
-    const bool tall = r + 2 <= rows;
-    for (std::int64_t c = 0; c < columns;) {
-      const bool wide = c + 4 <= columns;
-      float* at = sums + (r * columns + c) * kLanes;
-      const float* a = x + r * kBackwardRow;
-      const float* b = y + c * kBackwardRow;
-      if (tall && wide) {
-        lane_tile<2, 4>(a, b, depth, at, columns);
-      } else if (wide) {
-        lane_tile<1, 4>(a, b, depth, at, columns);
-      } else if (tall) {
-        lane_tile<2, 1>(a, b, depth, at, columns);
-      } else {
-        lane_tile<1, 1>(a, b, depth, at, columns);
-      }
-      c += wide ? 4 : 1;
-    }
-    r += tall ? 2 : 1;
+  std::int64_t c = 0;
+  for (; c + 4 <= columns; c += 4) {
+    lane_columns<2, 4>(x, rows, y + c * kBackwardRow, depth, sums + c * kLanes, columns);
   }
+  for (; c + 2 <= columns; c += 2) {
+    lane_columns<4, 2>(x, rows, y + c * kBackwardRow, depth, sums + c * kLanes, columns);
+  }
+  if (c < columns)
+    lane_columns<8, 1>(x, rows, y + c * kBackwardRow, depth, sums + c * kLanes, columns);
 }
 
 /// Adds what add_lane_products() left, in float64.
@@ -77,10 +82,6 @@ inline void add_lane_sums(std::vector<double>& to, const float* sums) {
       to[n] += static_cast<double>(sums[n * kLanes + lane]);
     }
   }
-}
-
-HWY_INLINE void add_unaligned(float* at, Vec x) {
-  store_unaligned(hn::Add(load_unaligned(at), x), at);
 }
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE

@@ -19,6 +19,7 @@ namespace phasescope::kernels::HWY_NAMESPACE {
 /// does not round every step of the sum.
 class TableScore : public VariantDefaults {
  public:
+  static constexpr bool kSumsByDistance = true;
   struct Head {
     const float* bias;  ///< at distance 0; log2 units where it is added
   };
@@ -66,11 +67,8 @@ class TableScore : public VariantDefaults {
     }
   }
 
-  HWY_INLINE DotGradients gradient(const Head&, const Tile&, const TilePlace& place, int r, int v,
-                                   Vec d_score, Vec, Vec, float* scratch) const {
-    float* at = scratch + (place.query - place.key - r + v * kLanes - range_.first);
-    store_unaligned(hn::Add(load_unaligned(at), d_score), at);
-    return {d_score, zero()};
+  float* by_distance(float* scratch) const {
+    return sums_.wanted() ? scratch - range_.first : nullptr;
   }
 
   void flush(std::int64_t head, std::int64_t slot, std::int64_t query, const KeyRange& keys,
@@ -102,6 +100,7 @@ class MultipliedTableScore : public TableScore {
  public:
   using TableScore::TableScore;
   static constexpr bool kReadsDots = true;
+  static constexpr bool kSumsByDistance = false;
 
   HWY_INLINE void score(const Head& head, const TilePlace& place, Vec (&t)[kTileKeys][kVecs],
                         const Vec (&)[kTileKeys][kVecs]) const {

@@ -117,6 +117,7 @@ class TokenScore : public Base {
     return Base::gradient(head.base, tile.base, place, r, v, d, a, b, scratch + kOwn);
   }
 
+  float* by_distance(float* scratch) const { return Base::by_distance(scratch + kOwn); }
   std::int64_t scratch_size() const { return kOwn + Base::scratch_size(); }
 
   void begin_gradients(const Gradients& gradients, std::int64_t slots) {

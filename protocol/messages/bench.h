@@ -18,7 +18,7 @@ struct KernelsBenchRequest {
   static constexpr const char* verb = "";
   std::vector<std::string> variants, passes;
   std::vector<std::int64_t> lengths{512, 2048, 8192}, dims{64, 128}, heads{4};
-  std::string dtype, backend = "fused", device;
+  std::string dtype, layout = "contiguous", backend = "fused", device;
   std::int64_t runs = 5, seed = 0, threads = 0;
   template <class V>
   void fields(V& v) {
@@ -30,6 +30,10 @@ struct KernelsBenchRequest {
     v("dims", dims, About{.help = "head dimensions", .low = 1});
     v("heads", heads, About{.help = "heads", .low = 1});
     v("dtype", dtype, About{.help = "of the inputs", .choices = kDtypes});
+    v("layout", layout,
+      About{.help = "of q, k and v: the rows of a head one behind the other, or a token's heads "
+                    "beside each other, as a model's products leave them",
+            .choices = "contiguous|model"});
     v("backend", backend, kBackendAbout);
     v("device", device, kDeviceAbout), v("threads", threads, kThreadsAbout);
     v("runs", runs, kRunsAbout), v("seed", seed, kSeedAbout);

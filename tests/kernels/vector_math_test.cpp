@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "hwy/foreach_target.h"
+#include "kernels/cpu/buffer.h"
+#include "kernels/cpu/diagonals-inl.h"
 #include "kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -50,6 +52,26 @@ std::vector<float> test_cosine_beside_sine(const std::vector<float>& x) {
     sine_cosine(v, sine, other);
     return other;
   });
+}
+
+/// How many sums along the diagonals of `rows` rows are not those of a loop over all numbers: whole
+/// ones, so that no sum is rounded. What lies beside the rows is NaN.
+int test_diagonals(std::int64_t rows) {
+  const std::int64_t pitch = 2 * kPanel;
+  FloatBuffer block((rows + 2) * pitch, std::nanf(""));
+  float* const first = block.data() + pitch;
+  std::vector<float> want(static_cast<std::size_t>(rows + kPanel)), got = want;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t n = 0; n < kPanel; ++n) {
+      const auto x = static_cast<float>((r * 131 + n * 17) % 97 - 40);
+      first[r * pitch + n] = x;
+      want[static_cast<std::size_t>(n - r + rows)] += x;
+    }
+  }
+  add_diagonals(first, pitch, rows, got.data() + rows);
+  int wrong = 0;
+  for (std::size_t n = 0; n < want.size(); ++n) wrong += got[n] == want[n] ? 0 : 1;
+  return wrong;
 }
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE
@@ -123,7 +145,15 @@ TEST_P(VectorMath, Exp2IsAccurate) {
   EXPECT_LE(worst(spaced(-125.9, 127, 1 << 18), function, exact_exp2, true), 2.5e-7);
   EXPECT_LE(worst(spaced(-1, 1, 1 << 16), function, exact_exp2, true), 2.5e-7);
   for (const float x : {-127.5f, -1000.0f, -1e30f, -kInfinity}) EXPECT_EQ(at(function, x), 0) << x;
+  // No smaller ones: subnormals slow down whatever they are multiplied by.
+  for (const float y : function(spaced(-160, -100, 1 << 16))) EXPECT_TRUE(y == 0 || y >= 0x1p-127f);
   EXPECT_TRUE(std::isnan(at(function, std::nanf(""))));
+}
+
+TEST_P(VectorMath, DiagonalsAreSummed) {
+  const auto wrong = PHASESCOPE_SELECT_TARGET(test_diagonals);
+  for (const std::int64_t rows : {0, 1, 3, 4, 8, 15, 16, 17, 48, 128})
+    EXPECT_EQ(wrong(rows), 0) << rows;
 }
 
 TEST_P(VectorMath, TanhIsAccurate) {

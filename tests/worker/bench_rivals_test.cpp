@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/attention/attention.h"
@@ -77,6 +78,24 @@ TEST(KernelProblems, AreDrawnFromTheirSeed) {
     };
     EXPECT_TRUE(at::equal(scores(1), scores(1))) << variant.name;
     EXPECT_FALSE(at::equal(scores(1), scores(2))) << variant.name;
+  }
+}
+
+// As a model's products leave them, a token's heads stand beside each other.
+TEST(KernelProblems, HaveTheSameNumbersInEveryLayout) {
+  for (const KernelVariant& variant : kernel_variants_at(kSize, false)) {
+    const KernelProblem rows = random_problem(variant.make, kSize, at::kFloat, 1);
+    const KernelProblem tokens = random_problem(variant.make, kSize, at::kFloat, 1, Layout::model);
+    for (const auto& [one, other] :
+         {std::pair{rows.v, tokens.v}, std::pair{rows.program.q, tokens.program.q},
+          std::pair{rows.program.k, tokens.program.k}}) {
+      EXPECT_TRUE(at::equal(one, other)) << variant.name;
+      EXPECT_EQ(one.stride(2), kSize.d);
+      EXPECT_EQ(other.stride(2), kSize.heads * kSize.d) << variant.name;
+    }
+    EXPECT_TRUE(at::equal(model::attention(rows.program, rows.v, {}).out,
+                          model::attention(tokens.program, tokens.v, {}).out))
+        << variant.name;
   }
 }
 

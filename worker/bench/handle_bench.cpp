@@ -230,6 +230,7 @@ Reply bench_kernels(const protocol::KernelsBenchRequest& asked, RequestContext& 
   }
   request.dtype = dtype_named(asked.dtype, request.backend);
   request.seed = static_cast<std::uint64_t>(asked.seed);
+  request.layout = asked.layout == "model" ? Layout::model : Layout::contiguous;
   std::vector<KernelRequest> requests;
   for (const std::int64_t h : heads)
     for (const std::int64_t n : lengths)
@@ -240,6 +241,7 @@ Reply bench_kernels(const protocol::KernelsBenchRequest& asked, RequestContext& 
       }
   protocol::AttentionBench bench = bench_on(request);
   bench.runs = asked.runs;
+  bench.layout = asked.layout;
   for (const KernelRequest& one : requests) {
     InterleavedRuns(kernel_cases(one), asked.runs, context).add_rows(bench.rows);
     // A neighbour on the machine can halve it while it is measured: the largest is the processor's.

@@ -304,7 +304,8 @@ Tensor whole_map(const AttentionProgram& program) {
 
 // Attention of one layer and the statistics of all its heads.
 KernelCase layer_case(const KernelRequest& request) {
-  const KernelProblem problem = random_problem(nullptr, request.size, at::kFloat, request.seed);
+  const KernelProblem problem =
+      random_problem(nullptr, request.size, at::kFloat, request.seed, request.layout);
   KernelCase result{row_of("layer", "forward", "all", request), {}, {}};
   result.ours = probing(problem, analysis::head_probes(analysis::distance_edges(request.size.n)));
   const auto eager = [=] {
@@ -418,7 +419,8 @@ std::vector<KernelCase> kernel_cases(const KernelRequest& request) {
     const bool possible = !variant.halves || request.size.d % 2 == 0;
     problems.emplace_back();
     if (!possible) continue;
-    problems.back() = random_problem(variant.make, request.size, request.dtype, request.seed);
+    problems.back() =
+        random_problem(variant.make, request.size, request.dtype, request.seed, request.layout);
   }
   std::vector<KernelCase> cases;
   for (const char* pass : {"forward", "backward"}) {

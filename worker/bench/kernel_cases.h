@@ -33,6 +33,7 @@ struct KernelRequest {
   model::Backend backend = model::Backend::fused;  // or the CUDA kernels
   at::ScalarType dtype = at::kFloat;               // of q, k, v; bfloat16 for the CUDA kernels
   std::uint64_t seed = 0;                          // of all numbers
+  Layout layout = Layout::contiguous;
 };
 
 // Names for `--variants`.

@@ -18,6 +18,13 @@ Tensor random_input(const KernelProblem& problem, at::ScalarType dtype) {
   return at::randn({1, size.heads, size.n, size.d}, problem.random, at::kFloat).to(dtype);
 }
 
+// The same, laid out as asked.
+Tensor random_rows(const KernelProblem& problem, at::ScalarType dtype, Layout layout) {
+  const Tensor rows = random_input(problem, dtype);
+  if (layout == Layout::contiguous) return rows;
+  return rows.transpose(1, 2).contiguous().transpose(1, 2);
+}
+
 // (H, N): slopes as ALiBi and Kerple have them.
 Tensor random_table(const KernelProblem& problem) {
   const KernelSize& size = problem.size;
@@ -50,12 +57,12 @@ Tensor added_scores(const KernelProblem& problem) {
 }  // namespace
 
 KernelProblem random_problem(void (*make)(KernelProblem&), const KernelSize& size,
-                             at::ScalarType dtype, std::uint64_t seed) {
+                             at::ScalarType dtype, std::uint64_t seed, Layout layout) {
   KernelProblem problem{.size = size, .random = at::detail::createCPUGenerator(seed)};
   AttentionProgram& program = problem.program;
-  program.q = program.q_plain = random_input(problem, dtype);
-  program.k = program.k_plain = random_input(problem, dtype);
-  problem.v = random_input(problem, dtype);
+  program.q = program.q_plain = random_rows(problem, dtype, layout);
+  program.k = program.k_plain = random_rows(problem, dtype, layout);
+  problem.v = random_rows(problem, dtype, layout);
   program.scale = 1 / std::sqrt(static_cast<double>(size.d));
   program.positions.length = size.n;
   if (make != nullptr) make(problem);

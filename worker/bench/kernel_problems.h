@@ -16,6 +16,11 @@ struct KernelSize {
   std::int64_t heads = 1, n = 1, d = 1;  // tokens; numbers a head
 };
 
+// How q, k and v lie in memory: the rows of a head one behind the other, or a token's heads beside
+// each other, heads x d numbers from one row of a head to the next: V of every model, and q and k
+// where nothing turns them.
+enum class Layout { contiguous, model };
+
 // q, k, v and a state in one dtype; everything else float32.
 struct KernelProblem {
   KernelSize size;
@@ -29,8 +34,10 @@ struct KernelProblem {
 };
 
 // Causal, of one text; `make` adds what a variant has, null for plain. One seed, one problem.
+// In every layout the same numbers.
 KernelProblem random_problem(void (*make)(KernelProblem&), const KernelSize& size,
-                             at::ScalarType dtype, std::uint64_t seed);
+                             at::ScalarType dtype, std::uint64_t seed,
+                             Layout layout = Layout::contiguous);
 // The same numbers, of which the gradients are wanted.
 KernelProblem with_gradients(const KernelProblem& problem);
 
