@@ -26,6 +26,8 @@ constexpr Limits kCudaLimits{.name = "[cuda attention] ",
 
 // cp.async, ldmatrix and products of bfloat16 numbers came with it.
 constexpr int kLeastCapability = 80;
+// wgmma is an instruction of this one alone.
+constexpr int kHopperCapability = 90;
 
 void require(bool holds, const char* sentence) {
   if (!holds) throw std::invalid_argument(std::string(kCudaLimits.name) + sentence);
@@ -169,6 +171,20 @@ struct SumScores {
 };
 
 }  // namespace
+
+bool cuda_takes_hopper_form(const CudaAttention& a) {
+  if (!a.hopper || a.tokens.any() || cuda_capability() != kHopperCapability) return false;
+  const auto has_strides = [](const InputTensor& t) {
+    return t.batch > 0 && t.head > 0 && t.row > 0;
+  };
+  if (!has_strides(a.q) || !has_strides(a.k) || !has_strides(a.v)) return false;
+  if (const auto* table = std::get_if<TableVariant>(&a.variant)) return !table->multiplies;
+  if (const auto* tape = std::get_if<TapeVariant>(&a.variant)) {
+    return tape->state_dim > 0 && has_strides(tape->state);
+  }
+  return std::holds_alternative<PlainVariant>(a.variant) ||
+         std::holds_alternative<TapaVariant>(a.variant);
+}
 
 void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOutputs& outputs) {
   const cuda::NvtxRange range("phasescope attention forward");

@@ -1,8 +1,8 @@
 #pragma once
 // The streaming attention on CUDA, Ampere form: forward and backward in bfloat16 and float16 with
-// float32 sums. The device code has been compiled for sm_80 and sm_90a and run by the emulation of
-// tests/kernels/cuda_emulation, never on a device, so it is reached by the backend's name
-// `cuda-unverified` alone.
+// float32 sums; of some variants the forward pass in Hopper form too. The device code has been
+// compiled for sm_80 and sm_90a and run by the emulation of tests/kernels/cuda_emulation, never on
+// a device, so it is reached by the backend's name `cuda-unverified` alone.
 //
 // Words, masks, variants and probes are those of kernels/attention.h; pointers are device memory.
 
@@ -60,6 +60,8 @@ struct CudaAttention : AttentionInputs {
   /// forward and up to 28 backward.
   std::size_t cape_bytes = std::size_t{192} << 20;
   void* stream = nullptr;  ///< cudaStream_t
+  /// Whether the forward pass is to be the Hopper form where there is one.
+  bool hopper = false;
 };
 
 /// All pointers, the edges' too, are device memory; known_lse is not read. The largest weights of a
@@ -75,6 +77,11 @@ struct CudaForwardOutputs : ForwardOutputs {
 std::size_t cuda_bucket_workspace(const CudaAttention& attention, const BucketProbes& buckets);
 /// Of CAPE: see cape_bytes; 0 for all others.
 std::size_t cuda_score_workspace(const CudaAttention& attention);
+
+/// Whether the forward pass is the Hopper form: where it is wanted, on devices of compute
+/// capability 9.0, plain, with a table that is added, TAPA's and TAPE's, without numbers of tokens;
+/// no stride is 0.
+bool cuda_takes_hopper_form(const CudaAttention& attention);
 
 /// Enqueues the forward pass. Throws std::invalid_argument for what it cannot do, and
 /// CudaError with the CUDA call, file and line when the driver refuses.

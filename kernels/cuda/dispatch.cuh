@@ -1,68 +1,19 @@
 #pragma once
-// From run-time values to the instantiations of a score: two 16-bit types, head dimensions up to 64
-// and up to 128, probes off and on.
+// From run-time values to the instantiations of a score, for every pass.
 
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
-#include <variant>
 
 #include "kernels/cuda/attention_cuda.h"
 #include "kernels/cuda/backward_kernel.cuh"
 #include "kernels/cuda/buckets_kernel.cuh"
 #include "kernels/cuda/forward_kernel.cuh"
+#include "kernels/cuda/problem_of.cuh"
 #include "kernels/cuda/score_sums_kernel.cuh"
 #include "kernels/cuda/top_keys_kernel.cuh"
 
 namespace phasescope::kernels::cuda {
-
-template <DeviceScore Score>
-Problem<Score> problem_of(const CudaAttention& a, const Score& score) {
-  Problem<Score> problem{a.shape,
-                         a.q,
-                         a.k,
-                         a.v,
-                         {},
-                         0,
-                         score,
-                         a.soft_cap * kLog2e,
-                         a.sinks,
-                         a.key_mask,
-                         a.query_documents,
-                         a.key_documents,
-                         static_cast<const DocumentRange*>(a.document_workspace)};
-  if (const auto* tape = std::get_if<TapeVariant>(&a.variant)) {
-    problem.state = tape->state;
-    problem.state_dim = tape->state_dim;
-  }
-  problem.gate = a.gate;
-  problem.gate_dim = static_cast<int>(a.gate_dim);
-  return problem;
-}
-
-/// Calls `with` with a value of the 16-bit type and an integral constant of the head dimension.
-template <class Call>
-void with_type_and_dim(const CudaAttention& a, const Call& with) {
-  const auto with_dim = [&](auto type) {
-    if (a.shape.head_dim <= 64) {
-      with(type, std::integral_constant<int, 64>{});
-    } else {
-      with(type, std::integral_constant<int, 128>{});
-    }
-  };
-  if (a.q.storage == Storage::bfloat16) {
-    with_dim(__nv_bfloat16{});
-  } else {
-    with_dim(__half{});
-  }
-}
-
-inline bool wants_probes(const RowProbes& rows) {
-  bool wanted = rows.entropy || rows.max_score || rows.max_key || rows.top1_mass ||
-                rows.first_key_weight || rows.mean_distance || rows.sink_weight;
-  for (const float* window : rows.window_mass) wanted = wanted || window;
-  return wanted;
-}
 
 inline bool wants_buckets(const BucketProbes& b) {
   return b.count > 0 &&
@@ -131,15 +82,21 @@ void launch_forward(const CudaAttention& a, const ForwardLaunch<Score>& paramete
   }
 }
 
+/// in_hopper_form: of the same score, where there is that form of its forward pass.
 template <DeviceScore Score>
-void forward_with(const CudaAttention& a, const CudaForwardOutputs& outputs, const Score& score) {
+void forward_with(const CudaAttention& a, const CudaForwardOutputs& outputs, const Score& score,
+                  ForwardLauncher* in_hopper_form = nullptr) {
   const ForwardLaunch<Score> parameters{problem_of(a, score), outputs};
   const dim3 grid{tiles_of(a.shape.queries), static_cast<unsigned>(a.shape.heads),
                   static_cast<unsigned>(a.shape.batch)};
   with_type_and_dim(a, [&](auto type, auto dim) {
     using T = decltype(type);
     constexpr int kDim = decltype(dim)::value;
-    launch_forward<T, kDim>(a, parameters, grid);
+    if (in_hopper_form != nullptr && cuda_takes_hopper_form(a)) {
+      in_hopper_form(a, outputs);
+    } else {
+      launch_forward<T, kDim>(a, parameters, grid);
+    }
     if (wants_top_keys(outputs.rows)) launch_top_keys<T, kDim>(a, parameters, grid);
     if (!wants_buckets(outputs.buckets)) return;
     launch_distances<T, kDim>(a, outputs, parameters.problem, grid.z);

@@ -16,25 +16,9 @@
 #include "kernels/cuda/attention_cuda.h"
 #include "kernels/cuda/bands.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/probes.cuh"
-#include "kernels/cuda/scores.cuh"
+#include "kernels/cuda/softmax_rows.cuh"
 
 namespace phasescope::kernels::cuda {
-
-template <DeviceScore Score>
-struct ForwardLaunch {
-  Problem<Score> problem;
-  CudaForwardOutputs outputs;
-  float* kept = nullptr;  // of stored scores whose keys come in several strips: see KeptRows
-};
-
-/// Two rows of a warp's 16 that a thread holds: lane / 4 and that + 8.
-template <class Probes>
-struct RowState {
-  float maximum[2] = {-INFINITY, -INFINITY};
-  float sum[2] = {0, 0};  // this thread's columns
-  Probes probes[2];
-};
 
 /// What a block keeps of its rows from one strip of keys to the next: of each thread its sums and
 /// its RowState, as they stand in its registers, so that strips change no bit.
@@ -100,13 +84,8 @@ class BlockForward {
         visibility_(launch.problem, batch_),
         tiles_(launch.problem, visibility_, first_),
         shared_(shared_memory()),
-        pieces_(shared_ + Layout::kPieces) {
-    if constexpr (Score::kLinear) {
-      const float multiplier = problem_.score.multiplier();
-      dots_are_scores_ = problem_.soft_cap == 0 && multiplier > 0;
-      if (dots_are_scores_) unit_ = multiplier;
-    }
-  }
+        pieces_(shared_ + Layout::kPieces),
+        unit_(launch.problem) {}
 
   __device__ void run() {
     if constexpr (Score::kStored) {
@@ -271,26 +250,12 @@ class BlockForward {
 #pragma unroll
       for (int band = Which::kFirst; band < Which::kLast; ++band) {
         const Chunk<false> chunk = chunk_of(band, tile, first);
-        score_dots(dots[band], band, chunk, s[band]);
-        const int row = position(band) + warp_ * 16, column = tile * kRows + first;
-        const bool whole = real.template all<kWidth>(first) &&
-                           visibility_.whole(row, row + 15, column, column + kWidth - 1);
-        if (!whole) mask_chunk<kWidth>(visibility_, real, chunk, s[band]);
+        score_dots<kWidth>(problem_, {batch_, head_}, unit_, dots[band],
+                           Entries<Score>{entries(band), pieces_}, chunk, s[band]);
+        mask_scores<kWidth>(visibility_, real, chunk, position(band) + warp_ * 16,
+                            tile * kRows + first, first, s[band]);
       }
     }
-  }
-  __device__ __forceinline__ void score_dots(const Dots<kWidth, Score>& dots, int band,
-                                             const Chunk<false>& chunk, Scores& s) {
-    if (Score::kLinear && dots_are_scores_) {
-#pragma unroll
-      for (int n = 0; n < kWidth / 8; ++n) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) s[n][e] = dots.dot[n][e];
-      }
-      return;
-    }
-    const Entries<Score> of_band{entries(band), pieces_};
-    score_chunk(problem_, {batch_, head_}, dots, of_band, chunk, s);
   }
 
   /// Scores to weights relative to the running maximum; sums and values so far are rescaled.
@@ -304,7 +269,7 @@ class BlockForward {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         old[band][half] = rows_[band].maximum[half];
-        raise(chunk_of(band, tile, first), s[band], half, rows_[band]);
+        raise<kWidth>(chunk_of(band, tile, first), s[band], half, unit_.of, rows_[band]);
         rose = rose || rows_[band].maximum[half] != old[band][half];
       }
     }
@@ -320,70 +285,17 @@ class BlockForward {
     for (int band = Which::kFirst; band < Which::kLast; ++band) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        weigh(chunk_of(band, tile, first), s[band], half, rows_[band]);
+        weigh<kWidth>(outputs_.rows, chunk_of(band, tile, first), s[band], half, unit_.of,
+                      rows_[band]);
       }
     }
   }
-
-  /// A thread's numbers of one of its rows.
-  __device__ ChunkRow<kWidth> row_of(const Chunk<false>& chunk, const Scores& s, int half) const {
-    return {s, half, chunk.row_of(2 * half), chunk.column_of(0, 0)};
-  }
-
-  /// Raises a row's maximum to that of a chunk.
-  __device__ __forceinline__ void raise(const Chunk<false>& chunk, const Scores& s, int half,
-                                        RowState<Probes>& row) const {
-    float top = -INFINITY;
-#pragma unroll
-    for (int n = 0; n < kWidth / 8; ++n) {
-      top = fmaxf(top, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
-    }
-    row.probes[half].find(row_of(chunk, s, half), unit_, top);
-    row.maximum[half] = fmaxf(row.maximum[half], quad_max(top) * unit_);
-  }
-
-  /// What weights are relative to: rows without a visible key so far keep -inf, and their weights
-  /// are 0, not NaN.
-  __device__ static float base_of(float maximum) { return maximum == -INFINITY ? 0 : maximum; }
 
   /// Rows' sums from an old maximum to the one of now.
   __device__ __forceinline__ void rescale(int band, int half, float old) {
-    RowState<Probes>& row = rows_[band];
-    const float step = old == -INFINITY ? 0 : old - base_of(row.maximum[half]);
-    const float factor = old == -INFINITY ? 0 : fast_exp2(step);
-    row.probes[half].rescale(factor, step, row.sum[half]);
-    row.sum[half] *= factor;
-    rescale<D>(out_[band], half, factor);
-    if constexpr (Score::kState) rescale<kStateDim>(state_, half, factor);
-  }
-  template <int kDim>
-  __device__ static void rescale(float (&sums)[kDim / 8][4], int half, float factor) {
-#pragma unroll
-    for (int d = 0; d < kDim / 8; ++d) {
-      sums[d][2 * half] *= factor;
-      sums[d][2 * half + 1] *= factor;
-    }
-  }
-
-  /// A row's scores to weights, with its sum and probes.
-  __device__ __forceinline__ void weigh(const Chunk<false>& chunk, Scores& s, int half,
-                                        RowState<Probes>& row) const {
-    const float base = base_of(row.maximum[half]);
-    float sum = 0;
-#pragma unroll
-    for (int n = 0; n < kWidth / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        float& number = s[n][2 * half + e];
-        const float x = fmaf(number, unit_, -base);
-        const float p = fast_exp2(x);
-        sum += p;
-        row.probes[half].add(p, x, 8 * n + e);
-        number = p;
-      }
-    }
-    row.sum[half] += sum;
-    row.probes[half].add_chunk(outputs_.rows, row_of(chunk, s, half), sum);
+    const float factor = rescale_row(rows_[band], half, old);
+    rescale_sums(out_[band], half, factor);
+    if constexpr (Score::kState) rescale_sums(state_, half, factor);
   }
 
   __device__ KeptRows<D, Probes> kept_rows() const {
@@ -405,72 +317,19 @@ class BlockForward {
 
   /// A band's rows of all results.
   __device__ __forceinline__ void write(int band) {
+    const WarpRows at{
+        batch_, head_, query(band) + warp_ * 16,
+        warp_,  lane_, shared_ + Layout::kOut + static_cast<std::uint32_t>(band) * Layout::kDots};
     float normaliser[2];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) normaliser[half] = write_numbers(band, half);
-    write_output(band, normaliser);
-    if constexpr (Score::kState) {
-      write_to<kStateDim>(outputs_.out_state, band, state_, normaliser,
-                          static_cast<int>(problem_.state_dim));
-    }
-  }
-
-  /// A row's log-sum-exp and probes; returns what its sums of values are multiplied with.
-  __device__ __forceinline__ float write_numbers(int band, int half) {
-    RowState<Probes>& state = rows_[band];
-    const int row = query(band) + warp_ * 16 + lane_ / 4 + 8 * half;
-    const float l = quad_sum(state.sum[half]);
-    const bool writes = row < shape_.queries && lane_ % 4 == 0;
-    const std::int64_t at = (batch_ * shape_.heads + head_) * shape_.queries + row;
-    // Of the row's weights and its sink's, the share of the weights.
-    const float beside = exp2f(sink_of(problem_, head_) - state.maximum[half]);
-    const float share = l == 0 ? 1 : 1 / (1 + beside / l);
-    const RowEnd end{state.maximum[half], l, share,
-                     l == 0 ? (problem_.sinks && beside > 0 ? 1.0f : 0.0f) : 1 / (1 + l / beside)};
-    state.probes[half].write(outputs_.rows, at, end, writes);
-    if (writes && outputs_.lse) {
-      outputs_.lse[at] =
-          l == 0 ? -INFINITY : (state.maximum[half] + log2f(l)) * 0.693147180559945309f;
-    }
-    return l == 0 ? 0 : share / l;
-  }
-
-  /// Averaged values; where there is a gate, first as they are to `ungated`. The gate is multiplied
-  /// onto the registers, so that nothing of it lives on while rows are written.
-  __device__ __forceinline__ void write_output(int band, const float (&normaliser)[2]) {
-    if (problem_.gate.data != nullptr) {
-      if (outputs_.ungated.data != nullptr) {
-        write_to<D>(outputs_.ungated, band, out_[band], normaliser, channels());
-      }
-      multiply_gate(band);
-    }
-    write_to<D>(outputs_.out, band, out_[band], normaliser, channels());
-  }
-  __device__ __forceinline__ void multiply_gate(int band) {
-#pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = query(band) + warp_ * 16 + lane_ / 4 + 8 * half;
-      if (row >= shape_.queries) continue;
-      const RowGate<T> gate(problem_.gate, problem_.gate_dim, batch_, head_, row);
-#pragma unroll
-      for (int d = 0; d < D / 8; ++d) {
-        const int channel = d * 8 + (lane_ % 4) * 2;
-        if (channel >= channels()) continue;
-        out_[band][d][2 * half] *= gate.of(channel);
-        out_[band][d][2 * half + 1] *= gate.of(channel + 1);
-      }
+      normaliser[half] = write_numbers(problem_, outputs_, at, rows_[band], half);
     }
-  }
-  template <int kDim>
-  __device__ __forceinline__ void write_to(const OutputTensor& to, int band,
-                                           const float (&sums)[kDim / 8][4],
-                                           const float (&normaliser)[2], int width) {
-    const int row = query(band) + warp_ * 16;
-    const std::uint32_t tile =
-        shared_ + Layout::kOut + static_cast<std::uint32_t>(band) * Layout::kDots;
-    write_through<T, kDim>(tile, warp_, lane_, pointer<T>(to, batch_, head_) + row * to.row, to.row,
-                           static_cast<int>(shape_.queries) - row, width, sums,
-                           [&](int half) { return normaliser[half]; });
+    write_values<T, D>(problem_, outputs_, at, out_[band], normaliser);
+    if constexpr (Score::kState) {
+      write_rows<T, kStateDim>(outputs_.out_state, at, shape_.queries, state_, normaliser,
+                               static_cast<int>(problem_.state_dim));
+    }
   }
 
   const Problem<Score>& problem_;
@@ -483,9 +342,7 @@ class BlockForward {
   BandTiles<kCount> tiles_;
   std::uint32_t shared_;
   [[no_unique_address]] Pieces<Score::kPieces> pieces_;
-  // Scores in log2 units are those in registers times unit_: of a linear score, dot products.
-  bool dots_are_scores_ = false;
-  float unit_ = 1;
+  ScoreUnit unit_;
   float row_sum_[2];
   float out_[kCount][D / 8][4] = {};
   float state_[Score::kState ? kStateDim / 8 : 1][4] = {};

@@ -4,7 +4,7 @@
 namespace phasescope::kernels::cuda {
 
 void forward_plain(const CudaAttention& attention, const CudaForwardOutputs& outputs) {
-  forward_with(attention, outputs, PlainScore{.scale = attention.scale});
+  forward_with(attention, outputs, PlainScore{.scale = attention.scale}, hopper_plain);
 }
 
 }  // namespace phasescope::kernels::cuda

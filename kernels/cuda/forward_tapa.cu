@@ -4,7 +4,8 @@
 namespace phasescope::kernels::cuda {
 
 void forward_tapa(const CudaAttention& attention, const CudaForwardOutputs& outputs) {
-  forward_with(attention, outputs, TapaScore{.tapa = std::get<TapaVariant>(attention.variant)});
+  forward_with(attention, outputs, TapaScore{.tapa = std::get<TapaVariant>(attention.variant)},
+               hopper_tapa);
 }
 
 }  // namespace phasescope::kernels::cuda

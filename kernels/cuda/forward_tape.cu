@@ -4,7 +4,7 @@
 namespace phasescope::kernels::cuda {
 
 void forward_tape(const CudaAttention& attention, const CudaForwardOutputs& outputs) {
-  forward_with(attention, outputs, TapeScore{{.scale = attention.scale}});
+  forward_with(attention, outputs, TapeScore{{.scale = attention.scale}}, hopper_tape);
 }
 
 }  // namespace phasescope::kernels::cuda

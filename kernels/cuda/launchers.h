@@ -67,6 +67,8 @@ using ForwardLauncher = void(const CudaAttention&, const CudaForwardOutputs&);
 ForwardLauncher forward_plain, forward_plain_tokens, forward_table, forward_table_multiplied,
     forward_table_tokens, forward_query_table, forward_clamp, forward_tapa, forward_tape,
     forward_fire, forward_cape;
+/// In Hopper form, without the passes that follow: for what cuda_takes_hopper_form() says.
+ForwardLauncher hopper_plain, hopper_table, hopper_tapa, hopper_tape;
 
 /// The sums by bucket, from those that launch_distances() left in the workspace.
 void launch_buckets(const CudaAttention& attention, const CudaForwardOutputs& outputs);

@@ -29,6 +29,10 @@ set(PHASESCOPE_CUDA_SOURCES
   forward_tapa.cu
   forward_tape.cu
   gates.cu
+  hopper_plain.cu
+  hopper_table.cu
+  hopper_tapa.cu
+  hopper_tape.cu
   score_sums.cu
   sums_cape.cu
   sums_clamp.cu
@@ -41,3 +45,6 @@ set(PHASESCOPE_CUDA_SOURCES
   sums_table_tokens.cu
   sums_tapa.cu)
 list(TRANSFORM PHASESCOPE_CUDA_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
+# Those that one architecture alone has the instructions for.
+set(PHASESCOPE_HOPPER_SOURCES ${PHASESCOPE_CUDA_SOURCES})
+list(FILTER PHASESCOPE_HOPPER_SOURCES INCLUDE REGEX "/hopper_[a-z]+\\.cu$")

@@ -24,8 +24,12 @@ Ran ran_fused(const at::Tensor& v) {
 }
 
 Ran ran_on_cuda(const AttentionProgram& program, const at::Tensor& v) {
-  return {.implementation =
-              is_verified_on_cuda(program) ? kernels::kVerifiedCudaBackend : kernels::kCudaBackend,
+  return ran_on_cuda(program, v, Backend::fused);
+}
+
+Ran ran_on_cuda(const AttentionProgram& program, const at::Tensor& v, Backend backend) {
+  return {.implementation = cuda_form_of(program, backend).verified ? kernels::kVerifiedCudaBackend
+                                                                    : kernels::kCudaBackend,
           .device = "cuda",
           .dtype = name_of_dtype(v.scalar_type())};
 }
@@ -177,7 +181,7 @@ AttentionResult run_attention(const AttentionProgram& program, const at::Tensor&
                              : fits_heads_in_lanes(program, options)
                                  ? with_heads_in_lanes(program, v, options)
                                  : fused_attention(program, v, options);
-    result.ran = cuda ? ran_on_cuda(program, v) : ran_fused(v);
+    result.ran = cuda ? ran_on_cuda(program, v, options.backend) : ran_fused(v);
     return result;
   }
   AttentionResult result = plain_attention(program, v, options);

@@ -246,11 +246,12 @@ namespace {
 class ForwardPass final : public CudaPass {
  public:
   ForwardPass(const AttentionProgram& program, const at::Tensor& v, const ProbeRequest& request,
-              bool wants_ungated = false)
+              Backend backend, bool wants_ungated = false)
       : CudaPass(v),
         inputs_(inputs_of(program, v, memory)),
         probes_(request, inputs_.shape, v.device()),
-        ran_(ran_on_cuda(program, v)) {
+        ran_(ran_on_cuda(program, v, backend)) {
+    inputs_.hopper = cuda_form_of(program, backend).hopper;
     operand_bytes = memory.bytes();
     const kernels::AttentionShape& shape = inputs_.shape;
     outputs_.out =
@@ -304,7 +305,7 @@ AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v
   ProbeRequest request;
   if (options.probes != nullptr) request = in_one_pass(program, *options.probes);
   request.entropy = request.entropy || options.want_entropy;
-  ForwardPass pass(program, v, request, options.want_ungated);
+  ForwardPass pass(program, v, request, options.backend, options.want_ungated);
   pass.enqueue();
   return pass.finish(options);
 }
@@ -403,6 +404,25 @@ bool is_verified_on_cuda(const AttentionProgram& program) {
          kernels::is_verified(list, cuda_kernel_of(program), kernels->capability());
 }
 
+CudaForm cuda_form_of(const AttentionProgram& program, Backend backend,
+                      const std::vector<kernels::VerifiedKernel>& list, int capability) {
+  const std::string kernel = cuda_kernel_of(program), in_hopper_form = "hopper_" + kernel;
+  const bool passed = kernels::is_verified(list, kernel, capability);
+  const bool hopper_passed = passed && kernels::is_verified(list, in_hopper_form, capability);
+  const std::vector<std::string> names = {"plain", "table", "tapa", "tape"};
+  const bool has_form =
+      capability == 90 && std::find(names.begin(), names.end(), kernel) != names.end();
+  if (hopper_passed) return {true, true};
+  const bool by_name = backend == Backend::cuda_unverified || !passed;
+  return {by_name && has_form, passed && !(by_name && has_form)};
+}
+
+CudaForm cuda_form_of(const AttentionProgram& program, Backend backend) {
+  const kernels::CudaKernels* kernels = cuda_kernels;
+  if (kernels == nullptr) return {};
+  return cuda_form_of(program, backend, kernels::verified_kernels(), kernels->capability());
+}
+
 bool wants_gradients(const AttentionProgram& program, const at::Tensor& v) {
   if (!at::GradMode::is_enabled()) return false;
   bool wanted = v.requires_grad();
@@ -459,7 +479,8 @@ CudaCall::~CudaCall() = default;
 CudaCall::CudaCall(const AttentionProgram& program, const at::Tensor& v,
                    const ProbeRequest* probes) {
   const at::NoGradGuard no_grad;
-  pass_ = std::make_unique<ForwardPass>(program, v, probes != nullptr ? *probes : ProbeRequest{});
+  pass_ = std::make_unique<ForwardPass>(program, v, probes != nullptr ? *probes : ProbeRequest{},
+                                        Backend::cuda_unverified);
 }
 
 CudaCall CudaCall::backward(const AttentionProgram& program, const at::Tensor& v) {

@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/verified.h"
 #include "model/attention/attention.h"
 
 // Attention by the CUDA kernels of kernels/cuda. Of models on a CUDA device they read the tensors
@@ -27,6 +29,21 @@ void require_cuda_kernels();
 std::string cuda_kernel_of(const AttentionProgram& program);
 // Whether it has passed its tests on a device like the current one (kernels/cuda/verified.h).
 bool is_verified_on_cuda(const AttentionProgram& program);
+
+// The form of a program's forward pass, and whether all that runs then has passed. The Hopper form
+// ("hopper_plain" of that list) is chosen by itself where it has passed; by the name
+// `cuda-unverified`, wherever there is one.
+struct CudaForm {
+  bool hopper = false;
+  bool verified = false;
+};
+CudaForm cuda_form_of(const AttentionProgram& program, Backend backend,
+                      const std::vector<kernels::VerifiedKernel>& list, int capability);
+// Of the list and the device that there are.
+CudaForm cuda_form_of(const AttentionProgram& program, Backend backend);
+
+// What ran where that backend was asked for; without one (attention.h), where none was.
+Ran ran_on_cuda(const AttentionProgram& program, const at::Tensor& v, Backend backend);
 
 // Whether a backward pass may follow a forward pass over these.
 bool wants_gradients(const AttentionProgram& program, const at::Tensor& v);

@@ -151,7 +151,7 @@ esac
 
     def test_no_sanitizer_is_no_pass(self):
         with mock.patch.object(first_minutes, "program", lambda _: None):
-            step = first_minutes.run_sanitizers(self.folder, first_minutes.Clock(1), 0)
+            step = first_minutes.run_sanitizers(self.folder, first_minutes.Clock(1), 0, 80)
         self.assertEqual(step, {"passed": False, "absent": "compute-sanitizer is not there"})
 
     def test_every_sanitizer_has_its_share_of_the_time(self):
@@ -160,18 +160,30 @@ esac
         tool.write_text('#!/bin/sh\n[ "$2" != racecheck ]\n', encoding="utf-8")
         tool.chmod(0o755)
         with mock.patch.object(first_minutes, "program", lambda _: tool):
-            step = first_minutes.run_sanitizers(self.folder, first_minutes.Clock(1), 0)
+            step = first_minutes.run_sanitizers(self.folder, first_minutes.Clock(1), 0, 80)
         self.assertFalse(step["passed"])
         self.assertEqual({name: one["passed"] for name, one in step["tools"].items()},
                          {"memcheck": True, "racecheck": False, "synccheck": True, "initcheck": True})
 
+    def test_what_is_found_in_the_hopper_form_alone_does_not_count_against_the_other(self):
+        self.write("true")
+        tool = self.folder / "compute-sanitizer"
+        tool.write_text('#!/bin/sh\ncase "$*" in *Hopper/*) exit 9 ;; esac\n', encoding="utf-8")
+        tool.chmod(0o755)
+        with mock.patch.object(first_minutes, "program", lambda _: tool):
+            step = first_minutes.run_sanitizers(self.folder, first_minutes.Clock(1), 0, 90)
+        self.assertTrue(step["passed"])
+        self.assertEqual({name for name, one in step["tools"].items() if not one["passed"]},
+                         {f"hopper_{name}" for name in first_minutes.SANITIZERS})
+
 
 def good_result():
     whole = {"passed": 3, "failed": 0, "skipped": 0, "unfinished": 0}
-    kinds = {kind: dict(whole) for kind in set().union(*bench_import.KINDS.values()) | {"checks"}}
+    names = set().union(*bench_import.KINDS.values(), *bench_import.HOPPER.values()) | {"checks"}
+    kinds = {kind: dict(whole) for kind in names}
     return {"format": bench_import.FORMAT, "emulated": False, "bundle": {"changed": False},
             "device": {"name": "NVIDIA H200", "capability": 90}, "tests": {"passed": True, "kinds": kinds},
-            "sanitizers": {"passed": True}, "machine_code": {"passed": None}, "times": {"passed": True}}
+            "sanitizers": {"passed": True, "tools": {"hopper_memcheck": {"passed": True}}}, "machine_code": {"passed": None}, "times": {"passed": True}}
 
 
 class Import(unittest.TestCase):
@@ -211,16 +223,30 @@ class Import(unittest.TestCase):
 
     def test_the_list_keeps_other_architectures(self):
         empty = bench_import.LIST.read_text(encoding="utf-8")
-        once = bench_import.with_kernels(empty, 90)
+        names = set(bench_import.KINDS)
+        once = bench_import.with_kernels(empty, 90, names)
         self.assertEqual(once.count(", 90},"), len(bench_import.KINDS))
         self.assertTrue(once.startswith("//"))
-        self.assertEqual(bench_import.with_kernels(once, 90), once)
-        both = bench_import.with_kernels(once, 80)
+        self.assertEqual(bench_import.with_kernels(once, 90, names), once)
+        both = bench_import.with_kernels(once, 80, names)
         self.assertEqual((both.count(", 80},"), both.count(", 90},")), (len(bench_import.KINDS),) * 2)
 
     def test_every_kernel_of_the_sources_has_kinds_that_test_it(self):
         sources = {path.stem.removeprefix("forward_") for path in (SOURCE / "kernels" / "cuda").glob("forward_*.cu")}
         self.assertEqual(set(bench_import.KINDS), sources)
+        hopper = {path.stem for path in (SOURCE / "kernels" / "cuda").glob("hopper_*.cu")}
+        self.assertEqual(set(bench_import.HOPPER), hopper)
+
+    def test_the_hopper_form_is_verified_by_its_own_tests(self):
+        result = good_result()
+        self.assertEqual(bench_import.passed_in_hopper_form(result), set(bench_import.HOPPER))
+        result["tests"]["kinds"]["hopper_tapa_linear"]["failed"] = 1
+        del result["tests"]["kinds"]["hopper_tape"]
+        self.assertEqual(bench_import.doubts_of(result), [])
+        self.assertEqual(bench_import.passed_in_hopper_form(result), {"hopper_plain", "hopper_table"})
+        for tools in ({}, {"hopper_memcheck": {"passed": True}, "hopper_racecheck": {"passed": False}}):
+            result["sanitizers"]["tools"] = tools
+            self.assertEqual(bench_import.passed_in_hopper_form(result), set())
 
     def test_other_files_are_refused(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -237,7 +263,7 @@ class Import(unittest.TestCase):
             kernels, path = Path(folder) / "verified.inc", Path(folder) / "result.json"
             kernels.write_text(bench_import.LIST.read_text(encoding="utf-8"), encoding="utf-8")
             for result, count in ((good_result() | {"sanitizers": {"passed": False}}, 0),
-                                  (good_result(), len(bench_import.KINDS))):
+                                  (good_result(), len(bench_import.KINDS) + len(bench_import.HOPPER))):
                 path.write_text(json.dumps(result), encoding="utf-8")
                 with mock.patch.object(bench_import, "LIST", kernels), mock.patch.object(bench_import, "ROOT", Path(folder)), \
                         mock.patch.object(bench_import, "show", lambda given: given), \
@@ -269,7 +295,8 @@ class Bundle(unittest.TestCase):
                 self.assertEqual(script.main(["--out", str(result), "--minutes", "3"]), 0)
             said = json.loads(result.read_text(encoding="utf-8"))
             # The same tests as on a device: every kernel has its kinds among them.
-            self.assertEqual(set(said["tests"]["kinds"]), set().union(*bench_import.KINDS.values()) | {"checks"})
+            self.assertEqual(set(said["tests"]["kinds"]),
+                             set().union(*bench_import.KINDS.values(), *bench_import.HOPPER.values()) | {"checks"})
             rows = said["times"]["table"]["rows"]
             self.assertEqual({row["variant"] for row in rows}, {"plain", "table", "tapa", "tape", "fire", "cape"})
             self.assertTrue(all(row["ms"] > 0 for row in rows))

@@ -20,6 +20,7 @@ from dev_tool import roofline  # noqa: E402
 
 FORWARD = "attention_forward_kernel"
 ARCHITECTURES = ("sm_80", "sm_90a")
+HOPPER_FORMS = ("hopper_plain", "hopper_table", "hopper_tapa", "hopper_tape")
 
 
 def compiler():
@@ -73,6 +74,27 @@ class Compiled(unittest.TestCase):
                 cost = costs(log)  # with sums by distance and top keys
                 self.assertEqual(len([name for name in cost if FORWARD in name]), 8)
                 self.assertEqual({name: cost[name] for name in cost if cost[name][0] > 0}, {})
+
+    def test_the_hopper_form_spills_nothing_and_keeps_its_products_in_flight(self):
+        for name in HOPPER_FORMS:
+            with self.subTest(name=name):
+                log, _ = self.compile(name, "-cubin", "-arch=sm_90a", "-Xptxas", "-v")
+                cost = costs(log)
+                self.assertEqual(len(cost), 8)
+                self.assertEqual({name: cost[name] for name in cost if cost[name][0] > 0}, {})
+                # C7510: products are waited for one by one; C7508: registers stay as they are.
+                self.assertEqual(re.findall(r"C75\d\d|serialized|setmaxnreg", log), [])
+
+    def test_the_hopper_form_has_as_many_products_as_were_counted(self):
+        text = self.compile("hopper_plain", "-ptx", "-arch=compute_90a")[1].decode()
+        parts = {re.match(r"\w+", part)[0]: part for part in re.split(r"\.entry ", text)[1:]}
+        self.assertEqual(len(parts), 8)
+        for name, part in parts.items():
+            with self.subTest(kernel=name):
+                d = 64 if "Li64E" in name else 128
+                # Of a tile alone and of one that another follows: two places of each product.
+                self.assertEqual(len(re.findall(r"wgmma\.mma_async", part)), 2 * roofline.group_products(d))
+                self.assertEqual(re.findall(r"mma\.sync|cp\.async\.c[ag]", part), [])
 
     def ptx(self, name):
         return kernels_of(self.compile(name, "-ptx", "-arch=compute_80")[1].decode())

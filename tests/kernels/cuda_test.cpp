@@ -166,25 +166,53 @@ void expect_right(const HalfType& type, const Problem& problem, Case& c, bool wi
 
 namespace {
 
-class Cuda : public ::testing::TestWithParam<Kind> {
+/// A kind of cases, and the form of the kernels.
+struct KindInForm {
+  Kind kind;
+  bool hopper = false;
+};
+std::vector<KindInForm> in_form(bool hopper, const std::vector<Kind>& kinds) {
+  std::vector<KindInForm> result;
+  for (const Kind kind : kinds) result.push_back({kind, hopper});
+  return result;
+}
+std::string name_of(const ::testing::TestParamInfo<KindInForm>& info) {
+  return (info.param.hopper ? "hopper_" : "") + std::string(kind_name(info.param.kind));
+}
+
+class Cuda : public ::testing::TestWithParam<KindInForm> {
  protected:
   void SetUp() override {
     std::string reason;
     if (!cuda_available(reason)) GTEST_SKIP() << reason;
+    if (!GetParam().hopper) return;
+#ifdef PHASESCOPE_CUDA_EMULATION
+    emulated_capability = 90;
+#endif
+    if (cuda_capability() != 90) GTEST_SKIP() << "This device has no wgmma";
+    in_hopper_form = true;
   }
+  void TearDown() override {
+    in_hopper_form = false;
+#ifdef PHASESCOPE_CUDA_EMULATION
+    emulated_capability = 80;
+#endif
+  }
+
+  static Kind kind() { return GetParam().kind; }
 
   /// Types in turn, and probes every other time.
   void check(const Problem& problem) {
     expect_right(kTypes[turn_ % 2], problem, turn_ / 2 % 2 == 1);
     ++turn_;
   }
-  std::size_t turn_ = static_cast<std::size_t>(GetParam());
+  std::size_t turn_ = static_cast<std::size_t>(kind());
 };
 
 // Pairwise: each size with one of the dimensions and groups.
 TEST_P(Cuda, IsRightAtEverySize) {
   for (const std::int64_t size : {1, 2, 17, 64, 65, 81, 129}) {
-    Problem problem{GetParam()};
+    Problem problem{kind()};
     const std::int64_t dims[] = {16, 64, 80, 128};
     problem.shape = {1, size > 100 ? 2 : kGroups[turn_ % 3], 1, size, size, dims[turn_ % 4]};
     check(problem);
@@ -194,7 +222,7 @@ TEST_P(Cuda, IsRightAtEverySize) {
 TEST_P(Cuda, IsRightAtEveryHeadDimension) {
   for (const HalfType& type : kTypes) {
     for (const std::int64_t dim : {16, 48, 64, 80, 96, 128}) {
-      Problem problem{GetParam()};
+      Problem problem{kind()};
       problem.shape = {1, 2, 2, 19, 70, dim};
       problem.shape.query_offset = 51;
       expect_right(type, problem, dim % 32 == 0);
@@ -203,7 +231,7 @@ TEST_P(Cuda, IsRightAtEveryHeadDimension) {
 }
 
 TEST_P(Cuda, IsRightForOtherNumbersOfQueriesThanKeys) {
-  Problem problem{GetParam()};
+  Problem problem{kind()};
   // An offset that lets a block of keys end one past what the first query of a warp sees.
   problem.shape = {1, 4, 2, 70, 150, 32};
   problem.shape.query_offset = 78;
@@ -220,7 +248,7 @@ TEST_P(Cuda, IsRightForOtherNumbersOfQueriesThanKeys) {
 }
 
 TEST_P(Cuda, IsRightWhereRowsSeeNoKey) {
-  Problem problem{GetParam()};
+  Problem problem{kind()};
   problem.shape = {1, 2, 2, 120, 70, 16};
   problem.shape.query_offset = -70;  // rows 0 .. 69 come before key 0
   check(problem);
@@ -258,15 +286,15 @@ const MaskSizes kMasks{
 };
 
 TEST_P(Cuda, IsRightWithAWindow) {
-  for (const Problem& problem : window_problems(GetParam(), kMasks)) check(problem);
+  for (const Problem& problem : window_problems(kind(), kMasks)) check(problem);
 }
 
 TEST_P(Cuda, IsRightWithPadding) {
-  for (const Problem& problem : padding_problems(GetParam(), kMasks)) check(problem);
+  for (const Problem& problem : padding_problems(kind(), kMasks)) check(problem);
 }
 
 TEST_P(Cuda, IsRightWithDocuments) {
-  for (const Problem& problem : document_problems(GetParam(), kMasks)) check(problem);
+  for (const Problem& problem : document_problems(kind(), kMasks)) check(problem);
 }
 
 /// Two documents whose tokens come in turns of 64: between the tokens of one of them lie whole
@@ -290,7 +318,7 @@ std::vector<Problem> problems_in_turns_of_tiles(Kind kind) {
 }
 
 TEST_P(Cuda, IsRightWithTilesOfOtherDocuments) {
-  for (const Problem& problem : problems_in_turns_of_tiles(GetParam())) {
+  for (const Problem& problem : problems_in_turns_of_tiles(kind())) {
     Case c(problem);
     put_in_turns_of_tiles(c);
     expect_right(kTypes[turn_ % 2], problem, c, turn_ / 2 % 2 == 1);
@@ -305,7 +333,7 @@ bool is_of_odd_tile(std::size_t n, std::int64_t tokens, std::int64_t row) {
 
 // A weight of 0 times NaN would be NaN: the tiles are left out, not masked.
 TEST_P(Cuda, LeavesOutTilesOfOtherDocuments) {
-  for (Problem problem : problems_in_turns_of_tiles(GetParam())) {
+  for (Problem problem : problems_in_turns_of_tiles(kind())) {
     problem.shape.kv_heads = problem.shape.heads;
     const std::int64_t tokens = problem.shape.keys, batch = problem.shape.batch;
     Case whole(problem), spoilt(problem);
@@ -345,25 +373,25 @@ TEST_P(Cuda, LeavesOutTilesOfOtherDocuments) {
 }
 
 TEST_P(Cuda, IsRightWithASoftCap) {
-  for (const Problem& problem : soft_cap_problems(GetParam(), kMasks)) check(problem);
+  for (const Problem& problem : soft_cap_problems(kind(), kMasks)) check(problem);
 }
 
 TEST_P(Cuda, IsRightWithSinks) {
-  for (const Problem& problem : sink_problems(GetParam(), kMasks)) {
+  for (const Problem& problem : sink_problems(kind(), kMasks)) {
     expect_right(kTypes[turn_ % 2], problem, turn_ % 3 != 0);
     ++turn_;
   }
 }
 
 TEST_P(Cuda, IsRightWithGates) {
-  for (const Problem& problem : gate_problems(GetParam(), kMasks)) check(problem);
+  for (const Problem& problem : gate_problems(kind(), kMasks)) check(problem);
 }
 
 // Tiles 1 and 3 of the keys are padding as a whole, tile 2 in part: as above, by queries. What sums
 // by key or over distances goes over these tiles all the same.
 TEST_P(Cuda, LeavesOutTilesOfPadding) {
-  if (is_cape(GetParam())) GTEST_SKIP() << "its pairs go through a network, whatever is masked";
-  Problem problem{GetParam()};
+  if (is_cape(kind())) GTEST_SKIP() << "its pairs go through a network, whatever is masked";
+  Problem problem{kind()};
   problem.shape = {1, 2, 2, 270, 270, 16};
   problem.padding = Padding::right;
   Case whole(problem), spoilt(problem);
@@ -390,7 +418,7 @@ TEST_P(Cuda, LeavesOutTilesOfPadding) {
 }
 
 TEST_P(Cuda, GivesTheSameBitsEveryTime) {
-  Problem problem{GetParam()};
+  Problem problem{kind()};
   problem.shape = {1, 4, 2, 129, 129, 32};
   Case c(problem);
   DeviceCase device(kTypes[0], c);
@@ -414,7 +442,7 @@ TEST_P(Cuda, GivesTheSameBitsEveryTime) {
 TEST_P(Cuda, IsRightWithScoresOfTenThousand) {
   for (const HalfType& type : kTypes) {
     SCOPED_TRACE(type.name);
-    Problem problem{GetParam()};
+    Problem problem{kind()};
     problem.shape = {1, 2, 2, 70, 70, 32};
     problem.magnitude = 3e3f;
     Case c(problem);
@@ -426,10 +454,10 @@ TEST_P(Cuda, IsRightWithScoresOfTenThousand) {
           &c.d_slope, &c.d_intercept, &c.d_w1, &c.d_b1, &c.d_w2, &c.d_b2}) {
       // A gradient through a phase may be more than float16 holds.
       for (const float x : *values) {
-        EXPECT_TRUE(std::isfinite(x) || (has_phase(GetParam()) && std::isinf(x)));
+        EXPECT_TRUE(std::isfinite(x) || (has_phase(kind()) && std::isinf(x)));
       }
     }
-    if (has_phase(GetParam())) continue;  // phases of 1e5 radians are noise in float32
+    if (has_phase(kind())) continue;  // phases of 1e5 radians are noise in float32
     Reference<double> truth(c.inputs);
     PlainForward twin(type, c.inputs);
     const double largest = *std::max_element(truth.lse.begin(), truth.lse.end());
@@ -448,7 +476,7 @@ TEST_P(Cuda, IsRightWithScoresOfTenThousand) {
 }
 
 TEST_P(Cuda, PassesNaNOn) {
-  Problem problem{GetParam()};
+  Problem problem{kind()};
   problem.shape = {1, 2, 2, 70, 70, 16};
   Case c(problem);
   // Row 40 of batch 0, head 0; q lies as (B, N, H, d).
@@ -466,40 +494,48 @@ TEST_P(Cuda, PassesNaNOn) {
 }
 
 TEST_P(Cuda, LongIsRightInEveryPairOfSizes) {
-  for (const Problem& problem : paired_problems(GetParam())) check(problem);
+  for (const Problem& problem : paired_problems(kind())) check(problem);
 }
 
 TEST_P(Cuda, LongIsRightInLongTexts) {
   for (const HalfType& type : kTypes) {
     for (const std::int64_t dim : {64, 128}) {
-      Problem problem{GetParam()};
+      Problem problem{kind()};
       problem.shape = {1, 2, 1, 1000, 1000, dim};
       expect_right(type, problem, true);
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Cuda, ::testing::ValuesIn(all_kinds()),
-                         [](const auto& info) { return kind_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(Kernels, Cuda, ::testing::ValuesIn(in_form(false, all_kinds())), name_of);
+INSTANTIATE_TEST_SUITE_P(Hopper, Cuda,
+                         ::testing::ValuesIn(in_form(true,
+                                                     {Kind::plain, Kind::table, Kind::table_signed,
+                                                      Kind::tapa, Kind::tapa_linear, Kind::tape})),
+                         name_of);
 
 class CudaTables : public Cuda {};
 
 TEST_P(CudaTables, MaskWithMinusInfinity) {
-  Problem problem{GetParam()};
+  Problem problem{kind()};
   problem.infinite_table = true;
   for (const std::int64_t size : {1, 17, 130}) {
     problem.shape = {2, 2, 2, size, size, 16};
     check(problem);
   }
 }
-INSTANTIATE_TEST_SUITE_P(Kernels, CudaTables, ::testing::Values(Kind::table, Kind::table_signed),
-                         [](const auto& info) { return kind_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(Kernels, CudaTables,
+                         ::testing::ValuesIn(in_form(false, {Kind::table, Kind::table_signed})),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Hopper, CudaTables,
+                         ::testing::ValuesIn(in_form(true, {Kind::table, Kind::table_signed})),
+                         name_of);
 
 class CudaFire : public Cuda {};
 
 // No knot, one, as many as an MLP of 33 units has, and the most; u that falls along a diagonal.
 TEST_P(CudaFire, IsRightForEveryNumberOfKnots) {
-  Problem problem{GetParam()};
+  Problem problem{kind()};
   for (const std::int64_t knots : {0, 1, 33, 63}) {
     problem.knots = knots;
     problem.steep = false;
@@ -510,8 +546,7 @@ TEST_P(CudaFire, IsRightForEveryNumberOfKnots) {
     check(problem);
   }
 }
-INSTANTIATE_TEST_SUITE_P(Kernels, CudaFire, ::testing::Values(Kind::fire),
-                         [](const auto& info) { return kind_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(Kernels, CudaFire, ::testing::Values(KindInForm{Kind::fire}), name_of);
 
 }  // namespace
 }  // namespace phasescope::kernels::testing

@@ -81,6 +81,9 @@ class HalfArray {
   DeviceArray<std::uint16_t> array_;
 };
 
+/// Whether cases run in Hopper form, which all have to take then.
+inline bool in_hopper_form = false;
+
 /// A case on the device.
 class DeviceCase {
  public:
@@ -136,6 +139,7 @@ class DeviceCase {
         d_far_q_(type, c.d_far_q),
         d_far_k_(type, c.d_far_k),
         limits_(c.limits) {
+    attention.hopper = in_hopper_form;
     attention.shape = c.inputs.shape;
     attention.scale = c.inputs.scale;
     attention.soft_cap = c.inputs.soft_cap;
@@ -162,6 +166,7 @@ class DeviceCase {
   void forward() {
     const DeviceArray<char> scores(cuda_score_workspace(attention));
     outputs.score_workspace = scores.data();
+    EXPECT_EQ(cuda_takes_hopper_form(attention), in_hopper_form);
     cuda_attention_forward(attention, outputs);
     PHASESCOPE_CUDA(cudaDeviceSynchronize());
     c_.out = out_.values();

@@ -67,7 +67,7 @@ TEST_P(EveryEncodingOnCuda, LosesNoMoreThanPlainOps) {
           out.equal(attention(layer->program(), layer->v(), {.backend = Backend::plain}).out));
       continue;
     }
-    EXPECT_EQ(kernels, AllRan{ran_on_cuda(layer->program(), layer->v())});
+    EXPECT_EQ(kernels, AllRan{ran_on_cuda(layer->program(), layer->v(), Backend::cuda_unverified)});
     const auto exact = output_and_gradients(*layer, at::kDouble, Backend::plain);
     const auto plain = output_and_gradients(*layer, dtype, Backend::plain);
     const auto cuda = output_and_gradients(*layer, dtype, Backend::cuda_unverified);
@@ -412,6 +412,27 @@ TEST(VerifiedKernels, AreThoseOfTheListOnTheirArchitecture) {
   for (const kernels::VerifiedKernel& one : kernels::verified_kernels()) {
     EXPECT_GE(one.capability, 80) << one.kernel;
   }
+}
+
+// The Hopper form of a kernel that has passed in Ampere form: by name until it has passed too.
+TEST(VerifiedKernels, ChooseTheHopperFormOnceItHasPassed) {
+  const auto layer = first_layer(*tiny_model({"rope", "rope", Json::object()}, at::kFloat), 9);
+  const std::vector<kernels::VerifiedKernel> none, ampere = {{"plain", 80}, {"plain", 90}},
+                                                   both = {{"plain", 90}, {"hopper_plain", 90}};
+  const auto expect = [&](const std::vector<kernels::VerifiedKernel>& list, Backend backend,
+                          int capability, bool hopper, bool verified) {
+    const CudaForm form = cuda_form_of(layer->program(), backend, list, capability);
+    EXPECT_EQ(form.hopper, hopper);
+    EXPECT_EQ(form.verified, verified);
+  };
+  for (const Backend backend : {Backend::fused, Backend::cuda_unverified}) {
+    expect(none, backend, 90, true, false);
+    expect(none, backend, 80, false, false);
+    expect(ampere, backend, 80, false, true);
+    expect(both, backend, 90, true, true);
+  }
+  expect(ampere, Backend::fused, 90, false, true);
+  expect(ampere, Backend::cuda_unverified, 90, true, false);
 }
 
 TEST(VerifiedKernels, AreNamedAfterTheirSources) {

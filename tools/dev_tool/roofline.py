@@ -1,6 +1,6 @@
 """What the CUDA kernels can reach at most, computed from counts and from nothing measured: of a pair of tiles
 (64 queries, 64 keys) how long each unit of a multiprocessor is busy, by the loops of kernels/cuda (forward_kernel.cuh,
-tile_pair.cuh, backward_kernel.cuh). `./dev roofline` writes the table of docs/cuda.md anew."""
+tile_pair.cuh, backward_kernel.cuh, forward_hopper.cuh). `./dev roofline` writes the table of docs/cuda.md anew."""
 
 import re
 
@@ -19,13 +19,15 @@ LOAD_BYTES = 512  # of an ldmatrix.x4
 
 # Multiprocessors, clock in GHz at which the maker's peak holds, dense bfloat16 flops a clock and multiprocessor, and
 # the part of these that mma.sync reaches: on Hopper wgmma alone reaches all, and 0.62 is assumed here, not measured.
+HOPPER = ("H100", "H200")  # that have the Hopper form, whose products are wgmma
 DEVICES = {"A100": (108, 1.41, 2048, 1.0), "H100": (132, 1.83, 4096, 0.62), "H200": (132, 1.83, 4096, 0.62)}
 # A clock and multiprocessor: bytes of shared memory, results of the special-function unit, warps' instructions.
 SHARED_BYTES, SPECIAL, ISSUED = 128, 16, 4
 # Of a score, beside its exponential: forward a multiply-add, maximum, sum and half a conversion; of probes a maximum and
 # two multiply-adds more.
-PER_SCORE = {"forward": 4, "probes": 7, "dq": 12, "dkv": 12}
-PASSES = {"forward": ("forward",), "forward, all probes of a row": ("probes",), "backward": ("dq", "dkv")}
+PER_SCORE = {"forward": 4, "probes": 7, "dq": 12, "dkv": 12, "hopper": 4, "hopper probes": 7}
+PASSES = {"forward": ("forward",), "forward, all probes of a row": ("probes",), "backward": ("dq", "dkv"),
+          "forward, Hopper form": ("hopper",), "forward, Hopper form, all probes of a row": ("hopper probes",)}
 GOALS = {"forward": 330, "backward": 280}  # TFLOP/s on an H100 at D 128
 PROBES_GOAL = 1.35  # times the forward pass without
 
@@ -55,21 +57,40 @@ def copied(kernel, d):
 
 def products(kernel):
     """Of 64 x 64 x D, each 2 * 64 * 64 * D flops; two mma of 16 x 8 x 16 of each part for each ldmatrix of columns."""
-    return {"forward": 2, "probes": 2, "dq": 3, "dkv": 4}[kernel]
+    return {"dq": 3, "dkv": 4}.get(kernel, 2)
+
+
+def group_products(d):
+    """wgmma 64 x 64 x 16 of a warpgroup for a pair of tiles: scores by 16 channels, averages by 16 keys and 64
+    channels. Each reads 64 x 16 numbers of shared memory; its left operand lies in registers."""
+    return d // 16 + ROWS // 16 * (d // 64)
+
+
+def shared_bytes(kernel, d):
+    """That a pair of tiles reads and writes of shared memory."""
+    if kernel.startswith("hopper"):  # a tile of keys and one of values come for two groups
+        return group_products(d) * ROWS * 16 * 2 + 2 * ROWS * d * 2 / 2
+    return (WARPS * loads(kernel, d) * LOAD_BYTES + copied(kernel, d)) / tiles(kernel, d)
 
 
 def cycles(kernel, d, flops_a_clock):
     """{unit: cycles of a multiprocessor for a pair of tiles}."""
-    shared = (WARPS * loads(kernel, d) * LOAD_BYTES + copied(kernel, d)) / tiles(kernel, d)
+    shared = shared_bytes(kernel, d)
     scores = ROWS * ROWS
     return {"tensor cores": products(kernel) * 2 * scores * d / flops_a_clock, "shared memory": shared / SHARED_BYTES,
             "exponentials": scores / SPECIAL, "instructions": PER_SCORE[kernel] * scores / 32 / ISSUED}
+
+
+def is_hopper(name):
+    return "Hopper" in name
 
 
 def limits(name, d, device):
     """(least, most) TFLOP/s of a pass and what binds: all units one after the other, and all of them at once."""
     kernels = PASSES[name]
     units, clock, flops, reached = DEVICES[device]
+    if is_hopper(name):
+        reached = 1
     all_cycles = [cycles(kernel, d, flops * reached) for kernel in kernels]
     together = {unit: sum(one[unit] for one in all_cycles) for unit in all_cycles[0]}
     useful = {1: 4, 2: 10}[len(kernels)] * ROWS * ROWS * d
@@ -83,9 +104,9 @@ def table():
              "|---|--:|" + "--:|" * len(DEVICES) + "---|"]
     for name in PASSES:
         for d in (64, 128):
-            found = [limits(name, d, device) for device in DEVICES]
-            cells = " | ".join(f"{least:.0f} to {most:.0f}" for least, most, _ in found)
-            binds = " / ".join(dict.fromkeys(one[2] for one in found))
+            found = [limits(name, d, device) if device in HOPPER or not is_hopper(name) else None for device in DEVICES]
+            cells = " | ".join(f"{one[0]:.0f} to {one[1]:.0f}" if one else "" for one in found)
+            binds = " / ".join(dict.fromkeys(one[2] for one in found if one))
             lines.append(f"| plain, {name} | {d} | {cells} | {binds} |")
     return "\n".join(lines)
 
@@ -96,17 +117,19 @@ def verdicts():
     for name, goal in GOALS.items():
         most = limits(name, 128, "H100")[1]
         word = "within" if most >= goal else "beyond"
-        sentences.append(f"The goal of {goal} TFLOP/s {name} at D 128 on an H100 is {word} this form's reach "
+        sentences.append(f"The goal of {goal} TFLOP/s {name} at D 128 on an H100 is {word} the Ampere form's reach "
                          f"({most:.0f} at most).")
-    cost = probes_cost(128, "H100")
-    word = "within" if cost <= PROBES_GOAL else "beyond"
-    sentences.append(f"All probes of a row cost {cost:.2f} times the forward pass there, {word} the goal of {PROBES_GOAL}.")
+    for form, words in (("forward", "Ampere form"), ("forward, Hopper form", "Hopper form")):
+        cost = probes_cost(128, "H100", form)
+        word = "within" if cost <= PROBES_GOAL else "beyond"
+        sentences.append(f"All probes of a row cost {cost:.2f} times the forward pass there in {words}, {word} the goal "
+                         f"of {PROBES_GOAL}.")
     return " ".join(sentences)
 
 
-def probes_cost(d, device):
+def probes_cost(d, device, form):
     """Times the forward pass, by the worse of the two limits."""
-    plain, probes = limits("forward", d, device), limits("forward, all probes of a row", d, device)
+    plain, probes = limits(form, d, device), limits(f"{form}, all probes of a row", d, device)
     return max(plain[n] / probes[n] for n in range(2))
 
 

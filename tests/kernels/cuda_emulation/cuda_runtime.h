@@ -11,6 +11,9 @@
 
 #include "tests/kernels/cuda_emulation/emulator.h"
 
+/// Tells tests that there is no device.
+#define PHASESCOPE_CUDA_EMULATION 1
+
 // ---- Language ----------------------------------------------------------------------------------
 
 #define __device__

@@ -3,9 +3,8 @@
 
 #include "tests/kernels/cuda_emulation/emulator.h"
 
+#include <cuda_runtime.h>
 #include <setjmp.h>
-#include <sys/mman.h>
-#include <ucontext.h>
 
 #include <algorithm>
 #include <cstring>
@@ -15,7 +14,10 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "tests/kernels/cuda_emulation/block_state.h"
 
 phasescope::kernels::emulation::Index threadIdx, blockIdx, blockDim, gridDim;
 
@@ -24,10 +26,9 @@ namespace {
 
 constexpr unsigned kWarp = 32;
 constexpr std::size_t kStackBytes = 128 * 1024;
-constexpr std::size_t kPageBytes = 4096;
-constexpr unsigned char kPoison = 0xFF, kGuard = 0xA5;
-// Devices of compute capability 8.6 and 8.9 have the least: 99 KiB a block.
-constexpr std::size_t kSharedLimit = 99 * 1024;
+constexpr unsigned char kPoison = 0xFF;
+/// Of a block. Devices of compute capability 8.6 and 8.9 have the least: 99 KiB.
+std::size_t shared_limit() { return (emulated_capability == 90 ? 227 : 99) * 1024; }
 
 int open_ranges = 0;
 
@@ -40,69 +41,6 @@ std::vector<unsigned> shuffled(std::size_t count) {
   return order;
 }
 
-// ---- Device memory ----
-
-std::map<std::uintptr_t, std::size_t>& allocations() {
-  static std::map<std::uintptr_t, std::size_t> all;
-  return all;
-}
-
-/// An allocation of so many bytes: the data end where a page begins that is not there, but for
-/// their alignment of 16 bytes, and at least a page of guard bytes comes before them.
-struct Pages {
-  explicit Pages(std::size_t bytes)
-      : size((bytes + kPageBytes - 1) / kPageBytes * kPageBytes + 2 * kPageBytes),
-        data(size - kPageBytes - (bytes + 15) / 16 * 16) {}
-  std::size_t size;
-  std::size_t data;  // where the data begin
-};
-
-bool is_allocated(const void* from, std::size_t bytes) {
-  const auto at = reinterpret_cast<std::uintptr_t>(from);
-  auto found = allocations().upper_bound(at);
-  if (found == allocations().begin()) return false;
-  --found;
-  return at + bytes <= found->first + found->second;
-}
-
-// ---- Shared memory ----
-
-/// Four bytes of shared memory: who wrote and read them last, in which stretch between two
-/// __syncthreads (from 1 on; 0 is never).
-struct Word {
-  enum class State : std::uint8_t { unwritten, in_flight, written };
-  State state = State::unwritten;
-  unsigned writer = 0;
-  unsigned write_epoch = 0;
-  unsigned write_warp_epoch = 0;
-  int read_warp = -1;  // kSeveral: more than one
-  unsigned read_epoch = 0;
-};
-constexpr int kSeveral = -2;
-
-struct Copy {
-  std::uint32_t to;
-  const void* from;
-  std::uint32_t bytes;
-  bool valid;
-};
-
-// ---- Threads ----
-
-struct Fiber {
-  enum class State { ready, at_warp, at_block, done };
-  State state = State::ready;
-  bool started = false;
-  ucontext_t first;
-  jmp_buf at;
-  std::unique_ptr<char[]> stack;
-  WarpOperation operation = nullptr;
-  void* lane = nullptr;
-  Place where;
-  std::vector<Copy> open_copies;
-  std::vector<std::vector<Copy>> groups;
-};
-
 class Block {
  public:
   Block(unsigned threads, std::size_t shared_bytes, const std::function<void()>& body)
@@ -110,7 +48,10 @@ class Block {
         fibers_(threads),
         shared_(shared_bytes),
         words_(shared_bytes / 4),
+        reads_(shared_bytes / 4 * (threads / kWarp)),
+        warps_(threads / kWarp),
         warp_epochs_(threads / kWarp),
+        products_(threads / kWarp),
         warp_order_(shuffled(threads / kWarp)) {
     for (Fiber& fiber : fibers_) prepare(fiber);
   }
@@ -118,11 +59,19 @@ class Block {
   void run() {
     std::fill(shared_.begin(), shared_.end(), kPoison);
     std::fill(words_.begin(), words_.end(), Word{});
-    epoch_ = 1;
+    std::fill(reads_.begin(), reads_.end(), 0);
+    clocks_.assign(warps_, Clock(warps_ + kBarriers));
+    for (unsigned warp = 0; warp < warps_; ++warp) clocks_[warp][warp] = 1;
+    phases_.clear();
+    named_.clear();
     for (unsigned n = 0; n < fibers_.size(); ++n) begin(n);
     for (bool more = true; more;) {
-      for (const unsigned warp : warp_order_) run_warp(warp);
-      more = release_barrier();
+      bool ran = false;
+      for (const unsigned warp : warp_order_) ran = run_warp(warp) || ran;
+      more = ran || release_barrier();
+    }
+    for (const WarpProducts& products : products_) {
+      if (!products.empty()) fail("ends without waiting for its products");
     }
   }
 
@@ -140,8 +89,17 @@ class Block {
   void read(std::uint32_t offset, void* to, std::uint32_t bytes, Place where) {
     place_ = where;
     require_inside(offset, bytes);
-    for (std::uint32_t n = offset / 4; n < (offset + bytes) / 4; ++n) check_read(words_[n]);
+    for (std::uint32_t n = offset / 4; n < (offset + bytes) / 4; ++n) check_read(n);
     std::memcpy(to, shared_.data() + offset, bytes);
+  }
+
+  /// Likewise what copies of tensors brought: tensor cores see what threads wrote after a fence
+  /// alone, which no kernel here needs.
+  void read_copied(std::uint32_t offset, void* to, std::uint32_t bytes) {
+    read(offset, to, bytes, place_);
+    for (std::uint32_t n = offset / 4; n < (offset + bytes) / 4; ++n) {
+      if (words_[n].source < warps_) fail("multiplies what threads wrote");
+    }
   }
 
   void read_by_warp(std::uint32_t offset, void* to, std::uint32_t bytes) {
@@ -187,6 +145,91 @@ class Block {
       groups.erase(groups.begin());
     }
   }
+
+  // ---- Barriers of less than the block ----
+
+  void make_barrier(std::uint32_t offset, unsigned count, Place where) {
+    place_ = where;
+    if (offset % 8 != 0) fail("makes a barrier off its alignment");
+    begin_write(offset, 4), begin_write(offset + 4, 4);
+    words_[offset / 4].state = words_[offset / 4 + 1].state = Word::State::barrier;
+    PhaseBarrier barrier;
+    barrier.count = barrier.pending = count;
+    barrier.known = barrier.done = Clock(warps_ + kBarriers);
+    barrier.maker = warp(), barrier.made = clock()[warp()];
+    barrier.number = warps_ + phases_.size();
+    if (phases_.size() == kBarriers || !phases_.emplace(offset, barrier).second) {
+      fail("makes a barrier where one is, or too many");
+    }
+  }
+  void fence_barriers() {
+    for (auto& [offset, barrier] : phases_) barrier.fenced = true;
+  }
+  void arrive(std::uint32_t offset, std::uint32_t bytes, Place where) {
+    PhaseBarrier& barrier = barrier_at(offset, where);
+    learn(barrier.known, clock());
+    ++clock()[warp()];
+    barrier.bytes += bytes;
+    count_arrivals(barrier, 1);
+  }
+  void copy_tile(std::uint32_t to, std::uint32_t bytes, std::uint32_t offset,
+                 const std::function<void(char*)>& tile, Place where) {
+    PhaseBarrier& barrier = barrier_at(offset, where);
+    if (!barrier.fenced) fail("copies to a barrier that is not fenced");
+    if (to % 1024 != 0) fail("copies a tile off its alignment");
+    require_inside_all(to, bytes);
+    begin_copied(to, bytes);
+    barrier.under_way.push_back({.tile = tile, .to = to, .bytes = bytes});
+  }
+  /// The thread's copies arrive there.
+  void arrive_with_copies(std::uint32_t offset, Place where) {
+    PhaseBarrier& barrier = barrier_at(offset, where);
+    Fiber& fiber = fibers_[now_];
+    Arrival arrival{.arrivals = 1};
+    for (auto& group : fiber.groups) {
+      arrival.copies.insert(arrival.copies.end(), group.begin(), group.end());
+    }
+    arrival.copies.insert(arrival.copies.end(), fiber.open_copies.begin(), fiber.open_copies.end());
+    fiber.groups.clear(), fiber.open_copies.clear();
+    barrier.under_way.push_back(std::move(arrival));
+  }
+  void wait_phase(std::uint32_t offset, unsigned parity, Place where) {
+    PhaseBarrier& barrier = barrier_at(offset, where);
+    wait_until(
+        [this, &barrier, parity] {
+          if (barrier.phase % 2 == parity) deliver(barrier);
+          if (barrier.phase % 2 == parity) return false;
+          learn(clock(), barrier.done);
+          return true;
+        },
+        where);
+  }
+  void join_named(unsigned id, unsigned threads, Place where) {
+    NamedBarrier& barrier = named_[id];
+    const unsigned generation = barrier.generation, thread = now_;
+    if (barrier.known.empty()) barrier.known = barrier.done = Clock(warps_ + kBarriers);
+    if (thread % kWarp == 0) {
+      learn(barrier.known, clock());
+      ++clock()[warp()];
+      if (++barrier.arrived == threads / kWarp) {
+        ++barrier.generation;
+        barrier.arrived = 0;
+        barrier.done = barrier.known;
+      }
+    }
+    wait_until(
+        [this, &barrier, generation] {
+          if (barrier.generation == generation) return false;
+          learn(clock(), barrier.done);
+          ++warp_epochs_[warp()];
+          return true;
+        },
+        where);
+  }
+
+  // ---- Products of the tensor cores that run on ----
+
+  WarpProducts& products() { return products_[warp()]; }
 
   [[noreturn]] void fail(const std::string& what) {
     message_ = "thread " + std::to_string(now_) + " of block " + std::to_string(blockIdx.x) + ", " +
@@ -239,18 +282,33 @@ class Block {
     if (!message_.empty()) throw std::runtime_error(message_);
   }
 
-  /// Runs a warp until it stands at __syncthreads or ends.
-  void run_warp(unsigned warp) {
+  /// All lanes of a warp call it; they go on once `may` says so, which is asked of the first.
+  void wait_until(std::function<bool()> may, Place where) {
+    fibers_[now_].may_go_on = std::move(may);
+    join_warp(&Block::wait_together, nullptr, where);
+  }
+  static void wait_together(void* const*) {}
+
+  /// Runs a warp until it stands at __syncthreads, or at a barrier that holds it, or ends. Whether
+  /// it did anything.
+  bool run_warp(unsigned warp) {
     const unsigned first = warp * kWarp;
+    bool ran = false;
     for (;;) {
       for (unsigned lane = 0; lane < kWarp; ++lane) {
-        if (fibers_[first + lane].state == Fiber::State::ready) resume(first + lane);
+        if (fibers_[first + lane].state != Fiber::State::ready) continue;
+        resume(first + lane);
+        ran = true;
       }
       const Fiber& leader = fibers_[first];
       for (unsigned lane = 1; lane < kWarp; ++lane) require_together(leader, first + lane);
-      if (leader.state != Fiber::State::at_warp) return;
+      if (leader.state != Fiber::State::at_warp) return ran;
       now_ = first;
       place_ = leader.where;
+      if (leader.may_go_on) {
+        if (!leader.may_go_on()) return ran;
+        for (unsigned lane = 0; lane < kWarp; ++lane) fibers_[first + lane].may_go_on = nullptr;
+      }
       void* lanes[kWarp];
       for (unsigned lane = 0; lane < kWarp; ++lane) lanes[lane] = fibers_[first + lane].lane;
       leader.operation(lanes);
@@ -276,6 +334,12 @@ class Block {
   bool release_barrier() {
     const Fiber& leader = fibers_[0];
     for (unsigned n = 0; n < fibers_.size(); n += kWarp) {
+      if (fibers_[n].state != Fiber::State::at_warp) continue;
+      now_ = n;
+      place_ = fibers_[n].where;
+      fail("waits for a barrier that no one completes");
+    }
+    for (unsigned n = 0; n < fibers_.size(); n += kWarp) {
       if (fibers_[n].state == leader.state) continue;
       now_ = n;
       place_ = leader.state == Fiber::State::done ? fibers_[n].where : leader.where;
@@ -283,7 +347,13 @@ class Block {
     }
     if (leader.state == Fiber::State::done) return false;
     for (Fiber& fiber : fibers_) fiber.state = Fiber::State::ready;
-    ++epoch_;
+    Clock all(warps_ + kBarriers);
+    for (const Clock& clock : clocks_) learn(all, clock);
+    for (unsigned warp = 0; warp < warps_; ++warp) {
+      clocks_[warp] = all;
+      ++clocks_[warp][warp];
+      ++warp_epochs_[warp];
+    }
     return true;
   }
 
@@ -294,35 +364,49 @@ class Block {
     if (offset + bytes > shared_.size()) fail("leaves the block's shared memory");
   }
 
-  unsigned warp_epoch() const { return warp_epochs_[now_ / kWarp]; }
+  unsigned warp() const { return now_ / kWarp; }
+  unsigned warp_epoch() const { return warp_epochs_[warp()]; }
+  Clock& clock() { return clocks_[warp()]; }
 
-  void check_read(Word& word) {
+  void check_read(std::uint32_t n) {
+    const Word& word = words_[n];
     if (word.state == Word::State::unwritten) fail("reads shared memory that was never written");
     if (word.state == Word::State::in_flight) fail("reads a copy that was not waited for");
+    if (word.state == Word::State::barrier) fail("reads a barrier");
     require_ordered(word, "reads");
-    const int warp = static_cast<int>(now_ / kWarp);
-    word.read_warp = word.read_epoch != epoch_ || word.read_warp == warp ? warp : kSeveral;
-    word.read_epoch = epoch_;
+    reads_[n * warps_ + warp()] = clock()[warp()];
   }
 
   void begin_write(std::uint32_t offset, std::uint32_t bytes) {
     require_inside(offset, bytes);
-    for (std::uint32_t n = offset / 4; n < (offset + bytes) / 4; ++n) {
-      Word& word = words_[n];
-      if (word.state == Word::State::in_flight) fail("overwrites a copy under way");
-      if (word.state == Word::State::written) require_ordered(word, "overwrites");
-      if (word.read_epoch == epoch_ && word.read_warp != static_cast<int>(now_ / kWarp)) {
+    for (std::uint32_t n = offset / 4; n < (offset + bytes) / 4; ++n) check_write(n);
+  }
+  void check_write(std::uint32_t n) {
+    const Word& word = words_[n];
+    if (word.state == Word::State::in_flight) fail("overwrites a copy under way");
+    if (word.state == Word::State::barrier) fail("overwrites a barrier");
+    if (word.state == Word::State::written) require_ordered(word, "overwrites");
+    for (unsigned other = 0; other < warps_; ++other) {
+      if (other != warp() && reads_[n * warps_ + other] > clock()[other]) {
         fail("overwrites what another warp reads, without __syncthreads between");
       }
     }
   }
 
   void require_ordered(const Word& word, const char* verb) {
-    if (word.write_epoch != epoch_ || word.writer == now_) return;
-    if (word.writer / kWarp != now_ / kWarp) {
-      fail(std::string(verb) + " what another warp wrote, without __syncthreads between");
+    if (word.source >= warps_) {
+      if (word.time > clock()[word.source]) {
+        fail(std::string(verb) + " a copy whose barrier it has not waited for");
+      }
+      return;
     }
-    if (word.write_warp_epoch == warp_epoch()) {
+    if (word.source != warp()) {
+      if (word.time > clock()[word.source]) {
+        fail(std::string(verb) + " what another warp wrote, without __syncthreads between");
+      }
+      return;
+    }
+    if (word.writer != now_ && word.warp_epoch == warp_epoch()) {
       fail(std::string(verb) + " what another lane wrote, without __syncwarp between");
     }
   }
@@ -330,20 +414,77 @@ class Block {
   void finish_write(std::uint32_t offset, const void* from, std::uint32_t bytes) {
     std::memcpy(shared_.data() + offset, from, bytes);
     for (std::uint32_t n = offset / 4; n < (offset + bytes) / 4; ++n) {
-      words_[n].state = Word::State::written;
-      words_[n].writer = now_;
-      words_[n].write_epoch = epoch_;
-      words_[n].write_warp_epoch = warp_epoch();
+      words_[n] = {Word::State::written, warp(), clock()[warp()], now_, warp_epoch()};
     }
+  }
+
+  // ---- Copies that arrive at a barrier ----
+
+  PhaseBarrier& barrier_at(std::uint32_t offset, Place where) {
+    place_ = where;
+    const auto found = phases_.find(offset);
+    if (found == phases_.end()) fail("uses a barrier that is none");
+    PhaseBarrier& barrier = found->second;
+    if (barrier.made > clock()[barrier.maker]) {
+      fail("uses a barrier that another warp made, without __syncthreads between");
+    }
+    return barrier;
+  }
+  void require_inside_all(std::uint32_t offset, std::uint32_t bytes) {
+    if (offset + bytes > shared_.size()) fail("leaves the block's shared memory");
+  }
+  void begin_copied(std::uint32_t to, std::uint32_t bytes) {
+    for (std::uint32_t n = to / 4; n < (to + bytes) / 4; ++n) {
+      check_write(n);
+      words_[n].state = Word::State::in_flight;
+    }
+  }
+  void arrived(const PhaseBarrier& barrier, std::uint32_t to, std::uint32_t bytes) {
+    for (std::uint32_t n = to / 4; n < (to + bytes) / 4; ++n) {
+      words_[n] = {Word::State::written, static_cast<unsigned>(barrier.number), barrier.phase + 1};
+    }
+  }
+  /// As late as can be: when a warp waits for them.
+  void deliver(PhaseBarrier& barrier) {
+    const std::vector<Arrival> all = std::exchange(barrier.under_way, {});
+    for (const Arrival& arrival : all) {
+      for (const Copy& copy : arrival.copies) {
+        std::memset(shared_.data() + copy.to, 0, copy.bytes);
+        if (copy.valid) std::memcpy(shared_.data() + copy.to, copy.from, copy.bytes);
+        arrived(barrier, copy.to, copy.bytes);
+      }
+      if (arrival.tile) {
+        arrival.tile(reinterpret_cast<char*>(shared_.data()) + arrival.to);
+        arrived(barrier, arrival.to, arrival.bytes);
+        barrier.bytes -= arrival.bytes;
+      }
+    }
+    unsigned arrivals = 0;
+    for (const Arrival& arrival : all) arrivals += arrival.arrivals;
+    count_arrivals(barrier, arrivals);
+  }
+  void count_arrivals(PhaseBarrier& barrier, unsigned arrivals) {
+    if (arrivals > barrier.pending) fail("arrives at a barrier that expects no more");
+    barrier.pending -= arrivals;
+    if (barrier.pending != 0 || barrier.bytes != 0) return;
+    ++barrier.phase;
+    barrier.pending = barrier.count;
+    barrier.known[barrier.number] = barrier.phase;
+    barrier.done = barrier.known;
   }
 
   const std::function<void()>& body_;
   std::vector<Fiber> fibers_;
   std::vector<unsigned char> shared_;
   std::vector<Word> words_;
+  std::vector<unsigned> reads_;  // of each word and warp, by the warp's clock; 0 is never
+  unsigned warps_;
   std::vector<unsigned> warp_epochs_;
+  std::vector<WarpProducts> products_;
   std::vector<unsigned> warp_order_;
-  unsigned epoch_ = 1;
+  std::vector<Clock> clocks_;
+  std::map<std::uint32_t, PhaseBarrier> phases_;
+  std::map<unsigned, NamedBarrier> named_;
   unsigned now_ = 0;  // the running thread
   bool in_fiber_ = false;
   Place place_;
@@ -370,7 +511,7 @@ void Block::enter() {
 
 void run_kernel(Index grid, unsigned threads, std::size_t shared_bytes,
                 const std::function<void()>& body) {
-  if (threads == 0 || threads % kWarp != 0 || threads > 1024 || shared_bytes > kSharedLimit ||
+  if (threads == 0 || threads % kWarp != 0 || threads > 1024 || shared_bytes > shared_limit() ||
       grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535) {
     throw std::runtime_error("No device takes a launch of this size.");
   }
@@ -414,34 +555,30 @@ void copy_async(std::uint32_t to, const void* from, std::uint32_t bytes, bool va
 void commit_copies() { running->commit_copies(); }
 void wait_copies(std::size_t pending) { running->wait_copies(pending); }
 
-void* allocate(std::size_t bytes) {
-  // [first page: guard ... guard, data, up to 15 of guard][last page: not there]
-  const Pages pages(bytes);
-  void* mapped =
-      mmap(nullptr, pages.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) throw std::bad_alloc();
-  auto* first = static_cast<unsigned char*>(mapped);
-  if (mprotect(first + pages.size - kPageBytes, kPageBytes, PROT_NONE) != 0) throw std::bad_alloc();
-  std::memset(first, kGuard, pages.size - kPageBytes);
-  std::memset(first + pages.data, kPoison, bytes);
-  allocations()[reinterpret_cast<std::uintptr_t>(first + pages.data)] = bytes;
-  return first + pages.data;
+void make_barrier(std::uint32_t offset, unsigned count, Place where) {
+  running->make_barrier(offset, count, where);
 }
-
-void release(void* data) {
-  if (!data) return;
-  const auto found = allocations().find(reinterpret_cast<std::uintptr_t>(data));
-  if (found == allocations().end()) throw std::runtime_error("This is no allocation.");
-  const std::size_t bytes = found->second;
-  allocations().erase(found);
-  const Pages pages(bytes);
-  auto* first = static_cast<unsigned char*>(data) - pages.data;
-  const auto is_guard = [](unsigned char byte) { return byte == kGuard; };
-  const bool whole =
-      std::all_of(first, first + pages.data, is_guard) &&
-      std::all_of(first + pages.data + bytes, first + pages.size - kPageBytes, is_guard);
-  munmap(first, pages.size);
-  if (!whole) throw std::runtime_error("A kernel wrote outside an allocation.");
+void fence_barriers() { running->fence_barriers(); }
+void arrive(std::uint32_t offset, std::uint32_t bytes, Place where) {
+  running->arrive(offset, bytes, where);
 }
+void arrive_with_copies(std::uint32_t offset, Place where) {
+  running->arrive_with_copies(offset, where);
+}
+void wait_phase(std::uint32_t offset, unsigned parity, Place where) {
+  running->wait_phase(offset, parity, where);
+}
+void join_named(unsigned id, unsigned threads, Place where) {
+  running->join_named(id, threads, where);
+}
+void copy_tile(std::uint32_t to, std::uint32_t bytes, std::uint32_t barrier,
+               const std::function<void(char*)>& tile, Place where) {
+  running->copy_tile(to, bytes, barrier, tile, where);
+}
+WarpProducts& warp_products() { return running->products(); }
+void warp_read_copied(std::uint32_t offset, void* to, std::uint32_t bytes) {
+  running->read_copied(offset, to, bytes);
+}
+void fail(const std::string& what) { running->fail(what); }
 
 }  // namespace phasescope::kernels::emulation

@@ -1,0 +1,11 @@
+#include "kernels/cuda/hopper_dispatch.cuh"
+#include "kernels/cuda/launchers.h"
+
+namespace phasescope::kernels::cuda {
+
+void hopper_table(const CudaAttention& attention, const CudaForwardOutputs& outputs) {
+  const auto& table = std::get<TableVariant>(attention.variant);
+  forward_in_hopper_form(attention, outputs, TableScore{{.scale = attention.scale}, table});
+}
+
+}  // namespace phasescope::kernels::cuda

@@ -1,0 +1,10 @@
+#include "kernels/cuda/hopper_dispatch.cuh"
+#include "kernels/cuda/launchers.h"
+
+namespace phasescope::kernels::cuda {
+
+void hopper_tape(const CudaAttention& attention, const CudaForwardOutputs& outputs) {
+  forward_in_hopper_form(attention, outputs, TapeScore{{.scale = attention.scale}});
+}
+
+}  // namespace phasescope::kernels::cuda

@@ -1,0 +1,62 @@
+#pragma once
+// What a launch is given, from run-time values: two 16-bit types, head dimensions up to 64 and up
+// to 128, probes off and on.
+
+#include <type_traits>
+#include <variant>
+
+#include "kernels/cuda/attention_cuda.h"
+#include "kernels/cuda/launchers.h"
+#include "kernels/cuda/problem.cuh"
+
+namespace phasescope::kernels::cuda {
+
+template <DeviceScore Score>
+Problem<Score> problem_of(const CudaAttention& a, const Score& score) {
+  Problem<Score> problem{a.shape,
+                         a.q,
+                         a.k,
+                         a.v,
+                         {},
+                         0,
+                         score,
+                         a.soft_cap * kLog2e,
+                         a.sinks,
+                         a.key_mask,
+                         a.query_documents,
+                         a.key_documents,
+                         static_cast<const DocumentRange*>(a.document_workspace)};
+  if (const auto* tape = std::get_if<TapeVariant>(&a.variant)) {
+    problem.state = tape->state;
+    problem.state_dim = tape->state_dim;
+  }
+  problem.gate = a.gate;
+  problem.gate_dim = static_cast<int>(a.gate_dim);
+  return problem;
+}
+
+/// Calls `with` with a value of the 16-bit type and an integral constant of the head dimension.
+template <class Call>
+void with_type_and_dim(const CudaAttention& a, const Call& with) {
+  const auto with_dim = [&](auto type) {
+    if (a.shape.head_dim <= 64) {
+      with(type, std::integral_constant<int, 64>{});
+    } else {
+      with(type, std::integral_constant<int, 128>{});
+    }
+  };
+  if (a.q.storage == Storage::bfloat16) {
+    with_dim(__nv_bfloat16{});
+  } else {
+    with_dim(__half{});
+  }
+}
+
+inline bool wants_probes(const RowProbes& rows) {
+  bool wanted = rows.entropy || rows.max_score || rows.max_key || rows.top1_mass ||
+                rows.first_key_weight || rows.mean_distance || rows.sink_weight;
+  for (const float* window : rows.window_mass) wanted = wanted || window;
+  return wanted;
+}
+
+}  // namespace phasescope::kernels::cuda
