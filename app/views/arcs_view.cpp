@@ -119,7 +119,10 @@ void ArcsView::draw_controls(ViewContext& context) {
   next_control(12 * ImGui::GetFontSize());
   int keys = static_cast<int>(state.keys);
   ImGui::SetNextItemWidth(ImGui::GetFontSize() * 6);
-  if (ImGui::SliderInt("keys a query", &keys, 1, kMostKeys)) {
+  // The number stands beside it: the handle would cover it.
+  const std::string label =
+      std::to_string(keys) + (keys == 1 ? " key" : " keys") + " a query###keys";
+  if (ImGui::SliderInt(label.c_str(), &keys, 1, kMostKeys, "")) {
     state.keys = std::clamp(keys, 1, kMostKeys);
     context.set_state("Show other arcs", state, "arcs");
   }

@@ -25,7 +25,9 @@ void CostView::draw_more(ViewContext& context) {
   int tokens = held ? tokens_ : static_cast<int>(std::min<int64_t>(asked, kMostTokensOfSlider));
   next_control(ImGui::GetFontSize() * 15);
   ImGui::SetNextItemWidth(ImGui::GetFontSize() * 11);
-  if (ImGui::SliderInt("tokens", &tokens, 1, kMostTokensOfSlider, "%d",
+  // The number stands beside it: the handle would cover it.
+  const std::string label = std::to_string(tokens) + " tokens###tokens";
+  if (ImGui::SliderInt(label.c_str(), &tokens, 1, kMostTokensOfSlider, "",
                        ImGuiSliderFlags_Logarithmic | ImGuiSliderFlags_AlwaysClamp))
     tokens_ = tokens;
   tooltip("Tokens of the forward pass");

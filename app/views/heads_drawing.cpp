@@ -16,7 +16,7 @@ namespace phasescope::app {
 namespace {
 
 // In font sizes: panes that stand beside each other are no narrower.
-constexpr float kNarrowest = 22;
+constexpr float kNarrowest = 18;
 
 // What is measured of a model and not of a head, with its intervals.
 std::string words_of_model(const protocol::HeadsResult& result) {

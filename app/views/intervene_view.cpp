@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "app/window/commands.h"
+#include "widgets/theme.h"
 
 namespace phasescope::app {
 namespace {
@@ -255,12 +256,14 @@ void InterveneView::draw_new_edit(ViewContext& context) {
   auto& limit = limits_.try_emplace(way.how, way.limit).first->second;
   bool moved = false;
   if (way.most > 0) {
-    next_control(ImGui::GetFontSize() * 8);
+    next_control(ImGui::GetFontSize() * 12);
     ImGui::SetNextItemWidth(ImGui::GetFontSize() * 8);
     auto value = static_cast<float>(limit);
+    // The number stands beside it: the handle would cover it.
+    const std::string label = number_words(way.whole ? std::round(limit) : limit) + "###limit";
     const ImGuiSliderFlags scale = way.whole ? ImGuiSliderFlags_Logarithmic : 0;
-    if (ImGui::SliderFloat("##limit", &value, way.whole ? 1.0F : 0.0F, static_cast<float>(way.most),
-                           way.whole ? "%.0f" : "%.3f", scale))
+    if (ImGui::SliderFloat(label.c_str(), &value, way.whole ? 1.0F : 0.0F,
+                           static_cast<float>(way.most), "", scale))
       limit = value;
     tooltip(way.help);
     moved = ImGui::IsItemDeactivatedAfterEdit();
@@ -296,9 +299,16 @@ void InterveneView::draw_parameter(ViewContext& context, const std::string& key,
   const double size = std::max(std::abs(value), 1e-6);
   const auto most = static_cast<float>(size * 64);
   const bool positive = value > 0;
+  // The handle, in the middle at first, lets the number be read that it stands on. (The format has
+  // the digits of small values: without it they would be taken for 0.)
+  ImVec4 handle = widgets::palette().accent;
+  handle.w = 0.4F;
+  ImGui::PushStyleColor(ImGuiCol_SliderGrab, handle);
+  ImGui::PushStyleColor(ImGuiCol_SliderGrabActive, handle);
   if (ImGui::SliderFloat(key.c_str(), &shown, positive ? static_cast<float>(size / 64) : -most,
                          most, "%.5g", ImGuiSliderFlags_Logarithmic))
     held_[key] = shown;
+  ImGui::PopStyleColor(2);
   tooltip("Of the encoding; a click with Ctrl types a number");
   if (!ImGui::IsItemDeactivatedAfterEdit()) return;
   const auto moved = held_.find(key);

@@ -22,8 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 using protocol::JobStatus;
 
-// While a job runs, and while none does that could change.
-constexpr double kPollRunning = 1, kPollIdle = 5;
+// While a job runs, and while none does that could change: with the frames that are drawn anyway,
+// and, where nothing happens, with one that is drawn for it.
+constexpr double kPollRunning = 1, kPollIdle = 5, kPollAsleep = 60;
 // What was told to start or to go on shows that by then.
 constexpr auto kAfterAnAct = std::chrono::seconds(20);
 constexpr int64_t kLogLines = 200;
@@ -162,9 +163,11 @@ void JobsView::poll(ViewContext& context) {
                          return is_live(job.state);
                        });
   const bool acted = now - acted_at_ < kAfterAnAct;
-  poll_pause_ = !jobs || running || acted ? kPollRunning : kPollIdle;
+  const bool awake = !jobs || running || acted;
+  poll_pause_ = awake ? kPollRunning : kPollAsleep;
   const std::chrono::duration<double> since = now - polled_at_;
-  if (!context.window.may_ask || since.count() < poll_pause_ || context.requests.of(kJobs).failed())
+  if (!context.window.may_ask || since.count() < (awake ? kPollRunning : kPollIdle) ||
+      context.requests.of(kJobs).failed())
     return;
   polled_at_ = now;
   context.requests.ask_again(context.requests.of(kJobs), protocol::JobsRequest{});

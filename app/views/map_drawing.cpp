@@ -146,7 +146,8 @@ bool MapView::draw_colors(MapState& state) {
     changed |= draw_choice("scale", look.scale, {"by itself", "linear", "log"}, width);
     tooltip("By itself: log where fewer than one cell in ten reaches a tenth of the largest");
     ImGui::SetNextItemWidth(width);
-    changed |= ImGui::SliderInt("decades of a log scale", &look.decades, 1, 12);
+    const std::string label = std::to_string(look.decades) + " decades of a log scale###decades";
+    changed |= ImGui::SliderInt(label.c_str(), &look.decades, 1, 12, "");
   }
   changed |= draw_optional("lower end", look.low, map ? map->range.low : 0);
   changed |= draw_optional("upper end", look.high, map ? map->range.high : 1);

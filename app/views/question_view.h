@@ -483,7 +483,8 @@ void QuestionView<Request, Result, StateType>::draw_content(ViewContext& context
   draw_controls(context);
   if (const std::string wrong = fault(context); !wrong.empty())
     ImGui::TextColored(widgets::palette().bad, "%s", wrong.c_str());
-  if (context.models() == 0) return widgets::draw_empty("Tick models to ask this of them.");
+  if (context.models() == 0)
+    return widgets::draw_empty(what_it_shows() + "\n\nTick models to ask it of them.");
   for (std::size_t i = 0; i < context.models(); ++i) {
     if (!concerns(context, i)) continue;
     const std::string why = obstacle(context, i);

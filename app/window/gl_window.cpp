@@ -14,6 +14,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <utility>
 
 #include "formats/error.h"
 #include "widgets/theme.h"
@@ -34,6 +35,15 @@ formats::Error no_display() {
       "set DISPLAY or WAYLAND_DISPLAY, or draw without one: phasescope view --screenshot out.png");
 }
 
+// No larger than what the screen has room for: not every desktop sees to that.
+std::pair<int, int> size_on_screen(const GlWindowOptions& options) {
+  int x = 0, y = 0, width = 0, height = 0;
+  GLFWmonitor* screen = options.headless ? nullptr : glfwGetPrimaryMonitor();
+  if (screen) glfwGetMonitorWorkarea(screen, &x, &y, &width, &height);
+  if (width < 1 || height < 1) return {options.width, options.height};
+  return {std::min(options.width, width), std::min(options.height, height)};
+}
+
 GLFWwindow* open_window(const GlWindowOptions& options) {
   glfwWindowHint(GLFW_CONTEXT_VERSION_MAJOR, 3);
   glfwWindowHint(GLFW_CONTEXT_VERSION_MINOR, 3);
@@ -41,7 +51,8 @@ GLFWwindow* open_window(const GlWindowOptions& options) {
   glfwWindowHint(GLFW_SCALE_TO_MONITOR, GLFW_TRUE);
   glfwWindowHint(GLFW_VISIBLE, options.shown ? GLFW_TRUE : GLFW_FALSE);
   if (options.headless) glfwWindowHint(GLFW_CONTEXT_CREATION_API, GLFW_OSMESA_CONTEXT_API);
-  return glfwCreateWindow(options.width, options.height, options.title.c_str(), nullptr, nullptr);
+  const auto [width, height] = size_on_screen(options);
+  return glfwCreateWindow(width, height, options.title.c_str(), nullptr, nullptr);
 }
 
 }  // namespace
