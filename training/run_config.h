@@ -230,7 +230,7 @@ struct TrainSection {
   int64_t keep_checkpoints = 2;
   std::vector<int64_t> keep_steps;  // checkpoints of these steps are never deleted
   int64_t seed = 1;
-  std::string init = "sequential";  // how the first weights are drawn: sequential, named
+  std::string init = "named";    // how the first weights are drawn: named, sequential
   int64_t threads = 1;
   std::string device = "cpu";    // where the model lives: cpu, cuda, cuda:1
   std::string dtype = "bf16";    // of the matrix products; weights and sums stay f32
@@ -264,9 +264,9 @@ struct TrainSection {
     v("seed", seed, About{.help = "of the weights and the windows"});
     v("init", init,
       About{.help =
-                "first weights: one draw after the other, or each tensor's by its name, so that "
-                "two encodings start with all that they have in common",
-            .choices = "sequential|named"});
+                "first weights: each tensor's by its name, so that two encodings start with all "
+                "that they have in common, or one draw after the other",
+            .choices = "named|sequential"});
     v("threads", threads, About{.help = "0: all cores", .low = 0});
     v("device", device, About{.help = "where the model lives and trains: cpu or cuda[:i]"});
     v("dtype", dtype,

@@ -113,6 +113,32 @@ class FromAModel : public testing::Test {
   Tensors before_;
 };
 
+// Without a word about it two encodings start with all that they have in common, and each seed with
+// other weights; drawn one after the other, whatever stands behind an encoding's own is another's.
+TEST(DrawnStart, SharesWhatTwoEncodingsHave) {
+  const TemporaryFolder folder;
+  const auto of = [&](const char* encoding, std::int64_t seed, const char* init = nullptr) {
+    RunConfig config = small_run(folder.path(), 1, {{"key", encoding}});
+    config.train.seed = seed;
+    if (init != nullptr) config.train.init = init;
+    return tensors_of(start_decoder(config, nullptr));
+  };
+  const auto shared = [](const Tensors& a, const Tensors& b) {
+    std::size_t alike = 0, both = 0;
+    for (const auto& [name, tensor] : a) {
+      const auto found = b.find(name);
+      if (found == b.end() || tensor.dim() < 2) continue;
+      ++both, alike += tensor.equal(found->second) ? 1 : 0;
+    }
+    return std::pair(alike, both);
+  };
+  const auto [alike, both] = shared(of("fire", 1), of("rope", 1));
+  EXPECT_EQ(both, 16u);  // two layers of seven matrices, the embedding and the head
+  EXPECT_EQ(alike, both);
+  EXPECT_EQ(shared(of("rope", 1), of("rope", 2)).first, 0u);
+  EXPECT_LT(shared(of("fire", 1, "sequential"), of("rope", 1, "sequential")).first, both);
+}
+
 TEST_F(FromAModel, ItBeginsWithItsWeightsAndSizes) {
   const RunConfig config = from_it({{"model", {{"layers", 7}}}});
   EXPECT_EQ(config.model.layers, 2);  // the model's own
