@@ -212,6 +212,8 @@ class RangeChecker {
     model_of_task(c.model, *task);
     encoding_of_task(c.encoding, *task);
     lengths(c.task, task->info());
+    need((c.task.crop == 0 && !c.task.flip) || task->info().form == tasks::Form::image,
+         "task.crop", "is of images, as task.flip is, and " + task->info().key + " is none");
     // What is about text alone would be passed over.
     need(c.data.corpus == DataSection().corpus && c.data.validation == DataSection().validation,
          "data", "names texts, of which a task reads none");

@@ -184,6 +184,8 @@ struct TaskSection {
   std::string draw = "sample";      // step: all samples of a step have one length
   double mean = 0;                  // of lengths drawn from a normal distribution, cut to integers
   double deviation = 0;             // 0: they are even
+  int64_t crop = 0;                 // pixels that a training image is moved by at most
+  bool flip = false;                // every second one is mirrored
   int64_t validation_shortest = 0;  // of the samples that training is tested on; 0: as it trains
   int64_t validation_longest = 0;
   template <class V>
@@ -203,6 +205,11 @@ struct TaskSection {
     v("mean", mean, About{.help = "of normally distributed lengths", .low = 0});
     v("deviation", deviation,
       About{.help = "of normally distributed lengths; 0: all lengths alike", .low = 0});
+    v("crop", crop,
+      About{.help = "pixels that a training image is moved by at most, drawn for each",
+            .low = 0,
+            .high = 1000});
+    v("flip", flip, About{.help = "every second training image is mirrored, drawn for each"});
     v("validation_shortest", validation_shortest,
       About{.help = "length of the samples that it is tested on; 0: as in training", .low = 0});
     v("validation_longest", validation_longest,
