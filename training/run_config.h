@@ -158,7 +158,12 @@ struct DataSection {
   // file, of a folder of them or of a .jsonl file.
   std::string corpus = "desk";
   std::string validation = "desk";  // "desk": the bundled validation texts; else a .jsonl or text
-  int64_t bos = 0;                  // the id at every window's start
+  // A drawn model's: tokenizer.json or .model, or the folder that it is in. Empty: bytes.
+  std::string tokenizer;
+  std::string tokenizer_sha256;  // filled in when a job starts; a resume refuses another one
+  int64_t bos = 0;               // the id at every window's start, where no tokenizer has one
+  // apart: a token of a window sees those of its own document alone.
+  std::string documents = "joined";
   std::string corpus_sha256;        // filled in when a job starts; a resume refuses another corpus
   template <class V>
   void fields(V& v) {
@@ -167,7 +172,17 @@ struct DataSection {
                     "them or a .jsonl file"});
     v("validation", validation,
       About{.help = "desk: the bundled validation texts; else a .jsonl or text file"});
-    v("bos", bos, About{.help = "the id at every window's start", .low = 0});
+    v("tokenizer", tokenizer,
+      About{.help = "of a model that is drawn: tokenizer.json or .model, or the folder that it is "
+                    "in; empty: bytes"});
+    v("tokenizer_sha256", tokenizer_sha256,
+      About{.help = "filled in when a job starts; a resume refuses another tokenizer"});
+    v("bos", bos,
+      About{.help = "the id at every window's start, and between two documents", .low = 0});
+    v("documents", documents,
+      About{.help = "apart: in training a token sees those of its own document alone, which begins "
+                    "behind data.bos",
+            .choices = "joined|apart"});
     v("corpus_sha256", corpus_sha256,
       About{.help = "filled in when a job starts; a resume refuses another corpus"});
   }

@@ -162,6 +162,7 @@ class Trainer {
   std::vector<std::vector<int64_t>> validation_;  // tokens of the texts that hold a window
   int64_t short_validation_ = 0;                  // how many do not
   std::shared_ptr<const model::Model> from_;      // null where weights were drawn
+  std::shared_ptr<const formats::Tokenizer> tokenizer_;  // null for bytes
   model::Decoder decoder_;
   Lora lora_;
   std::vector<std::string> trained_;  // names of the tensors that are trained whole

@@ -10,6 +10,7 @@
 
 #include "formats/error.h"
 #include "formats/json.h"
+#include "formats/sha256.h"
 #include "model/checkpoints/open_model.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/devices.h"
@@ -196,11 +197,13 @@ class TrainingJob {
 
   Trainer of_text(const std::shared_ptr<const model::Model>& from) {
     const fs::path text = find_corpus(config_.data.corpus, log_line);
+    const auto tokenizer = text_tokenizer(config_, from.get());
     auto corpus = std::make_shared<const Corpus>(Corpus::open(
-        text, config_.data, config_.model.context, text_tokenizer(from.get()), log_line));
+        text, config_.data, config_.model.context, tokenizer.get(), log_line));
     log_line("training text " + text.string() + ", " + std::to_string(corpus->bytes()) +
              " bytes, SHA-256 " + corpus->sha256());
     record_data(corpus->sha256());
+    record_tokenizer();
     return Trainer(config_, corpus,
                    read_validation_texts(config_.data.validation, config_.model.context), from);
   }
@@ -219,6 +222,13 @@ class TrainingJob {
     if (!guess) return;
     reporter_.set_blind(guess->bits, guess->right);
     log_line("guessing by length and place: " + in_words({guess->bits, guess->right}));
+  }
+
+  void record_tokenizer() {
+    DataSection& data = config_.data;
+    if (data.tokenizer.empty() || !data.tokenizer_sha256.empty()) return;
+    data.tokenizer_sha256 = formats::sha256_of_file(tokenizer_file(data));
+    write_config();
   }
 
   // The configuration says from then on which text or which samples it is about.
