@@ -200,7 +200,8 @@ std::string sentence_of(const std::vector<const ClaimRow*>& rows) {
   std::map<std::string, std::string> items;  // by verdict
   for (const ClaimRow* row : rows) {
     std::string& list = items[row->verdict];
-    list += (list.empty() ? "" : "; ") + row->item + " (" + row->claim + ")";
+    list += (list.empty() ? "" : "; ") + row->item + " (" + row->claim;
+    list += row->verdict == "cannot tell" ? ": " + row->why + ")" : ")";
   }
   std::string text;
   for (const auto& [verdict, words] : {std::pair("agrees", "It agrees with the paper in "),
