@@ -48,6 +48,8 @@ class TaskData {
   explicit TaskData(const RunConfig& config);
 
   const tasks::Task& task() const { return task_; }
+  // What texts are read with.
+  const formats::Tokenizer& tokenizer() const { return bytes_; }
   // `order`: another one draws other samples for the same steps.
   Batch batch(int64_t step, int64_t order = 0) const;
   // As many as eval.windows, over the lengths in turn.

@@ -160,7 +160,7 @@ Table tasks_table(const protocol::SweepResult& sweep) {
     const std::string from =
         cell.below_blind_step ? "step " + std::to_string(*cell.below_blind_step) + ", " +
                                     minutes(cell.below_blind_seconds.value_or(0))
-                              : std::string(cell.blind_bits ? "not yet" : "no such guesser: texts");
+                              : std::string(cell.blind_bits ? "not yet" : "no such guesser");
     json row = {{"task", cell.group},
                 {"step", cell.step},
                 {"of", cell.steps},

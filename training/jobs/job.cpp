@@ -226,7 +226,7 @@ class TrainingJob {
 
   void say_what_guessing_gets(const TaskData& task) {
     const auto seed = static_cast<std::uint64_t>(config_.train.seed);
-    const auto guess = blind_guess(task.task(), task.validation(), ~seed);
+    const auto guess = blind_guess(task.task(), task.validation(), ~seed, &task.tokenizer());
     if (!guess) return;
     reporter_.set_blind(guess->bits, guess->right);
     log_line("guessing by length and place: " + in_words({guess->bits, guess->right}));
