@@ -209,7 +209,8 @@ void judge_order(const Claim& claim, const json& result, ClaimRow& row) {
     if (!alone) {
       add(open, pair);
     } else if (row.differences.back().value != 0) {
-      add(single, pair + (row.differences.back().value > 0 ? " as claimed" : " the other way round"));
+      add(single,
+          pair + (row.differences.back().value > 0 ? " as claimed" : " the other way round"));
     } else {
       add(single, pair + " alike");
     }

@@ -105,8 +105,8 @@ TEST(Verdicts, OfAnOrderTellTheDifference) {
 TEST(Verdicts, OfOneSeedAreNone) {
   json result = planted();
   for (json& row : result["differences"]) {
-    row["difference"] = {{"value", row["difference"]["value"]}, {"low", nullptr},
-                         {"high", nullptr}, {"n", 1}};
+    row["difference"] = {
+        {"value", row["difference"]["value"]}, {"low", nullptr}, {"high", nullptr}, {"n", 1}};
   }
   ClaimRow row;
   judge(claim_of({{"order", {"a", "b"}}}), result, row);
