@@ -116,17 +116,24 @@ Table whole_table(const std::vector<ClaimRow>& rows) {
   return table;
 }
 
-// What no table holds: the limits and the commands.
+// What no table holds: the limits and the commands, with the items that have them.
 std::string details_of(const std::vector<ClaimRow>& rows) {
-  std::string text;
+  std::vector<std::pair<std::string, std::string>> details;  // and their items
   for (const ClaimRow& row : rows) {
-    text += "- **" + row.item + "** (" + row.verdict + "): " + row.limits;
+    std::string words = row.limits;
     if (!row.command.empty()) {
-      text += (row.limits.empty() ? "`" : " `") + row.command + "`, " +
-              widgets::short_number(row.seconds) + " s";
+      words += (row.limits.empty() ? "`" : " `") + row.command + "`";
+      if (row.seconds > 0) words += ", " + widgets::short_number(row.seconds) + " s";
     }
-    text += ".\n";
+    const auto known = std::ranges::find(details, words, &decltype(details)::value_type::first);
+    if (known == details.end()) {
+      details.emplace_back(std::move(words), row.item);
+    } else {
+      known->second += "; " + row.item;
+    }
   }
+  std::string text;
+  for (const auto& [words, items] : details) text += "- **" + items + "**: " + words + ".\n";
   return text;
 }
 
@@ -247,9 +254,8 @@ class ReproduceVerb : public Verb {
     count(result);
     std::ranges::move(measured_, std::back_inserter(output.tables));
     if (wants_tasks()) add_tasks(desk, output);
-    if (!sweeps_.empty()) output.page += "\n# What the sweeps measured\n" + sweeps_;
     output.page = "# Claims of the papers, beside what was measured here\n\nOf the claims " +
-                  counts_in_words(result) + ".\n" + markdown_of_progress() + output.page;
+                  counts_in_words(result) + ".\n" + markdown_of_progress() + sweeps_ + output.page;
     output.tables.insert(output.tables.begin(), whole_table(result.rows));
     output.result = protocol::to_json_form(result);
     output.text = counts_in_words(result) + "\n";
@@ -333,7 +339,7 @@ class ReproduceVerb : public Verb {
     progress_.rows.push_back(progress_of(kTaskSweep, sweep, false));
     Table table = tasks_table(sweep);
     if (table.rows.empty()) return;
-    output.page += "\n" + markdown_of(table) + "\n`" + measured.command + "`\n";
+    sweeps_ += "\n" + markdown_of(table) + "\n`" + desk.line_of({"sweep", kTaskSweep}) + "`\n";
     measured_.push_back(std::move(table));
   }
 
