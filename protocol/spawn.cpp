@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
@@ -108,13 +109,18 @@ struct Standard {
 
 // To whoever waits for an answer: what outlives us takes the time that others leave, in long
 // slices. A kernel that groups processes by session (sched_autogroup) goes by the group's own
-// niceness. What is refused is left: nothing depends on it but how soon others run.
+// niceness. Whoever started us to yield more than that (nice 19, SCHED_IDLE) is obeyed. What is
+// refused is left: nothing depends on it but how soon others run.
 void yield_to_others() {
-  ::setpriority(PRIO_PROCESS, 0, std::max(kNiceness, ::getpriority(PRIO_PROCESS, 0)));
+  const int niceness = std::max(kNiceness, ::getpriority(PRIO_PROCESS, 0));
+  ::setpriority(PRIO_PROCESS, 0, niceness);
   const sched_param none{};
-  ::sched_setscheduler(0, SCHED_BATCH, &none);
+  if (::sched_getscheduler(0) == SCHED_OTHER) ::sched_setscheduler(0, SCHED_BATCH, &none);
   const formats::UniqueFd group(::open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC));
-  [[maybe_unused]] const ssize_t written = ::write(group.get(), "10", 2);
+  std::array<char, 8> words{};  // and no string: nothing is allocated between fork and exec
+  const char* end = std::to_chars(words.data(), words.data() + words.size(), niceness).ptr;
+  [[maybe_unused]] const ssize_t written =
+      ::write(group.get(), words.data(), static_cast<std::size_t>(end - words.data()));
 }
 
 // Leaves the session that we are in, and the process that waits for us.

@@ -40,7 +40,7 @@ FilterResult run_filter(const std::vector<std::string>& argv, std::string_view i
 
 // Starts a program that outlives this one: a session of its own, a parent that is gone, standard
 // input from /dev/null, both outputs appended to `log`, no other descriptor inherited. It yields
-// the processor to everything else (niceness 10, SCHED_BATCH).
+// the processor to everything else: niceness 10 and SCHED_BATCH, or what this one yields already.
 void start_detached(const std::vector<std::string>& argv, const std::string& log);
 
 // A child whose standard input and output are one end of a unix socket pair, and whose standard

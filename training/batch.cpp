@@ -24,6 +24,7 @@ Batch part_of(const Batch& batch, int64_t begin, int64_t end) {
   part.windows = end - begin;
   part.inputs = values_of_rows(batch.inputs, batch.length, begin, end);
   part.key_mask = values_of_rows(batch.key_mask, batch.length, begin, end);
+  part.documents = values_of_rows(batch.documents, batch.length, begin, end);
   part.decoder_ids = values_of_rows(batch.decoder_ids, batch.decoder_length, begin, end);
   part.targets = values_of_rows(batch.targets, batch.answers(), begin, end);
   part.positions = values_of_rows(batch.positions, batch.length, begin, end);

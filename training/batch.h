@@ -13,6 +13,8 @@ struct Batch {
   int64_t decoder_length = 0;     // above 0 in an encoder-decoder:
   std::vector<int64_t> decoder_ids;  // (windows, decoder_length), what its decoder reads
   std::vector<int64_t> targets;      // (windows, answers()), the id at each place; -1: none counts
+  // (windows, length): the number of each token's document, whose tokens it sees alone; or empty.
+  std::vector<int64_t> documents;
   // Where the ids stand, for encodings that know of nodes: the shapes of inputs and decoder_ids.
   // Empty where they stand one after the other.
   std::vector<int64_t> positions, decoder_positions;

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 #include <vector>
+
+#include "training/task_data.h"
 
 namespace phasescope::training {
 namespace {
@@ -14,18 +17,35 @@ constexpr double kUnseen = 0.5;
 
 using Counts = std::vector<std::vector<double>>;  // by place, by symbol
 
-Counts counts_of(const tasks::Task& task, const tasks::Ids& length, std::uint64_t seed) {
+// Calls each(place, symbol) for the answers that count. A text's answer begins at place 0 wherever
+// it stands in the text.
+template <class Each>
+void for_each_answer(const tasks::Task& task, const tasks::Sample& sample, const Each& each) {
+  const bool text = task.info().form == tasks::Form::text;
+  std::size_t counted = 0;
+  for (std::size_t place = 0; place < std::min(sample.target.size(), sample.counts.size());
+       ++place) {
+    if (sample.counts[place] == 0) continue;
+    each(text ? counted : place, static_cast<std::size_t>(sample.target[place]));
+    ++counted;
+  }
+}
+
+Counts counts_of(const tasks::Task& task, const tasks::Ids& length, std::uint64_t seed,
+                 const formats::Tokenizer* tokenizer) {
   Counts counts;
-  const auto symbols = static_cast<std::size_t>(task.info().output_symbols);
+  const bool text = task.info().form == tasks::Form::text;
+  const auto symbols = text ? 0 : static_cast<std::size_t>(task.info().output_symbols);
   for (std::uint64_t n = 0; n < kDrawn; ++n) {
-    const tasks::Sample sample = task.draw(seed, length, n);
-    for (std::size_t place = 0; place < sample.target.size(); ++place) {
-      if (place >= sample.counts.size() || sample.counts[place] == 0) continue;
+    tasks::Sample sample = task.draw(seed, length, n);
+    // The answer's ids follow from the last word before it, whatever the length.
+    if (text) sample.prompt.erase(0, sample.prompt.find_last_of(" \n") + 1);
+    sample = as_ids(task, std::move(sample), tokenizer);
+    for_each_answer(task, sample, [&](std::size_t place, std::size_t symbol) {
       if (counts.size() <= place) counts.resize(place + 1, std::vector<double>(symbols, kUnseen));
-      const auto symbol = static_cast<std::size_t>(sample.target[place]);
       if (symbol >= counts[place].size()) counts[place].resize(symbol + 1, kUnseen);
       ++counts[place][symbol];
-    }
+    });
   }
   return counts;
 }
@@ -33,20 +53,20 @@ Counts counts_of(const tasks::Task& task, const tasks::Ids& length, std::uint64_
 }  // namespace
 
 std::optional<BlindGuess> blind_guess(const tasks::Task& task,
-                                      std::span<const tasks::Sample> tested, std::uint64_t seed) {
+                                      std::span<const tasks::Sample> tested, std::uint64_t seed,
+                                      const formats::Tokenizer* tokenizer) {
   const tasks::TaskInfo& info = task.info();
-  if (info.form == tasks::Form::text || !info.needs_files.empty()) return std::nullopt;
+  const bool text = info.form == tasks::Form::text;
+  if ((text && tokenizer == nullptr) || !info.needs_files.empty()) return std::nullopt;
   std::map<tasks::Ids, Counts> known;
   BlindGuess guess;
   std::int64_t counted = 0;
   for (const tasks::Sample& sample : tested) {
     const auto [entry, fresh] = known.try_emplace(sample.length);
-    if (fresh) entry->second = counts_of(task, sample.length, seed);
-    for (std::size_t place = 0; place < sample.target.size(); ++place) {
-      const bool counts = place < sample.counts.size() && sample.counts[place] != 0;
-      if (!counts || place >= entry->second.size()) continue;
+    if (fresh) entry->second = counts_of(task, sample.length, seed, tokenizer);
+    for_each_answer(task, sample, [&](std::size_t place, std::size_t symbol) {
+      if (place >= entry->second.size()) return;
       const std::vector<double>& seen = entry->second[place];
-      const auto symbol = static_cast<std::size_t>(sample.target[place]);
       double sum = 0;
       for (const double one : seen) sum += one;
       const double share = (symbol < seen.size() ? seen[symbol] : kUnseen) / sum;
@@ -54,7 +74,7 @@ std::optional<BlindGuess> blind_guess(const tasks::Task& task,
       guess.right +=
           std::ranges::max_element(seen) - seen.begin() == std::ptrdiff_t(symbol) ? 1 : 0;
       ++counted;
-    }
+    });
   }
   if (counted == 0) return std::nullopt;
   guess.bits /= static_cast<double>(counted), guess.right /= static_cast<double>(counted);

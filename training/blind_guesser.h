@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 
+#include "formats/tokenizer.h"
 #include "tasks/task.h"
 
 namespace phasescope::training {
@@ -14,9 +15,11 @@ struct BlindGuess {
 };
 
 // Learns how often each symbol stands at each place of each length from samples that `seed` draws,
-// and answers `tested` with it. Nothing for texts, whose answers are no ids of the task, and for
-// tasks whose samples are files of the user's.
+// and answers `tested` with it. Of texts as_ids() has made `tested`, with `tokenizer`, without
+// which there is nothing for them; a place is then one of the answer. Nothing for tasks whose
+// samples are files of the user's.
 std::optional<BlindGuess> blind_guess(const tasks::Task& task,
-                                      std::span<const tasks::Sample> tested, std::uint64_t seed);
+                                      std::span<const tasks::Sample> tested, std::uint64_t seed,
+                                      const formats::Tokenizer* tokenizer = nullptr);
 
 }  // namespace phasescope::training

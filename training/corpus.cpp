@@ -172,15 +172,17 @@ Corpus::Corpus(std::string text, const DataSection& data, int64_t context,
       by_bytes_(tokenizer == nullptr),
       bytes_(static_cast<int64_t>(text.size())),
       sha256_(formats::sha256_hex(std::string_view(text))),
-      bos_(beginning_of(data, tokenizer)) {
+      bos_(beginning_of(data, tokenizer)),
+      apart_(data.documents == "apart") {
   require_a_window(data, context);
 }
 
-Corpus::Corpus(PreparedCorpus prepared, int64_t bos)
+Corpus::Corpus(PreparedCorpus prepared, int64_t bos, const DataSection& data)
     : file_(std::move(prepared.ids)),
       bytes_(prepared.bytes),
       sha256_(std::move(prepared.sha256)),
-      bos_(bos) {}
+      bos_(bos),
+      apart_(data.documents == "apart") {}
 
 void Corpus::require_a_window(const DataSection& data, int64_t context) const {
   if (tokens() >= context) return;
@@ -199,7 +201,7 @@ Corpus Corpus::open(const fs::path& path, const DataSection& data, int64_t conte
   options.between = bos;
   options.cache = user_cache() / "phasescope/tokens";
   options.notice = notice;
-  Corpus corpus(prepare_corpus(path, options), bos);
+  Corpus corpus(prepare_corpus(path, options), bos, data);
   corpus.by_bytes_ = tokenizer == nullptr;
   corpus.require_a_window(data, context);
   return corpus;
@@ -227,7 +229,21 @@ Batch Corpus::batch(const TrainSection& train, int64_t context, int64_t step) co
     batch.inputs.insert(batch.inputs.end(), window.begin(), window.end() - 1);
     batch.targets.insert(batch.targets.end(), window.begin(), window.end());
   }
+  if (apart_) batch.documents = documents_of(batch);
   return batch;
+}
+
+std::vector<int64_t> Corpus::documents_of(const Batch& batch) const {
+  std::vector<int64_t> documents;
+  documents.reserve(batch.inputs.size());
+  int64_t most = 0;
+  for (std::size_t n = 0; n < batch.inputs.size(); ++n) {
+    const bool first = n % static_cast<std::size_t>(batch.length) == 0;
+    const int64_t before = first ? 0 : documents.back();
+    documents.push_back(!first && batch.inputs[n] == bos_ ? before + 1 : before);
+    most = std::max(most, documents.back());
+  }
+  return most > 0 ? documents : std::vector<int64_t>();
 }
 
 }  // namespace phasescope::training

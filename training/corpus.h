@@ -68,7 +68,9 @@ class Corpus {
   std::vector<int64_t> read(int64_t begin, int64_t count) const;
 
  private:
-  Corpus(PreparedCorpus prepared, int64_t bos);
+  Corpus(PreparedCorpus prepared, int64_t bos, const DataSection& data);
+  // Of each id of inputs, counted from 0 at a window's start; nothing where all have one document.
+  std::vector<int64_t> documents_of(const Batch& batch) const;
   void require_a_window(const DataSection& data, int64_t context) const;
 
   std::vector<int64_t> ids_;  // of a text in memory, or:
@@ -77,6 +79,7 @@ class Corpus {
   int64_t bytes_ = 0;
   std::string sha256_;
   int64_t bos_;
+  bool apart_;  // DataSection::documents
 };
 
 }  // namespace phasescope::training

@@ -174,7 +174,8 @@ class RangeChecker {
   void model(const RunConfig& config) {
     const ModelSection& m = config.model;
     const tasks::Task* own = tasks::find_task(config.task.name);
-    const bool bytes = own == nullptr || !tasks::has_own_ids(*own);
+    const bool bytes =
+        config.data.tokenizer.empty() && (own == nullptr || !tasks::has_own_ids(*own));
     need(!bytes || m.vocab_size >= 256, "model.vocab_size",
          "must be at least 256, since bytes are tokens");
     need(config.from_model() || m.heads < 1 || m.width % m.heads == 0, "model.width",
@@ -190,6 +191,8 @@ class RangeChecker {
     const StartSection none;
     need(c.from_model() || (s.context == 0 && s.lora_rank == 0 && s.model_sha256.empty()),
          "start.model", "must name the model that the other keys are about");
+    need(!c.from_model() || c.data.tokenizer.empty(), "data.tokenizer",
+         "is the opened model's own");
     need(s.lora_rank > 0 || (s.lora_alpha == 0 && s.lora == none.lora && s.lora_save == "merged"),
          "start.lora_rank", "must be above 0 for the keys of lora to count");
     need(s.lora_rank == 0 || c.train.average == 0, "train.average",
@@ -212,9 +215,13 @@ class RangeChecker {
     model_of_task(c.model, *task);
     encoding_of_task(c.encoding, *task);
     lengths(c.task, task->info());
+    need((c.task.crop == 0 && !c.task.flip) || task->info().form == tasks::Form::image, "task.crop",
+         "is of images, as task.flip is, and " + task->info().key + " is none");
     // What is about text alone would be passed over.
-    need(c.data.corpus == DataSection().corpus && c.data.validation == DataSection().validation,
-         "data", "names texts, of which a task reads none");
+    const DataSection none;
+    need(c.data.corpus == none.corpus && c.data.validation == none.validation &&
+             c.data.tokenizer == none.tokenizer && c.data.documents == none.documents,
+         "data", "is about texts, of which a task reads none");
     need(c.data.bos == 0 || !tasks::has_own_ids(*task), "data.bos", "is the task's own");
     need(c.train.curriculum.empty(), "train.curriculum",
          "is of windows of text; lengths of a task grow by task.growth");
@@ -299,6 +306,7 @@ class RangeChecker {
     need(t.average < 1, "train.average", "must be 0 to below 1");
     need(t.spike_above > 1, "train.spike_above", "must be above 1");
     need(t.patience == 0 || config.eval.every > 0, "train.patience", "needs eval.every above 0");
+    need(!t.keep_best || config.eval.every > 0, "train.keep_best", "needs eval.every above 0");
     need(config.of_text() || config.eval.probe_every == 0, "eval.probe_every",
          "must be 0 for a task: heads are measured on a text");
     curriculum(t, context);

@@ -158,8 +158,13 @@ struct DataSection {
   // file, of a folder of them or of a .jsonl file.
   std::string corpus = "desk";
   std::string validation = "desk";  // "desk": the bundled validation texts; else a .jsonl or text
-  int64_t bos = 0;                  // the id at every window's start
-  std::string corpus_sha256;        // filled in when a job starts; a resume refuses another corpus
+  // A drawn model's: tokenizer.json or .model, or the folder that it is in. Empty: bytes.
+  std::string tokenizer;
+  std::string tokenizer_sha256;  // filled in when a job starts; a resume refuses another one
+  int64_t bos = 0;               // the id at every window's start, where no tokenizer has one
+  // apart: a token of a window sees those of its own document alone.
+  std::string documents = "joined";
+  std::string corpus_sha256;  // filled in when a job starts; a resume refuses another corpus
   template <class V>
   void fields(V& v) {
     v("corpus", corpus,
@@ -167,7 +172,17 @@ struct DataSection {
                     "them or a .jsonl file"});
     v("validation", validation,
       About{.help = "desk: the bundled validation texts; else a .jsonl or text file"});
-    v("bos", bos, About{.help = "the id at every window's start", .low = 0});
+    v("tokenizer", tokenizer,
+      About{.help = "of a model that is drawn: tokenizer.json or .model, or the folder that it is "
+                    "in; empty: bytes"});
+    v("tokenizer_sha256", tokenizer_sha256,
+      About{.help = "filled in when a job starts; a resume refuses another tokenizer"});
+    v("bos", bos,
+      About{.help = "the id at every window's start, and between two documents", .low = 0});
+    v("documents", documents,
+      About{.help = "apart: in training a token sees those of its own document alone, which begins "
+                    "behind data.bos",
+            .choices = "joined|apart"});
     v("corpus_sha256", corpus_sha256,
       About{.help = "filled in when a job starts; a resume refuses another corpus"});
   }
@@ -184,6 +199,8 @@ struct TaskSection {
   std::string draw = "sample";      // step: all samples of a step have one length
   double mean = 0;                  // of lengths drawn from a normal distribution, cut to integers
   double deviation = 0;             // 0: they are even
+  int64_t crop = 0;                 // pixels that a training image is moved by at most
+  bool flip = false;                // every second one is mirrored
   int64_t validation_shortest = 0;  // of the samples that training is tested on; 0: as it trains
   int64_t validation_longest = 0;
   template <class V>
@@ -203,6 +220,11 @@ struct TaskSection {
     v("mean", mean, About{.help = "of normally distributed lengths", .low = 0});
     v("deviation", deviation,
       About{.help = "of normally distributed lengths; 0: all lengths alike", .low = 0});
+    v("crop", crop,
+      About{.help = "pixels that a training image is moved by at most, drawn for each",
+            .low = 0,
+            .high = 1000});
+    v("flip", flip, About{.help = "every second training image is mirrored, drawn for each"});
     v("validation_shortest", validation_shortest,
       About{.help = "length of the samples that it is tested on; 0: as in training", .low = 0});
     v("validation_longest", validation_longest,
@@ -229,8 +251,9 @@ struct TrainSection {
   int64_t checkpoint_every = 200;
   int64_t keep_checkpoints = 2;
   std::vector<int64_t> keep_steps;  // checkpoints of these steps are never deleted
+  bool keep_best = false;           // nor that of the best validation so far
   int64_t seed = 1;
-  std::string init = "sequential";  // how the first weights are drawn: sequential, named
+  std::string init = "named";  // how the first weights are drawn: named, sequential
   int64_t threads = 1;
   std::string device = "cpu";    // where the model lives: cpu, cuda, cuda:1
   std::string dtype = "bf16";    // of the matrix products; weights and sums stay f32
@@ -261,12 +284,15 @@ struct TrainSection {
     v("checkpoint_every", checkpoint_every, About{.help = "steps", .low = 1});
     v("keep_checkpoints", keep_checkpoints, About{.help = "the newest ones", .low = 2});
     v("keep_steps", keep_steps, About{.help = "checkpoints of these steps are never deleted"});
+    v("keep_best", keep_best,
+      About{.help = "a checkpoint is saved at the best validation so far too, and stays until a "
+                    "better one"});
     v("seed", seed, About{.help = "of the weights and the windows"});
     v("init", init,
       About{.help =
-                "first weights: one draw after the other, or each tensor's by its name, so that "
-                "two encodings start with all that they have in common",
-            .choices = "sequential|named"});
+                "first weights: each tensor's by its name, so that two encodings start with all "
+                "that they have in common, or one draw after the other",
+            .choices = "named|sequential"});
     v("threads", threads, About{.help = "0: all cores", .low = 0});
     v("device", device, About{.help = "where the model lives and trains: cpu or cuda[:i]"});
     v("dtype", dtype,

@@ -21,7 +21,7 @@ using tasks::Task;
 
 // Streams of train.seed; the first four are the corpus' and the trainer's.
 constexpr std::uint64_t kLengthStream = 5, kSampleStream = 6, kValidationStream = 7;
-constexpr std::uint64_t kOrderStream = 8;
+constexpr std::uint64_t kOrderStream = 8, kImageStream = 11;
 constexpr int kSamplesOfALength = 32;  // looked at for the context
 
 // The ids of `answer` behind the last word of `prompt`.
@@ -115,6 +115,25 @@ Sample as_ids(const Task& task, Sample sample, const formats::Tokenizer* tokeniz
   return sample;
 }
 
+Ids moved_image(const tasks::ImageShape& shape, const Ids& pixels, std::int64_t down,
+                std::int64_t right, bool mirrored) {
+  Ids moved;
+  moved.reserve(pixels.size());
+  for (std::int64_t row = 0; row < shape.rows; ++row) {
+    for (std::int64_t column = 0; column < shape.columns; ++column) {
+      const std::int64_t from_row = row - down;
+      const std::int64_t across = (mirrored ? shape.columns - 1 - column : column) - right;
+      const bool inside =
+          from_row >= 0 && from_row < shape.rows && across >= 0 && across < shape.columns;
+      const std::int64_t first = (from_row * shape.columns + across) * shape.channels;
+      for (std::int64_t c = 0; c < shape.channels; ++c) {
+        moved.push_back(inside ? pixels[static_cast<std::size_t>(first + c)] : 0);
+      }
+    }
+  }
+  return moved;
+}
+
 std::size_t first_answer(const Task& task, const Sample& sample) {
   return task.info().form == Form::placeholders ? sample.input.size() : 0;
 }
@@ -203,6 +222,18 @@ Ids TaskData::drawn_length(std::uint64_t seed, int64_t step, int64_t row) const 
   return length;
 }
 
+// A training image as it is moved and mirrored, by three numbers of its own.
+void TaskData::move(Sample& sample, std::uint64_t seed, std::uint64_t index) const {
+  if (section_.crop == 0 && !section_.flip) return;
+  const formats::CounterRandom random(seed, kImageStream);
+  const auto places = static_cast<std::uint64_t>(2 * section_.crop + 1);
+  const auto offset = [&](std::uint64_t n) {
+    return static_cast<int64_t>(random.below(places, 3 * index + n)) - section_.crop;
+  };
+  const bool mirrored = section_.flip && random.below(2, 3 * index + 2) == 1;
+  sample.input = moved_image(task_.info().image, sample.input, offset(0), offset(1), mirrored);
+}
+
 Batch TaskData::batch(int64_t step, int64_t order) const {
   const bool first = order == 0;
   const std::uint64_t other =
@@ -214,6 +245,7 @@ Batch TaskData::batch(int64_t step, int64_t order) const {
   for (int64_t row = 0; row < section_.batch; ++row) {
     const auto index = static_cast<std::uint64_t>(step * section_.batch + row);
     samples.push_back(sample(of_samples, drawn_length(of_lengths, step, row), index));
+    move(samples.back(), of_samples, index);
   }
   return batch_of(task_, samples, Counted::in_training, places_);
 }

@@ -31,6 +31,11 @@ enum class Counted { in_training, in_metric };
 Batch batch_of(const tasks::Task& task, std::span<const tasks::Sample> samples, Counted counted,
                model::Places places = model::Places::line);
 
+// The image moved down and to the right, by negative numbers up and to the left, level 0 where
+// nothing comes from, and then mirrored from left to right.
+tasks::Ids moved_image(const tasks::ImageShape& shape, const tasks::Ids& pixels, std::int64_t down,
+                       std::int64_t right, bool mirrored);
+
 // The column of a batch in which a sample's first target is answered.
 std::size_t first_answer(const tasks::Task& task, const tasks::Sample& sample);
 
@@ -43,6 +48,8 @@ class TaskData {
   explicit TaskData(const RunConfig& config);
 
   const tasks::Task& task() const { return task_; }
+  // What texts are read with.
+  const formats::Tokenizer& tokenizer() const { return bytes_; }
   // `order`: another one draws other samples for the same steps.
   Batch batch(int64_t step, int64_t order = 0) const;
   // As many as eval.windows, over the lengths in turn.
@@ -55,6 +62,7 @@ class TaskData {
 
  private:
   tasks::Sample sample(std::uint64_t seed, const tasks::Ids& length, std::uint64_t index) const;
+  void move(tasks::Sample& sample, std::uint64_t seed, std::uint64_t index) const;
   tasks::Ids drawn_length(std::uint64_t seed, int64_t step, int64_t row) const;
   void check_context() const;
   std::string fingerprint() const;

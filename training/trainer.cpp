@@ -100,7 +100,7 @@ std::vector<int64_t> validation_window(const std::vector<std::vector<int64_t>>& 
   return ids;
 }
 
-// What a tokenizer beside the opened model says, in files that a checkpoint carries along.
+// What a tokenizer beside a model, or by itself, says, in files that a checkpoint carries along.
 void copy_tokenizer(formats::FileSystem& fs, const std::filesystem::path& from,
                     const std::filesystem::path& to) {
   const auto file = formats::find_tokenizer_file(from);
@@ -158,13 +158,14 @@ Trainer::Trainer(RunConfig config, std::shared_ptr<const Corpus> corpus,
       corpus_(std::move(corpus)),
       task_(std::move(task)),
       from_(from ? std::move(from) : opened_start(config_)),
+      tokenizer_(text_tokenizer(config_, from_.get())),
       decoder_(on_its_device(start_decoder(config_, from_.get()), config_)),
       lora_(config_.start, decoder_, static_cast<std::uint64_t>(config_.train.seed)),
       trained_(trained_names(config_.start, decoder_)),
       optimiser_(trained_parameters(decoder_, lora_, trained_), optimiser_settings(config_.train)),
       watch_(config_.train) {
   for (const formats::NamedText& text : validation) {
-    validation_.push_back(tokens_of(text.text, text_tokenizer(from_.get())));
+    validation_.push_back(tokens_of(text.text, tokenizer_.get()));
   }
   const auto given = static_cast<int64_t>(validation_.size());
   std::erase_if(validation_, [this](const std::vector<int64_t>& ids) {
@@ -396,10 +397,9 @@ HeadValues Trainer::head_values() const {
     throw formats::bad_input("there is no text to measure heads on", "eval.probe_text",
                              "give one, or validation texts that hold a window");
   }
-  const std::vector<int64_t> text =
-      config_.eval.probe_text.empty()
-          ? validation_.front()
-          : tokens_of(config_.eval.probe_text, text_tokenizer(from_.get()));
+  const std::vector<int64_t> text = config_.eval.probe_text.empty()
+                                        ? validation_.front()
+                                        : tokens_of(config_.eval.probe_text, tokenizer_.get());
   ids.insert(ids.end(), text.begin(), text.end());
   if (ids.size() > context) ids.resize(context);
   return training::head_values(validated(), ids, config_.eval, reading_options());
@@ -478,6 +478,7 @@ void Trainer::write_files(formats::FileSystem& fs, const std::filesystem::path& 
   } else {
     model::save_model(fs, folder, decoder_.config(), decoder_.encoding(), decoder_.weights());
     if (from_) copy_tokenizer(fs, from_->report.path, folder);
+    if (!config_.data.tokenizer.empty()) copy_tokenizer(fs, config_.data.tokenizer, folder);
   }
   model::write_tensors(fs, folder / kOptimiserFile, optimiser);
   if (average_) {

@@ -187,18 +187,40 @@ Side neighbours(const Claim& claim, const json& result, const MeasuredNumber& fi
   return first.low && second.high && *second.high < *first.low ? Side::below : Side::open;
 }
 
+// Of one seed, or one text.
+bool of_one_unit(const MeasuredNumber& difference) {
+  return difference.n == 1 && !difference.low && !difference.high;
+}
+
 void judge_order(const Claim& claim, const json& result, ClaimRow& row) {
   const std::vector<std::string>& order = claim.predicate.order;
-  std::string turned, open;
+  std::string turned, open, single;
+  const auto add = [](std::string& list, const std::string& words) {
+    list += (list.empty() ? "" : ", ") + words;
+  };
   for (size_t n = 0; n + 1 < order.size(); ++n) {
     const MeasuredNumber *first = measured(row, order[n]), *second = measured(row, order[n + 1]);
+    const size_t told = row.differences.size();
     const Side side = neighbours(claim, result, *first, *second, row);
     const std::string pair = order[n] + " and " + order[n + 1];
-    if (side == Side::below) turned += (turned.empty() ? "" : ", ") + pair;
-    if (side == Side::open) open += (open.empty() ? "" : ", ") + pair;
+    if (side == Side::below) add(turned, pair);
+    if (side != Side::open) continue;
+    const bool alone = row.differences.size() > told && of_one_unit(row.differences.back());
+    if (!alone) {
+      add(open, pair);
+    } else if (row.differences.back().value != 0) {
+      add(single,
+          pair + (row.differences.back().value > 0 ? " as claimed" : " the other way round"));
+    } else {
+      add(single, pair + " alike");
+    }
   }
   const std::string each = order.size() > 2 ? "; each pair is known at 95 %" : "";
   if (!turned.empty()) return tell(row, kDisagrees, "the other way round: " + turned + each);
+  if (!single.empty()) {
+    const std::string also = open.empty() ? "" : "; not told apart: " + open;
+    return tell(row, kCannotTell, "one of each has no interval; it has " + single + also);
+  }
   if (!open.empty()) return tell(row, kCannotTell, "not told apart: " + open + each);
   tell(row, kAgrees, "every difference is told from 0" + each);
 }

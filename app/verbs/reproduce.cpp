@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "app/claims/claim_sheet.h"
@@ -117,17 +116,24 @@ Table whole_table(const std::vector<ClaimRow>& rows) {
   return table;
 }
 
-// What no table holds: the limits and the commands.
+// What no table holds: the limits and the commands, with the items that have them.
 std::string details_of(const std::vector<ClaimRow>& rows) {
-  std::string text;
+  std::vector<std::pair<std::string, std::string>> details;  // and their items
   for (const ClaimRow& row : rows) {
-    text += "- **" + row.item + "** (" + row.verdict + "): " + row.limits;
+    std::string words = row.limits;
     if (!row.command.empty()) {
-      text += (row.limits.empty() ? "`" : " `") + row.command + "`, " +
-              widgets::short_number(row.seconds) + " s";
+      words += (row.limits.empty() ? "`" : " `") + row.command + "`";
+      if (row.seconds > 0) words += ", " + widgets::short_number(row.seconds) + " s";
     }
-    text += ".\n";
+    const auto known = std::ranges::find(details, words, &decltype(details)::value_type::first);
+    if (known == details.end()) {
+      details.emplace_back(std::move(words), row.item);
+    } else {
+      known->second += "; " + row.item;
+    }
   }
+  std::string text;
+  for (const auto& [words, items] : details) text += "- **" + items + "**: " + words + ".\n";
   return text;
 }
 
@@ -157,10 +163,10 @@ Table tasks_table(const protocol::SweepResult& sweep) {
                           "blind guesser, right", "right", "below from"}};
   for (const protocol::SweepCell& cell : sweep.cells) {
     if (cell.step == 0) continue;
-    const std::string from =
-        cell.below_blind_step ? "step " + std::to_string(*cell.below_blind_step) + ", " +
-                                    minutes(cell.below_blind_seconds.value_or(0))
-                              : std::string(cell.blind_bits ? "not yet" : "no such guesser: texts");
+    const std::string from = cell.below_blind_step
+                                 ? "step " + std::to_string(*cell.below_blind_step) + ", " +
+                                       minutes(cell.below_blind_seconds.value_or(0))
+                                 : std::string(cell.blind_bits ? "not yet" : "no such guesser");
     json row = {{"task", cell.group},
                 {"step", cell.step},
                 {"of", cell.steps},
@@ -200,11 +206,12 @@ std::string sentence_of(const std::vector<const ClaimRow*>& rows) {
   std::map<std::string, std::string> items;  // by verdict
   for (const ClaimRow* row : rows) {
     std::string& list = items[row->verdict];
-    list += (list.empty() ? "" : "; ") + row->item + " (" + row->claim + ")";
+    list += (list.empty() ? "" : "; ") + row->paper + ", " + row->item + " (" + row->claim;
+    list += row->verdict == "cannot tell" ? ": " + row->why + ")" : ")";
   }
   std::string text;
-  for (const auto& [verdict, words] : {std::pair("agrees", "It agrees with the paper in "),
-                                       {"disagrees", "It does not in "},
+  for (const auto& [verdict, words] : {std::pair("agrees", "It agrees with "),
+                                       {"disagrees", "It disagrees with "},
                                        {"cannot tell", "It cannot tell "},
                                        {"not run", "Not measured yet: "}}) {
     if (items.contains(verdict)) text += words + items[verdict] + ". ";
@@ -237,6 +244,9 @@ class ReproduceVerb : public Verb {
     run_missing(desk);
     ReproduceResult result;
     for (const ClaimSheet& sheet : sheets_) add_paper(sheet, desk, run, result, output);
+    for (const auto& words : wanted_sweeps()) {
+      if (words[1] != kTaskSweep) add_sweep(words, desk, result.rows, output);
+    }
     if (output.tables.empty()) {
       throw formats::bad_usage("no claim's item has these words", "--only",
                                "reproduce without it lists all");
@@ -244,9 +254,8 @@ class ReproduceVerb : public Verb {
     count(result);
     std::ranges::move(measured_, std::back_inserter(output.tables));
     if (wants_tasks()) add_tasks(desk, output);
-    if (!sweeps_.empty()) output.page += "\n# What the sweeps measured\n" + sweeps_;
     output.page = "# Claims of the papers, beside what was measured here\n\nOf the claims " +
-                  counts_in_words(result) + ".\n" + markdown_of_progress() + output.page;
+                  counts_in_words(result) + ".\n" + markdown_of_progress() + sweeps_ + output.page;
     output.tables.insert(output.tables.begin(), whole_table(result.rows));
     output.result = protocol::to_json_form(result);
     output.text = counts_in_words(result) + "\n";
@@ -331,7 +340,7 @@ class ReproduceVerb : public Verb {
     progress_.rows.push_back(progress_of(kTaskSweep, sweep, false));
     Table table = tasks_table(sweep);
     if (table.rows.empty()) return;
-    output.page += "\n" + markdown_of(table) + "\n`" + measured.command + "`\n";
+    sweeps_ += "\n" + markdown_of(table) + "\n`" + desk.line_of({"sweep", kTaskSweep}) + "`\n";
     measured_.push_back(std::move(table));
   }
 
@@ -347,32 +356,28 @@ class ReproduceVerb : public Verb {
     const std::string title = sheet.paper + ": " + sheet.title;
     output.tables.push_back(paper_table(title, rows, false));
     output.page += "\n" + markdown_of(paper_table(title, rows, true)) + "\n" + details_of(rows);
-    add_sweeps(sheet, desk, rows, output);
     std::ranges::move(rows, std::back_inserter(result.rows));
   }
 
-  // What the sweeps of these claims have come to, each once.
-  void add_sweeps(const ClaimSheet& sheet, DeskRuns& desk, const std::vector<ClaimRow>& rows,
-                  Output& output) {
-    for (const Claim& claim : sheet.claims) {
-      if (!is_wanted(claim) || !is_sweep(claim) || !shown_.insert(claim.desk[1]).second) continue;
-      const json& result = desk.of(claim.desk).result;
-      if (!result.is_object()) continue;
-      const auto measured = protocol::from_json_form<protocol::SweepResult>(result);
-      progress_.rows.push_back(progress_of(claim.desk[1], measured, true));
-      const protocol::EvalResult& eval = measured.eval;
-      Table table = results_table(eval, names_in(eval));
-      if (table.rows.empty()) continue;
-      table.title = claim.desk[1] + ": " + table.title;
-      std::vector<const ClaimRow*> about;
-      for (const ClaimRow& row : rows) {
-        if (row.command == desk.line_of(claim.desk)) about.push_back(&row);
-      }
-      sweeps_ += "\n" + markdown_of(table) + "\n" + sentence_of(about);
-      output.figures.push_back(eval_figure(eval, names_in(eval)));
-      output.figures.back().id += "_" + fs::path(claim.desk[1]).stem().string();
-      measured_.push_back(std::move(table));
+  // What a sweep has come to, and what that says of these claims, of whichever papers.
+  void add_sweep(const std::vector<std::string>& words, DeskRuns& desk,
+                 const std::vector<ClaimRow>& rows, Output& output) {
+    const json& result = desk.of(words).result;
+    if (!result.is_object()) return;
+    const auto measured = protocol::from_json_form<protocol::SweepResult>(result);
+    progress_.rows.push_back(progress_of(words[1], measured, true));
+    const protocol::EvalResult& eval = measured.eval;
+    Table table = results_table(eval, names_in(eval));
+    if (table.rows.empty()) return;
+    table.title = words[1] + ": " + table.title;
+    std::vector<const ClaimRow*> about;
+    for (const ClaimRow& row : rows) {
+      if (row.command == desk.line_of(words)) about.push_back(&row);
     }
+    sweeps_ += "\n" + markdown_of(table) + "\n" + sentence_of(about);
+    output.figures.push_back(eval_figure(eval, names_in(eval)));
+    output.figures.back().id += "_" + fs::path(words[1]).stem().string();
+    measured_.push_back(std::move(table));
   }
 
   ClaimRow row_of(const ClaimSheet& sheet, const Claim& claim, DeskRuns& desk, Output& output) {
@@ -411,7 +416,6 @@ class ReproduceVerb : public Verb {
 
   ReproduceRequest request_;
   std::vector<ClaimSheet> sheets_;
-  std::set<std::string> shown_;  // sweeps
   std::vector<Table> measured_;
   Table progress_{.title = "How far the trainings are",
                   .columns = {"sweep", "done", "of", "core hours"},

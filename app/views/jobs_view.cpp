@@ -107,7 +107,9 @@ std::vector<std::string> dirs_drawn(const JobsState& state) {
 
 // The configuration as it is, for a new job: what an earlier start filled in is left out.
 nlohmann::json config_to_clone(nlohmann::json config) {
-  if (config.contains("data") && config["data"].is_object()) config["data"].erase("corpus_sha256");
+  if (config.contains("data") && config["data"].is_object()) {
+    for (const char* key : {"corpus_sha256", "tokenizer_sha256"}) config["data"].erase(key);
+  }
   return config;
 }
 

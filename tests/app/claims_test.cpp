@@ -101,6 +101,28 @@ TEST(Verdicts, OfAnOrderTellTheDifference) {
   EXPECT_DOUBLE_EQ(*row.differences[0].high, -0.9);
 }
 
+// One seed of each says which way it points, and decides nothing.
+TEST(Verdicts, OfOneSeedAreNone) {
+  json result = planted();
+  for (json& row : result["differences"]) {
+    row["difference"] = {
+        {"value", row["difference"]["value"]}, {"low", nullptr}, {"high", nullptr}, {"n", 1}};
+  }
+  ClaimRow row;
+  judge(claim_of({{"order", {"a", "b"}}}), result, row);
+  EXPECT_EQ(row.verdict, "cannot tell");
+  EXPECT_NE(row.why.find("a and b as claimed"), std::string::npos) << row.why;
+  judge(claim_of({{"order", {"b", "a"}}}), result, row);
+  EXPECT_EQ(row.verdict, "cannot tell");
+  EXPECT_NE(row.why.find("b and a the other way round"), std::string::npos) << row.why;
+  // One pair of three has more.
+  result["differences"][0]["difference"] = interval(1, 0.1);
+  judge(claim_of({{"order", {"a", "b", "c"}}}), result, row);
+  EXPECT_EQ(row.verdict, "cannot tell");
+  judge(claim_of({{"order", {"b", "a"}}}), result, row);
+  EXPECT_EQ(row.verdict, "disagrees");
+}
+
 TEST(Verdicts, OfSignsRatiosAndChecks) {
   EXPECT_EQ(verdict_of({{"sign", "positive"}, {"of", "a"}}), "agrees");  // 1 +- 0.8
   EXPECT_EQ(verdict_of({{"sign", "negative"}, {"of", "a"}}), "disagrees");

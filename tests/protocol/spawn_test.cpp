@@ -2,6 +2,7 @@
 #include "protocol/spawn.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -89,6 +90,18 @@ TEST(DetachedPrograms, YieldTheProcessor) {
   words >> before >> niceness >> policy;
   EXPECT_EQ(niceness, std::max(10, ::getpriority(PRIO_PROCESS, 0))) << text;
   EXPECT_EQ(policy, 3) << text;
+}
+
+// 5 is SCHED_IDLE.
+TEST(DetachedPrograms, YieldAsMuchAsWhoStartedThem) {
+  std::string text;
+  std::thread idle([&text] {
+    const sched_param none{};
+    ASSERT_EQ(::sched_setscheduler(0, SCHED_IDLE, &none), 0);  // of this thread alone
+    text = log_of_detached("cut -d' ' -f41 /proc/$$/stat; echo end", "end");
+  });
+  idle.join();
+  EXPECT_NE(text.find("\n5\n"), std::string::npos) << text;
 }
 
 TEST(DetachedPrograms, ThatCannotBeStartedAreToldOf) {

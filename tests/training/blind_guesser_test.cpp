@@ -4,8 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "training/task_data.h"
 
 namespace phasescope::training {
 namespace {
@@ -42,7 +47,30 @@ TEST(BlindGuesser, IsAsOftenRightAsTheTaskSays) {
   }
 }
 
-TEST(BlindGuesser, HasNothingToSayOfTexts) {
+// The key is even over 1..49999: a space, then what its digits are at each place, counted over all
+// keys. 1000 keys know a digit's share to 1.3 %, and what was never seen costs up to 0.05 bits.
+TEST(BlindGuesser, KnowsTheDigitsOfAKeyByTheirPlaces) {
+  const tasks::Task& task = tasks::task_named("passkey");
+  const formats::ByteTokenizer bytes;
+  std::vector<tasks::Sample> samples = draws_of(task, {32}, 1000);
+  for (tasks::Sample& sample : samples) sample = as_ids(task, std::move(sample), &bytes);
+  const auto guess = blind_guess(task, samples, 5, &bytes);
+  ASSERT_TRUE(guess);
+  std::vector<std::vector<double>> shares(5, std::vector<double>(10));
+  for (int key = 1; key < 50'000; ++key) {
+    const std::string digits = std::to_string(key);
+    for (std::size_t n = 0; n < digits.size(); ++n) ++shares[n][std::size_t(digits[n] - '0')];
+  }
+  double bits = 0, answers = 49'999;  // the space is known
+  for (const std::vector<double>& place : shares) {
+    const double all = std::accumulate(place.begin(), place.end(), 0.0);
+    for (const double one : place) bits -= one > 0 ? one * std::log2(one / all) : 0;
+    answers += all;
+  }
+  EXPECT_NEAR(guess->bits, bits / answers, 0.06);
+}
+
+TEST(BlindGuesser, HasNothingToSayOfTextsWithoutTheirIds) {
   const tasks::Task& task = tasks::task_named("passkey");
   EXPECT_FALSE(blind_guess(task, draws_of(task, {32}, 2), 5));
   EXPECT_FALSE(blind_guess(tasks::task_named("parity_check"), {}, 5));

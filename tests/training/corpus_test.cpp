@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -104,6 +106,35 @@ TEST_F(TrainingCorpus, DocumentsStandOneBehindTheOther) {
   EXPECT_EQ(notices_, 1);
   opened(lines);
   EXPECT_EQ(notices_, 0);  // and not prepared again
+}
+
+// With documents apart each token has its document's number, counted within its window; what is
+// read is the same, and windows of one document have no numbers.
+TEST_F(TrainingCorpus, DocumentsAreToldApartWhereThatIsAsked) {
+  data_.bos = 1;
+  const fs::path lines = folder_.path() / "texts.jsonl";
+  std::string many;
+  for (int n = 0; n < 40; ++n) many += "{\"text\": \"" + std::string(3 + n % 5, 'a') + "\"}\n";
+  write(lines, many);
+  TrainSection train;
+  train.batch_tokens = 64;
+  const Batch joined = opened(lines, 16).batch(train, 16, 0);
+  EXPECT_TRUE(joined.documents.empty());
+  data_.documents = "apart";
+  const Batch apart = opened(lines, 16).batch(train, 16, 0);
+  EXPECT_EQ(apart.inputs, joined.inputs);
+  EXPECT_EQ(apart.targets, joined.targets);
+  ASSERT_EQ(apart.documents.size(), apart.inputs.size());
+  for (std::size_t row = 0; row < 4; ++row) {
+    const auto begin = apart.inputs.begin() + static_cast<std::ptrdiff_t>(16 * row);
+    for (std::ptrdiff_t n = 0; n < 16; ++n) {
+      const auto beginnings = std::count(begin + 1, begin + n + 1, 1);
+      EXPECT_EQ(apart.documents[16 * row + static_cast<std::size_t>(n)], beginnings) << row << n;
+    }
+  }
+  EXPECT_EQ(part_of(apart, 1, 2).documents,
+            std::vector<int64_t>(apart.documents.begin() + 16, apart.documents.begin() + 32));
+  EXPECT_TRUE(Corpus(small_text(), data_, 16).batch(train, 16, 0).documents.empty());
 }
 
 TEST_F(TrainingCorpus, ALineThatIsNoTextIsNamed) {

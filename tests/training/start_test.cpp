@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -14,9 +15,11 @@
 
 #include "formats/error.h"
 #include "formats/json.h"
+#include "formats/tokenizer_files.h"
 #include "model/checkpoints/open_model.h"
 #include "tests/temporary_folder.h"
 #include "tests/training/small_run.h"
+#include "training/evals/task_answers.h"
 #include "training/jobs/job.h"
 #include "training/jobs/metrics_log.h"
 #include "training/start/name_pattern.h"
@@ -31,8 +34,9 @@ using nlohmann::json;
 
 Trainer text_trainer(const RunConfig& config) {
   const auto from = opened_start(config);
-  auto corpus = std::make_shared<const Corpus>(Corpus::open(
-      config.data.corpus, config.data, config.model.context, text_tokenizer(from.get())));
+  const auto tokenizer = text_tokenizer(config, from.get());
+  auto corpus = std::make_shared<const Corpus>(
+      Corpus::open(config.data.corpus, config.data, config.model.context, tokenizer.get()));
   return Trainer(config, corpus,
                  read_validation_texts(config.data.validation, config.model.context), from);
 }
@@ -52,6 +56,82 @@ Tensors tensors_of(const model::Decoder& decoder) {
     tensors[name] = tensor.detach().clone();
   }
   return tensors;
+}
+
+// A drawn model with a tokenizer of its own, from the job's start to the model that is read.
+TEST(DrawnStart, ReadsTextsByTheTokenizerThatIsNamed) {
+  const TemporaryFolder folder;
+  setenv("XDG_CACHE_HOME", (folder.path() / "cache").c_str(), 1);
+  const fs::path given = folder.path() / "tokenizer";
+  fs::create_directory(given);
+  fs::copy_file(
+      fs::path(PHASESCOPE_SOURCE) / "tests/data/hf/tokenizers/llama3_bytelevel/tokenizer.json",
+      given / "tokenizer.json");
+  RunConfig config = small_run(folder.path(), 4);
+  config.model.vocab_size = 600;
+  config.data.tokenizer = given.string();
+  config.train.dtype = "f32";
+  const fs::path dir = folder.path() / "job";
+  fs::create_directories(dir);
+  std::ofstream(dir / "config.json") << to_json(config);
+  ASSERT_EQ(run_job(dir), 0);
+  const auto read = model::open_model((dir / "checkpoints/step-4").string());
+  ASSERT_TRUE(read->tokenizer);
+  const auto own = formats::open_tokenizer(given / "tokenizer.json");
+  const std::string words = "the 7 men of house 3. ";
+  EXPECT_EQ(read->tokenizer->encode(words).ids, own->encode(words).ids);
+  EXPECT_LT(own->encode(words).ids.size(), words.size());
+  // The losses are those of windows of its ids, with its own beginning.
+  const auto tokenizer = text_tokenizer(config, nullptr);
+  const Corpus corpus(small_text(), config.data, config.model.context, tokenizer.get());
+  EXPECT_EQ(corpus.bos(), *own->bos_id());
+  std::vector<std::int64_t> ids = tokens_of(small_text(), own.get());
+  ids.resize(40);
+  EXPECT_EQ(corpus.read(0, 40), ids);
+  // Too few rows for its ids, and none at all.
+  config.model.vocab_size = 300;
+  EXPECT_THROW(text_tokenizer(config, nullptr), formats::Error);
+  config.data.tokenizer = (folder.path() / "nothing").string();
+  EXPECT_THROW(text_tokenizer(config, nullptr), formats::Error);
+  // Another file in its place ends a resume with one sentence.
+  const RunConfig noted = run_config_from_file(dir / "config.json");
+  EXPECT_EQ(noted.data.tokenizer_sha256.size(), 64u);
+  std::ofstream(given / "tokenizer.json", std::ios::app) << "\n";
+  fs::remove_all(dir / "checkpoints/step-4");
+  EXPECT_EQ(run_job(dir), 2);
+  unsetenv("XDG_CACHE_HOME");
+}
+
+// Where documents are apart a token's logits are those of its document alone: distances and weights
+// are the same, sums of float32 in another order.
+TEST(DrawnStart, DocumentsApartAreReadAsIfAlone) {
+  const TemporaryFolder folder;
+  RunConfig config = small_run(folder.path(), 1, {{"key", "alibi"}});
+  config.data.documents = "apart";
+  std::string text = "one document" + std::string(1, '\0') + "and another one here";
+  text.resize(32, 'x');
+  const Corpus corpus(text, config.data, 32);
+  TrainSection train;
+  train.batch_tokens = 32;
+  Batch batch = corpus.batch(train, 32, 0);
+  ASSERT_FALSE(batch.documents.empty());
+  const model::Decoder decoder = start_decoder(config, nullptr);
+  const at::NoGradGuard no_gradients;
+  model::ForwardOptions options;
+  add_to(options, batch);
+  const at::Tensor ids = at::tensor(batch.inputs).view({1, 32});
+  const auto second = std::find(batch.inputs.begin() + 1, batch.inputs.end(), 0);
+  const auto begin = static_cast<std::int64_t>(second - batch.inputs.begin());
+  const at::Tensor apart = decoder.forward(ids, options);
+  const auto off = [&](std::int64_t from, std::int64_t to) {
+    const at::Tensor alone = decoder.forward(ids.slice(1, from, to));
+    return (apart.slice(1, from, to) - alone).abs().max().item<double>();
+  };
+  EXPECT_LT(off(0, begin), 1e-5);
+  EXPECT_LT(off(begin, 32), 1e-5);
+  EXPECT_GT((decoder.forward(ids) - apart).abs().max().item<double>(), 1e-3);
+  Trainer trainer(config, std::make_shared<const Corpus>(text, config.data, 32), {});
+  EXPECT_TRUE(std::isfinite(trainer.step().loss));
 }
 
 class FromAModel : public testing::Test {
@@ -112,6 +192,32 @@ class FromAModel : public testing::Test {
   TemporaryFolder folder_;
   Tensors before_;
 };
+
+// Without a word about it two encodings start with all that they have in common, and each seed with
+// other weights; drawn one after the other, whatever stands behind an encoding's own is another's.
+TEST(DrawnStart, SharesWhatTwoEncodingsHave) {
+  const TemporaryFolder folder;
+  const auto of = [&](const char* encoding, std::int64_t seed, const char* init = nullptr) {
+    RunConfig config = small_run(folder.path(), 1, {{"key", encoding}});
+    config.train.seed = seed;
+    if (init != nullptr) config.train.init = init;
+    return tensors_of(start_decoder(config, nullptr));
+  };
+  const auto shared = [](const Tensors& a, const Tensors& b) {
+    std::size_t alike = 0, both = 0;
+    for (const auto& [name, tensor] : a) {
+      const auto found = b.find(name);
+      if (found == b.end() || tensor.dim() < 2) continue;
+      ++both, alike += tensor.equal(found->second) ? 1 : 0;
+    }
+    return std::pair(alike, both);
+  };
+  const auto [alike, both] = shared(of("fire", 1), of("rope", 1));
+  EXPECT_EQ(both, 16u);  // two layers of seven matrices, the embedding and the head
+  EXPECT_EQ(alike, both);
+  EXPECT_EQ(shared(of("rope", 1), of("rope", 2)).first, 0u);
+  EXPECT_LT(shared(of("fire", 1, "sequential"), of("rope", 1, "sequential")).first, both);
+}
 
 TEST_F(FromAModel, ItBeginsWithItsWeightsAndSizes) {
   const RunConfig config = from_it({{"model", {{"layers", 7}}}});

@@ -310,6 +310,33 @@ TEST(TaskData, AnImagesPiecesAreThoseOfTheReference) {
 }
 
 // Rows of a batch are a batch.
+// By hand: moved down by one and to the left by one, then mirrored.
+TEST(TaskData, AnImageIsMovedAndMirrored) {
+  tasks::ImageShape shape{.rows = 2, .columns = 3, .channels = 2};
+  const tasks::Ids image = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  EXPECT_EQ(moved_image(shape, image, 0, 0, false), image);
+  EXPECT_EQ(moved_image(shape, image, 1, -1, false),
+            (tasks::Ids{0, 0, 0, 0, 0, 0, 3, 4, 5, 6, 0, 0}));
+  EXPECT_EQ(moved_image(shape, image, 1, -1, true),
+            (tasks::Ids{0, 0, 0, 0, 0, 0, 0, 0, 5, 6, 3, 4}));
+}
+
+// Training images alone, each by a draw of its own, the same at every reading of the step.
+TEST(TaskData, TrainingImagesAreMovedAsAsked) {
+  RunConfig config = short_run("shapes_ape_grid", 8);
+  const TaskData plain(config);
+  config.task.crop = 2, config.task.flip = true;
+  const TaskData moved(config);
+  EXPECT_EQ(moved.batch(3).pieces, moved.batch(3).pieces);
+  EXPECT_NE(moved.batch(3).pieces, plain.batch(3).pieces);
+  EXPECT_NE(moved.batch(3, 1).pieces, moved.batch(3).pieces);
+  EXPECT_EQ(moved.batch(3).targets, plain.batch(3).targets);
+  EXPECT_EQ(moved.validation()[0].input, plain.validation()[0].input);
+  RunConfig symbols = short_run("copy_rope", 8);
+  symbols.task.crop = 2;
+  EXPECT_THROW(run_config_from_json(to_json(symbols), "test"), formats::Error);
+}
+
 TEST(TaskData, APartOfABatchIsTheBatchOfItsSamples) {
   for (const std::string& name : task_configs()) {
     const RunConfig config = short_run(name, 4);

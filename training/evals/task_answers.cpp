@@ -48,6 +48,9 @@ void add_to(model::ForwardOptions& options, Batch& batch) {
   if (!batch.key_mask.empty()) {
     options.key_mask = rows_tensor(batch.key_mask, batch.windows, batch.length);
   }
+  if (!batch.documents.empty()) {
+    options.document_ids = rows_tensor(batch.documents, batch.windows, batch.length);
+  }
   if (batch.decoder_length > 0) {
     options.decoder_ids = rows_tensor(batch.decoder_ids, batch.windows, batch.decoder_length);
   }

@@ -10,6 +10,7 @@
 
 #include "formats/error.h"
 #include "formats/json.h"
+#include "formats/sha256.h"
 #include "model/checkpoints/open_model.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/devices.h"
@@ -85,15 +86,23 @@ class TrainingJob {
     }
     reporter_.sync_metrics();
     if (writes()) require_last_checkpoint(trainer);
-    reporter_.set_state("done", trainer.stopped_early()
-                                    ? "ended after step " + std::to_string(trainer.steps_done()) +
-                                          ": the last " + std::to_string(config_.train.patience) +
-                                          " validations were no better than the best"
-                                    : "");
+    reporter_.set_state("done", end_in_words(trainer));
   }
 
  private:
   bool writes() const { return !ranks_ || ranks_->first(); }
+
+  std::string end_in_words(const Trainer& trainer) const {
+    std::string words;
+    if (trainer.stopped_early()) {
+      words = "ended after step " + std::to_string(trainer.steps_done()) + ": the last " +
+              std::to_string(config_.train.patience) + " validations were no better than the best";
+    }
+    const int64_t best = trainer.best_step();
+    if (best == 0) return words;
+    return words + (words.empty() ? "" : "; ") + "the best validation was that of step " +
+           std::to_string(best);
+  }
 
   void obey(const Trainer& trainer) {
     if (ranks_) return obey_together(trainer);
@@ -196,11 +205,13 @@ class TrainingJob {
 
   Trainer of_text(const std::shared_ptr<const model::Model>& from) {
     const fs::path text = find_corpus(config_.data.corpus, log_line);
-    auto corpus = std::make_shared<const Corpus>(Corpus::open(
-        text, config_.data, config_.model.context, text_tokenizer(from.get()), log_line));
+    const auto tokenizer = text_tokenizer(config_, from.get());
+    auto corpus = std::make_shared<const Corpus>(
+        Corpus::open(text, config_.data, config_.model.context, tokenizer.get(), log_line));
     log_line("training text " + text.string() + ", " + std::to_string(corpus->bytes()) +
              " bytes, SHA-256 " + corpus->sha256());
     record_data(corpus->sha256());
+    record_tokenizer();
     return Trainer(config_, corpus,
                    read_validation_texts(config_.data.validation, config_.model.context), from);
   }
@@ -215,10 +226,17 @@ class TrainingJob {
 
   void say_what_guessing_gets(const TaskData& task) {
     const auto seed = static_cast<std::uint64_t>(config_.train.seed);
-    const auto guess = blind_guess(task.task(), task.validation(), ~seed);
+    const auto guess = blind_guess(task.task(), task.validation(), ~seed, &task.tokenizer());
     if (!guess) return;
     reporter_.set_blind(guess->bits, guess->right);
     log_line("guessing by length and place: " + in_words({guess->bits, guess->right}));
+  }
+
+  void record_tokenizer() {
+    DataSection& data = config_.data;
+    if (data.tokenizer.empty() || !data.tokenizer_sha256.empty()) return;
+    data.tokenizer_sha256 = formats::sha256_of_file(tokenizer_file(data));
+    write_config();
   }
 
   // The configuration says from then on which text or which samples it is about.
@@ -312,7 +330,8 @@ class TrainingJob {
     }
     reporter_.point(point);
     told_ = point.step;
-    if (trainer.done() || point.step % config_.train.checkpoint_every == 0) {
+    const bool best = point.step == trainer.best_step();
+    if (trainer.done() || best || point.step % config_.train.checkpoint_every == 0) {
       compare_weights(trainer);
       save(trainer);
     }
@@ -393,6 +412,7 @@ class TrainingJob {
     CheckpointOptions options;
     options.keep = config_.train.keep_checkpoints;
     options.keep_steps = config_.train.keep_steps;
+    if (trainer.best_step() > 0) options.keep_steps.push_back(trainer.best_step());
     options.state = trainer.state();
     const SaveOutcome outcome = save_checkpoint(
         files_, checkpoints_, trainer.steps_done(),

@@ -75,6 +75,8 @@ void make_paths_absolute(RunConfig& config) {
   for (std::string* path : {&config.data.corpus, &config.data.validation}) {
     if (*path != "desk" && !path->empty()) *path = fs::absolute(*path).string();
   }
+  std::string& tokenizer = config.data.tokenizer;
+  if (!tokenizer.empty()) tokenizer = fs::absolute(tokenizer).lexically_normal().string();
   // A name that is no path is a bundled model's.
   std::string& model = config.start.model;
   if (!model.empty() && fs::exists(model)) model = fs::absolute(model).lexically_normal().string();
@@ -91,6 +93,7 @@ RunConfig config_to_start(const JobStart& start) {
   make_paths_absolute(config);
   model_config_of(config);  // sizes and options of the encoding
   check_probe(config.eval);
+  if (!config.from_model()) text_tokenizer(config, nullptr);
   // A missing text, or samples that do not fit, are said here, not in a log.
   if (!config.of_text()) {
     TaskData{config};
@@ -126,7 +129,9 @@ json eval_to_start(protocol::EvalRequest request) {
 std::string differences(const JobStart& start, const json& own) {
   if (!start.config.is_object()) return {};
   json wanted = to_json(config_to_start(start));
-  wanted["data"]["corpus_sha256"] = own.value("/data/corpus_sha256"_json_pointer, "");
+  for (const char* key : {"corpus_sha256", "tokenizer_sha256"}) {
+    wanted["data"][key] = own.value(json::json_pointer(std::string("/data/") + key), "");
+  }
   wanted["start"]["model_sha256"] = own.value("/start/model_sha256"_json_pointer, "");
   std::string list;
   for (const std::string& key : differing_keys(wanted, with_defaults(own))) {

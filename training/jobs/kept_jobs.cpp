@@ -26,7 +26,8 @@ using protocol::JobStatus;
 constexpr std::size_t kPointsKept = 12;
 constexpr const char* kEval = "eval";
 // What a configuration says of the files that were read, beyond what was asked for.
-constexpr const char* kHashes[] = {"/data/corpus_sha256", "/start/model_sha256"};
+constexpr const char* kHashes[] = {"/data/corpus_sha256", "/data/tokenizer_sha256",
+                                   "/start/model_sha256"};
 
 using Lines = std::map<std::string, json>;  // by the name of the folder
 

@@ -7,6 +7,9 @@
 #include <utility>
 
 #include "formats/error.h"
+#include "formats/sha256.h"
+#include "formats/tokenizer_files.h"
+#include "formats/utf8.h"
 #include "model/checkpoints/config_without_weights.h"
 #include "model/checkpoints/named_start.h"
 #include "protocol/json_form.h"
@@ -51,6 +54,8 @@ ModelConfig described_model(const RunConfig& config) {
   model.head.pool = m.pool;
   model.norm_eps = m.norm_eps;
   model.init_std = m.init_std;
+  // A file beside the configuration is found where that says nothing.
+  if (!config.data.tokenizer.empty()) return model;
   model.tokenizer =
       tokenizer_of(config, {{"type", "bytes"}, {"vocab_size", 256}, {"bos", config.data.bos}});
   return model;
@@ -183,9 +188,27 @@ std::shared_ptr<const model::Model> opened_start(const RunConfig& config) {
                            config.start.model, "put the old ones back, or start another training");
 }
 
-const formats::Tokenizer* text_tokenizer(const model::Model* from) {
-  if (from == nullptr || !from->tokenizer || from->tokenizer->name() == "bytes") return nullptr;
-  return from->tokenizer.get();
+std::filesystem::path tokenizer_file(const DataSection& data) {
+  if (const auto file = formats::find_tokenizer_file(data.tokenizer)) return *file;
+  throw formats::bad_input("there is no tokenizer at " + formats::in_quotes(data.tokenizer),
+                           "data.tokenizer",
+                           "name a tokenizer.json or .model, or the folder that it is in");
+}
+
+std::shared_ptr<const formats::Tokenizer> text_tokenizer(const RunConfig& config,
+                                                         const model::Model* from) {
+  if (from != nullptr) {
+    const bool bytes = !from->tokenizer || from->tokenizer->name() == "bytes";
+    return bytes ? nullptr : from->tokenizer;
+  }
+  if (config.data.tokenizer.empty()) return nullptr;
+  const std::filesystem::path file = tokenizer_file(config.data);
+  const std::string& noted = config.data.tokenizer_sha256;
+  if (!noted.empty() && noted != formats::sha256_of_file(file)) {
+    throw formats::bad_input("the tokenizer is not the one that this training began with",
+                             file.string(), "put the old one back, or start another training");
+  }
+  return formats::open_tokenizer(file, config.model.vocab_size);
 }
 
 model::Decoder start_decoder(const RunConfig& config, const model::Model* from) {

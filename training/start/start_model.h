@@ -2,6 +2,7 @@
 // What a training begins with: drawn weights, or those of a model that is there with another
 // encoding, context or scaling in place of its own.
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -25,9 +26,15 @@ nlohmann::json filled_in_from_model(nlohmann::json given);
 // "bad_input" where it is not the one that the configuration has noted.
 std::shared_ptr<const model::Model> opened_start(const RunConfig& config);
 
-// What texts are read with: the tokenizer of the model that training begins with. Null for bytes,
-// and where the weights are drawn.
-const formats::Tokenizer* text_tokenizer(const model::Model* from);
+// What texts are read with: the tokenizer of the model that training begins with, of a drawn one
+// that of data.tokenizer. Null for bytes. Throws Error "bad_input" where there is no such file,
+// where it has more ids than model.vocab_size, and where it is not the one that the configuration
+// has noted.
+std::shared_ptr<const formats::Tokenizer> text_tokenizer(const RunConfig& config,
+                                                         const model::Model* from);
+
+// The file of data.tokenizer. Throws Error "bad_input" where there is none.
+std::filesystem::path tokenizer_file(const DataSection& data);
 
 // The decoder before the first step. Tensors of `from` are copied; those that an encoding has of
 // its own and `from` has not begin as drawn. Throws Error "bad_input" for tensors of other sizes.
