@@ -186,7 +186,9 @@ TEST(Check, MeasuresFloat32AgainstTheFloat64OfTheFile) {
   ASSERT_EQ(check.compared.size(), 2u);
   for (const TensorComparison& c : check.compared) {
     EXPECT_LT(c.error, 1e-5) << c.name;  // four times less than the reference is off
-    if (c.name == "logits") EXPECT_NEAR(c.tolerance, 12e-5, 1e-5);
+    if (c.name == "logits") {
+      EXPECT_NEAR(c.tolerance, 12e-5, 1e-5);
+    }
   }
 }
 
