@@ -1,5 +1,5 @@
 // The backward pass of variants whose heads stand alone. Weights are computed again from the saved
-// log-sum-exp. A work item is a share of the queries of one key/value head and its group;
+// log-sum-exp. A work item is a share (chunk) of the queries of one key/value head and its group;
 // it walks 192 queries x 128 keys at a time: p and d s of the block, then dq (lanes are queries),
 // dk and dv (lanes are channels). Sums start at 0 for every block and are added to memory once, in
 // float32 whatever the tensors have: 16-bit rows are widened where they are packed (queries) and a
@@ -49,34 +49,30 @@ class BackwardPass {
     for (int n = 0; n < V::kValues; ++n) values_[n] = variant_.value(n);
     blocks_ = (shape_.queries + kQueryBlock - 1) / kQueryBlock;
     group_ = shape_.heads / shape_.kv_heads;
-    for (int n = 0; n < V::kDots; ++n) dq_[n] = variant_.dot_gradient_q(gradients_, n);
-    const std::int64_t heads = shape_.batch * shape_.kv_heads;
-    shares_ = backward_shares(shape_, blocks_, row_floats(),
-                              heads * waiting_floats() <= kMostWaitingFloats);
+    chunks_ = backward_chunks(shape_, blocks_, row_floats());
   }
 
   void run() {
-    variant_.begin_gradients(gradients_, shape_.batch * shares_.count);
+    variant_.begin_gradients(gradients_, shape_.batch * chunks_);
     if (sums_scores()) {
-      score_sums_ = DiagonalSums(score_range_, shape_.heads, shape_.batch * shares_.count);
+      score_sums_ = DiagonalSums(score_range_, shape_.heads, shape_.batch * chunks_);
     }
     for (int n = 0; n < V::kDots; ++n) {
       dq_[n] = variant_.dot_gradient_q(gradients_, n);
       dk_[n] = variant_.dot_gradient_k(gradients_, n);
     }
     const std::int64_t heads = shape_.batch * shape_.kv_heads;
-    if (shares_.count == 1) {
-      ranges_ = backward_ranges(std::min<std::int64_t>(parallel_threads(), heads), shape_.keys,
-                                4 * row_floats(), 4 * buffer_size(), 4 * waiting_floats());
-    } else {
-      ranges_.threads = std::min<std::int64_t>(parallel_threads(), heads * shares_.count);
-      ranges_.keys = shares_.keys;
+    ranges_.threads = std::min<std::int64_t>(parallel_threads(), heads * chunks_);
+    ranges_.keys = shape_.keys;
+    if (chunks_ == 1) {
+      ranges_ = backward_ranges(ranges_.threads, shape_.keys, 4 * row_floats(), 4 * buffer_size(),
+                                4 * waiting_floats());
     }
     ThreadBuffers buffers(ranges_.threads, buffer_size());
-    if (shares_.count == 1) {
+    if (chunks_ == 1) {
       run_heads(heads, buffers);
     } else {
-      run_shares(heads, buffers);
+      run_chunks(heads, buffers);
     }
     variant_.finish_gradients(gradients_);
     if (sums_scores()) {
@@ -90,58 +86,35 @@ class BackwardPass {
   bool sums_scores() const { return gradients_.scores.by_distance != nullptr; }
   std::int64_t score_floats() const { return sums_scores() ? score_range_.size() : 0; }
 
-  /// An item each, which goes through the ranges of keys by itself.
+  /// An item each.
   void run_heads(std::int64_t heads, ThreadBuffers& buffers) {
-    const std::int64_t own = ranges_.keys * row_floats();
-    const std::int64_t size = round_up(own + (waits() ? waiting_floats() : 0), kLanes);
+    const bool waits = ranges_.keys < shape_.keys && ranges_.keeps_dq;
+    const std::int64_t size =
+        round_up(ranges_.keys * row_floats() + (waits ? waiting_floats() : 0), kLanes);
     KeptBuffer sums(ranges_.threads * size);
     parallel_items(
         heads,
         [&](std::int64_t head, int thread) {
-          float* const at = sums.data() + thread * size;
-          Block block = begin_item(head, at, at + own, buffers.of(thread));
-          for (KeyRange range = first_range();; range = next_range(range)) {
-            run_range(block, 0, range);
-            write_keys(head, range, at);
-            if (range.end >= shape_.keys) break;
-          }
-          if (!ranges_.keeps_dq) run_queries(block, 0);
+          run_item(head, 0, sums.data() + thread * size, buffers.of(thread));
         },
         static_cast<int>(ranges_.threads));
   }
 
-  /// Shares of heads with sums of their own, which are added up after every range of keys.
-  void run_shares(std::int64_t heads, ThreadBuffers& buffers) {
-    const std::int64_t size = ranges_.keys * row_floats(), waiting = waiting_floats();
-    KeptBuffer sums(heads * shares_.count * size);
-    FloatBuffer partial(waits() ? heads * waiting : 0);
-    for (KeyRange range = first_range();; range = next_range(range)) {
-      parallel_items(heads * shares_.count, [&](std::int64_t item, int thread) {
-        const std::int64_t head = item / shares_.count;
-        Block block =
-            begin_item(head, sums.data() + item * size,
-                       waits() ? partial.data() + head * waiting : nullptr, buffers.of(thread));
-        run_range(block, item % shares_.count, range);
-      });
-      parallel_items(heads, [&](std::int64_t head, int) {
-        float* first = sums.data() + head * shares_.count * size;
-        for (std::int64_t n = 1; n < shares_.count; ++n) {
-          for (std::int64_t i = 0; i < size; ++i) first[i] += first[n * size + i];
-        }
-        write_keys(head, range, first);
-      });
-      if (range.end >= shape_.keys) break;
-    }
+  /// Items with sums of their own, which are added up when all are done.
+  void run_chunks(std::int64_t heads, ThreadBuffers& buffers) {
+    const std::int64_t size = shape_.keys * row_floats();
+    KeptBuffer sums(heads * chunks_ * size);
+    parallel_items(heads * chunks_, [&](std::int64_t item, int thread) {
+      run_item(item / chunks_, item % chunks_, sums.data() + item * size, buffers.of(thread));
+    });
+    parallel_items(heads, [&](std::int64_t head, int) {
+      float* first = sums.data() + head * chunks_ * size;
+      for (std::int64_t c = 1; c < chunks_; ++c) {
+        for (std::int64_t i = 0; i < size; ++i) first[i] += first[c * size + i];
+      }
+      write_keys(head, {0, shape_.keys}, first);
+    });
   }
-
-  KeyRange first_range() const { return {0, std::min(ranges_.keys, shape_.keys)}; }
-  KeyRange next_range(const KeyRange& range) const {
-    return {range.end, std::min(range.end + ranges_.keys, shape_.keys)};
-  }
-  /// Whether partial sums of dq wait between ranges.
-  bool waits() const { return ranges_.keys < shape_.keys && ranges_.keeps_dq; }
-  /// Of all heads' together, where shares have them: 64 MB.
-  static constexpr std::int64_t kMostWaitingFloats = std::int64_t{16} << 20;
 
   /// What one block of 192 queries of one head needs; rows that do not exist are 0.
   struct Block {
@@ -163,8 +136,7 @@ class BackwardPass {
     float* d_dots[2];      ///< (kKeyBlock, kQueryBlock)
     float* scratch;        ///< of the variant
     float* score_sums;     ///< of d score by distance; null: not wanted
-    float* sums;           ///< over the item: all of the next two
-    float* dk[2];          ///< (keys of the range, padded dim)
+    float* dk[2];          ///< sums over the item, (keys of the range, padded dim)
     float* dv[2];
     float* waiting_dq[2];  ///< (group, queries, dim), where dq has no memory of its own
   };
@@ -203,47 +175,40 @@ class BackwardPass {
     return floats * kQueryBlock + kKeyBlock * spare + variant_.scratch_size() + score_floats();
   }
 
-  /// What belongs to a key/value head, for all its ranges. sums: of dk and dv of a range; waiting:
-  /// waiting_floats(), where dq waits.
-  Block begin_item(std::int64_t kv, float* sums, float* waiting, float* buffer) const {
+  void run_item(std::int64_t kv, std::int64_t chunk, float* sums, float* buffer) {
     Block block{};
     block.batch = kv / shape_.kv_heads;
     block.kv_head = kv % shape_.kv_heads;
-    place_buffers(block, sums, waiting, buffer);
+    place_buffers(block, sums, buffer);
     std::fill(block.scratch, block.scratch + variant_.scratch_size() + score_floats(), 0.0f);
-    return block;
-  }
-
-  /// A share's queries against the keys of a range.
-  void run_range(Block& block, std::int64_t share, const KeyRange& range) {
     block.wants_queries = ranges_.keeps_dq;
     block.wants_keys = true;
-    block.range = range;
-    std::fill(block.sums, block.sums + ranges_.keys * row_floats(), 0.0f);
-    run_blocks(block, share);
-  }
-
-  /// Their dq alone, of all keys.
-  void run_queries(Block& block, std::int64_t share) {
+    do {
+      block.range = {block.range.end, std::min(block.range.end + ranges_.keys, shape_.keys)};
+      std::fill(sums, sums + ranges_.keys * row_floats(), 0.0f);
+      run_range(block, chunk);
+      if (chunks_ == 1) write_keys(kv, block.range, sums);
+    } while (block.range.end < shape_.keys);
+    if (ranges_.keeps_dq) return;
     block.wants_queries = true;
     block.wants_keys = false;
     block.range = {0, shape_.keys};
-    run_blocks(block, share);
+    run_range(block, chunk);
   }
 
-  void run_blocks(Block& block, std::int64_t share) {
+  /// All queries of an item against the keys of a range.
+  void run_range(Block& block, std::int64_t chunk) {
     for (std::int64_t g = 0; g < group_; ++g) {
       block.head = block.kv_head * group_ + g;
       block.variant_head = variant_.head(block.batch, block.head);
-      for (std::int64_t b = share; b < blocks_; b += shares_.count) {
+      for (std::int64_t b = chunk; b < blocks_; b += chunks_) {
         block.query = b * kQueryBlock;
-        run_block(block, block.batch * shares_.count + share);
+        run_block(block, block.batch * chunks_ + chunk);
       }
     }
   }
 
-  void place_buffers(Block& block, float* sums, float* waiting, float* at) const {
-    block.sums = sums;
+  void place_buffers(Block& block, float* sums, float* at) const {
     const auto take = [&at](std::int64_t size) {
       float* p = at;
       at += size;
@@ -267,8 +232,8 @@ class BackwardPass {
       sums += ranges_.keys * padded(values_[n].dim);
     }
     for (int n = 0; n < V::kDots; ++n) {
-      block.waiting_dq[n] = waiting;
-      if (waiting && !holds_sums(n)) waiting += group_ * shape_.queries * dots_[n].dim;
+      block.waiting_dq[n] = sums;
+      if (!holds_sums(n)) sums += group_ * shape_.queries * dots_[n].dim;
     }
     block.lse = take(2 * kQueryBlock);
     block.row_sum = take(kQueryBlock);
@@ -643,7 +608,7 @@ class BackwardPass {
   OutputTensor dq_[2], dk_[2];
   std::int64_t blocks_ = 0;
   std::int64_t group_ = 1;  ///< query heads of a key/value head
-  BackwardShares shares_;
+  std::int64_t chunks_ = 1;
   BackwardRanges ranges_;
   DistanceRange score_range_;
   DiagonalSums score_sums_;
