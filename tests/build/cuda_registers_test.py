@@ -89,7 +89,8 @@ class Compiled(unittest.TestCase):
                 self.assertEqual(spilt, {})
                 spilling = [kernel for kernel, (size, _) in cost.items() if size > 0]
                 self.assertTrue(all("Li128" in kernel and "AllProbes" in kernel for kernel in spilling), spilling)
-                # C7510: products are waited for one by one; C7519: a warpgroup.arrive that nobody wrote; C7508: registers stay as they are.
+                # C7510: products are waited for one by one; C7519: a fence that nobody wrote; C7508: registers stay
+                # as they are.
                 warned = set(re.findall(r"C75\d\d|setmaxnreg", log))
                 self.assertEqual(warned - ({"C7519"} if name in HOPPER_FENCES else set()), set())
 
