@@ -355,10 +355,14 @@ TEST(ExchangedBands, BlocksHoldNoMoreThanTheirScores) {
 
 // Of these a row's other pairs cannot be left to a kernel with a table.
 TEST(ExchangedBands, OfOtherScoresRunPlain) {
-  for (const char* encoding : {"tapa", "tape", "cape", "fire"}) {
+  for (const char* encoding : {"tapa", "tape", "cape"}) {
     EXPECT_FALSE(model::exchanges_stay_fused(testing::small_model(encoding, 3)->decoder, 299))
         << encoding;
   }
+  // Within its threshold of 512 tokens FIRE adds a table by distance; past it rows differ.
+  const auto fire = testing::small_model("fire", 3);
+  EXPECT_TRUE(model::exchanges_stay_fused(fire->decoder, 299));
+  EXPECT_FALSE(model::exchanges_stay_fused(fire->decoder, 700));
 }
 
 // TAPE's second stream sees the weights of the distances shown, and the states as they are.
