@@ -9,8 +9,8 @@
 //
 // A case is one of those printed, measured alone beside plain; row: floats from one row of q, k and
 // v to the next, as a model of that width lays them out (0: rows of a head one behind the other);
-// tuning: letters of what the forward pass does beside (tuning.h): f(etches ahead), k(eys packed),
-// v(alues packed), - for none of them.
+// tuning: letters of what the forward pass does beside (tuning.h): f fetches ahead, k packs keys, v
+// packs values, - does none of it.
 
 #include <algorithm>
 #include <chrono>

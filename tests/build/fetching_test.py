@@ -329,7 +329,7 @@ class Threads(Quiet):
 
         work = background.Background("lock", lock)
         started = 0
-        while not work.done() and started < 1000:
+        while started == 0 or (not work.done() and started < 1000):
             console.run_quietly(["true"], self.folder / "log", "true")
             started += 1
         work.wait()

@@ -243,7 +243,8 @@ TEST(Rope, TheTrainedLengthOutsideWinsButForNestedParameters) {
   EXPECT_TRUE(any_tells(flat.rope.notes, "60 outside is taken over 30 in rope_parameters"));
   EXPECT_EQ(rope_of({{"rope_parameters", rope}}).rope.original_max_position_embeddings, 30);
   const auto nested = rope_of(
-      {{"rope_parameters", {{"full_attention", rope}}}, {"original_max_position_embeddings", 60}});
+      {{"rope_parameters", {{"full_attention", rope}}}, {"original_max_position_embeddings", 60}},
+      "full_attention");
   EXPECT_EQ(nested.rope.original_max_position_embeddings, 30);
 }
 

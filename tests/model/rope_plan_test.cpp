@@ -7,9 +7,9 @@
 #include <cmath>
 #include <numbers>
 
+#include "encoding_variants.h"
 #include "golden.h"
 #include "model/checkpoints/open_model.h"
-#include "encoding_variants.h"
 #include "tests/model/open_error.h"
 
 namespace phasescope::model {

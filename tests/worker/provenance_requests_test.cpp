@@ -1,0 +1,59 @@
+// What a result says of how it was made: its command is what a shell reads back.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "protocol/messages/heads.h"
+#include "tests/worker/model_requests.h"
+
+namespace phasescope::worker {
+namespace {
+
+TEST(Requests, ProvenanceSaysWhatMakesTheResultAgain) {
+  const auto reply = ask("heads", rope_with({{"input", {{"prompt", "hello there"}}}, {"seed", 4}}));
+  const auto result = protocol::from_json_form<protocol::HeadsResult>(reply.result);
+  EXPECT_EQ(result.provenance.version, "9.9.9");
+  EXPECT_EQ(result.provenance.text_hash.size(), 64u);
+  EXPECT_EQ(result.provenance.model_hashes.at(0).size(), 64u);
+  EXPECT_EQ(result.provenance.seed, 4);
+  EXPECT_FALSE(result.provenance.kernel.empty());
+  EXPECT_NE(result.provenance.command.find("phasescope heads"), std::string::npos);
+  EXPECT_NE(result.provenance.command.find("--prompt 'hello there'"), std::string::npos);
+}
+
+// The words of a command line, as a shell takes it apart.
+std::vector<std::string> words_of(const std::string& command) {
+  const std::string print = "for word in " + command + "; do printf '%s\\0' \"$word\"; done";
+  FILE* pipe = ::popen(print.c_str(), "r");
+  std::vector<std::string> words(1);
+  for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) {
+    if (c == 0) {
+      words.emplace_back();
+    } else {
+      words.back() += static_cast<char>(c);
+    }
+  }
+  words.pop_back();
+  EXPECT_EQ(::pclose(pipe), 0) << command;
+  return words;
+}
+
+TEST(Requests, CommandsAreWhatAShellReadsBack) {
+  const std::string odd = "it's \"$HOME\" `ls` \\ *;&\n#";
+  const auto reply =
+      ask("map",
+          rope_with(
+              {{"input", {{"prompt", odd}}}, {"head", "L0H0"}, {"pool", "max"}, {"rows", {0, 4}}}));
+  EXPECT_EQ(words_of(reply.result["provenance"]["command"]),
+            (std::vector<std::string>{"phasescope", "map", model_folder("rope"), "--prompt", odd,
+                                      "--rows", "0:4", "--pool", "max"}));
+  const auto named = ask("text.read", rope_with({{"input", {{"text", "a text"}, {"name", odd}}}}));
+  const auto words = words_of(named.result["provenance"]["command"]);
+  EXPECT_EQ(words.back(), odd);
+  EXPECT_EQ(words[words.size() - 2], "--text");
+}
+
+}  // namespace
+}  // namespace phasescope::worker
