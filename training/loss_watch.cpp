@@ -11,10 +11,7 @@ constexpr std::size_t kLossesKept = 50, kFewestLosses = 10;
 }  // namespace
 
 LossWatch::LossWatch(const TrainSection& train)
-    : on_(train.spike != "off"),
-      above_(train.spike_above),
-      patience_(train.patience),
-      keeps_best_(train.keep_best) {}
+    : on_(train.spike != "off"), above_(train.spike_above), patience_(train.patience) {}
 
 bool LossWatch::jumps(double loss) const {
   if (!on_) return false;
@@ -30,12 +27,11 @@ void LossWatch::add(double loss) {
   if (losses_.size() > kLossesKept) losses_.pop_front();
 }
 
-void LossWatch::add_validation(std::int64_t step, double bits) {
-  if (patience_ == 0 && !keeps_best_) return;
+void LossWatch::add_validation(double bits) {
+  if (patience_ == 0) return;
   if (!best_ || bits < *best_) {
     best_ = bits;
     since_best_ = 0;
-    best_step_ = step;
   } else {
     ++since_best_;
   }
@@ -44,8 +40,7 @@ void LossWatch::add_validation(std::int64_t step, double bits) {
 bool LossWatch::gave_up() const { return patience_ > 0 && since_best_ >= patience_; }
 
 nlohmann::json LossWatch::state() const {
-  nlohmann::json state = {
-      {"losses", losses_}, {"since_best", since_best_}, {"best_step", best_step_}};
+  nlohmann::json state = {{"losses", losses_}, {"since_best", since_best_}};
   if (best_) state["best"] = *best_;
   return state;
 }
@@ -53,7 +48,6 @@ nlohmann::json LossWatch::state() const {
 void LossWatch::load(const nlohmann::json& state) {
   losses_ = state.at("losses").get<std::deque<double>>();
   since_best_ = state.at("since_best").get<std::int64_t>();
-  best_step_ = state.value("best_step", std::int64_t{0});  // checkpoints of before have none
   best_.reset();
   if (state.contains("best")) best_ = state.at("best").get<double>();
 }

@@ -21,10 +21,7 @@ class LossWatch {
   bool jumps(double loss) const;
   // The loss of a step that was made.
   void add(double loss);
-  // What the validation after step `step` found.
-  void add_validation(std::int64_t step, double bits);
-  // The step of the best validation, the first of equal ones; 0: nobody asked, or there is none.
-  std::int64_t best_step() const { return best_step_; }
+  void add_validation(double bits);
   // Whether `patience` validations have passed since the best one.
   bool gave_up() const;
 
@@ -35,10 +32,9 @@ class LossWatch {
   bool on_ = false;
   double above_ = 2;
   std::int64_t patience_ = 0;
-  bool keeps_best_ = false;
   std::deque<double> losses_;
   std::optional<double> best_;
-  std::int64_t since_best_ = 0, best_step_ = 0;
+  std::int64_t since_best_ = 0;
 };
 
 }  // namespace phasescope::training

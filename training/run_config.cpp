@@ -215,8 +215,8 @@ class RangeChecker {
     model_of_task(c.model, *task);
     encoding_of_task(c.encoding, *task);
     lengths(c.task, task->info());
-    need((c.task.crop == 0 && !c.task.flip) || task->info().form == tasks::Form::image, "task.crop",
-         "is of images, as task.flip is, and " + task->info().key + " is none");
+    need((c.task.crop == 0 && !c.task.flip) || task->info().form == tasks::Form::image,
+         "task.crop", "is of images, as task.flip is, and " + task->info().key + " is none");
     // What is about text alone would be passed over.
     const DataSection none;
     need(c.data.corpus == none.corpus && c.data.validation == none.validation &&
@@ -306,7 +306,6 @@ class RangeChecker {
     need(t.average < 1, "train.average", "must be 0 to below 1");
     need(t.spike_above > 1, "train.spike_above", "must be above 1");
     need(t.patience == 0 || config.eval.every > 0, "train.patience", "needs eval.every above 0");
-    need(!t.keep_best || config.eval.every > 0, "train.keep_best", "needs eval.every above 0");
     need(config.of_text() || config.eval.probe_every == 0, "eval.probe_every",
          "must be 0 for a task: heads are measured on a text");
     curriculum(t, context);

@@ -81,9 +81,7 @@ class Trainer {
   // Steps without an update, since training began.
   int64_t skipped() const { return steps_done_ - optimiser_.steps_done(); }
   // Tells what validation found; afterwards training may be done.
-  void note(const Validation& found) { watch_.add_validation(steps_done_, found.bits); }
-  // With train.keep_best the step of the best validation so far; 0: there is none.
-  int64_t best_step() const { return config_.train.keep_best ? watch_.best_step() : 0; }
+  void note(const Validation& found) { watch_.add_validation(found.bits); }
   bool stopped_early() const { return watch_.gave_up(); }
   // Which data the steps draw; 0 at first. Another order is other data for the same steps.
   int64_t order() const { return order_; }
@@ -161,9 +159,9 @@ class Trainer {
   RunConfig config_;
   std::shared_ptr<const Corpus> corpus_;  // one of the two
   std::shared_ptr<const TaskData> task_;
-  std::vector<std::vector<int64_t>> validation_;         // tokens of the texts that hold a window
-  int64_t short_validation_ = 0;                         // how many do not
-  std::shared_ptr<const model::Model> from_;             // null where weights were drawn
+  std::vector<std::vector<int64_t>> validation_;  // tokens of the texts that hold a window
+  int64_t short_validation_ = 0;                  // how many do not
+  std::shared_ptr<const model::Model> from_;      // null where weights were drawn
   std::shared_ptr<const formats::Tokenizer> tokenizer_;  // null for bytes
   model::Decoder decoder_;
   Lora lora_;

@@ -35,8 +35,8 @@ using nlohmann::json;
 Trainer text_trainer(const RunConfig& config) {
   const auto from = opened_start(config);
   const auto tokenizer = text_tokenizer(config, from.get());
-  auto corpus = std::make_shared<const Corpus>(
-      Corpus::open(config.data.corpus, config.data, config.model.context, tokenizer.get()));
+  auto corpus = std::make_shared<const Corpus>(Corpus::open(
+      config.data.corpus, config.data, config.model.context, tokenizer.get()));
   return Trainer(config, corpus,
                  read_validation_texts(config.data.validation, config.model.context), from);
 }
@@ -64,9 +64,9 @@ TEST(DrawnStart, ReadsTextsByTheTokenizerThatIsNamed) {
   setenv("XDG_CACHE_HOME", (folder.path() / "cache").c_str(), 1);
   const fs::path given = folder.path() / "tokenizer";
   fs::create_directory(given);
-  fs::copy_file(
-      fs::path(PHASESCOPE_SOURCE) / "tests/data/hf/tokenizers/llama3_bytelevel/tokenizer.json",
-      given / "tokenizer.json");
+  fs::copy_file(fs::path(PHASESCOPE_SOURCE) /
+                    "tests/data/hf/tokenizers/llama3_bytelevel/tokenizer.json",
+                given / "tokenizer.json");
   RunConfig config = small_run(folder.path(), 4);
   config.model.vocab_size = 600;
   config.data.tokenizer = given.string();

@@ -183,15 +183,13 @@ TEST(LossWatch, JumpsAreMeasuredByTheLossesBefore) {
 
 TEST(LossWatch, GivesUpAfterSoManyValidationsWithoutABetterOne) {
   LossWatch watch(watching("off", 2));
-  std::int64_t step = 0;
-  for (const double bits : {3.0, 2.0, 2.5}) watch.add_validation(++step, bits);
-  EXPECT_EQ(watch.best_step(), 2);
+  for (const double bits : {3.0, 2.0, 2.5}) watch.add_validation(bits);
   EXPECT_FALSE(watch.gave_up());
   LossWatch again(watching("off", 2));
   again.load(nlohmann::json::parse(watch.state().dump()));
-  again.add_validation(4, 2.0);  // no better
+  again.add_validation(2.0);  // no better
   EXPECT_TRUE(again.gave_up());
-  watch.add_validation(4, 1.9);
+  watch.add_validation(1.9);
   EXPECT_FALSE(watch.gave_up());
 }
 
@@ -310,28 +308,6 @@ TEST_F(Options, AJobEndsEarlyAndSaysIt) {
   EXPECT_TRUE(fs::exists(dir / ("checkpoints/step-" + std::to_string(status.step))));
   EXPECT_EQ(run_job(dir), 0);  // and is done
   EXPECT_EQ(read_metrics(dir / "metrics.jsonl").size(), static_cast<std::size_t>(status.step));
-}
-
-// As above the first validation is the best: its checkpoint stays beside the newest two, and opens.
-TEST_F(Options, TheCheckpointOfTheBestValidationStays) {
-  const RunConfig config = run(21, [](RunConfig& c) {
-    c.train.keep_best = true, c.eval.every = 2, c.eval.windows = 2;
-    c.train.learning_rate = 3, c.train.warmup_steps = 0;
-  });
-  const fs::path dir = job("best", config);
-  ASSERT_EQ(run_job(dir), 0);
-  const auto curve = read_metrics(dir / "metrics.jsonl");
-  std::int64_t best = 0;
-  double bits = 1e9;
-  for (const protocol::MetricPoint& point : curve) {
-    if (!point.validation_bits || *point.validation_bits >= bits) continue;
-    best = point.step, bits = *point.validation_bits;
-  }
-  EXPECT_LT(best, 14);
-  EXPECT_EQ(checkpoint_steps(formats::real_file_system(), dir / "checkpoints"),
-            (std::vector<int64_t>{best, 14, 21}));
-  const std::string message = read_job(dir, CurveDetail::none).message;
-  EXPECT_NE(message.find("that of step " + std::to_string(best)), std::string::npos) << message;
 }
 
 // ---- Other forms of the metrics ------------------------------------------------------------------

@@ -86,23 +86,15 @@ class TrainingJob {
     }
     reporter_.sync_metrics();
     if (writes()) require_last_checkpoint(trainer);
-    reporter_.set_state("done", end_in_words(trainer));
+    reporter_.set_state("done", trainer.stopped_early()
+                                    ? "ended after step " + std::to_string(trainer.steps_done()) +
+                                          ": the last " + std::to_string(config_.train.patience) +
+                                          " validations were no better than the best"
+                                    : "");
   }
 
  private:
   bool writes() const { return !ranks_ || ranks_->first(); }
-
-  std::string end_in_words(const Trainer& trainer) const {
-    std::string words;
-    if (trainer.stopped_early()) {
-      words = "ended after step " + std::to_string(trainer.steps_done()) + ": the last " +
-              std::to_string(config_.train.patience) + " validations were no better than the best";
-    }
-    const int64_t best = trainer.best_step();
-    if (best == 0) return words;
-    return words + (words.empty() ? "" : "; ") + "the best validation was that of step " +
-           std::to_string(best);
-  }
 
   void obey(const Trainer& trainer) {
     if (ranks_) return obey_together(trainer);
@@ -206,8 +198,8 @@ class TrainingJob {
   Trainer of_text(const std::shared_ptr<const model::Model>& from) {
     const fs::path text = find_corpus(config_.data.corpus, log_line);
     const auto tokenizer = text_tokenizer(config_, from.get());
-    auto corpus = std::make_shared<const Corpus>(
-        Corpus::open(text, config_.data, config_.model.context, tokenizer.get(), log_line));
+    auto corpus = std::make_shared<const Corpus>(Corpus::open(
+        text, config_.data, config_.model.context, tokenizer.get(), log_line));
     log_line("training text " + text.string() + ", " + std::to_string(corpus->bytes()) +
              " bytes, SHA-256 " + corpus->sha256());
     record_data(corpus->sha256());
@@ -330,8 +322,7 @@ class TrainingJob {
     }
     reporter_.point(point);
     told_ = point.step;
-    const bool best = point.step == trainer.best_step();
-    if (trainer.done() || best || point.step % config_.train.checkpoint_every == 0) {
+    if (trainer.done() || point.step % config_.train.checkpoint_every == 0) {
       compare_weights(trainer);
       save(trainer);
     }
@@ -412,7 +403,6 @@ class TrainingJob {
     CheckpointOptions options;
     options.keep = config_.train.keep_checkpoints;
     options.keep_steps = config_.train.keep_steps;
-    if (trainer.best_step() > 0) options.keep_steps.push_back(trainer.best_step());
     options.state = trainer.state();
     const SaveOutcome outcome = save_checkpoint(
         files_, checkpoints_, trainer.steps_done(),
