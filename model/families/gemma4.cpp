@@ -149,10 +149,16 @@ Translation translate(const FamilyInput& input) {
   read_values_of_keys(reading);
   read_experts(reading);
   reading.read_head("lm_head.weight", true);
-  formats::RopeDefaults full_rope{.theta = 1e6, .partial_rotary_factor = 0.25};
-  formats::RawRope full = reading.rope_of_type("full_attention", full_rope, config.head_dim);
+  // Where nothing is said the ropes are the class's, in which all of a head makes pairs and a
+  // quarter of them turns.
   const Json* said = reader.raw("rope_parameters");
-  if (said == nullptr || said->empty()) full.type = "proportional";
+  const bool unsaid = said == nullptr || said->empty();
+  const formats::RopeDefaults full_rope{.theta = 1e6, .partial_rotary_factor = unsaid ? 1.0 : 0.25};
+  formats::RawRope full = reading.rope_of_type("full_attention", full_rope, config.head_dim);
+  if (unsaid) {
+    full.type = "proportional";
+    if (full.partial_rotary_factor == 1) full.partial_rotary_factor = 0.25;
+  }
   const formats::RawRope sliding = reading.rope_of_type(
       "sliding_attention", {.theta = 1e4, .whole_when_default = true}, local_head_dim);
   reading.set_rope(full, "half");

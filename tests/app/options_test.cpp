@@ -197,6 +197,7 @@ const Words kCandidates = {"3",
                            "out/ids.json",
                            "addition:1",
                            "dark",
+                           "model",
                            "640x480"};
 
 // Every option of the verb beside its example, and beside `more` where that is given too.

@@ -415,7 +415,7 @@ TEST(MainWindowTest, TellsOfAnotherLayoutAtOnce) {
   const auto frames = [&](int count) {
     for (int i = 0; i < count; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
   };
-  frames(60);
+  frames(400);  // what was changed before the first one waits five seconds
   ImGui::GetIO().WantSaveIniSettings = false;
   frames(10);
   EXPECT_FALSE(ImGui::GetIO().WantSaveIniSettings) << "nothing has changed";

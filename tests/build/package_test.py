@@ -98,7 +98,7 @@ class Packages(unittest.TestCase):
         prefix = self.installed()
         session, picture = prefix / "a paper.phasescope", prefix / "window.png"
         # Its model is not there: that it is named shows that the session was read.
-        session.write_text(json.dumps({"version": 2, "models": ["no-such-model"]}))
+        session.write_text(json.dumps({"version": 2, "models": ["no-such-model"], "selection": {}}))
         words = shlex.split(desktop_entry(prefix / "share/applications/phasescope.desktop")["Exec"])
         words = [str(session) if word == "%f" else word for word in words[1:]]
         done = run(prefix, *words, "--screenshot", picture)

@@ -50,10 +50,10 @@ TEST(Bundle, AJobBecomesAFolderThatOpens) {
   bundle_model(disk(), job, out, progress, 100'000);
   const auto bundled = model::open_model(out.string());
   const auto trained = model::open_model((job / "checkpoints/step-3").string());
-  // bfloat16 has eight bits: no weight is further off than 2^-9 of itself, rounded to nearest.
+  // bfloat16 has eight bits: no weight is further off than 2^-8 of itself, rounded to nearest.
   const at::Tensor whole = trained->decoder.weights().embedding;
   const at::Tensor narrow = bundled->decoder.weights().embedding.to(whole.scalar_type());
-  EXPECT_TRUE(((narrow - whole).abs() <= whole.abs() / 512).all().item<bool>());
+  EXPECT_TRUE(((narrow - whole).abs() <= whole.abs() / 256).all().item<bool>());
   EXPECT_FALSE(narrow.equal(whole));
   const json history = formats::json_from_file(out / "history.json").at("checkpoints");
   ASSERT_EQ(history.size(), 2u);

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,8 @@ using nlohmann::json;
 Trainer text_trainer(const RunConfig& config) {
   const auto from = opened_start(config);
   const auto tokenizer = text_tokenizer(config, from.get());
-  auto corpus = std::make_shared<const Corpus>(Corpus::open(
-      config.data.corpus, config.data, config.model.context, tokenizer.get()));
+  auto corpus = std::make_shared<const Corpus>(
+      Corpus::open(config.data.corpus, config.data, config.model.context, tokenizer.get()));
   return Trainer(config, corpus,
                  read_validation_texts(config.data.validation, config.model.context), from);
 }
@@ -64,9 +65,9 @@ TEST(DrawnStart, ReadsTextsByTheTokenizerThatIsNamed) {
   setenv("XDG_CACHE_HOME", (folder.path() / "cache").c_str(), 1);
   const fs::path given = folder.path() / "tokenizer";
   fs::create_directory(given);
-  fs::copy_file(fs::path(PHASESCOPE_SOURCE) /
-                    "tests/data/hf/tokenizers/llama3_bytelevel/tokenizer.json",
-                given / "tokenizer.json");
+  fs::copy_file(
+      fs::path(PHASESCOPE_SOURCE) / "tests/data/hf/tokenizers/llama3_bytelevel/tokenizer.json",
+      given / "tokenizer.json");
   RunConfig config = small_run(folder.path(), 4);
   config.model.vocab_size = 600;
   config.data.tokenizer = given.string();
@@ -116,7 +117,7 @@ TEST(DrawnStart, DocumentsApartAreReadAsIfAlone) {
   Batch batch = corpus.batch(train, 32, 0);
   ASSERT_FALSE(batch.documents.empty());
   const model::Decoder decoder = start_decoder(config, nullptr);
-  const at::NoGradGuard no_gradients;
+  std::optional<at::NoGradGuard> no_gradients(std::in_place);
   model::ForwardOptions options;
   add_to(options, batch);
   const at::Tensor ids = at::tensor(batch.inputs).view({1, 32});
@@ -130,6 +131,7 @@ TEST(DrawnStart, DocumentsApartAreReadAsIfAlone) {
   EXPECT_LT(off(0, begin), 1e-5);
   EXPECT_LT(off(begin, 32), 1e-5);
   EXPECT_GT((decoder.forward(ids) - apart).abs().max().item<double>(), 1e-3);
+  no_gradients.reset();
   Trainer trainer(config, std::make_shared<const Corpus>(text, config.data, 32), {});
   EXPECT_TRUE(std::isfinite(trainer.step().loss));
 }

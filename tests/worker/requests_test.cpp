@@ -290,7 +290,7 @@ TEST(Generating, SaysWhatRanAndWhatThereIsNoTextFor) {
   EXPECT_EQ(seen.result["tokens"][2]["keys"].size(), 2u);
   params["head"] = "L99H0";
   EXPECT_EQ(code_of("generate", params), "bad_usage");
-  params.erase("head");
+  params.erase("head"), params.erase("top");
   params["whole"] = true;
   EXPECT_EQ(ask("generate", params).result["cache"], "no: whole passes were asked for");
   model::ModelConfig config = byte_config("rope");
@@ -490,11 +490,13 @@ TEST(Requests, WhatAModelHasNoUseForIsSaid) {
     return ask("patterns", params).result["provenance"]["note"].get<std::string>();
   };
   const std::string none = "of what was asked about the bias nothing is shown";
-  const std::vector<json> asked = {{{"distances", 9}}, {{"queries", {3}}}, {{"texts", 1}}};
+  const std::vector<json> asked = {{{"distances", 9}}, {{"texts", 1}}};
   for (const json& with : asked) {
     EXPECT_NE(note_of_patterns("rope", with).find(none), std::string::npos) << with;
   }
-  EXPECT_EQ(note_of_patterns("rope", {{"positions", 4}}).find(none), std::string::npos);
+  for (const json& with : {json{{"positions", 4}}, json{{"queries", {3}}}}) {  // rows of content
+    EXPECT_EQ(note_of_patterns("rope", with).find(none), std::string::npos) << with;
+  }
   EXPECT_EQ(note_of_patterns("alibi", {{"distances", 9}}).find(none), std::string::npos);
   const std::string of_texts = note_of_patterns("alibi", {{"texts", 1}});
   EXPECT_EQ(of_texts.find(none), std::string::npos) << of_texts;  // it has a bias
