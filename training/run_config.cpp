@@ -215,8 +215,8 @@ class RangeChecker {
     model_of_task(c.model, *task);
     encoding_of_task(c.encoding, *task);
     lengths(c.task, task->info());
-    need((c.task.crop == 0 && !c.task.flip) || task->info().form == tasks::Form::image,
-         "task.crop", "is of images, as task.flip is, and " + task->info().key + " is none");
+    need((c.task.crop == 0 && !c.task.flip) || task->info().form == tasks::Form::image, "task.crop",
+         "is of images, as task.flip is, and " + task->info().key + " is none");
     // What is about text alone would be passed over.
     const DataSection none;
     need(c.data.corpus == none.corpus && c.data.validation == none.validation &&

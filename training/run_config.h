@@ -164,7 +164,7 @@ struct DataSection {
   int64_t bos = 0;               // the id at every window's start, where no tokenizer has one
   // apart: a token of a window sees those of its own document alone.
   std::string documents = "joined";
-  std::string corpus_sha256;        // filled in when a job starts; a resume refuses another corpus
+  std::string corpus_sha256;  // filled in when a job starts; a resume refuses another corpus
   template <class V>
   void fields(V& v) {
     v("corpus", corpus,
@@ -252,7 +252,7 @@ struct TrainSection {
   int64_t keep_checkpoints = 2;
   std::vector<int64_t> keep_steps;  // checkpoints of these steps are never deleted
   int64_t seed = 1;
-  std::string init = "named";    // how the first weights are drawn: named, sequential
+  std::string init = "named";  // how the first weights are drawn: named, sequential
   int64_t threads = 1;
   std::string device = "cpu";    // where the model lives: cpu, cuda, cuda:1
   std::string dtype = "bf16";    // of the matrix products; weights and sums stay f32

@@ -397,10 +397,9 @@ HeadValues Trainer::head_values() const {
     throw formats::bad_input("there is no text to measure heads on", "eval.probe_text",
                              "give one, or validation texts that hold a window");
   }
-  const std::vector<int64_t> text =
-      config_.eval.probe_text.empty()
-          ? validation_.front()
-          : tokens_of(config_.eval.probe_text, tokenizer_.get());
+  const std::vector<int64_t> text = config_.eval.probe_text.empty()
+                                        ? validation_.front()
+                                        : tokens_of(config_.eval.probe_text, tokenizer_.get());
   ids.insert(ids.end(), text.begin(), text.end());
   if (ids.size() > context) ids.resize(context);
   return training::head_values(validated(), ids, config_.eval, reading_options());

@@ -159,9 +159,9 @@ class Trainer {
   RunConfig config_;
   std::shared_ptr<const Corpus> corpus_;  // one of the two
   std::shared_ptr<const TaskData> task_;
-  std::vector<std::vector<int64_t>> validation_;  // tokens of the texts that hold a window
-  int64_t short_validation_ = 0;                  // how many do not
-  std::shared_ptr<const model::Model> from_;      // null where weights were drawn
+  std::vector<std::vector<int64_t>> validation_;         // tokens of the texts that hold a window
+  int64_t short_validation_ = 0;                         // how many do not
+  std::shared_ptr<const model::Model> from_;             // null where weights were drawn
   std::shared_ptr<const formats::Tokenizer> tokenizer_;  // null for bytes
   model::Decoder decoder_;
   Lora lora_;

@@ -108,8 +108,8 @@ TEST_F(TrainingCorpus, DocumentsStandOneBehindTheOther) {
   EXPECT_EQ(notices_, 0);  // and not prepared again
 }
 
-// With documents apart each token has its document's number, counted within its window; what is read
-// is the same, and windows of one document have no numbers.
+// With documents apart each token has its document's number, counted within its window; what is
+// read is the same, and windows of one document have no numbers.
 TEST_F(TrainingCorpus, DocumentsAreToldApartWhereThatIsAsked) {
   data_.bos = 1;
   const fs::path lines = folder_.path() / "texts.jsonl";

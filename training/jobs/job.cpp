@@ -198,8 +198,8 @@ class TrainingJob {
   Trainer of_text(const std::shared_ptr<const model::Model>& from) {
     const fs::path text = find_corpus(config_.data.corpus, log_line);
     const auto tokenizer = text_tokenizer(config_, from.get());
-    auto corpus = std::make_shared<const Corpus>(Corpus::open(
-        text, config_.data, config_.model.context, tokenizer.get(), log_line));
+    auto corpus = std::make_shared<const Corpus>(
+        Corpus::open(text, config_.data, config_.model.context, tokenizer.get(), log_line));
     log_line("training text " + text.string() + ", " + std::to_string(corpus->bytes()) +
              " bytes, SHA-256 " + corpus->sha256());
     record_data(corpus->sha256());

@@ -26,9 +26,10 @@ nlohmann::json filled_in_from_model(nlohmann::json given);
 // "bad_input" where it is not the one that the configuration has noted.
 std::shared_ptr<const model::Model> opened_start(const RunConfig& config);
 
-// What texts are read with: the tokenizer of the model that training begins with, of a drawn one that
-// of data.tokenizer. Null for bytes. Throws Error "bad_input" where there is no such file, where it
-// has more ids than model.vocab_size, and where it is not the one that the configuration has noted.
+// What texts are read with: the tokenizer of the model that training begins with, of a drawn one
+// that of data.tokenizer. Null for bytes. Throws Error "bad_input" where there is no such file,
+// where it has more ids than model.vocab_size, and where it is not the one that the configuration
+// has noted.
 std::shared_ptr<const formats::Tokenizer> text_tokenizer(const RunConfig& config,
                                                          const model::Model* from);
 
