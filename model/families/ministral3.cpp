@@ -32,8 +32,9 @@ Translation translate(const FamilyInput& input) {
     reading.read_local_layers([](std::int64_t, std::int64_t) { return true; }, 0);
   }
   reading.read_head("lm_head.weight", false);
+  // A rope that says no base has the library's, not that of the class's own rope.
   const formats::RawRope rope =
-      reading.says_rope() ? formats::read_rope(reader, {.theta = 1e6, .whole_when_default = true},
+      reading.says_rope() ? formats::read_rope(reader, {.theta = 1e4, .whole_when_default = true},
                                                {}, config.head_dim)
                           : class_rope();
   reading.set_rope(rope, "half");
