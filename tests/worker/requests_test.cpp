@@ -519,25 +519,6 @@ TEST(Requests, WhatAModelHasNoUseForIsSaid) {
   }
 }
 
-// 17.A7: ids are captured alone where they are asked for alone, and chosen from by nothing; a
-// length cuts files of inputs alone.
-TEST(Requests, WhatIsReadWholeIsNotCut) {
-  const json input = {{"ids", {1, 2, 3}}};
-  EXPECT_EQ(ask("capture", rope_with({{"input", input}, {"what", {"input_ids"}}})).result["names"],
-            json({"input_ids"}));
-  for (const char* choice : {"rows", "cols"}) {
-    json params = rope_with({{"input", input}, {"what", {"input_ids"}}});
-    params[choice] = {0, 2};
-    EXPECT_EQ(code_of("capture", params), "bad_usage") << choice;
-  }
-  for (const json& whole : {input, json{{"prompt", "three words here"}}, json::object()}) {
-    json params = rope_with({{"input", whole}});
-    EXPECT_EQ(code_of("tokenize", params), "") << whole;
-    params["length"] = 2;
-    EXPECT_EQ(code_of("tokenize", params), "bad_usage") << whole;
-  }
-}
-
 // 17.A10: nothing is wrong with a model that has no such thing.
 TEST(Requests, WhatAModelHasNotIsNoError) {
   model::ModelConfig config = byte_config("t5");
