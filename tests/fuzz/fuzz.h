@@ -2,6 +2,9 @@
 // With clang libFuzzer drives it, with other compilers driver.cpp, by mutations alone.
 #pragma once
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -33,6 +36,18 @@ void allow_bad_input(Action action) {
     require(error.code() == "bad_input" && !error.message().empty());
     require(formats::first_invalid_utf8(text) == text.size());
   }
+}
+
+// The path of a file that has these bytes, in memory: the same at every call.
+inline const std::string& file_of(std::string_view content) {
+  static const int memory = ::memfd_create("fuzz", MFD_CLOEXEC);
+  static const std::string path = "/proc/self/fd/" + std::to_string(memory);
+  require(::ftruncate(memory, 0) == 0 && ::pwrite(memory, content.data(), content.size(), 0) ==
+                                             static_cast<ssize_t>(content.size()));
+  return path;
+}
+inline const std::string& file_of(const std::uint8_t* data, std::size_t size) {
+  return file_of({reinterpret_cast<const char*>(data), size});
 }
 
 // A whole input, good or nearly; a target has as many as it likes.

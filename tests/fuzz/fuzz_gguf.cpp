@@ -1,9 +1,6 @@
 // Bytes from anywhere as a GGUF file, as a model's and as a tokenizer's. What opens must keep the
 // rules that readers trust: every tensor can be read to its end.
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <vector>
 
 #include "formats/error.h"
@@ -17,6 +14,7 @@ namespace {
 
 using namespace phasescope::formats;
 using phasescope::fuzz::allow_bad_input;
+using phasescope::fuzz::file_of;
 using phasescope::fuzz::require;
 
 void check(const TensorFile& file) {
@@ -70,10 +68,7 @@ std::vector<std::string> tokenizer_keys(std::mt19937& random) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const int memory = ::memfd_create("fuzz", MFD_CLOEXEC);
-  static const std::string path = "/proc/self/fd/" + std::to_string(memory);
-  require(::ftruncate(memory, 0) == 0 &&
-          ::pwrite(memory, data, size, 0) == static_cast<ssize_t>(size));
+  const std::string& path = file_of(data, size);
   allow_bad_input([&] {
     const GgufFile file = GgufFile::open(path);
     check(file);

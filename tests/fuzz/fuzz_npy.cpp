@@ -1,9 +1,6 @@
 // Bytes from anywhere as a .npy file. What opens must keep the rule that readers trust: its numbers
 // lie in the file.
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <vector>
 
 #include "formats/tensors/npy.h"
@@ -13,6 +10,7 @@ namespace {
 
 using namespace phasescope::formats;
 using phasescope::fuzz::allow_bad_input;
+using phasescope::fuzz::file_of;
 using phasescope::fuzz::require;
 
 void check(const NpyFile& file, std::size_t size) {
@@ -33,10 +31,7 @@ void check(const NpyFile& file, std::size_t size) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const int memory = ::memfd_create("fuzz", MFD_CLOEXEC);
-  static const std::string path = "/proc/self/fd/" + std::to_string(memory);
-  require(::ftruncate(memory, 0) == 0 &&
-          ::pwrite(memory, data, size, 0) == static_cast<ssize_t>(size));
+  const std::string& path = file_of(data, size);
   allow_bad_input([&] { check(NpyFile(path), size); });
   return 0;
 }
