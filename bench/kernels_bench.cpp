@@ -9,8 +9,8 @@
 //
 // A case is one of those printed, measured alone beside plain; row: floats from one row of q, k and
 // v to the next, as a model of that width lays them out (0: rows of a head one behind the other);
-// tuning: letters of what the forward pass does beside (tuning.h): f fetches ahead, k packs keys, v
-// packs values, - does none of it.
+// tuning: letters of what the forward pass does beside (tuning.h): f fetches ahead, v packs values,
+// - does neither; without it what the processor has.
 
 #include <algorithm>
 #include <chrono>
@@ -391,7 +391,7 @@ int main(int argc, char** argv) {
   const long rounds = argument(4, 7);
   if (const std::string letters = argc > 7 ? argv[7] : ""; !letters.empty()) {
     const auto has = [&](char letter) { return letters.find(letter) != std::string::npos; };
-    set_forward_tuning(ForwardTuning{has('f'), has('k'), has('v')});
+    set_forward_tuning(ForwardTuning{has('f'), has('v')});
   }
   std::vector<Entry> list = entries(data);
   if (const std::string wanted = argc > 5 ? argv[5] : ""; !wanted.empty()) {

@@ -7,8 +7,8 @@
 // together, ALiBi 1.16 to 1.02; distances summed over a work item before they go to buckets, all
 // probes 1.24 to 1.15. The plain variant at 512 tokens (AVX-512, D 64 and 128): vectors that
 // causality hides left out of the diagonal's tiles, rows transposed four by four with all of a
-// panel's cache lines on the way together, 0.92 and 0.95 of the time before. No difference: the
-// exponentials of two or four vectors in step.
+// panel's cache lines on the way together, 0.92 and 0.95 of the time before. What goes by the
+// processor is in tuning.cpp. No difference: the exponentials of two or four vectors in step.
 #if defined(PHASESCOPE_CPU_FORWARD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASESCOPE_CPU_FORWARD_INL_H
 #undef PHASESCOPE_CPU_FORWARD_INL_H
@@ -44,7 +44,8 @@ class ForwardPass {
         kept_(outputs.known_lse ? 0 : plan_.kept_blocks(Buckets::kBlock)) {
     for (int n = 0; n < V::kDots; ++n) dots_[n] = variant_.dot(n);
     for (int n = 0; n < V::kValues; ++n) values_[n] = variant_.value(n);
-    tuning_ = forward_tuning(inputs.v.row * storage_bytes(inputs.v.storage));
+    // 16-bit values are copied out of their rows as they become float32.
+    tuning_ = forward_tuning(inputs.v.storage == Storage::float32 ? 4 * inputs.v.row : 0);
   }
 
   void run() {
@@ -79,7 +80,7 @@ class ForwardPass {
     const float* q[kPanels][2];
     FloatRows k[2], v[2];  ///< of the block of keys
     KeyRange next;         ///< the block of keys after that one
-    float* packed;         ///< packed_size(): keys and values of a block, where they are packed
+    float* packed;         ///< packed_size(): values of a block, where they are packed
     std::int64_t dim[2];
     float* spare;  ///< a block of keys and values, or the queries of a panel
     Panel panels[kPanels];
@@ -103,7 +104,6 @@ class ForwardPass {
   }
   std::int64_t packed_size() const {
     std::int64_t floats = 0;
-    for (int n = 0; n < V::kDots && tuning_.packs_keys; ++n) floats += kKeyBlock * dots_[n].dim;
     for (int n = 0; n < V::kValues && tuning_.packs_values; ++n) {
       floats += kPackedKeys * round_up(values_[n].dim, kTileKeys);
     }
@@ -159,11 +159,6 @@ class ForwardPass {
     for (int n = 0; n < V::kDots; ++n) item.k[n] = load(dots_[n].k, dots_[n].dim);
     for (int n = 0; n < V::kValues; ++n) item.v[n] = load(values_[n].v, values_[n].dim);
     float* to = item.packed;
-    for (int n = 0; n < V::kDots && tuning_.packs_keys; ++n) {
-      pack_rows(item.k[n], block, dots_[n].dim, to);
-      item.k[n] = {to, dots_[n].dim, block.begin};
-      to += kKeyBlock * dots_[n].dim;
-    }
     for (int n = 0; n < V::kValues && tuning_.packs_values; ++n) {
       pack_strips(item.v[n], block, values_[n].dim, to);
       item.v[n] = {to, kTileKeys, block.begin};
@@ -171,15 +166,6 @@ class ForwardPass {
     }
   }
 
-  static HWY_NOINLINE void pack_rows(const FloatRows& rows, const KeyRange& block, std::int64_t dim,
-                                     float* to) {
-    for (std::int64_t r = block.begin; r < block.end; ++r, to += dim) {
-      const float* from = rows.at(r);
-      std::int64_t d = 0;
-      for (; d + kLanes <= dim; d += kLanes) store_unaligned(load_unaligned(from + d), to + d);
-      for (; d < dim; ++d) to[d] = from[d];
-    }
-  }
   /// Strips of kTileKeys channels: those of a key side by side, of the next key behind them. A few
   /// keys more than a block has lie between strips, so that the strips of a key do not share their
   /// cache sets.

@@ -10,13 +10,11 @@ namespace phasescope::kernels {
 struct ForwardTuning {
   /// While a block of keys is computed, the next one's keys and values are sent for.
   bool fetches_ahead = false;
-  /// Keys of a block are copied so that its rows stand one behind the other.
-  bool packs_keys = false;
   /// Values of a block are copied in strips of a register tile's channels.
   bool packs_values = false;
 };
 
-/// For keys and values whose rows are row_bytes apart.
+/// By the processor, for values whose rows are row_bytes apart.
 ForwardTuning forward_tuning(std::int64_t row_bytes);
 
 /// For tests and benchmarks: what forward_tuning() says from now on; nothing: what it says by
