@@ -357,7 +357,22 @@ class PatternsAnalysis {
     }
   }
 
-  // Over what the rows have of content and base; the other heads' inputs at 0.
+  // What f reads on average over the rows of one layer: every head's content score, then every
+  // head's base, 0 where there is no table.
+  at::Tensor mean_inputs(std::int64_t layer, std::int64_t heads) const {
+    at::Tensor sum = at::zeros({2 * heads}, at::kDouble);
+    std::vector<double> count(static_cast<std::size_t>(heads));
+    auto* const sums = sum.data_ptr<double>();
+    for (const protocol::BiasRow& row : out_.result.rows) {
+      if (row.layer != layer) continue;
+      for (const double x : row.content) sums[row.head] += x;
+      for (const double x : row.base) sums[heads + row.head] += x;
+      count[static_cast<std::size_t>(row.head)] += static_cast<double>(row.content.size());
+    }
+    return sum / at::tensor(count, at::kDouble).clamp_min(1).repeat({2});
+  }
+
+  // Over what the rows have of content and base; the other heads' inputs at their means there.
   void add_surfaces() {
     if (!correction_of(pass_.model(), 0) || out_.result.rows.empty()) return;
     const at::NoGradGuard no_gradients;
@@ -375,7 +390,7 @@ class PatternsAnalysis {
     for (std::int64_t layer = 0; layer < pass_.model().config().layers; ++layer) {
       if (!wanted(layer)) continue;
       const Correction f = *correction_of(pass_.model(), static_cast<std::size_t>(layer));
-      const at::Tensor held = at::zeros({f.w1.size(1)}, at::kDouble);
+      const at::Tensor held = mean_inputs(layer, f.w2.size(0));
       std::vector<at::Tensor> heads;
       for (std::int64_t head = 0; head < f.w2.size(0); ++head) {
         heads.push_back(surface_of(f, head, held, a, b));

@@ -132,6 +132,7 @@ class PairReader {
     }
   }
 
+  // One hand of length |A| at the angle 2 pi lambda^alpha phi, pi more where A < 0.
   void read_clock() {
     const auto* tapa = program_.as<model::TapaProgram>();
     if (tapa == nullptr) return;
@@ -144,8 +145,8 @@ class PairReader {
     const double amplitude =
         tapa->scale_content * (q.slice(0, 0, a) * k.slice(0, 0, a)).sum().item<double>();
     const double power = tapa->power[result_.true_distance].item<double>();
-    result_.clock = {amplitude, power * tapa->scale_phase * phase.item<double>() +
-                                    (amplitude < 0 ? std::numbers::pi : 0)};
+    result_.clock = {std::abs(amplitude), power * tapa->scale_phase * phase.item<double>() +
+                                              (amplitude < 0 ? std::numbers::pi : 0)};
   }
 
   void read_curve() {

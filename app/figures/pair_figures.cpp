@@ -35,7 +35,7 @@ PlotSpec hand_figure(const protocol::PairResult& result, const std::string& titl
                      const std::string& id) {
   PlotSpec plot{.id = "pair_hand_" + id, .title = title + ": its hand"};
   plot.x.label = "real part (score)", plot.y.label = "imaginary part";
-  const double length = std::abs(result.clock->amplitude), phase = result.clock->phase;
+  const double length = result.clock->amplitude, phase = result.clock->phase;
   Series circle{.label = "at other distances", .color = 7, .quiet = true};
   constexpr int kPoints = 96;
   for (int n = 0; n <= kPoints; ++n) {
@@ -50,7 +50,7 @@ PlotSpec hand_figure(const protocol::PairResult& result, const std::string& titl
   plot.markers.push_back({.at = result.score, .label = "score"});
   plot.notes.push_back("length " + widgets::short_number(length) + ", angle " +
                        widgets::short_number(phase) +
-                       " radians, turns and the sign of the amplitude (pi) included");
+                       " radians, turns and the half turn of a negative amplitude included");
   return plot;
 }
 

@@ -116,7 +116,8 @@ GridSpec surfaces_grid(const PatternsResult& result, const std::map<int64_t, Gri
   grid.notes = {"down: content score " + short_number(result.surface_content.front()) + " .. " +
                     short_number(result.surface_content.back()) + "; across: base bias " +
                     short_number(result.surface_bias.front()) + " .. " +
-                    short_number(result.surface_bias.back()) + "; the other heads' inputs at 0",
+                    short_number(result.surface_bias.back()) +
+                    "; the other heads' inputs at their means",
                 "both: share of f's variance that is neither of content nor of bias alone",
                 range_note(range)};
   return grid;

@@ -45,7 +45,7 @@ struct PairPoint {
   }
 };
 
-// TAPA's one hand.
+// TAPA's one hand: its length, and its angle, a negative amplitude's half turn included.
 struct PairClock {
   double amplitude = 0, phase = 0;  // radians, at the true distance
   template <class V>

@@ -122,8 +122,8 @@ struct AdaptiveBiasOfHead {
   }
 };
 
-// What f makes of a head's own content score and bias, the other heads' at 0: tensor `surface.L`
-// (H, content, bias) over these ranges, and shares of its variance.
+// What f makes of a head's own content score and bias, the other heads' at the means of the layer's
+// rows: tensor `surface.L` (H, content, bias) over these ranges, and shares of its variance.
 struct SurfaceOfHead {
   int64_t layer = 0, head = 0;
   double affine = 0, content = 0, bias = 0, interaction = 0;

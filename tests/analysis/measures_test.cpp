@@ -471,10 +471,18 @@ TEST(Surfaces, AreThoseOfF) {
   const auto heads = model->config().heads;
   const auto side = static_cast<std::int64_t>(out.result.surface_content.size());
   ASSERT_EQ(tensor->shape, (std::vector<std::int64_t>{heads, side, side}));
-  // By hand: w2 leaky(w1 z + b1) + b2 with z zero but for one content and one bias.
+  // By hand: w2 leaky(w1 z + b1) + b2, z at the means of the only row of each head but for one
+  // content and one bias.
   const auto& layer = model->decoder.weights().layers[1].encoding;
   const auto get = [&](const char* name) { return layer.at(name).to(at::kDouble); };
   at::Tensor z = at::zeros({2 * heads}, at::kDouble);
+  for (const protocol::BiasRow& row : out.result.rows) {
+    if (row.layer != 1) continue;
+    const auto mean = [](const std::vector<double>& x) {
+      return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
+    };
+    z[row.head] = mean(row.content), z[heads + row.head] = mean(row.base);
+  }
   z[1] = out.result.surface_content[3], z[heads + 1] = out.result.surface_bias[5];
   const at::Tensor hidden = at::leaky_relu(get("mlp.0.weight").mv(z) + get("mlp.0.bias"), 0.01);
   const double wanted = (get("mlp.2.weight").mv(hidden) + get("mlp.2.bias"))[1].item<double>();

@@ -106,9 +106,8 @@ TEST(Pair, OfTapeTellsTheStateFromARotation) {
 TEST(Pair, OfTapaIsOneHand) {
   const auto pair = pair_of(exact_pair("tapa"), 0, 20, 9);
   ASSERT_TRUE(pair.clock);
-  const double sign = pair.clock->amplitude < 0 ? -1 : 1;
-  EXPECT_NEAR(std::abs(pair.clock->amplitude) * std::cos(pair.clock->phase), pair.score, 1e-12)
-      << sign;
+  EXPECT_GE(pair.clock->amplitude, 0);
+  EXPECT_NEAR(pair.clock->amplitude * std::cos(pair.clock->phase), pair.score, 1e-12);
 }
 
 // Content + base + correction is the score at every distance, the base the table that the encoding

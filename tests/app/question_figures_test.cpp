@@ -105,7 +105,7 @@ TEST(QuestionFigures, ACurveThatEndsEarlySaysSo) {
 TEST(QuestionFigures, APairIsAHandOrItsParts) {
   const ModelNames names({"tapa"});
   protocol::PairResult tapa{.model = "tapa", .true_distance = 3};
-  tapa.clock = {-2, 4.0};
+  tapa.clock = {2, 4.0};
   tapa.score = 2 * std::cos(4.0);
   const widgets::PlotSpec hand = pair_figures(tapa, names).at(0);
   EXPECT_EQ(hand.id, "pair_hand_tapa_L0H0");
