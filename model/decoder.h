@@ -115,7 +115,7 @@ struct ForwardOptions {
   // In training: a layer keeps what it read alone, and runs again when its gradients are asked for.
   // Less memory, a third more time, the same gradients (in encoder-decoders up to the order of the
   // sums over layers). Of layers that read of others more than the stream and the state, and where
-  // an observer or a hook looks on, the MLP alone runs again.
+  // an observer or a hook other than a RepeatableHook looks on, the MLP alone runs again.
   bool recompute = false;
   AttentionHook* hook = nullptr;  // of the decoder's self-attention; null: nobody
   AllRan* kernels = nullptr;      // gathers what runs attention, the encoder's too; null: nobody

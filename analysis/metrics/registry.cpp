@@ -113,15 +113,21 @@ std::vector<HeadMetric> select_metrics(const std::vector<std::string>& keys,
   const std::vector<HeadMetric> all = head_metrics(windows);
   if (keys.empty()) return all;
   std::vector<HeadMetric> chosen;
+  const auto is_chosen = [&chosen](const HeadMetric& metric) {
+    return std::ranges::any_of(
+        chosen, [&](const HeadMetric& one) { return one.info.key == metric.info.key; });
+  };
   for (const std::string& key : keys) {
-    const std::size_t before = chosen.size();
+    bool found = false;
     for (const HeadMetric& metric : all) {
       const bool exact = metric.info.key == key;
       const bool part = starts_with_key(metric.info.key, key) && key == "window_mass";
-      if (exact || part) chosen.push_back(metric);
+      if (!exact && !part) continue;
+      found = true;
+      if (!is_chosen(metric)) chosen.push_back(metric);
     }
     const auto is_key = [&key](const protocol::MetricInfo& info) { return info.key == key; };
-    if (chosen.size() == before && std::ranges::none_of(extra_metrics(), is_key)) {
+    if (!found && std::ranges::none_of(extra_metrics(), is_key)) {
       std::vector<std::string> known;
       for (const HeadMetric& metric : all) known.push_back(metric.info.key);
       for (const protocol::MetricInfo& info : extra_metrics()) known.push_back(info.key);

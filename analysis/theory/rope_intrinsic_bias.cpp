@@ -335,6 +335,9 @@ void add_far_curve(const PlaneMeans& means, const std::vector<double>& frequenci
 }
 
 CheckResult run_rope_intrinsic_bias(const CheckContext& context) {
+  const ShownHead shown{
+      static_cast<std::size_t>(context.layer * context.model->config().heads + context.head),
+      shown_head(context)};
   TextPass first(context.model, first_ids(context, 64), asked_options(context));
   const std::optional<Rotation> rotation = rotation_of(first);
   first.run();
@@ -354,9 +357,6 @@ CheckResult run_rope_intrinsic_bias(const CheckContext& context) {
   const std::int64_t share =
       std::max<std::int64_t>(1, pairs / (texts * static_cast<std::int64_t>(distances.size())));
   std::vector<BiasJudgement> heads;
-  const ShownHead shown{
-      static_cast<std::size_t>(context.layer * context.model->config().heads + context.head),
-      shown_head(context)};
   PlaneMeans means;  // of the head shown
   std::int64_t used = 0;
   for (const BiasSample& sample : BiasSampler(context, distances, *rotation).run(share)) {

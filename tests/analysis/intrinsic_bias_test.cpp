@@ -167,13 +167,14 @@ ModelPointer unequal_planes_model() {
                    model::Decoder(config, model->decoder.shared_encoding(), weights)});
 }
 
-CheckResult run_on(const ModelPointer& model) {
-  const Texts texts = random_texts(32, 48, model->config().vocab_size, 21);
+CheckResult run_on(const ModelPointer& model, std::int64_t layer = 0, std::int64_t count = 32) {
+  const Texts texts = random_texts(count, 48, model->config().vocab_size, 21);
   protocol::NoProgress progress;
   CheckContext context;
   context.model = model;
   context.texts = &texts;
   context.pairs = 5000;
+  context.layer = layer;
   context.progress = &progress;
   return run_check(rope_intrinsic_bias(), context);
 }
@@ -187,6 +188,13 @@ TEST(IntrinsicBias, ModelVerdicts) {
   const CheckResult unequal = run_on(unequal_planes_model());
   EXPECT_EQ(unequal.verdict, "premise_not_met") << unequal.detail;
   EXPECT_EQ(run_on(testing::small_model("alibi")).verdict, "premise_not_met");
+}
+
+// A head that is not there is named before anything else that is missing.
+TEST(IntrinsicBias, OfALayerThatIsNotThereIsRefused) {
+  EXPECT_THROW(run_on(testing::small_model("rope"), 99), formats::Error);
+  EXPECT_THROW(run_on(testing::small_model("rope"), 99, 1), formats::Error);
+  EXPECT_THROW(run_on(testing::small_model("alibi"), 99), formats::Error);
 }
 
 TEST(IntrinsicBias, IsOfPlainScoresOfWholeRotationsAlone) {

@@ -163,6 +163,7 @@ TEST(Metrics, RegistryHasDistinctDescribedKeys) {
   EXPECT_EQ(select_metrics({}).size(), head_metrics().size());
   EXPECT_EQ(select_metrics({"window_mass"}).size(), 3u);
   EXPECT_EQ(select_metrics({"entropy"}).size(), 1u);
+  EXPECT_EQ(select_metrics({"entropy", "entropy", "window_mass"}).size(), 4u);  // each once
   EXPECT_THROW(select_metrics({"no_such"}), formats::Error);
 }
 
