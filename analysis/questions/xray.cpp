@@ -368,7 +368,7 @@ class Xray {
     result_.plain = mean_of(plain), result_.all = mean_of(all);
     result_.returned = difference_of(plain, all);
     const Interval& returned = result_.returned;
-    fails_ = returned.low.value_or(-1) > 0;
+    fails_ = returned.low.value_or(-1) > rounding();
     if (fails_) {
       result_.verdict =
           "treating all heads returns " + std::to_string(returned.mean) + " bits a token";
@@ -376,6 +376,13 @@ class Xray {
       result_.verdict = returned.known() ? "no failure this treatment returns"
                                          : "too few rows to tell a failure from chance";
     }
+  }
+
+  // What another order of sums changes of a loss of so many bits, and is nothing that returns: a
+  // loss is a sum of some hundred roundings.
+  double rounding() const {
+    const double unit = model_->decoder.dtype() == at::kDouble ? 0x1p-52 : 0x1p-23;
+    return 256 * unit * std::max(1.0, result_.plain.mean);
   }
 
   // The mean over the rows past the trained length of all texts.
