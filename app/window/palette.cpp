@@ -27,7 +27,7 @@ void CommandPalette::draw_list(ViewContext& context, const std::vector<const Com
       ImGui::PushID(command.id.c_str());
       if (ImGui::Selectable(command.title.c_str(), chosen, flags)) run = &command;
       ImGui::PopID();
-      if (chosen && ImGui::IsWindowAppearing()) ImGui::SetScrollHereY();
+      if (chosen && walked_) ImGui::SetScrollHereY();
       const std::string keys = shortcut_text(command);
       const std::string both =
           command.help + (command.help.empty() || keys.empty() ? "" : "   ") + keys;
@@ -74,6 +74,8 @@ void CommandPalette::draw(ViewContext& context, const std::vector<Command>& comm
   run_chosen_ = ImGui::InputTextWithHint(
       "##words", "A command, a model, a head (L3H5), a token (token 120) or words of the text",
       &words_, ImGuiInputTextFlags_EnterReturnsTrue);
+  // The arrows are the list's: without this they would take the focus from what is typed.
+  for (const ImGuiKey key : {ImGuiKey_DownArrow, ImGuiKey_UpArrow}) ImGui::SetItemKeyOwner(key);
   if (opened || words_ != before) {
     chosen_ = 0;
     all_ = commands;
@@ -82,8 +84,10 @@ void CommandPalette::draw(ViewContext& context, const std::vector<Command>& comm
   }
   const auto found = matching(all_, words_);
   const int last = std::max(0, static_cast<int>(found.size()) - 1);
+  const int before_it = chosen_;
   if (ImGui::IsKeyPressed(ImGuiKey_DownArrow)) chosen_ = std::min(chosen_ + 1, last);
   if (ImGui::IsKeyPressed(ImGuiKey_UpArrow)) chosen_ = std::max(chosen_ - 1, 0);
+  walked_ = opened || words_ != before || chosen_ != before_it;
   draw_list(context, found);
   if (ImGui::IsKeyPressed(ImGuiKey_Escape)) {
     context.window.palette_open = false;

@@ -23,6 +23,7 @@ class CommandPalette {
   std::vector<Command> all_;           // that the words may mean
   std::vector<std::string> openable_;  // models, as found when it was opened
   int chosen_ = 0;
+  bool walked_ = false;  // another one is chosen than in the frame before, and scrolled to
   bool run_chosen_ = false;
   bool shown_ = false;
 };

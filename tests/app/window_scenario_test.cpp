@@ -337,6 +337,21 @@ TEST(Scenario, PaletteIsClosedByEscapeAndByAClickElsewhere) {
   });
 }
 
+TEST(Scenario, ArrowsWalkThePaletteAndScrollIt) {
+  play([](ImGuiTestContext* ctx) {
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_K);
+    ctx->Yield(3);
+    ctx->KeyPress(ImGuiKey_DownArrow, 30);
+    ctx->Yield(2);
+    IM_CHECK(ImGui::GetIO().WantTextInput);  // one can go on typing
+    const ImGuiWindow* found = nullptr;
+    for (const ImGuiWindow* window : ImGui::GetCurrentContext()->Windows)
+      if (window->Active && std::string(window->Name).find("/found_") != std::string::npos)
+        found = window;
+    IM_CHECK(found != nullptr && found->Scroll.y > 0);
+  });
+}
+
 TEST(Scenario, EscapeClosesDialogs) {
   play([](ImGuiTestContext* ctx) {
     Stage& stage = stage_of(ctx);
