@@ -57,6 +57,14 @@ bool is_closed(const Session& session, const std::string& id) {
          session.closed_views.end();
 }
 
+// Where there is no room for all tabs, Dear ImGui leaves that of a window that is focused out of
+// sight.
+void reveal_tab(const std::string& window_name) {
+  const ImGuiWindow* window = ImGui::FindWindowByName(window_name.c_str());
+  if (window && window->DockNode && window->DockNode->TabBar)
+    window->DockNode->TabBar->NextSelectedTabId = window->TabId;
+}
+
 void scale_nodes(ImGuiDockNode* node, ImVec2 by) {
   if (!node) return;
   node->SizeRef = {node->SizeRef.x * by.x, node->SizeRef.y * by.y};
@@ -380,8 +388,10 @@ void MainWindow::draw_views() {
   window_.focus_view.clear();
   // One a frame: Dear ImGui shows the tab of the window that was focused last.
   if (to_focus_.empty()) return;
-  if (const View* next = view(to_focus_.front()))
+  if (const View* next = view(to_focus_.front())) {
     ImGui::SetWindowFocus(next->window_name().c_str());
+    reveal_tab(next->window_name());
+  }
   to_focus_.erase(to_focus_.begin());
 }
 

@@ -368,6 +368,31 @@ TEST(MainWindowTest, FirstFrameAsksNothing) {
   EXPECT_EQ(link.counts().count("theory"), 0U);  // its tab is behind another one
 }
 
+// Of more tabs than have room.
+TEST(MainWindowTest, AViewThatComesForwardHasItsTabInSight) {
+  HeadlessImGui gui({1000, 700});
+  MadeUpWorker link;
+  MainWindow main_window(default_session(), link, link);
+  main_window.start_asking();
+  const auto frames = [&] {
+    for (int i = 0; i < 60; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
+  };
+  frames();
+  for (const char* view : {"xray", "heads", "query"}) {
+    main_window.window().focus_view = view;
+    frames();
+    const View& shown = *main_window.view(view);
+    const ImGuiWindow* window = ImGui::FindWindowByName(shown.window_name().c_str());
+    ASSERT_TRUE(window && window->DockNode && window->DockNode->TabBar);
+    ImGuiTabBar* bar = window->DockNode->TabBar;
+    const ImGuiTabItem* tab = ImGui::TabBarFindTabByID(bar, window->TabId);
+    ASSERT_NE(tab, nullptr);
+    const float left = tab->Offset - bar->ScrollingAnim;
+    EXPECT_GE(left, -1) << view;
+    EXPECT_LE(left + tab->Width, bar->BarRect.GetWidth() + 1) << view;
+  }
+}
+
 TEST(MainWindowTest, ASmallerWindowShrinksAllViewsAlike) {
   HeadlessImGui gui;
   MadeUpWorker link;
