@@ -1,7 +1,7 @@
 #include "widgets/data_table.h"
 
 #include <imgui.h>
-#include <imgui_internal.h>  // TableSetColumnSortDirection
+#include <imgui_internal.h>  // of tables: their directions, their widths
 #include <misc/cpp/imgui_stdlib.h>
 
 #include <algorithm>
@@ -394,6 +394,9 @@ TableDrawn DataTable::draw(const TableSpec& table, const TableDraw& options) {
     take_sorting();
     if (!known_ || version_ != options.version || !(arranged_ == arrangement_)) {
       order_ = rows_in_order(table, arrangement_);
+      // Columns would stay as wide as the rows that were there first needed them.
+      if (std::exchange(rows_, table.rows.size()) != table.rows.size() && known_)
+        ImGui::TableSetColumnWidthAutoAll(ImGui::GetCurrentTable());
       arranged_ = arrangement_, version_ = options.version, known_ = true;
     }
     ImGuiListClipper clipper;

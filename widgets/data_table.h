@@ -102,6 +102,7 @@ class DataTable {
 
   TableArrangement arrangement_, arranged_;
   std::uint64_t version_ = 0;
+  std::size_t rows_ = 0;  // there were
   bool known_ = false, set_sorting_ = true;
   std::vector<int> order_;
   int menu_row_ = -1, menu_column_ = 0;

@@ -143,6 +143,22 @@ TEST_F(DrawnTable, OtherRowsAreArrangedAnew) {
   EXPECT_EQ(table_.arrangement().search, "entropy>2");
 }
 
+// The second model's answer comes after the first one's, and may have the longer words.
+TEST_F(DrawnTable, ColumnsGrowWithTheRowsThatCome) {
+  options_.width = 900, options_.height = 300;
+  frames(4);
+  spec_.rows.push_back(spec_.rows[0]);
+  spec_.rows.back()[0] = words_cell_of("a name that is much longer than others");
+  options_.version = 1;
+  frames(4);
+  auto& tables = ImGui::GetCurrentContext()->Tables;
+  ASSERT_EQ(tables.GetAliveCount(), 1);
+  const ImGuiTable* table = tables.TryGetMapData(0);
+  ASSERT_NE(table, nullptr);
+  EXPECT_GE(table->Columns[0].WidthGiven,
+            ImGui::CalcTextSize(spec_.rows.back()[0].words.c_str()).x);
+}
+
 // What is out of sight costs nothing.
 TEST_F(DrawnTable, OfManyRowsDrawsThoseInSight) {
   options_.height = 300;
