@@ -135,13 +135,15 @@ std::size_t tick_step(const std::vector<AxisTick>& ticks, const AxisSpec& axis,
 }
 
 // Ticks of an axis along the bottom that is narrower than ImPlot's own labels, which would stand
-// over each other: as many at round places as have room, at least one. A wider axis, and one that
-// is zoomed with others, has none of these.
+// over each other: as many at round places as have room, at least one. A wider axis has none of
+// these.
 std::vector<AxisTick> few_ticks(const AxisSpec& axis, const AxisSetup& setup) {
   const bool narrow = setup.which == ImAxis_X1 && setup.pixels < ImGui::GetFontSize() * kNarrowAxis;
-  if (!narrow || setup.link || axis.scale == Scale::log10 || !setup.tick_labels) return {};
+  if (!narrow || axis.scale == Scale::log10 || !setup.tick_labels) return {};
+  const double low = setup.link ? setup.link->low : setup.range.low;
+  const double high = setup.link ? setup.link->high : setup.range.high;
   for (int wanted = 3; wanted > 0; --wanted) {
-    auto ticks = nice_ticks(setup.range.low, setup.range.high, axis.scale, wanted);
+    auto ticks = nice_ticks(low, high, axis.scale, wanted);
     float taken = 0;
     for (const AxisTick& tick : ticks) taken += ImGui::CalcTextSize(tick.label.c_str()).x + 8;
     if (taken < setup.pixels || wanted == 1) {
@@ -376,12 +378,13 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
   if (ImPlot::IsPlotHovered()) {
     const ImPlotPoint at = ImPlot::GetPlotMousePos();
     drawn.pointer = PlotPointer{at.x, at.y};
-    const float dragged = ImGui::GetMouseDragDelta(ImGuiMouseButton_Left, 0).x;
-    drawn.clicked = ImGui::IsMouseReleased(ImGuiMouseButton_Left) && std::abs(dragged) < 3;
+    const auto stayed = [](ImGuiMouseButton button) {
+      const ImVec2 dragged = ImGui::GetMouseDragDelta(button, 0);
+      return ImGui::IsMouseReleased(button) && std::abs(dragged.x) + std::abs(dragged.y) < 4;
+    };
+    drawn.clicked = stayed(ImGuiMouseButton_Left);
     drawn.double_clicked = ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left);
-    const ImVec2 boxed = ImGui::GetMouseDragDelta(ImGuiMouseButton_Right, 0);
-    menu =
-        ImGui::IsMouseReleased(ImGuiMouseButton_Right) && std::abs(boxed.x) + std::abs(boxed.y) < 4;
+    menu = stayed(ImGuiMouseButton_Right);
     point_at(plot, options, drawn);
   }
   drawn.plot_size = ImPlot::GetPlotSize();
@@ -445,6 +448,8 @@ void draw_color_scale(const MapSpec& map, float height) {
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float width = ImGui::GetFontSize() * 0.8F, font = ImGui::GetFontSize() * kSmall;
   const int steps = 128;
+  // Of a map that is hardly there: below this it would run upwards, over what stands above.
+  height = std::max(height, font * 3);
   const Ground ground = window_ground();
   for (int i = 0; i < steps; ++i) {
     const float top = at.y + height * static_cast<float>(i) / steps;

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/widgets/headless_imgui.h"
@@ -89,6 +90,47 @@ TEST(DrawPlot, NewDataFitTheAxesAgain) {
   options.version = 2;
   gui.frame(draw), gui.frame(draw);
   EXPECT_GT(drawn.pointer->y, 100);
+}
+
+// Beside a map that has no room it stands in its place, and not over what is above.
+TEST(DrawPlot, AColourScaleNeverRunsUpwards) {
+  HeadlessImGui gui;
+  MapSpec map{.rows = 1, .cols = 1, .values = {0.5F}};
+  float top = 0, highest = 1e9F;
+  gui.frame([&] {
+    top = ImGui::GetCursorScreenPos().y;
+    const int before = ImGui::GetWindowDrawList()->VtxBuffer.Size;
+    draw_color_scale(map, -30);
+    const auto& drawn = ImGui::GetWindowDrawList()->VtxBuffer;
+    for (int i = before; i < drawn.Size; ++i) highest = std::min(highest, drawn[i].pos.y);
+  });
+  EXPECT_GE(highest, top - 3);
+}
+
+// Dragging moves what is shown, upwards too; only where the pointer stays something is selected.
+TEST(DrawPlot, ADragIsNoClick) {
+  HeadlessImGui gui;
+  PlotSpec plot{.id = "plot"};
+  plot.series.push_back({"a", SeriesKind::line, {0, 1}, {0, 10}, {}, {}, 0});
+  bool clicked = false;
+  const auto draw = [&] { clicked = clicked || draw_plot(plot, {.version = 1}).clicked; };
+  ImGuiIO& io = ImGui::GetIO();
+  const auto press_and_move = [&](float x, float y) {
+    clicked = false;
+    io.AddMousePosEvent(800, 500);
+    gui.frame(draw);
+    io.AddMouseButtonEvent(ImGuiMouseButton_Left, true);
+    gui.frame(draw);
+    io.AddMousePosEvent(800 + x, 500 + y);
+    gui.frame(draw);
+    io.AddMouseButtonEvent(ImGuiMouseButton_Left, false);
+    gui.frame(draw), gui.frame(draw);
+    return clicked;
+  };
+  gui.frame(draw);
+  EXPECT_TRUE(press_and_move(0, 0));
+  EXPECT_FALSE(press_and_move(60, 0));
+  EXPECT_FALSE(press_and_move(0, 60));
 }
 
 TEST(DrawPlot, LinkedAxesAreSharedWithTheCaller) {
