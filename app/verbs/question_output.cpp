@@ -205,6 +205,8 @@ void add_facts(const protocol::XrayResult& xray, std::vector<std::string>& notes
 Table xray_table(const protocol::XrayResult& xray, const json& form) {
   Table table =
       table_of("", form["rows"], {"layer", "head", "one_alone", "leave_one_out", "share"});
+  for (json& row : table.rows)  // of a whole layer no head is named
+    if (row["head"] < 0) row.erase("head");
   add_facts(xray, table.notes);
   add_notes(table.notes, std::vector{xray.provenance}, ModelNames({xray.model}));
   return table;

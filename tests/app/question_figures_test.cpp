@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "app/figures/figures.h"
+#include "app/verbs/question_output.h"
 
 namespace phasescope::app {
 namespace {
@@ -87,6 +88,16 @@ TEST(QuestionFigures, XrayHasABarAShare) {
   EXPECT_EQ(plot.series[0].kind, widgets::SeriesKind::bars);
   EXPECT_NEAR(plot.series[0].low[1], 0.4, 1e-12);
   EXPECT_EQ(plot.x.ticks.at(1).label, "L0H1");
+}
+
+TEST(QuestionTables, NameNoHeadWhereAWholeLayerIsTreated) {
+  protocol::XrayResult result{.model = "rope", .treatment = "window"};
+  result.rows = {{1, -1, about(1, 1), about(1, 1), {}}, {1, 2, about(1, 1), about(1, 1), {}}};
+  const std::vector<Answered<protocol::XrayResult>> one{
+      {result, protocol::to_json_form(result), {}}};
+  const Table table = question_output(one, ModelNames({"rope"})).tables.at(0);
+  EXPECT_EQ(cell_text(table, table.rows[0], "head"), "-");
+  EXPECT_EQ(cell_text(table, table.rows[1], "head"), "2");
 }
 
 TEST(QuestionFigures, ACurveThatEndsEarlySaysSo) {
