@@ -139,7 +139,7 @@ bool DistanceView::draw_place(ViewContext& context, DistanceState& state) {
     state.head = -1;
     return changed;
   }
-  ImGui::SameLine();
+  next_control(choice_width({"all heads"}));
   changed |= draw_number("##head", "all heads", "H", heads, state.head);
   tooltip("One head is measured apart from the others, which takes longer");
   return changed;
@@ -148,9 +148,9 @@ bool DistanceView::draw_place(ViewContext& context, DistanceState& state) {
 void DistanceView::draw_controls(ViewContext& context) {
   auto state = context.state<DistanceState>();
   bool changed = draw_choice("##figure", state.figure, distance_figures());
-  ImGui::SameLine();
+  next_control(choice_width({"all layers"}));
   changed |= draw_place(context, state);
-  ImGui::SameLine();
+  next_control(choice_width({"this text"}));
   const bool corpus = state.options.value("corpus", nlohmann::json(false)) != false;
   std::string source = corpus ? "corpus" : "this text";
   if (draw_choice("##source", source, {"corpus", "this text"})) {

@@ -144,12 +144,12 @@ void ExtrapolationView::draw_controls(ViewContext& context) {
   std::vector<std::string> groups{"loss by position", "loss by length"};
   if (context.models() > 1) groups.emplace_back(kDifference);
   bool changed = draw_choice("##figure", state.figure, groups);
-  ImGui::SameLine();
+  next_control(6 * ImGui::GetFontSize());
   const auto* tasks = context.requests.of(kEvalTasks).answer();
   changed |=
       form_.draw(state.choices, ExtrapolationState{}.choices, tasks ? &tasks->result : nullptr);
   if (changed) context.set_state("Change the evaluation", state);
-  ImGui::SameLine();
+  next_control(ImGui::CalcTextSize(state.choices.task.c_str()).x);
   ImGui::TextColored(widgets::palette().quiet, "%s", state.choices.task.c_str());
   draw_tools(context);
 }

@@ -176,7 +176,7 @@ void AnyQuestionView::draw_plot_of(ViewContext& context, const Output& output,
       options.notes = false;  // they stand below the tables, those of all figures once
       if (const float shape = shape_of_figures(); shape > 0) {
         const ImVec2 all = ImGui::GetContentRegionAvail();
-        options.size = {std::min(all.x, all.y * shape), all.y};
+        options.size.x = std::min(all.x, all.y * shape);  // as high as the legend leaves room
       }
       const auto place = static_cast<std::size_t>(figures[n] - output.figures.data());
       options.texture = textures_.of(*figures[n], place, version);

@@ -496,10 +496,11 @@ void TextView::draw_guesses(ViewContext& context) {
     if (!answer || token >= static_cast<int64_t>(answer->result.tokens.size())) continue;
     const TokenReading& reading = answer->result.tokens[static_cast<std::size_t>(token)];
     draw_model_name(context.session(), i);
-    ImGui::SameLine();
-    ImGui::TextColored(
-        widgets::palette().quiet, "%d \"%s\" %s", static_cast<int>(token), reading.text.c_str(),
-        reading.loss ? (widgets::short_number(*reading.loss) + " nats").c_str() : "no loss");
+    const std::string words =
+        std::to_string(token) + " \"" + reading.text + "\" " +
+        (reading.loss ? widgets::short_number(*reading.loss) + " nats" : "no loss");
+    next_control(ImGui::CalcTextSize(words.c_str()).x);  // a number that is cut is another one
+    ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
     const std::size_t shown = std::min<std::size_t>(5, reading.guesses.size());
     for (std::size_t k = 0; k < shown; ++k)
       draw_guess(reading.guesses[k], reading.guesses[k].id == reading.id);

@@ -204,7 +204,7 @@ bool TheoryView::draw_choice_of_checks(const ViewContext& context, TheoryState& 
   return true;
 }
 
-void TheoryView::draw_controls(ViewContext& context, std::size_t count) {
+void TheoryView::draw_controls(ViewContext& context) {
   auto state = context.state<TheoryState>();
   bool changed = draw_choice_of_checks(context, state);
   if (context.requests.of(kTheoryChecks).answer()) ImGui::SameLine();
@@ -217,9 +217,6 @@ void TheoryView::draw_controls(ViewContext& context, std::size_t count) {
   changed |= form_.draw<protocol::TheoryRequest>(state.options, TheoryState{}.options,
                                                  {"check", "device", "threads"});
   if (changed) context.set_state("Change the checks", state, "checks");
-  ImGui::SameLine();
-  ImGui::TextColored(widgets::palette().quiet, "%d", static_cast<int>(count));
-  tooltip("Checks that are listed");
   draw_tools(context);
 }
 
@@ -251,7 +248,7 @@ void TheoryView::draw_check(ViewContext& context, const CheckResult& check) {
 void TheoryView::draw_content(ViewContext& context) {
   const auto answers = shown_answers(context, kTheory);
   const Checks checks = listed(context);
-  draw_controls(context, checks.size());
+  draw_controls(context);
   if (context.models() == 0) return widgets::draw_empty("Tick models to check the theory on them.");
   draw_questions(context, kTheory);
   if (answers.empty()) return;

@@ -51,7 +51,7 @@ class TheoryView : public View {
 
  private:
   using Checks = std::vector<const protocol::CheckResult*>;
-  void draw_controls(ViewContext& context, std::size_t count);
+  void draw_controls(ViewContext& context);
   bool draw_choice_of_checks(const ViewContext& context, TheoryState& state);
   Checks listed(const ViewContext& context) const;
   void draw_list(ViewContext& context, const Checks& checks);
