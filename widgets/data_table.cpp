@@ -324,6 +324,15 @@ void DataTable::take_sorting() {
   specs->SpecsDirty = false;
 }
 
+void DataTable::order_rows(const TableSpec& table, const TableDraw& options) {
+  if (known_ && version_ == options.version && arranged_ == arrangement_) return;
+  order_ = rows_in_order(table, arrangement_);
+  // Columns would stay as wide as the rows that were there first needed them.
+  fit_columns_ = fit_columns_ || (known_ && rows_ != table.rows.size());
+  rows_ = table.rows.size();
+  arranged_ = arrangement_, version_ = options.version, known_ = true;
+}
+
 void DataTable::draw_row(const TableSpec& table, const TableDraw& options, int row,
                          TableDrawn& drawn) {
   const auto& cells = table.rows[static_cast<std::size_t>(row)];
@@ -379,6 +388,7 @@ TableDrawn DataTable::draw(const TableSpec& table, const TableDraw& options) {
   TableDrawn drawn;
   ImGui::PushID(table.id.c_str());
   const TableArrangement before = arrangement_;
+  order_rows(table, options);  // of a table out of sight too, whose rows are counted
   if (options.searchable) draw_search(table, options);
   const auto flags = ImGuiTableFlags_Sortable | ImGuiTableFlags_SortTristate |
                      ImGuiTableFlags_ScrollX | ImGuiTableFlags_ScrollY | ImGuiTableFlags_RowBg |
@@ -392,13 +402,9 @@ TableDrawn DataTable::draw(const TableSpec& table, const TableDraw& options) {
                         {std::max(0.0F, options.width), std::max(0.0F, options.height)})) {
     draw_titles(table);
     take_sorting();
-    if (!known_ || version_ != options.version || !(arranged_ == arrangement_)) {
-      order_ = rows_in_order(table, arrangement_);
-      // Columns would stay as wide as the rows that were there first needed them.
-      if (std::exchange(rows_, table.rows.size()) != table.rows.size() && known_)
-        ImGui::TableSetColumnWidthAutoAll(ImGui::GetCurrentTable());
-      arranged_ = arrangement_, version_ = options.version, known_ = true;
-    }
+    order_rows(table, options);
+    if (std::exchange(fit_columns_, false))
+      ImGui::TableSetColumnWidthAutoAll(ImGui::GetCurrentTable());
     ImGuiListClipper clipper;
     clipper.Begin(static_cast<int>(order_.size()));
     while (clipper.Step())

@@ -97,13 +97,14 @@ class DataTable {
   void draw_search(const TableSpec& table, const TableDraw& options);
   void draw_titles(const TableSpec& table);
   void take_sorting();
+  void order_rows(const TableSpec& table, const TableDraw& options);
   void draw_row(const TableSpec& table, const TableDraw& options, int row, TableDrawn& drawn);
   void draw_menu(const TableSpec& table, const TableDraw& options);
 
   TableArrangement arrangement_, arranged_;
   std::uint64_t version_ = 0;
   std::size_t rows_ = 0;  // there were
-  bool known_ = false, set_sorting_ = true;
+  bool known_ = false, set_sorting_ = true, fit_columns_ = false;
   std::vector<int> order_;
   int menu_row_ = -1, menu_column_ = 0;
 };

@@ -159,6 +159,15 @@ TEST_F(DrawnTable, ColumnsGrowWithTheRowsThatCome) {
             ImGui::CalcTextSize(spec_.rows.back()[0].words.c_str()).x);
 }
 
+// As one that is scrolled to: how many rows it has is said above it.
+TEST_F(DrawnTable, RowsOfATableOutOfSightAreOrdered) {
+  gui_.frame([&] {
+    ImGui::SetCursorPosY(ImGui::GetIO().DisplaySize.y - ImGui::GetFrameHeight() * 1.5F);
+    table_.draw(spec_, options_);
+  });
+  EXPECT_EQ(table_.order(), (Rows{0, 1, 2, 3}));
+}
+
 // What is out of sight costs nothing.
 TEST_F(DrawnTable, OfManyRowsDrawsThoseInSight) {
   options_.height = 300;
