@@ -340,15 +340,13 @@ TEST(Scenario, PaletteIsClosedByEscapeAndByAClickElsewhere) {
 TEST(Scenario, ArrowsWalkThePaletteAndScrollIt) {
   play([](ImGuiTestContext* ctx) {
     ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_K);
-    ctx->Yield(3);
     ctx->KeyPress(ImGuiKey_DownArrow, 30);
     ctx->Yield(2);
     IM_CHECK(ImGui::GetIO().WantTextInput);  // one can go on typing
-    const ImGuiWindow* found = nullptr;
+    float y = 0;
     for (const ImGuiWindow* window : ImGui::GetCurrentContext()->Windows)
-      if (window->Active && std::string(window->Name).find("/found_") != std::string::npos)
-        found = window;
-    IM_CHECK(found != nullptr && found->Scroll.y > 0);
+      if (std::string(window->Name).find("/found_") != std::string::npos) y = window->Scroll.y;
+    IM_CHECK_GT(y, 0);  // scrolled
   });
 }
 
