@@ -103,7 +103,7 @@ class DataTable {
 
   TableArrangement arrangement_, arranged_;
   std::uint64_t version_ = 0;
-  std::size_t rows_ = 0;  // there were
+  std::size_t rows_ = 0;  // that there were when they were last ordered
   bool known_ = false, set_sorting_ = true, fit_columns_ = false;
   std::vector<int> order_;
   int menu_row_ = -1, menu_column_ = 0;

@@ -43,8 +43,8 @@ def options(preset, werror, torch=True, tests=True):
     if preset == "release":
         cuda = torch and wheels.wants_nvcc() and (CUDA / "bin" / "nvcc").exists()
         words["PHASESCOPE_CUDA"] = "ON" if cuda else "OFF"
-        # No device will run them: one architecture of three, and of it PTX alone, in a tenth of the time. What ptxas
-        # makes of the forms that matter tests/build/cuda_registers_test.py sees.
+        # No device will run them: one architecture of three, and of it PTX alone, which takes three fifths of the
+        # time. What ptxas makes of the forms that matter tests/build/cuda_registers_test.py sees.
         if cuda and in_ci():
             words["PHASESCOPE_CUDA_ARCHITECTURES"] = "80-virtual"
         words["PHASESCOPE_TORCH_DIR"] = str(SITE / "torch") if torch else ""
