@@ -28,7 +28,7 @@ function(phasescope_precompile)
     phasescope_precompiled_torch(phasescope_torch_pic -fPIC
       phasescope_model phasescope_analysis phasescope_training phasescope_worker)
     phasescope_precompiled_torch(phasescope_torch_pie -fPIE
-      model_test cuda_backend_test model_cuda_test analysis_test training_test worker_test
-      worker_cuda_test)
+      model_test model_meta_test model_counting_device_test cuda_backend_test model_cuda_test
+      analysis_test training_test worker_test worker_cuda_test)
   endif()
 endfunction()

@@ -10,8 +10,21 @@ namespace phasescope::kernels {
 namespace {
 
 #if defined(__x86_64__) || defined(_M_X64)
+bool is_compiled([[maybe_unused]] Target target) {
+#if defined(PHASESCOPE_FOR_SSE4)
+  return target == Target::scalar || target == Target::sse4;
+#elif defined(PHASESCOPE_FOR_AVX2)
+  return target == Target::scalar || target == Target::avx2;
+#elif defined(PHASESCOPE_FOR_AVX3)
+  return target != Target::sse4;
+#else
+  return true;
+#endif
+}
+
 /// What Highway takes each target to have.
 bool has_target(Target target) {
+  if (!is_compiled(target)) return false;
   __builtin_cpu_init();
   const bool sse4 = __builtin_cpu_supports("ssse3") && __builtin_cpu_supports("sse4.1") &&
                     __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul") &&
@@ -42,14 +55,14 @@ Target best_target(const char* wanted) {
   const std::string_view name = wanted ? wanted : "";
   Target best = Target::scalar;
   for (const Target target : kTargets) {
-    if (!has_target(target)) break;
+    if (!has_target(target)) continue;
     best = target;
     if (name == target_name(target)) return best;
   }
   if (name.empty()) return best;
   throw std::invalid_argument(
       "[attention] expected PHASESCOPE_SIMD to be one of scalar, sse4, avx2 and avx3, as far as "
-      "this processor has them (up to " +
+      "this processor and this build have them (up to " +
       std::string(target_name(best)) + "), but got \"" + std::string(name) + "\"");
 }
 

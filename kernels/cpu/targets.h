@@ -8,9 +8,21 @@
 // (The fault of GCC before 12.3 for which Highway leaves it out is in the upper halves of integer
 // products, which nothing here takes.)
 // Later versions have SSE2 too, by the bit 14, which would stand for it. SVE's vectors have no size
-// that arrays of them could have; NEON runs where it is.
-#define HWY_DISABLED_TARGETS \
-  (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | (1LL << 14))
+// that arrays of them could have; NEON runs where it is. A build for one processor
+// (PHASESCOPE_SIMD of CMake) has EMU128 and what that one runs; with AVX-512 AVX2 too, because a
+// folder that several machines share may be built on the best of them.
+#if defined(PHASESCOPE_FOR_SSE4)
+#define PHASESCOPE_OTHER_TARGETS (HWY_AVX2 | HWY_AVX3)
+#elif defined(PHASESCOPE_FOR_AVX2)
+#define PHASESCOPE_OTHER_TARGETS (HWY_SSE4 | HWY_AVX3)
+#elif defined(PHASESCOPE_FOR_AVX3)
+#define PHASESCOPE_OTHER_TARGETS HWY_SSE4
+#else
+#define PHASESCOPE_OTHER_TARGETS 0
+#endif
+#define HWY_DISABLED_TARGETS                                               \
+  (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | (1LL << 14) | \
+   PHASESCOPE_OTHER_TARGETS)
 #define HWY_BROKEN_EMU128 0
 
 namespace phasescope::kernels {
@@ -37,7 +49,18 @@ const char* target_name(Target target);
 }  // namespace phasescope::kernels
 
 /// In the HWY_ONCE part of a kernel file: the instance of `function` for the current target.
-#if defined(__x86_64__) || defined(_M_X64)
+#if defined(PHASESCOPE_FOR_SSE4)
+#define PHASESCOPE_SELECT_TARGET(function) \
+  (current_target() == Target::sse4 ? &N_SSE4::function : &N_EMU128::function)
+#elif defined(PHASESCOPE_FOR_AVX2)
+#define PHASESCOPE_SELECT_TARGET(function) \
+  (current_target() == Target::avx2 ? &N_AVX2::function : &N_EMU128::function)
+#elif defined(PHASESCOPE_FOR_AVX3)
+#define PHASESCOPE_SELECT_TARGET(function)                \
+  (current_target() == Target::avx3   ? &N_AVX3::function \
+   : current_target() == Target::avx2 ? &N_AVX2::function \
+                                      : &N_EMU128::function)
+#elif defined(__x86_64__) || defined(_M_X64)
 #define PHASESCOPE_SELECT_TARGET(function)                \
   (current_target() == Target::avx3   ? &N_AVX3::function \
    : current_target() == Target::avx2 ? &N_AVX2::function \

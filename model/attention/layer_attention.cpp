@@ -278,6 +278,14 @@ at::Tensor LayerAttention::weights(const Region& region) const {
   return on_host(at::exp(scores - lse.unsqueeze(-1)).masked_fill(scores.isneginf(), 0.0));
 }
 
+std::shared_ptr<const LayerAttention> LayerAttention::for_weights() const {
+  if (is_fused()) return std::make_shared<LayerAttention>(*this);
+  AttentionProgram program = program_;
+  if (program.term() == nullptr) program.q_plain = program.k_plain = at::Tensor();
+  return std::make_shared<LayerAttention>(layer_, std::move(program), at::Tensor(), lse_,
+                                          at::Tensor(), Backend::plain, ran_);
+}
+
 at::Tensor LayerAttention::normalisers() const { return on_host(with_sinks()); }
 
 at::Tensor LayerAttention::with_sinks() const {

@@ -94,6 +94,9 @@ class LayerAttention {
   at::Tensor content(const Region& region) const;
   // exp(score - lse), the sinks in that sum; masked pairs have weight 0. By the kernel likewise.
   at::Tensor weights(const Region& region) const;
+  // This layer for whom keeps many of them to read weights() and nothing else: where these run
+  // plain, without the values, and without q and k as they were before the transform.
+  std::shared_ptr<const LayerAttention> for_weights() const;
   // Sums of the scores, or content scores, of pairs less than `within` apart, in two passes of the
   // kernel, of the device's too; nothing where these have no fused form.
   std::optional<CentredSums> centred_sums(std::int64_t within, bool of_content) const;

@@ -24,7 +24,7 @@ import python_cases  # noqa: E402
 SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(SOURCE / "tools"))
 
-from dev_tool import build, cli, console, gpu_test, paths, sources, test, wheels  # noqa: E402
+from dev_tool import build, cli, console, gpu_test, machine, paths, sources, test, wheels  # noqa: E402
 
 
 class Pins(unittest.TestCase):
@@ -357,6 +357,22 @@ class Options(unittest.TestCase):
         with mock.patch.object(build, "has_googletest", lambda: False):
             self.assertIn("-DPHASESCOPE_TESTS=OFF", build.options("release", False, tests=False))
             self.assertIn("-DPHASESCOPE_TESTS=ON", build.options("release", False, tests=True))
+
+
+    def test_kernels_are_compiled_for_this_processor_unless_they_leave_it(self):
+        with mock.patch.object(machine, "simd", lambda: "avx2"):
+            for preset in ("release", "asan"):
+                self.assertIn("-DPHASESCOPE_SIMD=avx2", build.options(preset, False))
+                self.assertIn("-DPHASESCOPE_SIMD=all", build.options(preset, False, anywhere=True))
+
+    def test_a_processor_is_known_by_the_best_of_its_instruction_sets(self):
+        flags = sorted(set().union(*machine.SIMD.values()))
+        for lacking, want in (("", "avx3"), ("avx512bw", "avx2"), ("fma", "sse4"), ("aes", "all")):
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "cpuinfo"
+                path.write_text("model name\t: X\nflags\t\t: " + " ".join(f for f in flags if f != lacking) + "\n")
+                with mock.patch.object(machine, "CPUINFO", path):
+                    self.assertEqual(machine.simd(), want)
 
 
 class Times(unittest.TestCase):

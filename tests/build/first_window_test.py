@@ -169,7 +169,7 @@ class Order(unittest.TestCase):
             def wait(self):
                 calls.append(("wait",))
 
-        def configure(_, werror, torch=True, tests=True):
+        def configure(_, werror, torch=True, tests=True, anywhere=False):
             calls.append(("configure", torch))
 
         with mock.patch.multiple(build, Fetching=Fetched, configure=configure, one_at_a_time=mock.MagicMock(),

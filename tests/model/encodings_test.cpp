@@ -66,6 +66,21 @@ TEST_P(EveryEncoding, SaysWhetherItTransformsQueriesAndKeys) {
   }
 }
 
+// Who keeps a layer for its weights keeps all that these are made of, in either way of running.
+TEST_P(EveryEncoding, GivesTheSameWeightsToWhoKeepsThemAlone) {
+  const at::NoGradGuard no_grad;
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    const auto model = tiny_model(GetParam(), dtype);
+    AttentionKeeper keeper;
+    model->decoder.hidden(random_ids(1, 9, model->config().vocab_size), {}, &keeper);
+    for (const auto& layer : keeper.layers) {
+      const auto kept = layer->for_weights();
+      EXPECT_TRUE(kept->weights(kept->whole()).equal(layer->weights(layer->whole())));
+      EXPECT_EQ(kept->v().defined(), layer->is_fused());
+    }
+  }
+}
+
 // Gradients of all trained tensors, by name.
 NamedTensors gradients_of(const Variant& variant, at::ScalarType dtype, Backend backend,
                           std::int64_t length) {

@@ -34,19 +34,22 @@ def has_googletest():
     return any(Path(path).exists() for path in ("/usr/include/gtest/gtest.h", "/usr/local/include/gtest/gtest.h"))
 
 
-def options(preset, werror, torch=True, tests=True):
-    """The -D words that depend on the machine; the fixed ones are in CMakePresets.json."""
+def options(preset, werror, torch=True, tests=True, anywhere=False):
+    """The -D words that depend on the machine; the fixed ones are in CMakePresets.json. `anywhere`: what is built
+    leaves this machine, and so its kernels are compiled for every processor: for this one alone takes half the time."""
     words = {"PHASESCOPE_WERROR": "ON" if werror or in_ci() else "OFF",
              "PHASESCOPE_TESTS": "ON" if tests or has_googletest() else "OFF",
              # From nothing this halves the build; what it hides tests/build/includes_test.py looks for.
-             "PHASESCOPE_PCH": "ON"}
+             "PHASESCOPE_PCH": "ON",
+             "PHASESCOPE_SIMD": "all" if anywhere else machine.simd()}
     if preset == "release":
         cuda = torch and wheels.wants_nvcc() and (CUDA / "bin" / "nvcc").exists()
         words["PHASESCOPE_CUDA"] = "ON" if cuda else "OFF"
-        # No device will run them: one architecture of three, and of it PTX alone, which takes three fifths of the
-        # time. What ptxas makes of the forms that matter tests/build/cuda_registers_test.py sees.
+        # No device will run them: one architecture of three, and of it PTX alone that nobody optimised, which takes
+        # a third of the time. What ptxas makes of the forms that matter tests/build/cuda_registers_test.py sees.
         if cuda and in_ci():
             words["PHASESCOPE_CUDA_ARCHITECTURES"] = "80-virtual"
+        words["CMAKE_CUDA_FLAGS"] = "-Xcicc -O0" if cuda and in_ci() else ""
         words["PHASESCOPE_TORCH_DIR"] = str(SITE / "torch") if torch else ""
     ccache = shutil.which("ccache")
     for language in ("C", "CXX", "CUDA") if ccache else ():
@@ -63,11 +66,11 @@ def environment():
             "PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"}
 
 
-def configure(preset, werror, torch=True, tests=True):
+def configure(preset, werror, torch=True, tests=True, anywhere=False):
     """Runs CMake when its options changed or it never finished; ninja does it for changed files. Without
     LibTorch the same folder has the same files to compile but for those that need it."""
     folder = BUILD / preset
-    words = options(preset, werror, torch, tests)
+    words = options(preset, werror, torch, tests, anywhere)
     presets = (ROOT / "CMakePresets.json").read_text(encoding="utf-8")
     mark = digest(presets, str(ROOT), *words)
     if read_mark(folder / "configured") == mark and (folder / "build.ninja").exists():
@@ -81,22 +84,22 @@ def configure(preset, werror, torch=True, tests=True):
         say(machine.limits_line())
 
 
-def build(preset="release", targets=(), werror=False, tests=True, window_built=None, on_step=None):
+def build(preset="release", targets=(), werror=False, tests=True, window_built=None, on_step=None, anywhere=False):
     """Builds targets (all without any) of a preset, fetching and configuring first if need be. While
     LibTorch is on its way, what does without it is compiled. `tests`: fetch what only tests need, too;
     `window_built` is called as soon as the window's program is there, before the worker is begun;
-    `on_step` with (done, total, words) of each step after that."""
+    `on_step` with (done, total, words) of each step after that; `anywhere` as for options()."""
     fetching = Fetching(tests)
     fetching.wait_for_compiling()
     begin = time.time_ns()
     if preset == "release" and (window_built or not fetching.has_torch()):
-        build_first(fetching, targets, lambda: configure("release", werror, fetching.has_torch(), tests),
+        build_first(fetching, targets, lambda: configure("release", werror, fetching.has_torch(), tests, anywhere),
                     window_built, on_step)
     if on_step and not fetching.has_torch():
         on_step(0, 0, "fetching LibTorch")
     fetching.wait()
     with one_at_a_time(f"build-{preset}"):
-        configure(preset, werror, tests=tests)
+        configure(preset, werror, tests=tests, anywhere=anywhere)
         if ninja(preset, targets, on_step) and preset == "release" and (not targets or PROGRAMS in targets):
             say("the worker is built" if targets else "everything is built")
     if in_ci():

@@ -47,7 +47,7 @@ def carry(out=None, emulated=False):
     programs = EMULATED if emulated else {**PROGRAMS, **WITH_RIVALS}
     if not emulated:
         os.environ[wheels.ASKED_FOR_CUDA] = "1"
-    folder = build.build("release", list(programs.values())) / "bin"
+    folder = build.build("release", list(programs.values()), anywhere=True) / "bin"
     size = bundle(Path(out), folder, programs, emulated)
     say(f"{out}: {size / 1e6:.1f} MB; there: python3 first_minutes.py, here: ./dev bench --import result.json")
     return 0

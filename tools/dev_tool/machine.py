@@ -20,6 +20,10 @@ OLDEST_JSON = (3, 11)
 # What the tag of the pinned wheels says (manylinux_2_28).
 OLDEST_GLIBC = (2, 28)
 CGROUPS = Path("/sys/fs/cgroup")
+CPUINFO = Path("/proc/cpuinfo")
+# Each with all before it, in the kernel's words.
+SIMD = {"sse4": {"ssse3", "sse4_1", "sse4_2", "pclmulqdq", "aes"}, "avx2": {"avx2", "fma", "f16c", "bmi1", "bmi2"},
+        "avx3": {"avx512f", "avx512vl", "avx512dq", "avx512bw", "avx512cd"}}
 JSON_HEADERS = ("/usr/include/nlohmann/detail/abi_macros.hpp", "/usr/include/nlohmann/json.hpp")
 
 
@@ -89,6 +93,21 @@ def dotted(version):
 def cores():
     """The cores that this process may use: those that it is bound to, and a container's share of time."""
     return max(1, min([len(os.sched_getaffinity(0)), *(int(share) for share in cpu_shares())]))
+
+
+def simd():
+    """The best instruction set of this processor that the kernels have, by its name there (kernels/cpu/targets.cpp
+    asks for the same); "all" where it has none of them, and builds every one."""
+    try:
+        flags = set(re.search(r"^flags\s*:(.*)$", CPUINFO.read_text(encoding="utf-8"), re.MULTILINE)[1].split())
+    except (OSError, TypeError):
+        return "all"
+    best = "all"
+    for name, needed in SIMD.items():
+        if not needed <= flags:
+            break
+        best = name
+    return best
 
 
 def memory():

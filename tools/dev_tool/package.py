@@ -19,7 +19,7 @@ SCRIPTS, DATA = "scripts", "data"
 
 
 def package():
-    folder = build.build("release", [build.PROGRAMS, "phasescope_launcher"], tests=False)
+    folder = build.build("release", [build.PROGRAMS, "phasescope_launcher"], tests=False, anywhere=True)
     FOLDER.mkdir(parents=True, exist_ok=True)
     made = cpack(folder) + [wheel(folder, FOLDER)]
     for path in made:

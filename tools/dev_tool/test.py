@@ -72,7 +72,7 @@ def test(quick=False, long=False, werror=False, extra=()):
     counts = Counts()
     if long:
         os.environ[debian.SERVERS] = "1"
-    folder = build.build("release", werror=werror)
+    folder = build.build("release", werror=werror, anywhere=long)
     select = ["-LE", "^(" + "|".join(left_out(quick, long)) + ")$"]
     good = run_ctest(folder, select + list(extra), counts, CTEST)
     if not quick and not extra:
