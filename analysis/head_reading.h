@@ -33,6 +33,7 @@ std::vector<std::int64_t> distance_edges(std::int64_t tokens, std::int64_t dense
 
 struct HeadReading {
   std::int64_t tokens = 0;
+  bool causal = true;  // row q has q + 1 keys, else every row has all
   // One value a row (query).
   std::vector<double> entropy, top1_mass, first_key_weight, mean_distance;
   std::vector<double> sink_weight;  // on the head's learned sink; empty where it has none

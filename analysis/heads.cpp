@@ -277,6 +277,7 @@ std::vector<HeadReading> read_heads(const model::LayerAttention& attention,
   for (std::int64_t head = 0; head < attention.heads(); ++head) {
     HeadReading& reading = readings.emplace_back();
     reading.tokens = attention.length();
+    reading.causal = attention.program().causal;
     if (attention.q().scalar_type() == at::kDouble) reading.rounding = kRounding64;
     reading.entropy = row_of(probe.entropy, head);
     reading.top1_mass = row_of(probe.top1_mass, head);
@@ -329,6 +330,7 @@ class HeadsAnalysis {
     fill_extras();
     out_.result.provenance.set_ran(protocol::listed(kernels_));
     add_note_of_missing_heads();
+    add_note_of_empty_metrics();
     return std::move(out_);
   }
 
@@ -458,11 +460,28 @@ class HeadsAnalysis {
     out_.result.model_values["sink_rate"] = rate;
   }
 
-  void add_note_of_missing_heads() {
+  void add_note(const std::string& words) {
     std::string& note = out_.result.provenance.note;
+    note += (note.empty() ? "" : "; ") + words;
+  }
+
+  void add_note_of_missing_heads() {
     const std::string why = missing_heads(passes_[0]->model().config());
-    if (why.empty()) return;
-    note += (note.empty() ? "" : "; ") + out_.result.model + ": " + why + ", whose rows are empty";
+    if (!why.empty()) add_note(out_.result.model + ": " + why + ", whose rows are empty");
+  }
+
+  // A text of one token has no neighbours, for one.
+  void add_note_of_empty_metrics() {
+    std::string names;
+    for (std::size_t m = 0; m < metrics_.size(); ++m) {
+      if (metrics_[m].source != MetricSource::text || metrics_[m].sinks_alone) continue;
+      const auto has_value = [m](const TextValues& text) {
+        return std::ranges::any_of(text, [m](const auto& head) { return std::isfinite(head[m]); });
+      };
+      if (std::ranges::any_of(texts_, has_value)) continue;
+      names += (names.empty() ? "" : ", ") + metrics_[m].info.key;
+    }
+    if (!names.empty()) add_note("on texts like this no head has a value of " + names);
   }
 
   std::int64_t present_heads() const {

@@ -3,7 +3,9 @@
 #include <cmath>
 #include <type_traits>
 
+#include "formats/base64.h"
 #include "protocol/error_info.h"
+#include "protocol/prompt_bytes.h"
 #include "protocol/request.h"
 
 namespace phasescope::protocol {
@@ -185,6 +187,9 @@ Strings input_words(const Input& input) {
   constexpr std::string_view sample = "sample ";
   if (input.name.starts_with(sample)) return {"--sample", input.name.substr(sample.size())};
   if (input.prompt) return {"--prompt", *input.prompt};
+  if (input.base64 && input.name == kNameOfPromptBytes) {
+    return {"--prompt", formats::decoded_base64(*input.base64, "--prompt")};
+  }
   if (input.inputs) return {"--inputs", *input.inputs};
   if (!input.ids.is_null()) return {"--ids", input.name.empty() ? "ids.json" : input.name};
   if (input.corpus.is_string()) return {"--corpus", input.corpus.get<std::string>()};

@@ -129,6 +129,9 @@ Reply one_query(const protocol::QueryRequest& request, RequestContext& context) 
 // What was asked for of a bias or of positions that the encoding has not is said, not dropped.
 void note_unread(const protocol::PatternsRequest& request, const protocol::PatternsResult& result,
                  Texts& texts) {
+  if (texts.items.size() > 1 && request.queries.empty()) {
+    texts.add_note("only the first of " + std::to_string(texts.items.size()) + " texts is read");
+  }
   if (request.layers) return;  // which may have none where others have
   const bool curves = request.distances || request.query;
   const bool rows = !request.queries.empty() || request.texts != protocol::PatternsRequest{}.texts;

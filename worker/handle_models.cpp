@@ -278,6 +278,10 @@ Reply tokenize(const protocol::TokenizeRequest& request, RequestContext& context
 
 Reply text_read(const protocol::TextRequest& request, RequestContext& context) {
   const ModelPointer model = context.models().open(request.model, request.running, context);
+  if (model->encoding().info().of_one_text) {
+    throw formats::Error("not_applicable", "attention that was imported has no text", "model",
+                         "heads, map and distance read it");
+  }
   Texts texts =
       only_first(read_input(request.reading, {}, context, *model, DefaultInput::first_session));
   const auto pass = pass_cache().get(model, texts.items[0],

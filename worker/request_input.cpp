@@ -392,9 +392,11 @@ Texts read_input(const protocol::Reading& reading, const protocol::Corpus& corpu
     return samples_of(*own, model, many ? analysis::kRandomTexts : 1, reading);
   }
   if (!model.tokenizer && !named) {
-    return analysis::random_texts(
+    Texts texts = analysis::random_texts(
         many ? analysis::kRandomTexts : 1, asked > 0 ? asked : model.config().context,
         model.config().vocab_size, static_cast<std::uint64_t>(reading.seed));
+    if (one_text) texts.note.clear();  // of these ids nothing is read but their number
+    return texts;
   }
   if (!many) return through_tokenizer({analysis::first_session_text()}, model, asked);
   return of_corpus(corpus.asked ? corpus.form() : json(true), model, asked);

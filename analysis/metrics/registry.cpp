@@ -20,8 +20,8 @@ bool starts_with_key(const std::string& name, const std::string& key) {
 
 std::vector<HeadMetric> metrics_before_windows() {
   return {
-      {{"entropy", "Entropy", "mean over q >= 1 of -sum_k A ln A, nats",
-        "row 0 has one key and is left out"},
+      {{"entropy", "Entropy", "mean over q of -sum_k A ln A, nats",
+        "a causal row 0 has one key and is left out"},
        kText,
        mean_entropy},
       {{"entropy_normalised", "Entropy, normalised",

@@ -1,5 +1,6 @@
 #include "analysis/metrics/rows.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -26,7 +27,7 @@ double mean_of(const std::vector<double>& values) {
 
 double mean_entropy(const MetricInput& input) {
   const HeadReading& r = *input.text;
-  return mean_over_rows(r, 1, [&r](std::size_t q) { return r.entropy[q]; });
+  return mean_over_rows(r, r.causal ? 1 : 0, [&r](std::size_t q) { return r.entropy[q]; });
 }
 
 double mean_normalised_entropy(const MetricInput& input) {
@@ -65,7 +66,9 @@ double mean_distance_without_first(const MetricInput& input) {
     weight += 1 - first - (r.sink_weight.empty() ? 0 : r.sink_weight[q]);
   }
   const double rounding = r.rounding * static_cast<double>(r.tokens);
-  return weight > rounding ? distance / weight : kNaN;
+  // Both sums are differences: where all that is left is at distance 0, rounding may make one
+  // negative.
+  return weight > rounding ? std::max(distance / weight, 0.0) : kNaN;
 }
 
 double top1_mass(const MetricInput& input) { return mean_of(input.text->top1_mass); }

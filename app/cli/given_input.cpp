@@ -7,6 +7,7 @@
 #include "formats/error.h"
 #include "formats/json.h"
 #include "formats/text_input.h"
+#include "protocol/prompt_bytes.h"
 #include "tasks/named_sample.h"
 #include "tasks/vocabulary.h"
 
@@ -36,9 +37,7 @@ json input_of_file(const std::string& path) {
 
 json input_of_prompt(const std::string& words) {
   if (words.empty()) throw formats::bad_input("the text is empty", "--prompt");
-  // Where a command line cannot hold its bytes, standard input can: the command that makes it again
-  // says -.
-  return input_of_text("prompt", words, "-");
+  return input_of_text("prompt", words, protocol::kNameOfPromptBytes);
 }
 
 json input_of_ids(const std::string& path) {

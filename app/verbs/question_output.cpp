@@ -25,7 +25,8 @@ std::string floor_note(const protocol::AddressingFloor& floor) {
          number(floor.key) + " of key";
 }
 
-Table addressing_table(const protocol::AddressingResult& addressing, const json& form) {
+Table addressing_table(const protocol::AddressingResult& addressing, const json& form,
+                       const ModelNames& names) {
   Table table = table_of("", form["rows"],
                          {"layer", "head", "distance_first", "key_last", "interaction",
                           "distance_last", "key_first", "trend", "query", "why"});
@@ -33,7 +34,7 @@ Table addressing_table(const protocol::AddressingResult& addressing, const json&
   table.notes.push_back("query is a share of the whole variance; n = " +
                         std::to_string(addressing.texts.size()) + " texts");
   if (!addressing.rows.empty()) table.notes.push_back(floor_note(addressing.rows.front().floor));
-  add_notes(table.notes, std::vector{addressing.provenance}, ModelNames({addressing.model}));
+  add_notes(table.notes, std::vector{addressing.provenance}, names);
   return table;
 }
 
@@ -102,14 +103,14 @@ Table fit_table(const protocol::DemandFit& fit) {
   return table;
 }
 
-Table demand_summary(const protocol::DemandResult& demand, const json&) {
+Table demand_summary(const protocol::DemandResult& demand, const json&, const ModelNames& names) {
   Table table = demand_table(demand);
   table.notes.push_back(demand.formula);
   table.notes.push_back("loss " + number(demand.loss.mean) + " bits a token; " +
                         words_of(demand.loss) + "; trained for " + std::to_string(demand.trained) +
                         " tokens, beyond them " + with_ends(demand.share_beyond_trained) +
                         " of |demand| (" + words_of(demand.share_beyond_trained) + ")");
-  add_notes(table.notes, std::vector{demand.provenance}, ModelNames({demand.model}));
+  add_notes(table.notes, std::vector{demand.provenance}, names);
   return table;
 }
 
@@ -144,13 +145,13 @@ Table places_table(const protocol::AcuityResult& result) {
   return table;
 }
 
-Table acuity_table(const protocol::AcuityResult& acuity, const json&) {
+Table acuity_table(const protocol::AcuityResult& acuity, const json&, const ModelNames& names) {
   Table table = bands_table(acuity);
   table.notes.push_back(acuity.formula);
   table.notes.push_back("n = " + std::to_string(acuity.texts.size()) + " texts, " +
                         std::to_string(acuity.seeds.size()) + " permutations each; " +
                         std::to_string(acuity.passes) + " passes");
-  add_notes(table.notes, std::vector{acuity.provenance}, ModelNames({acuity.model}));
+  add_notes(table.notes, std::vector{acuity.provenance}, names);
   return table;
 }
 
@@ -202,13 +203,13 @@ void add_facts(const protocol::XrayResult& xray, std::vector<std::string>& notes
   notes.push_back(xray.formula);
 }
 
-Table xray_table(const protocol::XrayResult& xray, const json& form) {
+Table xray_table(const protocol::XrayResult& xray, const json& form, const ModelNames& names) {
   Table table =
       table_of("", form["rows"], {"layer", "head", "one_alone", "leave_one_out", "share"});
   for (json& row : table.rows)  // of a whole layer no head is named
     if (row["head"] < 0) row.erase("head");
   add_facts(xray, table.notes);
-  add_notes(table.notes, std::vector{xray.provenance}, ModelNames({xray.model}));
+  add_notes(table.notes, std::vector{xray.provenance}, names);
   return table;
 }
 
@@ -240,7 +241,8 @@ Table pair_row(const protocol::PairResult& pair, const json& form) {
 
 // ---- profile ----
 
-Table profile_table(const protocol::ProfileResult& profile, const json& form) {
+Table profile_table(const protocol::ProfileResult& profile, const json& form,
+                    const ModelNames& names) {
   Table table = table_of("", form["rows"],
                          {"layer", "head", "positional", "positional_row", "semantic",
                           "semantic_share", "high_frequency", "ties", "invalid", "why"});
@@ -248,7 +250,7 @@ Table profile_table(const protocol::ProfileResult& profile, const json& form) {
   table.notes.push_back("W = " + std::to_string(profile.window) + "; " +
                         std::to_string(profile.samples) + " pairs and triplets of each of " +
                         std::to_string(profile.texts.size()) + " texts");
-  add_notes(table.notes, std::vector{profile.provenance}, ModelNames({profile.model}));
+  add_notes(table.notes, std::vector{profile.provenance}, names);
   return table;
 }
 
@@ -263,7 +265,7 @@ Output question_output(const std::vector<Answered<protocol::AddressingResult>>& 
     return output;
   }
   Output output = single_output(answers.front());
-  output.tables = {addressing_table(answers.front().result, output.result)};
+  output.tables = {addressing_table(answers.front().result, output.result, names)};
   output.figures = {addressing_figure(answers.front().result, names)};
   return output;
 }
@@ -282,7 +284,7 @@ Output question_output(const std::vector<Answered<protocol::DemandResult>>& answ
   }
   const protocol::DemandResult& demand = answers.front().result;
   Output output = single_output(answers.front());
-  output.tables = {demand_summary(demand, output.result), demand_rows_table(demand)};
+  output.tables = {demand_summary(demand, output.result, names), demand_rows_table(demand)};
   if (demand.fit) output.tables.push_back(fit_table(*demand.fit));
   output.figures = demand_figures(demand, names);
   output.grids = {demand_grid(demand, names)};
@@ -304,7 +306,7 @@ Output question_output(const std::vector<Answered<protocol::AcuityResult>>& answ
     return output;
   }
   Output output = single_output(answers.front());
-  output.tables = {acuity_table(answers.front().result, output.result)};
+  output.tables = {acuity_table(answers.front().result, output.result, names)};
   if (by_place) output.tables.push_back(places_table(answers.front().result));
   output.figures = acuity_figures(answers.front().result, names);
   return output;
@@ -325,7 +327,7 @@ Output question_output(const std::vector<Answered<protocol::XrayResult>>& answer
   }
   const protocol::XrayResult& xray = answers.front().result;
   Output output = single_output(answers.front());
-  output.tables = {xray_table(xray, output.result), unseen_table(xray)};
+  output.tables = {xray_table(xray, output.result, names), unseen_table(xray)};
   if (xray.repair) output.tables.push_back(repair_table(*xray.repair));
   output.figures = xray_figures(xray, names);
   return output;
@@ -364,7 +366,7 @@ Output question_output(const std::vector<Answered<protocol::ProfileResult>>& ans
     return output;
   }
   Output output = single_output(answers.front());
-  output.tables = {profile_table(answers.front().result, output.result)};
+  output.tables = {profile_table(answers.front().result, output.result, names)};
   output.figures = {profile_figure(answers.front().result, names)};
   return output;
 }

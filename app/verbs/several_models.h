@@ -2,6 +2,7 @@
 // A request about one model asked of several: `MODEL...` on the command line.
 #include <algorithm>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "app/verbs/verb_tools.h"
@@ -64,7 +65,13 @@ Table table_of_models(const std::vector<Answered<Result>>& answers, const ModelN
   Table all;
   all.rows = nlohmann::json::array();
   for (const Answered<Result>& answer : answers) {
-    Table one = make(answer.result, answer.json);
+    Table one;
+    if constexpr (std::is_invocable_v<MakeTable, const Result&, const nlohmann::json&,
+                                      const ModelNames&>) {
+      one = make(answer.result, answer.json, names);  // whose notes name the model
+    } else {
+      one = make(answer.result, answer.json);
+    }
     if (all.columns.empty()) {
       all = one;
       all.rows = nlohmann::json::array(), all.notes.clear();

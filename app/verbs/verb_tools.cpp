@@ -160,15 +160,17 @@ Table shift_table(const protocol::ShiftResult& result) {
       line["position"] = protocol::detail::write_double(*row.position_difference);
     }
     line["logits"] = protocol::detail::write_double(row.logits_difference);
-    line["n"] = row.n;
+    line["n"] = row.n, line["of"] = row.unit;
     if (row.expected.empty()) continue;
     line["declared"] = row.expected;
     // One layer that moves is a line that moves.
     const std::string before = line.value("verdict", "");
     if (before.empty() || before == "rounding") line["verdict"] = row.verdict;
   }
-  table.columns.insert(table.columns.end(), {"position", "logits", "n", "declared", "verdict"});
-  table.notes = {result.formula, "position: of the last layer shown"};
+  table.columns.insert(table.columns.end(),
+                       {"position", "logits", "n", "of", "declared", "verdict"});
+  table.notes = {result.formula, "position: of the last layer shown",
+                 "each layer's 95 % interval, over n texts or blocks of one: --json and --out"};
   for (const protocol::ShiftExpectation& one : result.expected) {
     table.notes.push_back(one.model + " declares of shifted ids: " + one.expected + " (" + one.why +
                           ")");

@@ -226,7 +226,7 @@ TEST(Heads, OfAnEncoderLeaveOutWhatOnlyCausalRowsHave) {
   EXPECT_FALSE(values.contains("mean_distance") || values.contains("induction"));
   const at::Tensor map = weights_of(*passes[0], 1)[1].to(at::kDouble);
   EXPECT_NEAR(values.at("top1_mass").mean, std::get<0>(map.max(1)).mean().item<double>(), 1e-5);
-  const at::Tensor entropy = -at::xlogy(map, map).sum(1).slice(0, 1).mean();
+  const at::Tensor entropy = -at::xlogy(map, map).sum(1).mean();  // row 0 has all keys too
   EXPECT_NEAR(values.at("entropy").mean, entropy.item<double>(), 1e-4);
 }
 
@@ -534,6 +534,19 @@ TEST(Heads, ThumbnailsAndDivergences) {
   }
   EXPECT_NEAR(divergence[1 * 4 + 2], expected, 1e-5);
   EXPECT_EQ(divergence[0], 0);
+}
+
+TEST(Heads, SayWhichMetricsATextIsTooShortFor) {
+  protocol::NoProgress progress;
+  HeadsOptions options;
+  options.metrics = {"entropy", "sink", "previous_token"};
+  const auto note_of = [&](std::int64_t tokens) {
+    const auto out = analyse_heads(passes_for(small_model("rope"), 1, tokens), options, progress);
+    return out.result.provenance.note;
+  };
+  EXPECT_NE(note_of(1).find("no head has a value of entropy, previous_token"), std::string::npos)
+      << note_of(1);
+  EXPECT_EQ(note_of(2).find("no head has a value"), std::string::npos) << note_of(2);
 }
 
 TEST(Compare, AModelWithItself) {

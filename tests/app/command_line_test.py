@@ -350,6 +350,11 @@ class Bytes(InAFolder):
         self.assertEqual(read.returncode, 0, read.stderr)
         self.assertEqual(phasescope("generate", "rope", "--prompt", b"\xff", "--tokens", "2").returncode, 0)
 
+    def test_row38_the_command_of_any_bytes_runs_again(self):  # 17.A9, 17.A10
+        done = json.loads(phasescope("heads", "rope", "--prompt", b"\xff'ab\\", "--json").stdout)
+        again = json.loads(shell(done["provenance"]["command"] + " --json", self.folder).stdout)
+        self.assertEqual(again["rows"], done["rows"])
+
     def test_row38_a_model_of_characters_names_the_first_byte_it_cannot_read(self):
         tokenizer = SOURCE / "tests/data/hf/tokenizers/gpt2_bytelevel"
         done = phasescope("tokenize", str(tokenizer), "--prompt", b"caf\xe9")

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "app/verbs/factories.h"
 #include "fake_run.h"
@@ -27,6 +28,7 @@ class Answering final : public FakeRun {
     row.distance_first = row.key_last = row.interaction = row.key_first = {share, {}, {}, 3, "t"};
     addressing.rows = {row};
     addressing.texts = {"a", "b"};
+    if (model.ends_with("/ck")) addressing.provenance = {.models = {model}, .note = "text cut"};
     FakeRun::replies["addressing"] = {protocol::to_json_form(addressing), {}};
     protocol::PairResult pair{.model = model, .formula = "f"};
     pair.curve = std::vector<protocol::PairPoint>{{0, 1, share}, {7, 2, 0.5}};
@@ -62,6 +64,16 @@ TEST(SeveralModels, AreAskedOneByOneAndShownTogether) {
   ASSERT_EQ(output.figures[0].series.size(), 7U);
   EXPECT_EQ(output.figures[0].series[1].label, "rope");
   EXPECT_EQ(output.figures[0].series[1].x.at(0), 0.25 + 0.25 / 2);
+}
+
+// Of two models of one folder name a note says which is meant (17.A3).
+TEST(SeveralModels, NotesNameTheModelAsTheRowsDo) {
+  Answering run;
+  const Output output = run_with(addressing_verb(), run, {"a/ck", "b/ck"});
+  const auto& notes = output.tables.at(0).notes;
+  for (const char* note : {"a/ck: text cut", "b/ck: text cut"}) {
+    EXPECT_NE(std::ranges::find(notes, note), notes.end()) << note;
+  }
 }
 
 TEST(SeveralModels, OneAloneIsAnsweredAsBefore) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "formats/base64.h"
 #include "protocol/error_info.h"
 #include "protocol/messages/compare.h"
 #include "protocol/messages/distance.h"
@@ -12,6 +13,7 @@
 #include "protocol/messages/map.h"
 #include "protocol/messages/shift.h"
 #include "protocol/messages/tokenize.h"
+#include "protocol/prompt_bytes.h"
 
 namespace phasescope::protocol {
 namespace {
@@ -139,6 +141,14 @@ TEST(Request, PutsWordsThatBeginWithADashBehindTheirOption) {
   MapRequest map{.model = "rope"};
   map.reading.input.prompt = "--json";
   EXPECT_EQ(command_line(map), "phasescope map rope --prompt=--json");
+}
+
+// What is no UTF-8 is in no line of JSON, and a POSIX shell makes it again.
+TEST(Request, WritesAPromptOfAnyBytesAsPrintfMakesThem) {
+  MapRequest map{.model = "rope"};
+  map.reading.input.base64 = formats::base64_of("\xff'a");
+  map.reading.input.name = kNameOfPromptBytes;
+  EXPECT_EQ(command_line(map), R"sh(phasescope map rope --prompt "$(printf '\377\047\141')")sh");
 }
 
 TEST(Request, CutsWordsAtCommasOutsideParentheses) {

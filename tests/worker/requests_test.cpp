@@ -505,6 +505,10 @@ TEST(Requests, WhatAModelHasNoUseForIsSaid) {
   EXPECT_NE(of_positions.find("alibi has no position products"), std::string::npos) << of_positions;
   EXPECT_EQ(note_of_patterns("rope", {{"positions", 4}}).find("no positions are sampled"),
             std::string::npos);
+  const json two = {{"input", {{"ids", {{1, 2, 3}, {4, 5}}}}}};
+  const std::string first = "only the first of 2 texts is read";
+  EXPECT_NE(note_of_patterns("rope", two).find(first), std::string::npos);
+  EXPECT_EQ(note_of_patterns("rope", json::object()).find("only the first"), std::string::npos);
   const auto note_of_distance = [&](const char* encoding, const json& with) {
     json params = {{"model", model_folder(encoding)}, {"input", input}};
     params.update(with);
