@@ -13,6 +13,7 @@
 #include "model/attention/layer_attention.h"
 #include "model/checkpoints/weights.h"
 #include "model/config.h"
+#include "model/drops.h"
 #include "model/encoding.h"
 
 namespace phasescope::model {
@@ -117,6 +118,7 @@ struct ForwardOptions {
   // sums over layers). Of layers that read of others more than the stream and the state, and where
   // an observer or a hook other than a RepeatableHook looks on, the MLP alone runs again.
   bool recompute = false;
+  Drops drops;                    // in training: what is left out of both stacks at random
   AttentionHook* hook = nullptr;  // of the decoder's self-attention; null: nobody
   AllRan* kernels = nullptr;      // gathers what runs attention, the encoder's too; null: nobody
   std::function<void(double)> progress;  // 0..1

@@ -110,8 +110,8 @@ struct StartContext {
 
 // What a layer gives to the update of the state after its MLP; each (B, N, C).
 struct MlpContext {
-  at::Tensor mlp_output;        // before it is added to the residual
-  at::Tensor attention_output;  // W_O o, before it was added
+  at::Tensor mlp_output;        // as it is added to the residual
+  at::Tensor attention_output;  // W_O o, the same
 };
 
 // How a text may be read piece by piece, what was made of the pieces before being kept

@@ -14,9 +14,9 @@ bool reads_one_later(const Decoder& decoder) { return decoder.config().encoder_l
 
 }  // namespace
 
-at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets) {
+at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets, double smoothing) {
   return at::cross_entropy_loss(logits.flatten(0, -2), targets.flatten().to(logits.device()), {},
-                                at::Reduction::Mean, -1);
+                                at::Reduction::Mean, -1, smoothing);
 }
 
 at::Tensor next_token_loss(const at::Tensor& logits, const at::Tensor& ids) {

@@ -10,8 +10,9 @@ namespace phasescope::model {
 // logits (B, N, V), ids (B, N).
 at::Tensor next_token_loss(const at::Tensor& logits, const at::Tensor& ids);
 // Mean cross-entropy in nats of given targets (B, N) int64, negative ones left out; logits (B, N,
-// V).
-at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets);
+// V). Of each target's chance the share `smoothing` is spread evenly over all V ids, its own among
+// them (arXiv 1512.00567, Section 7).
+at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets, double smoothing = 0);
 
 // Loss in nats of each predicted token, (B, N - 1): entry n is that of token n + 1. The last of the
 // ids is a target alone and is not read, so that N - 1 losses take N - 1 positions; whatever the

@@ -267,6 +267,7 @@ at::Tensor StackPass::attend(std::int64_t index, const LayerWeights& w, const at
   program.documents = documents_of(index, read);
   program.mask = options_.mask;
   change(index, state, program);
+  leave_scores_out(options_.drops, drop_place(DropPlace::Part::attention, index), program);
   at::Tensor v = encoding.values(own_v, state);
   if (options_.cache != nullptr) options_.cache->join(index, encoding, program, v);
   const at::Tensor gates = gates_of(w, read, v.size(-1));
@@ -378,6 +379,7 @@ at::Tensor StackPass::cross_attend(std::int64_t index, const LayerWeights& w,
   program.causal = false;
   program.key_mask = memory_.key_mask;
   if (config_.attention.cross_positions) place_across(index, w, state, program);
+  leave_scores_out(options_.drops, drop_place(DropPlace::Part::cross, index), program);
   const bool observed = observer_ != nullptr && observer_->wants_cross_attention(index);
   const AttentionResult result = attention(program, given.v,
                                            {.backend = options_.backend,

@@ -87,7 +87,8 @@ StackPass::StackPass(const Decoder& decoder, const Stack& stack, const ForwardOp
 at::Tensor StackPass::run(const at::Tensor& given) {
   const at::Tensor ids = given.to(device_);
   const StartContext context = context_of_tokens(ids.size(1), stack_.weights.encoding);
-  at::Tensor x = embed(ids, context);
+  at::Tensor x = without_numbers(options_.drops, drop_place(DropPlace::Part::embedding, 0),
+                                 options_.drops.embedding, embed(ids, context));
   if (model_.layer_embedding.defined()) layer_inputs_ = layer_inputs(ids, x);
   if (has_streams()) x = begin_streams(model_, x, options_.product_dtype);
   State states = {start_of(stack_.encoding, ids.size(1), stack_.weights.encoding), {}};
@@ -285,14 +286,25 @@ at::Tensor StackPass::project(const at::Tensor& x, const at::Tensor& weight,
   return product(x, weight, bias, options_.product_dtype).to(dtype_);
 }
 
+DropPlace StackPass::drop_place(DropPlace::Part part, std::int64_t layer) const {
+  const StackWeights& of_encoder = model_.encoder;
+  return {.part = part, .layer = layer, .encoder = &stack_.weights == &of_encoder};
+}
+
+at::Tensor StackPass::left_of(const DropPlace& place, const at::Tensor& given) const {
+  const Drops& drops = options_.drops;
+  return without_samples(drops, place, without_numbers(drops, place, drops.branch, given));
+}
+
 template <typename Branch>
-at::Tensor StackPass::with_branch(const at::Tensor& x, const Norm& n, const Norm& of_output,
-                                  at::Tensor& given, Branch branch) const {
+at::Tensor StackPass::with_branch(const DropPlace& place, const at::Tensor& x, const Norm& n,
+                                  const Norm& of_output, at::Tensor& given, Branch branch) const {
   const std::string& placement = config_.norm.placement;
   const bool reads_all = placement == "post" || placement == "output";
   given = branch(reads_all ? x : norm(x, n, product_dtype()));
   if (placement == "sandwich" || placement == "output") given = norm(given, of_output, dtype_);
   if (config_.residual_scale != 1) given = given * config_.residual_scale;
+  given = left_of(place, given);
   const at::Tensor sum = x + given;
   return placement == "post" ? norm(sum, n, dtype_) : sum;
 }
@@ -374,7 +386,8 @@ at::Tensor StackPass::run_branches(std::int64_t index, const LayerWeights& w, co
     return both ? experts_beside(config_, w, result, mlp(read), options_.product_dtype) : mlp(read);
   };
   if (config_.residual == "sequential") {
-    result = with_branch(x, {w.attention_norm, w.attention_norm_bias},
+    result = with_branch(drop_place(DropPlace::Part::attention, index), x,
+                         {w.attention_norm, w.attention_norm_bias},
                          {w.attention_output_norm, w.attention_output_norm_bias},
                          context.attention_output, attend_to);
     if (w.low_rank_in.defined()) {
@@ -382,14 +395,14 @@ at::Tensor StackPass::run_branches(std::int64_t index, const LayerWeights& w, co
     }
     if (memory_.hidden.defined()) {
       at::Tensor unused;
-      result =
-          with_branch(result, {w.cross_norm, w.cross_norm_bias},
-                      {w.cross_output_norm, w.cross_output_norm_bias}, unused,
-                      [&](const at::Tensor& read) { return cross_attend(index, w, read, state); });
+      result = with_branch(
+          drop_place(DropPlace::Part::cross, index), result, {w.cross_norm, w.cross_norm_bias},
+          {w.cross_output_norm, w.cross_output_norm_bias}, unused,
+          [&](const at::Tensor& read) { return cross_attend(index, w, read, state); });
     }
-    result = with_branch(result, {w.mlp_norm, w.mlp_norm_bias},
-                         {w.mlp_output_norm, w.mlp_output_norm_bias}, context.mlp_output,
-                         mlp_and_experts);
+    result = with_branch(drop_place(DropPlace::Part::mlp, index), result,
+                         {w.mlp_norm, w.mlp_norm_bias}, {w.mlp_output_norm, w.mlp_output_norm_bias},
+                         context.mlp_output, mlp_and_experts);
   } else {
     const at::Tensor read = norm(x, {w.attention_norm, w.attention_norm_bias}, product_dtype());
     context.attention_output = attend_to(read);
@@ -400,6 +413,9 @@ at::Tensor StackPass::run_branches(std::int64_t index, const LayerWeights& w, co
       context.attention_output = context.attention_output * config_.residual_scale;
       context.mlp_output = context.mlp_output * config_.residual_scale;
     }
+    context.attention_output =
+        left_of(drop_place(DropPlace::Part::attention, index), context.attention_output);
+    context.mlp_output = left_of(drop_place(DropPlace::Part::mlp, index), context.mlp_output);
     result = x + context.attention_output + context.mlp_output;
   }
   encoding_of(index).after_mlp(w.encoding, context, state);

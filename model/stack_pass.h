@@ -127,8 +127,12 @@ class StackPass : public std::enable_shared_from_this<StackPass> {
   // x and what a branch makes of it, with the norms where the configuration has them; `given` takes
   // what the branch gave.
   template <typename Branch>
-  at::Tensor with_branch(const at::Tensor& x, const Norm& n, const Norm& of_output,
-                         at::Tensor& given, Branch branch) const;
+  at::Tensor with_branch(const DropPlace& place, const at::Tensor& x, const Norm& n,
+                         const Norm& of_output, at::Tensor& given, Branch branch) const;
+
+  DropPlace drop_place(DropPlace::Part part, std::int64_t layer) const;
+  // What is left of what a branch gave, in training.
+  at::Tensor left_of(const DropPlace& place, const at::Tensor& given) const;
 
   // x is (B, N, C), or (S, B, N, C) where the model has several streams.
   at::Tensor run_layer(std::int64_t index, const at::Tensor& x, State& states) const;

@@ -22,6 +22,7 @@ int64_t Batch::counted() const {
 Batch part_of(const Batch& batch, int64_t begin, int64_t end) {
   Batch part = batch;
   part.windows = end - begin;
+  part.first = batch.first + begin;
   part.inputs = values_of_rows(batch.inputs, batch.length, begin, end);
   part.key_mask = values_of_rows(batch.key_mask, batch.length, begin, end);
   part.documents = values_of_rows(batch.documents, batch.length, begin, end);

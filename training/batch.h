@@ -8,6 +8,7 @@ namespace phasescope::training {
 // What is read at once, and what it is to answer. Rows of ids, row-major.
 struct Batch {
   int64_t windows = 0, length = 0;  // rows, and ids a row that is read
+  int64_t first = 0;                // the first row's number in the step's whole batch
   std::vector<int64_t> inputs;    // (windows, length); of an encoder-decoder what the encoder reads
   std::vector<int64_t> key_mask;  // the same shape, 0 for padding that no query sees; or empty
   int64_t decoder_length = 0;     // above 0 in an encoder-decoder:

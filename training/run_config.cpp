@@ -304,6 +304,13 @@ class RangeChecker {
     need(t.beta2 < 1, "train.beta2", "must be 0 to below 1");
     need(t.epsilon > 0, "train.epsilon", "must be above 0");
     need(t.average < 1, "train.average", "must be 0 to below 1");
+    need(t.dropout < 1, "train.dropout", "must be 0 to below 1");
+    need(t.embedding_dropout < 1, "train.embedding_dropout", "must be 0 to below 1");
+    need(t.score_dropout < 1, "train.score_dropout", "must be 0 to below 1");
+    const int64_t last = std::max(config.model.layers, config.model.encoder_layers) - 1;
+    need(t.drop_path * static_cast<double>(last) < 1, "train.drop_path",
+         "must be below 1 / " + std::to_string(last) + ", since layer n is passed over with " +
+             "probability n times this");
     need(t.spike_above > 1, "train.spike_above", "must be above 1");
     need(t.patience == 0 || config.eval.every > 0, "train.patience", "needs eval.every above 0");
     need(config.of_text() || config.eval.probe_every == 0, "eval.probe_every",

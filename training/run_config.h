@@ -265,9 +265,15 @@ struct TrainSection {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
   double weight_decay = 0.1;  // of matrices alone
   double clip = 1.0;          // global gradient norm; 0 is off
-  int64_t accumulate = 1;     // parts of a step that are read one after the other
-  bool recompute = false;     // layers run again for their gradients, in place of being kept
-  double average = 0;         // of the weights: each step it keeps this share of itself; 0: none
+  // What is left out of a step at random (model/drops.h); nothing is in validations and probes.
+  double dropout = 0;            // share of what attention and MLP give
+  double embedding_dropout = 0;  // share of what the first layer reads
+  double score_dropout = 0;      // share of the scores
+  double drop_path = 0;          // layer n skips a branch of a sample with probability n times this
+  double label_smoothing = 0;    // share of a target that is spread over all ids
+  int64_t accumulate = 1;        // parts of a step that are read one after the other
+  bool recompute = false;        // layers run again for their gradients, in place of being kept
+  double average = 0;            // of the weights: each step it keeps this share of itself; 0: none
   int64_t patience = 0;       // validations without a better one before training ends; 0: all steps
   std::string spike = "off";  // of the loss: skip, rewind
   double spike_above = 2;     // times the mean of the last 50 losses
@@ -310,6 +316,24 @@ struct TrainSection {
     v("epsilon", epsilon, About{.help = "of AdamW, above 0"});
     v("weight_decay", weight_decay, About{.help = "of matrices alone", .low = 0});
     v("clip", clip, About{.help = "of the gradient's norm; 0 is off", .low = 0});
+    v("dropout", dropout,
+      About{.help = "share of the numbers that attention and MLP give that is left out, drawn anew "
+                    "in each step; the rest is divided by what is left of 1",
+            .low = 0});
+    v("embedding_dropout", embedding_dropout,
+      About{.help = "the same of what the first layer reads", .low = 0});
+    v("score_dropout", score_dropout,
+      About{.help = "share of the scores that are left out of the softmax; attention runs plain",
+            .low = 0});
+    v("drop_path", drop_path,
+      About{.help =
+                "layer n, from 0 on, adds nothing of its attention, and of its MLP, to a sample "
+                "with probability n times this",
+            .low = 0});
+    v("label_smoothing", label_smoothing,
+      About{.help = "share of each target that the training's loss spreads evenly over all ids",
+            .low = 0,
+            .high = 1});
     v("accumulate", accumulate,
       About{.help = "parts that a step's rows are read in, one after the other, in less memory",
             .low = 1,

@@ -33,6 +33,7 @@ constexpr std::uint64_t kShiftStream = 2;
 constexpr std::uint64_t kTorchStream = 3;
 constexpr std::uint64_t kPositionStream = 4;
 constexpr std::uint64_t kOrderOfTextStream = 10;  // 5 to 9: of tasks and start/
+constexpr std::uint64_t kDropStream = 12;         // 11: of images
 constexpr const char* kOptimiserFile = "optimiser.safetensors";
 constexpr const char* kAverageFile = "average.safetensors";
 
@@ -192,23 +193,39 @@ model::ForwardOptions Trainer::forward_options(int64_t step) const {
   return options;
 }
 
-at::Tensor Trainer::loss_of(Batch& batch, int64_t step) {
+model::Drops Trainer::drops_of(const Batch& batch, int64_t step) const {
+  const TrainSection& train = config_.train;
+  const formats::CounterRandom random(static_cast<std::uint64_t>(train.seed), kDropStream);
+  return {.embedding = train.embedding_dropout,
+          .branch = train.dropout,
+          .path = train.drop_path,
+          .score = train.score_dropout,
+          .seed = random.bits(static_cast<std::uint64_t>(step)),
+          .first_sample = batch.first};
+}
+
+Trainer::Losses Trainer::losses_of(Batch& batch, int64_t step) {
   const at::Tensor inputs = ids_of(batch.inputs, batch.windows, batch.length);
   const at::Tensor targets = ids_of(batch.targets, batch.windows, batch.answers());
   model::ForwardOptions options = forward_options(step);
   options.recompute = config_.train.recompute;
+  options.drops = drops_of(batch, step);
   options.kernels = &kernels_;
   add_to(options, batch);
   lora_.apply(decoder_.weights());
-  return model::cross_entropy(decoder_.forward(inputs, options), targets);
+  const at::Tensor logits = decoder_.forward(inputs, options);
+  const double smoothing = config_.train.label_smoothing;
+  const at::Tensor learnt = model::cross_entropy(logits, targets, smoothing);
+  if (smoothing == 0) return {learnt, learnt.item<double>()};
+  return {learnt, model::cross_entropy(logits.detach(), targets).item<double>()};
 }
 
 double Trainer::add_gradients(Batch& batch, int64_t step, int64_t all) {
   const int64_t parts = std::min(config_.train.accumulate, batch.windows);
   if (parts == 1 && batch.counted() == all) {
-    const at::Tensor loss = loss_of(batch, step);
-    loss.backward();
-    return loss.item<double>();
+    const Losses losses = losses_of(batch, step);
+    losses.learnt.backward();
+    return losses.told;
   }
   // The mean over all targets: each part's mean by its share of them.
   double sum = 0;
@@ -216,9 +233,10 @@ double Trainer::add_gradients(Batch& batch, int64_t step, int64_t all) {
     Batch part = part_of(batch, batch.windows * n / parts, batch.windows * (n + 1) / parts);
     const auto counted = static_cast<double>(part.counted());
     if (counted == 0) continue;
-    const at::Tensor loss = loss_of(part, step) * (counted / static_cast<double>(all));
-    loss.backward();
-    sum += loss.item<double>();
+    const double share = counted / static_cast<double>(all);
+    const Losses losses = losses_of(part, step);
+    (losses.learnt * share).backward();
+    sum += losses.told * share;
   }
   return sum;
 }

@@ -125,7 +125,7 @@ class Trainer {
   std::string kernel() const { return protocol::words_of(protocol::listed(kernels_)); }
 
   // How step `step` reads its windows: backend, dtype, and the shift and the draw of its positions,
-  // which depend on train.seed and the step alone.
+  // which depend on train.seed and the step alone. Nothing is left out at random in it.
   model::ForwardOptions forward_options(int64_t step) const;
 
  private:
@@ -133,8 +133,9 @@ class Trainer {
           std::vector<formats::NamedText> validation, std::shared_ptr<const TaskData> task,
           std::shared_ptr<const model::Model> from);
   Batch batch_of_step(int64_t step) const;
-  // Mean loss of the batch's counted targets; its gradients are added to the parameters'. Of a part
-  // of a step's batch both are its share of the mean over `all` counted targets.
+  // Mean loss of the batch's counted targets, without smoothed labels; the gradients of the loss
+  // that has them are added to the parameters'. Of a part of a step's batch both are its share of
+  // the mean over `all` counted targets.
   double add_gradients(Batch& batch, int64_t step, int64_t all);
   // The rows of a step's batch that this rank reads.
   Batch own_rows(const Batch& batch) const;
@@ -145,7 +146,14 @@ class Trainer {
   bool is_own(std::size_t n) const;
   std::vector<double> completed(std::vector<double> values) const;
   nlohmann::json made_with() const;
-  at::Tensor loss_of(Batch& batch, int64_t step);
+  // What the rows of a step leave out at random, wherever they are read.
+  model::Drops drops_of(const Batch& batch, int64_t step) const;
+  // Both over the counted targets of what is read: what is made smaller, and what is told.
+  struct Losses {
+    at::Tensor learnt;
+    double told = 0;
+  };
+  Losses losses_of(Batch& batch, int64_t step);
   void update(double rate);
   void load_weights(const std::filesystem::path& folder);
   const model::Decoder& validated() const { return average_ ? *average_ : decoder_; }

@@ -230,7 +230,8 @@ TEST(Images, IdsAloneAreRefused) {
 
 // ---- Layers that run again -----------------------------------------------------------------------
 
-std::map<std::string, at::Tensor> gradients_of(const ModelConfig& config, bool recompute) {
+std::map<std::string, at::Tensor> gradients_of(const ModelConfig& config, bool recompute,
+                                               const model::Drops& drops) {
   const auto model = model::random_model(config, 11);
   const model::Decoder& decoder = model->decoder;
   const auto named = model::named_tensors(decoder.config(), decoder.encoding(), decoder.weights());
@@ -239,6 +240,7 @@ std::map<std::string, at::Tensor> gradients_of(const ModelConfig& config, bool r
   model::ForwardOptions options;
   options.recompute = recompute;
   options.draw = 9;
+  options.drops = drops;
   const at::Tensor ids = some_ids(2, 12, config.vocab_size);
   model::cross_entropy(decoder.forward(ids, options), ids).backward();
   std::map<std::string, at::Tensor> gradients;
@@ -260,17 +262,21 @@ TEST(Recompute, GradientsAreThoseOfAPassThatKeepsEverything) {
     configs.push_back(small_model(encoding));
   }
   configs.push_back(encoder_decoder({{"key", "ape_sequence"}, {"decay", 1.0}}));
+  const model::Drops all{.embedding = 0.1, .branch = 0.2, .path = 0.4, .score = 0.1, .seed = 3};
   for (const ModelConfig& config : configs) {
-    const auto kept = gradients_of(config, false), again = gradients_of(config, true);
-    ASSERT_EQ(kept.size(), again.size());
-    for (const auto& [name, gradient] : kept) {
-      ASSERT_EQ(gradient.defined(), again.at(name).defined()) << config.encoding.key << name;
-      if (!gradient.defined()) continue;
-      const bool read_once = config.encoder_layers == 0 && name.find("layers.") != name.npos;
-      const double off = (gradient - again.at(name)).abs().max().item<double>();
-      // float32 sums of a few layers' gradients, which may nearly cancel.
-      EXPECT_LE(off, read_once ? 0 : 1e-4 * gradient.abs().max().item<double>() + 1e-8)
-          << config.encoding.key << " " << name;
+    for (const model::Drops& drops : {model::Drops(), all}) {
+      const auto kept = gradients_of(config, false, drops),
+                 again = gradients_of(config, true, drops);
+      ASSERT_EQ(kept.size(), again.size());
+      for (const auto& [name, gradient] : kept) {
+        ASSERT_EQ(gradient.defined(), again.at(name).defined()) << config.encoding.key << name;
+        if (!gradient.defined()) continue;
+        const bool read_once = config.encoder_layers == 0 && name.find("layers.") != name.npos;
+        const double off = (gradient - again.at(name)).abs().max().item<double>();
+        // float32 sums of a few layers' gradients, which may nearly cancel.
+        EXPECT_LE(off, read_once ? 0 : 1e-4 * gradient.abs().max().item<double>() + 1e-8)
+            << config.encoding.key << " " << name;
+      }
     }
   }
 }

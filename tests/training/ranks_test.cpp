@@ -199,6 +199,32 @@ TEST_F(TrainingRanks, OfATaskMakeTheSameSumsToo) {
   expect_same_training(dir, alone(config, 2));
 }
 
+// What a sample leaves out goes by its number in the whole batch, whoever reads it.
+TEST_F(TrainingRanks, LeaveOutWhatOneProcessDoes) {
+  RunConfig config = small_run(folder_.path(), 12);
+  config.train.dropout = config.train.embedding_dropout = config.train.score_dropout = 0.2;
+  config.train.drop_path = 0.5, config.train.label_smoothing = 0.1;
+  for (const int size : {2, 3}) {
+    const fs::path dir = folder_.path() / ("ranks-" + std::to_string(size));
+    make(dir, config);
+    const auto ids = start_ranks(dir, size);
+    for (int rank = 0; rank < size; ++rank) {
+      ASSERT_EQ(end_of(ids[static_cast<std::size_t>(rank)]), 0) << said_by(rank);
+    }
+    expect_same_training(dir, alone(config, size));
+  }
+  // And at once up to rounding, as without it.
+  config.train.dtype = "f32", config.train.steps = 1;
+  const fs::path dir = folder_.path() / "ranks";
+  make(dir, config);
+  const auto ids = start_ranks(dir, 2);
+  ASSERT_EQ(end_of(ids[0]), 0) << said_by(0);
+  ASSERT_EQ(end_of(ids[1]), 0) << said_by(1);
+  const double own = read_metrics(dir / "metrics.jsonl").at(0).loss;
+  const double whole = read_metrics(alone(config, 1) / "metrics.jsonl").at(0).loss;
+  EXPECT_NEAR(own, whole, whole * 128 * std::ldexp(1.0, -24));
+}
+
 TEST_F(TrainingRanks, AKilledOneEndsTheOthersAndTheJobGoesOnAsIfNothingHadBeen) {
   RunConfig config = small_run(folder_.path(), 150);
   config.train.checkpoint_every = 1000;  // what is saved is saved for the loss of the other
