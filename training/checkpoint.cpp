@@ -21,6 +21,7 @@ using std::filesystem::path;
 constexpr int kSchemaVersion = 1;
 constexpr std::uintmax_t kMostManifestBytes = std::uintmax_t{16} << 20;
 constexpr std::string_view kTemporary = ".tmp";
+constexpr const char* kBest = "best";
 
 void write_synced(formats::FileSystem& fs, const path& file, const std::string& text) {
   auto out = fs.create(file);
@@ -84,6 +85,8 @@ void delete_older(formats::FileSystem& fs, const path& root, int64_t step,
                   const CheckpointOptions& options) {
   std::vector<int64_t> steps = checkpoint_steps(fs, root);
   std::reverse(steps.begin(), steps.end());
+  const std::optional<int64_t> best =
+      options.best > 0 ? best_checkpoint(fs, root) : std::optional<int64_t>();
   int64_t kept = 0;
   for (const int64_t other : steps) {
     const bool named = std::find(options.keep_steps.begin(), options.keep_steps.end(), other) !=
@@ -95,7 +98,7 @@ void delete_older(formats::FileSystem& fs, const path& root, int64_t step,
     // A broken one is no fall-back and does not count as kept; nor does one that cannot be read,
     // which may be whole all the same.
     if (found == Found::whole) ++kept;
-    if (found == Found::broken) delete_checkpoint(fs, folder);
+    if (found == Found::broken && other != best) delete_checkpoint(fs, folder);
   }
 }
 
@@ -139,11 +142,24 @@ SaveOutcome save_checkpoint(formats::FileSystem& fs, const path& root, int64_t s
   }
   try {
     formats::write_file_atomically(fs, root / "latest", folder.filename().string() + "\n");
+    if (options.best > 0) name_best_checkpoint(fs, root, options.best);
     delete_older(fs, root, step, options);
   } catch (const formats::Error& error) {
     return {Kind::saved, name + " is saved, but tidying up failed: " + error.full_text()};
   }
   return {};
+}
+
+std::optional<int64_t> best_checkpoint(const formats::FileSystem& fs, const path& root) {
+  if (!fs.exists(root / kBest)) return std::nullopt;
+  const std::string text = fs.read(root / kBest);
+  return formats::step_of_checkpoint(text.substr(0, text.find('\n')));
+}
+
+void name_best_checkpoint(formats::FileSystem& fs, const path& root, int64_t step) {
+  const path folder = checkpoint_folder(root, step);
+  if (!fs.exists(folder) || best_checkpoint(fs, root) == step) return;
+  formats::write_file_atomically(fs, root / kBest, folder.filename().string() + "\n");
 }
 
 Checkpoint verify_checkpoint(const formats::FileSystem& fs, const path& folder) {

@@ -3,8 +3,8 @@
 // kill, a full disk or a power cut at any moment leaves the newest verified one whole:
 //
 //   step-N.tmp/ with every file synced, manifest.json last and synced, the folder synced, renamed
-//   to step-N, the parent synced, `latest` replaced by temp and rename, and only then older ones
-//   deleted (at least two stay, never the one just verified).
+//   to step-N, the parent synced, `latest` replaced by temp and rename, `best` too where one is the
+//   best, and only then older ones deleted (at least two stay, never the one just verified).
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -21,6 +21,9 @@ struct CheckpointOptions {
   int64_t keep = 2;                                 // newest ones that stay, at least 2
   std::vector<int64_t> keep_steps;                  // and these whatever their age
   nlohmann::json state = nlohmann::json::object();  // goes into the manifest
+  // Above 0: the step whose checkpoint `best` names, and which stays; where it is not there, the
+  // one that `best` named before stays.
+  int64_t best = 0;
 };
 
 struct SaveOutcome {
@@ -60,12 +63,19 @@ struct FoundCheckpoint {
 FoundCheckpoint find_newest_checkpoint(const formats::FileSystem& fs,
                                        const std::filesystem::path& root);
 
+// Makes the file `best` name the checkpoint of a step that is there; nothing where it is not.
+void name_best_checkpoint(formats::FileSystem& fs, const std::filesystem::path& root, int64_t step);
+// The step whose checkpoint it names.
+std::optional<int64_t> best_checkpoint(const formats::FileSystem& fs,
+                                       const std::filesystem::path& root);
+
 // Steps of the folders step-N, rising, verified or not.
 std::vector<int64_t> checkpoint_steps(const formats::FileSystem& fs,
                                       const std::filesystem::path& root);
 std::filesystem::path checkpoint_folder(const std::filesystem::path& root, int64_t step);
 
-// Removes what a save or a deletion that was cut off left behind (step-N.tmp, latest.tmp).
+// Removes what a save or a deletion that was cut off left behind (step-N.tmp, latest.tmp,
+// best.tmp).
 void remove_checkpoint_litter(formats::FileSystem& fs, const std::filesystem::path& root);
 
 }  // namespace phasescope::training

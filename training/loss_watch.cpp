@@ -11,7 +11,10 @@ constexpr std::size_t kLossesKept = 50, kFewestLosses = 10;
 }  // namespace
 
 LossWatch::LossWatch(const TrainSection& train)
-    : on_(train.spike != "off"), above_(train.spike_above), patience_(train.patience) {}
+    : on_(train.spike != "off"),
+      above_(train.spike_above),
+      patience_(train.patience),
+      keep_best_(train.keep_best) {}
 
 bool LossWatch::jumps(double loss) const {
   if (!on_) return false;
@@ -27,7 +30,10 @@ void LossWatch::add(double loss) {
   if (losses_.size() > kLossesKept) losses_.pop_front();
 }
 
-void LossWatch::add_validation(double bits) {
+void LossWatch::add_validation(int64_t step, double bits, std::optional<double> right) {
+  const double value = keep_best_ == "right" ? -right.value_or(0) : bits;
+  const bool better = std::isfinite(value) && (!kept_ || value < kept_->value);
+  if (keep_best_ != "off" && better) kept_ = Kept{step, value};
   if (patience_ == 0) return;
   if (!best_ || bits < *best_) {
     best_ = bits;
@@ -42,6 +48,7 @@ bool LossWatch::gave_up() const { return patience_ > 0 && since_best_ >= patienc
 nlohmann::json LossWatch::state() const {
   nlohmann::json state = {{"losses", losses_}, {"since_best", since_best_}};
   if (best_) state["best"] = *best_;
+  if (kept_) state["kept"] = {{"by", keep_best_}, {"step", kept_->step}, {"value", kept_->value}};
   return state;
 }
 
@@ -50,6 +57,11 @@ void LossWatch::load(const nlohmann::json& state) {
   since_best_ = state.at("since_best").get<std::int64_t>();
   best_.reset();
   if (state.contains("best")) best_ = state.at("best").get<double>();
+  kept_.reset();
+  // One by another measure cannot be compared.
+  if (!state.contains("kept") || state.at("kept").at("by") != keep_best_) return;
+  const nlohmann::json& kept = state.at("kept");
+  kept_ = Kept{kept.at("step").get<int64_t>(), kept.at("value").get<double>()};
 }
 
 }  // namespace phasescope::training

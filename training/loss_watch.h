@@ -4,6 +4,7 @@
 #include <deque>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 
 #include "training/run_config.h"
 
@@ -21,7 +22,11 @@ class LossWatch {
   bool jumps(double loss) const;
   // The loss of a step that was made.
   void add(double loss);
-  void add_validation(double bits);
+  // What the validation after step `step` found: bits, and of a task the share that is right.
+  void add_validation(int64_t step, double bits, std::optional<double> right = {});
+  // The step of the best validation by train.keep_best, the first of equal ones; 0: there is none,
+  // or none is looked for.
+  int64_t best_step() const { return kept_ ? kept_->step : 0; }
   // Whether `patience` validations have passed since the best one.
   bool gave_up() const;
 
@@ -32,9 +37,15 @@ class LossWatch {
   bool on_ = false;
   double above_ = 2;
   std::int64_t patience_ = 0;
+  std::string keep_best_;
   std::deque<double> losses_;
   std::optional<double> best_;
   std::int64_t since_best_ = 0;
+  struct Kept {
+    int64_t step = 0;
+    double value = 0;  // the lower the better
+  };
+  std::optional<Kept> kept_;
 };
 
 }  // namespace phasescope::training

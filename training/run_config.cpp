@@ -313,6 +313,10 @@ class RangeChecker {
              "probability n times this");
     need(t.spike_above > 1, "train.spike_above", "must be above 1");
     need(t.patience == 0 || config.eval.every > 0, "train.patience", "needs eval.every above 0");
+    need(t.keep_best == "off" || config.eval.every > 0, "train.keep_best",
+         "needs eval.every above 0");
+    need(t.keep_best != "right" || !config.of_text(), "train.keep_best",
+         "must be off or bits where text is learnt");
     need(config.of_text() || config.eval.probe_every == 0, "eval.probe_every",
          "must be 0 for a task: heads are measured on a text");
     curriculum(t, context);

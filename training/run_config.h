@@ -251,6 +251,7 @@ struct TrainSection {
   int64_t checkpoint_every = 200;
   int64_t keep_checkpoints = 2;
   std::vector<int64_t> keep_steps;  // checkpoints of these steps are never deleted
+  std::string keep_best = "off";  // nor that of the best validation: bits (lowest), right (highest)
   int64_t seed = 1;
   std::string init = "named";  // how the first weights are drawn: named, sequential
   int64_t threads = 1;
@@ -289,6 +290,10 @@ struct TrainSection {
     v("checkpoint_every", checkpoint_every, About{.help = "steps", .low = 1});
     v("keep_checkpoints", keep_checkpoints, About{.help = "the newest ones", .low = 2});
     v("keep_steps", keep_steps, About{.help = "checkpoints of these steps are never deleted"});
+    v("keep_best", keep_best,
+      About{.help = "a checkpoint at the best validation so far too, which stays until a better "
+                    "one and which checkpoints/best names: by fewest bits, or most targets right",
+            .choices = "off|bits|right"});
     v("seed", seed, About{.help = "of the weights and the windows"});
     v("init", init,
       About{.help =

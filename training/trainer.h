@@ -81,7 +81,11 @@ class Trainer {
   // Steps without an update, since training began.
   int64_t skipped() const { return steps_done_ - optimiser_.steps_done(); }
   // Tells what validation found; afterwards training may be done.
-  void note(const Validation& found) { watch_.add_validation(found.bits); }
+  void note(const Validation& found) {
+    watch_.add_validation(steps_done_, found.bits, found.right);
+  }
+  // With train.keep_best the step of the best validation so far; 0: there is none.
+  int64_t best_step() const { return watch_.best_step(); }
   bool stopped_early() const { return watch_.gave_up(); }
   // Which data the steps draw; 0 at first. Another order is other data for the same steps.
   int64_t order() const { return order_; }

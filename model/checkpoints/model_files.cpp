@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -128,6 +129,23 @@ ModelFiles files_in_folder(const fs::path& given) {
   return {folder / "config.json", folder};
 }
 
+// The checkpoint that a file beside it names, a job's checkpoints/best or checkpoints/latest.
+std::optional<ModelFiles> files_of_named_checkpoint(const fs::path& file) {
+  if (file.filename() != "best" && file.filename() != "latest") return std::nullopt;
+  constexpr std::uintmax_t kMostBytes = 64;
+  std::error_code error;
+  if (fs::file_size(file, error) > kMostBytes || error) return std::nullopt;
+  std::string name;
+  std::ifstream stream(file);
+  std::getline(stream, name);
+  const fs::path folder = file.parent_path() / name;
+  if (!formats::step_of_checkpoint(name) || !is_folder(folder)) return std::nullopt;
+  if (const std::string fault = manifest_fault(folder); !fault.empty()) {
+    throw formats::bad_input(name + " cannot be used: " + fault, file.string());
+  }
+  return files_in_folder(folder);
+}
+
 ModelFiles files_of_weights(const fs::path& weights) {
   if (weights.extension() == ".gguf" || formats::is_gguf_file(weights)) return {weights, weights};
   const fs::path config = weights.parent_path() / "config.json";
@@ -189,7 +207,10 @@ ModelFiles find_model_files(const std::string& path_or_name) {
     return files;
   }
   if (is_folder(path_or_name)) return files_in_folder(path_or_name);
-  if (is_file(path_or_name)) return files_of_weights(path_or_name);
+  if (is_file(path_or_name)) {
+    const auto named = files_of_named_checkpoint(path_or_name);
+    return named ? *named : files_of_weights(path_or_name);
+  }
   throw formats::bad_input("there is no model \"" + path_or_name +
                                "\": neither a file, nor a folder, nor a bundled one" +
                                formats::near_names(path_or_name, bundled_names()),

@@ -68,6 +68,53 @@ TEST(Checkpoint, KeepsTheNewestTwoAndThoseNamed) {
   EXPECT_EQ(checkpoint_steps(files, folder.path()), (std::vector<int64_t>{20, 50, 60}));
 }
 
+// The one that is the best stays until a better one is there.
+TEST(Checkpoint, KeepsTheBestAndNamesIt) {
+  TemporaryFolder folder;
+  formats::FileSystem& files = formats::real_file_system();
+  const auto save_with_best = [&](int64_t step, int64_t best) {
+    CheckpointOptions options;
+    options.best = best;
+    EXPECT_EQ(save(files, folder.path(), step, options).message, "");
+  };
+  EXPECT_FALSE(best_checkpoint(files, folder.path()));
+  save_with_best(10, 0);
+  for (int64_t step = 20; step <= 60; step += 10) save_with_best(step, 20);
+  EXPECT_EQ(checkpoint_steps(files, folder.path()), (std::vector<int64_t>{20, 50, 60}));
+  EXPECT_EQ(files.read(folder.path() / "best"), "step-20\n");
+  // A better one that could not be saved: the old one is the best there is.
+  save_with_best(80, 70);
+  EXPECT_EQ(best_checkpoint(files, folder.path()), 20);
+  EXPECT_EQ(checkpoint_steps(files, folder.path()), (std::vector<int64_t>{20, 60, 80}));
+  save_with_best(90, 90);
+  EXPECT_EQ(best_checkpoint(files, folder.path()), 90);
+  EXPECT_EQ(checkpoint_steps(files, folder.path()), (std::vector<int64_t>{80, 90}));
+}
+
+// Whatever a save that keeps a new best one is cut off by, the file names one that is whole.
+TEST(Checkpoint, TheBestIsWholeAfterAPowerCutAnywhere) {
+  for (const auto fate :
+       {UnsyncedData::lost, UnsyncedData::names_kept, UnsyncedData::half_written}) {
+    bool lost = true;
+    for (int64_t operation = 1; lost; ++operation) {
+      TemporaryFolder folder;
+      FaultyFileSystem files(folder.path());
+      CheckpointOptions options;
+      options.best = 10;
+      for (const int64_t step : {10, 20, 30}) save(files, folder.path(), step, options);
+      files.lose_power_after(operation);
+      options.best = 40;
+      save(files, folder.path(), 40, options);
+      lost = files.power_lost();
+      files.restart(fate);
+      const auto best = best_checkpoint(files, folder.path());
+      ASSERT_TRUE(best == 10 || best == 40) << operation;
+      EXPECT_NO_THROW(verify_checkpoint(files, checkpoint_folder(folder.path(), *best)))
+          << operation << ", step " << *best;
+    }
+  }
+}
+
 // Reads nothing below a folder, as a disk with a bad sector or a lost network.
 class Unreadable final : public formats::FaultyFileSystem {
  public:

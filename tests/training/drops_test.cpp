@@ -196,6 +196,7 @@ TEST_F(TrainingDrops, SharesThatLeaveNothingAreRefused) {
   refused([](TrainSection& t) { t.score_dropout = 1; });
   refused([](TrainSection& t) { t.drop_path = 1; });  // of the second layer
   refused([](TrainSection& t) { t.label_smoothing = 1.1; });
+  refused([](TrainSection& t) { t.keep_best = "right"; });  // of a text
   const RunConfig allowed = text_run(2, [](TrainSection& t) { t.drop_path = 0.9; });
   EXPECT_NO_THROW(run_config_from_json(to_json(allowed), "run"));
 }

@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -29,10 +30,11 @@ constexpr int64_t kStride = 47;
 
 class JobFaults : public testing::Test {
  protected:
-  JobFaults() {
+  explicit JobFaults(const std::function<void(RunConfig&)>& change = {}) {
     config_ = small_run(folder_.path(), kSteps);
     config_.train.checkpoint_every = kBetweenSaves;
     config_.eval.every = 3;
+    if (change) change(config_);
     write_job("whole");
     EXPECT_EQ(run_job(folder_.path() / "whole"), 0);
     losses_ = losses_of("whole");
@@ -74,9 +76,20 @@ class JobFaults : public testing::Test {
     EXPECT_EQ(read_job(dir, CurveDetail::none).state, "done") << fault;
     EXPECT_EQ(losses_of("j"), losses_) << fault;
     EXPECT_EQ(weights_of("j"), weights_) << fault;
+    expect_the_best(files, dir, fault);
     for (const auto& entry : fs::recursive_directory_iterator(dir)) {
       EXPECT_NE(entry.path().extension(), ".tmp") << fault << ", " << entry.path();
     }
+  }
+
+  // The best checkpoint is that of the undisturbed job, and whole.
+  void expect_the_best(FaultyFileSystem& files, const fs::path& dir, const std::string& fault) {
+    const auto best = best_checkpoint(files, dir / "checkpoints");
+    EXPECT_EQ(best, best_checkpoint(files, folder_.path() / "whole/checkpoints")) << fault;
+    EXPECT_EQ(best.has_value(), config_.train.keep_best != "off") << fault;
+    if (!best) return;
+    EXPECT_NO_THROW(verify_checkpoint(files, checkpoint_folder(dir / "checkpoints", *best)))
+        << fault;
   }
 
   // One fault in each job, at the operations from `first` in steps of `stride` until none is hit.
@@ -151,6 +164,22 @@ TEST_F(JobFaults, Row27PowerLostAnywhereCostsNoLoss) {
 
 TEST_F(JobFaults, Row27LongPowerLostAfterEveryOperationCostsNoLoss) {
   for (const UnsyncedData fate : kFates) lose_power_at_each(fate, 1, 1);
+}
+
+// With a validation that is the best, and its checkpoint, at the first step and at others.
+class JobFaultsOfTheBest : public JobFaults {
+ protected:
+  JobFaultsOfTheBest()
+      : JobFaults([](RunConfig& c) { c.train.keep_best = "bits", c.eval.every = 1; }) {}
+};
+
+TEST_F(JobFaultsOfTheBest, Row27PowerLostAnywhereKeepsTheBestCheckpoint) {
+  lose_power_at_each(UnsyncedData::half_written, 3, kStride);
+  lose_power_at_each(UnsyncedData::lost, 11, kStride);
+}
+
+TEST_F(JobFaultsOfTheBest, Row27LongPowerLostAfterEveryOperationKeepsTheBestCheckpoint) {
+  lose_power_at_each(UnsyncedData::lost, 1, 1);
 }
 
 // Changes a byte of the last checkpoint when it gets its name, as a disk that keeps something else

@@ -150,6 +150,13 @@ class JobProcess : public testing::Test {
     EXPECT_GE(in_saves, 1) << "no kill fell into a save";
     ASSERT_TRUE(has_state(dir, "done", 300)) << log_tail(dir, 50);
     EXPECT_EQ(curve_of(dir), curve_of(whole));
+    const fs::path checkpoints = dir / "checkpoints";
+    const auto best = best_checkpoint(real(), checkpoints);
+    EXPECT_EQ(best, best_checkpoint(real(), whole / "checkpoints"));
+    EXPECT_EQ(best.has_value(), config.train.keep_best != "off");
+    if (best) {
+      EXPECT_NO_THROW(verify_checkpoint(real(), checkpoint_folder(checkpoints, *best)));
+    }
     for (const auto& entry : fs::recursive_directory_iterator(dir)) {
       EXPECT_NE(entry.path().extension(), ".tmp") << entry.path();
     }
@@ -205,6 +212,18 @@ TEST_F(JobProcess, Row24AnEncoderAndAnEncoderDecoderResumeToTheSameLosses) {
   for (const char* name : {"missing_duplicate_rope", "copy_rope"}) {
     expect_the_same_after_kills(small_task(name, 30), 3);
   }
+}
+
+// With all that is left out at random, and the best checkpoint, which is the first one: what it is
+// measured on has none of the bytes that are learnt.
+TEST_F(JobProcess, Row24WhatIsLeftOutAndTheBestCheckpointSurviveKills) {
+  RunConfig config = saving_text(folder_.path(), 60);
+  config.train.dropout = config.train.embedding_dropout = config.train.score_dropout = 0.1;
+  config.train.drop_path = 0.2, config.train.label_smoothing = 0.1;
+  config.train.keep_best = "bits", config.eval.every = 3;
+  config.data.validation = (folder_.path() / "others.txt").string();
+  std::ofstream(config.data.validation) << std::string(1000, 'Q');
+  expect_the_same_after_kills(config, 4);
 }
 
 TEST_F(JobProcess, Row24LongKilledAtFiftyRandomMoments) {

@@ -204,6 +204,7 @@ TEST_F(TrainingRanks, LeaveOutWhatOneProcessDoes) {
   RunConfig config = small_run(folder_.path(), 12);
   config.train.dropout = config.train.embedding_dropout = config.train.score_dropout = 0.2;
   config.train.drop_path = 0.5, config.train.label_smoothing = 0.1;
+  config.train.keep_best = "bits", config.eval.every = 2;
   for (const int size : {2, 3}) {
     const fs::path dir = folder_.path() / ("ranks-" + std::to_string(size));
     make(dir, config);
@@ -211,7 +212,10 @@ TEST_F(TrainingRanks, LeaveOutWhatOneProcessDoes) {
     for (int rank = 0; rank < size; ++rank) {
       ASSERT_EQ(end_of(ids[static_cast<std::size_t>(rank)]), 0) << said_by(rank);
     }
-    expect_same_training(dir, alone(config, size));
+    const fs::path one = alone(config, size);
+    expect_same_training(dir, one);
+    EXPECT_EQ(best_checkpoint(real(), dir / "checkpoints"),
+              best_checkpoint(real(), one / "checkpoints"));
   }
   // And at once up to rounding, as without it.
   config.train.dtype = "f32", config.train.steps = 1;

@@ -183,14 +183,43 @@ TEST(LossWatch, JumpsAreMeasuredByTheLossesBefore) {
 
 TEST(LossWatch, GivesUpAfterSoManyValidationsWithoutABetterOne) {
   LossWatch watch(watching("off", 2));
-  for (const double bits : {3.0, 2.0, 2.5}) watch.add_validation(bits);
+  std::int64_t step = 0;
+  for (const double bits : {3.0, 2.0, 2.5}) watch.add_validation(++step, bits);
   EXPECT_FALSE(watch.gave_up());
   LossWatch again(watching("off", 2));
   again.load(nlohmann::json::parse(watch.state().dump()));
-  again.add_validation(2.0);  // no better
+  again.add_validation(4, 2.0);  // no better
   EXPECT_TRUE(again.gave_up());
-  watch.add_validation(1.9);
+  watch.add_validation(4, 1.9);
   EXPECT_FALSE(watch.gave_up());
+}
+
+TEST(LossWatch, RemembersTheFirstOfTheBestValidations) {
+  TrainSection train;
+  train.keep_best = "bits";
+  LossWatch bits(train);
+  bits.add_validation(1, std::nan(""));  // no best one
+  EXPECT_EQ(bits.best_step(), 0);
+  std::int64_t step = 0;
+  for (const double value : {3.0, 2.0, 2.0, 2.5}) bits.add_validation(step += 10, value, 0.1);
+  EXPECT_EQ(bits.best_step(), 20);
+  LossWatch again(train);
+  again.load(nlohmann::json::parse(bits.state().dump()));
+  EXPECT_EQ(again.best_step(), 20);
+  again.add_validation(50, 2.0);
+  EXPECT_EQ(again.best_step(), 20);
+  again.add_validation(60, 1.9);
+  EXPECT_EQ(again.best_step(), 60);
+  train.keep_best = "right";  // the most, whatever the loss
+  LossWatch right(train);
+  right.add_validation(1, 2, 0.5), right.add_validation(2, 1, 0.4), right.add_validation(3, 9, 0.6);
+  EXPECT_EQ(right.best_step(), 3);
+  again.load(nlohmann::json::parse(right.state().dump()));  // a resume with another measure
+  EXPECT_EQ(again.best_step(), 0);
+  LossWatch nobody{TrainSection()};
+  nobody.add_validation(1, 2);
+  EXPECT_EQ(nobody.best_step(), 0);
+  EXPECT_FALSE(nobody.state().contains("kept"));
 }
 
 // A step that is left out changes no weight, is counted, and the next one reads other data.

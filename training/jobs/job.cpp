@@ -85,7 +85,7 @@ class TrainingJob {
       throw;
     }
     reporter_.sync_metrics();
-    if (writes()) require_last_checkpoint(trainer);
+    if (writes()) require_last_checkpoint(trainer), look_at_best(trainer);
     reporter_.set_state("done", trainer.stopped_early()
                                     ? "ended after step " + std::to_string(trainer.steps_done()) +
                                           ": the last " + std::to_string(config_.train.patience) +
@@ -150,6 +150,7 @@ class TrainingJob {
     trainer.join(ranks_);
     if (writes()) formats::make_directories(files_, checkpoints_), remove_litter();
     load_newest(trainer);
+    if (writes()) look_at_best(trainer);
     trainer.require_same_weights();
     if (trainer.steps_done() == 0 && writes()) say_what_it_needs(trainer);
     reporter_.write_too({.csv = config_.train.csv, .tensorboard = config_.train.tensorboard});
@@ -276,6 +277,21 @@ class TrainingJob {
     log_line("goes on from checkpoint step-" + std::to_string(newest->step));
   }
 
+  // A kill may have fallen between the best checkpoint and the file that names it, and a disk may
+  // have refused it.
+  void look_at_best(const Trainer& trainer) {
+    const int64_t best = trainer.best_step();
+    if (best == 0) return;
+    try {
+      verify_checkpoint(files_, checkpoint_folder(checkpoints_, best));
+      name_best_checkpoint(files_, checkpoints_, best);
+      log_line("the best validation is that of step " + std::to_string(best));
+    } catch (const formats::Error& error) {
+      reporter_.warn("the checkpoint of the best validation, step-" + std::to_string(best) +
+                     ", cannot be used: " + error.full_text());
+    }
+  }
+
   bool can_validate(const Trainer& trainer) const {
     return !config_.of_text() || trainer.has_validation_texts();
   }
@@ -322,7 +338,8 @@ class TrainingJob {
     }
     reporter_.point(point);
     told_ = point.step;
-    if (trainer.done() || point.step % config_.train.checkpoint_every == 0) {
+    const bool best = point.validation_bits && point.step == trainer.best_step();
+    if (trainer.done() || best || point.step % config_.train.checkpoint_every == 0) {
       compare_weights(trainer);
       save(trainer);
     }
@@ -403,6 +420,7 @@ class TrainingJob {
     CheckpointOptions options;
     options.keep = config_.train.keep_checkpoints;
     options.keep_steps = config_.train.keep_steps;
+    options.best = trainer.best_step();
     options.state = trainer.state();
     const SaveOutcome outcome = save_checkpoint(
         files_, checkpoints_, trainer.steps_done(),

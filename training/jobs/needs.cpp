@@ -32,7 +32,8 @@ Needs needs_of(const RunConfig& config, const StepCost& cost) {
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
   const auto kept = std::max<std::int64_t>(config.train.keep_checkpoints, 2) +
-                    static_cast<std::int64_t>(config.train.keep_steps.size());
+                    static_cast<std::int64_t>(config.train.keep_steps.size()) +
+                    (config.train.keep_best == "off" ? 0 : 1);
   return {.step_seconds = cost.seconds,
           .seconds = cost.seconds * static_cast<double>(config.train.steps),
           .memory_bytes = std::int64_t{used.ru_maxrss} * 1024,
