@@ -83,8 +83,8 @@ class Cifar10 : public Task {
              .help = "which of ten things a photograph shows; of the user's own files",
              .source = "APE (arXiv 2312.16045) Table 3; images of Krizhevsky 2009",
              .differs =
-                 "crops and flips as a run configuration says; no AutoAugment, drop path or "
-                 "smoothed labels; pixels from -1 to 1",
+                 "crops, flips and what is left out at random as a run configuration says; no "
+                 "AutoAugment; pixels from -1 to 1",
              .form = Form::image,
              .input_symbols = 256,
              .output_symbols = kClasses,

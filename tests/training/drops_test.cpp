@@ -186,6 +186,24 @@ TEST_F(TrainingDrops, SmoothedLabelsAreLearntAndNotTold) {
   }
 }
 
+// What the papers' recipes name, in the files of them.
+TEST_F(TrainingDrops, SampleConfigurationsHaveWhatTheirRecipesName) {
+  const fs::path folder = fs::path(PHASESCOPE_SOURCE) / "sample_configs";
+  const TrainSection image = run_config_from_file(folder / "images/cifar10_ape_grid.json").train;
+  for (const double share :
+       {image.embedding_dropout, image.score_dropout, image.drop_path, image.label_smoothing}) {
+    EXPECT_EQ(share, 0.1);
+  }
+  EXPECT_EQ(image.dropout, 0);  // drop path stands in its place
+  EXPECT_EQ(image.keep_best, "right");
+  for (const auto& entry : fs::directory_iterator(folder / "chomsky")) {
+    RunConfig config = run_config_from_file(entry.path());
+    EXPECT_EQ(config.train.dropout, 0.1) << entry.path();
+    config.task.batch = 2, config.train.steps = 2, config.task.longest = 6;
+    for (const double loss : losses(config)) EXPECT_TRUE(std::isfinite(loss)) << entry.path();
+  }
+}
+
 TEST_F(TrainingDrops, SharesThatLeaveNothingAreRefused) {
   const auto refused = [&](const Change& change) {
     const RunConfig config = text_run(2, change);
