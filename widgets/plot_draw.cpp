@@ -117,6 +117,7 @@ struct AxisSetup {
   bool refit, reversed, labelled, tick_labels = true;
   const std::vector<AxisTick>* ticks = nullptr;  // in place of the axis's own
   float pixels = 0;                              // about as long as the axis is
+  bool limited = true;                           // else it has the limits that it had
 };
 
 // Every so many of the labels have room beside each other, were they spread evenly over the axis.
@@ -164,7 +165,7 @@ void set_axis(const AxisSpec& axis, const AxisSetup& setup) {
   if (axis.scale == Scale::log10) ImPlot::SetupAxisScale(which, ImPlotScale_Log10);
   if (setup.link)
     ImPlot::SetupAxisLinks(which, &setup.link->low, &setup.link->high);
-  else
+  else if (setup.limited)
     ImPlot::SetupAxisLimits(which, setup.range.low, setup.range.high,
                             setup.refit ? ImPlotCond_Always : ImPlotCond_Once);
   ImPlot::SetupAxisFormat(which, format_tick);
@@ -224,16 +225,52 @@ bool label_fits(const AxisSpec& axis, float height) {
   return ImGui::CalcTextSize(axis.label.c_str()).x + ImGui::GetFontSize() * 3 < height;
 }
 
-// Returns what is to be said at the pointer outside of the axes.
-std::string draw_inside(const PlotSpec& plot, const PlotDraw& options, bool refit, ImVec2 size) {
-  const float labels = ImGui::GetFontSize() * 3;  // of both axes, about
+// Of both axes, about.
+float labels_room() { return ImGui::GetFontSize() * 3; }
 
-  set_axis(plot.x, {ImAxis_X1, axis_range(plot, false), options.link_x, refit, false,
-                    options.axis_labels, true, options.x_ticks, size.x - labels});
-  set_axis(plot.y, {ImAxis_Y1, axis_range(plot, true), options.link_y, refit,
-                    plot.map.has_value() || options.downward,
-                    options.axis_labels && label_fits(plot.y, size.y), options.y_tick_labels,
-                    options.y_ticks, size.y - labels});
+// Whether the axes are fitted to the data, and the pixels that they have for it.
+struct Fitting {
+  bool now = false;
+  ImVec2 frame;
+};
+
+// Equal axes are fitted to the frame too, which is known when it was drawn with its labels: in
+// another size they are fitted for some frames, and then left to whoever zooms. Labels change with
+// the limits, so that it is the narrowest frame that the data have room in.
+Fitting fitting_of_equal(std::uint64_t version, ImVec2 size) {
+  constexpr int kFrames = 4;
+  const auto pixels =
+      static_cast<std::uint64_t>(size.x) * 8192 + static_cast<std::uint64_t>(size.y);
+  const bool anew = must_refit(version + pixels);
+  ImGuiStorage* kept = ImGui::GetStateStorage();
+  const ImGuiID across = ImGui::GetID("frame across"), up = ImGui::GetID("frame up");
+  if (anew) kept->SetFloat(across, size.x), kept->SetFloat(up, size.y);
+  const float about = anew ? labels_room() : 0;
+  int* const left = kept->GetIntRef(ImGui::GetID("fittings left"));
+  if (anew) *left = kFrames;
+  return {*left > 0 && (*left)-- > 0, {kept->GetFloat(across) - about, kept->GetFloat(up) - about}};
+}
+
+void keep_frame(ImVec2 frame) {
+  ImGuiStorage* kept = ImGui::GetStateStorage();
+  const ImGuiID across = ImGui::GetID("frame across"), up = ImGui::GetID("frame up");
+  kept->SetFloat(across, std::min(kept->GetFloat(across), frame.x));
+  kept->SetFloat(up, std::min(kept->GetFloat(up), frame.y));
+}
+
+// Returns what is to be said at the pointer outside of the axes.
+std::string draw_inside(const PlotSpec& plot, const PlotDraw& options, const Fitting& fitting,
+                        ImVec2 size) {
+  const bool refit = fitting.now;
+  const float labels = labels_room();
+  const AxisRanges ranges = axis_ranges(plot, fitting.frame.x, fitting.frame.y);
+  // Of equal axes x follows y in ImPlot, unless its limits are set.
+  set_axis(plot.x, {ImAxis_X1, ranges.x, options.link_x, refit, false, options.axis_labels, true,
+                    options.x_ticks, size.x - labels, !plot.equal_axes || refit});
+  set_axis(plot.y,
+           {ImAxis_Y1, ranges.y, options.link_y, refit, plot.map.has_value() || options.downward,
+            options.axis_labels && label_fits(plot.y, size.y), options.y_tick_labels,
+            options.y_ticks, size.y - labels});
   ImPlot::SetupFinish();
   for (const Marker& marker : plot.markers) shade_beyond(marker);
   if (plot.map && options.texture) draw_map(*plot.map, *options.texture);
@@ -359,9 +396,10 @@ void draw_menu(const PlotSpec& plot, const PlotDraw& options, PlotDrawn& drawn, 
 
 PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) {
   PlotDrawn drawn;
-  const bool refit = must_refit(options.version);
+  const Fitting fitting = plot.equal_axes ? fitting_of_equal(options.version, size)
+                                          : Fitting{must_refit(options.version), size};
   const ImPlotFlags flags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend | ImPlotFlags_NoMouseText |
-                            ImPlotFlags_NoMenus |
+                            ImPlotFlags_NoMenus | (plot.equal_axes ? ImPlotFlags_Equal : 0) |
                             (plot.map && options.crosshair ? ImPlotFlags_Crosshairs : 0);
   // A frame around axes that have one already is too much.
   ImGui::PushStyleVar(ImGuiStyleVar_FrameBorderSize, 0.0F);
@@ -373,7 +411,7 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
     ImGui::PopStyleVar();
     return drawn;
   }
-  const std::string beside = draw_inside(plot, options, refit, size);
+  const std::string beside = draw_inside(plot, options, fitting, size);
   bool menu = false;
   if (ImPlot::IsPlotHovered()) {
     const ImPlotPoint at = ImPlot::GetPlotMousePos();
@@ -389,6 +427,7 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
   }
   drawn.plot_size = ImPlot::GetPlotSize();
   ImPlot::EndPlot();
+  if (plot.equal_axes) keep_frame(drawn.plot_size);
   ImPlot::PopStyleVar();
   ImGui::PopStyleVar();
   if (!beside.empty()) ImGui::SetTooltip("%s", beside.c_str());

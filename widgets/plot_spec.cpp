@@ -154,6 +154,19 @@ ValueRange axis_range(const PlotSpec& plot, bool vertical) {
   return range;
 }
 
+AxisRanges axis_ranges(const PlotSpec& plot, double width, double height) {
+  AxisRanges ranges{axis_range(plot, false), axis_range(plot, true)};
+  if (!plot.equal_axes || !(width > 0) || !(height > 0)) return ranges;
+  const auto length = [](const ValueRange& range) { return range.high - range.low; };
+  const double unit = std::max(length(ranges.x) / width, length(ranges.y) / height);  // a pixel's
+  const auto widen = [&](ValueRange& range, double pixels) {
+    const double more = (unit * pixels - length(range)) / 2;
+    range.low -= more, range.high += more;
+  };
+  widen(ranges.x, width), widen(ranges.y, height);
+  return ranges;
+}
+
 namespace {
 
 double place(const MapSpec& map, int n, double begin, double step) {

@@ -127,6 +127,8 @@ struct PlotSpec {
   std::optional<MapSpec> map;      // drawn below the series
   std::vector<std::string> notes;  // formula, number of samples; printed under the plot
   bool legend = true;
+  // Both axes are of one quantity, and one unit is as long on either: a circle is round.
+  bool equal_axes = false;
 };
 
 // Runs [begin, end) of points of a series that have both ends of an interval, above 0 on a log
@@ -168,6 +170,13 @@ std::vector<AxisTick> nice_ticks(double low, double high, Scale scale, int wante
 // The range an axis shows: its own limits, else those of the finite data with a small margin.
 // `vertical` chooses between y (with bands) and x. A log axis ignores values of 0 and below.
 ValueRange axis_range(const PlotSpec& plot, bool vertical);
+
+struct AxisRanges {
+  ValueRange x, y;
+};
+// The ranges of both axes in a frame of this size. Of equal axes the one that has room to spare is
+// widened on both sides, whatever its limits are; equal axes are linear.
+AxisRanges axis_ranges(const PlotSpec& plot, double width, double height);
 
 // Smallest and largest finite value of a grid; {0, 1} when it has none.
 ValueRange value_range(const std::vector<float>& values);

@@ -349,8 +349,9 @@ void draw_notes(SvgWriter& svg, const std::vector<std::string>& lines, double le
 // Rows grow downwards on a map and values grow upwards on every other plot.
 Page page_of(SvgWriter& svg, const PlotSpec& plot, const Frame& frame) {
   Page page{svg, plot, frame, {}, {}};
-  page.x = {axis_range(plot, false), plot.x.scale, frame.left, frame.left + frame.width};
-  page.y = {axis_range(plot, true), plot.y.scale, frame.top + frame.height, frame.top};
+  const AxisRanges ranges = axis_ranges(plot, frame.width, frame.height);
+  page.x = {ranges.x, plot.x.scale, frame.left, frame.left + frame.width};
+  page.y = {ranges.y, plot.y.scale, frame.top + frame.height, frame.top};
   if (plot.map) std::swap(page.y.begin, page.y.end);
   return page;
 }

@@ -63,6 +63,7 @@ PlotSpec addressing_figure(const protocol::AddressingResult& result, const Model
   plot.x.label = "key + pair / 2 (share)";
   plot.y.label = "pair x 0.87 (share)";
   plot.x.low = -0.05, plot.x.high = 1.05, plot.y.low = -0.05, plot.y.high = 0.95;
+  plot.equal_axes = true;
   plot.series.push_back(triangle());
   std::map<int64_t, Series> dots, whiskers;
   for (const protocol::AddressingRow& row : result.rows) {
@@ -87,6 +88,7 @@ PlotSpec addressing_of_models(const std::vector<protocol::AddressingResult>& res
   plot.x.label = "key + pair / 2 (share)";
   plot.y.label = "pair x 0.87 (share)";
   plot.x.low = -0.05, plot.x.high = 1.05, plot.y.low = -0.05, plot.y.high = 0.95;
+  plot.equal_axes = true;
   plot.series.push_back(triangle());
   for (const protocol::AddressingResult& result : results) {
     Series dots = series_of(result.model, names), whiskers;

@@ -18,6 +18,7 @@ PlotSpec phasor_figure(const protocol::PairResult& result, const std::string& ti
                        const std::string& id) {
   PlotSpec plot{.id = "pair_phasors_" + id, .title = title + ": phasors"};
   plot.x.label = "real part (score)", plot.y.label = "imaginary part";
+  plot.equal_axes = true;
   Series path{.label = "planes, head to tail", .x = {0}, .y = {0}};
   path.points = widgets::PointShape::circle;
   for (const std::vector<double>& phasor : result.phasors) {
@@ -35,6 +36,7 @@ PlotSpec hand_figure(const protocol::PairResult& result, const std::string& titl
                      const std::string& id) {
   PlotSpec plot{.id = "pair_hand_" + id, .title = title + ": its hand"};
   plot.x.label = "real part (score)", plot.y.label = "imaginary part";
+  plot.equal_axes = true;
   const double length = result.clock->amplitude, phase = result.clock->phase;
   Series circle{.label = "at other distances", .color = 7, .quiet = true};
   constexpr int kPoints = 96;

@@ -155,11 +155,13 @@ struct PlotForm {
   std::vector<MarkerForm> markers;
   std::vector<std::string> notes;
   bool legend = true;
+  std::optional<bool> equal_axes;
   std::optional<MapForm> map;
   template <class V>
   void fields(V& v) {
     v("id", id), v("title", title), v("x", x), v("y", y), v("series", series);
-    v("markers", markers), v("notes", notes), v("legend", legend), v("map", map);
+    v("markers", markers), v("notes", notes), v("legend", legend);
+    v("equal_axes", equal_axes), v("map", map);
   }
 };
 
@@ -172,6 +174,7 @@ PlotForm form_of(const PlotSpec& plot) {
                 .legend = plot.legend};
   for (const Series& series : plot.series) form.series.push_back(form_of(series));
   for (const Marker& marker : plot.markers) form.markers.push_back(form_of(marker));
+  if (plot.equal_axes) form.equal_axes = true;
   if (plot.map) form.map = form_of(*plot.map);
   return form;
 }

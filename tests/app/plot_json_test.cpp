@@ -36,6 +36,7 @@ TEST(PlotJson, HoldsEveryNumberOfTheFigure) {
   EXPECT_EQ(out["markers"][0]["at"], 0.25);
   EXPECT_EQ(out["notes"], json{"n = 2"});
   EXPECT_FALSE(out.contains("map"));
+  EXPECT_FALSE(out.contains("equal_axes"));
 }
 
 TEST(PlotJson, SaysWhereAMapLies) {
@@ -54,7 +55,7 @@ TEST(PlotJson, HasTheseKeys) {
   plot.x.label = "distance", plot.y.high = INFINITY;
   plot.series = {{.label = "a", .x = {1}, .y = {2}, .color = 3, .width = 2, .dashed = true}};
   plot.markers = {{.at = 4, .vertical = false, .label = "m", .beyond = true}};
-  plot.legend = false;
+  plot.legend = false, plot.equal_axes = true;
   widgets::MapSpec map{.rows = 1, .cols = 1, .values = {0.25F}};
   map.value_label = "weight", map.log_decades = 2, map.samples = {7};
   map.margin = {0.5F}, map.margin_name = "learned sink";
@@ -93,6 +94,7 @@ TEST(PlotJson, HasTheseKeys) {
        {{{"at", 4.0}, {"vertical", false}, {"label", "m"}, {"color", -1}, {"beyond", true}}}},
       {"notes", json::array()},
       {"legend", false},
+      {"equal_axes", true},
       {"map", of_map}};
   EXPECT_EQ(json_of(plot), of_plot);
   widgets::GridSpec grid{.id = "g", .title = "G", .columns = 2, .notes = {"n"}};

@@ -122,6 +122,7 @@ TEST(QuestionFigures, APairIsAHandOrItsParts) {
   EXPECT_EQ(hand.id, "pair_hand_tapa_L0H0");
   EXPECT_NEAR(hand.series.at(1).x.back(), tapa.score, 1e-12);
   EXPECT_NEAR(std::hypot(hand.series[1].x.back(), hand.series[1].y.back()), 2, 1e-12);
+  EXPECT_TRUE(hand.equal_axes);
   protocol::PairResult cape{.model = "tapa", .true_distance = 1};
   cape.content = 1, cape.base = -0.5, cape.correction = 0.25;
   cape.curve = {{0, 1.5, 0.5, 0.0, 0.5}, {1, 0.75, 0.5, -0.5, 0.25}};

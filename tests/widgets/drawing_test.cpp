@@ -92,6 +92,33 @@ TEST(DrawPlot, NewDataFitTheAxesAgain) {
   EXPECT_GT(drawn.pointer->y, 100);
 }
 
+// A pixel to the right is as much as a pixel upwards, in a wide plot, in a high one and after a
+// change from one to the other, and nothing of the data is cut off.
+TEST(DrawPlot, EqualAxesHaveOneScale) {
+  HeadlessImGui gui;
+  PlotSpec plot{.id = "plot"};
+  plot.series.push_back({.label = "a", .x = {-1, 1}, .y = {-1, 1}});
+  plot.equal_axes = true;
+  ImVec2 size;
+  PlotDrawn drawn;
+  const auto at = [&](ImVec2 pixel) {
+    ImGui::GetIO().AddMousePosEvent(pixel.x, pixel.y);
+    const auto draw = [&] { drawn = draw_plot(plot, {.size = size, .version = 1}); };
+    for (int n = 0; n < 3; ++n) gui.frame(draw);
+    EXPECT_TRUE(drawn.pointer);
+    return drawn.pointer.value_or(PlotPointer{});
+  };
+  for (const ImVec2 each : {ImVec2{700, 200}, ImVec2{240, 450}, ImVec2{300, 200}}) {
+    size = each;
+    at({150, 100}), at({150, 100});  // until it has come to rest
+    const PlotPointer a = at({150, 100}), b = at({180, 130});
+    const double x = (b.x - a.x) / 30, y = (a.y - b.y) / 30;
+    EXPECT_NEAR(x, y, 1e-3 * x) << each.x;
+    EXPECT_GE(x * drawn.plot_size.x, 2) << each.x;
+    EXPECT_GE(y * drawn.plot_size.y, 2) << each.x;
+  }
+}
+
 // Beside a map that has no room it stands in its place, and not over what is above.
 TEST(DrawPlot, AColourScaleNeverRunsUpwards) {
   HeadlessImGui gui;

@@ -2,11 +2,13 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "widgets/map_colors.h"
 #include "widgets/map_image.h"
 #include "widgets/plot_svg.h"
 #include "widgets/plot_table.h"
+#include "widgets/svg_writer.h"
 
 namespace phasescope::widgets {
 namespace {
@@ -175,6 +177,54 @@ TEST(PlotSvg, ZeroHasNoPlaceOnALogAxis) {
   const std::string svg = svg_of(plot);
   EXPECT_EQ(svg.find("inf"), std::string::npos);
   EXPECT_EQ(svg.find("nan"), std::string::npos);
+}
+
+// The corners of the first line of a figure, in pixels of its page.
+SvgPoints first_line(const std::string& svg) {
+  const std::string begin = " points=\"";
+  const auto at = svg.find(begin, svg.find("<polyline "));
+  std::istringstream words(at == std::string::npos ? "" : svg.substr(at + begin.size()));
+  SvgPoints points;
+  char comma = 0;
+  for (double x = 0, y = 0; words >> x >> comma >> y;) points.emplace_back(x, y);
+  return points;
+}
+
+// A square of one quantity stands as a square on wide and on high pages, all of it inside its
+// frame; without equal axes it fills the frame.
+TEST(PlotSvg, EqualAxesHaveOneScale) {
+  PlotSpec plot;
+  plot.series.push_back({.label = "a", .x = {-1, 1, 1, -1, -1}, .y = {-1, -1, 1, 1, -1}});
+  const auto sides = [&](PixelSize size) {
+    const SvgPoints corners = first_line(svg_of(plot, size));
+    EXPECT_EQ(corners.size(), 5U);
+    if (corners.size() != 5) return std::pair{0.0, 0.0};
+    EXPECT_GE(std::min(corners[0].first, corners[2].second), 0);
+    return std::pair{corners[1].first - corners[0].first, corners[1].second - corners[2].second};
+  };
+  const auto [stretched, high] = sides({720, 420});
+  EXPECT_GT(stretched, high * 1.5);
+  plot.equal_axes = true;
+  for (const PixelSize size : {PixelSize{720, 420}, PixelSize{420, 720}}) {
+    const auto [across, up] = sides(size);
+    EXPECT_NEAR(across, up, 0.2) << size.width;
+    EXPECT_GT(up, 250) << size.width;
+  }
+}
+
+// The axis with room to spare is widened around its middle; the other one is left as it is.
+TEST(PlotSpec, EqualAxesWidenOneOfThem) {
+  PlotSpec plot;
+  plot.x.low = 0, plot.x.high = 2, plot.y.low = -1, plot.y.high = 3;
+  EXPECT_EQ(axis_ranges(plot, 300, 100).x, (ValueRange{0, 2}));
+  plot.equal_axes = true;
+  const AxisRanges wide = axis_ranges(plot, 300, 100);
+  EXPECT_EQ(wide.y, (ValueRange{-1, 3}));
+  EXPECT_NEAR(wide.x.low, -5, 1e-12);
+  EXPECT_NEAR(wide.x.high, 7, 1e-12);
+  const AxisRanges high = axis_ranges(plot, 100, 400);
+  EXPECT_EQ(high.x, (ValueRange{0, 2}));
+  EXPECT_NEAR(high.y.high - high.y.low, 8, 1e-12);
 }
 
 TEST(PlotSvg, PointsStandAtTheValuesOfALineAndInTheLegend) {
