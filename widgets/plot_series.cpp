@@ -145,11 +145,30 @@ void draw_bars(const Series& series, const char* name) {
   draw_ends(series, name);
 }
 
+ImPlotMarker marker_of(PointShape shape) {
+  switch (shape) {
+    case PointShape::square:
+      return ImPlotMarker_Square;
+    case PointShape::triangle:
+      return ImPlotMarker_Up;
+    case PointShape::diamond:
+      return ImPlotMarker_Diamond;
+    case PointShape::wedge:
+      return ImPlotMarker_Down;
+    case PointShape::cross:
+      return ImPlotMarker_Cross;
+    case PointShape::none:
+    case PointShape::circle:
+      break;
+  }
+  return ImPlotMarker_Circle;
+}
+
 void draw_scatter(const Series& series, const char* name) {
   const int count = count_of(series);
   draw_ends(series, name);
   ImPlotSpec look = fill_look(series, 1.0F);
-  look.Marker = ImPlotMarker_Circle;
+  look.Marker = series.sizes.empty() ? marker_of(series.points) : ImPlotMarker_Circle;
   look.MarkerSize = 3.5F;
   look.MarkerFillColor = look.MarkerLineColor = series_vec(series.color);
   if (series.sizes.empty()) {
@@ -190,7 +209,8 @@ void draw_swatch(const Series& series) {
     list->AddRectFilled({at.x, middle - line * 0.3F}, {at.x + width, middle + line * 0.3F}, color,
                         2);
   else if (series.kind == SeriesKind::scatter)
-    list->AddCircleFilled({at.x + width / 2, middle}, 4, color);
+    draw_point(list, series.points == PointShape::none ? PointShape::circle : series.points,
+               {at.x + width / 2, middle}, color);
   else if (series.dashed || series.quiet)
     for (int part = 0; part < 2; ++part)
       list->AddLine({at.x + width * 0.55F * static_cast<float>(part), middle},

@@ -43,7 +43,8 @@ struct AxisSpec {
 // y the n heights, drawn filled. scatter: x, y, with error bars where low and high are given.
 enum class SeriesKind { line, bars, histogram, scatter };
 
-// What stands at each value of a line, so that lines are told apart without their colours.
+// What stands at each value of a line or a scatter, so that series are told apart without their
+// colours; none is a circle on a scatter.
 enum class PointShape { none, circle, square, triangle, diamond, wedge, cross };
 
 struct Series {
@@ -56,8 +57,8 @@ struct Series {
   bool dashed = false;
   bool in_legend = true;
   bool quiet = false;  // published figures: thin and pale, never mistaken for measured ones
-  PointShape points = PointShape::none;  // of a line
-  // Radii of a scatter's points in pixels, or none: all are of one size.
+  PointShape points = PointShape::none;  // of a line or a scatter
+  // Radii of a scatter's points in pixels, circles all of them, or none: all are of one size.
   std::vector<double> sizes = {};
   // One a point, said where the pointer is at it, or none: "L3H5". Not part of the figure's files.
   std::vector<std::string> names = {};

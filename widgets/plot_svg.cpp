@@ -64,6 +64,12 @@ void draw_point(SvgWriter& svg, PointShape shape, double x, double y, const std:
   }
 }
 
+void draw_scattered(SvgWriter& svg, const Series& series, double x, double y,
+                    const std::string& color) {
+  if (series.points == PointShape::none) return svg.circle(x, y, 3.5, color);
+  draw_point(svg, series.points, x, y, color);
+}
+
 struct LegendEntry {
   const Series* series;
   double x = 0, y = 0;
@@ -91,7 +97,7 @@ void draw_legend(SvgWriter& svg, const std::vector<LegendEntry>& entries) {
     if (kind == SeriesKind::bars || kind == SeriesKind::histogram)
       svg.rect(entry.x, entry.y - 9, 18, 10, color, 0.55);
     else if (kind == SeriesKind::scatter)
-      svg.circle(entry.x + 9, entry.y - 4, 3.5, color);
+      draw_scattered(svg, *entry.series, entry.x + 9, entry.y - 4, color);
     else
       svg.line(entry.x, entry.y - 4, entry.x + 18, entry.y - 4, color, entry.series->quiet ? 1 : 2,
                entry.series->dashed || entry.series->quiet);
@@ -219,8 +225,10 @@ void draw_scatter(Page& page, const Series& series, const std::string& color) {
   for (std::size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
     const double x = page.x(series.x[i]);
     if (!std::isfinite(x) || !std::isfinite(page.y(series.y[i]))) continue;
-    const double radius = i < series.sizes.size() ? series.sizes[i] : 3.5;
-    page.svg.circle(x, page.y(series.y[i]), radius, color);
+    if (i < series.sizes.size())
+      page.svg.circle(x, page.y(series.y[i]), series.sizes[i], color);
+    else
+      draw_scattered(page.svg, series, x, page.y(series.y[i]), color);
   }
 }
 

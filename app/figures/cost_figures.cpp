@@ -22,6 +22,16 @@ std::vector<std::string> multiplying_parts(const std::vector<protocol::CostResul
   return parts;
 }
 
+// Marks of models that count the same would hide each other: in a row each has a lane and a shape
+// of its own, the first at the top. A lane is no number: a row is a part's, whatever the lane.
+constexpr double kLanes = 0.56;  // of the height of a row
+
+double lane(size_t place, size_t of) {
+  return of > 1 ? kLanes * (0.5 - double(place) / double(of - 1)) : 0;
+}
+
+widgets::PointShape shape(size_t place) { return widgets::PointShape(1 + place % 6); }
+
 // What the published table prints of these encodings.
 std::vector<PublishedSeries> published_totals(const std::vector<std::string>& encodings) {
   std::vector<PublishedSeries> found;
@@ -45,21 +55,23 @@ void add_published_totals(const std::vector<protocol::CostResult>& results, cons
   }
   const std::vector<PublishedSeries> printed = published_totals(encodings);
   if (printed.empty()) return;
-  for (widgets::Series& series : plot.series) {
+  const size_t lanes = results.size() + printed.size();
+  for (size_t n = 0; n < results.size(); ++n) {
+    widgets::Series& series = plot.series[n];
     const auto found = counted.find(series.label);
     if (found == counted.end()) continue;
-    series.x.push_back(found->second), series.y.push_back(kRow);
+    series.x.push_back(found->second), series.y.push_back(kRow + lane(n, lanes));
     series.names.push_back(series.label + ", whole pass");
   }
-  int shown = 0;
   for (const PublishedSeries& one : printed) {
+    const size_t place = plot.series.size();
     plot.series.push_back(
         {.label = "published: " + one.printed + " (" + one.where + "; " + one.setting + ")",
          .x = one.y,
-         .y = {kRow},
+         .y = {kRow + lane(place, lanes)},
          .color = kPublishedColor,
          .quiet = true,
-         .points = widgets::PointShape(1 + shown++ % 6)});
+         .points = shape(place)});
   }
   plot.y.ticks.push_back({kRow, "whole pass, as published"});
   plot.y.low = kRow - 0.5;
@@ -86,13 +98,16 @@ widgets::PlotSpec cost_figure(const std::vector<protocol::CostResult>& results,
   };
   for (const std::string& part : parts) plot.y.ticks.push_back({height_of(part), part});
   plot.y.low = -0.5, plot.y.high = double(parts.size()) - 0.5;
-  for (const protocol::CostResult& result : results) {
+  for (size_t n = 0; n < results.size(); ++n) {
+    const protocol::CostResult& result = results[n];
     widgets::Series series{.label = names.short_name(result.model),
                            .kind = widgets::SeriesKind::scatter,
-                           .color = names.color(result.model)};
+                           .color = names.color(result.model),
+                           .points = shape(n)};
+    const double beside = lane(n, results.size());
     for (const protocol::CostPart& part : result.parts) {
       if (part.macs <= 0) continue;
-      series.x.push_back(part.macs), series.y.push_back(height_of(part.name));
+      series.x.push_back(part.macs), series.y.push_back(height_of(part.name) + beside);
       series.names.push_back(series.label + ", " + part.name);
     }
     plot.series.push_back(std::move(series));

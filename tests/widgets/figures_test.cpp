@@ -233,6 +233,9 @@ TEST(PlotSvg, PointsStandAtTheValuesOfALineAndInTheLegend) {
   EXPECT_EQ(count_of(svg_of(plot), "<polygon "), 0);
   plot.series[0].points = PointShape::diamond;
   EXPECT_EQ(count_of(svg_of(plot), "<polygon "), 3 + 1);
+  plot.series[0].kind = SeriesKind::scatter;
+  EXPECT_EQ(count_of(svg_of(plot), "<polygon "), 3 + 1);
+  EXPECT_EQ(count_of(svg_of(plot), "<circle "), 0);
 }
 
 TEST(PlotSvg, SmallMapsCarryTheirNumbersAndLargeOnesAreSquare) {
