@@ -18,6 +18,8 @@ namespace {
 constexpr float kSmall = 0.87F;
 // In font sizes: on a shorter axis the labels that ImPlot chooses overlap.
 constexpr float kNarrowAxis = 9;
+// Below this ratio of its sides a map is not made square: it is a strip, and would be a thread.
+constexpr double kLeastRatio = 0.125;
 
 int format_tick(double value, char* buffer, int size, void*) {
   return std::snprintf(buffer, static_cast<std::size_t>(size), "%s", short_number(value).c_str());
@@ -480,36 +482,11 @@ float notes_height(const std::vector<std::string>& notes, float width) {
   return height;
 }
 
-float color_scale_width() { return ImGui::GetFontSize() * 4.2F; }
-
-void draw_color_scale(const MapSpec& map, float height) {
-  ImDrawList* list = ImGui::GetWindowDrawList();
-  const ImVec2 at = ImGui::GetCursorScreenPos();
-  const float width = ImGui::GetFontSize() * 0.8F, font = ImGui::GetFontSize() * kSmall;
-  const int steps = 128;
-  // Of a map that is hardly there: below this it would run upwards, over what stands above.
-  height = std::max(height, font * 3);
-  const Ground ground = window_ground();
-  for (int i = 0; i < steps; ++i) {
-    const float top = at.y + height * static_cast<float>(i) / steps;
-    const double t = 1 - (i + 0.5) / steps;
-    list->AddRectFilled({at.x, top}, {at.x + width, top + height / steps + 0.5F},
-                        color_u32(color_at(map.colormap, t, ground)));
-  }
-  list->AddRect(at, {at.x + width, at.y + height}, ImGui::GetColorU32(ImGuiCol_Border));
-  const ValueRange range = drawn_range(map.colormap, map.range);
-  const double low =
-      map.log_decades > 0 ? range.high * std::pow(10.0, -map.log_decades) : range.low;
-  const double middle = map.log_decades > 0 ? range.high * std::pow(10.0, -map.log_decades / 2.0)
-                                            : (range.low + range.high) / 2;
-  const auto label = [&](double value, float y) {
-    list->AddText(ImGui::GetFont(), font, {at.x + width + 4, y},
-                  ImGui::ColorConvertFloat4ToU32(palette().quiet), short_number(value).c_str());
-  };
-  label(range.high, at.y - 1);
-  label(middle, at.y + (height - font) / 2);
-  label(low, at.y + height - font);
-  ImGui::Dummy({width + font * 3.2F, height});
+ImVec2 squared(double ratio, ImVec2 room, ImVec2 labels) {
+  if (!(ratio >= kLeastRatio && ratio <= 1 / kLeastRatio)) return room;
+  const auto wide = static_cast<float>(ratio);
+  const float high = std::min(room.y - labels.y, (room.x - labels.x) / wide);
+  return {high * wide + labels.x, high + labels.y};
 }
 
 std::string cell_text(const MapSpec& map, PlotPointer pointer) {
@@ -535,6 +512,26 @@ std::string cell_text(const MapSpec& map, PlotPointer pointer) {
          short_number(value);
 }
 
+namespace {
+
+// What the labels take is known when they were drawn: it is that of the frame before.
+PlotDrawn draw_square(const PlotSpec& plot, const PlotDraw& options, ImVec2 room) {
+  if (!options.square || !plot.map) return draw_axes(plot, options, room);
+  const float about = ImGui::GetFontSize() * 3.2F;
+  ImGuiStorage* kept = ImGui::GetStateStorage();
+  const ImGuiID across = ImGui::GetID("labels across"), below = ImGui::GetID("labels below");
+  const ImVec2 labels{kept->GetFloat(across, about), kept->GetFloat(below, about)};
+  const double ratio = static_cast<double>(plot.map->cols) / std::max(1, plot.map->rows);
+  const ImVec2 size = squared(ratio, room, labels);
+  const PlotDrawn drawn = draw_axes(plot, options, size);
+  if (drawn.plot_size.x <= 0) return drawn;
+  kept->SetFloat(across, size.x - drawn.plot_size.x);
+  kept->SetFloat(below, size.y - drawn.plot_size.y);
+  return drawn;
+}
+
+}  // namespace
+
 PlotDrawn draw_plot(const PlotSpec& plot, const PlotDraw& options) {
   ImGui::PushID(plot.id.c_str());
   if (options.title) ImGui::TextUnformatted(plot.title.c_str());
@@ -552,10 +549,12 @@ PlotDrawn draw_plot(const PlotSpec& plot, const PlotDraw& options) {
   }
   const bool scale = plot.map && options.color_scale;
   const float scale_width = scale ? color_scale_width() : 0;
-  const PlotDrawn drawn = draw_axes(plot, options, {size.x - scale_width, size.y});
+  const PlotDrawn drawn = draw_square(plot, options, {size.x - scale_width, size.y});
   if (scale) {
     ImGui::SameLine();
-    draw_color_scale(*plot.map, size.y - ImGui::GetFontSize() * 3);
+    const float high =
+        drawn.plot_size.y > 0 ? drawn.plot_size.y : size.y - ImGui::GetFontSize() * 3;
+    draw_color_scale(*plot.map, high);
   }
   if (options.notes) draw_notes(plot.notes);
   ImGui::PopID();

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "widgets/color_scale.h"
 #include "widgets/heatmap.h"
 #include "widgets/plot_hover.h"
 #include "widgets/plot_spec.h"
@@ -42,6 +43,7 @@ struct PlotDraw {
   const std::vector<AxisTick>* x_ticks = nullptr;
   const std::vector<AxisTick>* y_ticks = nullptr;
   bool color_scale = true;  // beside maps; else the caller prints it
+  bool square = false;      // cells of a map are as high as wide, in the size or less of it
   bool title = false;       // views have titles of their own
   bool notes = true;
   // What the pointer is at and what is selected, wherever: marked on axes of those coordinates.
@@ -67,9 +69,9 @@ struct PlotDrawn {
 // pointer is answered by the values under it, the right button by a menu of the plot's own.
 PlotDrawn draw_plot(const PlotSpec& plot, const PlotDraw& options);
 
-// The colour scale of a map with its ends printed, as high as asked; and its width.
-void draw_color_scale(const MapSpec& map, float height);
-float color_scale_width();
+// The size of a map's axes, labels and all, within which its cells are square: `ratio` is columns
+// by rows, `labels` what the labels take. As large as `room` where it would be a thread.
+ImVec2 squared(double ratio, ImVec2 room, ImVec2 labels);
 
 // The legend alone, wrapped at the width that is left.
 void draw_legend(const PlotSpec& plot);

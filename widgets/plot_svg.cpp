@@ -338,7 +338,11 @@ void draw_color_scale(SvgWriter& svg, const MapSpec& map, const Frame& frame) {
   for (const double t : {0.0, 0.5, 1.0})
     svg.text(left + 18, frame.top + frame.height * (1 - t) + 4, short_number(value_at(t)),
              {10.5, svg.ink().ink});
-  svg.text(left, frame.top - 9, map.value_label, {10.5, svg.ink().ink});
+  // Beside the scale there is room for so much; a longer title ends where that ends.
+  constexpr double kRoom = 60;
+  const bool longer = text_width(map.value_label, 10.5) > kRoom;
+  svg.text(longer ? left + kRoom : left, frame.top - 9, map.value_label,
+           {10.5, svg.ink().ink, longer ? TextAnchor::end : TextAnchor::start});
 }
 
 std::vector<std::string> note_lines(const std::vector<std::string>& notes, double width) {

@@ -39,7 +39,7 @@ PlotSpec acuity_heads(const protocol::AcuityResult& result, const ModelNames& na
     if (band >= row.bands.size() || !row.bands[band].change_seen) continue;
     values.push_back({row.layer, row.head, row.bands[band].change_seen->mean});
   }
-  add_head_map(plot, values);
+  add_head_map(plot, values, "change of loss (bits a token)");
   plot.notes.push_back(
       "the band in which one of them changes the loss most; the table has the others; n = " +
       std::to_string(result.texts.size()) + " texts");

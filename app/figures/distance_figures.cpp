@@ -160,7 +160,7 @@ PlotSpec near_far_by_head_figure(const DistanceModel& model, const ModelNames& n
   map.row_name = "layer", map.col_name = "head";
   map.range = widgets::value_range(map.values);
   map.colormap = colors_of(map.range);
-  map.value_label = "mean difference";
+  map.value_label = "mean of near - far (score)";
   plot.notes.push_back("mean of near - far before softmax, " + std::to_string(pairs) +
                        " pairs a head; " + widgets::scale_note(map));
   plot.map = std::move(map);

@@ -55,7 +55,7 @@ PlotSpec changes_map(const protocol::AblateResult& result, const ModelNames& nam
   }
   map.colormap = widgets::Colormap::signed_values;
   map.range = widgets::value_range(map.values);
-  map.value_label = "nats a token";
+  map.value_label = "change of the loss (nats a token)";
   plot.notes.push_back(widgets::scale_note(map));
   add_facts(plot, result, names);
   plot.map = std::move(map);
@@ -140,7 +140,7 @@ PlotSpec maps_moved(const protocol::AblateResult& result, const protocol::Ablate
   }
   map.colormap = widgets::Colormap::viridis;
   map.range = {0, std::log(2.0)};
-  map.value_label = "nats";
+  map.value_label = "divergence (nats)";
   plot.notes.push_back(
       "Jensen-Shannon divergence of the rows before and after, mean; ln 2 = 0.693 "
       "for rows without a common key; " +
@@ -165,7 +165,7 @@ widgets::MapSpec divergences(const Grid& matrix) {
       .rows = int(matrix.shape.at(0)), .cols = int(matrix.shape.at(1)), .values = matrix.values};
   map.colormap = widgets::Colormap::viridis;
   map.range = {0, std::log(2.0)};
-  map.value_label = "nats";
+  map.value_label = "divergence (nats)";
   map.row_name = map.col_name = "head";
   return map;
 }

@@ -337,7 +337,7 @@ PlotSpec divergence_figure(const protocol::CompareResult& result, const ModelNam
   }
   map.colormap = Colormap::viridis;
   map.range = {0, std::log(2.0)};
-  map.value_label = "nats";
+  map.value_label = "divergence (nats)";
   plot.notes.push_back("mean over queries, nats; 0 equal rows, ln 2 = 0.693 disjoint ones");
   if (!result.provenance.note.empty()) plot.notes.push_back(result.provenance.note);
   plot.map = std::move(map);

@@ -16,7 +16,7 @@ using widgets::SeriesKind;
 
 std::string layer_name(int64_t layer) { return "L" + std::to_string(layer); }
 
-void add_head_map(PlotSpec& plot, const std::vector<OfHead>& values) {
+void add_head_map(PlotSpec& plot, const std::vector<OfHead>& values, const std::string& what) {
   int64_t layers = 0, heads = 1;
   for (const OfHead& one : values) {
     layers = std::max(layers, one.layer + 1), heads = std::max(heads, one.head + 1);
@@ -28,7 +28,7 @@ void add_head_map(PlotSpec& plot, const std::vector<OfHead>& values) {
   }
   map.colormap = widgets::Colormap::signed_values;
   map.range = widgets::value_range(map.values);
-  map.value_label = "bits a token";
+  map.value_label = what;
   map.row_name = "layer", map.col_name = "head";
   plot.x.label = "head", plot.x.of = widgets::Coordinate::head, plot.y.label = "layer",
   plot.y.of = widgets::Coordinate::layer;

@@ -18,8 +18,9 @@ struct OfHead {
   double value = 0;
 };
 
-// Layers down, heads across, one column for whole layers.
-void add_head_map(widgets::PlotSpec& plot, const std::vector<OfHead>& values);
+// Layers down, heads across, one column for whole layers; `what` is the title of the colour scale.
+void add_head_map(widgets::PlotSpec& plot, const std::vector<OfHead>& values,
+                  const std::string& what);
 
 // A model's own: its name and its colour.
 widgets::Series series_of(const std::string& model, const ModelNames& names);

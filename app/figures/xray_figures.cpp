@@ -21,7 +21,7 @@ PlotSpec xray_map(const protocol::XrayResult& result, const ModelNames& names, c
   for (const protocol::XrayRow& row : result.rows) {
     values.push_back({row.layer, row.head, (row.*value).mean});
   }
-  add_head_map(plot, values);
+  add_head_map(plot, values, "loss returned (bits a token)");
   plot.notes.push_back(result.formula);
   plot.notes.push_back(result.treatment + " " + std::to_string(result.limit) +
                        "; n = " + std::to_string(result.plain.n) + " " + result.plain.unit);

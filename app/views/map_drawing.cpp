@@ -365,7 +365,8 @@ void MapView::draw_one(ViewContext& context, const char* name, const PlotSpec& p
   set_token_ticks(context, picture, model);
   widgets::PlotDraw options;
   options.size = room;
-  if (context.state<MapState>().square) options.size = squared(ratio(), room, picture.labels);
+  if (context.state<MapState>().square)
+    options.size = widgets::squared(ratio(), room, picture.labels);
   options.texture = &picture.texture;
   options.link_x = &x_, options.link_y = &y_;
   options.notes = false, options.color_scale = false, options.axis_labels = alone;
@@ -413,7 +414,7 @@ void MapView::draw_single(ViewContext& context, const Scene& scene, ImVec2 room)
   const float low = below ? line * kCurveHeight + gap.y : 0;
   const float side = beside ? line * kCurveWidth + gap.x : 0;
   ImVec2 size{room.x - widgets::color_scale_width() - gap.x - side, room.y - low};
-  if (context.state<MapState>().square) size = squared(ratio(), size, pictures_[0].labels);
+  if (context.state<MapState>().square) size = widgets::squared(ratio(), size, pictures_[0].labels);
   const MapAnswer& answer = *scene.maps[0].answer;
   const auto& curves = profiles_.get(serials_of(&answer), [&] {
     return std::array<PlotSpec, 2>{profile_plot(answer, false), profile_plot(answer, true)};

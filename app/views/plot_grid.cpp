@@ -1,7 +1,6 @@
 #include "app/views/plot_grid.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "app/views/view.h"
 #include "widgets/theme.h"
@@ -11,33 +10,16 @@ namespace {
 
 // In font sizes: what a figure needs to be read.
 constexpr float kLeastWidth = 20, kLeastHeight = 16;
-// Below this ratio of its sides a map is not made square: it is a strip, and would be a thread.
-constexpr double kLeastRatio = 0.125;
 
 void draw_one(const widgets::PlotSpec& plot, widgets::PlotDraw options, bool title,
               const PlotGrid::DrawFigure& draw) {
   if (title) ImGui::TextUnformatted(plot.title.c_str());
   draw_folded_notes(plot.notes);
-  options.notes = false;
-  if (plot.map) {
-    const ImVec2 room = ImGui::GetContentRegionAvail();
-    const float scale = widgets::color_scale_width();
-    const float labels = ImGui::GetFontSize() * 3.2F;
-    const double ratio = static_cast<double>(plot.map->cols) / std::max(1, plot.map->rows);
-    const ImVec2 size = squared(ratio, {room.x - scale, room.y}, {labels, labels});
-    options.size = {size.x + scale, size.y};
-  }
+  options.notes = false, options.square = true;
   draw(plot, options);
 }
 
 }  // namespace
-
-ImVec2 squared(double ratio, ImVec2 room, ImVec2 labels) {
-  if (!(ratio >= kLeastRatio && ratio <= 1 / kLeastRatio)) return room;
-  const auto wide = static_cast<float>(ratio);
-  const float high = std::min(room.y - labels.y, (room.x - labels.x) / wide);
-  return {high * wide + labels.x, high + labels.y};
-}
 
 void draw_folded_notes(const std::vector<std::string>& notes) {
   if (notes.empty()) return;

@@ -32,10 +32,6 @@ class PlotGrid {
   std::map<std::string, Picture> pictures_;  // by the figure's id
 };
 
-// The size of a map's axes, labels and all, within which its cells are square: `ratio` is columns
-// by rows, `labels` what the labels take. As large as `room` where it would be a thread.
-ImVec2 squared(double ratio, ImVec2 room, ImVec2 labels);
-
 // The first of the notes that has room for it in one line, and all of them on hover.
 void draw_folded_notes(const std::vector<std::string>& notes);
 

@@ -134,6 +134,68 @@ TEST(DrawPlot, AColourScaleNeverRunsUpwards) {
   EXPECT_GE(highest, top - 3);
 }
 
+// What the colours are of stands beside them, in the room that is kept for a scale; a title longer
+// than the scale is high is cut off, and the pointer is told all of it.
+TEST(DrawPlot, AColourScaleHasItsTitle) {
+  HeadlessImGui gui;
+  MapSpec map{.rows = 1, .cols = 2, .values = {0, 1}};
+  ImVec2 origin;
+  struct Box {
+    float left = 1e9F, right = 0, top = 1e9F, bottom = 0;
+    int corners = 0;
+  };
+  const auto drawn = [&](float height) {
+    Box box;
+    gui.frame([&] {
+      origin = ImGui::GetCursorScreenPos();
+      const int before = ImGui::GetWindowDrawList()->VtxBuffer.Size;
+      draw_color_scale(map, height);
+      const auto& corners = ImGui::GetWindowDrawList()->VtxBuffer;
+      box.corners = corners.Size - before;
+      for (int i = before; i < corners.Size; ++i) {
+        box.left = std::min(box.left, corners[i].pos.x);
+        box.right = std::max(box.right, corners[i].pos.x);
+        box.top = std::min(box.top, corners[i].pos.y);
+        box.bottom = std::max(box.bottom, corners[i].pos.y);
+      }
+    });
+    return box;
+  };
+  const Box plain = drawn(200);
+  map.value_label = "change of the loss (nats a token)";
+  const Box titled = drawn(300), cut = drawn(100);
+  EXPECT_GT(titled.corners, plain.corners + 4 * 20);  // its letters
+  EXPECT_LT(cut.corners, titled.corners);
+  for (const Box& box : {titled, cut}) {
+    EXPECT_LE(box.right, origin.x + color_scale_width());
+    EXPECT_GE(box.top, origin.y - 3);
+  }
+  EXPECT_LE(cut.bottom, origin.y + 104);
+}
+
+// Cells of a map are as high as wide whatever room there is and whatever its labels take; without
+// the wish a map fills the room.
+TEST(DrawPlot, ASquareMapHasSquareCells) {
+  HeadlessImGui gui;
+  PlotSpec plot{.id = "map"};
+  plot.map = MapSpec{.rows = 6, .cols = 9, .values = std::vector<float>(54, 0.5F)};
+  plot.map->value_label = "weight";
+  plot.x.label = "key (token)";
+  plot.y.label = "a label that is longer than a low plot is high";
+  HeatmapTexture texture;
+  for (const ImVec2 room : {ImVec2{420, 420}, ImVec2{300, 500}, ImVec2{900, 180}}) {
+    PlotDrawn drawn;
+    PlotDraw options{.size = room, .texture = &texture, .version = 1, .square = true};
+    const auto draw = [&] { drawn = draw_plot(plot, options); };
+    for (int n = 0; n < 4; ++n) gui.frame(draw);
+    EXPECT_NEAR(drawn.plot_size.x / 9, drawn.plot_size.y / 6, 1) << room.x;
+    EXPECT_GT(drawn.plot_size.x, 80) << room.x;
+    options.square = false;
+    for (int n = 0; n < 2; ++n) gui.frame(draw);
+    EXPECT_GT(std::abs(drawn.plot_size.x / 9 - drawn.plot_size.y / 6), 4) << room.x;
+  }
+}
+
 // Dragging moves what is shown, upwards too; only where the pointer stays something is selected.
 TEST(DrawPlot, ADragIsNoClick) {
   HeadlessImGui gui;

@@ -1,0 +1,70 @@
+#include "widgets/color_scale.h"
+
+#include <imgui.h>
+#include <implot.h>
+#include <implot_internal.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "widgets/map_colors.h"
+#include "widgets/theme.h"
+
+namespace phasescope::widgets {
+namespace {
+
+constexpr float kSmall = 0.87F;
+
+// Upwards, in the middle of the height; what has no room is cut off.
+void draw_scale_title(std::string words, ImVec2 at, float height) {
+  ImGui::PushFont(nullptr, ImGui::GetStyle().FontSizeBase * kSmall);
+  const auto length = [&] { return ImGui::CalcTextSize(words.c_str()).x; };
+  if (length() > height) {
+    words += "...";
+    while (words.size() > 4 && length() > height) words.erase(words.size() - 4, 1);
+  }
+  ImPlot::AddTextVertical(ImGui::GetWindowDrawList(), {at.x, at.y + (height + length()) / 2},
+                          ImGui::ColorConvertFloat4ToU32(palette().quiet), words.c_str());
+  ImGui::PopFont();
+}
+
+}  // namespace
+
+float color_scale_width() { return ImGui::GetFontSize() * 5.2F; }
+
+void draw_color_scale(const MapSpec& map, float height) {
+  ImDrawList* list = ImGui::GetWindowDrawList();
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float width = ImGui::GetFontSize() * 0.8F, font = ImGui::GetFontSize() * kSmall;
+  const int steps = 128;
+  // Of a map that is hardly there: below this it would run upwards, over what stands above.
+  height = std::max(height, font * 3);
+  const Ground ground = window_ground();
+  for (int i = 0; i < steps; ++i) {
+    const float top = at.y + height * static_cast<float>(i) / steps;
+    const double t = 1 - (i + 0.5) / steps;
+    list->AddRectFilled({at.x, top}, {at.x + width, top + height / steps + 0.5F},
+                        color_u32(color_at(map.colormap, t, ground)));
+  }
+  list->AddRect(at, {at.x + width, at.y + height}, ImGui::GetColorU32(ImGuiCol_Border));
+  const ValueRange range = drawn_range(map.colormap, map.range);
+  const double low =
+      map.log_decades > 0 ? range.high * std::pow(10.0, -map.log_decades) : range.low;
+  const double middle = map.log_decades > 0 ? range.high * std::pow(10.0, -map.log_decades / 2.0)
+                                            : (range.low + range.high) / 2;
+  const auto label = [&](double value, float y) {
+    list->AddText(ImGui::GetFont(), font, {at.x + width + 4, y},
+                  ImGui::ColorConvertFloat4ToU32(palette().quiet), short_number(value).c_str());
+  };
+  label(range.high, at.y - 1);
+  label(middle, at.y + (height - font) / 2);
+  label(low, at.y + height - font);
+  const float numbers = width + font * 3.2F;
+  if (!map.value_label.empty()) draw_scale_title(map.value_label, {at.x + numbers, at.y}, height);
+  ImGui::Dummy({numbers + (map.value_label.empty() ? 0 : font), height});
+  if (!map.value_label.empty() && ImGui::IsItemHovered())
+    ImGui::SetTooltip("%s: %s", map.value_label.c_str(), scale_text(map).c_str());
+}
+
+}  // namespace phasescope::widgets
