@@ -223,7 +223,7 @@ Texts through_tokenizer(const std::vector<formats::NamedText>& given, const mode
   const std::int64_t length = asked > 0 ? asked : model.config().context;
   Texts texts = analysis::tokenised(given, tokenizer, length);
   const bool cut = !texts.note.empty();
-  if (cut && asked == 0) texts.note += ", the trained length (--length reads more)";
+  if (cut && asked == 0) texts.note += ", the trained length (more when asked for)";
   return texts;
 }
 

@@ -236,6 +236,7 @@ Table pair_row(const protocol::PairResult& pair, const json& form) {
   Table row = table_of("", json::array({form}), pair_facts());
   row.notes.push_back(pair.formula);
   if (!pair.cut.empty()) row.notes.push_back(pair.cut);
+  add_notes(row.notes, std::vector{pair.provenance}, ModelNames({pair.model}));
   return row;
 }
 
@@ -337,11 +338,7 @@ Output question_output(const std::vector<Answered<protocol::PairResult>>& answer
                        const ModelNames& names) {
   if (answers.size() > 1) {
     Output output = output_of(answers);
-    Table facts = table_of_models(answers, names, pair_row);
-    for (const Answered<protocol::PairResult>& answer : answers) {
-      add_notes(facts.notes, std::vector{answer.result.provenance}, names);
-    }
-    output.tables = {std::move(facts)};
+    output.tables = {table_of_models(answers, names, pair_row)};
     output.figures = {pair_of_models(results_of(answers), names)};
     return output;
   }

@@ -58,6 +58,18 @@ ModelNames names_of(const std::vector<Answered<Result>>& answers) {
   return ModelNames(models);
 }
 
+// What stands in the notes of models' own tables of the way that they read, once where it is said
+// of all of them alike.
+inline void say_once(std::vector<std::string>& notes,
+                     const std::vector<protocol::Provenance>& provenance, const ModelNames& names) {
+  std::vector<std::string> own;
+  for (const protocol::Provenance& one : provenance) add_notes(own, std::vector{one}, names);
+  const auto said = std::erase_if(notes, [&](const std::string& note) {
+    return std::find(own.begin(), own.end(), note) != own.end();
+  });
+  if (said > 0) add_notes(notes, provenance, names);
+}
+
 // The tables of each model as one, with a column of their names; notes that models share once.
 template <class Result, class MakeTable>
 Table table_of_models(const std::vector<Answered<Result>>& answers, const ModelNames& names,
@@ -91,6 +103,11 @@ Table table_of_models(const std::vector<Answered<Result>>& answers, const ModelN
         all.notes.push_back(note);
       }
     }
+  }
+  if constexpr (requires(const Result& result) { result.provenance.note; }) {
+    std::vector<protocol::Provenance> made;
+    for (const Answered<Result>& answer : answers) made.push_back(answer.result.provenance);
+    say_once(all.notes, made, names);
   }
   return all;
 }

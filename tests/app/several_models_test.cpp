@@ -20,6 +20,7 @@ using nlohmann::json;
 // Answers with one head whose numbers are those of the model's place.
 class Answering final : public FakeRun {
  public:
+  static int length_of(const std::string& model) { return model == "long" || model == "b/ck" ? 512 : 256; }
   protocol::Reply call(const std::string& method, json params) override {
     const std::string model = params["model"];
     protocol::AddressingResult addressing{.model = model, .formula = "f"};
@@ -28,11 +29,13 @@ class Answering final : public FakeRun {
     row.distance_first = row.key_last = row.interaction = row.key_first = {share, {}, {}, 3, "t"};
     addressing.rows = {row};
     addressing.texts = {"a", "b"};
-    if (model.ends_with("/ck")) addressing.provenance = {.models = {model}, .note = "text cut"};
+    addressing.provenance.models = {model};
+    addressing.provenance.note = "text cut to " + std::to_string(length_of(model)) + " tokens";
     FakeRun::replies["addressing"] = {protocol::to_json_form(addressing), {}};
     protocol::PairResult pair{.model = model, .formula = "f"};
     pair.curve = std::vector<protocol::PairPoint>{{0, 1, share}, {7, 2, 0.5}};
     if (model == "none") pair.curve.reset(), pair.why = "no distance";
+    pair.provenance = addressing.provenance;
     FakeRun::replies["pair"] = {protocol::to_json_form(pair), {}};
     return FakeRun::call(method, std::move(params));
   }
@@ -71,7 +74,7 @@ TEST(SeveralModels, NotesNameTheModelAsTheRowsDo) {
   Answering run;
   const Output output = run_with(addressing_verb(), run, {"a/ck", "b/ck"});
   const auto& notes = output.tables.at(0).notes;
-  for (const char* note : {"a/ck: text cut", "b/ck: text cut"}) {
+  for (const char* note : {"a/ck: text cut to 256 tokens", "b/ck: text cut to 512 tokens"}) {
     EXPECT_NE(std::ranges::find(notes, note), notes.end()) << note;
   }
 }
@@ -90,6 +93,27 @@ TEST(SeveralModels, ThoseWithoutACurveSayWhy) {
   EXPECT_EQ(output.figures.at(0).series.size(), 1U);
   EXPECT_EQ(output.figures[0].notes.at(0), "none: no distance");
   EXPECT_EQ(output.tables[0].rows.size(), 2U);
+}
+
+// What all models' texts were cut to is said once of all, by table and figure together; where
+// models differ in it each says its own.
+TEST(SeveralModels, SayOnceWhatHoldsForAll) {
+  using Notes = std::vector<std::string>;
+  const auto said = [](std::unique_ptr<Verb> verb, std::vector<std::string> models) {
+    Answering run;
+    const Output output = run_with(std::move(verb), run, std::move(models));
+    Notes notes = output.tables.at(0).notes;
+    for (const std::string& note : output.figures.at(0).notes)
+      if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
+    std::erase_if(notes, [](const auto& note) { return note.find(" cut to ") == note.npos; });
+    return notes;
+  };
+  const Notes once{"each model: text cut to 256 tokens"};
+  const Notes each{"rope: text cut to 256 tokens", "long: text cut to 512 tokens"};
+  EXPECT_EQ(said(addressing_verb(), {"rope", "tapa", "alibi"}), once);
+  EXPECT_EQ(said(pair_verb(), {"rope", "tapa", "alibi"}), once);
+  EXPECT_EQ(said(addressing_verb(), {"rope", "long"}), each);
+  EXPECT_EQ(said(pair_verb(), {"rope", "long"}), each);
 }
 
 TEST(SeveralModels, ABiasIsFittedForOne) {

@@ -266,7 +266,7 @@ TEST(FilesOfIds, AreReadWhole) {
   first["length"] = 9;
   EXPECT_EQ(ask("capture", first).tensor("logits").shape[1], 9);
   const auto text = ask("map", rope_with({{"input", {{"text", std::string(500, 'x')}}}}));
-  EXPECT_TRUE(notes(text, "cut to 64 of 501 tokens, the trained length (--length reads more)"));
+  EXPECT_TRUE(notes(text, "cut to 64 of 501 tokens, the trained length (more when asked for)"));
 }
 
 // 17.A6: a batch is captured as a batch, or not at all.
