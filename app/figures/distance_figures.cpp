@@ -190,16 +190,19 @@ PlotSpec near_far_figure_of(std::span<const DistanceModel> models, const ModelNa
   return plot;
 }
 
-// The mean that TAPA prints for an encoding, as a grey line.
+// The mean that TAPA prints for an encoding, as a line; the legend says which and of what models,
+// so that no words stand over the histograms.
 void mark_published(PlotSpec& plot, std::span<const DistanceModel> models) {
   bool any = false;
   for (const PublishedMean& one : kPublishedNearFarMeans) {
     if (std::ranges::none_of(models, [&](const auto& m) { return m.encoding == one.encoding; })) {
       continue;
     }
-    plot.markers.push_back(
-        {.at = one.mean,
-         .label = "published: " + std::string(one.encoding) + " mean " + short_number(one.mean)});
+    plot.markers.push_back({.at = one.mean, .color = kPublishedColor});
+    plot.series.push_back({.label = "published: mean of " + std::string(one.encoding) + " " +
+                                    short_number(one.mean) + " (7B models)",
+                           .color = kPublishedColor,
+                           .quiet = true});
     any = true;
   }
   if (any) plot.notes.emplace_back(kPublishedNearFar);

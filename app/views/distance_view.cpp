@@ -90,9 +90,8 @@ widgets::TableCell measured_cell(double value, const protocol::Interval& interva
 void shorten_labels(std::vector<PlotSpec>& plots) {
   for (PlotSpec& plot : plots) {
     for (widgets::Series& series : plot.series)
-      series.label = series.label.substr(0, series.label.find(':'));
-    for (widgets::Marker& marker : plot.markers)
-      if (!marker.label.starts_with("published")) marker.label.clear();
+      if (!series.quiet) series.label = series.label.substr(0, series.label.find(':'));
+    for (widgets::Marker& marker : plot.markers) marker.label.clear();
   }
 }
 

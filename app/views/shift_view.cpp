@@ -50,13 +50,19 @@ std::string id_of(const std::string& figure) {
   return figure == "against the shift" ? "shift_by" : "shift";
 }
 
-// "published: rope, three [BOS] added" of a label that names paper and table too: those are in the
-// notes.
+// "published: rope tokens" of a label that names paper, table and setting too: those are in the
+// notes, and what was done has the words of the measured rows.
 std::string without_source(const std::string& label) {
-  const std::size_t open = label.find(" ("), semicolon = label.find("; ", open);
+  const std::size_t open = label.find(" (");
   if (open == std::string::npos) return label;
-  if (semicolon == std::string::npos) return label.substr(0, open);
-  return label.substr(0, open) + ", " + label.substr(semicolon + 2, label.size() - semicolon - 3);
+  const bool tokens = label.find("[BOS]", open) != std::string::npos;
+  return label.substr(0, open) + (tokens ? " tokens" : " ids");
+}
+
+// "rope ids" of "rope ids by 3": which shift is shown stands above a figure of one.
+std::string without_shift(const std::string& label, int64_t by, bool of_all) {
+  const std::string end = " by " + std::to_string(by);
+  return of_all || !label.ends_with(end) ? label : label.substr(0, label.size() - end.size());
 }
 
 // What a model's encoding declares of shifted ids, and why.
@@ -209,7 +215,8 @@ widgets::PlotSpec ShiftView::plot_of(const ViewContext& context, ShiftResult res
   for (widgets::PlotSpec& plot : shift_figures(result, names_of(context.session())))
     if (plot.id == id) {
       for (widgets::Series& series : plot.series)
-        if (series.quiet) series.label = without_source(series.label);
+        series.label = series.quiet ? without_source(series.label)
+                                    : without_shift(series.label, state.shown, id == "shift_by");
       return std::move(plot);
     }
   return {};

@@ -38,6 +38,22 @@ TEST(Figures, NearFarHistogramIsADensity) {
   EXPECT_NEAR(area, 1.0, 1e-12);  // four pairs in two bins of widths 1 and 2
 }
 
+// A printed mean is a line without words over the histograms; the legend says whose it is and of
+// what models, and nothing was measured there.
+TEST(Figures, PublishedMeansAreSaidInTheLegend) {
+  auto result = two_models();
+  result.models[0].encoding = "rope";
+  const widgets::PlotSpec plot = near_far_figure(result.models, app::names_in(result));
+  ASSERT_EQ(plot.series.size(), 3u);
+  EXPECT_EQ(plot.series[2].label, "published: mean of rope 4.1 (7B models)");
+  EXPECT_TRUE(plot.series[2].quiet);
+  EXPECT_TRUE(plot.series[2].y.empty());
+  const auto line = std::ranges::find(plot.markers, 4.1, &widgets::Marker::at);
+  ASSERT_NE(line, plot.markers.end());
+  EXPECT_EQ(line->label, "");
+  EXPECT_EQ(line->color, plot.series[2].color);
+}
+
 TEST(Figures, EveryLineOfTheShiftFigureLooksDifferent) {
   const widgets::PlotSpec plot = shift_figure(two_shifted(), app::names_in(two_shifted()));
   ASSERT_EQ(plot.series.size(), 12u);
