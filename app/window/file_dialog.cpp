@@ -1,7 +1,10 @@
 #include "app/window/file_dialog.h"
 
 #include <imgui.h>
+#include <imgui_internal.h>
 #include <misc/cpp/imgui_stdlib.h>
+
+#include <utility>
 
 #include "app/window/commands.h"
 #include "formats/error.h"
@@ -64,10 +67,16 @@ void FileDialog::choose(ViewContext& context, const fs::path& path) {
 }
 
 void FileDialog::draw_entries(ViewContext& context) {
-  if (ImGui::BeginChild("entries", {0, ImGui::GetFontSize() * 22}, ImGuiChildFlags_Borders)) {
+  if (ImGui::BeginChild("entries", {0, ImGui::GetFontSize() * 22},
+                        ImGuiChildFlags_Borders | ImGuiChildFlags_NavFlattened)) {
     const Place& now = place(context);
     fs::path next;
-    if (ImGui::Selectable("..")) next = now.folder.parent_path();
+    // A click selects and a second one enters; Enter does both, and the space bar selects alone.
+    const bool by_key = ImGui::IsKeyPressed(ImGuiKey_Enter, false) ||
+                        ImGui::IsKeyPressed(ImGuiKey_KeypadEnter, false);
+    if (ImGui::Selectable("..", false, ImGuiSelectableFlags_NoAutoClosePopups))
+      next = now.folder.parent_path();
+    if (std::exchange(at_first_, false)) ImGui::FocusItem();
     for (const formats::ListedEntry& entry : now.entries) {
       const std::string label = entry.folder ? entry.name + "/" : entry.name;
       const fs::path path = now.folder / entry.name;
@@ -75,12 +84,13 @@ void FileDialog::draw_entries(ViewContext& context) {
           ImGuiSelectableFlags_AllowDoubleClick | ImGuiSelectableFlags_NoAutoClosePopups;
       if (!ImGui::Selectable(label.c_str(), path == path_, flags)) continue;
       path_ = path.string();
-      if (!ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) continue;
+      if (!by_key && !ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) continue;
       if (entry.folder)
         next = path;
       else
         choose(context, path);
     }
+    at_first_ = !next.empty() && by_key;  // the entry that had the focus is of another folder
     if (!next.empty()) enter(context, next);
   }
   ImGui::EndChild();

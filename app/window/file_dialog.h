@@ -39,6 +39,7 @@ class FileDialog {
   Place here_, far_;
   std::uint64_t far_serial_ = 0;  // of the answer that far_ was taken from
   std::string path_, trouble_;
+  bool at_first_ = false;  // the keyboard goes to the first entry of the folder that was entered
   NativeDialog native_;
 };
 

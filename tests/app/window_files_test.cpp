@@ -11,6 +11,7 @@
 #include "app/views/map_view.h"
 #include "app/views/text_view.h"
 #include "app/window/export_dialog.h"
+#include "app/window/file_dialog.h"
 #include "app/window/main_window.h"
 #include "app/window/opening.h"
 #include "app/window/session_file.h"
@@ -332,6 +333,46 @@ TEST(OpeningAModel, IsDoneAmongTheFoldersOfTheWorkersMachine) {
   const auto* answer = main_window.requests().of(kFolder).answer();
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->result.path, "/far");
+}
+
+// --- the file dialog ------------------------------------------------------------------------------
+
+// Without the mouse: from the path to the entries, into a folder by Enter, to a file in it and by
+// Enter its text; the space bar alone selects a folder and stays.
+TEST_F(WindowFiles, FoldersAreEnteredByTheKeyboard) {
+  write("inner/deep.txt", "words in a folder");
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_);
+  testing::HeadlessImGui gui;
+  FileDialog dialog;
+  const auto frames = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      gui.begin_frame();
+      dialog.draw(context_);
+      gui.end_frame();
+    }
+  };
+  const auto press = [&](ImGuiKey key) {
+    ImGui::GetIO().AddKeyEvent(key, true);
+    frames(2);
+    ImGui::GetIO().AddKeyEvent(key, false);
+    frames(3);
+  };
+  window_.open_dialog = "text";
+  frames(5);
+  press(ImGuiKey_Tab), press(ImGuiKey_DownArrow);  // ".." and "inner/"
+  press(ImGuiKey_Space);
+  press(ImGuiKey_DownArrow);  // nothing below it: the buttons
+  EXPECT_EQ(window_.open_dialog, "text");
+  press(ImGuiKey_UpArrow);
+  press(ImGuiKey_Enter);
+  EXPECT_EQ(window_.open_dialog, "text");
+  press(ImGuiKey_DownArrow);  // from ".." to the file
+  press(ImGuiKey_Enter);
+  fs::current_path(before);
+  EXPECT_EQ(window_.open_dialog, "");
+  EXPECT_EQ(edit_.session().text.words, "words in a folder");
+  EXPECT_EQ(fs::path(edit_.session().text.name).filename(), "deep.txt");
 }
 
 // --- one hover and one selection ------------------------------------------------------------------
