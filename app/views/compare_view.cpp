@@ -85,6 +85,10 @@ void CompareView::ask(ViewContext& context) {
   if (of_one_model(context)) {
     auto request = with_choices(protocol::HeadsRequest{.model = models.a}, state.options);
     request.metrics = {"js_divergence"};
+    // A stack is asked for of a model that is known to have several.
+    const auto* before = context.requests.of(kDivergences).answer();
+    if (before && before->result.model == models.a && !before->result.stack.empty())
+      request.stack = context.session().selection.stack;
     set_text(request.reading, text);
     return context.requests.ask(context.requests.of(kDivergences), request, text.words);
   }
@@ -200,6 +204,19 @@ bool CompareView::draw_other_text(const ViewContext& context, CompareState& stat
   return changed;
 }
 
+// Of an encoder-decoder the heads of one stack are shown: the one that other views show too.
+void CompareView::draw_stack_choice(ViewContext& context) {
+  const auto* answer = context.requests.of(kDivergences).answer();
+  if (!answer || answer->result.stack.empty()) return;
+  std::string stack = context.session().selection.stack;
+  if (stack.empty()) stack = "dec";
+  const std::vector<std::string> names{"dec", "enc", "cross"};
+  next_control(choice_width(names));
+  if (draw_choice("##stack", stack, names))
+    context.edit.apply("Show stack " + stack, [&](Session& s) { s.selection.stack = stack; });
+  tooltip("Heads of the decoder, of the encoder, or of the decoder's attention to the encoder");
+}
+
 void CompareView::draw_controls(ViewContext& context) {
   auto state = context.state<CompareState>();
   const Models models = models_of(context);
@@ -216,6 +233,7 @@ void CompareView::draw_controls(ViewContext& context) {
     next_control(9 * ImGui::GetFontSize());
     changed |= draw_other_text(context, state);
   }
+  if (of_one_model(context)) draw_stack_choice(context);
   next_control(6 * ImGui::GetFontSize());
   const std::set<std::string> filled{"match", "other", "a", "b", "device", "threads"};
   changed |= form_.draw<protocol::CompareRequest>(state.options, CompareState{}.options, filled);

@@ -231,6 +231,19 @@ TEST_F(ChoicesOfStacks, HeadsOfEveryStackAreReached) {
   }
 }
 
+TEST_F(ChoicesOfStacks, HeadsOfEveryStackAreComparedWithOneAnother) {
+  Session session = default_session();
+  session.views.set(CompareState{.figure = "heads of A alone"});
+  open("compare", session);
+  EXPECT_EQ(link_.last_params("heads").value("stack", ""), "");
+  for (const char* stack : {"enc", "cross"}) {
+    edit_.apply("stack", [&](Session& s) { s.selection.stack = stack; });
+    draw();
+    EXPECT_EQ(link_.last_params("heads")["stack"], stack);
+    EXPECT_EQ(link_.last_params("heads")["metrics"], nlohmann::json{"js_divergence"});
+  }
+}
+
 // One copy of the text for all that read it as the same tokens, in the colours of one of them or of
 // the difference of two.
 TEST_F(Choices, ModelsThatReadTheSameTokensShareTheText) {
