@@ -20,7 +20,9 @@ using nlohmann::json;
 // Answers with one head whose numbers are those of the model's place.
 class Answering final : public FakeRun {
  public:
-  static int length_of(const std::string& model) { return model == "long" || model == "b/ck" ? 512 : 256; }
+  static int length_of(const std::string& model) {
+    return model == "long" || model == "b/ck" ? 512 : 256;
+  }
   protocol::Reply call(const std::string& method, json params) override {
     const std::string model = params["model"];
     protocol::AddressingResult addressing{.model = model, .formula = "f"};
