@@ -53,16 +53,19 @@ void draw_color_scale(const MapSpec& map, float height) {
       map.log_decades > 0 ? range.high * std::pow(10.0, -map.log_decades) : range.low;
   const double middle = map.log_decades > 0 ? range.high * std::pow(10.0, -map.log_decades / 2.0)
                                             : (range.low + range.high) / 2;
+  float widest = 0;
   const auto label = [&](double value, float y) {
+    const std::string words = short_number(value);
     list->AddText(ImGui::GetFont(), font, {at.x + width + 4, y},
-                  ImGui::ColorConvertFloat4ToU32(palette().quiet), short_number(value).c_str());
+                  ImGui::ColorConvertFloat4ToU32(palette().quiet), words.c_str());
+    widest = std::max(widest, ImGui::GetFont()->CalcTextSizeA(font, 1e9F, 0, words.c_str()).x);
   };
   label(range.high, at.y - 1);
   label(middle, at.y + (height - font) / 2);
   label(low, at.y + height - font);
-  const float numbers = width + font * 3.2F;
-  if (!map.value_label.empty()) draw_scale_title(map.value_label, {at.x + numbers, at.y}, height);
-  ImGui::Dummy({numbers + (map.value_label.empty() ? 0 : font), height});
+  if (!map.value_label.empty())
+    draw_scale_title(map.value_label, {at.x + width + 4 + widest + 4, at.y}, height);
+  ImGui::Dummy({width + font * (map.value_label.empty() ? 3.2F : 4.2F), height});
   if (!map.value_label.empty() && ImGui::IsItemHovered())
     ImGui::SetTooltip("%s: %s", map.value_label.c_str(), scale_text(map).c_str());
 }
