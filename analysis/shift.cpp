@@ -306,9 +306,8 @@ RunDifference run_difference(TextPass& run, TextPass& other, std::int64_t offset
                              const protocol::Progress& progress) {
   RunDifference out;
   std::vector<AttentionPointer> layers;
-  run.visit_layers([&layers](const AttentionPointer& attention) {
-    layers.push_back(attention->for_weights());
-  });
+  run.visit_layers(
+      [&layers](const AttentionPointer& attention) { layers.push_back(attention->for_weights()); });
   other.visit_layers([&](const AttentionPointer& attention) {
     const auto& layer = layers[static_cast<std::size_t>(attention->layer())];
     const AttentionDifference difference =

@@ -20,7 +20,7 @@
 #else
 #define PHASESCOPE_OTHER_TARGETS 0
 #endif
-#define HWY_DISABLED_TARGETS                                               \
+#define HWY_DISABLED_TARGETS                                                   \
   (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | (1LL << 14) | \
    PHASESCOPE_OTHER_TARGETS)
 #define HWY_BROKEN_EMU128 0
