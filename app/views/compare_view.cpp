@@ -8,6 +8,7 @@
 #include "app/figures/intervals.h"
 #include "app/figures/intervention_figures.h"
 #include "app/verbs/verb_tools.h"
+#include "app/views/heads_view.h"
 #include "app/views/kept_tables.h"
 #include "app/views/map_view.h"
 #include "widgets/theme.h"
@@ -204,19 +205,6 @@ bool CompareView::draw_other_text(const ViewContext& context, CompareState& stat
   return changed;
 }
 
-// Of an encoder-decoder the heads of one stack are shown: the one that other views show too.
-void CompareView::draw_stack_choice(ViewContext& context) {
-  const auto* answer = context.requests.of(kDivergences).answer();
-  if (!answer || answer->result.stack.empty()) return;
-  std::string stack = context.session().selection.stack;
-  if (stack.empty()) stack = "dec";
-  const std::vector<std::string> names{"dec", "enc", "cross"};
-  next_control(choice_width(names));
-  if (draw_choice("##stack", stack, names))
-    context.edit.apply("Show stack " + stack, [&](Session& s) { s.selection.stack = stack; });
-  tooltip("Heads of the decoder, of the encoder, or of the decoder's attention to the encoder");
-}
-
 void CompareView::draw_controls(ViewContext& context) {
   auto state = context.state<CompareState>();
   const Models models = models_of(context);
@@ -233,7 +221,10 @@ void CompareView::draw_controls(ViewContext& context) {
     next_control(9 * ImGui::GetFontSize());
     changed |= draw_other_text(context, state);
   }
-  if (of_one_model(context)) draw_stack_choice(context);
+  if (of_one_model(context)) {
+    const auto* answer = context.requests.of(kDivergences).answer();
+    if (answer && !answer->result.stack.empty()) draw_stack_choice(context);
+  }
   next_control(6 * ImGui::GetFontSize());
   const std::set<std::string> filled{"match", "other", "a", "b", "device", "threads"};
   changed |= form_.draw<protocol::CompareRequest>(state.options, CompareState{}.options, filled);

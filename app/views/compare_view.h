@@ -53,7 +53,6 @@ class CompareView : public View {
   bool draw_model_choice(const ViewContext& context, const char* id, const std::string& now,
                          std::string& chosen);
   bool draw_other_text(const ViewContext& context, CompareState& state);
-  void draw_stack_choice(ViewContext& context);
   std::vector<widgets::PlotSpec> plots_of(const ViewContext& context) const;
   std::string key_of(const ViewContext& context) const;
   void draw_results(ViewContext& context);

@@ -79,7 +79,10 @@ void HeadsView::draw_choices_of_reading(ViewContext& context) {
   };
   bool stacks = false;
   for (std::size_t i = 0; i < context.models(); ++i) stacks = stacks || several(i);
-  if (!stacks) return;
+  if (stacks) draw_stack_choice(context);
+}
+
+void draw_stack_choice(ViewContext& context) {
   std::string stack = context.session().selection.stack;
   if (stack.empty()) stack = "dec";
   const std::vector<std::string> names{"dec", "enc", "cross"};

@@ -154,4 +154,7 @@ class HeadsView : public View {
   widgets::TableArrangement shown_;  // as the table was last arranged from the session
 };
 
+// Which stack's heads are shown of an encoder-decoder, by Compare too: that of the session.
+void draw_stack_choice(ViewContext& context);
+
 }  // namespace phasescope::app
