@@ -13,6 +13,7 @@
 #include "kernels/variants/cape-inl.h"
 #include "kernels/variants/cape_products-inl.h"
 
+#if PHASESCOPE_TARGET_RUNS
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
@@ -646,6 +647,7 @@ void backward_cape(const AttentionInputs& inputs, const SavedForward& saved,
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+#endif
 
 #if HWY_ONCE
 namespace phasescope::kernels {

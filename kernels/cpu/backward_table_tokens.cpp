@@ -8,6 +8,7 @@
 #include "kernels/variants/table-inl.h"
 #include "kernels/variants/tokens-inl.h"
 
+#if PHASESCOPE_TARGET_RUNS
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
@@ -18,6 +19,7 @@ void backward_table_tokens(const AttentionInputs& inputs, const SavedForward& sa
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+#endif
 
 #if HWY_ONCE
 namespace phasescope::kernels {

@@ -11,6 +11,7 @@
 #include "hwy/highway.h"
 #include "kernels/fma_peak.h"
 
+#if PHASESCOPE_TARGET_RUNS
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
@@ -47,6 +48,7 @@ double multiply_add(long rounds, float& keep) {
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+#endif
 
 #if HWY_ONCE
 namespace phasescope::kernels {

@@ -20,6 +20,7 @@
 #include "kernels/cpu/rows-inl.h"
 #include "kernels/variants/cape-inl.h"
 
+#if PHASESCOPE_TARGET_RUNS
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
@@ -317,6 +318,7 @@ void forward_cape(const AttentionInputs& inputs, const ForwardOutputs& outputs, 
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+#endif
 
 #if HWY_ONCE
 namespace phasescope::kernels {

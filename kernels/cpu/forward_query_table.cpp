@@ -7,6 +7,7 @@
 #include "kernels/cpu/forward-inl.h"
 #include "kernels/variants/query_table-inl.h"
 
+#if PHASESCOPE_TARGET_RUNS
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
@@ -17,6 +18,7 @@ void forward_query_table(const AttentionInputs& inputs, const ForwardOutputs& ou
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+#endif
 
 #if HWY_ONCE
 namespace phasescope::kernels {

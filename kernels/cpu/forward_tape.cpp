@@ -7,6 +7,7 @@
 #include "kernels/cpu/forward-inl.h"
 #include "kernels/variants/plain-inl.h"
 
+#if PHASESCOPE_TARGET_RUNS
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
@@ -16,6 +17,7 @@ void forward_tape(const AttentionInputs& inputs, const ForwardOutputs& outputs, 
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+#endif
 
 #if HWY_ONCE
 namespace phasescope::kernels {

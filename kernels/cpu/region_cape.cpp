@@ -7,6 +7,7 @@
 #include "kernels/cpu/region-inl.h"
 #include "kernels/variants/cape-inl.h"
 
+#if PHASESCOPE_TARGET_RUNS
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
@@ -96,6 +97,7 @@ void region_cape(const RegionCall& call) {
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+#endif
 
 #if HWY_ONCE
 namespace phasescope::kernels {

@@ -7,6 +7,7 @@
 #include "kernels/cpu/region-inl.h"
 #include "kernels/variants/clamp-inl.h"
 
+#if PHASESCOPE_TARGET_RUNS
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
@@ -14,6 +15,7 @@ void region_clamp(const RegionCall& call) { run_region<ClampScore>(call); }
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+#endif
 
 #if HWY_ONCE
 namespace phasescope::kernels {

@@ -8,6 +8,7 @@
 #include "kernels/variants/table-inl.h"
 #include "kernels/variants/tokens-inl.h"
 
+#if PHASESCOPE_TARGET_RUNS
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
@@ -15,6 +16,7 @@ void region_table_tokens(const RegionCall& call) { run_region<TokenScore<TableSc
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+#endif
 
 #if HWY_ONCE
 namespace phasescope::kernels {

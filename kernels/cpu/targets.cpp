@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -12,13 +13,20 @@ namespace {
 #if defined(__x86_64__) || defined(_M_X64)
 bool is_compiled([[maybe_unused]] Target target) {
 #if defined(PHASESCOPE_FOR_SSE4)
-  return target == Target::scalar || target == Target::sse4;
+  constexpr Target own = Target::sse4;
 #elif defined(PHASESCOPE_FOR_AVX2)
-  return target == Target::scalar || target == Target::avx2;
+  constexpr Target own = Target::avx2;
 #elif defined(PHASESCOPE_FOR_AVX3)
-  return target != Target::sse4;
+  constexpr Target own = Target::avx3;
 #else
   return true;
+#define PHASESCOPE_FOR_ALL
+#endif
+#if defined(PHASESCOPE_ALONE)
+  return target == own;
+#elif !defined(PHASESCOPE_FOR_ALL)
+  const bool lesser = own == Target::avx3 && target == Target::avx2;
+  return target == own || lesser || target == Target::scalar;
 #endif
 }
 
@@ -53,17 +61,22 @@ std::atomic<Target>& chosen() {
 
 Target best_target(const char* wanted) {
   const std::string_view name = wanted ? wanted : "";
-  Target best = Target::scalar;
+  std::optional<Target> best;
   for (const Target target : kTargets) {
     if (!has_target(target)) continue;
     best = target;
-    if (name == target_name(target)) return best;
+    if (name == target_name(target)) return target;
   }
-  if (name.empty()) return best;
+  if (!best) {
+    throw std::invalid_argument(
+        "[attention] this build's kernels are for another processor alone; build them here (./dev "
+        "build)");
+  }
+  if (name.empty()) return *best;
   throw std::invalid_argument(
       "[attention] expected PHASESCOPE_SIMD to be one of scalar, sse4, avx2 and avx3, as far as "
       "this processor and this build have them (up to " +
-      std::string(target_name(best)) + "), but got \"" + std::string(name) + "\"");
+      std::string(target_name(*best)) + "), but got \"" + std::string(name) + "\"");
 }
 
 Target current_target() { return chosen().load(std::memory_order_relaxed); }

@@ -10,11 +10,14 @@
 // Later versions have SSE2 too, by the bit 14, which would stand for it. SVE's vectors have no size
 // that arrays of them could have; NEON runs where it is. A build for one processor
 // (PHASESCOPE_SIMD of CMake) has EMU128 and what that one runs; with AVX-512 AVX2 too, because a
-// folder that several machines share may be built on the best of them.
+// folder that several machines share may be built on the best of them. One for that processor alone
+// (PHASESCOPE_SIMD_ALONE) has what it runs and nothing else.
 #if defined(PHASESCOPE_FOR_SSE4)
 #define PHASESCOPE_OTHER_TARGETS (HWY_AVX2 | HWY_AVX3)
 #elif defined(PHASESCOPE_FOR_AVX2)
 #define PHASESCOPE_OTHER_TARGETS (HWY_SSE4 | HWY_AVX3)
+#elif defined(PHASESCOPE_FOR_AVX3) && defined(PHASESCOPE_ALONE)
+#define PHASESCOPE_OTHER_TARGETS (HWY_SSE4 | HWY_AVX2)
 #elif defined(PHASESCOPE_FOR_AVX3)
 #define PHASESCOPE_OTHER_TARGETS HWY_SSE4
 #else
@@ -25,6 +28,13 @@
    PHASESCOPE_OTHER_TARGETS)
 #define HWY_BROKEN_EMU128 0
 
+// Whether the target that is being compiled will run. Highway always compiles the least one.
+#if defined(PHASESCOPE_ALONE)
+#define PHASESCOPE_TARGET_RUNS (HWY_TARGET != HWY_EMU128)
+#else
+#define PHASESCOPE_TARGET_RUNS 1
+#endif
+
 namespace phasescope::kernels {
 
 /// From the least to the best. Other processors than x86-64 have one, NEON on aarch64, which goes
@@ -33,7 +43,7 @@ enum class Target { scalar, sse4, avx2, avx3 };
 inline constexpr Target kTargets[] = {Target::scalar, Target::sse4, Target::avx2, Target::avx3};
 
 /// The target called `wanted`, or this processor's best where that is null or empty. Throws
-/// std::invalid_argument where the processor has none of that name.
+/// std::invalid_argument where the processor, or a build for one alone, has none of that name.
 Target best_target(const char* wanted);
 
 /// The best target of this processor, unless choose_target() or the environment variable
@@ -49,7 +59,13 @@ const char* target_name(Target target);
 }  // namespace phasescope::kernels
 
 /// In the HWY_ONCE part of a kernel file: the instance of `function` for the current target.
-#if defined(PHASESCOPE_FOR_SSE4)
+#if defined(PHASESCOPE_ALONE) && defined(PHASESCOPE_FOR_SSE4)
+#define PHASESCOPE_SELECT_TARGET(function) (&N_SSE4::function)
+#elif defined(PHASESCOPE_ALONE) && defined(PHASESCOPE_FOR_AVX2)
+#define PHASESCOPE_SELECT_TARGET(function) (&N_AVX2::function)
+#elif defined(PHASESCOPE_ALONE)
+#define PHASESCOPE_SELECT_TARGET(function) (&N_AVX3::function)
+#elif defined(PHASESCOPE_FOR_SSE4)
 #define PHASESCOPE_SELECT_TARGET(function) \
   (current_target() == Target::sse4 ? &N_SSE4::function : &N_EMU128::function)
 #elif defined(PHASESCOPE_FOR_AVX2)
