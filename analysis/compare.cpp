@@ -16,11 +16,34 @@
 namespace phasescope::analysis {
 namespace {
 
-void require_same_sides(const model::Model& a, const model::Model& b) {
-  const bool causal = a.config().attention.causal;
-  if (causal == b.config().attention.causal) return;
-  const std::string& one = (causal ? a : b).report.name;
-  const std::string& other = (causal ? b : a).report.name;
+// A model and the stack of it that is compared.
+struct Side {
+  const model::Model& model;
+  Stack stack;
+
+  bool causal() const { return is_causal(stack, model.config()); }
+  std::int64_t layers() const { return layers_of(stack, model.config()); }
+};
+
+// Of a model of one stack that one, where the other model has several.
+Side side_of(const model::Model& model, const model::Model& beside, const std::string& stack) {
+  const bool several = model.config().encoder_layers > 0;
+  const bool asked = several || beside.config().encoder_layers == 0;
+  return {model, stack_named(asked ? stack : "", model.config())};
+}
+
+void require_same_keys(const Side& a, const Side& b) {
+  if ((a.stack == Stack::cross) != (b.stack == Stack::cross)) {
+    const std::string& one = (a.stack == Stack::cross ? a : b).model.report.name;
+    const std::string& other = (a.stack == Stack::cross ? b : a).model.report.name;
+    throw formats::bad_input("the decoder of " + one + " attends to its encoder's tokens, and " +
+                                 other + " to its own, so they cannot be compared",
+                             "stack", "name another stack");
+  }
+  const bool causal = a.causal();
+  if (causal == b.causal()) return;
+  const std::string& one = (causal ? a : b).model.report.name;
+  const std::string& other = (causal ? b : a).model.report.name;
   throw formats::bad_input("the rows of a causal model, " + one +
                                ", and of one that sees both ways, " + other +
                                ", are over different keys, so they cannot be compared",
@@ -28,19 +51,20 @@ void require_same_sides(const model::Model& a, const model::Model& b) {
 }
 
 // What is left out of the comparison; empty for nothing.
-std::string left_out(const model::Model& a, const model::Model& b) {
+std::string left_out(const Side& a, const Side& b) {
   std::string note;
-  for (const model::Model* model : {&a, &b}) {
-    if (model->config().encoder_layers > 0) {
-      note += (note.empty() ? "" : "; ") + model->report.name +
-              " is compared by its decoder's self-attention";
-    }
+  for (const Side* side : {&a, &b}) {
+    if (side->model.config().encoder_layers == 0) continue;
+    note += (note.empty() ? "" : "; ") + side->model.report.name + " is compared by its " +
+            (side->stack == Stack::encoder ? "encoder"
+             : side->stack == Stack::cross ? "decoder's attention to its encoder"
+                                           : "decoder's self-attention");
   }
-  const auto size = [](const model::Model& model) {
-    return model.report.name + " has " + std::to_string(model.config().layers) + " layers of " +
-           std::to_string(model.config().heads) + " heads";
+  const auto size = [](const Side& side) {
+    return side.model.report.name + " has " + std::to_string(side.layers()) + " layers of " +
+           std::to_string(side.model.config().heads) + " heads";
   };
-  if (a.config().layers != b.config().layers || a.config().heads != b.config().heads) {
+  if (a.layers() != b.layers() || a.model.config().heads != b.model.config().heads) {
     note += (note.empty() ? "" : "; ") + size(a) + " and " + size(b) +
             ": those that both have are compared";
   }
@@ -60,20 +84,25 @@ struct TextHeads {
   at::Tensor between;  // (La Ha, Lb Hb): every two heads; undefined where it is not asked for
 };
 
-TextHeads text_heads(TextPass& a, TextPass& b, bool match, protocol::Progress& progress) {
-  if (a.tokens() != b.tokens()) {
+TextHeads text_heads(TextPass& a, Stack a_stack, TextPass& b, Stack b_stack, bool match,
+                     protocol::Progress& progress) {
+  const std::int64_t a_tokens = a.tokens(a_stack), b_tokens = b.tokens(b_stack);
+  if (a_tokens != b_tokens) {
     throw formats::bad_input("the models read different numbers of tokens, " +
-                                 std::to_string(a.tokens()) + " and " + std::to_string(b.tokens()),
+                                 std::to_string(a_tokens) + " and " + std::to_string(b_tokens),
                              "length", "give a length that both read");
   }
   std::vector<AttentionPointer> layers, others;
-  a.visit_layers([&layers](const AttentionPointer& attention) { layers.push_back(attention); });
+  a.visit_layers([&layers](const AttentionPointer& attention) { layers.push_back(attention); },
+                 nullptr, a_stack);
   std::vector<at::Tensor> rows;
-  b.visit_layers([&](const AttentionPointer& attention) {
-    const auto l = static_cast<std::size_t>(attention->layer());
-    if (l < layers.size()) rows.push_back(divergence_of(*layers[l], *attention, &progress));
-    if (match) others.push_back(attention);
-  });
+  b.visit_layers(
+      [&](const AttentionPointer& attention) {
+        const auto l = static_cast<std::size_t>(attention->layer());
+        if (l < layers.size()) rows.push_back(divergence_of(*layers[l], *attention, &progress));
+        if (match) others.push_back(attention);
+      },
+      nullptr, b_stack);
   TextHeads heads{at::stack(rows), {}};
   if (match) heads.between = divergence_between(layers, others, &progress);
   return heads;
@@ -113,8 +142,15 @@ protocol::CompareResult analyse_compare(const std::vector<std::shared_ptr<TextPa
   protocol::CompareResult out;
   out.a = a[0]->model().report.name;
   out.b = b[0]->model().report.name;
-  require_same_sides(a[0]->model(), b[0]->model());
-  out.provenance.note = left_out(a[0]->model(), b[0]->model());
+  const model::Model &first_model = a[0]->model(), &second_model = b[0]->model();
+  const Side one = side_of(first_model, second_model, options.stack);
+  const Side other = side_of(second_model, first_model, options.stack);
+  require_same_keys(one, other);
+  for (const Side* side : {&other, &one}) {
+    if (side->model.config().encoder_layers > 0)
+      out.stack = name_of(side->stack, side->model.config());
+  }
+  out.provenance.note = left_out(one, other);
   RowMean loss_a, loss_b, difference;
   RowBlocks positions(longest_of(a) - 1);
   std::vector<RowMean> heads;
@@ -126,7 +162,7 @@ protocol::CompareResult analyse_compare(const std::vector<std::shared_ptr<TextPa
     const double texts = static_cast<double>(a.size());
     protocol::PartOfProgress part(progress, static_cast<double>(t) / texts,
                                   static_cast<double>(t + 1) / texts);
-    const TextHeads text = text_heads(*a[t], *b[t], options.match, part);
+    const TextHeads text = text_heads(*a[t], one.stack, *b[t], other.stack, options.match, part);
     if (options.match) every_two.push_back(text.between);
     heads_a_layer = text.rows.size(1);
     heads.resize(static_cast<std::size_t>(text.rows.size(0) * heads_a_layer));

@@ -146,7 +146,8 @@ Reply compare(const protocol::CompareRequest& given, RequestContext& context) {
       open_with_texts(request, request.models[0], context, DefaultInput::first_session);
   const std::vector<Compared> all = all_compared(request, first, context);
   const analysis::CompareOptions options{.match = request.match,
-                                         .seed = static_cast<std::uint64_t>(request.reading.seed)};
+                                         .seed = static_cast<std::uint64_t>(request.reading.seed),
+                                         .stack = request.stack};
   protocol::CompareResult result;
   std::vector<protocol::TensorRef> tensors;
   for (std::size_t n = 1; n < all.size(); ++n) {

@@ -97,6 +97,10 @@ void CompareView::ask(ViewContext& context) {
       with_choices(protocol::CompareRequest{.models = {models.a, models.b}}, state.options);
   if (!state.other.empty()) request.models = {models.a}, request.other = state.other;
   request.match = state.figure == kAlike;
+  const auto* before = context.requests.of(kCompare).answer();
+  const bool same = before && before->result.a == models.a &&
+                    (!state.other.empty() || before->result.b == models.b);
+  if (same && !before->result.stack.empty()) request.stack = context.session().selection.stack;
   set_text(request.reading, text);
   context.requests.ask(context.requests.of(kCompare), request, text.words);
 }
@@ -221,12 +225,15 @@ void CompareView::draw_controls(ViewContext& context) {
     next_control(9 * ImGui::GetFontSize());
     changed |= draw_other_text(context, state);
   }
-  if (of_one_model(context)) {
-    const auto* answer = context.requests.of(kDivergences).answer();
-    if (answer && !answer->result.stack.empty()) draw_stack_choice(context);
+  const auto has_stacks = [](const auto* answer) {
+    return answer && !answer->result.stack.empty();
+  };
+  if (of_one_model(context) ? has_stacks(context.requests.of(kDivergences).answer())
+                            : has_stacks(context.requests.of(kCompare).answer())) {
+    draw_stack_choice(context);
   }
   next_control(6 * ImGui::GetFontSize());
-  const std::set<std::string> filled{"match", "other", "a", "b", "device", "threads"};
+  const std::set<std::string> filled{"match", "other", "a", "b", "stack", "device", "threads"};
   changed |= form_.draw<protocol::CompareRequest>(state.options, CompareState{}.options, filled);
   if (changed) context.set_state("Compare other models", state, "compare");
   draw_tools(context);

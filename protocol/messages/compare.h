@@ -23,6 +23,7 @@ struct CompareRequest {
   ReadingMany reading;
   std::string other;
   bool match = false;
+  std::string stack;
   template <class V>
   void fields(V& v) {
     v("a", a, About{.help = "the first of two models", .wire_only = true});
@@ -37,6 +38,7 @@ struct CompareRequest {
     v("other", other, About{.help = "file of a second text, read by the same model"});
     v("match", match,
       About{.help = "also which head of the other model is most like each head, of any layer"});
+    v("stack", stack, kStackAbout);
   }
 };
 
@@ -90,6 +92,7 @@ struct ComparePair {
 // beside every head of b; of further models `js_between_2`, `js_between_3`, ...
 struct CompareResult {
   std::string a, b;
+  std::string stack;                   // of the encoder-decoders among them, as in HeadsResult
   std::map<std::string, double> loss;  // "a", "b", "difference": nats a token
   Interval loss_difference;            // b - a, text by text
   std::vector<HeadDivergence> heads;
@@ -99,7 +102,7 @@ struct CompareResult {
   Provenance provenance;
   template <class V>
   void fields(V& v) {
-    v("a", a), v("b", b), v("loss", loss, About{.unit = "nats a token"});
+    v("a", a), v("b", b), v("stack", stack), v("loss", loss, About{.unit = "nats a token"});
     v("loss_difference", loss_difference,
       About{.title = "loss of b - loss of a", .unit = "nats a token"});
     v("heads", heads), v("positions", positions), v("matches", matches), v("others", others);

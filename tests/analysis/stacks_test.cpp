@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/compare.h"
 #include "analysis/heads.h"
 #include "analysis/map.h"
 #include "analysis/query_rows.h"
@@ -44,12 +45,13 @@ at::Tensor expected_weights(const Part& part, std::int64_t layer, std::int64_t h
 }
 
 std::shared_ptr<TextPass> t5_pass(at::ScalarType dtype = at::kFloat,
-                                  std::int64_t keep_bytes = std::int64_t{1} << 30) {
+                                  std::int64_t keep_bytes = std::int64_t{1} << 30,
+                                  std::int64_t text = 0) {
   static const auto model = model::open_model(golden_path("hf/models/t5").string());
   model::ForwardOptions options;
-  options.decoder_ids = expected("decoder_input_ids").narrow(0, 0, 1);
+  options.decoder_ids = expected("decoder_input_ids").narrow(0, text, 1);
   return std::make_shared<TextPass>(model::in_dtype(model, dtype),
-                                    expected("input_ids").narrow(0, 0, 1), options, keep_bytes);
+                                    expected("input_ids").narrow(0, text, 1), options, keep_bytes);
 }
 
 TEST(Stacks, MapsAreThoseOfTheReference) {
@@ -160,6 +162,45 @@ TEST(Stacks, HeadsAreThoseOfTheReference) {
       EXPECT_TRUE(std::isfinite(row.values.at("js_divergence").mean)) << part.name;
     }
   }
+}
+
+// Jensen and Shannon's divergence of every row of every head on one text and on another.
+TEST(Stacks, EveryStackIsCompared) {
+  protocol::NoProgress progress;
+  for (const Part& part : kParts) {
+    const auto result =
+        analyse_compare({t5_pass()}, {t5_pass(at::kFloat, std::int64_t{1} << 30, 1)}, progress,
+                        {.stack = part.name});
+    EXPECT_EQ(result.stack, part.name);
+    ASSERT_EQ(result.heads.size(), static_cast<std::size_t>(3 * part.layers));
+    for (const protocol::HeadDivergence& head : result.heads) {
+      const at::Tensor all =
+          expected(std::string(part.name) + ".attn." + std::to_string(head.layer)).to(at::kDouble);
+      const at::Tensor a = all[0][head.head], b = all[1][head.head], m = (a + b) / 2;
+      const at::Tensor rows = (at::xlogy(a, a) + at::xlogy(b, b) - 2 * at::xlogy(m, m)).sum(1) / 2;
+      EXPECT_NEAR(head.js_divergence, rows.mean().item<double>(), 20 * kRounding)
+          << part.name << ' ' << head.layer << ' ' << head.head;
+    }
+  }
+}
+
+// What is no stack of either model, and stacks whose rows are over other keys.
+TEST(Stacks, WhatCannotBeComparedIsSaid) {
+  const auto refusal = [](const std::string& b, const std::string& stack) -> std::string {
+    protocol::NoProgress progress;
+    const at::Tensor ids = ids_tensor(std::vector<std::int64_t>{1, 2, 3});
+    const auto single = std::make_shared<TextPass>(testing::small_model(b), ids);
+    const auto other = stack == "none" ? single : t5_pass();
+    try {
+      analyse_compare({other}, {single}, progress, {.stack = stack == "none" ? "enc" : stack});
+    } catch (const formats::Error& error) {
+      return error.full_text();
+    }
+    return "";
+  };
+  EXPECT_NE(refusal("rope", "cross").find("attends to its encoder's tokens"), std::string::npos);
+  EXPECT_NE(refusal("rope", "enc").find("sees both ways"), std::string::npos);
+  EXPECT_NE(refusal("rope", "none").find("one stack of layers"), std::string::npos);
 }
 
 // Only the decoder's own attention has distances to tokens before the query.

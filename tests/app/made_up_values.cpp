@@ -391,6 +391,8 @@ Reply compare(const nlohmann::json& params, const MadeUpShape& shape) {
   result.a = params["models"][0];
   result.b = params["models"].size() > 1 ? params["models"][1].get<std::string>()
                                          : result.a + " on " + params.value("other", "");
+  if (shape.stacks) result.stack = params.value("stack", "");
+  if (shape.stacks && result.stack.empty()) result.stack = "dec";
   result.loss_difference = {0.25, 0.125, 0.375, 8, "jackknife t"};
   if (!shape.losses) result.loss_difference = {std::nan(""), {}, {}, 0, "none"};
   const int all = shape.layers * shape.heads;

@@ -244,6 +244,18 @@ TEST_F(ChoicesOfStacks, HeadsOfEveryStackAreComparedWithOneAnother) {
   }
 }
 
+TEST_F(ChoicesOfStacks, TheSameStackOfTwoModelsIsCompared) {
+  Session session = default_session();
+  session.views.set(CompareState{.figure = "same heads"});
+  open("compare", session);
+  EXPECT_EQ(link_.last_params("compare").value("stack", ""), "");
+  for (const char* stack : {"enc", "cross"}) {
+    edit_.apply("stack", [&](Session& s) { s.selection.stack = stack; });
+    draw();
+    EXPECT_EQ(link_.last_params("compare")["stack"], stack);
+  }
+}
+
 // One copy of the text for all that read it as the same tokens, in the colours of one of them or of
 // the difference of two.
 TEST_F(Choices, ModelsThatReadTheSameTokensShareTheText) {
