@@ -39,7 +39,7 @@ CheckResult all_forms() {
   for (const char* form : {"concat", "concat_residual", "add_residual", "content", "conv"}) {
     const CheckResult one = judge_cost(encoding_macs(form), cape_constant(form));
     hold = hold && one.verdict == "holds";
-    worst = worst_of(worst, one.value);
+    worst = worst_of(worst, *one.value);
     detail += std::string(detail.empty() ? "" : "; ") + form + ": " + one.detail;
   }
   for (const PublishedTime& time : published_times()) {

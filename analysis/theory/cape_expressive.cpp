@@ -60,7 +60,7 @@ CheckResult run_cape_expressive(const CheckContext&) {
   const ExpressiveFit to_alibi = fit_expressive(kerple[3], alibi, kTrained, kFar, kWidth);
   const ExpressiveFit buckets = fit_expressive(t5_bucket(), alibi, kTrained, kFar, kWidth);
   const CheckResult first = judge_fit(to_kerple), second = judge_fit(to_alibi);
-  CheckResult result = first.value / first.bound > second.value / second.bound ? first : second;
+  CheckResult result = *first.value / *first.bound > *second.value / *second.bound ? first : second;
   result.detail = fit_text("Kerple from Alibi", to_kerple) + "; " +
                   fit_text("Alibi from Kerple", to_alibi) + "; " +
                   fit_text("Alibi from T5's buckets, which no function does", buckets);

@@ -220,7 +220,7 @@ CheckResult cape_surface_of_model(const CheckContext& context) {
     const CheckResult one = judge_surface(f, context.seed + l);
     hold = hold && one.verdict == "holds";
     worst.samples += one.samples;
-    if (l == 0 || one.verdict != "holds") worst.value = one.value, worst.bound = one.bound;
+    if (l == 0 || one.verdict != "holds") worst.value = *one.value, worst.bound = *one.bound;
     if (l == 0) detail = one.detail;
   }
   CheckResult result = answer(hold ? Verdict::holds : Verdict::fails, worst, detail);

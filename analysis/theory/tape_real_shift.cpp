@@ -64,9 +64,9 @@ CheckResult run_tape_real_shift(const CheckContext& context) {
   const RealShift single = measure_real_shift(context.model, ids, 0.5, start_at, context.seed);
   result.noise = rounding_noise(context, ids).largest();
   result.detail += "; float32 at 1/2: " + short_number(single.moved.largest()) +
-                   " (rounding of sums: " + short_number(result.noise) + ")";
+                   " (rounding of sums: " + short_number(*result.noise) + ")";
   // Angles and their sines are rounded too, by as much as a sum.
-  if (!(single.moved.largest() <= 6 * result.noise)) result.verdict = name_of(Verdict::fails);
+  if (!(single.moved.largest() <= 6 * *result.noise)) result.verdict = name_of(Verdict::fails);
   return result;
 }
 

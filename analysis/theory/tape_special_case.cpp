@@ -150,15 +150,15 @@ CheckResult run_tape_special_case(const CheckContext& context) {
   for (const ZeroedCase& zeroed : equal_cases(context.model->encoding())) {
     context.progress->progress(-1, zeroed.name);
     const double distance = distance_from_rope(model64->decoder, ids, zeroed);
-    holds = holds && distance <= result.bound;
-    result.value = worst_of(result.value, distance);
+    holds = holds && distance <= *result.bound;
+    result.value = worst_of(result.value.value_or(0), distance);
     single = worst_of(single, distance_from_rope(context.model->decoder, ids, zeroed));
   }
-  holds = holds && single <= 3 * result.noise;
+  holds = holds && single <= 3 * *result.noise;
   const std::string start = name_of_start(context.model->encoding());
   result.detail = "largest difference of " + std::string(name_of_outputs(context.model->decoder)) +
-                  " from " + start + ": float64 " + short_number(result.value) + ", float32 " +
-                  short_number(single) + " (rounding of sums: " + short_number(result.noise) + ")";
+                  " from " + start + ": float64 " + short_number(*result.value) + ", float32 " +
+                  short_number(single) + " (rounding of sums: " + short_number(*result.noise) + ")";
   for (const ZeroedCase& zeroed : control_cases()) {
     result.detail += "; with " + zeroed.name + " it is " +
                      short_number(distance_from_rope(model64->decoder, ids, zeroed));

@@ -441,10 +441,8 @@ PlotSpec check_figure(const protocol::CheckResult& check, const protocol::CheckC
                 .title = check.id + " on " + names.short_name(check.model)};
   plot.x = {.label = curve.x_label, .scale = curve.log_x ? Scale::log10 : Scale::linear};
   plot.y = {.label = curve.y_label, .scale = curve.log_y ? Scale::log10 : Scale::linear};
-  plot.notes.push_back("verdict " + check.verdict + ": value " + short_number(check.value) +
-                       ", bound " + short_number(check.bound) + ", noise " +
-                       short_number(check.noise) + ", " + std::to_string(check.samples) +
-                       " samples");
+  const std::string numbers = measured_numbers(check);
+  plot.notes.push_back("verdict " + check.verdict + (numbers.empty() ? "" : ": " + numbers));
   if (!check.source.empty()) plot.notes.push_back(check.source);
   return plot;
 }
@@ -471,6 +469,15 @@ void add_curves(PlotSpec& plot, const std::vector<const protocol::CheckCurve*>& 
 }
 
 }  // namespace
+
+std::string measured_numbers(const protocol::CheckResult& check) {
+  std::string words;
+  const auto add = [&](const char* name, const std::optional<double>& value) {
+    if (value) words += (words.empty() ? "" : ", ") + std::string(name) + short_number(*value);
+  };
+  add("value ", check.value), add("bound ", check.bound), add("noise ", check.noise);
+  return words.empty() ? words : words + ", " + std::to_string(check.samples) + " samples";
+}
 
 std::vector<PlotSpec> check_figures(const protocol::CheckResult& check, const ModelNames& names) {
   std::vector<std::vector<const protocol::CheckCurve*>> groups;

@@ -70,15 +70,14 @@ widgets::TableSpec table_of_checks(const std::vector<const CheckResult*>& checks
     id.help = check->statement, why.help = check->detail;
     auto verdict = widgets::words_cell_of(verdict_of(check->verdict).words);
     verdict.tone = tone_of(check->verdict);
-    // Nothing was measured: zeros would look like numbers.
-    const auto number = [&](double value) {
-      return check->samples == 0 ? widgets::TableCell{} : widgets::number_cell_of(value);
+    const auto number = [](const std::optional<double>& value) {
+      return value ? widgets::number_cell_of(*value) : widgets::TableCell{};
     };
     table.rows.push_back(
         {std::move(id),
          widgets::words_cell_of(names.short_name(check->model), names.color(check->model)),
          std::move(verdict), std::move(why), number(check->value), number(check->bound),
-         number(check->noise), number(static_cast<double>(check->samples))});
+         number(check->noise), widgets::number_cell_of(static_cast<double>(check->samples))});
   }
   return table;
 }
@@ -230,11 +229,8 @@ void TheoryView::draw_check(ViewContext& context, const CheckResult& check) {
   draw_verdict(check.verdict);
   paragraph(check.statement);
   paragraph(check.source, &widgets::palette().quiet);
-  if (check.samples > 0)
-    paragraph("value " + widgets::short_number(check.value) + ", bound " +
-              widgets::short_number(check.bound) + ", noise " + widgets::short_number(check.noise) +
-              ", " + std::to_string(check.samples) + " samples, seed " +
-              std::to_string(check.seed));
+  const std::string numbers = measured_numbers(check);
+  if (!numbers.empty()) paragraph(numbers + ", seed " + std::to_string(check.seed));
   paragraph(check.detail);
   const std::string key = shown_answers(context, kTheory).key(context);
   const auto& plots = plots_.get(key + name_of_check(check),

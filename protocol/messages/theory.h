@@ -1,6 +1,7 @@
 #pragma once
 // Theorem checks with verdicts.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -79,8 +80,8 @@ struct CheckCurve {
 
 struct CheckResult {
   std::string id, model;
-  std::string verdict = "undecided";  // name_of(Verdict)
-  double value = 0, bound = 0, noise = 0;
+  std::string verdict = "undecided";          // name_of(Verdict)
+  std::optional<double> value, bound, noise;  // none where nothing was measured
   int64_t samples = 0, seed = 0;
   std::string detail, source, statement;
   std::vector<CheckCurve> curves;

@@ -206,7 +206,7 @@ TEST(ApeNoOrder, VerdictsOnModels) {
     EXPECT_GT(got.value, 1e-3) << key;
     // Drawn token by token: the one that moves most is the number.
     ASSERT_EQ(got.curves.size(), 2u) << key;
-    EXPECT_DOUBLE_EQ(std::ranges::max(got.curves[0].y), got.value) << key;
+    EXPECT_DOUBLE_EQ(std::ranges::max(got.curves[0].y), *got.value) << key;
   }
   auto other = config;
   other.encoding.key = "alibi";

@@ -94,7 +94,7 @@ TEST(RopeLemma, IsDrawnOnAModel) {
     }
     // Angles up to 2 pi 10^7, each to a unit in its last place.
     EXPECT_NEAR(got.curves[0].y[n], std::abs(sum / static_cast<double>(dim)), 1e-7) << lambda;
-    EXPECT_GE(got.curves[0].bound[n], 0.99 * got.value);  // the least of another grid
+    EXPECT_GE(got.curves[0].bound[n], 0.99 * *got.value);  // the least of another grid
   }
 }
 
