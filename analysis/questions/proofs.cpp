@@ -9,6 +9,9 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <set>
+#include <string>
+#include <utility>
 
 #include "analysis/heads.h"
 #include "analysis/metrics/registry.h"
@@ -127,7 +130,16 @@ Weights one_layer(std::function<Score(const Ids& ids)> first, Score second = uni
   };
 }
 
-const std::map<std::string, Weights>& known_weights() {
+using Heads = std::set<std::pair<std::int64_t, std::int64_t>>;  // (layer, head)
+
+struct Known {
+  Weights weights;
+  // Heads whose scores hold a norm's gain or an angle, which float32 rounds. Those of all others
+  // are entries of a table, or 0, which it holds exactly.
+  Heads rounded;
+};
+
+const std::map<std::string, Known>& known_heads() {
   const auto same = [](const Score& score) { return [=](const Ids&) { return score; }; };
   const auto sink = [](const Ids& ids) -> Score {
     return [ids](std::int64_t, std::int64_t j) {
@@ -140,16 +152,16 @@ const std::map<std::string, Weights>& known_weights() {
     };
   };
   const Score far = [](std::int64_t i, std::int64_t j) { return i - j >= 113 ? 40 : 0; };
-  static const std::map<std::string, Weights> known = {
-      {"proof-uniform", one_layer(same(uniform))},
-      {"proof-sink", one_layer(sink)},
-      {"proof-previous", one_layer(same(rotated(1, 40)))},
-      {"proof-distance7", one_layer(same(at_distance(7, 6)))},
-      {"proof-duplicate", one_layer(duplicate)},
-      {"proof-induction", induction_weights},
-      {"proof-copy7", one_layer(same(at_distance(7, 6)))},
-      {"proof-fails", one_layer(same(at_distance(7, 40)), far)},
-      {"tape.circuit", circuit_weights},
+  static const std::map<std::string, Known> known = {
+      {"proof-uniform", {one_layer(same(uniform)), {}}},
+      {"proof-sink", {one_layer(sink), {{0, 0}}}},
+      {"proof-previous", {one_layer(same(rotated(1, 40))), {{0, 0}}}},
+      {"proof-distance7", {one_layer(same(at_distance(7, 6))), {}}},
+      {"proof-duplicate", {one_layer(duplicate), {{0, 0}}}},
+      {"proof-induction", {induction_weights, {{1, 1}}}},
+      {"proof-copy7", {one_layer(same(at_distance(7, 6))), {}}},
+      {"proof-fails", {one_layer(same(at_distance(7, 40)), far), {}}},
+      {"tape.circuit", {circuit_weights, {{0, 0}, {1, 0}, {2, 0}, {3, 0}}}},
   };
   return known;
 }
@@ -260,12 +272,13 @@ Ids random_text(std::uint64_t seed) {
   return ids;
 }
 
-// The weights are float32, which keeps a closed form to 1e-6 where all else is float64. In float32
-// scores are sums over up to 264 channels, 264 * 2^-24 of the largest score; a weight moves by as
-// much as its score, and lengths of keys multiply it.
-double tolerance_of(const std::string& metric, double value, at::ScalarType dtype) {
+// Where all else is float64, weights of the model that float32 rounds keep a closed form to 1e-6,
+// and others to the sums of float64 over a few hundred keys. In float32 scores are sums over up to
+// 264 channels, 264 * 2^-24 of the largest score; a weight moves by as much as its score, and
+// lengths of keys multiply it.
+double tolerance_of(const std::string& metric, double value, at::ScalarType dtype, bool rounded) {
   const bool lengths = metric.starts_with("mean_distance") || metric == "effective_keys";
-  const double of_a_weight = dtype == at::kDouble ? 1e-6 : 2e-4;
+  const double of_a_weight = dtype != at::kDouble ? 2e-4 : rounded ? 1e-6 : 1e-12;
   return of_a_weight * (lengths ? std::max(1.0, std::abs(value)) : 1.0);
 }
 
@@ -303,7 +316,10 @@ class Proof {
   void add(const char* input, const std::string& metric, std::int64_t layer, std::int64_t head,
            double value, double measured) {
     protocol::Claim claim{name_, metric, input, layer, head, value, measured};
-    claim.tolerance = tolerance_of(metric, value, options_.dtype);
+    const Heads& heads = known_heads().at(name_).rounded;
+    // A divergence is of all heads.
+    const bool rounded = metric == "js_divergence" ? !heads.empty() : heads.contains({layer, head});
+    claim.tolerance = tolerance_of(metric, value, options_.dtype, rounded);
     claim.holds = holds(claim);
     claims_.push_back(std::move(claim));
   }
@@ -370,8 +386,8 @@ class Proof {
 }  // namespace
 
 at::Tensor constructed_weights(const std::string& name, const Ids& ids) {
-  const auto found = known_weights().find(name);
-  if (found != known_weights().end()) return found->second(ids);
+  const auto found = known_heads().find(name);
+  if (found != known_heads().end()) return found->second.weights(ids);
   std::string names;
   for (const auto& entry : model::constructed_models()) names += " " + entry.name;
   throw formats::bad_usage("'" + name + "' is no constructed model", "names", "known:" + names);
