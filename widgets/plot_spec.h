@@ -165,6 +165,10 @@ struct PixelSize {
 // A short readable number: 4 significant digits, 1e6 for large ones, "nan" and "inf" as words.
 std::string short_number(double value);
 
+// A map with so few rows and columns is read as a table: exported figures have a number in each
+// cell.
+inline constexpr int kReadableCells = 16;
+
 // Ticks at round places inside [low, high], about `wanted` of them; powers of ten on a log axis.
 std::vector<AxisTick> nice_ticks(double low, double high, Scale scale, int wanted = 6);
 

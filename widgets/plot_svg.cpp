@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 #include "widgets/map_colors.h"
 #include "widgets/map_image.h"
@@ -280,20 +281,39 @@ std::string embedded(const MapSpec& map, int pixels, Ground ground) {
 
 Ground ground_of(const SvgWriter& svg) { return svg.ink().dark ? Ground::dark : Ground::light; }
 
-// Few enough cells to be read as a table: the number stands in each.
-constexpr int kReadableCells = 16;
+constexpr double kCellText = 10.5;
+
+// The numbers of all cells, with as many digits as fit into the narrowest; none where two are too
+// many.
+std::vector<std::string> cell_numbers(const MapSpec& map, double width) {
+  for (const int digits : {4, 3, 2}) {
+    std::vector<std::string> numbers;
+    bool fit = true;
+    for (const float value : map.values) {
+      char text[32] = "";
+      if (std::isfinite(value)) std::snprintf(text, sizeof text, "%.*g", digits, value);
+      numbers.emplace_back(digits == 4 && std::isfinite(value) ? short_number(value) : text);
+      fit = fit && text_width(numbers.back(), kCellText) <= width - 4;
+    }
+    if (fit) return numbers;
+  }
+  return {};
+}
 
 void draw_cell_values(Page& page, const MapSpec& map, double width, double height) {
   if (map.rows > kReadableCells || map.cols > kReadableCells) return;
+  const std::vector<std::string> numbers = cell_numbers(map, width / map.cols);
+  if (numbers.empty()) return;
   const double x = page.x(map.col_begin), y = page.y(map.row_begin);
   for (int r = 0; r < map.rows; ++r) {
     for (int c = 0; c < map.cols; ++c) {
-      const float value = map.values[static_cast<std::size_t>(r) * map.cols + c];
+      const std::size_t n = static_cast<std::size_t>(r) * map.cols + c;
+      const float value = map.values[n];
       if (!std::isfinite(value)) continue;
       const Rgba under = cell_color(map, value, ground_of(page.svg));
       const bool dark = 299 * under.r + 587 * under.g + 114 * under.b < 128000;
       page.svg.text(x + width * (c + 0.5) / map.cols, y + height * (r + 0.5) / map.rows + 4,
-                    short_number(value), {10.5, dark ? "#ffffff" : "#111114", TextAnchor::middle});
+                    numbers[n], {kCellText, dark ? "#ffffff" : "#111114", TextAnchor::middle});
     }
   }
 }
@@ -387,10 +407,19 @@ double map_height(const MapSpec& map, const Frame& frame) {
   return frame.width * std::clamp(rows / columns, 0.3, 1.0);
 }
 
+// What stands left of the frame: the numbers of an axis, or its names, which may take half the
+// page.
+double left_room(const PlotSpec& plot, double page) {
+  double widest = 0;
+  for (const AxisTick& tick : plot.y.ticks) widest = std::max(widest, text_width(tick.label, 11));
+  const double label = plot.y.label.empty() ? 6 : 24;
+  return std::clamp(label + widest + 7, 64.0, page / 2);
+}
+
 }  // namespace
 
 std::string svg_of(const PlotSpec& plot, PixelSize size, FigureTheme theme) {
-  const double left = 64, right = (plot.map ? 78 : 18) + margin_room(plot);
+  const double left = left_room(plot, size.width), right = (plot.map ? 78 : 18) + margin_room(plot);
   const auto notes = note_lines(plot.notes, size.width - left - 18);
   const auto legend = legend_of(plot, left, 44, size.width - 18);
   const double top = legend.empty() ? (plot.map ? 52 : 36) : legend.back().y + 14;

@@ -146,7 +146,10 @@ std::string sampling_note(const protocol::PatternsResult& result);
 std::vector<GroupedFigure> figures_of(const protocol::PatternsResult& result,
                                       std::span<const protocol::TensorRef> tensors,
                                       const ModelNames& names);
-// PE dot products of one layer, `grid` (S, S), on a scale of its own unless one is given.
+// "start", "after L2": the positions' state 0 and 3.
+std::string state_name(int64_t layer);
+std::string pe_dot_id(const std::string& model, int64_t layer);
+// PE dot products of one state, `grid` (S, S), on a scale of its own unless one is given.
 widgets::PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer,
                                 const Grid& grid, const ModelNames& names,
                                 std::optional<widgets::ValueRange> range = {});
@@ -176,6 +179,8 @@ std::vector<GroupedFigure> more_figures_of(const protocol::PatternsResult& resul
                                            const ModelNames& names);
 
 // ---- theory ----
+// "value 3e-12, bound 1e-10, noise 1e-12, 5 samples", of what was measured; "" where nothing was.
+std::string measured_numbers(const protocol::CheckResult& check);
 // Every curve of a check; curves with the same axes and bound stand in one figure.
 std::vector<widgets::PlotSpec> check_figures(const protocol::CheckResult& check,
                                              const ModelNames& names);

@@ -238,9 +238,12 @@ PlotSpec matched_heads_figure(const protocol::CompareResult& result, const Grid&
   label_heads(plot.x, matrix.shape.at(1), other_heads);
   plot.map = divergences(matrix);
   Series marks{.label = "matched", .kind = SeriesKind::scatter, .color = 3};
+  // Where a cell has its number, that stands in the middle.
+  const bool numbers = std::max(matrix.shape.at(0), matrix.shape.at(1)) <= widgets::kReadableCells;
+  const double across = numbers ? 0.88 : 0.5, down = numbers ? 0.18 : 0.5;
   for (const protocol::HeadMatch& match : result.matches) {
-    marks.x.push_back(double(match.other_layer * other_heads + match.other_head) + 0.5);
-    marks.y.push_back(double(match.layer * heads + match.head) + 0.5);
+    marks.x.push_back(double(match.other_layer * other_heads + match.other_head) + across);
+    marks.y.push_back(double(match.layer * heads + match.head) + down);
   }
   plot.series.push_back(std::move(marks));
   plot.notes.push_back(kDivergenceNote);

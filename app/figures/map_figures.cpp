@@ -294,12 +294,21 @@ std::string sampling_note(const protocol::PatternsResult& result) {
   return "G shows " + of + ", one of every " + std::to_string(all / shown);
 }
 
+std::string state_name(int64_t layer) {
+  return layer == 0 ? "start" : "after L" + std::to_string(layer - 1);
+}
+
+std::string pe_dot_id(const std::string& model, int64_t layer) {
+  std::string state = state_name(layer);
+  std::ranges::replace(state, ' ', '_');
+  return "pe_dot_" + model + "_" + state;
+}
+
 PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer, const Grid& grid,
                        const ModelNames& names, std::optional<widgets::ValueRange> range) {
   PlotSpec plot{
-      .id = "pe_dot_" + names.file_name(result.model) + "_L" + std::to_string(layer),
-      .title = names.short_name(result.model) + ": PE dot products " +
-               (layer == 0 ? "at the start" : "after layer " + std::to_string(layer - 1))};
+      .id = pe_dot_id(names.file_name(result.model), layer),
+      .title = names.short_name(result.model) + ": PE dot products, " + state_name(layer)};
   plot.x.label = "position j", plot.x.of = widgets::Coordinate::position;
   plot.y.label = "position i", plot.y.of = widgets::Coordinate::position;
   plot.legend = false;

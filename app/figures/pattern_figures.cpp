@@ -23,10 +23,6 @@ using widgets::ValueRange;
 
 namespace {
 
-std::string state_name(int64_t layer) {
-  return layer == 0 ? "start" : "after L" + std::to_string(layer - 1);
-}
-
 // The tensors PREFIX.L by L.
 std::map<int64_t, Grid> grids_named(std::span<const protocol::TensorRef> tensors,
                                     std::string_view prefix) {
@@ -260,8 +256,8 @@ void add_against_figures(const PatternsResult& result, const std::map<int64_t, G
   }
   for (const auto& [layer, grid] : difference) {
     PlotSpec plot = pe_dot_figure(result, layer, grid, names, differences);
-    plot.id = "pe_dot_" + names.file_name(result.model) + "_less_" +
-              names.file_name(result.against) + "_L" + std::to_string(layer);
+    plot.id = pe_dot_id(names.file_name(result.model) + "_less_" + names.file_name(result.against),
+                        layer);
     plot.title = names.short_name(result.model) + " - " + names.short_name(result.against) +
                  ": PE dot products, " + state_name(layer);
     figures.push_back({"against", layer, std::move(plot)});

@@ -13,6 +13,7 @@
 #include "formats/error.h"
 #include "formats/tensors/safetensors.h"
 #include "widgets/plot_svg.h"
+#include "widgets/svg_writer.h"
 
 namespace phasescope::app {
 namespace {
@@ -135,6 +136,38 @@ TEST(Export, FiguresOfTheSameDataAreTheSameBytes) {
     }
     EXPECT_EQ(convert_svg(svg, form), first) << form;
   }
+}
+
+// Where the text `words` begins that ends at its x (its anchor is the end).
+double begin_of(const std::string& svg, const std::string& words, double size) {
+  const std::size_t end = svg.find(">" + words + "<"), begin = svg.rfind("<text x=\"", end);
+  EXPECT_NE(end, std::string::npos) << words;
+  return std::stod(svg.substr(begin + 9)) - widgets::text_width(words, size);
+}
+
+// Names of rows are as long as they are: the frame makes room for them, and for the axis' own name.
+TEST(Export, NamesOfAnAxisAreNotCutOff) {
+  widgets::PlotSpec plot{.id = "cost", .title = "Cost"};
+  plot.series.push_back({.label = "a", .x = {1, 2}, .y = {0, 1}});
+  const std::string part = "tape: post-attention linear";
+  plot.y.ticks = {{0, "MLP"}, {1, part}};
+  EXPECT_GE(begin_of(widgets::svg_of(plot), part, 11), 0);
+  plot.y.label = "part";  // it is turned, and takes its line's height
+  EXPECT_GE(begin_of(widgets::svg_of(plot), part, 11), 18);
+}
+
+// Numbers of neighbouring cells do not touch: digits are left out, or the numbers.
+TEST(Export, NumbersInCellsHaveRoom) {
+  const auto drawn = [](int columns, const std::string& number) {
+    widgets::PlotSpec plot{.id = "map", .title = "Map"};
+    plot.map = widgets::MapSpec{.rows = 1, .cols = columns};
+    plot.map->values.assign(static_cast<std::size_t>(columns), 0.4936F);
+    return widgets::svg_of(plot, {720, 300}).find(">" + number + "</text>") != std::string::npos;
+  };
+  EXPECT_TRUE(drawn(4, "0.4936"));
+  EXPECT_FALSE(drawn(16, "0.4936"));
+  EXPECT_TRUE(drawn(16, "0.494"));
+  EXPECT_FALSE(drawn(17, "0.49"));
 }
 
 // The program rsvg-convert draws the same, byte for byte.
