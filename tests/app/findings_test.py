@@ -1,5 +1,6 @@
 """docs/findings.md against the commands that stand in it: every number with decimals that a finding states
-is one that its command answers, rounded as it stands there."""
+is one that its command answers, rounded as it stands there, and a number with its interval is one with that
+interval."""
 
 import json
 import os
@@ -13,6 +14,8 @@ SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().paren
 PROGRAM = Path(os.environ.get("PHASESCOPE_BUILD", SOURCE / "build/release")) / "bin/phasescope"
 PAGE = SOURCE / "docs/findings.md"
 STATED = re.compile(r"(?<![\w.^])\d+\.\d+")
+NUMBER = r"(\d+(?:\.\d+)?)"
+INTERVAL = re.compile(NUMBER + r"(?: [a-z]+)?\s\[-?" + NUMBER + r",\s-?" + NUMBER + r"\]")
 PRINTED = re.compile(r"\d+\.?\d*(?:e[-+]?\d+)?")
 WITH_ERROR = re.compile(r"(\d+\.\d+) \+- (\d+\.\d+)")
 # Commands that read texts many times over, or tens of thousands of their pairs.
@@ -41,21 +44,26 @@ def answer(command):
     return told
 
 
-def numbers(value):
-    """All of an answer but its curves, without signs; of words those in them, and the ends of 'x +- error'."""
+def groups(value):
+    """All numbers of an answer but its curves', without signs, those together that an object or a sentence has; of
+    sentences the ends of 'x +- error' too."""
     if isinstance(value, dict):
-        for key, one in value.items():
-            if key not in ("curves", "provenance", "texts", "statement", "source"):
-                yield from numbers(one)
-    elif isinstance(value, list):
+        value = [one for key, one in value.items()
+                 if key not in ("curves", "provenance", "texts", "statement", "source")]
+    if isinstance(value, list):
+        yield [abs(float(one)) for one in value if isinstance(one, (int, float)) and not isinstance(one, bool)]
         for one in value:
-            yield from numbers(one)
+            yield from groups(one)
     elif isinstance(value, str):
-        yield from (float(one) for one in PRINTED.findall(value))
-        for middle, error in WITH_ERROR.findall(value):
-            yield from (abs(float(middle) + sign * OF_TEXTS * float(error)) for sign in (-1, 1))
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        yield abs(float(value))
+        yield ([float(one) for one in PRINTED.findall(value)] +
+               [abs(float(middle) + sign * OF_TEXTS * float(error))
+                for middle, error in WITH_ERROR.findall(value) for sign in (-1, 1)])
+
+
+def holds(group, stated):
+    """Half a unit in its last place, and a little of what was rounded before."""
+    most = 0.52 * 10.0 ** -len(stated.partition(".")[2])
+    return any(abs(one - float(stated)) <= most for one in group)
 
 
 class Numbers(unittest.TestCase):
@@ -64,13 +72,13 @@ class Numbers(unittest.TestCase):
         for title, text, commands in findings():
             if wanted != any(command.startswith(LONG) for command in commands):
                 continue
-            answers = [one for command in commands for one in numbers(answer(command))]
+            answers = [group for command in commands for group in groups(answer(command))]
             for stated in STATED.findall(text):
-                # Half a unit in its last place, and a little of what was rounded before.
-                most = 0.52 * 10.0 ** -len(stated.split(".")[1])
-                near = min(answers, key=lambda one: abs(one - float(stated)))
-                self.assertLessEqual(abs(near - float(stated)), most, f"{stated} of '{title}'")
+                self.assertTrue(any(holds(group, stated) for group in answers), f"{stated} of '{title}'")
                 compared += 1
+            for interval in INTERVAL.findall(text):
+                self.assertTrue(any(all(holds(group, one) for one in interval) for group in answers),
+                                f"{interval} of '{title}'")
         self.assertGreater(compared, 20)
 
 
