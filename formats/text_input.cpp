@@ -101,6 +101,9 @@ std::vector<NamedText> read_text_collection(const std::filesystem::path& path) {
     if (!record.is_object() || !record.contains("text") || !record["text"].is_string()) {
       throw bad_input("a line must be an object with a string \"text\"", where);
     }
+    if (record["text"].get_ref<const std::string&>().empty()) {
+      throw bad_input("the text is empty", where, "leave the line out");
+    }
     const bool named = record.contains("name") && record["name"].is_string();
     texts.push_back({named ? record["name"].get<std::string>() : std::to_string(line_number),
                      record["text"].get<std::string>()});

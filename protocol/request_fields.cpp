@@ -1,7 +1,10 @@
 // The types that fields of requests have: their JSON and their words on the command line.
 #include <charconv>
 #include <cmath>
+#include <set>
+#include <string>
 #include <type_traits>
+#include <vector>
 
 #include "formats/base64.h"
 #include "protocol/error_info.h"
@@ -142,6 +145,15 @@ Strings read_words(const json& value, const About& about) {
   for (const json& item : value) {
     if (!item.is_string()) expected("a list of words", shown(value));
     words.push_back(among_choices(item.get<std::string>(), about));
+  }
+  return words;
+}
+
+Strings distinct_words(const Strings& words, const About& about) {
+  std::set<std::string> known;
+  for (const std::string& word : words) {
+    if (about.distinct && !known.insert(word).second)
+      expected("different names", in_quotes(word) + " twice");
   }
   return words;
 }
@@ -309,7 +321,7 @@ T FieldType<T>::read(const json& value, const About& about) {
     if (!value.is_string()) expected("a word", shown(value));
     return among_choices(value.get<std::string>(), about);
   } else if constexpr (std::is_same_v<T, Strings>) {
-    return read_words(value, about);
+    return distinct_words(read_words(value, about), about);
   } else if constexpr (std::is_same_v<T, Integers>) {
     return read_integers(value, about);
   } else if constexpr (std::is_same_v<T, Range>) {

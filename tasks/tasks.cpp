@@ -151,8 +151,8 @@ const Task& task_named(const std::string& name) {
   if (const Task* task = find_task(name)) return *task;
   std::vector<std::string> known;
   for (const auto& task : all_tasks()) known.push_back(task->info().key);
-  throw formats::bad_usage("no such task: \"" + name + "\"" + formats::near_names(name, known),
-                           "task");
+  throw formats::bad_usage("no such task: \"" + name + "\"", "task",
+                           formats::hint_of_names({name}, known));
 }
 
 double estimated_blind(const Task& task, const Ids& length, std::int64_t samples) {

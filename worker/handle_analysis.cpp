@@ -129,8 +129,10 @@ Reply one_query(const protocol::QueryRequest& request, RequestContext& context) 
 // What was asked for of a bias or of positions that the encoding has not is said, not dropped.
 void note_unread(const protocol::PatternsRequest& request, const protocol::PatternsResult& result,
                  Texts& texts) {
-  if (texts.items.size() > 1 && request.queries.empty()) {
-    texts.add_note("only the first of " + std::to_string(texts.items.size()) + " texts is read");
+  if (request.queries.empty()) {
+    note_first(texts);
+  } else if (!result.layers.empty() || !result.bias.empty()) {
+    note_first(texts, "positions and curves");
   }
   if (request.layers) return;  // which may have none where others have
   const bool curves = request.distances || request.query;

@@ -416,10 +416,16 @@ void require_ids_alone(const Texts& texts, const std::string& what) {
 
 Texts only_first(Texts texts) {
   if (texts.items.size() < 2) return texts;
-  texts.add_note("only the first of " + std::to_string(texts.items.size()) + " texts is read");
+  note_first(texts);
   texts.items.resize(1);
   texts.corpus = false;
   return texts;
+}
+
+void note_first(Texts& texts, const std::string& part) {
+  if (texts.items.size() < 2) return;
+  texts.add_note((part.empty() ? "" : part + ": ") + "only the first of " +
+                 std::to_string(texts.items.size()) + " texts is read");
 }
 
 protocol::Provenance provenance_of(const Asked& asked, RequestContext& context,

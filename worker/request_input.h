@@ -54,6 +54,8 @@ std::vector<std::string> names_of(const analysis::Texts& texts);
 
 // The first of several texts, with a note that the others are not read.
 analysis::Texts only_first(analysis::Texts texts);
+// Says that it is, where there are several and `part`, a result's, is of the first alone.
+void note_first(analysis::Texts& texts, const std::string& part = "");
 
 // Sidecar facts of a result. `command`: the command line that asks the same; `ran`:
 // attention; left out where a method runs none. Made when the result is there: throws Error

@@ -35,7 +35,7 @@ class DataVerb : public Verb {
     options.option("--length", length_,
                    "the task's own length; of addition digits of both, 3,4 (default: 8, or the "
                    "nearest that it has)");
-    options.option("--seed", seed_, "seed of everything drawn (default: 0)", 0);
+    options.option("--seed", seed_, "seed of everything drawn, at least 0 (default: 0)", 0);
     options.option("--check", check_,
                    "JSON lines of examples and metrics: are targets, formats, counted places and "
                    "scores those of the task; status 1 with the first difference");

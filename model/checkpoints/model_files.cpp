@@ -13,6 +13,7 @@
 #include "formats/sha256.h"
 #include "formats/tensors/gguf.h"
 #include "formats/tensors/safetensors.h"
+#include "model/checkpoints/constructed.h"
 #include "model/checkpoints/open_model.h"
 
 namespace phasescope::model {
@@ -211,10 +212,11 @@ ModelFiles find_model_files(const std::string& path_or_name) {
     const auto named = files_of_named_checkpoint(path_or_name);
     return named ? *named : files_of_weights(path_or_name);
   }
-  throw formats::bad_input("there is no model \"" + path_or_name +
-                               "\": neither a file, nor a folder, nor a bundled one" +
-                               formats::near_names(path_or_name, bundled_names()),
-                           path_or_name);
+  std::vector<std::string> known = bundled_names();
+  for (const ConstructedEntry& entry : constructed_models()) known.push_back(entry.name);
+  throw formats::bad_input(
+      "there is no model \"" + path_or_name + "\": neither a file, nor a folder, nor a bundled one",
+      path_or_name, formats::hint_of_names({path_or_name}, known));
 }
 
 }  // namespace phasescope::model

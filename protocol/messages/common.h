@@ -22,7 +22,8 @@ inline constexpr About kModelsAbout{
         "one or more: bundled names, folders, .safetensors or .gguf files; ./NAME is the folder "
         "where a bundled model has that name too",
     .argument = "MODEL",
-    .alias = "model"};
+    .alias = "model",
+    .distinct = true};
 inline constexpr About kStackAbout{.help = "of an encoder-decoder: dec (default), enc or cross"};
 inline constexpr About kSetAbout{.help = "override, e.g. encoding.base=1e6 (may be repeated)"};
 inline constexpr About kDeviceAbout{.help = "cpu or cuda[:i] (default: the worker's)"};
@@ -34,7 +35,7 @@ inline constexpr About kBackendAbout{
         "device",
     .choices = "fused|plain|cuda-unverified|auto"};
 inline constexpr About kInputAbout{.help = "what is read"};
-inline constexpr About kSeedAbout{.help = "seed of everything drawn"};
+inline constexpr About kSeedAbout{.help = "seed of everything drawn", .low = 0};
 inline constexpr About kFolderAbout{.help = "folder to write", .wire_only = true};
 inline constexpr About kCorpusAbout{
     .help =

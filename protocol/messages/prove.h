@@ -26,7 +26,7 @@ struct ProveRequest {
             .argument = "NAME",
             .required = false});
     running.fields(v);
-    v("seed", seed, About{.help = "seed of the texts"});
+    v("seed", seed, About{.help = "seed of the texts", .low = 0});
     v("make", make, About{.help = "also write the models, each a folder, into this one"});
   }
 };

@@ -184,6 +184,7 @@ TEST(TextCollection, NamesTheBadLine) {
   EXPECT_TRUE(tells(refused("{\"text\": \"a\"}\n\n{\"text\": 3}\n"), "line 3"));
   EXPECT_TRUE(tells(refused("{\"text\": \"a\"}\n{"), "line 2"));
   EXPECT_TRUE(tells(refused("\n \n"), "holds no text"));
+  EXPECT_TRUE(tells(refused("{\"text\": \"a\"}\n{\"text\": \"\"}\n"), "line 2"));
   const auto texts = read_text_collection(folder.file("t.jsonl", "{\"text\": \"a\"}\n"));
   EXPECT_EQ(texts[0].name, "1");
 }

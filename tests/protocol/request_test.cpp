@@ -97,6 +97,21 @@ TEST(Request, RefusesValuesOfAnotherFormRangeOrChoiceByTheirName) {
   EXPECT_EQ(refusal<CompareRequest>(json::array()).message, "compare must be an object");
 }
 
+// A model that is named twice would be measured and drawn twice; compare may stand one beside
+// itself.
+TEST(Request, AModelIsNamedOnce) {
+  const ErrorInfo twice = refusal<ShiftRequest>({{"models", {"rope", "tape", "rope"}}});
+  EXPECT_EQ(twice.message, "expected different names but got \"rope\" twice");
+  EXPECT_EQ(twice.where, "models");
+  EXPECT_EQ(request_of<CompareRequest>({{"models", {"rope", "rope"}}}).models.size(), 2u);
+}
+
+// What is drawn by a seed below 0 would be that of another number.
+TEST(Request, SeedsAreNotNegative) {
+  EXPECT_EQ(refusal<ShiftRequest>({{"models", {"rope"}}, {"seed", -1}}).message,
+            "expected a number at least 0 but got -1");
+}
+
 // 17.B15: what belongs to one task alone is refused by its name, also where it is as by default.
 TEST(Request, RefusesWhatBelongsToAnother) {
   const json asked{{"task", "addition"}, {"models", {"m"}}, {"trials", 3}};

@@ -28,8 +28,8 @@ const EvalTask& eval_task(const std::string& name) {
     if (task.key == key) return task;
     known.push_back(task.key);
   }
-  throw formats::bad_usage("no such task: \"" + key + "\"" + formats::near_names(key, known),
-                           "task");
+  throw formats::bad_usage("no such task: \"" + key + "\"", "task",
+                           formats::hint_of_names({key}, known));
 }
 
 }  // namespace phasescope::training
