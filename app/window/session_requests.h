@@ -40,7 +40,10 @@ std::string command_of(const std::vector<Asked>& asked) {
     if (found == lines.end() || !one.params.contains("models")) {
       lines.push_back(one);
     } else {
-      for (const auto& model : one.params["models"]) found->params["models"].push_back(model);
+      // What was asked of one and of several together names it once.
+      auto& named = found->params["models"];
+      for (const auto& model : one.params["models"])
+        if (std::ranges::find(named, model) == named.end()) named.push_back(model);
     }
   }
   std::string command;

@@ -14,7 +14,7 @@ TOKENS = 32768
 MOST_BYTES = 2_000_000_000
 COMMANDS = (
     "pair rope --head L2H1 --query 32000 --key 150", "map rope --head L2H1", "heads rope", "patterns tape",
-    "patterns cape_kerple", "addressing rope", "profile rope", "distance rope", "compare rope tapa_norm --match",
+    "patterns cape_kerple", "addressing rope", "profile rope", "distance rope", "compare rope tapa_norm",
     "ablate rope --head L3H1", "demand rope", "xray rope", "acuity rope", "shift rope --by 3",
 )
 

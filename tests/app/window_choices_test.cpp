@@ -356,6 +356,8 @@ TEST_F(Choices, DifferencesArePairedInOneQuestion) {
   EXPECT_EQ(figure.id, "eval_difference_perplexity");
   EXPECT_EQ(figure.series.at(0).y, std::vector<double>{0.25});
   EXPECT_NE(saved_[0].command.find("rope tapa_norm"), std::string::npos) << saved_[0].command;
+  const std::size_t first = saved_[0].command.find("tapa_norm");
+  EXPECT_EQ(saved_[0].command.find("tapa_norm", first + 1), std::string::npos);  // named once
 }
 
 TEST_F(Choices, AnyTwoModelsAreComparedAndOneWithItself) {
