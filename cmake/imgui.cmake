@@ -49,6 +49,7 @@ function(phasescope_imgui target)
     IMGUI_USER_CONFIG="${CMAKE_SOURCE_DIR}/widgets/imgui_config.h"
     IMGUI_IMPL_OPENGL_LOADER_CUSTOM)
   target_compile_options(${target} PRIVATE -w)
+  phasescope_optimise(${target} -O1)
   target_link_libraries(${target} PUBLIC glfw glad_gl PRIVATE Freetype::Freetype)
 endfunction()
 
@@ -80,3 +81,4 @@ target_compile_definitions(implot
   PUBLIC IMPLOT_CUSTOM_NUMERIC_TYPES=\(float\)\(double\)
   PRIVATE IMGUI_USER_CONFIG="${CMAKE_SOURCE_DIR}/widgets/imgui_config.h")
 target_compile_options(implot PRIVATE -w)
+phasescope_optimise(implot -O1)

@@ -120,8 +120,9 @@ def run_ctest(folder, arguments, counts, ctest, env=None):
     results.mkdir(parents=True)
     report = results / "ctest-report.xml"
     say(f"testing {folder.name}")
+    # One more than there are cores: many wait for other processes, for locks and for clocks.
     command = [ctest, "--test-dir", folder, "--output-on-failure", "--timeout", str(TIMEOUT_S),
-               "--no-tests=ignore", "--output-junit", report, f"-j{machine.cores()}",
+               "--no-tests=ignore", "--output-junit", report, f"-j{machine.cores() + 1}",
                "--test-output-size-passed", str(KEPT_BYTES),
                *arguments]
     done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL,
