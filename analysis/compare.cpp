@@ -25,11 +25,15 @@ struct Side {
   std::int64_t layers() const { return layers_of(stack, model.config()); }
 };
 
-// Of a model of one stack that one, where the other model has several.
-Side side_of(const model::Model& model, const model::Model& beside, const std::string& stack) {
+// Of a model of one stack that one, whatever is asked of those that have several.
+Side side_of(const model::Model& model, const std::string& stack) {
   const bool several = model.config().encoder_layers > 0;
-  const bool asked = several || beside.config().encoder_layers == 0;
-  return {model, stack_named(asked ? stack : "", model.config())};
+  return {model, several ? stack_named(stack, model.config()) : Stack::main};
+}
+
+// Its name; empty for a model of one.
+std::string stack_of(const Side& side) {
+  return side.model.config().encoder_layers > 0 ? name_of(side.stack, side.model.config()) : "";
 }
 
 void require_same_keys(const Side& a, const Side& b) {
@@ -53,8 +57,9 @@ void require_same_keys(const Side& a, const Side& b) {
 // What is left out of the comparison; empty for nothing.
 std::string left_out(const Side& a, const Side& b) {
   std::string note;
+  const bool same = a.model.report.name == b.model.report.name;
   for (const Side* side : {&a, &b}) {
-    if (side->model.config().encoder_layers == 0) continue;
+    if (side->model.config().encoder_layers == 0 || (side == &b && same)) continue;
     note += (note.empty() ? "" : "; ") + side->model.report.name + " is compared by its " +
             (side->stack == Stack::encoder ? "encoder"
              : side->stack == Stack::cross ? "decoder's attention to its encoder"
@@ -143,13 +148,10 @@ protocol::CompareResult analyse_compare(const std::vector<std::shared_ptr<TextPa
   out.a = a[0]->model().report.name;
   out.b = b[0]->model().report.name;
   const model::Model &first_model = a[0]->model(), &second_model = b[0]->model();
-  const Side one = side_of(first_model, second_model, options.stack);
-  const Side other = side_of(second_model, first_model, options.stack);
+  const Side one = side_of(first_model, options.stack);
+  const Side other = side_of(second_model, options.stack);
   require_same_keys(one, other);
-  for (const Side* side : {&other, &one}) {
-    if (side->model.config().encoder_layers > 0)
-      out.stack = name_of(side->stack, side->model.config());
-  }
+  out.stack = stack_of(one), out.other_stack = stack_of(other);
   out.provenance.note = left_out(one, other);
   RowMean loss_a, loss_b, difference;
   RowBlocks positions(longest_of(a) - 1);

@@ -68,7 +68,7 @@ class MapAnalysis {
       : asked_(asked),
         head_(parse_head(asked.head)),
         config_(pass.model().config()),
-        stack_(stack_named(head_.stack, config_)),
+        stack_(stack_named(head_.stack, config_, "head")),
         attention_(pass.layer(head_.layer, stack_)),
         kernels_(pass.kernels()) {
     const std::int64_t heads = attention_->heads();

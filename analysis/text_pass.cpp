@@ -23,18 +23,19 @@ std::string name_of(Stack stack, const model::ModelConfig& config) {
   return stack == Stack::encoder ? "enc" : stack == Stack::cross ? "cross" : "dec";
 }
 
-Stack stack_named(const std::string& name, const model::ModelConfig& config) {
+Stack stack_named(const std::string& name, const model::ModelConfig& config,
+                  const std::string& field) {
   if (name.empty()) return Stack::main;
   if (config.encoder_layers == 0) {
     throw formats::bad_usage("\"" + name +
                                  "\" is a part of an encoder-decoder, and this model is " +
                                  "one stack of layers",
-                             "head", "leave it out: L0H0");
+                             field, field == "head" ? "leave it out: L0H0" : "leave it out");
   }
   for (const Stack stack : {Stack::main, Stack::encoder, Stack::cross}) {
     if (name == name_of(stack, config)) return stack;
   }
-  throw formats::bad_usage("there is no part \"" + name + "\" of an encoder-decoder", "head",
+  throw formats::bad_usage("there is no part \"" + name + "\" of an encoder-decoder", field,
                            "enc, dec or cross");
 }
 

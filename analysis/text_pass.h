@@ -27,8 +27,10 @@ enum class Stack { main, encoder, cross };
 
 // As `capture` has it: "dec", "enc" or "cross"; empty for a model of one stack.
 std::string name_of(Stack stack, const model::ModelConfig& config);
-// The stack with this name; empty: the default. Throws Error "bad_usage" where the model has none.
-Stack stack_named(const std::string& name, const model::ModelConfig& config);
+// The stack with this name; empty: the default. Throws Error "bad_usage" where the model has none,
+// which names the request's field that said it.
+Stack stack_named(const std::string& name, const model::ModelConfig& config,
+                  const std::string& field = "stack");
 // How many layers it has.
 std::int64_t layers_of(Stack stack, const model::ModelConfig& config);
 // Whether a query sees the tokens before it alone.

@@ -105,10 +105,16 @@ Texts second_text(protocol::CompareRequest request, ModelTexts& in, RequestConte
 }
 
 protocol::ComparePair pair_of(protocol::CompareResult&& result) {
-  return {std::move(result.a),         std::move(result.b),
-          std::move(result.loss),      result.loss_difference,
-          std::move(result.positions), std::move(result.heads),
-          std::move(result.matches),   std::move(result.provenance.note)};
+  return {.a = std::move(result.a),
+          .b = std::move(result.b),
+          .stack = std::move(result.stack),
+          .other_stack = std::move(result.other_stack),
+          .loss = std::move(result.loss),
+          .loss_difference = result.loss_difference,
+          .positions = std::move(result.positions),
+          .heads = std::move(result.heads),
+          .matches = std::move(result.matches),
+          .note = std::move(result.provenance.note)};
 }
 
 // What is compared with the first model: another one, or another text.
@@ -140,11 +146,20 @@ std::vector<Compared> all_compared(const protocol::CompareRequest& request, Mode
   return all;
 }
 
+void require_stacks(const std::string& stack, const std::vector<Compared>& all) {
+  const auto several = [](const Compared& one) { return one.model->config().encoder_layers > 0; };
+  if (stack.empty() || std::ranges::any_of(all, several)) return;
+  throw formats::bad_usage(
+      "\"" + stack + "\" is a part of an encoder-decoder, and no model here is one", "stack",
+      "leave it out");
+}
+
 Reply compare(const protocol::CompareRequest& given, RequestContext& context) {
   const protocol::CompareRequest request = completed(given, context);
   ModelTexts first =
       open_with_texts(request, request.models[0], context, DefaultInput::first_session);
   const std::vector<Compared> all = all_compared(request, first, context);
+  require_stacks(request.stack, all);
   const analysis::CompareOptions options{.match = request.match,
                                          .seed = static_cast<std::uint64_t>(request.reading.seed),
                                          .stack = request.stack};

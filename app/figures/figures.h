@@ -186,6 +186,8 @@ std::vector<widgets::PlotSpec> check_figures(const protocol::CheckResult& check,
                                              const ModelNames& names);
 
 // ---- compare ----
+// "rope_tapa", "t5_t5_enc": names of files.
+std::string compared_id(const protocol::CompareResult& result, const ModelNames& names);
 widgets::PlotSpec divergence_figure(const protocol::CompareResult& result, const ModelNames& names);
 
 // ---- jobs ----

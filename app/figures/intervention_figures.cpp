@@ -225,7 +225,7 @@ PlotSpec heads_divergence_figure(const protocol::HeadsResult& result, const Grid
 PlotSpec matched_heads_figure(const protocol::CompareResult& result, const Grid& matrix,
                               const ModelNames& names) {
   const std::string a = names.short_name(result.a), b = names.short_name(result.b);
-  PlotSpec plot{.id = "matched_" + names.file_name(result.a) + "_" + names.file_name(result.b),
+  PlotSpec plot{.id = "matched_" + compared_id(result, names),
                 .title = "Every head of " + a + " beside every head of " + b};
   plot.legend = false;
   plot.x.label = b, plot.y.label = a;
@@ -248,6 +248,7 @@ PlotSpec matched_heads_figure(const protocol::CompareResult& result, const Grid&
   plot.series.push_back(std::move(marks));
   plot.notes.push_back(kDivergenceNote);
   plot.notes.push_back("dots: the pairing with the smallest sum of divergences");
+  if (!result.provenance.note.empty()) plot.notes.push_back(result.provenance.note);
   return plot;
 }
 

@@ -328,8 +328,14 @@ PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer, co
   return plot;
 }
 
+std::string compared_id(const protocol::CompareResult& result, const ModelNames& names) {
+  const std::string& stack = result.stack.empty() ? result.other_stack : result.stack;
+  return names.file_name(result.a) + "_" + names.file_name(result.b) +
+         (stack.empty() ? "" : "_" + stack);
+}
+
 PlotSpec divergence_figure(const protocol::CompareResult& result, const ModelNames& names) {
-  PlotSpec plot{.id = "divergence_" + names.file_name(result.a) + "_" + names.file_name(result.b),
+  PlotSpec plot{.id = "divergence_" + compared_id(result, names),
                 .title = "Jensen-Shannon divergence, " + names.short_name(result.a) + " against " +
                          names.short_name(result.b)};
   int64_t layers = 0, heads = 0;

@@ -11,6 +11,7 @@ namespace {
 protocol::CompareResult alone(const protocol::ComparePair& pair,
                               const protocol::CompareResult& whole) {
   protocol::CompareResult one{.a = pair.a, .b = pair.b};
+  one.stack = pair.stack, one.other_stack = pair.other_stack;
   one.loss = pair.loss, one.loss_difference = pair.loss_difference;
   one.heads = pair.heads, one.positions = pair.positions, one.matches = pair.matches;
   one.provenance = whole.provenance;

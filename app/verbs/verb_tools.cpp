@@ -293,13 +293,16 @@ std::optional<widgets::PlotSpec> largest_difference(Run& run, const protocol::Co
       [](const auto& x, const auto& y) { return x.js_divergence < y.js_divergence; });
   if (largest == result.heads.end() && head.empty()) return std::nullopt;
   protocol::MapRequest map{.running = request.running, .reading = request.reading};
-  map.head = !head.empty()
-                 ? head
-                 : "L" + std::to_string(largest->layer) + "H" + std::to_string(largest->head);
+  const std::string chosen =
+      !head.empty() ? head
+                    : "L" + std::to_string(largest->layer) + "H" + std::to_string(largest->head);
   const std::array<std::string, 2> models{request.a, request.b};
+  const std::array<std::string, 2> stacks{result.stack, result.other_stack};
   std::array<Answered<protocol::MapResult>, 2> maps;
   const auto ask = [&](size_t which) {
     map.model = models[which];
+    const bool named = chosen.find('.') != std::string::npos || stacks[which].empty();
+    map.head = named ? chosen : stacks[which] + "." + chosen;
     maps[which] = run.ask<protocol::MapResult>(map);
   };
   ask(0);

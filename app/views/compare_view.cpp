@@ -100,7 +100,8 @@ void CompareView::ask(ViewContext& context) {
   const auto* before = context.requests.of(kCompare).answer();
   const bool same = before && before->result.a == models.a &&
                     (!state.other.empty() || before->result.b == models.b);
-  if (same && !before->result.stack.empty()) request.stack = context.session().selection.stack;
+  if (same && !(before->result.stack + before->result.other_stack).empty())
+    request.stack = context.session().selection.stack;
   set_text(request.reading, text);
   context.requests.ask(context.requests.of(kCompare), request, text.words);
 }
@@ -225,13 +226,12 @@ void CompareView::draw_controls(ViewContext& context) {
     next_control(9 * ImGui::GetFontSize());
     changed |= draw_other_text(context, state);
   }
-  const auto has_stacks = [](const auto* answer) {
-    return answer && !answer->result.stack.empty();
-  };
-  if (of_one_model(context) ? has_stacks(context.requests.of(kDivergences).answer())
-                            : has_stacks(context.requests.of(kCompare).answer())) {
-    draw_stack_choice(context);
-  }
+  const auto* one = context.requests.of(kDivergences).answer();
+  const auto* two = context.requests.of(kCompare).answer();
+  const bool stacks = of_one_model(context)
+                          ? one && !one->result.stack.empty()
+                          : two && !(two->result.stack + two->result.other_stack).empty();
+  if (stacks) draw_stack_choice(context);
   next_control(6 * ImGui::GetFontSize());
   const std::set<std::string> filled{"match", "other", "a", "b", "stack", "device", "threads"};
   changed |= form_.draw<protocol::CompareRequest>(state.options, CompareState{}.options, filled);

@@ -72,7 +72,7 @@ struct HeadMatch {
 
 // A further model beside the first; fields as those of a CompareResult.
 struct ComparePair {
-  std::string a, b;
+  std::string a, b, stack, other_stack;
   std::map<std::string, double> loss;
   Interval loss_difference;
   std::vector<LossBlock> positions;
@@ -81,7 +81,8 @@ struct ComparePair {
   std::string note;
   template <class V>
   void fields(V& v) {
-    v("a", a), v("b", b), v("loss", loss, About{.unit = "nats a token"});
+    v("a", a), v("b", b), v("stack", stack), v("other_stack", other_stack);
+    v("loss", loss, About{.unit = "nats a token"});
     v("loss_difference", loss_difference,
       About{.title = "loss of b - loss of a", .unit = "nats a token"});
     v("positions", positions), v("heads", heads), v("matches", matches), v("note", note);
@@ -92,7 +93,7 @@ struct ComparePair {
 // beside every head of b; of further models `js_between_2`, `js_between_3`, ...
 struct CompareResult {
   std::string a, b;
-  std::string stack;                   // of the encoder-decoders among them, as in HeadsResult
+  std::string stack, other_stack;      // of a and of b, as in HeadsResult
   std::map<std::string, double> loss;  // "a", "b", "difference": nats a token
   Interval loss_difference;            // b - a, text by text
   std::vector<HeadDivergence> heads;
@@ -102,7 +103,8 @@ struct CompareResult {
   Provenance provenance;
   template <class V>
   void fields(V& v) {
-    v("a", a), v("b", b), v("stack", stack), v("loss", loss, About{.unit = "nats a token"});
+    v("a", a), v("b", b), v("stack", stack), v("other_stack", other_stack);
+    v("loss", loss, About{.unit = "nats a token"});
     v("loss_difference", loss_difference,
       About{.title = "loss of b - loss of a", .unit = "nats a token"});
     v("heads", heads), v("positions", positions), v("matches", matches), v("others", others);

@@ -235,6 +235,24 @@ TEST(Verbs, CompareDrawsEveryFurtherModel) {
   EXPECT_EQ(run.requests.back().params["model"], "none");
 }
 
+// Maps that are subtracted are of the stack that was compared; a model of one stack has no other.
+TEST(Verbs, CompareSubtractsMapsOfTheStackThatItCompared) {
+  protocol::CompareResult compare{.a = "t5", .b = "bert", .stack = "enc"};
+  compare.heads = {{1, 0, 0.25}};
+  FakeRun run;
+  run.replies["compare"] = {protocol::to_json_form(compare), {}};
+  protocol::MapResult map{.model = "t5"};
+  map.tokens = map.row_end = map.column_end = map.height = map.width = 2;
+  run.replies["map"] = {protocol::to_json_form(map), {}};
+  run.replies["map"].tensors.push_back(
+      protocol::TensorRef::own<float>("map", {2, 2}, std::vector<float>(4)));
+  const Output output = compare_verb()->run(run);
+  ASSERT_EQ(run.requests.size(), 3u);
+  EXPECT_EQ(run.requests[1].params["head"], "enc.L1H0");
+  EXPECT_EQ(run.requests[2].params["head"], "L1H0");
+  EXPECT_EQ(output.figures.at(0).id, "divergence_t5_bert_enc");
+}
+
 protocol::DistanceModel measured_model(const std::string& name) {
   protocol::DistanceModel model{.model = name};
   model.profile.push_back({.distance = 1, .count = 1});

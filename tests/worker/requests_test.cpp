@@ -52,6 +52,9 @@ TEST(Requests, BadInputIsSaid) {
   EXPECT_EQ(code_of("heads", rope_with({{"input", {{"words", "x"}}}})), "bad_usage");
   EXPECT_EQ(code_of("heads", rope_with({{"metrics", {"nothing"}}})), "bad_usage");
   EXPECT_EQ(code_of("heads", {{"input", {{"text", "x"}}}}), "bad_usage");
+  // A part of an encoder-decoder where there is none.
+  EXPECT_EQ(code_of("compare", {{"models", {"rope", "tapa"}}, {"stack", "enc"}, {"length", 16}}),
+            "bad_usage");
   const json entropy = {"entropy"};
   EXPECT_EQ(code_of("heads", rope_with({{"metrics", entropy}, {"period", 8}})), "bad_usage");
   EXPECT_EQ(code_of("heads", rope_with({{"metrics", entropy}, {"draws", 3}})), "bad_usage");
