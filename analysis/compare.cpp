@@ -31,11 +31,6 @@ Side side_of(const model::Model& model, const std::string& stack) {
   return {model, several ? stack_named(stack, model.config()) : Stack::main};
 }
 
-// Its name; empty for a model of one.
-std::string stack_of(const Side& side) {
-  return side.model.config().encoder_layers > 0 ? name_of(side.stack, side.model.config()) : "";
-}
-
 void require_same_keys(const Side& a, const Side& b) {
   if ((a.stack == Stack::cross) != (b.stack == Stack::cross)) {
     const std::string& one = (a.stack == Stack::cross ? a : b).model.report.name;
@@ -147,11 +142,11 @@ protocol::CompareResult analyse_compare(const std::vector<std::shared_ptr<TextPa
   protocol::CompareResult out;
   out.a = a[0]->model().report.name;
   out.b = b[0]->model().report.name;
-  const model::Model &first_model = a[0]->model(), &second_model = b[0]->model();
-  const Side one = side_of(first_model, options.stack);
-  const Side other = side_of(second_model, options.stack);
+  const Side one = side_of(a[0]->model(), options.stack);
+  const Side other = side_of(b[0]->model(), options.stack);
   require_same_keys(one, other);
-  out.stack = stack_of(one), out.other_stack = stack_of(other);
+  out.stack = name_of(one.stack, one.model.config());
+  out.other_stack = name_of(other.stack, other.model.config());
   out.provenance.note = left_out(one, other);
   RowMean loss_a, loss_b, difference;
   RowBlocks positions(longest_of(a) - 1);

@@ -290,10 +290,11 @@ std::vector<std::string> cell_numbers(const MapSpec& map, double width) {
     std::vector<std::string> numbers;
     bool fit = true;
     for (const float value : map.values) {
-      char text[32] = "";
-      if (std::isfinite(value)) std::snprintf(text, sizeof text, "%.*g", digits, value);
-      numbers.emplace_back(digits == 4 && std::isfinite(value) ? short_number(value) : text);
-      fit = fit && text_width(numbers.back(), kCellText) <= width - 4;
+      char fewer[32];
+      std::snprintf(fewer, sizeof fewer, "%.*g", digits, value);
+      numbers.push_back(digits == 4 ? short_number(value) : fewer);
+      const bool drawn = std::isfinite(value);
+      fit = fit && (!drawn || text_width(numbers.back(), kCellText) <= width - 4);
     }
     if (fit) return numbers;
   }
@@ -413,7 +414,7 @@ double left_room(const PlotSpec& plot, double page) {
   double widest = 0;
   for (const AxisTick& tick : plot.y.ticks) widest = std::max(widest, text_width(tick.label, 11));
   const double label = plot.y.label.empty() ? 6 : 24;
-  return std::clamp(label + widest + 7, 64.0, page / 2);
+  return std::max(64.0, std::min(label + widest + 7, page / 2));
 }
 
 }  // namespace

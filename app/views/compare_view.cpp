@@ -25,6 +25,10 @@ constexpr const char* kAlike = "heads most alike";
 constexpr const char* kLoss = "loss by position";
 constexpr const char* kOfOne = "heads of A alone";
 
+bool has_stacks(const CompareResult& result) {
+  return !result.stack.empty() || !result.other_stack.empty();
+}
+
 widgets::TableSpec table_of_matches(const CompareResult& result) {
   widgets::TableSpec table{.id = "matches"};
   table.columns = {
@@ -100,8 +104,7 @@ void CompareView::ask(ViewContext& context) {
   const auto* before = context.requests.of(kCompare).answer();
   const bool same = before && before->result.a == models.a &&
                     (!state.other.empty() || before->result.b == models.b);
-  if (same && !(before->result.stack + before->result.other_stack).empty())
-    request.stack = context.session().selection.stack;
+  if (same && has_stacks(before->result)) request.stack = context.session().selection.stack;
   set_text(request.reading, text);
   context.requests.ask(context.requests.of(kCompare), request, text.words);
 }
@@ -228,10 +231,8 @@ void CompareView::draw_controls(ViewContext& context) {
   }
   const auto* one = context.requests.of(kDivergences).answer();
   const auto* two = context.requests.of(kCompare).answer();
-  const bool stacks = of_one_model(context)
-                          ? one && !one->result.stack.empty()
-                          : two && !(two->result.stack + two->result.other_stack).empty();
-  if (stacks) draw_stack_choice(context);
+  if (of_one_model(context) ? one && !one->result.stack.empty() : two && has_stacks(two->result))
+    draw_stack_choice(context);
   next_control(6 * ImGui::GetFontSize());
   const std::set<std::string> filled{"match", "other", "a", "b", "stack", "device", "threads"};
   changed |= form_.draw<protocol::CompareRequest>(state.options, CompareState{}.options, filled);
