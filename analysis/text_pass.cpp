@@ -325,6 +325,7 @@ at::Tensor TextPass::losses() {
 
 std::string TextPass::loss_obstacle() const {
   if (options_.decoder_ids.defined()) return "its decoder reads ids of its own, not the text";
+  if (tokens() < 2) return "the text has one token";
   return analysis::loss_obstacle(model_->config());
 }
 

@@ -1,17 +1,20 @@
-# phasescope_compile_together(target SIZE n [APART file or folder ...]): the target's files are compiled in
+# phasescope_compile_together(target SIZE n [APART file or folder ...] [GROUPS "file file" ...]): the target's files are compiled in
 # groups of up to n of one folder. Nearly all of a file's time goes into headers and what they instantiate,
-# which a group does once. APART are those that have a name in common with another file of their folder; so
-# has CMake every file with definitions of its own.
+# which a group does once. APART are those that have a name in common with another file of their folder, which
+# GROUPS compile with others that they have none in common with; apart has CMake every file with
+# definitions of its own.
 
 function(phasescope_compile_together target)
-  cmake_parse_arguments(ARG "" "SIZE" "APART" ${ARGN})
+  cmake_parse_arguments(ARG "" "SIZE" "APART;GROUPS" ${ARGN})
   if(NOT PHASESCOPE_UNITY)
     return()
   endif()
+  string(JOIN " " grouped ${ARG_GROUPS})
+  separate_arguments(grouped)
   get_target_property(sources ${target} SOURCES)
   foreach(source IN LISTS sources)
     get_filename_component(folder "${source}" DIRECTORY)
-    if(source IN_LIST ARG_APART OR (folder AND folder IN_LIST ARG_APART) OR NOT source MATCHES "\\.cpp$")
+    if(source IN_LIST ARG_APART OR source IN_LIST grouped OR (folder AND folder IN_LIST ARG_APART) OR NOT source MATCHES "\\.cpp$")
       continue()
     endif()
     string(MAKE_C_IDENTIFIER "in_${folder}" group)
@@ -20,6 +23,34 @@ function(phasescope_compile_together target)
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group}_${number})
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  set(number 0)
+  foreach(names IN LISTS ARG_GROUPS)
+    separate_arguments(names)
+    set_source_files_properties(${names} PROPERTIES UNITY_GROUP apart_${number})
+    math(EXPR number "${number} + 1")
+  endforeach()
   # gcc takes the .cpp files of a group for headers, and so what only one of them has for shared.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+endfunction()
+
+# phasescope_grouped(result SIZE file ...): the same of CUDA sources, which CMake 3.25 compiles one by one: names of
+# files that include SIZE of them each. The files themselves where nothing is compiled together.
+function(phasescope_grouped result size)
+  set(${result} ${ARGN} PARENT_SCOPE)
+  if(NOT PHASESCOPE_UNITY)
+    return()
+  endif()
+  set(groups "")
+  set(rest ${ARGN})
+  while(rest)
+    list(SUBLIST rest 0 ${size} members)
+    list(REMOVE_ITEM rest ${members})
+    list(TRANSFORM members REPLACE "(.+)" "#include \"\\1\"\n")
+    list(JOIN members "" text)
+    list(LENGTH groups number)
+    set(group ${CMAKE_CURRENT_BINARY_DIR}/${result}_${number}.cu)
+    file(CONFIGURE OUTPUT ${group} CONTENT "${text}" @ONLY)
+    list(APPEND groups ${group})
+  endwhile()
+  set(${result} ${groups} PARENT_SCOPE)
 endfunction()

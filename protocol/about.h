@@ -18,7 +18,7 @@ struct About {
   const char* alias = "";     // another name: that requests may use, or that saved results have
   bool or_null = false;       // of an empty optional of a result: null is written, nothing left out
   int when_true = 0;          // what a number is where a request says true
-  bool distinct = false;      // of a list: no word stands in it twice
+  bool repeats = false;       // of a list: a word may stand in it twice
   // Other fields of the request: one that must be given where this one is, and one that cannot be.
   // A request that holds to neither is refused on both sides.
   const char* needs = "";

@@ -152,7 +152,7 @@ Strings read_words(const json& value, const About& about) {
 Strings distinct_words(const Strings& words, const About& about) {
   std::set<std::string> known;
   for (const std::string& word : words) {
-    if (about.distinct && !known.insert(word).second)
+    if (!about.repeats && !known.insert(word).second)
       expected("different names", in_quotes(word) + " twice");
   }
   return words;

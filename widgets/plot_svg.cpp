@@ -482,7 +482,8 @@ std::string svg_of(const GridSpec& grid, int width, FigureTheme theme) {
   svg.text(edge, 24, grid.title, {14.5, svg.ink().strong, TextAnchor::start, true});
   for (std::size_t i = 0; i < grid.cells.size(); ++i) {
     const double x = edge + (i % columns) * (side + gap);
-    const double y = top + (i / columns) * (height + caption + gap);
+    const std::size_t row = i / columns;
+    const double y = top + row * (height + caption + gap);
     const GridCell& cell = grid.cells[i];
     draw_cell(svg, cell, {x, y, side, height});
     svg.text(x, y + height + 13, cell.caption, {10.5, svg.ink().ink});

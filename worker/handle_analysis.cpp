@@ -418,6 +418,7 @@ Reply theory(const protocol::TheoryRequest& request, RequestContext& context) {
     }
   }
   protocol::TheoryResult result;
+  if (!request.models.empty()) require_models(request.models);
   for (const std::string& name : request.models) {
     if (of_models.empty()) break;
     const ModelTexts in = open_with_texts(request, name, context, DefaultInput::validation_texts);

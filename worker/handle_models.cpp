@@ -97,6 +97,11 @@ Reply models_list(const protocol::ModelsRequest&, RequestContext&) {
   return reply_of(result);
 }
 
+Reply models_find(const protocol::FindRequest& request, RequestContext&) {
+  require_models(request.models);
+  return reply_of(protocol::FoundResult{request.models});
+}
+
 // "2" for "2.0", which is how a whole number among the options is written.
 std::string without_fraction_of_zero(std::string number) {
   if (number.ends_with(".0")) number.resize(number.size() - 2);
@@ -530,6 +535,7 @@ Reply cost(const protocol::CostRequest& request, RequestContext& context) {
 std::vector<Handler> models_handlers() {
   return {
       method("the bundled models", models_list),
+      method("whether models are there", models_find),
       method("load report of a model", model_info),
       method("text to ids and back", tokenize),
       method("loss and guesses of every token", text_read),

@@ -15,6 +15,8 @@
 #include "formats/limits.h"
 #include "formats/tensors/safetensors.h"
 #include "formats/utf8.h"
+#include "model/checkpoints/constructed.h"
+#include "model/checkpoints/model_files.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/forward_inputs.h"
 #include "tasks/named_sample.h"
@@ -492,6 +494,10 @@ std::vector<std::string> names_of(const Texts& texts) {
 
 void require_models(const std::vector<std::string>& names) {
   if (names.empty()) throw formats::bad_usage("the request names no model", "model");
+  for (const std::string& name : names) {
+    const std::string model = reading_of(name, {}).model;
+    if (model::find_constructed(model) == nullptr) model::find_model_files(model);
+  }
 }
 
 }  // namespace phasescope::worker

@@ -78,7 +78,8 @@ protocol::Provenance provenance_of(const Asked& asked, RequestContext& context,
                                    const std::vector<std::shared_ptr<const model::Model>>& models,
                                    const analysis::Texts* texts, std::vector<protocol::Ran> ran);
 
-// Throws Error "bad_usage" where no model is named.
+// Throws Error "bad_usage" where no model is named, and "bad_input" for one that is not there,
+// which nothing need be measured to know.
 void require_models(const std::vector<std::string>& names);
 
 }  // namespace phasescope::worker

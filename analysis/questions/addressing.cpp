@@ -139,8 +139,9 @@ class RowMaker {
   protocol::AddressingRow row(std::int64_t layer, std::int64_t head, const HeadParts& parts) const {
     protocol::AddressingRow row;
     row.layer = layer, row.head = head;
-    row.floor = {parts.distances / (parts.pairs - parts.rows),
-                 parts.keys / (parts.pairs - parts.rows)};
+    const double freedom = parts.pairs - parts.rows;
+    if (parts.distances <= freedom && 0 <= parts.keys && parts.keys <= freedom && freedom > 0)
+      row.floor = {parts.distances / freedom, parts.keys / freedom};
     // Rounding of a float64 sum leaves less of what is none.
     if (!(parts.within > 1e-12 * parts.raw_square)) {
       row.why = "the scores of this head do not vary within a row";

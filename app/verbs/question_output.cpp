@@ -21,8 +21,8 @@ std::string number(double x) { return widgets::short_number(x); }
 // ---- addressing ----
 
 std::string floor_note(const protocol::AddressingFloor& floor) {
-  return "scores without any structure would read " + number(floor.distance) + " of distance and " +
-         number(floor.key) + " of key";
+  return "scores without any structure would read " + number(*floor.distance) +
+         " of distance and " + number(*floor.key) + " of key";
 }
 
 Table addressing_table(const protocol::AddressingResult& addressing, const json& form,
@@ -33,7 +33,8 @@ Table addressing_table(const protocol::AddressingResult& addressing, const json&
   table.notes.push_back(addressing.formula);
   table.notes.push_back("query is a share of the whole variance; n = " +
                         std::to_string(addressing.texts.size()) + " texts");
-  if (!addressing.rows.empty()) table.notes.push_back(floor_note(addressing.rows.front().floor));
+  if (!addressing.rows.empty() && addressing.rows.front().floor.distance)
+    table.notes.push_back(floor_note(addressing.rows.front().floor));
   add_notes(table.notes, std::vector{addressing.provenance}, names);
   return table;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/verbs/verb_tools.h"
+#include "protocol/messages/models.h"
 
 namespace phasescope::app {
 
@@ -17,10 +18,18 @@ class FurtherModels {
   }
   bool any() const { return !models_.empty(); }
 
-  // The request's answer, then that of each further model.
+  // The request's answer, then that of each further model. One that is not there or that is named
+  // twice is refused before anything is measured.
   template <class Result, class Request>
   std::vector<Answered<Result>> ask(Run& run, Request request) const {
     std::vector<Answered<Result>> answers;
+    if (any()) {
+      protocol::FindRequest find{{request.model}};
+      find.models.insert(find.models.end(), models_.begin(), models_.end());
+      protocol::request_of<protocol::FindRequest>(protocol::params_of(find));  // no name twice
+      // What a configuration costs is counted without a model.
+      if constexpr (requires { request.running; }) run.call(find);
+    }
     answers.push_back(run.ask<Result>(request));
     for (const std::string& model : models_) {
       request.model = model;

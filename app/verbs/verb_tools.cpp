@@ -274,7 +274,8 @@ Table losses_table(const protocol::CompareResult& compare) {
   Table table{.title = "loss (nats a token)", .columns = {"model", "loss", "low", "high"}};
   for (const auto& [name, value] : compare.loss) {
     const std::string label = name == "a" ? compare.a : name == "b" ? compare.b : name;
-    table.rows.push_back({{"model", label}, {"loss", protocol::detail::write_double(value)}});
+    table.rows.push_back({{"model", label}});
+    if (std::isfinite(value)) table.rows.back()["loss"] = value;
     if (name != "difference") continue;
     table.rows.back()["low"] = protocol::to_json_form(compare.loss_difference.low);
     table.rows.back()["high"] = protocol::to_json_form(compare.loss_difference.high);

@@ -31,12 +31,13 @@ struct AddressingRequest {
   }
 };
 
-// What scores without any structure would read.
+// What scores without any structure would read; null where the texts are too short to leave room
+// for any.
 struct AddressingFloor {
-  double distance = 0, key = 0;
+  std::optional<double> distance, key;
   template <class V>
   void fields(V& v) {
-    v("distance", distance), v("key", key);
+    v("distance", distance, About{.or_null = true}), v("key", key, About{.or_null = true});
   }
 };
 

@@ -22,8 +22,7 @@ inline constexpr About kModelsAbout{
         "one or more: bundled names, folders, .safetensors or .gguf files; ./NAME is the folder "
         "where a bundled model has that name too",
     .argument = "MODEL",
-    .alias = "model",
-    .distinct = true};
+    .alias = "model"};
 inline constexpr About kStackAbout{.help = "of an encoder-decoder: dec (default), enc or cross"};
 inline constexpr About kSetAbout{.help = "override, e.g. encoding.base=1e6 (may be repeated)"};
 inline constexpr About kDeviceAbout{.help = "cpu or cuda[:i] (default: the worker's)"};

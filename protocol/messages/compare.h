@@ -32,7 +32,8 @@ struct CompareRequest {
       About{.help = "two or more, each beside the first: bundled names, folders, .safetensors "
                     "files, a run's folder JOB/checkpoints for all that are in it; or one with "
                     "--other",
-            .argument = "MODEL"});
+            .argument = "MODEL",
+            .repeats = true});
     reading.fields(v);
     running.fields(v);
     v("other", other, About{.help = "file of a second text, read by the same model"});

@@ -19,6 +19,25 @@ struct ModelsRequest {
   void fields(V&) {}
 };
 
+// Whether all of these are there, asked before the first is measured: a FoundResult.
+struct FindRequest {
+  static constexpr const char* method = "models.find";
+  static constexpr const char* verb = "";
+  std::vector<std::string> models;
+  template <class V>
+  void fields(V& v) {
+    v("models", models, kModelsAbout);
+  }
+};
+
+struct FoundResult {
+  std::vector<std::string> models;
+  template <class V>
+  void fields(V& v) {
+    v("models", models);
+  }
+};
+
 // The load report of a model: a LoadReport.
 struct InfoRequest {
   static constexpr const char* method = "model.info";

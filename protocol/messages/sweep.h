@@ -44,7 +44,7 @@ struct SlurmRequest {
     v("eval", eval,
       About{.help = "of each trained model, as a sweep's file has it (default: none)"});
     v("at_once", at_once, About{.help = "elements at once", .low = 1, .high = 1024});
-    v("options", options, About{.help = "of sbatch, e.g. --partition=short"});
+    v("options", options, About{.help = "of sbatch, e.g. --partition=short", .repeats = true});
     v("submit", submit, About{.help = "hand what is not done to sbatch"});
   }
 };

@@ -28,7 +28,8 @@ struct TokenizeRequest {
       About{
           .help = "tokens read of a file of inputs (default: all)", .low = 1, .high = kMostTokens});
     v("no_special", no_special, About{.help = "no template"});
-    v("texts", texts, About{.help = "several texts in place of an input", .wire_only = true});
+    v("texts", texts,
+      About{.help = "several texts in place of an input", .wire_only = true, .repeats = true});
   }
 };
 

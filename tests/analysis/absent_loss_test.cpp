@@ -85,6 +85,15 @@ TEST(AbsentLoss, CompareWithoutAHead) {
   EXPECT_TRUE(whole.provenance.note.empty());
 }
 
+// Nothing follows the only token of a text.
+TEST(AbsentLoss, CompareOfOneToken) {
+  protocol::NoProgress progress;
+  const auto result = analyse_compare(passes_for(small_model("rope"), 1, 1),
+                                      passes_for(small_model("alibi", 2), 1, 1), progress);
+  EXPECT_EQ(result.heads.size(), 4u);
+  EXPECT_TRUE(says(result.provenance.note, "the text has one token")) << result.provenance.note;
+}
+
 TEST(AbsentLoss, CompareOfTwoModelsThatSeeBothWays) {
   const Passes a = passes_for(both_ways("rope")), b = passes_for(both_ways("alibi", 2));
   protocol::NoProgress progress;

@@ -249,6 +249,16 @@ TEST(Addressing, OfOneTokenAlone) {
   }
 }
 
+// One pair, and three: less than what rows, distances and keys take alone.
+TEST(Addressing, TextsWithoutRoomHaveNoFloor) {
+  for (const std::int64_t tokens : {1, 2}) {
+    for (const protocol::AddressingRow& row : of_model("proof-sink", tokens).rows) {
+      EXPECT_EQ(row.floor.distance.has_value(), tokens == 2) << tokens;
+      EXPECT_EQ(row.floor.key.has_value(), tokens == 2) << tokens;
+    }
+  }
+}
+
 // Blocks of rows give the marginals that every pair on its own gives.
 TEST(Addressing, MarginalsOfAModelEqualTheirDefinition) {
   const auto model = model::in_dtype(testing::small_model("rope"), at::kDouble);

@@ -83,7 +83,8 @@ TEST(Verbs, CompareTellsAnAbsentLoss) {
   const Output output = compare_verb()->run(run);
   ASSERT_EQ(output.tables.size(), 2u);
   const std::string text = text_of(output.tables[1]);
-  EXPECT_NE(text.find("nan"), std::string::npos) << text;
+  EXPECT_EQ(text.find("nan"), std::string::npos) << text;
+  EXPECT_NE(text.find("bert           -    -     -"), std::string::npos) << text;
   EXPECT_NE(text.find("bert has no loss"), std::string::npos) << text;
 }
 

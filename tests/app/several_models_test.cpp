@@ -24,6 +24,7 @@ class Answering final : public FakeRun {
     return model == "long" || model == "b/ck" ? 512 : 256;
   }
   protocol::Reply call(const std::string& method, json params) override {
+    if (method == protocol::FindRequest::method) return find(params["models"]);
     const std::string model = params["model"];
     protocol::AddressingResult addressing{.model = model, .formula = "f"};
     const double share = model == "rope" ? 0.25 : 0.75;
@@ -40,6 +41,12 @@ class Answering final : public FakeRun {
     pair.provenance = addressing.provenance;
     FakeRun::replies["pair"] = {protocol::to_json_form(pair), {}};
     return FakeRun::call(method, std::move(params));
+  }
+
+ private:
+  static protocol::Reply find(const std::vector<std::string>& models) {
+    if (std::ranges::find(models, "lost") == models.end()) return {};
+    throw protocol::RequestError({"bad_input", "there is no model \"lost\"", "lost", ""});
   }
 };
 
@@ -116,6 +123,16 @@ TEST(SeveralModels, SayOnceWhatHoldsForAll) {
   EXPECT_EQ(said(pair_verb(), {"rope", "tapa", "alibi"}), once);
   EXPECT_EQ(said(addressing_verb(), {"rope", "long"}), each);
   EXPECT_EQ(said(pair_verb(), {"rope", "long"}), each);
+}
+
+// Minutes of measuring are not lost to the name that stands last.
+TEST(SeveralModels, AreThereBeforeTheFirstIsMeasured) {
+  for (const std::vector<std::string>& models :
+       {std::vector<std::string>{"rope", "tapa", "lost"}, {"rope", "tapa", "rope"}}) {
+    Answering run;
+    EXPECT_THROW(run_with(addressing_verb(), run, models), protocol::RequestError);
+    EXPECT_TRUE(run.requests.empty());
+  }
 }
 
 TEST(SeveralModels, ABiasIsFittedForOne) {

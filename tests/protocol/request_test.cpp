@@ -12,6 +12,7 @@
 #include "protocol/messages/heads.h"
 #include "protocol/messages/map.h"
 #include "protocol/messages/shift.h"
+#include "protocol/messages/theory.h"
 #include "protocol/messages/tokenize.h"
 #include "protocol/prompt_bytes.h"
 
@@ -97,13 +98,13 @@ TEST(Request, RefusesValuesOfAnotherFormRangeOrChoiceByTheirName) {
   EXPECT_EQ(refusal<CompareRequest>(json::array()).message, "compare must be an object");
 }
 
-// A model that is named twice would be measured and drawn twice; compare may stand one beside
-// itself.
-TEST(Request, AModelIsNamedOnce) {
+// What is named twice would be measured and drawn twice; compare may stand a model beside itself.
+TEST(Request, NothingIsNamedTwice) {
   const ErrorInfo twice = refusal<ShiftRequest>({{"models", {"rope", "tape", "rope"}}});
   EXPECT_EQ(twice.message, "expected different names but got \"rope\" twice");
   EXPECT_EQ(twice.where, "models");
   EXPECT_EQ(request_of<CompareRequest>({{"models", {"rope", "rope"}}}).models.size(), 2u);
+  EXPECT_EQ(refusal<TheoryRequest>({{"check", {"rope.lemma", "rope.lemma"}}}).where, "check");
 }
 
 // What is drawn by a seed below 0 would be that of another number.

@@ -64,6 +64,7 @@ constexpr const char* kHead =
 std::string made_page() {
   ResultsPage page;
   page.add<ModelsResult>(ModelsRequest::method);
+  page.add<FoundResult>(FindRequest::method);
   page.add<LoadReport>(InfoRequest::method);
   page.add<TextResult>(TextRequest::method);
   page.add<GenerateResult>(GenerateRequest::method);
