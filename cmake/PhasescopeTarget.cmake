@@ -77,7 +77,7 @@ function(phasescope_test folder)
   phasescope_warnings(${folder}_test)
   if(PHASESCOPE_SANITIZE)
     # What is looked at is the code that is tested; the tests' own would take most of the compiling.
-    target_compile_options(${folder}_test PRIVATE -O0)
+    target_compile_options(${folder}_test PRIVATE -O0 -fno-sanitize=undefined)
   endif()
   set(apart ${ARG_SLOW} ${ARG_LONG})
   if(apart)

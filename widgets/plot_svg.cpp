@@ -425,8 +425,9 @@ std::string svg_of(const PlotSpec& plot, PixelSize size, FigureTheme theme) {
   const auto legend = legend_of(plot, left, 44, size.width - 18);
   const double top = legend.empty() ? (plot.map ? 52 : 36) : legend.back().y + 14;
   const double below = 44 + (notes.empty() ? 0 : 8 + kNoteLine * notes.size());
+  // A long legend and long notes make the page higher, not the plot flat.
   Frame frame{left, top, std::max(40.0, size.width - left - right),
-              std::max(40.0, size.height - top - below)};
+              std::max(std::max(40.0, size.height / 2.0), size.height - top - below)};
   if (plot.map) frame.height = map_height(*plot.map, frame);
   SvgWriter svg(size.width, top + frame.height + below, theme);
   svg.text(left, 22, plot.title, {14.5, svg.ink().strong, TextAnchor::start, true});

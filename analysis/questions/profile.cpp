@@ -204,8 +204,12 @@ std::vector<model::Range> ranges_of(std::vector<std::int64_t> queries, std::int6
   return ranges;
 }
 
+// Two or three scores may agree as closely as they like, and a mean over rows would be that of a
+// few of them.
+constexpr std::int64_t kFewestKeys = 8;
+
 // (H, N): deviation of the visible scores of each of these rows, dividing by their number; 0 of all
-// others.
+// others, and of rows of fewer than kFewestKeys scores.
 at::Tensor deviations_of(const model::LayerAttention& attention,
                          const std::vector<std::int64_t>& queries,
                          const protocol::Progress& progress) {
@@ -221,7 +225,8 @@ at::Tensor deviations_of(const model::LayerAttention& attention,
     const at::Tensor zeroed = scores.masked_fill(seen.logical_not(), 0.0);
     const at::Tensor mean = zeroed.sum(-1) / count;
     const at::Tensor off = (zeroed - mean.unsqueeze(-1)).masked_fill(seen.logical_not(), 0.0);
-    deviations.narrow(1, begin, end - begin).copy_((off.square().sum(-1) / count).sqrt());
+    const at::Tensor deviation = (off.square().sum(-1) / count).sqrt();
+    deviations.narrow(1, begin, end - begin).copy_(deviation.masked_fill(count < kFewestKeys, 0.0));
   }
   return deviations;
 }
@@ -365,7 +370,7 @@ std::string why_undefined(const protocol::ProfileRow& row) {
     if (!defined) why += (why.empty() ? "" : "; ") + words;
   };
   add(row.positional.has_value(), "positional: no plane has an amplitude");
-  add(row.positional_row.has_value(), "positional_row: the scores of no sampled row vary");
+  add(row.positional_row.has_value(), "positional_row: no sampled row has eight scores that vary");
   add(row.semantic.has_value(), "semantic, semantic_share: no triplet is valid");
   add(row.high_frequency.has_value(), "high_frequency: no plane has an amplitude");
   return why;

@@ -39,7 +39,8 @@ bool is_thin(const MapSpec& map) {
     ++known;
     large += value >= kThinValue * high;
   }
-  return high > 0 && static_cast<double>(large) < kThinShare * static_cast<double>(known);
+  if (high < kThinValue) return high > 0;  // on 0 .. 1 nothing of it would be seen
+  return static_cast<double>(large) < kThinShare * static_cast<double>(known);
 }
 
 void apply_look(MapSpec& map, const MapLook& look) {

@@ -20,8 +20,8 @@ struct MapLook {
   }
 };
 
-// Whether what a map of weights has is a line of a few cells: fewer than one in ten of its cells
-// reach a tenth of the largest one. Of masked cells and those that are not finite nothing is said.
+// Whether a map of weights is white on a linear scale: it is a line of a few cells, so that fewer
+// than one in ten reach a tenth of the largest one, or no cell reaches a tenth of 1. Of masked cells and those that are not finite nothing is said.
 bool is_thin(const widgets::MapSpec& map);
 
 // The range of the colours as chosen, a log scale for weights alone.

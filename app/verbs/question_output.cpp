@@ -199,8 +199,11 @@ void add_facts(const protocol::XrayResult& xray, std::vector<std::string>& notes
     notes.push_back(xray.why);
   }
   notes.push_back(std::to_string(xray.passes) + " passes over a text");
-  notes.push_back(std::to_string(xray.rows.size()) + " intervals of 95 % each: " +
-                  number(0.05 * double(xray.rows.size())) + " are expected to exclude 0 by chance");
+  const auto known = std::ranges::count_if(
+      xray.rows, [](const protocol::XrayRow& row) { return row.one_alone.known(); });
+  if (known > 0)
+    notes.push_back(std::to_string(known) + " intervals of 95 % each: " +
+                    number(0.05 * double(known)) + " are expected to exclude 0 by chance");
   notes.push_back(xray.formula);
 }
 

@@ -1,4 +1,6 @@
 // The pictures, the table and the scatter of the view Heads.
+#include <imgui_internal.h>
+
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -116,7 +118,9 @@ void HeadsView::draw_controls(ViewContext& context) {
   draw_tools(context);
 }
 
-// The mean of every metric over the chosen heads, each counting once.
+// The mean of every metric over the chosen heads, each counting once: a line that is always there,
+// so that no picture moves under the hand that chooses. Hovered, it says all that it has no room
+// for.
 void HeadsView::draw_chosen(ViewContext& context) {
   auto state = context.state<HeadsState>();
   std::map<std::string, std::pair<double, int>> sums;
@@ -134,16 +138,27 @@ void HeadsView::draw_chosen(ViewContext& context) {
         if (!std::isnan(value.mean)) sums[metric].first += value.mean, ++sums[metric].second;
     }
   }
-  if (heads == 0) return;
+  if (heads == 0) {
+    ImGui::TextColored(widgets::palette().quiet, "Ctrl+click heads for their mean");
+    return;
+  }
   std::string words = "Mean of " + std::to_string(heads) + (heads == 1 ? " head:" : " heads:");
-  for (const auto& [metric, sum] : sums)
-    words += "  " + metric + " " + widgets::short_number(sum.first / sum.second);
+  std::string lines = words;
+  for (const auto& [metric, sum] : sums) {
+    const std::string mean = metric + " " + widgets::short_number(sum.first / sum.second);
+    words += "  " + mean, lines += "\n" + mean;
+  }
   if (ImGui::SmallButton("Clear")) {
     state.chosen.clear();
     context.set_state("Choose no heads", state);
   }
   ImGui::SameLine();
-  ImGui::TextWrapped("%s", words.c_str());
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const ImVec2 end{at.x + ImGui::GetContentRegionAvail().x, at.y + ImGui::GetTextLineHeight()};
+  ImGui::RenderTextEllipsis(ImGui::GetWindowDrawList(), at, end, end.x, words.c_str(), nullptr,
+                            nullptr);
+  ImGui::Dummy({end.x - at.x, end.y - at.y});
+  tooltip(lines);
 }
 
 void HeadsView::draw_model_line(ViewContext& context, std::size_t index) {
@@ -366,13 +381,15 @@ void HeadsView::draw_content(ViewContext& context) {
   draw_controls(context);
   if (context.models() == 0)
     return widgets::draw_empty("Every head of the open models will be here. Tick a model.");
-  draw_chosen(context);
   const std::vector<std::string> notes = notes_of(context);
   ImVec2 room = ImGui::GetContentRegionAvail();
-  room.y = std::max(120.0F, room.y - widgets::notes_height(notes, room.x) - 6);
+  const float below =
+      widgets::notes_height(notes, room.x) + ImGui::GetTextLineHeightWithSpacing() + 6;
+  room.y = std::max(120.0F, room.y - below);
   if (ImGui::BeginChild("panes", room)) draw_panes(context, room);
   ImGui::EndChild();
   if (!rows_whole_) context.window.moving = true;
+  draw_chosen(context);
   widgets::draw_notes(notes);
 }
 

@@ -16,8 +16,8 @@ namespace phasescope::app {
 namespace {
 
 constexpr std::size_t kRecent = 8;
-// More than any match scores.
-constexpr int kLast = 2000;
+// What stands last stands behind whole matches of others, before those of scattered letters.
+constexpr int kLast = 450;
 
 int64_t last_of(int64_t count) { return std::max<int64_t>(0, count - 1); }
 
@@ -213,7 +213,13 @@ std::vector<Command> commands_about(const ViewContext& context, const std::strin
     list.push_back({"model.open." + name, "Open " + name, "A model that is not open", 0,
                     [name](ViewContext& c) { open_model(c, name); }});
   int64_t layer = 0, head = 0, token = 0;
-  if (std::sscanf(words.c_str(), " %*1[lL]%" SCNd64 "%*1[hH]%" SCNd64, &layer, &head) == 2)
+  const std::string selected = selected_model(session);
+  const auto* report = selected.empty() ? nullptr : context.info(selected);
+  const auto has = [&](int64_t at_layer, int64_t at_head) {
+    return !report || (at_layer < report->model.layers && at_head < report->model.heads);
+  };
+  if (std::sscanf(words.c_str(), " %*1[lL]%" SCNd64 "%*1[hH]%" SCNd64, &layer, &head) == 2 &&
+      has(layer, head))
     list.push_back(
         {"head.select", "Select head " + name_of_head(layer, head), "Of the model", 0,
          [=](ViewContext& c) { select_head(c, c.session().selection.model, layer, head); }});

@@ -6,6 +6,7 @@
 #include <implot_internal.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <limits>
 #include <utility>
 
@@ -65,6 +66,14 @@ void reveal_tab(const std::string& window_name) {
     window->DockNode->TabBar->NextSelectedTabId = window->TabId;
 }
 
+// What Dear ImGui writes of a place whose tab in front is this window's.
+std::string selected_in_layout(const std::string& window_name) {
+  const ImGuiID tab = ImHashStr("#TAB", 0, ImHashStr(window_name.c_str()));
+  char text[24];
+  std::snprintf(text, sizeof text, "Selected=0x%08X", tab);
+  return text;
+}
+
 void scale_nodes(ImGuiDockNode* node, ImVec2 by) {
   if (!node) return;
   node->SizeRef = {node->SizeRef.x * by.x, node->SizeRef.y * by.y};
@@ -83,7 +92,12 @@ MainWindow::MainWindow(Session session, WorkerLink& quick, WorkerLink& slow)
   window_.copy = [](const std::string& text) { ImGui::SetClipboardText(text.c_str()); };
   // Dear ImGui takes a layout only before its first frame.
   const std::string& layout = edit_.session().layout;
-  if (!layout.empty()) ImGui::LoadIniSettingsFromMemory(layout.c_str(), layout.size());
+  if (layout.empty()) return;
+  ImGui::LoadIniSettingsFromMemory(layout.c_str(), layout.size());
+  // The window that appears last would have its tab in front, whichever was there.
+  for (const auto& shown : views_)
+    if (layout.find(selected_in_layout(shown->window_name())) != layout.npos)
+      to_focus_.push_back(shown->id());
 }
 
 const View* MainWindow::view(const std::string& id) const {
@@ -309,10 +323,13 @@ void MainWindow::build_layout(unsigned dock) {
 }
 
 // Dear ImGui takes what a smaller window lacks from the middle alone, until nothing is left of it.
-void MainWindow::scale_layout(unsigned dock) {
+void MainWindow::scale_layout(unsigned dock, float top) {
   ImGuiDockNode* root = ImGui::DockBuilderGetNode(dock);
   const ImVec2 now = ImGui::GetMainViewport()->WorkSize;
-  const ImVec2 before = layout_width_ > 0 ? ImVec2(layout_width_, layout_height_) : root->SizeRef;
+  ImVec2 before{layout_width_, layout_height_};
+  if (before.x < 1) before = root->SizeRef;
+  // Of a layout that was read, the root knows the size that it had below the window's top alone.
+  if (before.x < 1 && root->Size.x >= 1) before = {root->Size.x, root->Size.y + top};
   layout_width_ = now.x, layout_height_ = now.y;
   if (now.x < 1 || now.y < 1 || before.x < 1 || before.y < 1) return;
   if (now.x != before.x || now.y != before.y)
@@ -334,7 +351,7 @@ void MainWindow::draw_dock(float top) {
   const ImGuiID dock = ImGui::GetID("dock");
   if (window_.reset_layout || !ImGui::DockBuilderGetNode(dock)) build_layout(dock);
   window_.reset_layout = false;
-  scale_layout(dock);
+  scale_layout(dock, top);
   ImGui::DockSpace(dock);
   ImGui::End();
 }

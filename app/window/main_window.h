@@ -56,7 +56,7 @@ class MainWindow {
   void draw_death();
   void draw_dock(float top);
   void build_layout(unsigned dock);
-  void scale_layout(unsigned dock);
+  void scale_layout(unsigned dock, float top);
   void dock_if_new(const View& view);
   void draw_views();
   // What an exception says stands behind `what`, as a notice.

@@ -229,21 +229,26 @@ void WorkerRequests::keep_answers_of(const std::vector<std::string>& open) {
     return std::ranges::find(open, model) != open.end();
   };
   std::erase_if(closed_, is_open);
-  for (const std::string& model : open_)
-    if (!is_open(model)) closed_.insert(closed_.begin(), model);
-  for (; closed_.size() > kClosedKept; closed_.pop_back()) forget_model(closed_.back());
+  for (const std::string& model : open_) {
+    if (is_open(model)) continue;
+    closed_.insert(closed_.begin(), model);
+    forget_model(model, Forgets::waiting);  // what nobody looks at holds up no other answer
+  }
+  for (; closed_.size() > kClosedKept; closed_.pop_back())
+    forget_model(closed_.back(), Forgets::all);
   open_ = open;
 }
 
 // Those about one head of it too, whose name stands behind the model's; not those of its readings,
 // "rope (yarn x2)".
-void WorkerRequests::forget_model(const std::string& model) {
+void WorkerRequests::forget_model(const std::string& model, Forgets which) {
   for (auto& [key, entry] : questions_) {
     const std::string& about = std::get<2>(key);
     const bool of_a_head = about.starts_with(model + " ") && !about.starts_with(model + " (");
     if (about != model && !of_a_head) continue;
-    if (entry.question->waiting()) cancel(*entry.question);
-    entry.question->forget();
+    const bool waiting = entry.question->waiting();
+    if (waiting) cancel(*entry.question);
+    if (waiting || which == Forgets::all) entry.question->forget();
   }
 }
 

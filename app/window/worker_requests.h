@@ -264,7 +264,8 @@ class WorkerRequests {
   void on_death(Side& side, const protocol::DeathNotice& notice);
   void ask_the_worker();
   void reset_orphans(int below_deaths);
-  void forget_model(const std::string& model);
+  enum class Forgets { waiting, all };
+  void forget_model(const std::string& model, Forgets which);
 
   // By view, method and model.
   using Key = std::tuple<std::string, std::string, std::string>;

@@ -375,11 +375,12 @@ TEST(Figures, ARopePlanHasTheFrequenciesOfEachGroupOfLayers) {
 }
 
 TEST(MapLook, ALineOfAFewCellsHasALogScaleByItself) {
-  std::vector<float> line(400, 0.001F), even(400, 0.05F);
+  std::vector<float> line(400, 0.001F), even(400, 0.25F), pale(400, 0.05F);
   for (size_t i = 0; i < 20; ++i) line[i * 20 + i] = 1;  // one cell in twenty
   widgets::MapSpec thin = map_of_weights(20, 20, line), flat = map_of_weights(20, 20, even);
   EXPECT_TRUE(is_thin(thin));
   EXPECT_FALSE(is_thin(flat));
+  EXPECT_TRUE(is_thin(map_of_weights(20, 20, pale))) << "on 0 .. 1 it would be white";
   apply_look(thin, {}), apply_look(flat, {});
   EXPECT_EQ(thin.log_decades, 4);
   EXPECT_EQ(flat.log_decades, 0);

@@ -417,6 +417,11 @@ TEST_F(WindowFiles, ThePaletteFindsModelsHeadsAndTokens) {
   EXPECT_EQ(titles("L2H3").front(), "Select head L2H3");
   EXPECT_EQ(titles("token 12").front(), "Select token 12");
   EXPECT_TRUE(titles("L2 entropy").empty());
+  requests_.ask(requests_.of(kInfo, selected_model(edit_.session())),
+                protocol::InfoRequest{.model = selected_model(edit_.session())});
+  requests_.begin_frame();
+  ASSERT_TRUE(context_.info(selected_model(edit_.session())));
+  EXPECT_TRUE(titles("L2H99").empty()) << "the selected model has no such head";
   for (const Command& command : commands_about(context_, "l1h2", {}))
     if (command.id == "head.select") command.run(context_);
   EXPECT_EQ(edit_.session().selection.layer, 1);
@@ -442,6 +447,9 @@ TEST_F(WindowFiles, ThePaletteFindsWordsOfTheText) {
   const auto match = matching(all, "undo");
   ASSERT_GE(match.size(), 3U);
   EXPECT_EQ(match[0]->title, "Undo") << "a command stands before the text";
+  // "Select the next model" has its letters, one by one.
+  const std::vector<Command> scattered = found("two");
+  EXPECT_TRUE(matching(scattered, "two")[0]->title.ends_with("\"two\""));
   const auto token = std::ranges::find(match, "token.select.4", &Command::id);
   ASSERT_NE(token, match.end());
   EXPECT_EQ((*token)->title, "Select token 4: \"undo\"");

@@ -138,6 +138,21 @@ TEST_F(WorkerRequestsTest, AFailureIsKeptAndSentAgainOnlyWhenAsked) {
   EXPECT_EQ(link_.counts().at("heads"), 2);
 }
 
+// What was asked of a model that is closed by now holds up no other answer; opened again, it is
+// asked anew.
+TEST_F(WorkerRequestsTest, QuestionsOfAClosedModelEnd) {
+  link_.set_manner("heads", Manner::hold);
+  requests_.keep_answers_of({"rope"});
+  ask("a");
+  EXPECT_EQ(requests_.waiting(), 1u);
+  requests_.keep_answers_of({});
+  EXPECT_EQ(requests_.waiting(), 0u);
+  EXPECT_FALSE(heads().failed());
+  requests_.keep_answers_of({"rope"});
+  ask("a");
+  EXPECT_EQ(link_.counts().at("heads"), 2);
+}
+
 // A slider of Intervene makes a model at each place: of all those no answers may be kept.
 TEST_F(WorkerRequestsTest, AnswersOfModelsThatWereClosedLongAgoAreDropped) {
   const auto name_of = [](int place) { return "rope (base=" + std::to_string(place) + ")"; };
