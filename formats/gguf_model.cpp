@@ -179,6 +179,11 @@ class ConfigOfKeys {
       problems_.add(prefix_ + "attention.layer_norm_rms_epsilon", "is missing");
     }
     head_dim_ = integer("attention.key_length").value_or(width / heads);
+    if (head_dim_ < 1) {
+      problems_.add(prefix_ + "attention.head_count",
+                    "is " + std::to_string(heads) + ", more than the " + std::to_string(width) +
+                        " channels there are");
+    }
     config_["head_dim"] = head_dim_;
     const std::int64_t values = integer("attention.value_length").value_or(head_dim_);
     if (values != head_dim_) {
@@ -377,7 +382,8 @@ class RenamedTensors : public TensorFile {
  private:
   void check_heads_of(const TensorEntry& entry) const {
     const auto rows = entry.shape.empty() ? 0 : static_cast<std::uint64_t>(entry.shape[0]);
-    if (rows > 0 && entry.size > 0 && rows % head_dim_ == 0 && head_dim_ % 2 == 0) return;
+    const bool halves = head_dim_ > 0 && head_dim_ % 2 == 0;
+    if (rows > 0 && entry.size > 0 && halves && rows % head_dim_ == 0) return;
     throw bad_input("tensor " + in_quotes(entry.name) + " has the shape " +
                         shape_text(entry.shape) + ", no whole heads of " +
                         std::to_string(head_dim_) + " rows",

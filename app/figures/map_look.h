@@ -21,7 +21,8 @@ struct MapLook {
 };
 
 // Whether a map of weights is white on a linear scale: it is a line of a few cells, so that fewer
-// than one in ten reach a tenth of the largest one, or no cell reaches a tenth of 1. Of masked cells and those that are not finite nothing is said.
+// than one in ten reach a tenth of the largest one, or no cell reaches a tenth of 1. Of masked
+// cells and those that are not finite nothing is said.
 bool is_thin(const widgets::MapSpec& map);
 
 // The range of the colours as chosen, a log scale for weights alone.

@@ -199,6 +199,15 @@ TEST_F(Gguf, LlamasRowsComeBackInTheirOrder) {
   EXPECT_TRUE(std::equal(part.begin(), part.end(), q.begin() + 5));
 }
 
+// Rows cannot be counted in heads of no channel.
+TEST_F(Gguf, MoreHeadsThanChannelsAreRefused) {
+  std::vector<std::string> keys = llama_keys();
+  std::erase(keys, gguf::key("llama.attention.head_count", 2u));
+  keys.push_back(gguf::key("llama.attention.head_count", 9u));
+  const auto path = written(keys, llama_tensors());
+  EXPECT_TRUE(tells(error_of([&] { open_gguf_model(path); }), "is 9, more than the 8 channels"));
+}
+
 TEST_F(Gguf, DivisorsOfTheFrequenciesAreNotPassedOver) {
   Growing tensors = llama_tensors();
   tensors.entries.push_back(gguf::tensor("rope_freqs.weight", {2}, 0, tensors.data.size()));
