@@ -1,6 +1,7 @@
 #include "widgets/busy.h"
 
 #include <imgui.h>
+#include <imgui_internal.h>
 
 #include <algorithm>
 #include <cmath>
@@ -40,7 +41,9 @@ BusyAction draw_progress(const BusySpec& spec) {
     std::snprintf(words, sizeof words, "%.0f %%  %s", 100 * spec.fraction, spec.text.c_str());
   else
     std::snprintf(words, sizeof words, "%s  %.0f s", spec.text.c_str(), spec.seconds);
-  ImGui::TextColored(palette().quiet, "%s", words);
+  ImGui::PushStyleColor(ImGuiCol_Text, palette().quiet);
+  draw_line(words, ImGui::GetContentRegionAvail().x - cancel - ImGui::GetStyle().ItemSpacing.x);
+  ImGui::PopStyleColor();
   ImGui::SameLine(std::max(ImGui::GetCursorPosX(), ImGui::GetCursorPosX() + room - cancel));
   return ImGui::SmallButton("Cancel") ? BusyAction::cancel : BusyAction::none;
 }
@@ -54,6 +57,15 @@ BusyAction draw_failure(const BusySpec& spec) {
 }
 
 }  // namespace
+
+void draw_line(const std::string& words, float width) {
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float offset = ImGui::GetCurrentWindow()->DC.CurrLineTextBaseOffset;
+  const ImVec2 end{at.x + std::max(1.0F, width), at.y + offset + ImGui::GetTextLineHeight()};
+  ImGui::RenderTextEllipsis(ImGui::GetWindowDrawList(), {at.x, at.y + offset}, end, end.x,
+                            words.c_str(), nullptr, nullptr);
+  ImGui::Dummy({end.x - at.x, ImGui::GetTextLineHeight()});
+}
 
 BusyAction draw_busy(const BusySpec& spec) {
   if (spec.state == BusyState::failed) return draw_failure(spec);

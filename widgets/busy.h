@@ -21,6 +21,9 @@ enum class BusyAction { none, cancel, retry };
 // room when there is nothing to say.
 BusyAction draw_busy(const BusySpec& spec);
 
+// Words of one line as far as there is room, an ellipsis behind.
+void draw_line(const std::string& words, float width);
+
 // A quiet sentence in the middle of an empty view: what will be here and how to get it.
 void draw_empty(const std::string& words);
 

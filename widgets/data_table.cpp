@@ -169,6 +169,21 @@ void draw_words(const TableColumn& column, const TableCell& cell) {
   if (!cell.help.empty()) ImGui::SetItemTooltip("%s", cell.help.c_str());
 }
 
+// Of every column of numbers the longest text, among as many rows as are looked at in no time.
+std::vector<std::string> widest_of(const TableSpec& table) {
+  constexpr std::size_t kMostRows = 2048;
+  std::vector<std::string> widest(table.columns.size());
+  for (std::size_t row = 0; row < std::min(table.rows.size(), kMostRows); ++row) {
+    const auto& cells = table.rows[row];
+    for (std::size_t c = 0; c < cells.size(); ++c) {
+      if (!table.columns[c].numbers || cells[c].box) continue;
+      std::string text = text_of(cells[c]);
+      if (text.size() > widest[c].size()) widest[c] = std::move(text);
+    }
+  }
+  return widest;
+}
+
 }  // namespace
 
 ImVec4 color_of(TableCell::Tone tone) {
@@ -311,6 +326,10 @@ void DataTable::draw_titles(const TableSpec& table) {
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     if (!ImGui::TableSetColumnIndex(static_cast<int>(i))) continue;
     ImGui::TableHeader(table.columns[i].title.c_str());
+    // Dear ImGui knows no row that it does not draw.
+    ImGuiTableColumn& column = ImGui::GetCurrentTable()->Columns[static_cast<int>(i)];
+    const float wide = column.WorkMinX + ImGui::CalcTextSize(widest_[i].c_str()).x;
+    column.ContentMaxXHeadersIdeal = std::max(column.ContentMaxXHeadersIdeal, wide);
     if (!table.columns[i].help.empty()) ImGui::SetItemTooltip("%s", table.columns[i].help.c_str());
   }
 }
@@ -328,7 +347,9 @@ void DataTable::order_rows(const TableSpec& table, const TableDraw& options) {
   if (known_ && version_ == options.version && arranged_ == arrangement_) return;
   order_ = rows_in_order(table, arrangement_);
   // Columns would stay as wide as the rows that were there first needed them.
-  fit_columns_ = fit_columns_ || (known_ && rows_ != table.rows.size());
+  const bool others = rows_ != table.rows.size() || version_ != options.version;
+  fit_columns_ = fit_columns_ || (known_ && others);
+  if (!known_ || others) widest_ = widest_of(table);
   rows_ = table.rows.size();
   arranged_ = arrangement_, version_ = options.version, known_ = true;
 }

@@ -106,6 +106,7 @@ class DataTable {
   std::size_t rows_ = 0;  // that there were when they were last ordered
   bool known_ = false, set_sorting_ = true, fit_columns_ = false;
   std::vector<int> order_;
+  std::vector<std::string> widest_;  // text of each column
   int menu_row_ = -1, menu_column_ = 0;
 };
 

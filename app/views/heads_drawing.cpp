@@ -1,6 +1,4 @@
 // The pictures, the table and the scatter of the view Heads.
-#include <imgui_internal.h>
-
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -153,11 +151,7 @@ void HeadsView::draw_chosen(ViewContext& context) {
     context.set_state("Choose no heads", state);
   }
   ImGui::SameLine();
-  const ImVec2 at = ImGui::GetCursorScreenPos();
-  const ImVec2 end{at.x + ImGui::GetContentRegionAvail().x, at.y + ImGui::GetTextLineHeight()};
-  ImGui::RenderTextEllipsis(ImGui::GetWindowDrawList(), at, end, end.x, words.c_str(), nullptr,
-                            nullptr);
-  ImGui::Dummy({end.x - at.x, end.y - at.y});
+  widgets::draw_line(words, ImGui::GetContentRegionAvail().x);
   tooltip(lines);
 }
 

@@ -33,6 +33,13 @@ fs::path with_session(const fs::path& path) {
   return two_files && holds_session(beside) ? beside : path;
 }
 
+bool is_figure(const fs::path& path) {
+  const std::string ending = path.extension().string();
+  for (const char* figure : {".svg", ".png", ".pdf", ".npy"})
+    if (ending == figure) return true;
+  return false;
+}
+
 }  // namespace
 
 Openable kind_of(const fs::path& path) {
@@ -47,6 +54,13 @@ Openable kind_of(const fs::path& path) {
 
 void open_any(ViewContext& context, const std::string& dropped) {
   const std::string path = with_session(dropped).string();
+  if (is_figure(path)) {
+    return context.window.say(
+        path +
+            " is a figure without a session beside it: those that the window has written open "
+            "what drew them",
+        true);
+  }
   try {
     const Openable kind = kind_of(path);
     if (kind == Openable::model) open_model(context, lasting_name(path));

@@ -38,7 +38,8 @@ struct CompareRequest {
     running.fields(v);
     v("other", other, About{.help = "file of a second text, read by the same model"});
     v("match", match,
-      About{.help = "also which head of the other model is most like each head, of any layer"});
+      About{.help = "also the pairs of heads, one of each model and of any layer, that are most "
+                    "alike together"});
     v("stack", stack, kStackAbout);
   }
 };

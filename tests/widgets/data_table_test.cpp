@@ -159,6 +159,20 @@ TEST_F(DrawnTable, ColumnsGrowWithTheRowsThatCome) {
             ImGui::CalcTextSize(spec_.rows.back()[0].words.c_str()).x);
 }
 
+// A number that is scrolled to later, or whose interval comes later, has room then.
+TEST_F(DrawnTable, ColumnsHaveRoomForNumbersOutOfSight) {
+  options_.width = 900, options_.height = 120;
+  for (int i = 0; i < 50; ++i) spec_.rows.push_back(spec_.rows[0]);
+  frames(4);
+  TableCell& last = spec_.rows.back()[1];
+  last.number = 1.234e-6, last.low = 1.111e-6, last.high = 1.345e-6;
+  options_.version = 1;
+  frames(4);
+  const ImGuiTable* table = ImGui::GetCurrentContext()->Tables.TryGetMapData(0);
+  ASSERT_NE(table, nullptr);
+  EXPECT_GE(table->Columns[1].WidthGiven, ImGui::CalcTextSize(text_of(last).c_str()).x);
+}
+
 // As one that is scrolled to: how many rows it has is said above it.
 TEST_F(DrawnTable, RowsOfATableOutOfSightAreOrdered) {
   gui_.frame([&] {
