@@ -454,7 +454,9 @@ protocol::ProfileResult analyse_profile(const std::shared_ptr<const model::Model
   result.window = window, result.samples = options.samples;
   result.formula =
       "s(t): the pair's score at distance t, t = 0..W-1; positional = mean |s(t+1) - s(t)| / norm "
-      "of the planes' amplitudes; semantic = 1 - erfc(sign(d(0)) m / sqrt(2 v)) / 2, d(t) the "
+      "of the planes' amplitudes; positional_row = the same over the deviation of the row's "
+      "scores, "
+      "of rows of eight and more; semantic = 1 - erfc(sign(d(0)) m / sqrt(2 v)) / 2, d(t) the "
       "difference of two keys, m and v its mean and variance (arXiv 2609.39929)";
   const Draws draws(options.seed);
   for (const std::int64_t layer : chosen.layers()) {

@@ -128,7 +128,6 @@ std::string no_other_distance(const ModelConfig& config, const Encoding& encodin
   if (encoding.info().key == "tape" && (!is("tensor_form", "LR22") || is("equivariance", false))) {
     return "its state is no phase of each plane";
   }
-  if (config.attention.padding == "added") return "its padding changes what rows see";
   return {};
 }
 

@@ -14,6 +14,7 @@
 
 #include "analysis/questions/treated.h"
 #include "formats/error.h"
+#include "golden_tape.h"
 #include "model/attention/exchanged_band.h"
 #include "text_passes.h"
 
@@ -243,6 +244,20 @@ protocol::AcuityResult acuity_of(const std::shared_ptr<const model::Model>& mode
   options.by = by;
   protocol::NoProgress progress;
   return analyse_acuity(model, texts, options, progress);
+}
+
+// As TAPE's public code gives padding weight: texts without any lose the same.
+TEST(Acuity, PaddingThatNoTextHasChangesNothing) {
+  const Texts texts = random_texts(3, 40, 32, 1);
+  std::vector<double> changes;
+  for (const char* padding : {"hidden", "added"}) {
+    model::ModelConfig config = testing::small_config("fire");
+    config.attention.padding = padding;
+    changes.push_back(
+        acuity_of(model::random_model(config, 1), {{1, 4}}, texts).bands.at(0).change->mean);
+  }
+  EXPECT_EQ(changes[0], changes[1]);
+  EXPECT_NE(changes[0], 0);
 }
 
 TEST(Acuity, ModelsWithoutPositionsLoseNothing) {

@@ -157,6 +157,11 @@ TEST_F(WindowFiles, WhatIsDroppedIsOpenedAsWhatItIs) {
   open_any(context_, "/no/such/file.txt");
   ASSERT_EQ(window_.notices.size(), 1U);
   EXPECT_TRUE(window_.notices[0].error);
+  // A command's figure has no session, and is no text either.
+  open_any(context_, write("figure.svg", "<svg/>"));
+  EXPECT_EQ(edit_.session().text.words.str(), "to every thing");
+  ASSERT_EQ(window_.notices.size(), 2U);
+  EXPECT_NE(window_.notices[1].text.find("figure without a session"), std::string::npos);
 }
 
 TEST_F(WindowFiles, SessionsAreKeptByName) {
