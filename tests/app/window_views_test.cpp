@@ -413,6 +413,34 @@ TEST(MainWindowTest, ASmallerWindowShrinksAllViewsAlike) {
   EXPECT_NEAR(width("Heads###heads"), heads, 12);
 }
 
+// A session that was saved in a large window and is opened in a small one: no view is squeezed, and
+// the tabs in front are those that were.
+TEST(MainWindowTest, ASessionOpensAsItWasInAnotherSize) {
+  const auto window = [](const char* name) { return ImGui::FindWindowByName(name); };
+  const auto frames = [](HeadlessImGui& gui, MainWindow& main_window) {
+    main_window.start_asking();
+    for (int i = 0; i < 30; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
+  };
+  MadeUpWorker link;
+  Session saved;
+  float heads = 0, map = 0;
+  {
+    HeadlessImGui gui;
+    MainWindow main_window(default_session(), link, link);
+    frames(gui, main_window);
+    heads = window("Heads###heads")->Size.x, map = window("Attention map###map")->Size.x;
+    saved = main_window.session_to_save();
+  }
+  HeadlessImGui gui;
+  ImGui::GetIO().DisplaySize = {800, 500};
+  MainWindow again(saved, link, link);
+  frames(gui, again);
+  EXPECT_NEAR(window("Heads###heads")->Size.x, heads / 2, 12);
+  EXPECT_NEAR(window("Attention map###map")->Size.x, map / 2, 12);
+  for (const char* name : {"Heads###heads", "Attention map###map"})
+    EXPECT_EQ(window(name)->DockNode->VisibleWindow, window(name)) << name;
+}
+
 // Numbers, what runs attention and where are those of every question about a model.
 TEST(MainWindowTest, AsksForWhatIsComputedInTheChosenNumbers) {
   HeadlessImGui gui;
