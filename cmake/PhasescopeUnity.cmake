@@ -1,5 +1,5 @@
-# phasescope_compile_together(target SIZE n [APART file or folder ...] [GROUPS "file file" ...]): the target's files are compiled in
-# groups of up to n of one folder. Nearly all of a file's time goes into headers and what they instantiate,
+# phasescope_compile_together(target SIZE n [APART file or folder ...] [GROUPS "file file" ...]): the target's files
+# are compiled in groups of up to n of one folder. Nearly all of a file's time goes into headers and what they instantiate,
 # which a group does once. APART are those that have a name in common with another file of their folder, which
 # GROUPS compile with others that they have none in common with; apart has CMake every file with
 # definitions of its own.
@@ -14,7 +14,8 @@ function(phasescope_compile_together target)
   get_target_property(sources ${target} SOURCES)
   foreach(source IN LISTS sources)
     get_filename_component(folder "${source}" DIRECTORY)
-    if(source IN_LIST ARG_APART OR source IN_LIST grouped OR (folder AND folder IN_LIST ARG_APART) OR NOT source MATCHES "\\.cpp$")
+    if(source IN_LIST ARG_APART OR source IN_LIST grouped OR (folder AND folder IN_LIST ARG_APART)
+        OR NOT source MATCHES "\\.cpp$")
       continue()
     endif()
     string(MAKE_C_IDENTIFIER "in_${folder}" group)

@@ -347,9 +347,12 @@ void DataTable::order_rows(const TableSpec& table, const TableDraw& options) {
   if (known_ && version_ == options.version && arranged_ == arrangement_) return;
   order_ = rows_in_order(table, arrangement_);
   // Columns would stay as wide as the rows that were there first needed them.
-  const bool others = rows_ != table.rows.size() || version_ != options.version;
-  fit_columns_ = fit_columns_ || (known_ && others);
-  if (!known_ || others) widest_ = widest_of(table);
+  fit_columns_ = fit_columns_ || (known_ && rows_ != table.rows.size());
+  if (!known_ || version_ != options.version) {
+    const std::vector<std::string> before = std::exchange(widest_, widest_of(table));
+    for (std::size_t c = 0; c < std::min(before.size(), widest_.size()); ++c)
+      fit_columns_ = fit_columns_ || widest_[c].size() > before[c].size();
+  }
   rows_ = table.rows.size();
   arranged_ = arrangement_, version_ = options.version, known_ = true;
 }

@@ -33,13 +33,13 @@ Colormap colors_of(ValueRange range) {
 
 bool is_thin(const MapSpec& map) {
   const double high = widgets::value_range(map.values).high;
+  if (high < kThinValue) return high > 0;  // on 0 .. 1 nothing of it would be seen
   std::size_t known = 0, large = 0;
   for (const float value : map.values) {
     if (!std::isfinite(value)) continue;
     ++known;
     large += value >= kThinValue * high;
   }
-  if (high < kThinValue) return high > 0;  // on 0 .. 1 nothing of it would be seen
   return static_cast<double>(large) < kThinShare * static_cast<double>(known);
 }
 

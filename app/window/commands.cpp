@@ -215,11 +215,8 @@ std::vector<Command> commands_about(const ViewContext& context, const std::strin
   int64_t layer = 0, head = 0, token = 0;
   const std::string selected = selected_model(session);
   const auto* report = selected.empty() ? nullptr : context.info(selected);
-  const auto has = [&](int64_t at_layer, int64_t at_head) {
-    return !report || (at_layer < report->model.layers && at_head < report->model.heads);
-  };
   if (std::sscanf(words.c_str(), " %*1[lL]%" SCNd64 "%*1[hH]%" SCNd64, &layer, &head) == 2 &&
-      has(layer, head))
+      (!report || (layer < report->model.layers && head < report->model.heads)))
     list.push_back(
         {"head.select", "Select head " + name_of_head(layer, head), "Of the model", 0,
          [=](ViewContext& c) { select_head(c, c.session().selection.model, layer, head); }});

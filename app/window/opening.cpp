@@ -33,13 +33,6 @@ fs::path with_session(const fs::path& path) {
   return two_files && holds_session(beside) ? beside : path;
 }
 
-bool is_figure(const fs::path& path) {
-  const std::string ending = path.extension().string();
-  for (const char* figure : {".svg", ".png", ".pdf", ".npy"})
-    if (ending == figure) return true;
-  return false;
-}
-
 }  // namespace
 
 Openable kind_of(const fs::path& path) {
@@ -48,24 +41,24 @@ Openable kind_of(const fs::path& path) {
   const std::string ending = path.extension().string();
   for (const char* weights : {".safetensors", ".bin", ".gguf", ".pt", ".pth"})
     if (ending == weights) return Openable::model;
+  for (const char* drawing : {".svg", ".png", ".pdf"})
+    if (ending == drawing) return Openable::figure;
   if (ending == kSessionEnding) return Openable::session;
   return ending == kPlainEnding && holds_session(path) ? Openable::session : Openable::text;
 }
 
 void open_any(ViewContext& context, const std::string& dropped) {
   const std::string path = with_session(dropped).string();
-  if (is_figure(path)) {
-    return context.window.say(
-        path +
-            " is a figure without a session beside it: those that the window has written open "
-            "what drew them",
-        true);
-  }
   try {
     const Openable kind = kind_of(path);
     if (kind == Openable::model) open_model(context, lasting_name(path));
     if (kind == Openable::session) open_session(context, path);
     if (kind == Openable::text) read_text_file_into(context, path);
+    if (kind == Openable::figure)
+      context.window.say(path +
+                             " is a figure without a session beside it: those that the window has "
+                             "written open what drew them",
+                         true);
   } catch (const formats::Error& error) {
     context.window.say(error.full_text(), true);
   } catch (const std::exception& error) {  // a folder that cannot be listed, no memory

@@ -8,14 +8,15 @@
 
 namespace phasescope::app {
 
-enum class Openable { model, text, session };
+enum class Openable { model, text, session, figure };
 
 // A folder and a file of weights are a model; a .phasescope file is a session, a .json file when it
-// holds one, alone or beside a figure; all else is a text. Reads no more of it than that takes.
+// holds one, alone or beside a figure; a drawing is a figure; all else is a text. Reads no more of
+// it than that takes.
 Openable kind_of(const std::filesystem::path& path);
 
 // Opens it as what it is; a figure that the window wrote by the file beside it, as the session that
-// drew it. What goes wrong becomes a notice.
+// drew it, and any other not at all. What goes wrong becomes a notice.
 void open_any(ViewContext& context, const std::string& path);
 
 // The session of a file in place of this one, as one step of undo; the window's layout, the size of

@@ -184,6 +184,26 @@ TEST(Profile, PositionalRowIsOverTheDeviationOfItsRow) {
   EXPECT_LE(off, 1e-12 * got);
 }
 
+// The deviation of two or three scores may be as good as 0, and a mean over rows that of one of
+// them.
+TEST(Profile, RowsOfFewScoresAreInvalid) {
+  const auto rows_of = [](std::int64_t tokens) {
+    ProfileOptions options;
+    options.window = 8, options.samples = 32;
+    options.backend = model::Backend::plain;
+    protocol::NoProgress progress;
+    return analyse_profile(exact_profiled("alibi"), random_texts(2, tokens, 32, 2), options,
+                           progress)
+        .rows;
+  };
+  for (const protocol::ProfileRow& row : rows_of(7)) {
+    EXPECT_FALSE(row.positional_row);
+    EXPECT_GT(row.invalid, 0);
+    EXPECT_NE(row.why.find("eight scores"), std::string::npos) << row.why;
+  }
+  for (const protocol::ProfileRow& row : rows_of(16)) EXPECT_TRUE(row.positional_row);
+}
+
 TEST(Profile, EveryKindHasOne) {
   for (const char* encoding : {"tapa", "tape", "xpos", "fire", "cape"}) {
     const auto result = profile_of(exact_profiled(encoding), 12, 8);

@@ -20,7 +20,10 @@
 #include "broken_encodings.h"
 #include "formats/tensors/safetensors.h"
 #include "golden_tape.h"
+#include "model/checkpoints/import_tensors.h"
+#include "model/checkpoints/open_model.h"
 #include "model/checkpoints/tensor_io.h"
+#include "tests/temporary_folder.h"
 #include "theory_runs.h"
 
 namespace phasescope::analysis {
@@ -81,6 +84,17 @@ TEST(TapeIdentityLayer, DifferencesAreTheReferences) {
   expect_near(identity_difference(alone, x, e, mask), golden["no attention residual"], 1e-12, 0);
   expect_near(identity_difference(valued, x, e, mask), golden["W_V left"], 1e-12, 0);
   testing::expect_holds_alone("tape.identity_layer");
+}
+
+// An import has maps and no values, so that nothing could change its states.
+TEST(TapeIdentityLayer, DoesNotJudgeImports) {
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "attn.safetensors", out = folder.path() / "m";
+  const at::Tensor seen = at::ones({1, 2, 32, 32}).tril();
+  model::write_tensors(formats::real_file_system(), file, {{"attn", seen / seen.sum(-1, true)}});
+  model::import_tensors(formats::real_file_system(), {file}, out, {});
+  const CheckResult got = on_model("tape.identity_layer", model::open_model(out.string(), {}));
+  EXPECT_EQ(got.verdict, "premise_not_met") << got.detail;
 }
 
 TEST(TapeNeighbourhoodMean, MeansAreTheReferences) {

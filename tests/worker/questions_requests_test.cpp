@@ -117,8 +117,9 @@ TEST(QuestionRequests, ADuelOfRecipesRefusesWhatItDoesNotTake) {
   EXPECT_EQ(code({{"a", a}, {"b", model_folder("rope")}, {"job", folder / "j"}}), "bad_usage");
   EXPECT_EQ(code({{"a", a}, {"b", b}, {"job", folder / "j"}, {"set", {"encoding.base=5"}}}),
             "bad_usage");
-  EXPECT_EQ(code({{"a", model_folder("rope")}, {"b", model_folder("rope")}, {"seeds", {1}}}),
-            "bad_usage");
+  const std::string rope = model_folder("rope"), alibi = model_folder("alibi");
+  EXPECT_EQ(code({{"a", rope}, {"b", alibi}, {"seeds", {1}}}), "bad_usage");
+  EXPECT_EQ(code({{"a", rope}, {"b", rope}, {"corpus", texts(4)}}), "bad_usage");  // with itself
   std::ofstream(b) << R"({"train": {"steps": 3}})";
   EXPECT_EQ(code({{"a", a}, {"b", b}, {"job", folder / "j"}}), "bad_input");  // other batches
 }

@@ -74,6 +74,18 @@ TEST(Requests, BadInputIsSaid) {
 }
 
 // What one of the statistics asked for reads is taken.
+// Minutes of measuring are not lost to the name that stands last.
+TEST(Requests, ModelsAreThereBeforeTheFirstIsMeasured) {
+  const json models = {model_folder("rope"), "no-such-model"};
+  for (const char* method : {"theory", "distance", "shift", "models.find"}) {
+    FakeContext context;
+    EXPECT_EQ(code_of(handlers(), method, {{"models", models}}, context), "bad_input") << method;
+    EXPECT_TRUE(context.said.empty()) << method;
+  }
+  EXPECT_EQ(ask("models.find", {{"models", {"proof-sink", "rope (base=1e6)"}}}).result["models"],
+            json({"proof-sink", "rope (base=1e6)"}));
+}
+
 TEST(Requests, WhatIsReadIsTaken) {
   const auto taken = [](const char* metric, const char* field, const json& value) {
     const json metrics = {metric};
