@@ -13,13 +13,10 @@
 // out when writing, or null where its field says `or_null`, and stays empty when absent or null.
 // Members that are absent when reading keep their default, so that fields can be added; a field is
 // read by its alias too.
-#include <cmath>
 #include <concepts>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -42,31 +39,52 @@ concept HasFields = requires(T t, AnyVisitor v) {
   t.fields(v);
 };
 
-inline json write_double(double x) {
-  if (std::isnan(x)) return "nan";
-  if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
-  return x;
-}
+// What every file would else instantiate for every field of every struct, compiled once.
+double read_double(const json& j);
+json write_double(double value);
+void read_one(const json& j, bool& value);
+void read_one(const json& j, int& value);
+void read_one(const json& j, long& value);
+void read_one(const json& j, long long& value);
+void read_one(const json& j, unsigned long& value);
+void read_one(const json& j, double& value);
+void read_one(const json& j, float& value);
+void read_one(const json& j, std::string& value);
+void read_one(const json& j, std::vector<double>& values);
+void read_one(const json& j, std::vector<long>& values);
+void read_one(const json& j, std::vector<std::string>& values);
+json write_one(bool value);
+json write_one(int value);
+json write_one(long value);
+json write_one(long long value);
+json write_one(unsigned long value);
+json write_one(double value);
+json write_one(float value);
+json write_one(const std::string& value);
+json write_one(const std::vector<double>& values);
+json write_one(const std::vector<long>& values);
+json write_one(const std::vector<std::string>& values);
 
-inline double read_double(const json& j) {
-  if (j.is_number()) return j.get<double>();
-  const std::string text = j.get<std::string>();
-  if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
-  if (text == "inf") return std::numeric_limits<double>::infinity();
-  if (text == "-inf") return -std::numeric_limits<double>::infinity();
-  throw std::invalid_argument("expected a number but got \"" + text + "\"");
-}
+template <class T, class... Others>
+concept OneOf = (std::same_as<T, Others> || ...);
+template <class T>
+concept ReadAtOnce = OneOf<T, bool, int, long, long long, unsigned long, double, float, std::string,
+                           std::vector<double>, std::vector<long>, std::vector<std::string>>;
+
+// The member of that name, or else of that alias, unless it is null.
+const json* member_in(const json& j, const char* name, const char* alias);
+void put_in(json& out, const char* name, json value);
 
 template <class T>
 struct Form {
   static json write(const T& value) {
-    if constexpr (std::is_floating_point_v<T>) {
-      return write_double(static_cast<double>(value));
+    if constexpr (ReadAtOnce<T>) {
+      return write_one(value);
     } else if constexpr (HasFields<T>) {
       json out = json::object();
       auto visit = [&out]<class M>(const char* name, M& member, const About& about = {}) {
         if (about.or_null) {
-          out[name] = Form<M>::write(member);
+          put_in(out, name, Form<M>::write(member));
         } else {
           Form<M>::put(out, name, member);
         }
@@ -78,24 +96,22 @@ struct Form {
     }
   }
   static void read(const json& j, T& value) {
-    if constexpr (std::is_floating_point_v<T>) {
-      value = static_cast<T>(read_double(j));
+    if constexpr (ReadAtOnce<T>) {
+      read_one(j, value);
     } else if constexpr (HasFields<T>) {
       auto visit = [&j]<class M>(const char* name, M& member, const About& about = {}) {
-        auto it = j.find(name);
-        if (it == j.end() && *about.alias) it = j.find(about.alias);
-        if (it != j.end() && !it->is_null()) Form<M>::read(*it, member);
+        if (const json* found = member_in(j, name, about.alias)) Form<M>::read(*found, member);
       };
       value.fields(visit);
     } else {
       j.get_to(value);
     }
   }
-  static void put(json& out, const char* name, const T& value) { out[name] = write(value); }
+  static void put(json& out, const char* name, const T& value) { put_in(out, name, write(value)); }
 };
 
 template <class T>
-struct Form<std::vector<T>> {
+requires(!ReadAtOnce<std::vector<T>>) struct Form<std::vector<T>> {
   static json write(const std::vector<T>& values) {
     json out = json::array();
     for (const T& value : values) out.push_back(Form<T>::write(value));
@@ -109,7 +125,9 @@ struct Form<std::vector<T>> {
       values.push_back(std::move(value));
     }
   }
-  static void put(json& out, const char* name, const std::vector<T>& v) { out[name] = write(v); }
+  static void put(json& out, const char* name, const std::vector<T>& v) {
+    put_in(out, name, write(v));
+  }
 };
 
 template <class T>
@@ -124,7 +142,7 @@ struct Form<std::map<std::string, T>> {
     values.clear();
     for (const auto& [key, item] : j.items()) Form<T>::read(item, values[key]);
   }
-  static void put(json& out, const char* name, const Map& v) { out[name] = write(v); }
+  static void put(json& out, const char* name, const Map& v) { put_in(out, name, write(v)); }
 };
 
 template <class T>
@@ -142,7 +160,7 @@ struct Form<std::optional<T>> {
     value = std::move(inner);
   }
   static void put(json& out, const char* name, const std::optional<T>& value) {
-    if (value) out[name] = Form<T>::write(*value);
+    if (value) put_in(out, name, Form<T>::write(*value));
   }
 };
 

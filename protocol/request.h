@@ -57,9 +57,11 @@ std::vector<std::string> split_words(const std::string& text);
 
 namespace detail {
 
-// How a type is read and written; request_fields.cpp has them all.
+// How a type is read and written; request_fields.cpp has them all, so that no other file makes
+// them.
 template <class T>
 struct FieldType {
+  static BoundField bound(const char* name, T& member, const About& about);
   static FieldKind kind();
   static std::string type(const About& about);
   static nlohmann::json write(const T& value);
@@ -71,37 +73,14 @@ struct FieldType {
 // Runs `step`; what it throws becomes a RequestError that names `where`.
 void naming(const std::string& where, const std::function<void()>& step);
 
-template <class T>
-BoundField bound(const char* name, T& member, const About& about) {
-  using Type = FieldType<T>;
-  BoundField field;
-  field.key = name, field.about = about;
-  field.kind = Type::kind(), field.type = Type::type(about);
-  field.write = [&member] { return Type::write(member); };
-  field.read = [&member, about, key = field.key](const nlohmann::json& value) {
-    naming(key, [&] { member = Type::read(value, about); });
-  };
-  field.parse = [&member, about, where = *about.argument ? about.argument : option_name(name)](
-                    const std::string& word) {
-    naming(where, [&] {
-      if constexpr (requires { member.list; }) {  // repeated: one word each time
-        for (std::string& one : Type::parse(word, about).list)
-          member.list.push_back(std::move(one));
-      } else {
-        member = Type::parse(word, about);
-      }
-    });
-  };
-  field.words = [&member] { return Type::words(member); };
-  return field;
-}
+void add_to(std::vector<BoundField>& fields, BoundField field);
 
 // The fields of an object that lives at least as long as they do.
 template <class R>
 std::vector<BoundField> bound_fields(R& object) {
   std::vector<BoundField> fields;
   auto visit = [&fields]<class M>(const char* name, M& member, const About& about = {}) {
-    fields.push_back(bound(name, member, about));
+    add_to(fields, FieldType<M>::bound(name, member, about));
   };
   object.fields(visit);
   return fields;

@@ -253,6 +253,33 @@ void naming(const std::string& where, const std::function<void()>& step) {
   }
 }
 
+void add_to(std::vector<BoundField>& fields, BoundField field) {
+  fields.push_back(std::move(field));
+}
+
+template <class T>
+BoundField FieldType<T>::bound(const char* name, T& member, const About& about) {
+  BoundField field;
+  field.key = name, field.about = about;
+  field.kind = kind(), field.type = type(about);
+  field.write = [&member] { return write(member); };
+  field.read = [&member, about, key = field.key](const nlohmann::json& value) {
+    naming(key, [&] { member = read(value, about); });
+  };
+  field.parse = [&member, about, where = *about.argument ? about.argument : option_name(name)](
+                    const std::string& word) {
+    naming(where, [&] {
+      if constexpr (requires { member.list; }) {  // repeated: one word each time
+        for (std::string& one : parse(word, about).list) member.list.push_back(std::move(one));
+      } else {
+        member = parse(word, about);
+      }
+    });
+  };
+  field.words = [&member] { return words(member); };
+  return field;
+}
+
 template <class T>
 FieldKind FieldType<T>::kind() {
   if constexpr (OptionalOf<T>::value) return FieldType<typename OptionalOf<T>::Inner>::kind();
