@@ -69,7 +69,7 @@ std::vector<double> per_plane_bias(const PlaneMeans& means, std::span<const doub
 std::optional<Rotation> rotation_of(TextPass& pass) {
   const model::Encoding& encoding = pass.model().encoding();
   const model::ModelConfig& config = pass.model().config();
-  if (!encoding.info().has_state || !scores_are_plain(config)) return std::nullopt;
+  if (!encoding.has_state() || !scores_are_plain(config)) return std::nullopt;
   bool fixed = true;
   at::Tensor first;
   pass.visit_positions([&](std::int64_t index, const model::PositionState& state) {

@@ -128,7 +128,7 @@ class PatternsAnalysis {
     out_.result.encoding = info.key;
     out_.result.formula = info.formula;
     progress.progress(0.1, "reading the position states");
-    if (info.has_state) {
+    if (pass_.model().encoding().has_state()) {
       add_states();
     } else {
       add_table();
@@ -172,7 +172,7 @@ class PatternsAnalysis {
     }
     // Among states 0 is the start, and n comes after n layers; curves are counted as layers are.
     const std::int64_t layers = pass_.model().config().layers;
-    const std::int64_t last = pass_.model().encoding().info().has_state ? layers : layers - 1;
+    const std::int64_t last = pass_.model().encoding().has_state() ? layers : layers - 1;
     for (const std::int64_t index : options_.layers.value_or(std::vector<std::int64_t>{})) {
       if (index >= 0 && index <= last) continue;
       throw formats::bad_usage(std::to_string(index) + " is outside 0.." + std::to_string(last),

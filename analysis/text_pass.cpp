@@ -148,8 +148,7 @@ std::int64_t TextPass::estimated_bytes() const {
   const std::int64_t item = model_->decoder.dtype() == at::kDouble ? 8 : 4;
   const std::int64_t queries = 2 * config.heads * config.head_dim + 2 * config.heads;
   const std::int64_t keys = 3 * config.kv_heads * config.head_dim;
-  const std::int64_t state =
-      model_->encoding().info().has_state ? config.heads * config.head_dim : 0;
+  const std::int64_t state = model_->encoding().has_state() ? config.heads * config.head_dim : 0;
   const std::int64_t rows = ids_.size(0) * tokens(), read = ids_.numel();
   const std::int64_t own = rows * (config.layers * (queries + keys + state) + config.width);
   const bool cross = config.encoder_layers > 0;

@@ -479,7 +479,7 @@ Captured capture(const Decoder& decoder, const at::Tensor& ids, const CaptureSpe
   }
   copies.wait();
   keep_frequencies(decoder, decoder_length, options, wanted, result);
-  if (wanted.kind("position") && !decoder.encoding().info().has_state) {
+  if (wanted.kind("position") && !decoder.encoding().has_state()) {
     result.notes.push_back("the encoding " + decoder.encoding().info().key +
                            " has no position state, so there is no position.L");
   }

@@ -56,6 +56,10 @@ const Encoding& Decoder::encoding_of(std::int64_t layer) const {
   return local_encoding_ && config_.is_local(layer) ? *local_encoding_ : *encoding_;
 }
 
+const Repairs& Decoder::repairs_of(std::int64_t layer) const {
+  return model::repairs_of(encoding_of(layer), *encoding_);
+}
+
 void Decoder::check_ids(const at::Tensor& ids) const {
   if (ids.dim() != 2 || ids.scalar_type() != at::kLong) {
     throw formats::bad_input("token ids must be rows of whole numbers", "ids");

@@ -55,14 +55,16 @@ struct LayerInput {
   const Parameters* parameters = nullptr;  // the encoding's own of the layer
   StartContext context;                    // of the whole text
   PositionState state;
-  double log_scale = 0;  // AttentionConfig::log_scale
+  double log_scale = 0;              // AttentionConfig::log_scale
+  const Repairs* repairs = nullptr;  // what its reading does to single heads; null: nothing
 };
 
 // Changes what attention runs in a forward pass, and what it gives.
 class AttentionHook {
  public:
   virtual ~AttentionHook() = default;
-  // Before a layer's attention runs; all of the program is there but what narrows its dtype.
+  // Before a layer's attention runs; all of the program is there but a bound on the weight of key
+  // 0, which is of the scores as they are then, and what narrows its dtype.
   virtual void before(const LayerInput& input, AttentionProgram& program);
   // Whether `after` reads the log-sum-exps of rows.
   virtual bool wants_lse() const { return false; }
@@ -144,6 +146,8 @@ class Decoder {
 
   // The encoding of a layer: `encoding()`, or that of the local layers or of its group.
   const Encoding& encoding_of(std::int64_t layer) const;
+  // What a reading does to the heads of a layer: as its encoding has it, or else the model's.
+  const Repairs& repairs_of(std::int64_t layer) const;
   // The encoder's encoding; null where there is no encoder.
   const Encoding* encoder_encoding() const { return encoder_encoding_.get(); }
 

@@ -84,6 +84,11 @@ const char* name_of(UnderShift::Kind kind) {
   return "";
 }
 
+const Repairs& repairs_of(const Encoding& layer, const Encoding& stack) {
+  const Repairs& own = layer.repairs();
+  return own.changes_scores() || !own.ablations.empty() ? own : stack.repairs();
+}
+
 Encoding::Encoding(const Json& options, const ModelConfig& model)
     : heads_(model.heads),
       kv_heads_(model.kv_heads),
@@ -151,17 +156,18 @@ void Encoding::constrain(Parameters&) const {}
 
 std::vector<EncodingCost> Encoding::cost(const CostSizes&) const { return {}; }
 
+bool Encoding::counts(const OptionInfo& option) const {
+  if (!option.need) return true;
+  const std::vector<Json>& values = option.need->values;
+  return std::ranges::find(values, options_.at(option.need->key)) != values.end();
+}
+
 std::vector<std::string> Encoding::idle_options() const {
   std::vector<std::string> list;
   for (const OptionInfo& option : info().options) {
-    const Json& value = options_.at(option.key);
-    if (!option.need || value == option.fallback) continue;
-    const std::vector<Json>& values = option.need->values;
-    if (std::find(values.begin(), values.end(), options_.at(option.need->key)) != values.end()) {
-      continue;
-    }
+    if (counts(option) || options_.at(option.key) == option.fallback) continue;
     std::string needed;
-    for (const Json& one : values) {
+    for (const Json& one : option.need->values) {
       needed +=
           (needed.empty() ? "" : " or ") + (one.is_string() ? one.get<std::string>() : one.dump());
     }

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -157,6 +158,12 @@ struct Repairs {
   at::Tensor means;        // (layers, heads, d), of How::mean; or undefined
   std::uint64_t seed = 0;  // of How::resample
 
+  // Whether something is done to the scores of a layer, but for what is done to weights.
+  bool changes_scores_of(std::int64_t layer) const {
+    const auto here = [layer](const auto& one) { return one.layer == layer; };
+    return table.defined() || std::ranges::any_of(windows, here) ||
+           std::ranges::any_of(clamps, here) || std::ranges::any_of(bias_scales, here);
+  }
   bool changes_scores() const {
     return table.defined() || !windows.empty() || !clamps.empty() || !bias_scales.empty() ||
            !sink_caps.empty();
@@ -177,6 +184,8 @@ class Encoding {
   // What this encoding, with these options, claims under a shift of position ids.
   virtual UnderShift under_shift() const { return info().under_shift; }
   bool shift_invariant() const { return under_shift().kind == UnderShift::Kind::stays; }
+  // Whether PositionState::z is defined with these options.
+  virtual bool has_state() const { return info().has_state; }
 
   // Trained or stored tensors of each layer ("model.layers.N.encoding.NAME") and of the model
   // ("model.encoding.NAME").
@@ -228,6 +237,8 @@ class Encoding {
 
   // What one forward pass computes more than plain attention (encoding_cost.h).
   virtual std::vector<EncodingCost> cost(const CostSizes& sizes) const;
+  // Whether one of its options changes anything, the others being as they are.
+  bool counts(const OptionInfo& option) const;
   // One sentence for each option that is set and changes nothing, for the load report.
   virtual std::vector<std::string> idle_options() const;
   // What its options do to single heads, whatever the encoding is.
@@ -261,6 +272,10 @@ class Encoding {
  private:
   Repairs repairs_;
 };
+
+// What is done to the heads of a layer of this encoding, where a stack's encoding says it for all
+// layers whose own says nothing.
+const Repairs& repairs_of(const Encoding& layer, const Encoding& stack);
 
 // ---- The list ----------------------------------------------------------------------------------
 

@@ -300,9 +300,7 @@ at::Tensor StackPass::attend(std::int64_t index, const LayerWeights& w, const at
 }
 
 const Repairs& StackPass::repairs_of(std::int64_t index) const {
-  const Repairs& own = encoding_of(index).repairs();
-  const bool none = !own.changes_scores() && own.ablations.empty();
-  return none ? stack_.encoding.repairs() : own;
+  return model::repairs_of(encoding_of(index), stack_.encoding);
 }
 
 void StackPass::change(std::int64_t index, const PositionState& state,
@@ -315,11 +313,13 @@ void StackPass::change(std::int64_t index, const PositionState& state,
                                                                    : stack_.weights.encoding;
   // A converted layer's own weights are gone when it has run.
   const Parameters& own = stack_.weights.layers[static_cast<std::size_t>(index)].encoding;
-  const LayerInput input{index, &encoding,
-                         &own,  start_context(program.q.size(2), shared, index),
-                         state, config_.attention.log_scale};
-  repair(repairs, input, options_.backend, program);
+  const LayerInput input{index,   &encoding,
+                         &own,    start_context(program.q.size(2), shared, index),
+                         state,   config_.attention.log_scale,
+                         &repairs};
+  repair(input, program);
   if (options_.hook != nullptr) options_.hook->before(input, program);
+  cap_sinks(input, options_.backend, program);
 }
 
 void StackPass::narrow_for_cuda(AttentionProgram& program, at::Tensor& v) const {

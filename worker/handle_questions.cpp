@@ -49,26 +49,6 @@ Passes passes_of(const ModelPointer& model, const analysis::Texts& texts,
   return passes;
 }
 
-// Scores at other distances are the encoding's own; what a reading adds to them by distance would
-// be lost there.
-void require_own_scores(const model::Model& model) {
-  for (const char* key :
-       {"bias_table", "head_windows", "head_clamps", "head_bias_scales", "head_sink_caps"}) {
-    if (model.encoding().options().value(key, "").empty()) continue;
-    throw formats::Error("not_applicable",
-                         "keys cannot be shown at other distances to a reading that changes scores",
-                         key, "ask it of the model without this setting");
-  }
-}
-
-// A window leaves no score that a fit could read.
-void require_no_windows(const model::Model& model) {
-  if (model.encoding().options().value("head_windows", "").empty()) return;
-  throw formats::Error("not_applicable",
-                       "the scores of a windowed head have no effects of all distances",
-                       "head_windows", "ask it of the model without this setting");
-}
-
 // A result, whose provenance has what ran attention, with its texts' names and what made it.
 template <class R, class Result>
 Reply answer_of(const R& request, Result result, RequestContext& context, const ModelPointer& model,
@@ -87,7 +67,6 @@ Reply addressing(const protocol::AddressingRequest& request, RequestContext& con
                              "give 2 or more, or leave it out for all pairs");
   }
   const ModelPointer model = context.models().open(request.model, request.running, context);
-  require_no_windows(*model);
   const analysis::Texts texts = question_texts(request.reading, context, *model);
   const Passes passes = passes_of(model, texts, request.running.backend);
   analysis::AddressingOptions options;
@@ -149,7 +128,6 @@ Reply acuity(const protocol::AcuityRequest& request, RequestContext& context) {
   options.layers = request.chosen.layers, options.heads = request.chosen.heads;
   options.seed = static_cast<std::uint64_t>(request.reading.seed);
   const ModelPointer model = context.models().open(request.model, request.running, context);
-  require_own_scores(*model);
   analysis::Texts texts = question_texts(request.reading, context, *model);
   note_unchosen(request, texts);
   protocol::AcuityResult result = analysis::analyse_acuity(model, texts, options, context);
@@ -191,7 +169,6 @@ Reply xray(const protocol::XrayRequest& given, RequestContext& context) {
   analysis::XrayOptions options;
   options.backend = model::backend_named(request.running.backend);
   options.clamp = request.treatment == "clamp";
-  if (options.clamp) require_own_scores(*model);
   options.limit = request.limit;
   options.by_layer = request.by == "layer";
   options.repair = request.repair, options.enough = request.enough;
@@ -207,7 +184,6 @@ Reply xray(const protocol::XrayRequest& given, RequestContext& context) {
 
 Reply pair(const protocol::PairRequest& request, RequestContext& context) {
   const ModelPointer model = context.models().open(request.model, request.running, context);
-  require_own_scores(*model);
   const analysis::Texts texts =
       only_first(read_input(request.reading, {}, context, *model, DefaultInput::first_session));
   const analysis::HeadName head = analysis::parse_head(request.head);
@@ -231,7 +207,6 @@ Reply profile(const protocol::ProfileRequest& request, RequestContext& context) 
   options.layers = request.chosen.layers, options.heads = request.chosen.heads;
   options.seed = static_cast<std::uint64_t>(request.reading.seed);
   const ModelPointer model = context.models().open(request.model, request.running, context);
-  require_own_scores(*model);
   const analysis::Texts texts = question_texts(request.reading, context, *model);
   protocol::ProfileResult result = analysis::analyse_profile(model, texts, options, context);
   return answer_of(request, std::move(result), context, model, texts);

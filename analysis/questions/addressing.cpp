@@ -14,6 +14,7 @@
 #include "analysis/questions/by_distance.h"
 #include "analysis/questions/common.h"
 #include "analysis/tensors.h"
+#include "model/attention/repairs.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -143,6 +144,10 @@ class RowMaker {
     if (parts.distances <= freedom && 0 <= parts.keys && parts.keys <= freedom && freedom > 0)
       row.floor = {parts.distances / freedom, parts.keys / freedom};
     // Rounding of a float64 sum leaves less of what is none.
+    if (!std::isfinite(parts.raw_square)) {
+      row.why = "a key that this head sees has no score";
+      return row;
+    }
     if (!(parts.within > 1e-12 * parts.raw_square)) {
       row.why = "the scores of this head do not vary within a row";
       return row;
@@ -252,34 +257,51 @@ std::optional<std::vector<ScoreMarginals>> fused_marginals(const model::LayerAtt
   return list;
 }
 
+// The pairs that each head sees of rows [begin, end) and keys [0, end), (H, rows, keys).
+at::Tensor seen_by_heads(std::int64_t begin, std::int64_t end,
+                         const std::vector<std::int64_t>& within) {
+  std::vector<at::Tensor> heads;
+  for (const std::int64_t width : within) {
+    heads.push_back(seen_pairs(begin, end - begin, end, width));
+  }
+  return at::stack(heads);
+}
+
 }  // namespace
 
 std::vector<ScoreMarginals> marginals_of(const model::LayerAttention& attention,
                                          const AddressingOptions& options,
-                                         const protocol::Progress& progress) {
+                                         const protocol::Progress& progress,
+                                         const std::vector<std::int64_t>& windows) {
   const at::NoGradGuard no_gradients;
   const std::int64_t heads = attention.heads(), tokens = attention.length();
-  std::int64_t within = options.within > 0 ? std::min(options.within, tokens) : tokens;
-  if (attention.program().window > 0) within = std::min(within, attention.program().window);
-  if (const auto sums = fused_marginals(attention, within, options.content)) return *sums;
+  std::int64_t widest = options.within > 0 ? std::min(options.within, tokens) : tokens;
+  if (attention.program().window > 0) widest = std::min(widest, attention.program().window);
+  std::vector<std::int64_t> within(static_cast<std::size_t>(heads), widest);
+  for (std::size_t h = 0; h < windows.size(); ++h) {
+    if (windows[h] > 0) within[h] = std::min(widest, windows[h]);
+  }
+  if (std::ranges::count(within, widest) == heads) {
+    if (const auto sums = fused_marginals(attention, widest, options.content)) return *sums;
+  }
   at::Tensor by_distance = at::zeros({heads, tokens}, at::kDouble),
              by_key = at::zeros_like(by_distance);
   at::Tensor square = at::zeros({heads}, at::kDouble), raw = at::zeros_like(square);
   // Made before the blocks: what is kept between two of them would hold the allocator's memory
   // apart, so that no freed block had room for the next one, which is a little larger.
-  const at::Tensor mean = at::zeros_like(by_distance), count = at::zeros({tokens}, at::kDouble);
+  const at::Tensor mean = at::zeros_like(by_distance), count = at::zeros_like(by_distance);
   const std::int64_t step = rows_of_block(heads, tokens);
   for (std::int64_t begin = 0; begin < tokens; begin += step) {
     progress.throw_if_cancelled();
     const std::int64_t end = std::min(begin + step, tokens);
     const model::ScoreParts parts = attention.scores({{0, heads}, {begin, end}, {0, end}});
-    const at::Tensor seen = seen_pairs(begin, end - begin, end, within);
+    const at::Tensor seen = seen_by_heads(begin, end, within);
     const at::Tensor scores = (options.content ? parts.content : parts.score)[0]
                                   .to(at::kDouble)
                                   .masked_fill(seen.logical_not(), 0.0);
-    const at::Tensor counts = count.narrow(0, begin, end - begin);
+    const at::Tensor counts = count.narrow(1, begin, end - begin);
     const at::Tensor means = mean.narrow(1, begin, end - begin);
-    counts.copy_(seen.sum(1));
+    counts.copy_(seen.sum(2));
     means.copy_(scores.sum(2) / counts);
     const at::Tensor centred = (scores - means.unsqueeze(2)).masked_fill(seen.logical_not(), 0.0);
     add_by_distance(centred, begin, by_distance);
@@ -287,13 +309,13 @@ std::vector<ScoreMarginals> marginals_of(const model::LayerAttention& attention,
     square.add_(centred.square().sum(at::IntArrayRef{1, 2}));
     raw.add_(scores.square().sum(at::IntArrayRef{1, 2}));
   }
-  const at::Tensor off = mean - ((mean * count).sum(1) / count.sum()).unsqueeze(1);
+  const at::Tensor off = mean - ((mean * count).sum(1) / count.sum(1)).unsqueeze(1);
   const auto between = to_vector<double>((off.square() * count).sum(1));
   std::vector<ScoreMarginals> list;
   for (std::int64_t h = 0; h < heads; ++h) {
-    list.push_back({tokens, within, to_vector<double>(by_distance[h]), to_vector<double>(by_key[h]),
-                    square[h].item<double>(), between[static_cast<std::size_t>(h)],
-                    raw[h].item<double>()});
+    list.push_back({tokens, within[static_cast<std::size_t>(h)], to_vector<double>(by_distance[h]),
+                    to_vector<double>(by_key[h]), square[h].item<double>(),
+                    between[static_cast<std::size_t>(h)], raw[h].item<double>()});
   }
   return list;
 }
@@ -314,7 +336,10 @@ protocol::AddressingResult analyse_addressing(const std::vector<std::shared_ptr<
     passes[n]->watch(&of_text);
     passes[n]->visit_layers([&](const AttentionPointer& attention) {
       if (!chosen.layer(attention->layer())) return;
-      const std::vector<ScoreMarginals> marginals = marginals_of(*attention, options, progress);
+      const model::Repairs& repairs = passes[n]->model().decoder.repairs_of(attention->layer());
+      const std::vector<ScoreMarginals> marginals = marginals_of(
+          *attention, options, progress,
+          model::limits_of_layer(repairs.windows, attention->layer(), attention->heads()));
       for (const std::int64_t head : chosen.heads()) {
         parts[{attention->layer(), head}].add(marginals[static_cast<std::size_t>(head)]);
       }

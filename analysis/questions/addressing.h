@@ -39,10 +39,11 @@ struct AddressingOptions {
 };
 
 // The marginals of every head of a layer, (heads), row block by row block in float64; cancelling is
-// asked for each.
+// asked for each. windows (heads), or none: a head sees keys nearer than this alone; -1 for all.
 std::vector<ScoreMarginals> marginals_of(
     const model::LayerAttention& attention, const AddressingOptions& options,
-    const protocol::Progress& progress = protocol::NoProgress());
+    const protocol::Progress& progress = protocol::NoProgress(),
+    const std::vector<std::int64_t>& windows = {});
 
 // One forward pass a text. Sums of squares are added over texts, then divided; ratio intervals by
 // text. Throws Error "not_applicable" for models that see both ways.

@@ -5,15 +5,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <limits>
 #include <numbers>
 #include <utility>
 
 #include "analysis/questions/common.h"
+#include "analysis/questions/treated.h"
 #include "analysis/tensors.h"
 #include "analysis/text_pass.h"
 #include "formats/error.h"
 #include "model/attention/moved_scores.h"
+#include "model/attention/repairs.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/encodings/rotation.h"
 
@@ -35,7 +38,13 @@ class KeepingHook final : public model::AttentionHook {
   std::int64_t layer_;
 };
 
-double weight_of(double score, double rest) { return 1 / (1 + std::exp(rest - score)); }
+// The logarithm of e^a + e^b.
+double log_sum(double a, double b) {
+  const double most = std::max(a, b);
+  return std::isfinite(most) ? most + std::log(std::exp(a - most) + std::exp(b - most)) : most;
+}
+
+constexpr double kUnseen = -std::numeric_limits<double>::infinity();
 
 class PairReader {
  public:
@@ -48,7 +57,8 @@ class PairReader {
                    model::ran_plain(program_.q)),
         head_(options.head),
         query_(query),
-        key_(key) {}
+        key_(key),
+        cap_(model::sink_cap(input_, head_)) {}
 
   protocol::PairResult read() {
     result_.model = model_.report.name;
@@ -61,6 +71,15 @@ class PairReader {
         "weight(lambda) = 1 / (1 + e^(rest - score(lambda))), the other keys staying where they "
         "are; score = sum of the phasors' real parts + tail, or content + bias(lambda)";
     if (program_.soft_cap > 0) result_.formula += ", and of that cap tanh(score / cap)";
+    if (is_changed()) {
+      result_.formula +=
+          "; the reading's clamps and biases are of lambda, and what its windows "
+          "hide stays hidden";
+    }
+    if (cap_ < 1) {
+      result_.formula += "; the weight on key 0 is bounded by " + model::Json(cap_).dump() +
+                         ", the scores are those before it";
+    }
     read_row();
     read_phasors();
     read_clock();
@@ -79,6 +98,22 @@ class PairReader {
     return (ids.dim() == 2 ? ids[0] : ids)[token].item<std::int64_t>();
   }
 
+  // Whether the reading changes scores of this layer.
+  bool is_changed() const {
+    return input_.repairs != nullptr && input_.repairs->changes_scores_of(input_.layer);
+  }
+
+  // What a bound on the weight of key 0 makes of weights: those of the other keys grow alike.
+  double weight_of(double score) const {
+    if (key_ == 0) {
+      const double weight = 1 / (1 + std::exp(result_.rest - score));
+      return std::isfinite(result_.rest) ? std::min(weight, cap_) : weight;
+    }
+    const double others = log_sum(rest_behind_first_, score);
+    const double first = std::min(first_, std::log(cap_ / (1 - cap_)) + others);
+    return 1 / (1 + std::exp(log_sum(rest_behind_first_, first) - score));
+  }
+
   void read_row() {
     const model::ScoreParts row =
         attention_.scores({{head_, head_ + 1}, {query_, query_ + 1}, {0, query_ + 1}});
@@ -86,17 +121,24 @@ class PairReader {
     result_.score = scores[key_].item<double>();
     result_.content = row.content.flatten()[key_].item<double>();
     result_.positional = result_.score - result_.content;
+    first_ = scores[0].item<double>();
     at::Tensor others = scores.clone();
-    others[key_] = -std::numeric_limits<double>::infinity();
-    result_.rest = at::logsumexp(others, 0).item<double>();
-    result_.weight = weight_of(result_.score, result_.rest);
+    others[key_] = kUnseen;
+    result_.rest = with_sink(at::logsumexp(others, 0).item<double>());
+    others[0] = kUnseen;
+    rest_behind_first_ = with_sink(at::logsumexp(others, 0).item<double>());
+    result_.weight = weight_of(result_.score);
+  }
+
+  // A head's sink is in what its weights are divided by.
+  double with_sink(double sum) const {
+    if (!program_.sinks.defined()) return sum;
+    return log_sum(sum, program_.sinks[head_].to(at::kDouble).item<double>());
   }
 
   // The rotated q and k of the pair, of each plane (x, y), and what no plane has.
   void read_phasors() {
-    const bool planes_turn =
-        program_.is<model::PlainProgram>() || program_.is<model::TapeProgram>();
-    if (!planes_turn || !program_.transformed || !input_.state.z.defined()) return;
+    if (!turns_planes(program_) || !input_.state.z.defined()) return;
     const std::int64_t planes = input_.state.z.size(-1), width = program_.q.size(-1);
     if (2 * planes > width) return;  // a number for every channel
     const std::int64_t group = program_.q.size(1) / program_.k.size(1);
@@ -105,15 +147,35 @@ class PairReader {
     const Json& options = input_.encoding->options();
     const bool half = !options.contains("layout") || options.at("layout") == "half";
     const auto at = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+    const std::vector<double> back = turned_back(planes);
     for (std::int64_t m = 0; m < planes; ++m) {
       const std::size_t x = at(half ? m : 2 * m), y = at(half ? m + planes : 2 * m + 1);
-      result_.phasors.push_back({program_.scale * (q[x] * k[x] + q[y] * k[y]),
-                                 program_.scale * (q[y] * k[x] - q[x] * k[y])});
+      const std::complex<double> phasor{program_.scale * (q[x] * k[x] + q[y] * k[y]),
+                                        program_.scale * (q[y] * k[x] - q[x] * k[y])};
+      const std::complex<double> read = phasor * std::polar(1.0, -back[at(m)]);
+      result_.phasors.push_back({read.real(), read.imag()});
     }
     for (std::int64_t n = 2 * planes; n < width; ++n) {
       result_.tail += program_.scale * q[at(n)] * k[at(n)];
     }
     if (program_.is<model::TapeProgram>()) read_state(planes);
+  }
+
+  // What a clamp turns each plane of a pair beyond it back by.
+  std::vector<double> turned_back(std::int64_t planes) const {
+    std::vector<double> angles(static_cast<std::size_t>(planes), 0.0);
+    if (input_.repairs == nullptr) return angles;
+    const std::vector<std::int64_t> limits =
+        model::limits_of_layer(input_.repairs->clamps, input_.layer, program_.q.size(1));
+    const std::int64_t limit = limits.empty() ? -1 : limits[static_cast<std::size_t>(head_)];
+    if (limit < 0 || result_.true_distance <= limit) return angles;
+    model::StartContext context = input_.context;
+    context.angle_dtype = at::kDouble;
+    const auto theta = to_vector<double>(input_.encoding->frequencies(context));
+    for (std::size_t m = 0; m < angles.size(); ++m) {
+      angles[m] = static_cast<double>(result_.true_distance - limit) * theta[m];
+    }
+    return angles;
   }
 
   // z_j e^(-i p_j theta), what the content did to the key's state.
@@ -154,7 +216,7 @@ class PairReader {
     const std::vector<double> scores = scores_as_far_as_numbers_go(distances);
     std::vector<protocol::PairPoint> curve;
     for (std::size_t n = 0; n < distances.size(); ++n) {
-      curve.push_back({distances[n], scores[n], weight_of(scores[n], result_.rest)});
+      curve.push_back({distances[n], scores[n], weight_of(scores[n])});
     }
     if (input_.encoding->info().key == "cape") take_apart(curve);
     // The weight grows with the score, and is 1 to its last digit for many scores.
@@ -241,6 +303,8 @@ class PairReader {
   const model::AttentionProgram& program_;
   model::LayerAttention attention_;
   std::int64_t head_, query_, key_;
+  double cap_;                                // on the weight of key 0; 1: none
+  double first_ = 0, rest_behind_first_ = 0;  // of key 0, and of all but it and the pair's key
   protocol::PairResult result_;
 };
 

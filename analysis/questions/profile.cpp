@@ -78,8 +78,7 @@ class Curves {
   Curves(const model::LayerInput& input, const model::AttentionProgram& program,
          std::int64_t window)
       : input_(input), program_(program), window_(window) {
-    const bool turns = program.is<model::PlainProgram>() || program.is<model::TapeProgram>();
-    if (!turns || !program.transformed) return;
+    if (!turns_planes(program)) return;
     model::StartContext context = input.context;
     context.angle_dtype = at::kDouble;
     const at::Tensor theta = input.encoding->frequencies(context);
@@ -89,7 +88,9 @@ class Curves {
   bool has_planes() const { return theta_.defined(); }
   // Whether a score is the sum of its turned coefficients and its tail.
   bool are_sums() const {
-    return has_planes() && !fades() && program_.soft_cap == 0 && program_.gain == 1.0;
+    const bool changed =
+        input_.repairs != nullptr && input_.repairs->changes_scores_of(input_.layer);
+    return has_planes() && !changed && !fades() && program_.soft_cap == 0 && program_.gain == 1.0;
   }
   const at::Tensor& theta() const { return theta_; }
 

@@ -36,7 +36,8 @@ std::vector<double> losses_under(const model::Model& model, const std::vector<st
   if (pass.progress != nullptr) {
     options.cancelled = [&pass] { return pass.progress->cancelled(); };
   }
-  const at::Tensor losses = model::token_losses(model.decoder, ids_tensor(ids), options)[0];
+  const at::Tensor losses =
+      model::token_losses(model.decoder, ids_tensor(ids), options, pass.observer)[0];
   return to_vector<double>(losses.to(at::kDouble) / std::numbers::ln2);
 }
 
@@ -44,6 +45,12 @@ std::vector<double> treated_losses(const model::Model& model, const std::vector<
                                    const Treatment& treatment, const TreatedPass& pass) {
   TreatingHook hook(treatment);
   return losses_under(model, ids, treatment ? &hook : nullptr, pass);
+}
+
+bool turns_planes(const model::AttentionProgram& program) {
+  return program.transformed &&
+         (program.is<model::PlainProgram>() || program.is<model::TapeProgram>() ||
+          program.is<model::TableProgram>() || program.is<model::ClampProgram>());
 }
 
 void require_other_distances(const model::Model& model) {

@@ -18,6 +18,7 @@ struct TreatedPass {
   model::Backend backend = model::Backend::plain;
   model::AllRan* kernels = nullptr;
   protocol::Progress* progress = nullptr;
+  model::Observer* observer = nullptr;
 };
 
 // The loss of each of the N - 1 rows of a text in bits, with a treatment or without any.
@@ -26,6 +27,10 @@ std::vector<double> treated_losses(const model::Model& model, const std::vector<
 // The same where a hook treats them; null: nothing does.
 std::vector<double> losses_under(const model::Model& model, const std::vector<std::int64_t>& ids,
                                  model::AttentionHook* hook, const TreatedPass& pass);
+
+// Whether what the planes of q and k turn by is in their product, whatever a reading adds to it by
+// distance or reads at a limit.
+bool turns_planes(const model::AttentionProgram& program);
 
 // Throws Error "not_applicable" where a model cannot be shown another distance, and says why.
 void require_other_distances(const model::Model& model);

@@ -148,6 +148,43 @@ class UnseenMeter {
   std::vector<double> frequencies_;
 };
 
+// Adds what one text's rows past the trained length weigh, `share` of it, layer by layer.
+class UnseenReader final : public model::Observer {
+ public:
+  UnseenReader(const model::Model& model, std::int64_t tokens, double share,
+               const protocol::Progress& progress, std::vector<protocol::XrayUnseen>& unseen)
+      : meter_(model, tokens),
+        trained_(model.config().context),
+        share_(share),
+        progress_(progress),
+        unseen_(unseen) {}
+
+  bool wants_attention(std::int64_t) override { return true; }
+  void on_attention(const AttentionPointer& attention) override {
+    const std::string what = meter_.kind(attention->program());
+    if (what.empty()) return;
+    const at::Tensor profile = weight_profile(*attention, trained_, progress_);
+    const auto heads = meter_.read(profile, attention->program());
+    for (std::size_t head = 0; head < heads.size(); ++head, ++at_) {
+      const std::vector<double>& planes = heads[head];
+      if (at_ == unseen_.size()) {
+        unseen_.push_back({attention->layer(), static_cast<std::int64_t>(head), what,
+                           std::vector<double>(planes.size())});
+      }
+      std::vector<double>& sums = unseen_[at_].planes;
+      for (std::size_t p = 0; p < sums.size(); ++p) sums[p] += share_ * planes[p];
+    }
+  }
+
+ private:
+  UnseenMeter meter_;
+  std::int64_t trained_;
+  double share_;
+  const protocol::Progress& progress_;
+  std::vector<protocol::XrayUnseen>& unseen_;
+  std::size_t at_ = 0;  // the next head's place among all layers'
+};
+
 class Xray {
  public:
   Xray(const std::shared_ptr<const model::Model>& model, const Texts& texts,
@@ -177,7 +214,7 @@ class Xray {
   protocol::XrayResult run() {
     const std::vector<Heads> units = units_asked();
     plan(units.size());
-    const Losses plain = losses({}), all = losses(all_);
+    const Losses plain = plain_losses(), all = losses(all_);
     start(plain, all);
     std::vector<double> alone, left_out;
     for (const Heads& unit : units) {
@@ -196,8 +233,6 @@ class Xray {
       result_.rows.push_back(std::move(row));
     }
     tell_agreement(alone, left_out);
-    doing_ = "weighing what training never showed";
-    measure_unseen();
     Losses repaired;
     if (options_.repair && fails_) repaired = repair(plain, all);
     fill_positions(plain, all, repaired);
@@ -223,7 +258,7 @@ class Xray {
   // What it will take, said before it is begun: a repair tries each head for each that it finds, on
   // half of the texts, then each of those found without the others.
   void plan(std::size_t units) {
-    const std::size_t texts = texts_.size(), sure = texts * (3 + 2 * units);
+    const std::size_t texts = texts_.size(), sure = texts * (2 + 2 * units);
     expected_ = static_cast<double>(sure);
     doing_ = "treating heads, " + std::to_string(sure) + " passes";
     if (!options_.repair) return;
@@ -286,10 +321,14 @@ class Xray {
   }
 
   PastLoss loss_of(const std::vector<std::int64_t>& ids, const Heads& heads) {
+    return loss_of(ids, heads, pass());
+  }
+  PastLoss loss_of(const std::vector<std::int64_t>& ids, const Heads& heads,
+                   const TreatedPass& as) {
     count_pass();
     PastLoss loss;
     const Treatment treatment = heads.empty() ? Treatment() : treatment_of(heads);
-    loss.rows = treated_losses(*model_, ids, treatment, pass());
+    loss.rows = treated_losses(*model_, ids, treatment, as);
     loss.sum = std::accumulate(loss.rows.begin() + trained_, loss.rows.end(), 0.0);
     return loss;
   }
@@ -385,37 +424,20 @@ class Xray {
     return 256 * unit * std::max(1.0, result_.plain.mean);
   }
 
-  // The mean over the rows past the trained length of all texts.
-  void measure_unseen() {
+  // Untreated, with the mean weight over the rows past the trained length of all texts on what
+  // training never showed.
+  Losses plain_losses() {
     double rows = 0;
-    for (const auto& ids : texts_) rows += static_cast<double>(std::ssize(ids) - trained_);
-    for (const auto& ids : texts_) {
-      count_pass();
-      model::ForwardOptions options;
-      options.backend = options_.backend;
-      TextPass pass(model_, ids_tensor(ids), options, 0);
-      // Asked only whether to go on: the bar stands where it is.
-      const double here = std::min(1.0, static_cast<double>(passes_) / expected_);
-      protocol::PartOfProgress part(progress_, here, here);
-      pass.watch(&part);
-      const UnseenMeter meter(*model_, pass.tokens());
-      const double share = static_cast<double>(std::ssize(ids) - trained_) / rows;
-      std::size_t at = 0;
-      pass.visit_layers_with_maps([&](const AttentionPointer& attention) {
-        const std::string what = meter.kind(attention->program());
-        if (what.empty()) return;
-        const at::Tensor profile = weight_profile(*attention, trained_, progress_);
-        for (const auto& planes : meter.read(profile, attention->program())) {
-          const auto head = static_cast<std::int64_t>(at) % attention->heads();
-          if (at == result_.unseen.size()) {
-            result_.unseen.push_back(
-                {attention->layer(), head, what, std::vector<double>(planes.size())});
-          }
-          std::vector<double>& sums = result_.unseen[at++].planes;
-          for (std::size_t p = 0; p < sums.size(); ++p) sums[p] += share * planes[p];
-        }
-      });
+    for (std::size_t n = 0; n < texts_.size(); ++n) rows += rows_of(n);
+    Losses out;
+    for (std::size_t n = 0; n < texts_.size(); ++n) {
+      UnseenReader reader(*model_, std::ssize(texts_[n]) - 1, rows_of(n) / rows, progress_,
+                          result_.unseen);
+      TreatedPass watched = pass();
+      watched.observer = &reader;
+      out.push_back(loss_of(texts_[n], {}, watched));
     }
+    return out;
   }
 
   // ---- The smallest repair found ----

@@ -298,7 +298,7 @@ class BiasSampler {
 std::string missing_premise(const model::Model& model) {
   const model::AttentionConfig& attention = model.config().attention;
   const model::Encoding& encoding = model.encoding();
-  if (!encoding.info().has_state) return "q and k rotated by fixed angles; this encoding does not";
+  if (!encoding.has_state()) return "q and k rotated by fixed angles; this encoding does not";
   const model::StartContext two_tokens = start_context(model.decoder, 2, at::kDouble);
   if (encoding.start(two_tokens).table.defined()) {
     return "q and k rotated by fixed angles and nothing else; here the layers share more than "

@@ -72,7 +72,7 @@ BiasClaim claim_of(TextPass& pass) {
   }
   const model::Encoding& encoding = pass.model().encoding();
   const bool rotates =
-      encoding.info().has_state &&
+      encoding.has_state() &&
       encoding.frequencies(start_context(pass.model().decoder, pass.tokens(), at::kDouble))
           .defined();
   return rotates ? BiasClaim::near_favoured : BiasClaim::no_claim;

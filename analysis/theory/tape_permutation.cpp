@@ -60,7 +60,7 @@ CheckResult judge(const PermutationResidual& exact, double single, double noise,
   result.detail = "float64: hidden states move by " + short_number(exact.hidden) +
                   ", position states by " + short_number(exact.states) + "; float32 by " +
                   short_number(single) + " (rounding of sums: " + short_number(noise) + ")";
-  if (!context.model->encoding().info().has_state) {
+  if (!context.model->encoding().has_state()) {
     result.verdict = name_of(Verdict::premise_not_met);
     result.detail = "premise: a position state; this encoding has none. Measured all the same: " +
                     result.detail;

@@ -45,7 +45,7 @@ CheckResult run_tape_real_shift(const CheckContext& context) {
   const at::NoGradGuard no_gradients;
   const model::Decoder& decoder = context.model->decoder;
   const model::Encoding& encoding = decoder.encoding();
-  const bool fixed = !encoding.info().has_state || !frequencies_of(decoder, 2).defined();
+  const bool fixed = !encoding.has_state() || !frequencies_of(decoder, 2).defined();
   if (fixed || encoding.options().value("tensor_form", "LR22") != std::string("LR22")) {
     return not_measured(Verdict::premise_not_met,
                         "premise: a state of one complex number a token, head and plane; this "

@@ -70,7 +70,7 @@ double float32_excess(const ShiftMeasurement& m, const Residuals& noise) {
 
 CheckResult run_tape_shift(const CheckContext& context) {
   const model::Encoding& encoding = context.model->encoding();
-  const bool has_state = encoding.info().has_state;
+  const bool has_state = encoding.has_state();
   if (!has_state && !encoding.shift_invariant()) {  // a table may have no row for shifted positions
     CheckResult result;
     result.verdict = name_of(Verdict::premise_not_met);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "model/attention/plain_attention.h"
+#include "model/attention/repairs.h"
 
 namespace phasescope::model {
 namespace {
@@ -69,6 +70,7 @@ PositionState placed_pairs(const LayerInput& input, const at::Tensor& row,
   return state;
 }
 
+// Of the encoding with its heads' factors, and nothing else that a reading does.
 at::Tensor scores_of_some(const LayerInput& input, const AttentionProgram& program,
                           const at::Tensor& row, const at::Tensor& column,
                           const at::Tensor& distance) {
@@ -82,10 +84,27 @@ at::Tensor scores_of_some(const LayerInput& input, const AttentionProgram& progr
   const PositionState state = own_states ? states_of_pairs(input, row, column, distance)
                                          : placed_pairs(input, row, distance);
   AttentionProgram pairs = input.encoding->program(*input.parameters, twice(q), twice(k), state);
+  scale_bias(input, pairs);
   pairs.scale = program.scale, pairs.gain = program.gain, pairs.soft_cap = program.soft_cap;
   pairs.causal = false;
   const at::Tensor scores = plain_scores(pairs, {0, q.size(1)}, {0, 1}, {1, 2});
   return scores.flatten(1).t();  // (heads, P)
+}
+
+at::Tensor own_moved_scores(const LayerInput& input, const AttentionProgram& program,
+                            const at::Tensor& row, const at::Tensor& column,
+                            const at::Tensor& distance) {
+  constexpr std::int64_t kBudget = std::int64_t{1} << 22;  // numbers of q
+  const std::int64_t size = program.q.size(1) * program.q.size(3) * 2;
+  const std::int64_t step = std::max<std::int64_t>(1, kBudget / size);
+  std::vector<at::Tensor> parts;
+  for (std::int64_t begin = 0; begin < row.size(0); begin += step) {
+    const auto some = [&](const at::Tensor& x) { return x.slice(0, begin, begin + step); };
+    parts.push_back(scores_of_some(input, program, some(row), some(column), some(distance)));
+  }
+  if (!parts.empty()) return at::cat(parts, 1);
+  return at::empty({program.q.size(1), 0},
+                   program.q.options().dtype(table_dtype(program.q.scalar_type())));
 }
 
 // Whether a pair's score is its content and an entry of a table.
@@ -93,6 +112,14 @@ bool adds_a_table(const AttentionProgram& program) {
   const auto* table = program.as<TableProgram>();
   return table != nullptr && !table->multiplies && !program.transformed &&
          table->first_distance == 0 && program.soft_cap == 0 && program.gain == 1.0;
+}
+
+// Whether a reading hides far keys of the layer.
+bool has_windows(const LayerInput& input) {
+  return input.repairs != nullptr &&
+         std::ranges::any_of(input.repairs->windows, [&input](const Repairs::Limit& limit) {
+           return limit.layer == input.layer;
+         });
 }
 
 // What the exchanged entries add, in scores (1, H, rows, columns) of these pairs.
@@ -134,23 +161,41 @@ std::string no_other_distance(const ModelConfig& config, const Encoding& encodin
 at::Tensor moved_scores(const LayerInput& input, const AttentionProgram& program,
                         const at::Tensor& row, const at::Tensor& column,
                         const at::Tensor& distance) {
-  constexpr std::int64_t kBudget = std::int64_t{1} << 22;  // numbers of q
-  const std::int64_t size = program.q.size(1) * program.q.size(3) * 2;
-  const std::int64_t step = std::max<std::int64_t>(1, kBudget / size);
-  std::vector<at::Tensor> parts;
-  for (std::int64_t begin = 0; begin < row.size(0); begin += step) {
-    const auto some = [&](const at::Tensor& x) { return x.slice(0, begin, begin + step); };
-    parts.push_back(scores_of_some(input, program, some(row), some(column), some(distance)));
+  at::Tensor scores = own_moved_scores(input, program, row, column, distance);
+  if (input.repairs == nullptr) return scores;
+  const std::vector<std::int64_t> clamps =
+      limits_of_layer(input.repairs->clamps, input.layer, scores.size(0));
+  std::map<std::int64_t, at::Tensor> of_limit;  // heads of one limit are scored once
+  for (std::size_t head = 0; head < clamps.size(); ++head) {
+    if (clamps[head] < 0) continue;
+    at::Tensor& moved = of_limit[clamps[head]];
+    if (!moved.defined()) {
+      moved = own_moved_scores(input, program, row, column, distance.clamp_max(clamps[head]));
+    }
+    const auto h = static_cast<std::int64_t>(head);
+    scores[h].copy_(moved[h]);
   }
-  if (!parts.empty()) return at::cat(parts, 1);
-  return at::empty({program.q.size(1), 0},
-                   program.q.options().dtype(table_dtype(program.q.scalar_type())));
+  const Positions& positions = input.context.positions;
+  return with_biases(input, scores, distance,
+                     (places_of(positions, row) - places_of(positions, column)).abs());
 }
 
-void move_pairs(const LayerInput& input, const PairsOfRows& pairs,
-                const std::vector<std::int64_t>& heads, AttentionProgram& program) {
+namespace {
+
+using PairScores = at::Tensor (*)(const LayerInput&, const AttentionProgram&, const at::Tensor& row,
+                                  const at::Tensor& column, const at::Tensor& distance);
+
+// Whether a table may hold what a reading's windows hide, which goes by place and not by distance.
+bool hides_in_table(PairScores scores_at, const LayerInput& input) {
+  return scores_at == moved_scores && has_windows(input);
+}
+
+// Reads pairs of some heads at other distances; `scores_at` says what their scores are there.
+void move_pairs_by(PairScores scores_at, const LayerInput& input, const PairsOfRows& pairs,
+                   const std::vector<std::int64_t>& heads, AttentionProgram& program) {
   if (program.is<PlainProgram>() && !program.transformed) return;
   const AttentionProgram given = program;
+  const bool table = adds_a_table(given) && !hides_in_table(scores_at, input);
   program.edit = [=](const at::Tensor& scores, const ScoreCorner& corner) {
     const at::Tensor before = given.edit ? given.edit(scores, corner) : scores;
     // On the host, which says how many are left without waiting for a device.
@@ -163,10 +208,8 @@ void move_pairs(const LayerInput& input, const PairsOfRows& pairs,
     for (at::Tensor* places : {&some.row, &some.column, &some.distance}) {
       *places = places->index_select(0, kept).to(scores.device());
     }
-    const bool table = adds_a_table(given);
-    const at::Tensor moved = table
-                                 ? exchanged_entries(given.as<TableProgram>()->values, some)
-                                 : moved_scores(input, given, some.row, some.column, some.distance);
+    const at::Tensor moved = table ? exchanged_entries(given.as<TableProgram>()->values, some)
+                                   : scores_at(input, given, some.row, some.column, some.distance);
     const at::Tensor row = some.row - corner.row, column = some.column - corner.column;
     at::Tensor out = before.clone();
     for (std::int64_t h = 0; h < scores.size(1); ++h) {
@@ -178,6 +221,13 @@ void move_pairs(const LayerInput& input, const PairsOfRows& pairs,
     }
     return out;
   };
+}
+
+}  // namespace
+
+void move_pairs(const LayerInput& input, const PairsOfRows& pairs,
+                const std::vector<std::int64_t>& heads, AttentionProgram& program) {
+  move_pairs_by(moved_scores, input, pairs, heads, program);
 }
 
 namespace {
@@ -256,7 +306,7 @@ bool clamp_by_far_keys(const LayerInput& input, const std::vector<std::int64_t>&
 }
 
 // By plain operations, the heads of one limit.
-void clamp_plainly(const LayerInput& input, std::int64_t limit,
+void clamp_plainly(PairScores scores_at, const LayerInput& input, std::int64_t limit,
                    const std::vector<std::int64_t>& heads, AttentionProgram& program) {
   const PairsOfRows far = [limit](std::int64_t first, std::int64_t count) {
     const at::Tensor row = at::arange(first, first + count, at::kLong).unsqueeze(1);
@@ -265,25 +315,38 @@ void clamp_plainly(const LayerInput& input, std::int64_t limit,
     const at::Tensor rows = pairs.select(1, 0) + first;
     return MovedPairs{rows, pairs.select(1, 1), at::full_like(rows, limit)};
   };
-  move_pairs(input, far, heads, program);
+  move_pairs_by(scores_at, input, far, heads, program);
 }
 
-}  // namespace
-
-void clamp_distances(const LayerInput& input, const std::vector<std::int64_t>& limits,
-                     AttentionProgram& program) {
+void clamp_by(PairScores scores_at, const LayerInput& input,
+              const std::vector<std::int64_t>& limits, AttentionProgram& program) {
   if (program.is<PlainProgram>() && !program.transformed) return;
   const std::int64_t farthest = program.positions.largest_distance();
   if (std::ranges::none_of(limits, [=](auto n) { return n >= 0 && n < farthest; })) return;
   if (goes_by_distance(program) &&
-      (clamp_in_table(limits, program) || clamp_by_far_keys(input, limits, program))) {
+      ((!hides_in_table(scores_at, input) && clamp_in_table(limits, program)) ||
+       clamp_by_far_keys(input, limits, program))) {
     return;
   }
   std::map<std::int64_t, std::vector<std::int64_t>> heads_of;
   for (std::size_t h = 0; h < limits.size(); ++h) {
     if (limits[h] >= 0) heads_of[limits[h]].push_back(static_cast<std::int64_t>(h));
   }
-  for (const auto& [limit, heads] : heads_of) clamp_plainly(input, limit, heads, program);
+  for (const auto& [limit, heads] : heads_of) {
+    clamp_plainly(scores_at, input, limit, heads, program);
+  }
+}
+
+}  // namespace
+
+void clamp_distances(const LayerInput& input, const std::vector<std::int64_t>& limits,
+                     AttentionProgram& program) {
+  clamp_by(moved_scores, input, limits, program);
+}
+
+void clamp_own_distances(const LayerInput& input, const std::vector<std::int64_t>& limits,
+                         AttentionProgram& program) {
+  clamp_by(own_moved_scores, input, limits, program);
 }
 
 bool all_programs(const Decoder& decoder, std::int64_t tokens, const ProgramTest& holds) {
@@ -313,6 +376,11 @@ bool all_programs(const Decoder& decoder, std::int64_t tokens, const ProgramTest
     };
     AttentionProgram program =
         encoding.program(*input.parameters, zeros(shape.heads), zeros(shape.kv_heads), input.state);
+    input.repairs = &decoder.repairs_of(layer);
+    for (std::int64_t head = 0; head < shape.heads; ++head) {
+      if (sink_cap(input, head) < 1) return false;
+    }
+    repair(input, program);
     if (!holds(input, program)) return false;
   }
   return true;

@@ -15,6 +15,9 @@
 
 namespace phasescope::model {
 
+// A reading's factors of its bias, clamps and bias by distance are of the other distance; what its
+// windows hide stays hidden, as masks go by place.
+
 // Why this is not defined for a model, as a clause ("positions enter the embedding"); empty where
 // it is.
 std::string no_other_distance(const ModelConfig& config, const Encoding& encoding);
@@ -45,9 +48,13 @@ void move_pairs(const LayerInput& input, const PairsOfRows& pairs,
 // a table stay fused: a second set of q and k, or the table's own entries. The others run plain.
 void clamp_distances(const LayerInput& input, const std::vector<std::int64_t>& limits,
                      AttentionProgram& program);
+// The same of a program to which a reading has done nothing but multiply its bias.
+void clamp_own_distances(const LayerInput& input, const std::vector<std::int64_t>& limits,
+                         AttentionProgram& program);
 
 // Whether something holds of the program of every layer for a text of so many tokens, whose queries
-// and keys are zeros; false where something else stands between the encoding and the score.
+// and keys are zeros, with what its reading does to it; false where something else stands between
+// the encoding and the score, or a weight is bounded.
 using ProgramTest = std::function<bool(const LayerInput& input, AttentionProgram& program)>;
 bool all_programs(const Decoder& decoder, std::int64_t tokens, const ProgramTest& holds);
 // Whether they all stay fused that clamp_distances() clamps in texts of so many tokens, for any

@@ -293,8 +293,13 @@ at::Tensor layer_factors(const std::vector<Repairs::Factor>& factors, std::int64
   return values;
 }
 
-// Multiplies what the encoding adds to q.k, (H) factors.
-void scale_bias(const at::Tensor& factors, const LayerInput& input, AttentionProgram& program) {
+}  // namespace
+
+void scale_bias(const LayerInput& input, AttentionProgram& program) {
+  if (input.repairs == nullptr) return;
+  const at::Tensor factors = layer_factors(input.repairs->bias_scales, input.layer,
+                                           program.q.size(1), 1, program.q.device());
+  if (!factors.defined()) return;
   auto* table = program.as<TableProgram>();
   auto* fire = program.as<FireProgram>();
   const bool adds = table != nullptr && !table->multiplies;
@@ -328,6 +333,8 @@ void scale_bias(const at::Tensor& factors, const LayerInput& input, AttentionPro
   };
 }
 
+namespace {
+
 // The logarithm of the sum over all keys but the first one and the sink, (B, H, N).
 at::Tensor lse_of_others(const AttentionProgram& program, Backend backend) {
   AttentionProgram others = program;
@@ -344,30 +351,39 @@ at::Tensor lse_of_others(const AttentionProgram& program, Backend backend) {
   return at::logaddexp(lse, program.sinks.to(lse.scalar_type()).view({1, -1, 1}));
 }
 
-// A bound c on the weight of key 0: its score is lowered to ln(c / (1 - c)) + the log-sum-exp of
-// the others where it lies above, which leaves their proportions as they are. A row that sees key 0
-// alone keeps it.
-void cap_sinks(const at::Tensor& caps, Backend backend, AttentionProgram& program) {
-  if (at::GradMode::is_enabled() && program.q.requires_grad()) {
-    throw formats::Error("not_applicable", "a bounded weight on key 0 has no gradient here",
-                         "head_sink_caps", "take the reading without it");
-  }
-  const at::NoGradGuard no_gradients;
+// Whether a gradient of the scores is wanted.
+bool is_differentiated(const AttentionProgram& program) {
+  return at::GradMode::is_enabled() &&
+         plain_scores(program, {0, 1}, {0, 1}, {0, 1}).requires_grad();
+}
+
+// The same by plain operations, which have gradients.
+at::Tensor plain_lse_of_others(const AttentionProgram& program) {
   const std::int64_t heads = program.q.size(1), rows = program.q.size(2);
-  const at::Tensor others = lse_of_others(program, backend).to(at::kDouble);
+  const at::Tensor scores =
+      plain_scores(program, {0, heads}, {0, rows}, {1, program.k.size(2)}).to(at::kDouble);
+  // A row of nothing but -inf would have no gradient, and make that of its neighbours none.
+  const at::Tensor none = scores.isneginf().all(-1);
+  const at::Tensor lse = at::logsumexp(scores.masked_fill(none.unsqueeze(-1), 0.0), -1)
+                             .masked_fill(none, -std::numeric_limits<double>::infinity());
+  if (!program.sinks.defined()) return lse;
+  return at::logaddexp(lse, program.sinks.to(at::kDouble).view({1, -1, 1}));
+}
+
+// What the scores of key 0 are lowered by, (B, H, N): to ln(c / (1 - c)) + the log-sum-exp of the
+// others where they lie above, which leaves the others' proportions as they are. A row that sees
+// key 0 alone keeps it.
+at::Tensor lowered_by(const at::Tensor& caps, const at::Tensor& others,
+                      const AttentionProgram& program) {
   const at::Tensor first =
-      plain_scores(program, {0, heads}, {0, rows}, {0, 1}).select(3, 0).to(at::kDouble);
-  const at::Tensor bound = (caps / (1 - caps)).log().view({1, -1, 1}) + others;
-  const at::Tensor known = others.isfinite() & first.isfinite();
-  const at::Tensor lowered = at::where(known, (bound - first).clamp_max(0), at::zeros_like(first));
-  then(program, [lowered](const at::Tensor& scores, const ScoreCorner& corner) {
-    if (corner.column > 0) return scores;
-    const at::Tensor here = lowered.slice(1, corner.head, corner.head + scores.size(1))
-                                .slice(2, corner.row, corner.row + scores.size(2));
-    at::Tensor out = scores.clone();
-    out.select(3, 0).add_(here.to(scores.scalar_type()));
-    return out;
-  });
+      plain_scores(program, {0, program.q.size(1)}, {0, program.q.size(2)}, {0, 1})
+          .select(3, 0)
+          .to(at::kDouble);
+  const at::Tensor unknown = (others.isfinite() & first.isfinite()).logical_not();
+  // A difference of infinities would spoil the gradients of all.
+  const auto of_known = [&unknown](const at::Tensor& x) { return x.masked_fill(unknown, 0.0); };
+  const at::Tensor bound = (caps / (1 - caps)).log().view({1, -1, 1}) + of_known(others);
+  return of_known((bound - of_known(first)).clamp_max(0));
 }
 
 // Row i of a text takes the row that is drawn for it among 0..i, (N) int64.
@@ -383,36 +399,79 @@ at::Tensor drawn_rows(std::int64_t rows, std::uint64_t seed, std::int64_t layer,
 
 }  // namespace
 
-void repair(const Repairs& repairs, const LayerInput& input, Backend backend,
-            AttentionProgram& program) {
+std::vector<std::int64_t> limits_of_layer(const std::vector<Repairs::Limit>& limits,
+                                          std::int64_t layer, std::int64_t heads) {
+  std::vector<std::int64_t> of_heads;
+  for (const Repairs::Limit& limit : limits) {
+    if (limit.layer != layer) continue;
+    of_heads.resize(static_cast<std::size_t>(heads), -1);
+    of_heads[static_cast<std::size_t>(limit.head)] = limit.distance;
+  }
+  return of_heads;
+}
+
+void repair(const LayerInput& input, AttentionProgram& program) {
+  if (input.repairs == nullptr) return;
+  const Repairs& repairs = *input.repairs;
   const std::int64_t heads = program.q.size(1);
   const std::int64_t length = program.positions.largest_distance() + 1;
   const at::Device device = program.q.device();
-  const at::Tensor factors = layer_factors(repairs.bias_scales, input.layer, heads, 1, device);
-  if (factors.defined()) scale_bias(factors, input, program);
-  std::vector<std::int64_t> clamps;
-  for (const Repairs::Limit& clamp : repairs.clamps) {
-    if (clamp.layer != input.layer) continue;
-    if (factors.defined() &&
-        program.term() != nullptr) {  // a moved pair is scored by the encoding anew
-      throw formats::Error("not_applicable",
-                           "distances of " + input.encoding->info().key +
-                               " are not clamped where its bias is multiplied",
-                           "head_clamps");
-    }
-    clamps.resize(static_cast<std::size_t>(heads), -1);
-    clamps[static_cast<std::size_t>(clamp.head)] = clamp.distance;
-  }
-  if (!clamps.empty()) clamp_distances(input, clamps, program);
+  scale_bias(input, program);
+  const std::vector<std::int64_t> clamps = limits_of_layer(repairs.clamps, input.layer, heads);
+  if (!clamps.empty()) clamp_own_distances(input, clamps, program);
   if (repairs.table.defined()) {
     add_by_distance(program,
                     by_distance(repairs.table[input.layer].to(device), repairs.edges, length));
   }
-  const at::Tensor windows =
-      windows_of(repairs.windows, input.layer, heads, length, program.q.device());
+  const at::Tensor windows = windows_of(repairs.windows, input.layer, heads, length, device);
   if (windows.defined()) add_by_distance(program, windows);
-  const at::Tensor caps = layer_factors(repairs.sink_caps, input.layer, heads, 1, device);
-  if (caps.defined()) cap_sinks(caps, backend, program);
+}
+
+at::Tensor with_biases(const LayerInput& input, const at::Tensor& scores,
+                       const at::Tensor& read_distance, const at::Tensor& own_distance) {
+  if (input.repairs == nullptr || read_distance.numel() == 0) return scores;
+  const Repairs& repairs = *input.repairs;
+  at::Tensor out = scores;
+  if (repairs.table.defined()) {
+    const at::Tensor entries =
+        by_distance(repairs.table[input.layer].to(scores.device()), repairs.edges,
+                    read_distance.max().item<std::int64_t>() + 1);
+    out = out + entries.index_select(1, read_distance).to(scores.scalar_type());
+  }
+  const at::Tensor windows =
+      windows_of(repairs.windows, input.layer, scores.size(0),
+                 own_distance.max().item<std::int64_t>() + 1, scores.device());
+  if (windows.defined()) {
+    out = out + windows.index_select(1, own_distance).to(scores.scalar_type());
+  }
+  return out;
+}
+
+void cap_sinks(const LayerInput& input, Backend backend, AttentionProgram& program) {
+  if (input.repairs == nullptr) return;
+  const at::Tensor caps = layer_factors(input.repairs->sink_caps, input.layer, program.q.size(1), 1,
+                                        program.q.device());
+  if (!caps.defined()) return;
+  const at::Tensor others = is_differentiated(program)
+                                ? plain_lse_of_others(program)
+                                : lse_of_others(program, backend).to(at::kDouble);
+  then(program, [lowered = lowered_by(caps, others, program)](const at::Tensor& scores,
+                                                              const ScoreCorner& corner) {
+    if (corner.column > 0) return scores;
+    const at::Tensor here = lowered.slice(1, corner.head, corner.head + scores.size(1))
+                                .slice(2, corner.row, corner.row + scores.size(2));
+    const at::Tensor first = scores.slice(3, 0, 1) + here.to(scores.scalar_type()).unsqueeze(3);
+    return at::cat({first, scores.slice(3, 1)}, 3);
+  });
+}
+
+double sink_cap(const LayerInput& input, std::int64_t head) {
+  double cap = 1;
+  if (input.repairs == nullptr) return cap;
+  for (const Repairs::Factor& one : input.repairs->sink_caps) {
+    if (one.layer == input.layer && one.head == head) cap = one.value;
+  }
+  return cap;
 }
 
 at::Tensor ablated(const Repairs& repairs, std::int64_t layer, const at::Tensor& out) {

@@ -42,11 +42,28 @@ at::Tensor by_distance(const at::Tensor& table, const std::vector<std::int64_t>&
 // fused; the others run plain.
 void add_by_distance(AttentionProgram& program, const at::Tensor& bias);
 
-// Does what the repairs say of a layer to its program; `backend` runs the pass that the bound on
-// the weight of key 0 needs. That bound has no gradient: throws Error "not_applicable" where one is
-// wanted, and for a factor of a bias that the encoding does not add.
-void repair(const Repairs& repairs, const LayerInput& input, Backend backend,
-            AttentionProgram& program);
+// Does to a layer's program what its reading says of scores: factors of its bias, clamps, a bias by
+// distance, windows. Throws Error "not_applicable" for a factor of a bias that the encoding does
+// not add.
+void repair(const LayerInput& input, AttentionProgram& program);
+
+// Multiplies what the encoding adds to the scores by its heads' factors, of which there may be
+// none. Throws as repair() does.
+void scale_bias(const LayerInput& input, AttentionProgram& program);
+
+// Each head's limit in a layer, (heads), -1 for none; empty where no head has one.
+std::vector<std::int64_t> limits_of_layer(const std::vector<Repairs::Limit>& limits,
+                                          std::int64_t layer, std::int64_t heads);
+// What a bias by distance adds to pairs that are read at some distances, and what windows, which
+// go by the places that tokens have, hide of them: scores (H, P), distances (P) each.
+at::Tensor with_biases(const LayerInput& input, const at::Tensor& scores,
+                       const at::Tensor& read_distance, const at::Tensor& own_distance);
+
+// Bounds the weight of key 0; `backend` runs the pass that this needs, but for gradients, which
+// plain operations give.
+void cap_sinks(const LayerInput& input, Backend backend, AttentionProgram& program);
+// The bound on a head's weight on key 0; 1 where there is none.
+double sink_cap(const LayerInput& input, std::int64_t head);
 
 // What they say of a layer's heads' outputs, (B, H, N, d). The row that `resample` puts in place of
 // row i is drawn from 0..i, the same for the same seed, layer, head and row. Throws Error

@@ -147,7 +147,7 @@ class FormulaEncoding final : public Encoding {
     return formula_parameters(*formula_, true);
   }
 
-  // What all layers share, one after another.
+  // What all layers share, one after another, and what q and k are turned by.
   PositionState start(const StartContext& context) const override {
     PositionState state{context.positions, {}};
     std::vector<at::Tensor> all;
@@ -155,22 +155,31 @@ class FormulaEncoding final : public Encoding {
       all.push_back(context.shared->at(spec.name).flatten());
     }
     if (!all.empty()) state.table = at::cat(all);
+    if (has_state()) {
+      const Positions& positions = context.positions;
+      state.z = turned(angles_of(at_distance_one({}, positions), positions), context.dtype);
+    }
     return state;
   }
 
+  bool has_state() const override { return turns_alone(); }
+
   // The frequencies of a rotation that all heads and layers have, to which nothing else is done.
   at::Tensor frequencies(const StartContext& context) const override {
-    const bool plain = is_.form == Form::rotated && is_.decays.empty() && is_.table.empty() &&
-                       is_one(is_.gain, scale_) && is_plain_sides();
-    if (!plain || (reads_of(is_.angle) & formula::kReadsParameters)) return {};
+    if (!turns_alone()) return {};
     const at::Tensor w = angles_a_token({}, context.positions).flatten();
     return (w * (is_.turn * step_)).expand({head_dim_ / 2}).to(context.angle_dtype);
   }
 
   AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
-    const Parameters all = with_shared(layer, state);
     AttentionProgram program = unrotated(q, k, state);
+    if (has_state()) {
+      const RotationLayout layout = layout_of(options_);
+      program.transform(rotate(q, state.z, layout), rotate(k, state.z, layout));
+      return program;
+    }
+    const Parameters all = with_shared(layer, state);
     if (!run_fused(all, program)) run_as_term(all, program);
     return program;
   }
@@ -225,6 +234,13 @@ class FormulaEncoding final : public Encoding {
 
  private:
   unsigned reads_of(int id) const { return formula_->at(id).reads; }
+
+  // Whether q and k themselves are turned by angles that all heads and layers have, and no more.
+  bool turns_alone() const {
+    return is_.form == Form::rotated && is_.decays.empty() && is_.table.empty() &&
+           is_one(is_.gain, scale_) && is_plain_sides() &&
+           (reads_of(is_.angle) & formula::kReadsParameters) == 0;
+  }
 
   // Whether the product that scores are made of is of the query and the key themselves.
   bool is_plain_sides() const {
@@ -351,18 +367,27 @@ class FormulaEncoding final : public Encoding {
     return {*formula_, all, std::move(axes), layout_of(options_)};
   }
 
+  // (B or 1, 1, N, 1) float64.
+  at::Tensor places_of(const Positions& positions) const {
+    at::Tensor ids = position_ids(positions);
+    if (ids.dim() == 1) ids = ids.unsqueeze(0);
+    return ids.to(at::kDouble).unsqueeze(1).unsqueeze(-1) * step_;
+  }
+
+  // What every token's planes are turned by, (B or 1, H or 1, N, d/2) in float64.
+  at::Tensor angles_of(const FormulaValues& one, const Positions& positions) const {
+    const at::Tensor w = one.of(is_.angle).squeeze(3).squeeze(2);  // (1, H or 1, planes or 1)
+    return places_of(positions) * (w.expand({-1, -1, head_dim_ / 2}).unsqueeze(2) * is_.turn);
+  }
+
   bool rotate_sides(const Parameters& all, const Positions& positions, at::Tensor& q,
                     at::Tensor& k) const {
     const FormulaValues one = at_distance_one(all, positions);
-    const at::Tensor w = one.of(is_.angle).squeeze(3).squeeze(2);  // (1, H or 1, planes or 1)
-    if (w.size(1) > 1 && kv_heads_ != heads_) return false;
-    at::Tensor ids = position_ids(positions);
-    if (ids.dim() == 1) ids = ids.unsqueeze(0);
-    const at::Tensor places = ids.to(at::kDouble).unsqueeze(1).unsqueeze(-1) * step_;
-    const at::Tensor angles = places * (w.expand({-1, -1, head_dim_ / 2}).unsqueeze(2) * is_.turn);
+    const at::Tensor angles = angles_of(one, positions);
+    if (angles.size(1) > 1 && kv_heads_ != heads_) return false;
     at::Tensor of_q = turned(angles, at::kDouble), of_k = of_q;  // (B, H, N, 2, planes)
     if (!is_.decays.empty()) {
-      const auto growth = decay_of(one, positions, places, q.scalar_type());
+      const auto growth = decay_of(one, positions, places_of(positions), q.scalar_type());
       if (!growth || (growth->size(1) > 1 && kv_heads_ != heads_)) return false;
       of_q = of_q * growth->unsqueeze(-2), of_k = of_k / growth->unsqueeze(-2);
     }

@@ -42,18 +42,27 @@ struct RelativeTerm {
         heads(k, 1).slice(2, region.first_column, region.first_column + content.size(3));
     const at::Tensor of_key = at::matmul(columns, heads(u, 0).unsqueeze(-1)).transpose(-1, -2);
     const at::Tensor distance = region.query_id - region.key_id;  // (B or 1, rows, columns)
+    const at::Tensor queries = rows.to(dtype) + heads(v, 0).unsqueeze(1);
     const DistanceRange range = region.distance_range();
+    // Few pairs may lie far apart: a key of every distance between them would be one too many.
+    if (range.greatest - range.least >= distance.numel()) {
+      const at::Tensor keys = heads(relative_keys(distance, dtype).permute({0, 3, 1, 2, 4}), 1);
+      return content + (of_key + (queries.unsqueeze(3) * keys).sum(-1)) * scale;
+    }
     const std::int64_t first = range.least;
-    const at::Tensor all =
-        at::arange(first, range.greatest + 1, content.options().dtype(at::kDouble));
-    const at::Tensor r = sinusoids(all * step, base, w.size(1)).to(dtype);
-    const at::Tensor keys =
-        heads(at::matmul(r, w.to(dtype).t()).unflatten(1, {u.size(0), -1}).transpose(0, 1), 0);
-    const at::Tensor by_distance = at::matmul(rows.to(dtype) + heads(v, 0).unsqueeze(1),
-                                              keys.transpose(-1, -2));  // (B, heads, rows, L)
+    const at::Tensor all = at::arange(first, range.greatest + 1, distance.options());
+    const at::Tensor keys = heads(relative_keys(all, dtype).transpose(0, 1), 0);
+    const at::Tensor by_distance = at::matmul(queries, keys.transpose(-1, -2));
     const at::Tensor of_pair =
         by_distance.gather(-1, (distance - first).unsqueeze(1).expand(content.sizes()));
     return content + (of_key + of_pair) * scale;
+  }
+
+ private:
+  // W_R r of distances (..): (.., H, d).
+  at::Tensor relative_keys(const at::Tensor& distance, at::ScalarType dtype) const {
+    const at::Tensor r = sinusoids(distance.to(at::kDouble) * step, base, w.size(1)).to(dtype);
+    return at::matmul(r, w.to(dtype).t()).unflatten(-1, {u.size(0), -1});
   }
 };
 

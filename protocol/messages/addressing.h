@@ -27,7 +27,8 @@ struct AddressingRequest {
     running.fields(v);
     v("of", of, About{.help = "score, or the content score alone", .choices = "score|content"});
     v("within", within,
-      About{.help = "pairs less than this many tokens apart, from 2 (default: all)", .low = 0});
+      About{.help = "pairs less than this many tokens apart, from 2 (0, as by default: all)",
+            .low = 0});
   }
 };
 

@@ -35,7 +35,7 @@ struct XrayRequest {
                 "the limit)",
             .choices = "window|clamp"});
     v("limit", limit,
-      About{.help = "of the treatment (default: the trained length, of a clamp one less)",
+      About{.help = "of the treatment (0, as by default: the trained length, of a clamp one less)",
             .low = 0});
     v("by", by, About{.help = "heads one by one, or whole layers", .choices = "head|layer"});
     v("repair", repair, About{.help = "also look for the fewest heads whose treatment is enough"});

@@ -319,7 +319,10 @@ class ExchangedBands : public ::testing::TestWithParam<std::string> {};
 // The kernel's sums without a band, joined with the band's own, are what exchanging each pair by
 // plain operations gives: in float32, of losses of a few bits.
 TEST_P(ExchangedBands, AreTheSameAsMovingEveryPair) {
-  const auto model = testing::small_model(GetParam(), 3);
+  auto model = testing::small_model(GetParam(), 3);
+  if (GetParam() == "rope") {  // beside what a reading adds and hides by distance
+    model = model::with_overrides(model, {{"encoding.head_windows", "L0H1:40 L1H0:100"}});
+  }
   const Ids ids = some_ids(300);
   ASSERT_TRUE(model::exchanges_stay_fused(model->decoder, 299));
   const DistanceBand band{16, 70};

@@ -444,7 +444,7 @@ TEST_P(EveryEncoding, ShiftedIdsChangeWhatTheEncodingSays) {
     // 100 x float32 rounding of weights, or float64's.
     EXPECT_LT(row.attention_difference, row.dtype == "f64" ? 1e-9 : 1e-2) << row.dtype;
     EXPECT_LT(row.logits_difference, row.dtype == "f64" ? 1e-10 : 1e-3);
-    EXPECT_EQ(row.position_difference.has_value(), model->encoding().info().has_state);
+    EXPECT_EQ(row.position_difference.has_value(), model->encoding().has_state());
   }
 }
 

@@ -61,7 +61,7 @@ TEST_P(PairOfKind, IsThePairThatRan) {
 
 INSTANTIATE_TEST_SUITE_P(Encodings, PairOfKind,
                          ::testing::Values("none", "rope", "xpos", "alibi", "t5", "fire", "tapa",
-                                           "tape", "cape"));
+                                           "tape", "cape", "shaw", "transformer_xl"));
 
 TEST(Pair, OfRopeHasAPhasorAPlane) {
   EXPECT_EQ(pair_of(exact_pair("rope"), 0, 20, 9).phasors.size(), 4u);

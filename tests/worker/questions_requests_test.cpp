@@ -124,11 +124,21 @@ TEST(QuestionRequests, ADuelOfRecipesRefusesWhatItDoesNotTake) {
   EXPECT_EQ(code({{"a", a}, {"b", b}, {"job", folder / "j"}}), "bad_input");  // other batches
 }
 
-TEST(QuestionRequests, WhatAReadingHidesIsNotMeasured) {
-  const json given =
-      with(params(), "model", model_folder("rope") + " (encoding.head_windows=L0H0:4)");
-  for (const char* method : {"addressing", "profile"}) {
-    EXPECT_EQ(code_of(questions_handlers(), method, given), "not_applicable") << method;
+// Every question opens every reading of heads; tests/analysis/changed_readings_test.cpp has the
+// numbers.
+TEST(QuestionRequests, ReadingsOfHeadsAreMeasured) {
+  for (const char* reading :
+       {"head_windows=L0H0:8", "head_clamps=all:5", "head_sink_caps=L0:0.05"}) {
+    const std::string model = model_folder("rope") + " (" + reading + ")";
+    for (const char* method : {"addressing", "demand", "acuity", "profile"}) {
+      EXPECT_EQ(answer(method, with(params(), "model", model))["model"], model) << method;
+    }
+    const json pair = {{"model", model},
+                       {"head", "L0H0"},
+                       {"query", 12},
+                       {"key", 3},
+                       {"input", {{"prompt", "some words that are read"}}}};
+    EXPECT_EQ(answer("pair", pair)["model"], model);
   }
   EXPECT_EQ(code_of(questions_handlers(), "addressing", with(params(), "within", 1)), "bad_usage");
 }
@@ -188,18 +198,6 @@ TEST(QuestionRequests, APairIsReadOfOneText) {
   EXPECT_GT(result["curve"].size(), 1000u);
   EXPECT_EQ(code_of(questions_handlers(), "pair", with(given, "head", "L1")), "bad_usage");
   EXPECT_EQ(code_of(questions_handlers(), "pair", with(given, "key", 13)), "bad_usage");
-}
-
-// What a reading adds by distance would be lost where keys are shown at other distances.
-TEST(QuestionRequests, ReadingsThatChangeScoresAreNotShownOtherDistances) {
-  const std::string reading = model_folder("rope") + " (head_windows=L0H0:8)";
-  EXPECT_EQ(code_of(questions_handlers(), "acuity", with(params(), "model", reading)),
-            "not_applicable");
-  const std::string capped = model_folder("rope") + " (head_sink_caps=L0H0:0.05)";
-  EXPECT_EQ(code_of(questions_handlers(), "pair", {{"model", capped}, {"head", "L0H0"}}),
-            "not_applicable");
-  const json clamp = {{"model", reading}, {"treatment", "clamp"}};
-  EXPECT_EQ(code_of(questions_handlers(), "xray", clamp), "not_applicable");
 }
 
 TEST(QuestionRequests, ProofsHold) {
