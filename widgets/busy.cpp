@@ -33,6 +33,7 @@ void draw_bar(double fraction, double seconds, float width) {
 BusyAction draw_progress(const BusySpec& spec) {
   const float cancel = ImGui::CalcTextSize("Cancel").x + ImGui::GetStyle().FramePadding.x * 2;
   const float room = ImGui::GetContentRegionAvail().x;
+  const float end = ImGui::GetCursorScreenPos().x + room;
   draw_bar(spec.fraction, spec.seconds, std::max(60.0F, room * 0.3F));
   ImGui::SameLine();
   ImGui::AlignTextToFramePadding();
@@ -44,7 +45,10 @@ BusyAction draw_progress(const BusySpec& spec) {
   ImGui::PushStyleColor(ImGuiCol_Text, palette().quiet);
   draw_line(words, ImGui::GetContentRegionAvail().x - cancel - ImGui::GetStyle().ItemSpacing.x);
   ImGui::PopStyleColor();
-  ImGui::SameLine(std::max(ImGui::GetCursorPosX(), ImGui::GetCursorPosX() + room - cancel));
+  ImGui::SameLine();
+  // In places of the screen: those of a table's columns are counted from elsewhere.
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  ImGui::SetCursorScreenPos({std::max(at.x, end - cancel), at.y});
   return ImGui::SmallButton("Cancel") ? BusyAction::cancel : BusyAction::none;
 }
 

@@ -130,6 +130,25 @@ std::string scaling_of(const model::ModelConfig& config, const model::Encoding& 
   return (most.empty() ? "none" : most) + "; local layers: " + (theirs.empty() ? "none" : theirs);
 }
 
+// What a slider may move. An end above 0 is none: every number above it will do.
+std::vector<protocol::EncodingNumber> numbers_of(const model::Encoding& encoding) {
+  std::vector<protocol::EncodingNumber> numbers;
+  for (const model::OptionInfo& option : encoding.info().options) {
+    const model::Json& value = encoding.options().at(option.key);
+    if (!value.is_number() || !encoding.counts(option)) continue;
+    protocol::EncodingNumber number{option.key, option.help, value.get<double>()};
+    number.whole = option.fallback.is_number_integer();
+    if (option.min == model::kAboveZero) {
+      number.low = 0;
+    } else if (option.min > -model::kNoLimit) {
+      number.low = option.min;
+    }
+    if (option.max < model::kNoLimit) number.high = option.max;
+    numbers.push_back(std::move(number));
+  }
+  return numbers;
+}
+
 protocol::LoadReport load_report(const model::LoadReport& from, const model::ModelConfig& config,
                                  const model::Encoding& encoding, at::ScalarType dtype,
                                  std::int64_t length) {
@@ -142,6 +161,7 @@ protocol::LoadReport load_report(const model::LoadReport& from, const model::Mod
   out.encoding_title = encoding.info().title;
   out.encoding_source = encoding.info().source;
   out.encoding_options = encoding.options();
+  out.encoding_numbers = numbers_of(encoding);
   out.scaling = scaling_of(config, encoding);
   out.dtypes = from.dtypes;
   out.missing = from.missing, out.unexpected = from.unexpected, out.tied = from.tied;

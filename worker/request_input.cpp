@@ -290,7 +290,12 @@ Texts text_of_sample(const std::string& words, const model::Model& model, std::i
                                  " image in pieces as this model reads them",
                              "input.sample");
   }
-  return texts_of_samples(*named.task, {&named.sample, 1}, model, length, "sample " + words);
+  Texts texts = texts_of_samples(*named.task, {&named.sample, 1}, model, length, "sample " + words);
+  if (tasks::task_of_tokenizer(config.tokenizer) != named.task) {
+    texts.add_note("the ids are symbols of the task " + info.key +
+                   ", which this model was not trained on");
+  }
+  return texts;
 }
 
 // Ids are read whole, but for a length that is asked for.

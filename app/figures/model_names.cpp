@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <string_view>
+#include <utility>
 
 namespace phasescope::app {
 namespace {
@@ -41,6 +42,14 @@ std::string plain_letters(const std::string& name) {
 ModelNames::ModelNames(const std::vector<std::string>& models) {
   for (const std::string& model : models)
     if (std::ranges::find(models_, model) == models_.end()) models_.push_back(model);
+  colors_ = models_;
+}
+
+ModelNames::ModelNames(const std::vector<std::string>& models, std::vector<std::string> colors)
+    : ModelNames(models) {
+  for (const std::string& model : models_)
+    if (std::ranges::find(colors, model) == colors.end()) colors.push_back(model);
+  colors_ = std::move(colors);
 }
 
 std::string ModelNames::short_name(const std::string& model) const {
@@ -66,7 +75,7 @@ std::string ModelNames::file_name(const std::string& model) const {
 }
 
 int ModelNames::color(const std::string& model) const {
-  return static_cast<int>(std::ranges::find(models_, model) - models_.begin());
+  return static_cast<int>(std::ranges::find(colors_, model) - colors_.begin());
 }
 
 ModelNames names_in(const protocol::CompareResult& result) {

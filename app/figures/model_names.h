@@ -20,6 +20,8 @@ class ModelNames {
   ModelNames() = default;
   // In the order of their colours. A name that occurs twice is one model.
   explicit ModelNames(const std::vector<std::string>& models);
+  // `colors`: whose each colour is, "" for nobody's; models that have none follow.
+  ModelNames(const std::vector<std::string>& models, std::vector<std::string> colors);
 
   // The shortest end of the model's path that no other model's path has: "checkpoint-1000", or
   // "a/checkpoint-1000" beside "b/checkpoint-1000". All of the name where the path of another one
@@ -27,12 +29,12 @@ class ModelNames {
   std::string short_name(const std::string& model) const;
   // That in letters, digits, '-', '.' and '_' alone; of two models it differs too.
   std::string file_name(const std::string& model) const;
-  // Its place among the models, for widgets::series_color; the same whatever was answered so far.
+  // For widgets::series_color; the same whatever was answered so far.
   int color(const std::string& model) const;
   const std::vector<std::string>& models() const { return models_; }
 
  private:
-  std::vector<std::string> models_;
+  std::vector<std::string> models_, colors_;
 };
 
 // The models of a result, in the order in which it names them.

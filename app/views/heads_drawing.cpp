@@ -102,7 +102,8 @@ void HeadsView::draw_controls(ViewContext& context) {
       tooltip(described(*metric));
   next_control(checkbox_width("Sort"));
   changed |= ImGui::Checkbox("Sort", &state.sorted);
-  tooltip("Largest first; otherwise layers down, heads across");
+  tooltip(
+      "Largest first (smallest where the table is sorted so); otherwise layers down, heads across");
   for (const auto& [title, shown, help] :
        {std::tuple("Pictures", &state.pictures, "Every head as a thumbnail of its map"),
         std::tuple("Table", &state.table, "Every head as a row of all metrics"),
@@ -245,7 +246,8 @@ void HeadsView::draw_table(ViewContext& context) {
   widgets::TableArrangement wanted{.search = state.search};
   const auto column = std::ranges::find(all.metrics, state.metric);
   if (state.sorted && column != all.metrics.end())
-    wanted.column = static_cast<int>(column - all.metrics.begin()) + kNameColumns;
+    wanted.column = static_cast<int>(column - all.metrics.begin()) + kNameColumns,
+    wanted.descending = !state.ascending;
   if (!(wanted == shown_)) table_.arrange(wanted);
   shown_ = wanted;
   const Selection& at = context.session().selection;
@@ -268,10 +270,11 @@ void HeadsView::draw_table(ViewContext& context) {
   const widgets::TableArrangement& now = table_.arrangement();
   state = context.state<HeadsState>();
   state.search = now.search;
-  // Names and the smallest first are the table's own; pictures follow a metric.
-  const bool by_metric = now.column >= kNameColumns && now.descending;
+  // Names are the table's own; pictures follow a metric.
+  const bool by_metric = now.column >= kNameColumns;
   if (by_metric) state.metric = all.metrics[static_cast<std::size_t>(now.column - kNameColumns)];
-  if (now.column != shown_.column || now.descending != shown_.descending) state.sorted = by_metric;
+  if (now.column != shown_.column || now.descending != shown_.descending)
+    state.sorted = by_metric, state.ascending = by_metric && !now.descending;
   shown_ = now;
   if (!by_metric) shown_.column = -1, shown_.descending = true;
   context.set_state("Arrange heads", state, "arrange heads");

@@ -21,6 +21,8 @@ namespace {
 constexpr int64_t kThumbnailSide = 64, kSideOfMany = 32, kManyHeads = 256;
 // Rows of the table that are made in one frame, but for the first model's.
 constexpr std::size_t kRowsOfAFrame = 1024;
+// In font sizes: smaller pictures are made larger, and scrolled to.
+constexpr float kLeastPicture = 2;
 
 using protocol::HeadsResult;
 using protocol::Interval;
@@ -34,13 +36,14 @@ double first_value(const HeadsResult& result, const std::string& metric) {
   return value ? value->mean : std::nan("");
 }
 
-// Largest first; heads without the metric last.
-std::vector<int> order_by(const std::vector<double>& values) {
+// Largest first, or smallest; heads without the metric last.
+std::vector<int> order_by(const std::vector<double>& values, bool ascending) {
   std::vector<int> order(values.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
   const auto rank = [&](int cell) {
     const double value = values[static_cast<std::size_t>(cell)];
-    return std::isnan(value) ? -std::numeric_limits<double>::infinity() : value;
+    if (std::isnan(value)) return -std::numeric_limits<double>::infinity();
+    return ascending ? -value : value;
   };
   std::ranges::stable_sort(order, [&](int a, int b) { return rank(a) > rank(b); });
   return order;
@@ -101,7 +104,7 @@ std::string HeadsView::command_line(const ViewContext& context) const {
   if (model.empty()) return "";
   const auto state = context.state<HeadsState>();
   return command_of<protocol::HeadsRequest>({context.requests.of(kHeads, model).asked()}) +
-         (state.sorted ? " --sort " + state.metric : "");
+         (state.sorted && !state.ascending ? " --sort " + state.metric : "");
 }
 
 // A stack is asked for of a model that is known to have several.
@@ -227,14 +230,16 @@ const std::vector<char>& HeadsView::found_rows(const ViewContext& context) {
 const widgets::HeadGridSpec& HeadsView::spec_of(const ViewContext& context, std::size_t index) {
   const auto state = context.state<HeadsState>();
   const auto* answer = answer_of(context, index);
-  const std::string key = serials_of(answer) + (state.sorted ? state.metric : "");
+  const std::string key =
+      serials_of(answer) + (state.sorted ? state.metric + (state.ascending ? " up" : "") : "");
   return grids_[context.session().models[index]].spec.get(key, [&] {
     widgets::HeadGridSpec spec;
     spec.layers = static_cast<int>(answer->result.layers);
     spec.heads = static_cast<int>(answer->result.heads);
     const auto* tensor = protocol::find_tensor(answer->tensors, "thumbnails");
     spec.side = tensor && tensor->shape.size() == 4 ? static_cast<int>(tensor->shape[3]) : 0;
-    if (state.sorted) spec.order = order_by(values_of(answer->result, state.metric));
+    if (state.sorted)
+      spec.order = order_by(values_of(answer->result, state.metric), state.ascending);
     return spec;
   });
 }
@@ -304,7 +309,33 @@ HeadsView::Places HeadsView::best_places(const ViewContext& context, ImVec2 room
     }
     if (found.pixels > best.pixels) best = found;
   }
-  return best;
+  const Places scrolled = scrolled_places(context, room);
+  const bool seen = best.pixels >= kLeastPicture * ImGui::GetFontSize();
+  return !seen && scrolled.pixels > best.pixels ? scrolled : best;
+}
+
+// Larger pictures than the room has height for: as many models beside each other as leave every
+// picture enough to be seen.
+HeadsView::Places HeadsView::scrolled_places(const ViewContext& context, ImVec2 room) {
+  const float least = kLeastPicture * ImGui::GetFontSize(), name = 10 * ImGui::GetFontSize();
+  int64_t heads = 1, layers = 1;
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    const auto* answer = answer_of(context, i);
+    if (!answer) continue;
+    heads = std::max(heads, answer->result.heads), layers = std::max(layers, answer->result.layers);
+  }
+  const float widest = std::max(name, static_cast<float>(heads) * least);
+  const int columns =
+      std::clamp(static_cast<int>(room.x / widest), 1, static_cast<int>(context.models()));
+  const float wide = room.x / static_cast<float>(columns) - ImGui::GetFontSize() * 0.6F;
+  Places places{columns, {wide, wide * static_cast<float>(layers) / static_cast<float>(heads)}};
+  places.pixels = std::numeric_limits<float>::max();
+  places.captions = widgets::HeadCaptions::none;
+  for (std::size_t i = 0; i < context.models(); ++i)
+    if (answer_of(context, i))
+      places.pixels =
+          std::min(places.pixels, fit_of(context, i, places.room, places.captions).pixels);
+  return places;
 }
 
 // What the pictures' places follow from, beside the room.
@@ -326,7 +357,7 @@ widgets::PlotSpec HeadsView::scatter_of(const ViewContext& context) {
     const auto* answer = answer_of(context, i);
     widgets::Series series{.label = short_name(context.session(), context.session().models[i]),
                            .kind = widgets::SeriesKind::scatter,
-                           .color = static_cast<int>(i)};
+                           .color = names_of(context.session()).color(context.session().models[i])};
     if (answer) {
       series.x = values_of(answer->result, state.across);
       series.y = values_of(answer->result, state.up);

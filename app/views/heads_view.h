@@ -26,7 +26,8 @@ struct ChosenHead {
 struct HeadsState {
   static constexpr const char* kView = "heads";
   std::string metric = "entropy";
-  bool sorted = false;  // by the metric, largest first; else layers down, heads across
+  bool sorted = false;     // by the metric, largest first; else layers down, heads across
+  bool ascending = false;  // where sorted: smallest first
   // Heads that it does not find are dimmed, and left out of the table (widgets/data_table.h).
   std::string search = {};
   bool pictures = true, table = true, scatter = false;  // what is shown
@@ -40,7 +41,8 @@ struct HeadsState {
   bool corpus() const { return options.value("corpus", nlohmann::json(false)) != false; }
   template <class V>
   void fields(V& v) {
-    v("metric", metric), v("sorted", sorted), v("search", search);
+    v("metric", metric), v("sorted", sorted), v("ascending", ascending);
+    v("search", search);
     v("pictures", pictures), v("table", table), v("scatter", scatter), v("across", across);
     v("up", up), v("chosen", chosen), v("options", options);
     // Sessions of before have this alone, and no path.
@@ -127,6 +129,7 @@ class HeadsView : public View {
   void make_pictures(ViewContext& context, const HeadsAnswer& answer, Grid& grid);
   bool add_or_move_rows(const ViewContext& context, std::size_t index, Rows& next);
   Places best_places(const ViewContext& context, ImVec2 room);
+  Places scrolled_places(const ViewContext& context, ImVec2 room);
   std::string places_key(const ViewContext& context, ImVec2 room);
   bool larger_beside(const ViewContext& context, ImVec2 room, ImVec2 whole, float part);
   widgets::PlotSpec scatter_of(const ViewContext& context);

@@ -14,7 +14,7 @@ using protocol::Settings;
 constexpr const char* kEncoding = "encoding.";
 
 // What can be done to heads. `limit`: what the slider begins with; 0 to `most`, none where `most`
-// is 0; of tokens where `whole`.
+// is 0; of tokens where `whole`, up to four times the trained length where that is known.
 struct Way {
   const char *how, *title, *option, *help;
   double most = 0, limit = 0;
@@ -36,11 +36,6 @@ constexpr Way kWays[] = {
 const Way& way_of(const std::string& how) {
   const auto* found = std::ranges::find_if(kWays, [&](const Way& way) { return how == way.how; });
   return found == std::end(kWays) ? kWays[0] : *found;
-}
-
-// Options that are told of head by head, or that belong to those.
-bool belongs_to_heads(const std::string& key) {
-  return key.starts_with("head_") || key.starts_with("ablation_") || key == "bias_table";
 }
 
 std::string number_words(double value) {
@@ -164,6 +159,15 @@ ReadingEdit edit_of(const std::string& how, const std::string& heads, double lim
           way.most > 0 ? number_words(way.whole ? std::round(limit) : limit) : way.how};
 }
 
+std::pair<double, double> slider_ends(const protocol::EncodingNumber& number) {
+  const double size = std::abs(number.value), far = size > 0 ? 64 * size : 1;
+  double low = number.value > 0 ? size / 64 : -far, high = far;
+  if (number.low) low = std::max(low, *number.low);
+  if (number.high) high = size > 0 ? std::min(high, *number.high) : *number.high;
+  if (number.whole) low = std::ceil(low), high = std::floor(high);
+  return {low, high};
+}
+
 void add_edit(ViewContext& context, const ReadingEdit& edit) {
   const std::string model = selected_model(context.session());
   if (model.empty()) return;
@@ -262,8 +266,12 @@ void InterveneView::draw_new_edit(ViewContext& context) {
     // The number stands beside it: the handle would cover it.
     const std::string label = number_words(way.whole ? std::round(limit) : limit) + "###limit";
     const ImGuiSliderFlags scale = way.whole ? ImGuiSliderFlags_Logarithmic : 0;
-    if (ImGui::SliderFloat(label.c_str(), &value, way.whole ? 1.0F : 0.0F,
-                           static_cast<float>(way.most), "", scale))
+    const auto* report = context.info(selected_model(context.session()));
+    const bool known = report && report->model.context > 0;
+    const double most =
+        way.whole && known ? 4 * static_cast<double>(report->model.context) : way.most;
+    if (ImGui::SliderFloat(label.c_str(), &value, way.whole ? 1.0F : 0.0F, static_cast<float>(most),
+                           "", scale))
       limit = value;
     tooltip(way.help);
     moved = ImGui::IsItemDeactivatedAfterEdit();
@@ -291,42 +299,38 @@ void InterveneView::draw_edits(ViewContext& context) {
   }
 }
 
-// A slider over factors of 64 each way; it is asked for when it is let go.
-void InterveneView::draw_parameter(ViewContext& context, const std::string& key, double value) {
-  const auto held = held_.find(key);
-  auto shown = held == held_.end() ? static_cast<float>(value) : held->second;
+// A slider; it is asked for when it is let go.
+void InterveneView::draw_parameter(ViewContext& context, const protocol::EncodingNumber& number) {
+  const auto held = held_.find(number.key);
+  auto shown = held == held_.end() ? static_cast<float>(number.value) : held->second;
   ImGui::SetNextItemWidth(ImGui::GetFontSize() * 12);
-  const double size = std::max(std::abs(value), 1e-6);
-  const auto most = static_cast<float>(size * 64);
-  const bool positive = value > 0;
+  const auto [low, high] = slider_ends(number);
   // The handle, in the middle at first, lets the number be read that it stands on. (The format has
   // the digits of small values: without it they would be taken for 0.)
   ImVec4 handle = widgets::palette().accent;
   handle.w = 0.4F;
   ImGui::PushStyleColor(ImGuiCol_SliderGrab, handle);
   ImGui::PushStyleColor(ImGuiCol_SliderGrabActive, handle);
-  if (ImGui::SliderFloat(key.c_str(), &shown, positive ? static_cast<float>(size / 64) : -most,
-                         most, "%.5g", ImGuiSliderFlags_Logarithmic))
-    held_[key] = shown;
+  const ImGuiSliderFlags scale = number.value == 0 ? 0 : ImGuiSliderFlags_Logarithmic;
+  if (ImGui::SliderFloat(number.key.c_str(), &shown, static_cast<float>(low),
+                         static_cast<float>(high), "%.5g", scale))
+    held_[number.key] = number.whole ? std::round(shown) : shown;
   ImGui::PopStyleColor(2);
-  tooltip("Of the encoding; a click with Ctrl types a number");
+  tooltip(number.help + "\nA click with Ctrl types a number");
   if (!ImGui::IsItemDeactivatedAfterEdit()) return;
-  const auto moved = held_.find(key);
+  const auto moved = held_.find(number.key);
   if (moved == held_.end()) return;
-  add_edit(context, {kEncoding + key, "", number_words(moved->second)});
+  add_edit(context, {kEncoding + number.key, "", number_words(moved->second)});
   held_.erase(moved);
 }
 
 void InterveneView::draw_parameters(ViewContext& context) {
   const auto* report = context.info(selected_model(context.session()));
-  if (!report) return;
-  bool any = false;
-  for (const auto& [key, value] : report->encoding_options.items())
-    any = any || (value.is_number() && !belongs_to_heads(key));
-  if (!any || !ImGui::CollapsingHeader("Parameters of the encoding")) return;
-  for (const auto& [key, value] : report->encoding_options.items())
-    if (value.is_number() && !belongs_to_heads(key))
-      draw_parameter(context, key, value.get<double>());
+  if (!report || report->encoding_numbers.empty() ||
+      !ImGui::CollapsingHeader("Parameters of the encoding"))
+    return;
+  for (const protocol::EncodingNumber& number : report->encoding_numbers)
+    draw_parameter(context, number);
 }
 
 void InterveneView::draw_content(ViewContext& context) {

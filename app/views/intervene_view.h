@@ -1,9 +1,11 @@
 #pragma once
 
 #include <map>
+#include <utility>
 
 #include "app/views/question_view.h"
 #include "protocol/messages/ablate.h"
+#include "protocol/messages/models.h"
 #include "protocol/model_reading.h"
 
 namespace phasescope::app {
@@ -51,6 +53,10 @@ void remove_edit(ViewContext& context, const ReadingEdit& edit);
 // The option of every encoding that does `how` (AblateRequest), and its value.
 ReadingEdit edit_of(const std::string& how, const std::string& heads, double limit);
 
+// What a slider of a number runs over: factors of 64 each way, as far as the encoding takes them;
+// of 0, which has no factors, all that it takes, or one each way.
+std::pair<double, double> slider_ends(const protocol::EncodingNumber& number);
+
 // Items of a context menu: what can be done to the selected head.
 void draw_intervention_menu(ViewContext& context);
 
@@ -87,7 +93,7 @@ class InterveneView
   void draw_new_edit(ViewContext& context);
   void draw_edits(ViewContext& context);
   void draw_parameters(ViewContext& context);
-  void draw_parameter(ViewContext& context, const std::string& key, double value);
+  void draw_parameter(ViewContext& context, const protocol::EncodingNumber& number);
 
   std::map<std::string, double> limits_;  // of each way, as typed last
   std::map<std::string, float> held_;     // sliders that are held, by key

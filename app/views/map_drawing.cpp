@@ -23,7 +23,7 @@ constexpr auto kRest = std::chrono::milliseconds(160);
 constexpr int kCellStep = 64, kMostCells = 768;
 // In lines of text: a map with less room than this has no curves beside it.
 constexpr float kRoomForCurves = 18, kCurveHeight = 5, kCurveWidth = 5;
-constexpr float kLeastMap = 15;  // of one among several
+constexpr float kLeastMap = 9;  // of one among several
 // Above so many tokens none has room for its text.
 constexpr double kMostNamed = 256;
 

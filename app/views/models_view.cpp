@@ -146,7 +146,10 @@ void ModelsView::draw_row(ViewContext& context, const ModelSummary& model,
   ImGui::TableNextRow();
   ImGui::TableNextColumn();
   ImGui::PushID(model.name.c_str());
-  if (open) ImGui::PushStyleColor(ImGuiCol_CheckMark, widgets::series_vec(place));
+  if (open) {
+    const int color = names_of(session).color(session.models[static_cast<std::size_t>(place)]);
+    ImGui::PushStyleColor(ImGuiCol_CheckMark, widgets::series_vec(color));
+  }
   if (ImGui::Checkbox("##open", &open))
     open ? open_model(context, model.name) : close_model(context, model.name);
   if (place >= 0) ImGui::PopStyleColor();

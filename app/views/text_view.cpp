@@ -23,7 +23,8 @@ using protocol::TokenReading;
 constexpr double kHighLoss = 6, kHighDifference = 2;
 // Lines of what was expected of a token, and the least of the text, however small the view is.
 constexpr float kLinesOfGuesses = 6.6F, kLeastLines = 11;
-constexpr std::size_t kMostKept = 8;  // texts to go back to
+constexpr std::size_t kWholeHeadlines = 3;  // more models share lines
+constexpr std::size_t kMostKept = 8;        // texts to go back to
 // What the palette finds has at most so many places, and so many tokens at either side of one.
 constexpr std::size_t kMostFound = 30;
 constexpr int kTokensAround = 5;
@@ -379,6 +380,35 @@ void TextView::draw_headline(ViewContext& context, std::size_t index) {
   draw_question(context, question, "");
 }
 
+// Of many models side by side, a unit that the one before has left out: the text is what the room
+// is for.
+void TextView::draw_headlines(ViewContext& context, const Readers& readers) {
+  if (readers.size() <= kWholeHeadlines) {
+    for (const std::size_t i : readers) draw_headline(context, i);
+    return;
+  }
+  std::string unit;
+  for (const std::size_t i : readers) {
+    const auto* answer = context.of(kText, i).answer();
+    const std::string whole = answer ? headline(answer->result) : "";
+    const std::string first = whole.substr(0, whole.find(','));
+    const std::size_t gap = std::min(first.find(' '), first.size());
+    const std::string words = first.substr(gap) == unit ? first.substr(0, gap) : first;
+    unit = first.substr(gap);
+    if (i != readers.front())
+      next_control(model_name_width(context.session(), i) + ImGui::CalcTextSize(words.c_str()).x +
+                   ImGui::GetStyle().ItemSpacing.x);
+    draw_model_name(context.session(), i);
+    if (ImGui::IsItemClicked()) select_model(context, static_cast<int64_t>(i));
+    ImGui::SameLine();
+    ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
+    tooltip(whole);
+  }
+  for (const std::size_t i : readers)
+    draw_question(context, context.of(kText, i),
+                  short_name(context.session(), context.session().models[i]));
+}
+
 // What is to be said of their readings, in one line, so that a narrow view has room for the text.
 void TextView::draw_notes_of(const ViewContext& context, const Readers& readers) {
   std::vector<std::string> notes;
@@ -468,7 +498,7 @@ void TextView::draw_strip(ViewContext& context, const Readers& readers, std::siz
 
 // Models that read the same tokens: a line each, and the text once, by the selected one of them.
 void TextView::draw_readers(ViewContext& context, const Readers& readers, bool first) {
-  for (const std::size_t i : readers) draw_headline(context, i);
+  draw_headlines(context, readers);
   draw_notes_of(context, readers);
   const auto selected = static_cast<std::size_t>(context.session().selection.model);
   const bool here = std::ranges::find(readers, selected) != readers.end();

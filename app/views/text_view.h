@@ -116,6 +116,7 @@ class TextView : public View {
   using Readers = std::vector<std::size_t>;
   void draw_readers(ViewContext& context, const Readers& readers, bool first);
   void draw_headline(ViewContext& context, std::size_t index);
+  void draw_headlines(ViewContext& context, const Readers& readers);
   static void draw_notes_of(const ViewContext& context, const Readers& readers);
   void draw_colors(ViewContext& context, const Readers& readers, std::size_t owner,
                    const widgets::TokenStripSpec& spec);

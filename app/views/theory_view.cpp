@@ -149,8 +149,16 @@ TheoryView::Checks TheoryView::listed(const ViewContext& context) const {
   return checks;
 }
 
+const CheckResult& TheoryView::shown_check(const ViewContext& context, const Checks& checks) {
+  const std::string chosen = context.state<TheoryState>().check;
+  const auto found = std::ranges::find_if(
+      checks, [&](const CheckResult* check) { return name_of_check(*check) == chosen; });
+  return found == checks.end() ? *checks.front() : **found;
+}
+
 void TheoryView::draw_list(ViewContext& context, const Checks& checks) {
   const auto state = context.state<TheoryState>();
+  const CheckResult* shown = &shown_check(context, checks);
   const std::string key = shown_answers(context, kTheory).key(context) + state.verdict;
   const auto& table =
       rows_.get(key, [&] { return table_of_checks(checks, names_of(context.session())); });
@@ -160,7 +168,7 @@ void TheoryView::draw_list(ViewContext& context, const Checks& checks) {
   widgets::TableDraw options;
   options.version = rows_.version();
   options.hint = "Search, or a condition: noise>1e-6";
-  options.selected = [&](int row) { return name_of_check(of(row)) == state.check; };
+  options.selected = [&](int row) { return &of(row) == shown; };
   options.menu = [&](int) { draw_menu_items(context); };
   const auto drawn = draw_kept_table(context, id(), table_, table, options);
   if (drawn.clicked < 0) return;
@@ -256,12 +264,9 @@ void TheoryView::draw_content(ViewContext& context) {
   }
   ImGui::EndChild();
   ImGui::Separator();
-  const std::string shown = context.state<TheoryState>().check;
-  const auto found = std::ranges::find_if(
-      checks, [&](const CheckResult* check) { return name_of_check(*check) == shown; });
   // What has no room is scrolled to with the view: a part that scrolls alone would cut its figure.
   const Dimmed dimmed(answers.old);
-  draw_check(context, found == checks.end() ? *checks.front() : **found);
+  draw_check(context, shown_check(context, checks));
 }
 
 }  // namespace phasescope::app

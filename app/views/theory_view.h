@@ -54,6 +54,8 @@ class TheoryView : public View {
   void draw_controls(ViewContext& context);
   bool draw_choice_of_checks(const ViewContext& context, TheoryState& state);
   Checks listed(const ViewContext& context) const;
+  // The one that was chosen, or else the first.
+  static const protocol::CheckResult& shown_check(const ViewContext& context, const Checks& checks);
   void draw_list(ViewContext& context, const Checks& checks);
   void draw_check(ViewContext& context, const protocol::CheckResult& check);
 

@@ -297,17 +297,30 @@ bool draw_choice(const char* label, std::string& value, const std::vector<std::s
   return changed;
 }
 
+namespace {
+
+float mark_side() { return ImGui::GetFontSize() * 0.62F; }
+constexpr float kMarkGap = 0.6F;  // of the mark's side
+
+}  // namespace
+
+float model_name_width(const Session& session, std::size_t index) {
+  const std::string name = short_name(session, session.models[index]);
+  return mark_side() * (1 + kMarkGap) + ImGui::CalcTextSize(name.c_str()).x;
+}
+
 void draw_model_name(const Session& session, std::size_t index) {
-  const float side = ImGui::GetFontSize() * 0.62F;
+  const ModelNames names = names_of(session);
+  const std::string& model = session.models[index];
+  const float side = mark_side();
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float top = at.y + (ImGui::GetTextLineHeight() - side) / 2;
   ImGui::GetWindowDrawList()->AddRectFilled(
       {at.x, top}, {at.x + side, top + side},
-      ImGui::ColorConvertFloat4ToU32(widgets::series_vec(static_cast<int>(index))), 2);
+      ImGui::ColorConvertFloat4ToU32(widgets::series_vec(names.color(model))), 2);
   ImGui::Dummy({side, ImGui::GetTextLineHeight()});
-  ImGui::SameLine(0, side * 0.6F);
-  const std::string& model = session.models[index];
-  const std::string name = short_name(session, model);
+  ImGui::SameLine(0, side * kMarkGap);
+  const std::string name = names.short_name(model);
   ImGui::TextUnformatted(name.c_str());
   if (name != model) tooltip(model);
 }

@@ -123,6 +123,7 @@ bool draw_choice(const char* label, std::string& value, const std::vector<std::s
 // The colour of the session's i-th model as a small square, then its short name; the whole on
 // hover.
 void draw_model_name(const Session& session, std::size_t index);
+float model_name_width(const Session& session, std::size_t index);
 // Shown on hover of the last item.
 void tooltip(const std::string& words);
 // Takes all but the open models out of a map by models.
@@ -175,11 +176,12 @@ WhatRan what_ran(std::vector<ModelRan> models);
 // Its colour: that of warnings for a fallback.
 const ImVec4& kernel_color(const WhatRan& ran);
 
-// A key that differs whenever a model is named otherwise.
+// A key that differs whenever a model is named or coloured otherwise.
 inline std::string names_key(const ViewContext& context) {
+  const ModelNames names = names_of(context.session());
   std::string key;
   for (const std::string& model : context.session().models)
-    key += short_name(context.session(), model) + "/";
+    key += names.short_name(model) + "." + std::to_string(names.color(model)) + "/";
   return key;
 }
 

@@ -39,6 +39,7 @@ Session default_session() {
   // A head of the last layer: there the two encodings differ to the eye.
   session.selection.layer = 3, session.selection.head = 1;
   session.text.words = default_text();
+  give_colors(session);
   return session;
 }
 
@@ -59,7 +60,23 @@ std::string selected_model(const Session& session) {
       .models[static_cast<std::size_t>(std::clamp<int64_t>(session.selection.model, 0, last))];
 }
 
-ModelNames names_of(const Session& session) { return ModelNames(session.models); }
+void give_colors(Session& session) {
+  const auto holds = [](const std::vector<std::string>& list, const std::string& name) {
+    return std::ranges::find(list, name) != list.end();
+  };
+  for (std::string& owner : session.colors)
+    if (!holds(session.models, owner)) owner.clear();
+  for (const std::string& model : session.models) {
+    if (holds(session.colors, model)) continue;
+    const auto free = std::ranges::find(session.colors, "");
+    if (free != session.colors.end())
+      *free = model;
+    else
+      session.colors.push_back(model);
+  }
+}
+
+ModelNames names_of(const Session& session) { return {session.models, session.colors}; }
 
 std::string short_name(const Session& session, const std::string& model) {
   return names_of(session).short_name(model);

@@ -116,8 +116,10 @@ struct Computing {
 struct Session {
   static constexpr int64_t kVersion = 2;
   int64_t version = kVersion;
-  // In the order opened, which their colours follow; folders and files by their absolute path.
+  // In the order opened; folders and files by their absolute path.
   std::vector<std::string> models;
+  // Whose each colour is: a model keeps its own while others come and go. "": no open model's.
+  std::vector<std::string> colors;
   TextInput text;
   Computing computing;
   Selection selection;
@@ -131,7 +133,8 @@ struct Session {
   std::string layout;                     // Dear ImGui's own text; empty: the default layout
   template <class V>
   void fields(V& v) {
-    v("version", version), v("models", models), v("text", text), v("computing", computing);
+    v("version", version), v("models", models), v("colors", colors), v("text", text),
+        v("computing", computing);
     v("selection", selection);
     v("region", region), v("views", views), v("recent", recent), v("theme", theme);
     v("scale", scale);
@@ -139,6 +142,10 @@ struct Session {
   }
   bool operator==(const Session&) const = default;
 };
+
+// Frees the colours of models that are closed, and gives the first free ones to those that have
+// none.
+void give_colors(Session& session);
 
 // rope and tapa_norm open on the bundled text.
 Session default_session();

@@ -11,6 +11,7 @@ void SessionHistory::apply(const std::string& title, const std::function<void(Se
                            const std::string& merge) {
   Session next = session_;
   change(next);
+  give_colors(next);
   if (next == session_) return;
   const bool merged = !merge.empty() && !past_.empty() && past_.back().merge == merge;
   if (!merged) past_.push_back({title, merge, session_});
@@ -22,6 +23,7 @@ void SessionHistory::apply(const std::string& title, const std::function<void(Se
 
 void SessionHistory::apply_silently(const std::function<void(Session&)>& change) {
   change(session_);
+  give_colors(session_);
   ++revision_;
 }
 

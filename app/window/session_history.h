@@ -13,7 +13,7 @@ namespace phasescope::app {
 // undone and every view learns of it by the revision.
 class SessionHistory {
  public:
-  explicit SessionHistory(Session session) : session_(std::move(session)) {}
+  explicit SessionHistory(Session session) : session_(std::move(session)) { give_colors(session_); }
 
   const Session& session() const { return session_; }
   // Grows with every change; equal revisions mean an equal session.

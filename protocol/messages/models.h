@@ -111,11 +111,26 @@ struct RopePlanRow {
   }
 };
 
+// A number among the options of an encoding that changes something as the others are, and where it
+// may lie; no end where there is none.
+struct EncodingNumber {
+  std::string key, help;
+  double value = 0;
+  bool whole = false;
+  std::optional<double> low, high;
+  template <class V>
+  void fields(V& v) {
+    v("key", key), v("help", help), v("value", value), v("whole", whole);
+    v("low", low), v("high", high);
+  }
+};
+
 struct LoadReport {
   ModelSummary model;
   std::string family, encoding, encoding_why, encoding_title, encoding_source;
   std::string scaling;  // in force: "yarn x2 over 256 tokens"; empty where there is none
   json encoding_options = json::object();
+  std::vector<EncodingNumber> encoding_numbers;
   std::map<std::string, int64_t> dtypes;  // tensors of each stored dtype
   std::vector<std::string> missing, unexpected, tied, quirks, warnings;
   std::vector<TensorInfo> flagged;     // NaN, Inf, all-zero or unsupported tensors
@@ -132,6 +147,7 @@ struct LoadReport {
     v("memory_bytes", memory_bytes, About{.title = "memory", .unit = "bytes"}), v("dtype", dtype);
     v("encoding_why", encoding_why), v("encoding_title", encoding_title);
     v("encoding_source", encoding_source), v("encoding_options", encoding_options);
+    v("encoding_numbers", encoding_numbers);
     v("dtypes", dtypes), v("missing", missing), v("unexpected", unexpected), v("tied", tied);
     v("quirks", quirks), v("warnings", warnings), v("flagged", flagged);
     v("rope_plan", rope_plan, About{.title = "rope plan"});

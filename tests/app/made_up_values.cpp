@@ -57,6 +57,7 @@ Reply model_info(const nlohmann::json& params, const MadeUpShape& shape) {
   report.encoding_source = "Su et al. 2021, Eq. 34";
   report.dtypes = {{"bf16", 38}};
   report.encoding_options = {{"base", 10000.0}, {"scaling", "none"}};
+  report.encoding_numbers = {{"base", "of the angles", 10000.0, false, 0.0, {}}};
   report.head_dim = 48, report.weight_bytes = 3'800'000;
   report.tokenizer = shape.tokenizer ? "bytes" : "";
   report.dtype = "f32", report.length = shape.tokens, report.memory_bytes = 9'000'000;

@@ -236,6 +236,21 @@ TEST(Interventions, AreOptionsOfTheEncoding) {
   EXPECT_EQ(edit_of("sink", "all", 0.25), (ReadingEdit{"encoding.head_sink_caps", "all", "0.25"}));
 }
 
+// 19: no slider offers what the encoding refuses.
+TEST(Interventions, SlidersEndWhereTheEncodingDoes) {
+  using Ends = std::pair<double, double>;
+  protocol::EncodingNumber number{.key = "base", .value = 10000, .low = 0.0};
+  EXPECT_EQ(slider_ends(number), (Ends{10000.0 / 64, 640000}));
+  number = {.key = "decay", .value = 0.9, .low = 0.5, .high = 1.0};
+  EXPECT_EQ(slider_ends(number), (Ends{0.5, 1}));
+  number = {.key = "shift", .value = 0, .whole = true, .low = 0.0, .high = 512.0};
+  EXPECT_EQ(slider_ends(number), (Ends{0, 512}));
+  number = {.key = "buckets", .value = 32, .whole = true, .low = 2.0};
+  EXPECT_EQ(slider_ends(number), (Ends{2, 2048}));
+  number = {.key = "gain", .value = -0.5};
+  EXPECT_EQ(slider_ends(number), (Ends{-32, 32}));
+}
+
 TEST(Interventions, MakeOneReadingThatIsUndoneAndTakenBack) {
   Scene<InterveneView> scene;
   const auto models = [&] { return scene.context.session().models; };

@@ -65,6 +65,33 @@ TEST(SessionHistory, ANewChangeForgetsWhatWasUndone) {
 }
 
 // A step of undo keeps a whole session: with a copy of a long text in each, memory would run out.
+// 19: a model keeps its colour while others are closed and opened, also where the closing is
+// undone.
+TEST(SessionHistory, AModelKeepsItsColour) {
+  Session session = default_session();
+  session.models = {"rope", "alibi", "tape"}, session.colors.clear();
+  SessionHistory edit(session);
+  const auto color = [&](const char* model) { return names_of(edit.session()).color(model); };
+  const auto set = [&](std::vector<std::string> models) {
+    edit.apply("Models", [&](Session& s) { s.models = models; });
+  };
+  EXPECT_EQ(color("rope"), 0);
+  EXPECT_EQ(color("tape"), 2);
+  set({"alibi", "tape"});
+  EXPECT_EQ(color("alibi"), 1);
+  EXPECT_EQ(color("tape"), 2);
+  set({"alibi", "tape", "cape", "tapa"});
+  EXPECT_EQ(color("cape"), 0);  // the first that is free
+  EXPECT_EQ(color("tapa"), 3);
+  EXPECT_EQ(color("tape"), 2);
+  edit.undo();
+  edit.undo();
+  EXPECT_EQ(color("rope"), 0);
+  EXPECT_EQ(color("alibi"), 1);
+  // A session of a file that knows no colours has them in its models' order.
+  EXPECT_EQ(names_of(session).color("tape"), 2);
+}
+
 TEST(SessionHistory, StepsOfUndoShareTheText) {
   SessionHistory edit(default_session());
   const std::string* words = &edit.session().text.words.str();

@@ -123,6 +123,14 @@ TEST(NamedSamples, OfATreeAreReadWithTheirNodes) {
   EXPECT_EQ(code_of("heads", rope_with({{"input", {{"sample", "shapes:7"}}}})), "bad_input");
 }
 
+// 19: symbols of a task mean nothing to a model of texts, and that is said.
+TEST(NamedSamples, OfAnotherTaskThanTheModelsAreTold) {
+  const auto of_text = ask("heads", rope_with({{"input", {{"sample", "addition:7"}}}}));
+  EXPECT_TRUE(notes(of_text, "symbols of the task addition, which this model was not trained on"));
+  const auto plain = ask("heads", rope_with({{"input", {{"prompt", "some words"}}}}));
+  EXPECT_FALSE(notes(plain, "symbols of the task"));
+}
+
 TEST(FilesOfInputs, IdsThatAreNoWholeNumbersAreRefused) {
   const std::filesystem::path path =
       std::filesystem::path(::testing::TempDir()) / "fractions.safetensors";
