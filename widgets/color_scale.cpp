@@ -31,9 +31,9 @@ void draw_scale_title(std::string words, ImVec2 at, float height) {
 
 }  // namespace
 
-float color_scale_width() { return ImGui::GetFontSize() * 5.2F; }
+float color_scale_width(bool titled) { return ImGui::GetFontSize() * (titled ? 5.2F : 4.2F); }
 
-void draw_color_scale(const MapSpec& map, float height) {
+void draw_color_scale(const MapSpec& map, float height, bool titled) {
   ImDrawList* list = ImGui::GetWindowDrawList();
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float width = ImGui::GetFontSize() * 0.8F, font = ImGui::GetFontSize() * kSmall;
@@ -63,9 +63,10 @@ void draw_color_scale(const MapSpec& map, float height) {
   label(range.high, at.y - 1);
   label(middle, at.y + (height - font) / 2);
   label(low, at.y + height - font);
-  if (!map.value_label.empty())
+  titled = titled && !map.value_label.empty();
+  if (titled)
     draw_scale_title(map.value_label, {at.x + width + 4 + widest + 4, at.y}, height);
-  ImGui::Dummy({width + font * (map.value_label.empty() ? 3.2F : 4.2F), height});
+  ImGui::Dummy({width + font * (titled ? 4.2F : 3.2F), height});
   if (!map.value_label.empty() && ImGui::IsItemHovered())
     ImGui::SetTooltip("%s: %s", map.value_label.c_str(), scale_text(map).c_str());
 }

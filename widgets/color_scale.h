@@ -5,8 +5,8 @@
 namespace phasescope::widgets {
 
 // The colour scale of a map with its ends printed, as high as asked, and beside it what it is of,
-// which the pointer is told too; and its width.
-void draw_color_scale(const MapSpec& map, float height);
-float color_scale_width();
+// which the pointer is told too: alone where it is not `titled`. And its width.
+void draw_color_scale(const MapSpec& map, float height, bool titled = true);
+float color_scale_width(bool titled = true);
 
 }  // namespace phasescope::widgets

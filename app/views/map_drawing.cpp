@@ -453,14 +453,14 @@ MapView::Places MapView::places_of(int count, ImVec2 room) const {
     const ImVec2 size{
         room.x / static_cast<float>(columns) - gap.x,
         room.y / static_cast<float>(rows) - ImGui::GetTextLineHeightWithSpacing() - gap.y};
-    const ImVec2 axes{size.x - widgets::color_scale_width(), size.y};
+    const ImVec2 axes{size.x - widgets::color_scale_width(false), size.y};
     const float side =
         std::min(axes.x / static_cast<float>(std::clamp(ratio(), 0.125, 8.0)), axes.y);
     if (side > largest) largest = side, best = {columns, size};
   }
   const float least = kLeastMap * ImGui::GetFontSize();
   if (largest >= least) return best;
-  const float wide = least + widgets::color_scale_width() + gap.x;
+  const float wide = least + widgets::color_scale_width(false) + gap.x;
   best.columns = std::clamp(static_cast<int>(room.x / wide), 1, count);
   best.size = {room.x / static_cast<float>(best.columns) - gap.x, least};
   return best;
@@ -469,7 +469,7 @@ MapView::Places MapView::places_of(int count, ImVec2 room) const {
 void MapView::draw_side_by_side(ViewContext& context, const Scene& scene, ImVec2 room) {
   const auto count = static_cast<int>(scene.plots.size());
   const Places places = places_of(count, room);
-  const float scale = widgets::color_scale_width() + ImGui::GetStyle().ItemSpacing.x;
+  const float scale = widgets::color_scale_width(false) + ImGui::GetStyle().ItemSpacing.x;
   for (int i = 0; i < count; ++i) {
     const auto n = static_cast<std::size_t>(i);
     const bool difference = scene.difference && i + 1 == count;
@@ -490,7 +490,7 @@ void MapView::draw_side_by_side(ViewContext& context, const Scene& scene, ImVec2
       draw_one(context, name, *scene.plots[n], picture, axes,
                shown.text.empty() ? shown.model : context.models(), false);
       ImGui::SameLine();
-      widgets::draw_color_scale(*scene.plots[n]->map, std::max(40.0F, picture.axes.y));
+      widgets::draw_color_scale(*scene.plots[n]->map, std::max(40.0F, picture.axes.y), false);
     }
     ImGui::EndGroup();
   }
