@@ -211,7 +211,7 @@ void set_shape(float scale) {
   style.FrameBorderSize = 1;
   style.TabBarOverlineSize = 2;
   style.DockingSeparatorSize = 3;
-  style.WindowMenuButtonPosition = ImGuiDir_None;
+  style.WindowMenuButtonPosition = ImGuiDir_Left;
   style.ScaleAllSizes(scale);
   style.FontScaleDpi = scale;
 }

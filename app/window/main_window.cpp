@@ -66,6 +66,19 @@ void reveal_tab(const std::string& window_name) {
     window->DockNode->TabBar->NextSelectedTabId = window->TabId;
 }
 
+// A list of the tabs of a place that has no room for all their titles.
+void offer_tabs(const std::string& window_name) {
+  const ImGuiWindow* window = ImGui::FindWindowByName(window_name.c_str());
+  ImGuiDockNode* node = window ? window->DockNode : nullptr;
+  if (!node || !node->TabBar) return;
+  float room = node->TabBar->BarRect.GetWidth();
+  if (node->HasWindowMenuButton)  // it takes its own from the titles, and must not come and go
+    room += ImGui::GetFontSize() + ImGui::GetStyle().ItemInnerSpacing.x;
+  const bool all = node->TabBar->WidthAllTabsIdeal <= room;
+  node->SetLocalFlags(all ? node->LocalFlags | ImGuiDockNodeFlags_NoWindowMenuButton
+                          : node->LocalFlags & ~ImGuiDockNodeFlags_NoWindowMenuButton);
+}
+
 // What Dear ImGui writes of a place whose tab in front is this window's.
 std::string selected_in_layout(const std::string& window_name) {
   const ImGuiID tab = ImHashStr("#TAB", 0, ImHashStr(window_name.c_str()));
@@ -400,6 +413,7 @@ void MainWindow::draw_views() {
     if (is_closed(edit_.session(), view->id())) continue;
     dock_if_new(*view);
     draw_guarded(view->title() + " could not be drawn", [&] { view->draw(context_); });
+    offer_tabs(view->window_name());
   }
   if (!window_.focus_view.empty()) to_focus_.push_back(window_.focus_view);
   window_.focus_view.clear();

@@ -240,6 +240,26 @@ TEST(AnIdleWindow, WantsNoFrames) {
   EXPECT_LT(main_window.next_frame_in(), 0.2) << "a bar moves";
 }
 
+// 19: a place without room for the titles of its tabs lists them, and one that has room does not;
+// neither changes from frame to frame.
+TEST(Tabs, AreListedWhereTheirTitlesHaveNoRoom) {
+  for (const auto& [width, listed] : {std::pair{1600.0F, false}, std::pair{700.0F, true}}) {
+    testing::HeadlessImGui gui({width, 1000});
+    MadeUpWorker link;
+    MainWindow main_window(default_session(), link, link);
+    const auto lists = [](const char* window) {
+      const ImGuiDockNode* node = ImGui::FindWindowByName(window)->DockNode;
+      return node->TabBar->Tabs.Size > 1 && node->HasWindowMenuButton;
+    };
+    for (int i = 0; i < 30; ++i) {
+      gui.begin_frame(), main_window.draw(), gui.end_frame();
+      if (i < 10) continue;
+      EXPECT_EQ(lists("Extrapolation###extrapolation"), listed) << width << " frame " << i;
+      EXPECT_TRUE(lists("Heads###heads")) << width << " frame " << i;
+    }
+  }
+}
+
 // --- keys ---------------------------------------------------------------------------------------
 
 // All four events of a chord come between two frames, as over a slow line or from a macro.
