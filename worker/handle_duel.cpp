@@ -198,9 +198,6 @@ Reply duel(const protocol::DuelRequest& request, RequestContext& context) {
     throw formats::bad_usage("a duel reads texts of one length", "lengths",
                              "several are several duels, each with its own chance of an error");
   }
-  if (request.a == request.b) {
-    throw formats::bad_usage("both of the duel are " + request.a, "b", "name another");
-  }
   if (is_configuration(request.a) != is_configuration(request.b)) {
     throw formats::bad_usage("a duel is between two models or between two run configurations",
                              is_configuration(request.a) ? request.b : request.a,

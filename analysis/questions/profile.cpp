@@ -299,13 +299,16 @@ class ProfileHook final : public model::AttentionHook {
       };
       const auto step = of(steps), row = of(rows);
       for (std::size_t p = 0; p < step.size(); ++p) {
-        if (row[p] > 0) add_to(heads[h].positional_row, step[p] / row[p]);
-        if (!(row[p] > 0)) ++heads[h].invalid;
+        const bool seen = std::isfinite(step[p]);  // what a window hides has no scores
+        if (seen && row[p] > 0) add_to(heads[h].positional_row, step[p] / row[p]);
+        if (!seen || !(row[p] > 0)) ++heads[h].invalid;
       }
       if (!size.defined()) continue;
       const auto norm = of(size);
       for (std::size_t p = 0; p < step.size(); ++p) {
-        if (norm[p] > 0) add_to(heads[h].positional, step[p] / norm[p]);
+        if (norm[p] > 0 && std::isfinite(step[p])) {
+          add_to(heads[h].positional, step[p] / norm[p]);
+        }
       }
     }
   }
@@ -370,7 +373,7 @@ std::string why_undefined(const protocol::ProfileRow& row) {
   const auto add = [&](bool defined, const std::string& words) {
     if (!defined) why += (why.empty() ? "" : "; ") + words;
   };
-  add(row.positional.has_value(), "positional: no plane has an amplitude");
+  add(row.positional.has_value(), "positional: no plane of a pair that is seen has an amplitude");
   add(row.positional_row.has_value(), "positional_row: no sampled row has eight scores that vary");
   add(row.semantic.has_value(), "semantic, semantic_share: no triplet is valid");
   add(row.high_frequency.has_value(), "high_frequency: no plane has an amplitude");
@@ -402,6 +405,8 @@ double mean_step(const std::vector<double>& curve) {
 SemanticScore semantic_score(const std::vector<double>& difference, double mass) {
   constexpr double eps = std::numeric_limits<double>::epsilon();
   SemanticScore score;
+  score.valid = std::isfinite(difference[0]);  // a window hides one of the keys, or both
+  if (!score.valid) return score;
   score.tie = std::abs(difference[0]) <= 64 * eps * mass;
   if (score.tie) return score;
   const double sign = difference[0] > 0 ? 1 : -1;

@@ -54,6 +54,9 @@ struct TheoryCheck {
   CheckResult (*run)(const CheckContext& context) = nullptr;
   On on = On::model;
   Takes takes{};
+  // Whether it is also of models whose reading changes the scores of heads: it measures what runs,
+  // and puts it together from nothing.
+  bool of_changed_scores = false;
 
   bool runs_alone() const { return on != On::model; }
   bool reads_models() const { return on != On::construction; }

@@ -111,16 +111,28 @@ std::vector<TheoryCheck> select_checks(const std::vector<std::string>& ids) {
   return chosen;
 }
 
+namespace {
+
+// Why the statement is not of this model, whatever its check would measure; empty where it may be.
+std::string not_of_this_model(const TheoryCheck& check, const CheckContext& context) {
+  if (context.model == nullptr) return {};
+  if (!check.reads_models()) {
+    return "the statement is of a construction and of no model; without one the check measures it";
+  }
+  const bool changed = context.model->encoding().repairs().changes_scores();
+  if (!changed || check.of_changed_scores) return {};
+  return "premise: scores as the encoding makes them; this reading changes those of some heads";
+}
+
+}  // namespace
+
 CheckResult run_check(const TheoryCheck& check, const CheckContext& context) {
   if (context.model == nullptr && !check.runs_alone()) {
     throw formats::bad_usage(check.info.id + " needs a model", "models");
   }
-  const bool foreign = context.model != nullptr && !check.reads_models();
+  const std::string why_not = not_of_this_model(check, context);
   CheckResult result =
-      foreign ? not_measured(Verdict::premise_not_met,
-                             "the statement is of a construction and of no model; without one the "
-                             "check measures it")
-              : check.run(context);
+      why_not.empty() ? check.run(context) : not_measured(Verdict::premise_not_met, why_not);
   result.id = check.info.id;
   result.statement = check.info.statement;
   result.source = check.info.source;

@@ -164,7 +164,10 @@ TheoryCheck tape_shift() {
        "a model whose positions layers update, and a text",
        "holds where every float64 residual is below max(1e-10, 64 s 2^-53), and float32's below 3 "
        "times what rounded angles, their sines and the rounding of sums explain"},
-      &run_tape_shift};
+      &run_tape_shift,
+      On::model,
+      {},
+      true};
 }
 
 }  // namespace phasescope::analysis

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <deque>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -59,10 +60,13 @@ AttentionProgram with_float_tables(const AttentionProgram& program);
 // The program with every tensor that scores are computed from in `dtype`; gradients flow through.
 AttentionProgram in_dtype(const AttentionProgram& program, at::ScalarType dtype);
 
-// A program as the kernels take it. Keeps every tensor alive that the pointers point into.
+// A program as the kernels take it. Keeps all alive that the pointers point into, so that the
+// program itself may go.
 class KernelInputs {
  public:
   KernelInputs(const AttentionProgram& program, const at::Tensor& v);
+  KernelInputs(const KernelInputs&) = delete;
+  KernelInputs& operator=(const KernelInputs&) = delete;
   const kernels::AttentionInputs& inputs() const { return inputs_; }
 
   // The passes of kernels/attention.h, on tensors in the host's memory. Those of LibTorch's meta
@@ -82,13 +86,14 @@ class KernelInputs {
   kernels::InputTensor tokens(const at::Tensor& tensor);
   const float* floats(const at::Tensor& tensor);
   const double* doubles(const at::Tensor& tensor);
-  // The program's own.
-  static const std::int64_t* integers(const std::vector<std::int64_t>& values) {
-    return values.data();
+  const std::int64_t* integers(const std::vector<std::int64_t>& values) {
+    kept_integers_.push_back(values);
+    return kept_integers_.back().data();
   }
 
   bool has_numbers_ = true;
   std::vector<at::Tensor> kept_;
+  std::deque<std::vector<std::int64_t>> kept_integers_;
   kernels::AttentionInputs inputs_;
 };
 

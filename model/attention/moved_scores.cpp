@@ -10,6 +10,7 @@
 
 #include "model/attention/plain_attention.h"
 #include "model/attention/repairs.h"
+#include "model/encodings/rotation.h"
 
 namespace phasescope::model {
 namespace {
@@ -184,42 +185,66 @@ namespace {
 
 using PairScores = at::Tensor (*)(const LayerInput&, const AttentionProgram&, const at::Tensor& row,
                                   const at::Tensor& column, const at::Tensor& distance);
+// The pairs of rows [first, first + count) of one text.
+using PairsOfText =
+    std::function<MovedPairs(std::int64_t text, std::int64_t first, std::int64_t count)>;
 
 // Whether a table may hold what a reading's windows hide, which goes by place and not by distance.
 bool hides_in_table(PairScores scores_at, const LayerInput& input) {
   return scores_at == moved_scores && has_windows(input);
 }
 
+// One text of those that are read at once; what all of them share stays.
+at::Tensor of_text(const at::Tensor& x, std::int64_t text) {
+  return x.defined() && x.size(0) > 1 ? x.slice(0, text, text + 1) : x;
+}
+LayerInput of_text(LayerInput input, std::int64_t text) {
+  at::Tensor& ids = input.context.positions.ids;
+  if (ids.defined() && ids.dim() == 2) ids = of_text(ids, text);
+  input.state.z = of_text(input.state.z, text);
+  return input;
+}
+AttentionProgram of_text(AttentionProgram program, std::int64_t text) {
+  for (at::Tensor* x : {&program.q, &program.k, &program.q_plain, &program.k_plain}) {
+    *x = of_text(*x, text);
+  }
+  return program;
+}
+
 // Reads pairs of some heads at other distances; `scores_at` says what their scores are there.
-void move_pairs_by(PairScores scores_at, const LayerInput& input, const PairsOfRows& pairs,
+void move_pairs_by(PairScores scores_at, const LayerInput& input, const PairsOfText& pairs,
                    const std::vector<std::int64_t>& heads, AttentionProgram& program) {
   if (program.is<PlainProgram>() && !program.transformed) return;
   const AttentionProgram given = program;
-  const bool table = adds_a_table(given) && !hides_in_table(scores_at, input);
+  const bool table =
+      adds_a_table(given) && given.positions.consecutive() && !hides_in_table(scores_at, input);
   program.edit = [=](const at::Tensor& scores, const ScoreCorner& corner) {
     const at::Tensor before = given.edit ? given.edit(scores, corner) : scores;
-    // On the host, which says how many are left without waiting for a device.
-    MovedPairs some = pairs(corner.row, scores.size(2));
-    const at::Tensor here = (some.column >= corner.column) &
-                            (some.column < corner.column + scores.size(3)) &
-                            (some.distance != some.row - some.column);
-    const at::Tensor kept = here.nonzero().squeeze(1);
-    if (kept.size(0) == 0) return before;
-    for (at::Tensor* places : {&some.row, &some.column, &some.distance}) {
-      *places = places->index_select(0, kept).to(scores.device());
-    }
-    const at::Tensor moved = table ? exchanged_entries(given.as<TableProgram>()->values, some)
-                                   : scores_at(input, given, some.row, some.column, some.distance);
-    const at::Tensor row = some.row - corner.row, column = some.column - corner.column;
-    at::Tensor out = before.clone();
-    for (std::int64_t h = 0; h < scores.size(1); ++h) {
-      const std::int64_t head = corner.head + h;
-      const bool wanted = heads.empty() || std::ranges::find(heads, head) != heads.end();
-      if (wanted) {
-        out[0][h].index_put_({row, column}, moved[head].to(out.scalar_type()), table);
+    at::Tensor out;
+    for (std::int64_t text = 0; text < scores.size(0); ++text) {
+      // On the host, which says how many are left without waiting for a device.
+      MovedPairs some = pairs(text, corner.row, scores.size(2));
+      const at::Tensor here =
+          (some.column >= corner.column) & (some.column < corner.column + scores.size(3));
+      const at::Tensor kept = here.nonzero().squeeze(1);
+      if (kept.size(0) == 0) continue;
+      for (at::Tensor* places : {&some.row, &some.column, &some.distance}) {
+        *places = places->index_select(0, kept).to(scores.device());
+      }
+      const at::Tensor moved = table ? exchanged_entries(given.as<TableProgram>()->values, some)
+                                     : scores_at(of_text(input, text), of_text(given, text),
+                                                 some.row, some.column, some.distance);
+      if (!out.defined()) out = before.clone();
+      const at::Tensor row = some.row - corner.row, column = some.column - corner.column;
+      for (std::int64_t h = 0; h < scores.size(1); ++h) {
+        const std::int64_t head = corner.head + h;
+        const bool wanted = heads.empty() || std::ranges::find(heads, head) != heads.end();
+        if (wanted) {
+          out[text][h].index_put_({row, column}, moved[head].to(out.scalar_type()), table);
+        }
       }
     }
-    return out;
+    return out.defined() ? out : before;
   };
 }
 
@@ -227,7 +252,14 @@ void move_pairs_by(PairScores scores_at, const LayerInput& input, const PairsOfR
 
 void move_pairs(const LayerInput& input, const PairsOfRows& pairs,
                 const std::vector<std::int64_t>& heads, AttentionProgram& program) {
-  move_pairs_by(moved_scores, input, pairs, heads, program);
+  const PairsOfText of_every_text = [pairs](std::int64_t, std::int64_t first, std::int64_t count) {
+    MovedPairs some = pairs(first, count);
+    // At the distance that it has a pair keeps its bits.
+    const at::Tensor moves = (some.distance != some.row - some.column).nonzero().squeeze(1);
+    for (at::Tensor* x : {&some.row, &some.column, &some.distance}) *x = x->index_select(0, moves);
+    return some;
+  };
+  move_pairs_by(moved_scores, input, of_every_text, heads, program);
 }
 
 namespace {
@@ -308,10 +340,13 @@ bool clamp_by_far_keys(const LayerInput& input, const std::vector<std::int64_t>&
 // By plain operations, the heads of one limit.
 void clamp_plainly(PairScores scores_at, const LayerInput& input, std::int64_t limit,
                    const std::vector<std::int64_t>& heads, AttentionProgram& program) {
-  const PairsOfRows far = [limit](std::int64_t first, std::int64_t count) {
-    const at::Tensor row = at::arange(first, first + count, at::kLong).unsqueeze(1);
-    const at::Tensor column = at::arange(first + count, at::kLong).unsqueeze(0);
-    const at::Tensor pairs = (row - column > limit).nonzero();
+  const at::Tensor places = position_ids(input.context.positions).cpu();
+  const PairsOfText far = [=](std::int64_t text, std::int64_t first, std::int64_t count) {
+    const at::Tensor own = places.dim() == 2 ? places[places.size(0) > 1 ? text : 0] : places;
+    const at::Tensor row = own.slice(0, first, first + count).unsqueeze(1);
+    const at::Tensor column = own.slice(0, 0, first + count).unsqueeze(0);
+    const at::Tensor before = at::ones({count, first + count}, at::kBool).tril(first);
+    const at::Tensor pairs = ((row - column > limit) & before).nonzero();
     const at::Tensor rows = pairs.select(1, 0) + first;
     return MovedPairs{rows, pairs.select(1, 1), at::full_like(rows, limit)};
   };

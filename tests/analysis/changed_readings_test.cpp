@@ -14,10 +14,13 @@
 #include "analysis/questions/demand.h"
 #include "analysis/questions/pair.h"
 #include "analysis/questions/profile.h"
+#include "analysis/theory/check.h"
 #include "formats/file_system.h"
 #include "model/attention/exchanged_band.h"
+#include "model/attention/fused_attention.h"
 #include "model/attention/repairs.h"
 #include "model/checkpoints/tensor_io.h"
+#include "model/encodings/rotation.h"
 #include "text_passes.h"
 
 namespace phasescope::analysis {
@@ -73,7 +76,9 @@ TEST_P(ChangedReading, GivesTheOwnDistanceTheScoreThatRan) {
     void before(const model::LayerInput& input, model::AttentionProgram& program) override {
       const at::Tensor seen = at::ones({kTokens, kTokens}, at::kBool).tril().nonzero();
       const at::Tensor row = seen.select(1, 0), column = seen.select(1, 1);
-      const at::Tensor moved = model::moved_scores(input, program, row, column, row - column);
+      const at::Tensor places = model::position_ids(program.positions);
+      const at::Tensor distance = places.index_select(0, row) - places.index_select(0, column);
+      const at::Tensor moved = model::moved_scores(input, program, row, column, distance);
       const model::LayerAttention attention(input.layer, program, program.q, {}, {},
                                             model::Backend::plain, model::ran_plain(program.q));
       const at::Tensor scores = attention.scores(attention.whole()).score[0];
@@ -90,8 +95,28 @@ TEST_P(ChangedReading, GivesTheOwnDistanceTheScoreThatRan) {
   const at::NoGradGuard no_gradients;
   model::ForwardOptions options;
   options.hook = &hook, options.backend = model::Backend::plain;
-  changed(GetParam())->decoder.hidden(ids_tensor(some_ids()), options);
-  EXPECT_EQ(hook.layers, 2);
+  const ModelPointer model = changed(GetParam());
+  model->decoder.hidden(ids_tensor(some_ids()), options);
+  // Clamps, windows and biases are of the position ids, which need not be the tokens' numbers.
+  options.position_ids = 2 * at::arange(kTokens, at::kLong);
+  model->decoder.hidden(ids_tensor(some_ids()), options);
+  EXPECT_EQ(hook.layers, 4);
+}
+
+// Each text of a batch is changed as it is alone.
+TEST_P(ChangedReading, OfABatchIsThatOfEachText) {
+  const at::NoGradGuard no_gradients;
+  const Texts texts = random_texts(3, kTokens, 32, 6);
+  std::vector<at::Tensor> ids;
+  for (const Text& text : texts.items) ids.push_back(ids_tensor(text.ids));
+  const ModelPointer model = changed(GetParam());
+  model::ForwardOptions options;
+  options.backend = model::Backend::plain;
+  const at::Tensor batch = model->decoder.forward(at::cat(ids), options);
+  for (std::int64_t n = 0; n < 3; ++n) {
+    const at::Tensor alone = model->decoder.forward(ids[static_cast<std::size_t>(n)], options);
+    EXPECT_LE((batch.slice(0, n, n + 1) - alone).abs().max().item<double>(), 1e-11) << n;
+  }
 }
 
 // A pair's score and weight are those that ran, with a bound on the weight of key 0 too: the score
@@ -306,6 +331,66 @@ TEST(SinkCapReading, DemandIsTheDerivativeOfTheLoss) {
       EXPECT_NEAR(measured, -demand[0][1][distance].item<double>(), 1e-5 * largest) << encoding;
     }
   }
+}
+
+// What a window hides has no score at any distance: such pairs count as invalid, and no number is
+// made of them.
+TEST(WindowReading, ProfileLeavesOutWhatItHides) {
+  ProfileOptions options;
+  options.window = kTokens, options.samples = 60;
+  protocol::NoProgress progress;
+  const Texts texts = random_texts(2, kTokens, 32, 4);
+  for (const char* encoding : {"rope", "alibi", "tapa"}) {
+    const ModelPointer own = exact_model(encoding);
+    const auto whole = analyse_profile(own, texts, options, progress);
+    const auto result =
+        analyse_profile(read_as(own, "head_windows", "L0H1:9"), texts, options, progress);
+    const protocol::ProfileRow& row = result.rows[1];
+    EXPECT_GT(row.invalid, whole.rows[1].invalid) << encoding;
+    for (const auto* value :
+         {&row.positional, &row.positional_row, &row.semantic, &row.semantic_share}) {
+      if (*value) {
+        EXPECT_TRUE(std::isfinite((*value)->mean)) << encoding;
+      }
+    }
+    EXPECT_TRUE(row.positional_row && row.semantic) << encoding;
+    expect_same(result.rows[0].positional_row, whole.rows[0].positional_row);
+  }
+}
+
+// The kernel's inputs outlive the program that they were made of: limits of clamps are read when it
+// runs, and a content map makes its program on the way.
+TEST(ClampedReading, KernelInputsKeepTheirLimits) {
+  const ModelPointer clamped = read_as(testing::small_model("rope"), "head_clamps", "all:5");
+  const auto layer = testing::passes_for(clamped, 1, kTokens)[0]->layer(0);
+  auto program = std::make_unique<model::AttentionProgram>(layer->program());
+  ASSERT_TRUE(program->is<model::ClampProgram>());
+  const std::vector<std::int64_t> limits = program->as<model::ClampProgram>()->limits;
+  const model::KernelInputs inputs(*program, layer->v());
+  const std::int64_t* own = program->as<model::ClampProgram>()->limits.data();
+  const auto* kept = std::get_if<kernels::ClampVariant>(&inputs.inputs().variant);
+  ASSERT_NE(kept, nullptr);
+  EXPECT_NE(kept->limits, own);
+  EXPECT_TRUE(std::equal(limits.begin(), limits.end(), kept->limits));
+}
+
+// A statement about what an encoding makes of scores says nothing of scores that were changed.
+TEST(ChangedReading, IsNoPremiseOfTheTheory) {
+  protocol::NoProgress progress;
+  const Texts texts = random_texts(8, 64, 32, 4);
+  const auto verdict = [&](const ModelPointer& model, const std::string& id) {
+    CheckContext context;
+    context.model = model, context.texts = &texts, context.progress = &progress;
+    return run_check(select_checks({id}).at(0), context).verdict;
+  };
+  const ModelPointer rope = testing::small_model("rope");
+  for (const char* option : {"head_windows", "head_clamps"}) {
+    const ModelPointer changed = read_as(rope, option, "all:8");
+    EXPECT_EQ(verdict(changed, "rope.intrinsic_bias"), "premise_not_met") << option;
+    EXPECT_EQ(verdict(changed, "tape.special_case"), "premise_not_met") << option;
+    EXPECT_NE(verdict(changed, "tape.shift"), "premise_not_met") << option;
+  }
+  EXPECT_NE(verdict(rope, "rope.intrinsic_bias"), "premise_not_met");
 }
 
 // Of a head that sees W keys there are effects of W distances: as of all heads within W.

@@ -119,7 +119,13 @@ TEST(QuestionRequests, ADuelOfRecipesRefusesWhatItDoesNotTake) {
             "bad_usage");
   const std::string rope = model_folder("rope"), alibi = model_folder("alibi");
   EXPECT_EQ(code({{"a", rope}, {"b", alibi}, {"seeds", {1}}}), "bad_usage");
-  EXPECT_EQ(code({{"a", rope}, {"b", rope}, {"corpus", texts(4)}}), "bad_usage");  // with itself
+  // With itself: 0 and undecided, no error (questions.md, 7).
+  FakeContext context;
+  const json same =
+      ask(duel_handlers(), "duel", {{"a", rope}, {"b", rope}, {"corpus", texts(4)}}, context)
+          .result;
+  EXPECT_EQ(same["mean"], 0);
+  EXPECT_EQ(same["verdict"], "undecided");
   std::ofstream(b) << R"({"train": {"steps": 3}})";
   EXPECT_EQ(code({{"a", a}, {"b", b}, {"job", folder / "j"}}), "bad_input");  // other batches
 }
