@@ -122,7 +122,8 @@ TEST(QuestionRequests, ADuelOfRecipesRefusesWhatItDoesNotTake) {
   // With itself: 0 and undecided, no error (questions.md, 7).
   FakeContext context;
   const json same =
-      ask(duel_handlers(), "duel", {{"a", rope}, {"b", rope}, {"corpus", texts(4)}}, context)
+      ask(duel_handlers(), "duel",
+          {{"a", rope}, {"b", rope}, {"corpus", texts(4)}, {"lengths", {16}}}, context)
           .result;
   EXPECT_EQ(same["mean"], 0);
   EXPECT_EQ(same["verdict"], "undecided");
