@@ -125,7 +125,8 @@ bool has_windows(const LayerInput& input) {
 
 // What the exchanged entries add, in scores (1, H, rows, columns) of these pairs.
 at::Tensor exchanged_entries(const at::Tensor& values, const MovedPairs& pairs) {
-  return values.index_select(1, pairs.distance) - values.index_select(1, pairs.row - pairs.column);
+  const at::Tensor own = pairs.row - pairs.column;
+  return values.index_select(1, pairs.distance.abs()) - values.index_select(1, own.abs());
 }
 
 }  // namespace
@@ -171,13 +172,14 @@ at::Tensor moved_scores(const LayerInput& input, const AttentionProgram& program
     if (clamps[head] < 0) continue;
     at::Tensor& moved = of_limit[clamps[head]];
     if (!moved.defined()) {
-      moved = own_moved_scores(input, program, row, column, distance.clamp_max(clamps[head]));
+      moved = own_moved_scores(input, program, row, column,
+                               distance.clamp(-clamps[head], clamps[head]));
     }
     const auto h = static_cast<std::int64_t>(head);
     scores[h].copy_(moved[h]);
   }
   const Positions& positions = input.context.positions;
-  return with_biases(input, scores, distance,
+  return with_biases(input, scores, distance.abs(),
                      (places_of(positions, row) - places_of(positions, column)).abs());
 }
 
@@ -341,14 +343,18 @@ bool clamp_by_far_keys(const LayerInput& input, const std::vector<std::int64_t>&
 void clamp_plainly(PairScores scores_at, const LayerInput& input, std::int64_t limit,
                    const std::vector<std::int64_t>& heads, AttentionProgram& program) {
   const at::Tensor places = position_ids(input.context.positions).cpu();
+  // Who sees both ways reads keys behind it as far away as those before it.
+  const bool both = !program.causal;
   const PairsOfText far = [=](std::int64_t text, std::int64_t first, std::int64_t count) {
     const at::Tensor own = places.dim() == 2 ? places[places.size(0) > 1 ? text : 0] : places;
-    const at::Tensor row = own.slice(0, first, first + count).unsqueeze(1);
-    const at::Tensor column = own.slice(0, 0, first + count).unsqueeze(0);
-    const at::Tensor before = at::ones({count, first + count}, at::kBool).tril(first);
-    const at::Tensor pairs = ((row - column > limit) & before).nonzero();
-    const at::Tensor rows = pairs.select(1, 0) + first;
-    return MovedPairs{rows, pairs.select(1, 1), at::full_like(rows, limit)};
+    const std::int64_t keys = both ? own.size(0) : first + count;
+    const at::Tensor distance =
+        own.slice(0, first, first + count).unsqueeze(1) - own.slice(0, 0, keys).unsqueeze(0);
+    const at::Tensor seen = at::ones({count, keys}, at::kBool);
+    const at::Tensor is_far = both ? distance.abs() > limit : (distance > limit) & seen.tril(first);
+    const at::Tensor pairs = is_far.nonzero();
+    return MovedPairs{pairs.select(1, 0) + first, pairs.select(1, 1),
+                      distance.masked_select(is_far).clamp(-limit, limit)};
   };
   move_pairs_by(scores_at, input, far, heads, program);
 }

@@ -393,6 +393,32 @@ TEST(ChangedReading, IsNoPremiseOfTheTheory) {
   EXPECT_NE(verdict(rope, "rope.intrinsic_bias"), "premise_not_met");
 }
 
+// A model that sees both ways is clamped both ways: what its encoding adds to the content of a pair
+// is what it adds at the limit, on the side where the key stands.
+TEST(ClampedReading, OfAModelThatSeesBothWays) {
+  for (const char* encoding : {"t5", "alibi", "kerple_log"}) {
+    model::ModelConfig config = testing::small_config(encoding);
+    config.attention.causal = false;
+    const ModelPointer own = model::random_model(config, 3, at::kDouble);
+    const auto added = [](const ModelPointer& model) {
+      const auto layer = testing::passes_for(model, 1, kTokens)[0]->layer(0);
+      const model::ScoreParts parts = layer->scores(layer->whole());
+      return (parts.score - parts.content)[0];  // (H, N, N)
+    };
+    const at::Tensor before = added(own), after = added(read_as(own, "head_clamps", "L0H1:5"));
+    EXPECT_TRUE(after[0].equal(before[0])) << encoding;
+    for (std::int64_t i = 0; i < kTokens; ++i) {
+      for (std::int64_t j = 0; j < kTokens; ++j) {
+        const std::int64_t read = std::clamp<std::int64_t>(i - j, -5, 5);
+        // A pair of that distance that stands in the text.
+        const std::int64_t row = std::max<std::int64_t>(0, read);
+        EXPECT_NEAR(after[1][i][j].item<double>(), before[1][row][row - read].item<double>(), 1e-12)
+            << encoding << ' ' << i << ' ' << j;
+      }
+    }
+  }
+}
+
 // Of a head that sees W keys there are effects of W distances: as of all heads within W.
 TEST(WindowReading, IsAddressedWithinItsWindow) {
   const Texts texts = random_texts(3, kTokens, 32, 4);
