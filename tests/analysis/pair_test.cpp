@@ -63,6 +63,21 @@ INSTANTIATE_TEST_SUITE_P(Encodings, PairOfKind,
                          ::testing::Values("none", "rope", "xpos", "alibi", "t5", "fire", "tapa",
                                            "tape", "cape", "shaw", "transformer_xl"));
 
+// A head's learned sink takes its share of a row.
+TEST(Pair, WeighsBesideASink) {
+  model::ModelConfig config = testing::small_config("rope");
+  config.attention.sink_layers = {0};
+  model::Weights weights = model::random_model(config, 3, at::kDouble)->decoder.weights();
+  weights.layers[0].sinks = at::full({2}, 1.5, at::kDouble);
+  const auto model = model::model_of(config, weights, "sinks");
+  TextPass pass(model, ids_tensor(some_text().ids));
+  const auto pair = pair_of(model, 0, 20, 9);
+  const at::Tensor row = testing::weights_of(pass, 0)[1][20];
+  EXPECT_LT(row.sum().item<double>(), 0.95);
+  EXPECT_NEAR(pair.weight, row[9].item<double>(), 1e-12);
+  EXPECT_NEAR((*pair.curve)[11].weight, pair.weight, 1e-12);
+}
+
 TEST(Pair, OfRopeHasAPhasorAPlane) {
   EXPECT_EQ(pair_of(exact_pair("rope"), 0, 20, 9).phasors.size(), 4u);
 }
