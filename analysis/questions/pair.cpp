@@ -73,9 +73,8 @@ class PairReader {
     if (program_.soft_cap > 0) result_.formula += ", and of that cap tanh(score / cap)";
     if (is_changed()) {
       result_.formula +=
-          "; what the reading adds to scores stands beside the phasors, its clamps and biases are "
-          "of "
-          "lambda, and what its windows hide stays hidden";
+          "; what the reading adds to scores stands beside the phasors, its clamps and "
+          "biases are of lambda, and what its windows hide stays hidden";
     }
     if (cap_ < 1) {
       result_.formula += "; the weight on key 0 is bounded by " + model::Json(cap_).dump() +
