@@ -119,7 +119,10 @@ std::string not_of_this_model(const TheoryCheck& check, const CheckContext& cont
   if (!check.reads_models()) {
     return "the statement is of a construction and of no model; without one the check measures it";
   }
-  const bool changed = context.model->encoding().repairs().changes_scores();
+  bool changed = false;
+  for (std::int64_t layer = 0; layer < context.model->config().layers; ++layer) {
+    changed = changed || context.model->decoder.repairs_of(layer).changes_scores();
+  }
   if (!changed || check.of_changed_scores) return {};
   return "premise: scores as the encoding makes them; this reading changes those of some heads";
 }

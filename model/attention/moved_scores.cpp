@@ -163,23 +163,22 @@ std::string no_other_distance(const ModelConfig& config, const Encoding& encodin
 at::Tensor moved_scores(const LayerInput& input, const AttentionProgram& program,
                         const at::Tensor& row, const at::Tensor& column,
                         const at::Tensor& distance) {
-  at::Tensor scores = own_moved_scores(input, program, row, column, distance);
-  if (input.repairs == nullptr) return scores;
+  const auto scored_at = [&](const at::Tensor& read) {
+    return own_moved_scores(input, program, row, column, read);
+  };
+  if (input.repairs == nullptr) return scored_at(distance);
   const std::vector<std::int64_t> clamps =
-      limits_of_layer(input.repairs->clamps, input.layer, scores.size(0));
+      limits_of_layer(input.repairs->clamps, input.layer, program.q.size(1));
   std::map<std::int64_t, at::Tensor> of_limit;  // heads of one limit are scored once
+  std::vector<at::Tensor> heads;
   for (std::size_t head = 0; head < clamps.size(); ++head) {
-    if (clamps[head] < 0) continue;
-    at::Tensor& moved = of_limit[clamps[head]];
-    if (!moved.defined()) {
-      moved = own_moved_scores(input, program, row, column,
-                               distance.clamp(-clamps[head], clamps[head]));
-    }
-    const auto h = static_cast<std::int64_t>(head);
-    scores[h].copy_(moved[h]);
+    const std::int64_t limit = clamps[head];
+    at::Tensor& all = of_limit[limit];
+    if (!all.defined()) all = scored_at(limit < 0 ? distance : distance.clamp(-limit, limit));
+    heads.push_back(all[static_cast<std::int64_t>(head)]);
   }
   const Positions& positions = input.context.positions;
-  return with_biases(input, scores, distance.abs(),
+  return with_biases(input, heads.empty() ? scored_at(distance) : at::stack(heads), distance.abs(),
                      (places_of(positions, row) - places_of(positions, column)).abs());
 }
 

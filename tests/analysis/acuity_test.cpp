@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -16,6 +15,7 @@
 #include "formats/error.h"
 #include "golden_tape.h"
 #include "model/attention/exchanged_band.h"
+#include "own_distances.h"
 #include "text_passes.h"
 
 namespace phasescope::analysis {
@@ -29,45 +29,14 @@ std::shared_ptr<const model::Model> exact(const std::string& encoding) {
   return model::in_dtype(testing::small_model(encoding, 3), at::kDouble);
 }
 
-// Every pair at the distance `distance_of` gives it.
-model::MovedPairs all_pairs(std::int64_t first, std::int64_t count,
-                            const std::function<std::int64_t(std::int64_t, std::int64_t)>& of) {
-  Ids row, column, distance;
-  for (std::int64_t i = first; i < first + count; ++i) {
-    for (std::int64_t j = 0; j <= i; ++j) {
-      row.push_back(i), column.push_back(j), distance.push_back(of(i, j));
-    }
-  }
-  return {at::tensor(row, at::kLong), at::tensor(column, at::kLong),
-          at::tensor(distance, at::kLong)};
-}
-
 class OtherDistances : public ::testing::TestWithParam<std::string> {};
 class Clamped : public ::testing::TestWithParam<std::string> {};
 
-// The score of a pair at the distance that it has is the score that the pass computed, in every
-// layer: in float64 to some roundings of the largest score.
 TEST_P(OtherDistances, TheOwnDistanceGivesTheScoreThatRan) {
   const auto model = exact(GetParam());
   const Ids ids = some_ids();
   for (const std::int64_t shift : {0, 7}) {
-    class Hook final : public model::AttentionHook {
-     public:
-      void before(const model::LayerInput& input, model::AttentionProgram& program) override {
-        const auto pairs = all_pairs(0, 24, [](auto i, auto j) { return i - j; });
-        const at::Tensor moved =
-            model::moved_scores(input, program, pairs.row, pairs.column, pairs.distance);
-        const model::LayerAttention attention(input.layer, program, program.q, {}, {},
-                                              model::Backend::plain, model::ran_plain(program.q));
-        const at::Tensor scores = attention.scores(attention.whole()).score[0];
-        const at::Tensor ran = scores.index({at::indexing::Slice(), pairs.row, pairs.column});
-        EXPECT_LE((moved - ran).abs().max().item<double>(),
-                  1e-12 * std::max(1.0, ran.abs().max().item<double>()))
-            << "layer " << input.layer;
-        ++layers;
-      }
-      int layers = 0;
-    } hook;
+    testing::OwnDistances hook;
     const at::NoGradGuard no_gradients;
     model::ForwardOptions options;
     options.hook = &hook;

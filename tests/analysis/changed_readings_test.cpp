@@ -20,7 +20,7 @@
 #include "model/attention/fused_attention.h"
 #include "model/attention/repairs.h"
 #include "model/checkpoints/tensor_io.h"
-#include "model/encodings/rotation.h"
+#include "own_distances.h"
 #include "text_passes.h"
 
 namespace phasescope::analysis {
@@ -71,27 +71,7 @@ class ChangedReading : public ::testing::TestWithParam<std::string> {};
 
 // The score of a pair at the distance that it has is the score that the pass computed.
 TEST_P(ChangedReading, GivesTheOwnDistanceTheScoreThatRan) {
-  class Hook final : public model::AttentionHook {
-   public:
-    void before(const model::LayerInput& input, model::AttentionProgram& program) override {
-      const at::Tensor seen = at::ones({kTokens, kTokens}, at::kBool).tril().nonzero();
-      const at::Tensor row = seen.select(1, 0), column = seen.select(1, 1);
-      const at::Tensor places = model::position_ids(program.positions);
-      const at::Tensor distance = places.index_select(0, row) - places.index_select(0, column);
-      const at::Tensor moved = model::moved_scores(input, program, row, column, distance);
-      const model::LayerAttention attention(input.layer, program, program.q, {}, {},
-                                            model::Backend::plain, model::ran_plain(program.q));
-      const at::Tensor scores = attention.scores(attention.whole()).score[0];
-      const at::Tensor ran = scores.index({at::indexing::Slice(), row, column});
-      EXPECT_TRUE(moved.isneginf().equal(ran.isneginf()));
-      const at::Tensor off = (moved - ran).masked_fill(ran.isneginf(), 0.0).abs();
-      EXPECT_LE(off.max().item<double>(),
-                1e-12 * std::max(1.0, ran.nan_to_num(0, 0, 0).abs().max().item<double>()))
-          << "layer " << input.layer;
-      ++layers;
-    }
-    int layers = 0;
-  } hook;
+  testing::OwnDistances hook;
   const at::NoGradGuard no_gradients;
   model::ForwardOptions options;
   options.hook = &hook, options.backend = model::Backend::plain;
