@@ -1,3 +1,6 @@
 #include "app/cli/cli.h"
+#include "app/verbs/verbs.h"
 
-int main(int argc, char** argv) { return phasescope::app::run_program(argc, argv); }
+int main(int argc, char** argv) {
+  return phasescope::app::run_program(argc, argv, phasescope::app::all_verbs());
+}

@@ -7,6 +7,7 @@
 
 #include "app/cli/cli.h"
 #include "app/verbs/sweep_plan.h"
+#include "app/verbs/verbs.h"
 #include "formats/error.h"
 #include "formats/file_system.h"
 #include "formats/json.h"
@@ -222,7 +223,7 @@ void DeskRuns::run_first_seeds(const std::vector<std::string>& words, std::size_
   try {
     TimedRun run(run_, line_of(words), options_.until);
     run_.say(line_of(words) + ", seed " + std::to_string(seeds));
-    output_of(run, command);
+    output_of(run, command, all_verbs());
   } catch (const protocol::RequestError& error) {
     if (error.info().code == protocol::error_code::cancelled) throw;
     run_.say(protocol::describe(error.info()));
@@ -242,7 +243,7 @@ void DeskRuns::run_now(const std::vector<std::string>& words, DeskRun& known) co
   try {
     TimedRun run(run_, line_of(words), options_.until);
     if (!reading) run_.say(line_of(words));
-    Output output = output_of(run, command);
+    Output output = output_of(run, command, all_verbs());
     known.result = std::move(output.result);
     known.whole = output.whole;
     known.problem = output.whole ? "" : "it has not been run to its end";

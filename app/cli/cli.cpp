@@ -20,7 +20,7 @@
 #include "app/cli/shell_pages.h"
 #include "app/cli/verbs_page.h"
 #include "app/cli/worker_run.h"
-#include "app/verbs/verbs.h"
+#include "app/verbs/verb.h"
 #include "app/window/commands.h"
 #include "formats/error.h"
 #include "formats/file_system.h"
@@ -163,8 +163,7 @@ ErrorInfo usage_error(const CLI::ParseError& error, const std::string& verb,
 }
 
 // A word that names no verb is a model, unless it is almost a verb and no such file exists.
-void refuse_misspelt_verb(const std::string& word,
-                          const std::vector<std::unique_ptr<Verb>>& verbs) {
+void refuse_misspelt_verb(const std::string& word, const Verbs& verbs) {
   if (word.size() < 4 || word[0] == '-' || std::filesystem::exists(word)) return;
   std::vector<std::string> names;
   for (const auto& verb : verbs) names.push_back(verb->name());
@@ -175,8 +174,7 @@ void refuse_misspelt_verb(const std::string& word,
 }
 
 // A word that names no verb is a model for the window: `phasescope rope tapa`.
-std::vector<std::string> with_view(std::vector<std::string> words,
-                                   const std::vector<std::unique_ptr<Verb>>& verbs) {
+std::vector<std::string> with_view(std::vector<std::string> words, const Verbs& verbs) {
   const auto known = [&](const std::string& word) {
     if (word == "--help" || word == "-h" || word == "--version") return true;
     return std::any_of(verbs.begin(), verbs.end(),
@@ -189,9 +187,7 @@ std::vector<std::string> with_view(std::vector<std::string> words,
 }
 
 // A parser for each verb, in their order.
-std::vector<CLI::App*> declare_verbs(CLI::App& parser,
-                                     const std::vector<std::unique_ptr<Verb>>& verbs,
-                                     CommonOptions& common) {
+std::vector<CLI::App*> declare_verbs(CLI::App& parser, const Verbs& verbs, CommonOptions& common) {
   std::vector<CLI::App*> parsers;
   for (const auto& verb : verbs) {
     CLI::App* sub = parser.add_subcommand(verb->name(), verb->help());
@@ -206,11 +202,10 @@ std::vector<CLI::App*> declare_verbs(CLI::App& parser,
 
 }  // namespace
 
-Output output_of(Run& run, const std::vector<std::string>& words) {
+Output output_of(Run& run, const std::vector<std::string>& words, const Verbs& verbs) {
   CLI::App parser("", "phasescope");
   parser.require_subcommand(1, 1);
   CommonOptions common;
-  const auto verbs = all_verbs();
   const std::vector<CLI::App*> parsers = declare_verbs(parser, verbs, common);
   try {
     std::vector<std::string> reversed(words.rbegin(), words.rend());
@@ -225,15 +220,14 @@ Output output_of(Run& run, const std::vector<std::string>& words) {
   return verbs[size_t(parsed - parsers.begin())]->run(run);
 }
 
-std::string page_of_verbs() {
+std::string page_of_verbs(const Verbs& verbs) {
   CLI::App parser("", "phasescope");
   CommonOptions common;
-  const auto verbs = all_verbs();
   declare_verbs(parser, verbs, common);
   return verbs_page(parser);
 }
 
-int run_program(int argc, char** argv) {
+int run_program(int argc, char** argv, const Verbs& verbs) {
   hold_standard_descriptors();
   // Workers inherit it. OpenMP threads that spin while they wait cost most where cores are shared:
   // with the window, with jobs.
@@ -246,7 +240,6 @@ int run_program(int argc, char** argv) {
       "its "
       "manual page");
   CommonOptions common;
-  const auto verbs = all_verbs();
   const std::vector<CLI::App*> parsers = declare_verbs(parser, verbs, common);
   const std::vector<std::string> given(argv + 1, argv + argc);
   const bool json = std::find(given.begin(), given.end(), "--json") != given.end();

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "app/cli/progress_lines.h"
-#include "app/verbs/verb.h"
+#include "app/cli/run.h"
 #include "protocol/client.h"
 #include "protocol/messages/common.h"
 

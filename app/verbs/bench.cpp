@@ -9,10 +9,11 @@
 #include <thread>
 
 #include "app/figures/bench_figures.h"
+#include "app/outputs/result_tables.h"
 #include "app/verbs/bench_page.h"
 #include "app/verbs/bench_transfers.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/verb.h"
 #include "app/window_main.h"
 #include "formats/error.h"
 #include "formats/json.h"

@@ -1,8 +1,9 @@
 #include <cmath>
 #include <limits>
 
+#include "app/outputs/result_tables.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/verb.h"
 #include "formats/error.h"
 #include "protocol/messages/capture.h"
 

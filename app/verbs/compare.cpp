@@ -1,6 +1,7 @@
 #include "app/figures/intervention_figures.h"
+#include "app/outputs/result_tables.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/verb.h"
 #include "formats/error.h"
 
 namespace phasescope::app {

@@ -1,7 +1,8 @@
 #include <string>
 
+#include "app/outputs/result_tables.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/verb.h"
 #include "formats/error.h"
 #include "tasks/named_sample.h"
 #include "tasks/reference_file.h"

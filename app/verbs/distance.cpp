@@ -1,5 +1,6 @@
+#include "app/outputs/result_tables.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/verb.h"
 
 namespace phasescope::app {
 

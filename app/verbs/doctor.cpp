@@ -1,8 +1,9 @@
 #include <cstdlib>
 
 #include "app/cli/doctor_facts.h"
+#include "app/outputs/result_tables.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/verb.h"
 #include "formats/error.h"
 #include "protocol/error_info.h"
 #include "protocol/messages/worker.h"

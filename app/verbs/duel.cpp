@@ -2,8 +2,9 @@
 
 #include "app/figures/intervals.h"
 #include "app/figures/question_figures.h"
+#include "app/outputs/result_tables.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/verb.h"
 
 namespace phasescope::app {
 namespace {

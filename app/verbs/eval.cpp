@@ -1,8 +1,9 @@
 #include "protocol/messages/eval.h"
 
-#include "app/verbs/eval_output.h"
+#include "app/outputs/eval_output.h"
+#include "app/outputs/result_tables.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/verb.h"
 #include "protocol/messages/jobs.h"
 
 namespace phasescope::app {

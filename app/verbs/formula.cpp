@@ -1,7 +1,8 @@
 #include "protocol/messages/formula.h"
 
+#include "app/outputs/result_tables.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/verb.h"
 #include "formats/text_input.h"
 
 namespace phasescope::app {

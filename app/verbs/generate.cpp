@@ -4,8 +4,9 @@
 #include <cstdio>
 #include <vector>
 
+#include "app/outputs/result_tables.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/verb.h"
 #include "widgets/plot_spec.h"
 
 namespace phasescope::app {

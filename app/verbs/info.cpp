@@ -1,8 +1,9 @@
 #include <cstdio>
 
 #include "app/figures/figures.h"
+#include "app/outputs/result_tables.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/verb.h"
 #include "formats/limits.h"
 #include "protocol/messages/models.h"
 

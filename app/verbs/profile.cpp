@@ -1,7 +1,9 @@
 #include "protocol/messages/profile.h"
 
+#include "app/outputs/question_output.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/question_output.h"
+#include "app/verbs/several_models.h"
+#include "app/verbs/verb.h"
 
 namespace phasescope::app {
 

@@ -3,8 +3,9 @@
 #include <algorithm>
 
 #include "app/figures/question_figures.h"
+#include "app/outputs/result_tables.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/verb.h"
 
 namespace phasescope::app {
 

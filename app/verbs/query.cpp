@@ -1,8 +1,9 @@
 #include "protocol/messages/query.h"
 
 #include "app/figures/query_figures.h"
+#include "app/outputs/result_tables.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/verb.h"
 
 namespace phasescope::app {
 

@@ -1,7 +1,8 @@
 #include "app/report/report.h"
 
+#include "app/outputs/result_tables.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/verb.h"
 #include "formats/error.h"
 
 namespace phasescope::app {

@@ -9,10 +9,11 @@
 #include <utility>
 
 #include "app/figures/job_figures.h"
-#include "app/verbs/eval_output.h"
+#include "app/outputs/eval_output.h"
+#include "app/outputs/result_tables.h"
 #include "app/verbs/factories.h"
 #include "app/verbs/sweep_plan.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/verb.h"
 #include "formats/error.h"
 #include "protocol/error_info.h"
 #include "protocol/messages/jobs.h"

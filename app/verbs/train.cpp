@@ -5,8 +5,9 @@
 #include <thread>
 
 #include "app/cli/worker_run.h"
+#include "app/outputs/result_tables.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/verb.h"
 #include "formats/error.h"
 #include "formats/json.h"
 #include "protocol/error_info.h"

@@ -1,14 +1,9 @@
 #include "app/verbs/verb.h"
 
-#include "app/figures/figures.h"
 #include "formats/error.h"
 #include "protocol/model_reading.h"
 
 namespace phasescope::app {
-
-using nlohmann::json;
-
-json Run::sidecar(const json& provenance) const { return sidecar_of(command(), provenance); }
 
 std::string with_settings(const std::string& model, const protocol::Assignments& set) {
   protocol::ModelReading reading = protocol::model_reading(model);

@@ -4,8 +4,8 @@
 
 namespace phasescope::app {
 
-std::vector<std::unique_ptr<Verb>> all_verbs() {
-  std::vector<std::unique_ptr<Verb>> verbs;
+Verbs all_verbs() {
+  Verbs verbs;
   for (const VerbFactory factory : kVerbs) verbs.push_back(factory());
   return verbs;
 }

@@ -2,6 +2,7 @@
 
 #include "app/cli/worker_run.h"
 #include "app/verbs/factories.h"
+#include "app/verbs/verb.h"
 #include "app/window/session_file.h"
 #include "formats/error.h"
 

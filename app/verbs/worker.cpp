@@ -1,6 +1,7 @@
 #include "app/cli/worker_run.h"
+#include "app/outputs/result_tables.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
+#include "app/verbs/verb.h"
 
 namespace phasescope::app {
 

@@ -7,7 +7,7 @@
 
 #include "app/figures/intervals.h"
 #include "app/figures/intervention_figures.h"
-#include "app/verbs/verb_tools.h"
+#include "app/outputs/result_tables.h"
 #include "app/views/heads_view.h"
 #include "app/views/kept_tables.h"
 #include "app/views/map_view.h"

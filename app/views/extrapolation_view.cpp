@@ -7,7 +7,7 @@
 
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
-#include "app/verbs/eval_output.h"
+#include "app/outputs/eval_output.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {

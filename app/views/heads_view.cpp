@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "app/figures/figures.h"
-#include "app/verbs/verb_tools.h"
+#include "app/outputs/result_tables.h"
 #include "app/views/head_values.h"
 #include "widgets/plot_draw.h"
 #include "widgets/theme.h"

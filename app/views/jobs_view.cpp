@@ -7,8 +7,8 @@
 
 #include "app/figures/figures.h"
 #include "app/figures/job_figures.h"
-#include "app/verbs/eval_output.h"
-#include "app/verbs/verb_tools.h"
+#include "app/outputs/eval_output.h"
+#include "app/outputs/result_tables.h"
 #include "app/views/kept_tables.h"
 #include "app/views/model_table.h"
 #include "formats/error.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "app/figures/mean_map.h"
-#include "app/verbs/verb_tools.h"
+#include "app/outputs/result_tables.h"
 #include "app/views/heads_view.h"
 #include "formats/error.h"
 

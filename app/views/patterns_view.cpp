@@ -4,7 +4,7 @@
 #include <set>
 
 #include "app/figures/figures.h"
-#include "app/verbs/verb_tools.h"
+#include "app/outputs/result_tables.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "app/verbs/verb_tools.h"
+#include "app/outputs/result_tables.h"
 #include "app/views/text_view.h"
 #include "widgets/theme.h"
 

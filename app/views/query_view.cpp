@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "app/figures/query_figures.h"
-#include "app/verbs/verb_tools.h"
+#include "app/outputs/result_tables.h"
 #include "app/views/text_view.h"
 #include "widgets/theme.h"
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "app/verbs/question_output.h"
+#include "app/outputs/question_output.h"
 #include "app/views/field_form.h"
 #include "app/views/output_tables.h"
 #include "app/views/view.h"

@@ -5,7 +5,7 @@
 
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
-#include "app/verbs/verb_tools.h"
+#include "app/outputs/result_tables.h"
 #include "app/views/kept_tables.h"
 #include "widgets/theme.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "app/figures/figures.h"
-#include "app/verbs/verb_tools.h"
+#include "app/outputs/result_tables.h"
 #include "app/views/kept_tables.h"
 #include "widgets/theme.h"
 

@@ -5,10 +5,6 @@
 #include <numeric>
 
 #include "formats/error.h"
-#include "formats/read_only_file.h"
-#include "formats/tensors/gguf.h"
-#include "formats/tensors/safetensors.h"
-#include "formats/tensors/torch_file.h"
 #include "formats/utf8.h"
 
 namespace phasescope::formats {
@@ -128,17 +124,6 @@ void TensorFile::check_part(const TensorEntry& entry, std::uint64_t begin,
   if (begin > entry.size || size > entry.size - begin) {
     throw internal_error("[tensor file] a read past the end of " + shortened(entry.name));
   }
-}
-
-std::unique_ptr<TensorFile> open_tensor_file(const std::filesystem::path& path,
-                                             const OpenOptions& options) {
-  if (path.extension() != ".safetensors" && is_torch_file(path)) {
-    return TorchFile::open(path, options);
-  }
-  if (path.extension() == ".gguf" || is_gguf_file(path)) {
-    return std::make_unique<GgufFile>(GgufFile::open(path, options));
-  }
-  return std::make_unique<SafetensorsFile>(SafetensorsFile::open(path, options));
 }
 
 }  // namespace phasescope::formats

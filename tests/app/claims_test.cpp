@@ -17,6 +17,7 @@
 #include "app/cli/cli.h"
 #include "app/verbs/factories.h"
 #include "app/verbs/sweep_plan.h"
+#include "app/verbs/verbs.h"
 #include "cli_tools.h"
 #include "fake_run.h"
 #include "formats/error.h"
@@ -263,7 +264,7 @@ TEST(ClaimSheets, ThatAreShippedHaveCommandsThatRun) {
     }
     FakeRun run;  // has no replies: what is asked of a worker is all that is wanted
     try {
-      output_of(run, words);
+      output_of(run, words, all_verbs());
     } catch (const protocol::RequestError&) {
     } catch (const formats::Error& error) {
       ADD_FAILURE() << words[0] << ": " << error.full_text();

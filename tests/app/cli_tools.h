@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "app/cli/cli.h"
+#include "app/verbs/verbs.h"
 #include "protocol/messages/distance.h"
 #include "protocol/messages/shift.h"
 #include "tests/temporary_folder.h"
@@ -28,7 +29,7 @@ inline int run_words(std::vector<std::string> words) {
   words.insert(words.begin(), "phasescope");
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
-  return run_program(int(argv.size()), argv.data());
+  return run_program(int(argv.size()), argv.data(), all_verbs());
 }
 
 // What the program says on standard error for these words, which must end with `status`.

@@ -8,6 +8,7 @@
 
 #include "app/cli/doctor_facts.h"
 #include "app/verbs/factories.h"
+#include "app/verbs/verbs.h"
 #include "cli_tools.h"
 #include "fake_run.h"
 
@@ -111,7 +112,7 @@ TEST(Doctor, AReportHasWhatTheWorkerSaysAndNoName) {
                                  {"devices", {"cpu", "cuda:0"}},
                                  {"process_id", 4711}},
                                 {}};
-  const auto parsed = output_of(run, {"doctor", "--report"});
+  const auto parsed = output_of(run, {"doctor", "--report"}, all_verbs());
   EXPECT_NE(parsed.text.find("worker's torch_library: ~/torch/lib/libtorch_cpu.so"),
             std::string::npos)
       << parsed.text;
@@ -125,7 +126,7 @@ TEST(Doctor, AReportHasWhatTheWorkerSaysAndNoName) {
 
 TEST(Doctor, AWorkerThatCannotBeStartedIsToldAndTheRestStands) {
   FakeRun run;  // has no reply
-  const Output output = output_of(run, {"doctor"});
+  const Output output = output_of(run, {"doctor"}, all_verbs());
   EXPECT_EQ(output.status, 1);
   const std::string text = text_of(output.tables.at(0));
   EXPECT_NE(text.find("no reply for worker.info"), std::string::npos) << text;

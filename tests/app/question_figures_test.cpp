@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "app/figures/figures.h"
-#include "app/verbs/question_output.h"
+#include "app/outputs/question_output.h"
 
 namespace phasescope::app {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "app/cli/output.h"
 #include "app/cli/progress_lines.h"
-#include "app/verbs/results_table.h"
-#include "app/verbs/verb_tools.h"
+#include "app/outputs/paper_table.h"
+#include "app/outputs/result_tables.h"
 
 namespace phasescope::app {
 namespace {

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "app/figures/figures.h"
-#include "app/verbs/eval_output.h"
+#include "app/outputs/eval_output.h"
 
 namespace phasescope::app {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
+#include "app/outputs/result_tables.h"
 #include "app/verbs/factories.h"
-#include "app/verbs/verb_tools.h"
 #include "fake_run.h"
 #include "protocol/bench_results.h"
 #include "protocol/messages/ablate.h"

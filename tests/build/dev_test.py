@@ -353,13 +353,18 @@ class Options(unittest.TestCase):
         self.assertLess({f"-DPHASESCOPE_TORCH_DIR={paths.SITE}/torch", "-DPHASESCOPE_CUDA=ON"},
                         set(self.words(torch=True)))
 
-    def test_without_googletest_the_programs_are_built_and_tests_are_asked_for(self):
-        with mock.patch.object(build, "has_googletest", lambda: False):
-            # Tests run what lesser processors would; the programs alone have this one's kernels.
-            self.assertLess({"-DPHASESCOPE_TESTS=OFF", "-DPHASESCOPE_SIMD_ALONE=ON"},
-                            set(build.options("release", False, tests=False)))
-            self.assertLess({"-DPHASESCOPE_TESTS=ON", "-DPHASESCOPE_SIMD_ALONE=OFF"},
-                            set(build.options("release", False, tests=True)))
+    def test_the_programs_alone_are_built_without_the_tests_until_those_are_asked_for(self):
+        # Tests run what lesser processors would; the programs alone have this one's kernels.
+        alone = {"-DPHASESCOPE_TESTS=OFF", "-DPHASESCOPE_SIMD_ALONE=ON"}
+        tested = {"-DPHASESCOPE_TESTS=ON", "-DPHASESCOPE_SIMD_ALONE=OFF"}
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(build, "BUILD", Path(folder)):
+            self.assertLess(alone, set(build.options("release", False, tests=False)))
+            self.assertLess(tested, set(build.options("release", False, tests=True)))
+            cache = Path(folder) / "release" / "CMakeCache.txt"
+            cache.parent.mkdir()
+            for before, want in (("ON", tested), ("OFF", alone)):
+                cache.write_text(f"PHASESCOPE_TESTS:BOOL={before}\n")
+                self.assertLess(want, set(build.options("release", False, tests=False)))
 
     def test_kernels_are_compiled_for_this_processor_unless_they_leave_it(self):
         with mock.patch.object(machine, "simd", lambda: "avx2"):

@@ -35,7 +35,7 @@ class FirstRun(unittest.TestCase):
         self.addCleanup(console.STOPPING.clear)
         shown = first_window.PICTURE[:4] + [self.picture]
         for patch in (mock.patch.object(sys, "stderr", self.said),
-                      mock.patch.multiple(first_window, PROGRAM=self.program, STATUS=self.status, PICTURE=shown,
+                      mock.patch.multiple(first_window, WINDOW=self.program, STATUS=self.status, PICTURE=shown,
                                           WORKER=self.folder / "worker", OUT=self.folder),
                       mock.patch.multiple(cli, PROGRAM=self.program, WORKER=self.folder / "worker")):
             patch.start()
@@ -44,12 +44,14 @@ class FirstRun(unittest.TestCase):
     def run_it(self, window, after, display=True):
         """./dev run where the window is this script, and `after` is what the worker's build does."""
 
-        def built(*_, window_built=None, on_step=None, **__):
+        def built(*_, window_built=None, worker_built=None, on_step=None, **__):
             self.program.write_text("#!/bin/sh\n" + window + "\n")
             self.program.chmod(0o755)
             if window_built:
                 window_built()
             after(on_step)
+            if worker_built:
+                worker_built()
 
         with mock.patch.object(build, "build", built), mock.patch.object(cli, "has_display", lambda: display), \
                 mock.patch.object(cli, "first_session_without_display", lambda: 0):
@@ -79,7 +81,7 @@ class FirstRun(unittest.TestCase):
         begin = time.monotonic()
         self.assertEqual(self.run_it("sleep 0.3; exit 3", worker), 3)
         self.assertLess(time.monotonic() - begin, first_window.ENDING_S)
-        self.assertIn("the window was closed: the worker's build stops here", self.said.getvalue())
+        self.assertIn("the window was closed: the build stops here", self.said.getvalue())
         self.assertNotIn("failed", self.said.getvalue())
         self.assertFalse(self.status.exists())
 
@@ -152,7 +154,7 @@ class FirstRun(unittest.TestCase):
 class Order(unittest.TestCase):
     """What is configured and built when."""
 
-    def order(self, targets, torch_there_after, window_built=None):
+    def order(self, targets, torch_there_after, window_built=None, worker_built=None):
         """The calls of a build where LibTorch is there after so many runs of ninja."""
         calls = []
 
@@ -176,7 +178,8 @@ class Order(unittest.TestCase):
                                  ninja=lambda _, group, on_step: calls.append(("ninja", group)),
                                  in_ci=lambda: False):
             build.build("release", targets, tests=False,
-                        window_built=window_built and (lambda: calls.append(("window",))))
+                        window_built=window_built and (lambda: calls.append(("window",))),
+                        worker_built=worker_built and (lambda: calls.append(("worker",))))
         return calls[1:]
 
     def test_the_window_and_what_is_common_come_before_libtorch(self):
@@ -190,6 +193,10 @@ class Order(unittest.TestCase):
         self.assertEqual(self.order([build.PROGRAMS], 1), [
             ("configure", False), ("ninja", [build.WINDOW]), ("wait",), ("configure", True),
             ("ninja", [build.PROGRAMS])])
+
+    def test_the_worker_comes_before_the_verbs(self):
+        self.assertEqual(self.order([build.PROGRAMS], 0, True, True)[4:], [
+            ("configure", True), ("ninja", [build.WORKER]), ("worker",), ("ninja", [build.PROGRAMS])])
 
     def test_with_libtorch_everything_is_configured_once(self):
         self.assertEqual(self.order([build.PROGRAMS], 0, True)[:3], [

@@ -18,13 +18,15 @@ from dev_tool import house  # noqa: E402
 
 LAYERS = """phasescope_kernels: OpenMP::OpenMP_CXX
 phasescope_formats: nlohmann_json::nlohmann_json
-phasescope_model: phasescope::formats phasescope::kernels phasescope::torch
+phasescope_model_files: phasescope::formats
+phasescope_model: phasescope::model_files phasescope::kernels phasescope::torch
 phasescope_analysis: phasescope::model phasescope::formats
 phasescope_worker_core: phasescope::formats
 phasescope_worker: phasescope::worker_core phasescope::analysis $<LINK_ONLY:dl>
 phasescope_widgets: phasescope::formats $<IF:$<BOOL:x>,imgui_tested,imgui>
 phasescope_app: phasescope::widgets $<LINK_ONLY:phasescope::formats>
-phasescope: phasescope::app
+phasescope_verbs: phasescope::app phasescope::model_files
+phasescope: phasescope::verbs
 phasescope-worker: phasescope::worker
 """
 

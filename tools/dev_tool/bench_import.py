@@ -116,6 +116,6 @@ def with_kernels(text, capability, names):
 
 def show(path):
     """Becomes phasescope, which writes the page."""
-    build.build("release", [build.WINDOW], tests=False)
+    build.build("release", ["phasescope"], tests=False)
     clear_progress()
     os.execv(PROGRAM, [str(PROGRAM), "bench", "kernels", "--import", str(path), "--write", str(PAGE)])

@@ -3,7 +3,6 @@
 import os
 import shutil
 import time
-from pathlib import Path
 
 from . import machine, wheels
 from .console import run_quietly, say, short_step
@@ -12,11 +11,12 @@ from .paths import (BUILD, CMAKE, CUDA, NINJA, ROOT, SITE, VENV, digest, one_at_
                     write_mark)
 
 PRESETS = ("release", "debug", "asan", "asan-all", "tsan", "fuzz")
-# What `./dev run` needs, and the first of it: neither LibTorch nor the worker.
+# What `./dev run` needs; the first of it, which needs neither LibTorch nor the verbs; and what that waits for.
 PROGRAMS = "phasescope_programs"
-WINDOW = "phasescope"
+WINDOW = "phasescope-window"
+WORKER = "phasescope-worker"
 # What other targets have in common, and needs no LibTorch.
-COMMON = ["phasescope_kernels", "phasescope_formats", "phasescope_protocol"]
+COMMON = ["phasescope_kernels", "phasescope_model_files", "phasescope_protocol"]
 SLOWEST = 10
 
 
@@ -29,16 +29,19 @@ def in_ci():
     return os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
 
-def has_googletest():
-    """Where it is not, the programs are configured without the tests."""
-    return any(Path(path).exists() for path in ("/usr/include/gtest/gtest.h", "/usr/local/include/gtest/gtest.h"))
+def has_tests(preset):
+    """Whether a preset's folder was configured with the tests: who wants the programs alone changes nothing then."""
+    try:
+        return "PHASESCOPE_TESTS:BOOL=ON" in (BUILD / preset / "CMakeCache.txt").read_text(encoding="utf-8")
+    except OSError:
+        return False
 
 
 def options(preset, werror, torch=True, tests=True, anywhere=False):
     """The -D words that depend on the machine; the fixed ones are in CMakePresets.json. `anywhere`: what is built
     leaves this machine, and so its kernels are compiled for every processor: for this one takes half the time, and
     without the lesser ones' forms, which tests run too, a fifth."""
-    tested = tests or has_googletest()
+    tested = tests or has_tests(preset)
     words = {"PHASESCOPE_WERROR": "ON" if werror or in_ci() else "OFF",
              "PHASESCOPE_TESTS": "ON" if tested else "OFF",
              # From nothing this halves the build; what it hides tests/build/includes_test.py looks for.
@@ -87,11 +90,13 @@ def configure(preset, werror, torch=True, tests=True, anywhere=False):
         say(machine.limits_line())
 
 
-def build(preset="release", targets=(), werror=False, tests=True, window_built=None, on_step=None, anywhere=False):
+def build(preset="release", targets=(), werror=False, tests=True, window_built=None, worker_built=None, on_step=None,
+          anywhere=False):
     """Builds targets (all without any) of a preset, fetching and configuring first if need be. While
     LibTorch is on its way, what does without it is compiled. `tests`: fetch what only tests need, too;
-    `window_built` is called as soon as the window's program is there, before the worker is begun;
-    `on_step` with (done, total, words) of each step after that; `anywhere` as for options()."""
+    `window_built` is called as soon as the window's program is there, before the worker is begun, and
+    `worker_built` when that is there, before the verbs; `on_step` with (done, total, words) of each step
+    after that; `anywhere` as for options()."""
     fetching = Fetching(tests)
     fetching.wait_for_compiling()
     begin = time.time_ns()
@@ -103,8 +108,12 @@ def build(preset="release", targets=(), werror=False, tests=True, window_built=N
     fetching.wait()
     with one_at_a_time(f"build-{preset}"):
         configure(preset, werror, tests=tests, anywhere=anywhere)
+        if worker_built and ninja(preset, [WORKER], on_step):
+            say("the worker is built")
+        if worker_built:
+            worker_built()
         if ninja(preset, targets, on_step) and preset == "release" and (not targets or PROGRAMS in targets):
-            say("the worker is built" if targets else "everything is built")
+            say("the programs are built" if targets else "everything is built")
     if in_ci():
         say(kernels_line(BUILD / preset, begin))
         say(slowest_line(BUILD / preset, begin))

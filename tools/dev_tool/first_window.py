@@ -11,6 +11,7 @@ from .console import DevError, Stopped, end_running, say, showing
 from .paths import BUILD, OUT, write_mark
 
 PROGRAM = BUILD / "release" / "bin" / "phasescope"
+WINDOW = BUILD / "release" / "bin" / build.WINDOW
 WORKER = BUILD / "release" / "bin" / "phasescope-worker"
 # The window reads it to say how far the worker is.
 STATUS = BUILD / "release" / "worker_build.json"
@@ -58,7 +59,7 @@ def run():
     if window.built:
         work.join(ENDING_S)  # a window may leave the moment it is told
     if not work.done():
-        say("the window was closed: the worker's build stops here, the same command goes on from there")
+        say("the window was closed: the build stops here, the same command goes on from there")
         end_running()
         work.join(ENDING_S)
         STATUS.unlink(missing_ok=True)
@@ -79,9 +80,8 @@ class OpenedWindow:
 
     def build_worker(self):
         try:
-            build.build("release", [build.PROGRAMS], tests=False, window_built=self._start, on_step=self._step)
-            self.built = True
-            self._status.end("done")
+            build.build("release", [build.PROGRAMS], tests=False, window_built=self._start, worker_built=self._live,
+                        on_step=self._step)
         except DevError as error:
             self.fault = error
             self.built = not isinstance(error, Stopped)
@@ -96,7 +96,7 @@ class OpenedWindow:
         self._open.wait()
         if self.process is None:
             work.wait()  # raises what kept the window from being built
-            raise DevError(f"the build made no {PROGRAM}; ./dev doctor says what is missing")
+            raise DevError(f"the build made no {WINDOW}; ./dev doctor says what is missing")
 
     def close(self):
         if self.process and self.process.poll() is None:
@@ -105,12 +105,16 @@ class OpenedWindow:
     def _start(self):
         # No lock of ours is inherited: the window may stay open for days.
         self._status.begin()
-        self.process = subprocess.Popen([PROGRAM])
+        self.process = subprocess.Popen([WINDOW])
         say("the window opens with the recorded session; the worker is built meanwhile")
         self._open.set()
 
+    def _live(self):
+        self.built = True
+        self._status.end("done")
+
     def _step(self, done, total, words):
-        if self.process:
+        if self.process and not self.built:
             self._status.step(done, total, words)
 
 
@@ -134,7 +138,7 @@ class FirstPicture:
 def draw_recorded():
     OUT.mkdir(exist_ok=True)
     try:
-        done = subprocess.run([PROGRAM, *PICTURE], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        done = subprocess.run([WINDOW, *PICTURE], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL, timeout=PICTURE_S)
     except (OSError, subprocess.TimeoutExpired):
         return

@@ -12,6 +12,8 @@ from .paths import BUILD, ROOT
 
 PICTURE = ROOT / "docs" / "house.svg"
 PROGRAMS = {"phasescope": "phasescope", "phasescope-worker": "phasescope-worker"}
+# Second libraries of a folder.
+SECOND = {"phasescope_verbs": "app/", "phasescope_model_files": "formats/"}
 # Of other people, that the folders stand on: the first word of what is linked.
 OTHERS = {"phasescope_torch": "LibTorch", "imgui": "Dear ImGui", "nlohmann_json": "nlohmann/json"}
 WIDTH, HEIGHT, GAP, STEP, EDGE = 132, 34, 18, 62, 12
@@ -22,7 +24,7 @@ STYLE = ("text{font:13px Inter,DejaVu Sans,sans-serif;text-anchor:middle;fill:#1
 def linked(text):
     """{name of a box: those that it links} of the folders' libraries and the two programs."""
     rows = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
-    names = {f"phasescope_{name}": f"{name}/" for name in folders(rows)} | PROGRAMS
+    names = {f"phasescope_{name}": f"{name}/" for name in folders(rows)} | PROGRAMS | SECOND
     # The parts of training/ and worker/ that need no LibTorch.
     names |= {name: name.removeprefix("phasescope_").replace("_core", "/") for name in rows if name.endswith("_core")}
     found = {}

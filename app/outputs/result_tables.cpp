@@ -1,4 +1,4 @@
-#include "app/verbs/verb_tools.h"
+#include "app/outputs/result_tables.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,12 +1,12 @@
-#include "app/verbs/eval_output.h"
+#include "app/outputs/eval_output.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
-#include "app/verbs/results_table.h"
-#include "app/verbs/verb_tools.h"
+#include "app/outputs/paper_table.h"
+#include "app/outputs/result_tables.h"
 
 namespace phasescope::app {
 

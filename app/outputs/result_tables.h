@@ -1,5 +1,5 @@
 #pragma once
-// Small pieces that several verbs use.
+// The tables of results, as verbs print them and views show them.
 #include <array>
 #include <optional>
 #include <set>
@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "app/cli/output.h"
+#include "app/cli/run.h"
 #include "app/figures/figures.h"
-#include "app/verbs/verb.h"
 #include "protocol/headings.h"
 #include "protocol/messages/ablate.h"
 #include "protocol/messages/compare.h"

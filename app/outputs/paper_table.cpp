@@ -1,4 +1,4 @@
-#include "app/verbs/results_table.h"
+#include "app/outputs/paper_table.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 // models.
 #include <vector>
 
-#include "app/verbs/several_models.h"
+#include "app/outputs/several_answers.h"
 #include "protocol/messages/ablate.h"
 #include "protocol/messages/acuity.h"
 #include "protocol/messages/addressing.h"
@@ -29,7 +29,7 @@ Output question_output(const std::vector<Answered<protocol::PairResult>>& answer
                        const ModelNames& names);
 Output question_output(const std::vector<Answered<protocol::ProfileResult>>& answers,
                        const ModelNames& names);
-// In cost.cpp and ablate.cpp; of ablations one is shown.
+// In cost_output.cpp and ablate_output.cpp; of ablations one is shown.
 Output question_output(const std::vector<Answered<protocol::CostResult>>& answers,
                        const ModelNames& names);
 Output question_output(const std::vector<Answered<protocol::AblateResult>>& answers,

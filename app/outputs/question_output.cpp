@@ -1,4 +1,4 @@
-#include "app/verbs/question_output.h"
+#include "app/outputs/question_output.h"
 
 #include "app/figures/intervals.h"
 #include "app/figures/question_figures.h"

@@ -1,0 +1,11 @@
+#include "app/cli/run.h"
+
+#include "app/figures/figures.h"
+
+namespace phasescope::app {
+
+nlohmann::json Run::sidecar(const nlohmann::json& provenance) const {
+  return sidecar_of(command(), provenance);
+}
+
+}  // namespace phasescope::app
