@@ -366,6 +366,26 @@ void draw_color_scale(SvgWriter& svg, const MapSpec& map, const Frame& frame) {
            {10.5, svg.ink().ink, longer ? TextAnchor::end : TextAnchor::start});
 }
 
+constexpr double kTitleSize = 14.5, kTitleLine = 19;
+
+// A title in as many lines as it needs; bold letters are wider.
+std::vector<std::string> title_lines(const std::string& title, double width) {
+  std::vector<std::string> lines = wrapped(title, 1.06 * kTitleSize, width);
+  if (lines.size() <= 1) return {title};
+  return lines;
+}
+
+// What the lines below the first take.
+double further_lines(const std::vector<std::string>& title) {
+  return kTitleLine * static_cast<double>(title.size() - 1);
+}
+
+void draw_title(SvgWriter& svg, const std::vector<std::string>& lines, double left, double top) {
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    svg.text(left, top + kTitleLine * static_cast<double>(i), lines[i],
+             {kTitleSize, svg.ink().strong, TextAnchor::start, true});
+}
+
 std::vector<std::string> note_lines(const std::vector<std::string>& notes, double width) {
   std::vector<std::string> lines;
   for (const std::string& note : notes)
@@ -422,15 +442,17 @@ double left_room(const PlotSpec& plot, double page) {
 std::string svg_of(const PlotSpec& plot, PixelSize size, FigureTheme theme) {
   const double left = left_room(plot, size.width), right = (plot.map ? 78 : 18) + margin_room(plot);
   const auto notes = note_lines(plot.notes, size.width - left - 18);
-  const auto legend = legend_of(plot, left, 44, size.width - 18);
-  const double top = legend.empty() ? (plot.map ? 52 : 36) : legend.back().y + 14;
+  const auto title = title_lines(plot.title, size.width - left - 18);
+  const double titled = further_lines(title);
+  const auto legend = legend_of(plot, left, 44 + titled, size.width - 18);
+  const double top = legend.empty() ? (plot.map ? 52 : 36) + titled : legend.back().y + 14;
   const double below = 44 + (notes.empty() ? 0 : 8 + kNoteLine * notes.size());
   // A long legend and long notes make the page higher, not the plot flat.
   Frame frame{left, top, std::max(40.0, size.width - left - right),
               std::max(std::max(40.0, size.height / 2.0), size.height - top - below)};
   if (plot.map) frame.height = map_height(*plot.map, frame);
   SvgWriter svg(size.width, top + frame.height + below, theme);
-  svg.text(left, 22, plot.title, {14.5, svg.ink().strong, TextAnchor::start, true});
+  draw_title(svg, title, left, 22);
   draw_legend(svg, legend);
   Page page = page_of(svg, plot, frame);
   draw_ticks(page);
@@ -478,9 +500,10 @@ std::string svg_of(const GridSpec& grid, int width, FigureTheme theme) {
   const double height = plots ? std::max(110.0, 0.62 * side) : side;
   const int rows = (static_cast<int>(grid.cells.size()) + columns - 1) / columns;
   const auto notes = note_lines(grid.notes, width - 2 * edge);
-  const double top = 40, bottom = top + rows * (height + caption + gap);
+  const auto title = title_lines(grid.title, width - 2 * edge);
+  const double top = 40 + further_lines(title), bottom = top + rows * (height + caption + gap);
   SvgWriter svg(width, bottom + 8 + kNoteLine * notes.size(), theme);
-  svg.text(edge, 24, grid.title, {14.5, svg.ink().strong, TextAnchor::start, true});
+  draw_title(svg, title, edge, 24);
   for (std::size_t i = 0; i < grid.cells.size(); ++i) {
     const double x = edge + (i % columns) * (side + gap);
     const std::size_t row = i / columns;

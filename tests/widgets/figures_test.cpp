@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 
 #include "widgets/map_colors.h"
@@ -300,6 +301,32 @@ TEST(PlotSvg, EmptyPlotsAreDrawnToo) {
   PlotSpec plot;
   plot.map = MapSpec{};
   EXPECT_NE(svg_of(plot).find("</svg>"), std::string::npos);
+}
+
+// A reading's name has its settings in it: 200 letters are not rare.
+TEST(PlotSvg, LongTitlesAreBrokenAndMoveThePlotDown) {
+  PlotSpec plot = sample_plot();
+  plot.title = "Pair", plot.map = sample_map();
+  GridSpec grid;
+  for (int n = 0; n < 30; ++n) plot.title += " L" + std::to_string(n) + "H1=32";
+  grid.title = plot.title;
+  for (const std::string& svg : {svg_of(plot, {720, 420}), svg_of(grid, 720)}) {
+    const std::regex line("<text x=\"([0-9.]+)\" y=\"([0-9.]+)\"[^>]*font-weight[^>]*>([^<]*)<");
+    double last = 0;
+    std::string all;
+    for (std::sregex_iterator at(svg.begin(), svg.end(), line), end; at != end; ++at) {
+      EXPECT_LE(std::stod((*at)[1]) + text_width((*at)[3], 14.5), 720);
+      EXPECT_GT(std::stod((*at)[2]), last);
+      last = std::stod((*at)[2]);
+      all += (all.empty() ? "" : " ") + (*at)[3].str();
+    }
+    EXPECT_EQ(all, plot.title);
+    std::smatch clip;
+    if (std::regex_search(svg, clip,
+                          std::regex("<clipPath[^>]*><rect x=\"[0-9.]+\" y=\"([0-9.]+)\""))) {
+      EXPECT_GT(std::stod(clip[1]), last);
+    }
+  }
 }
 
 TEST(PlotSvg, GridHasOnePictureACell) {
