@@ -190,22 +190,28 @@ PlotSpec near_far_figure_of(std::span<const DistanceModel> models, const ModelNa
   return plot;
 }
 
-// The mean that TAPA prints for an encoding, as a line; the legend says which and of what models,
-// so that no words stand over the histograms.
+// The means that TAPA prints of encodings, as lines as high as the histograms, each with points of
+// another shape; the legend says which and of what models, so that no words stand over the
+// histograms.
 void mark_published(PlotSpec& plot, std::span<const DistanceModel> models) {
-  bool any = false;
+  double top = 0;
+  for (const Series& series : plot.series) {
+    for (const double y : series.y) top = std::max(top, y);
+  }
+  int shown = 0;
   for (const PublishedMean& one : kPublishedNearFarMeans) {
     if (std::ranges::none_of(models, [&](const auto& m) { return m.encoding == one.encoding; })) {
       continue;
     }
-    plot.markers.push_back({.at = one.mean, .color = kPublishedColor});
     plot.series.push_back({.label = "published: mean of " + std::string(one.encoding) + " " +
                                     short_number(one.mean) + " (7B models)",
+                           .x = {one.mean, one.mean},
+                           .y = {0, top},
                            .color = kPublishedColor,
-                           .quiet = true});
-    any = true;
+                           .quiet = true,
+                           .points = widgets::PointShape(1 + shown++)});
   }
-  if (any) plot.notes.emplace_back(kPublishedNearFar);
+  if (shown > 0) plot.notes.emplace_back(kPublishedNearFar);
 }
 
 }  // namespace

@@ -12,8 +12,8 @@
 #include "app/figures/mean_map.h"
 #include "app/figures/plot_json.h"
 #include "app/figures/query_key_figures.h"
-#include "app/verbs/eval_output.h"
-#include "app/verbs/verb_tools.h"
+#include "app/outputs/eval_output.h"
+#include "app/outputs/result_tables.h"
 #include "cli_tools.h"
 #include "protocol/messages/compare.h"
 #include "protocol/messages/heads.h"
@@ -39,19 +39,21 @@ TEST(Figures, NearFarHistogramIsADensity) {
 }
 
 // A printed mean is a line without words over the histograms; the legend says whose it is and of
-// what models, and nothing was measured there.
+// what models, and points of another shape tell two of them apart.
 TEST(Figures, PublishedMeansAreSaidInTheLegend) {
   auto result = two_models();
-  result.models[0].encoding = "rope";
+  result.models[0].encoding = "rope", result.models[1].encoding = "tapa";
   const widgets::PlotSpec plot = near_far_figure(result.models, app::names_in(result));
-  ASSERT_EQ(plot.series.size(), 3u);
+  ASSERT_EQ(plot.series.size(), 4u);
   EXPECT_EQ(plot.series[2].label, "published: mean of rope 4.1 (7B models)");
-  EXPECT_TRUE(plot.series[2].quiet);
-  EXPECT_TRUE(plot.series[2].y.empty());
-  const auto line = std::ranges::find(plot.markers, 4.1, &widgets::Marker::at);
-  ASSERT_NE(line, plot.markers.end());
-  EXPECT_EQ(line->label, "");
-  EXPECT_EQ(line->color, plot.series[2].color);
+  for (const double mean : {4.1, 0.03}) {
+    const widgets::Series& line = plot.series[mean == 4.1 ? 2 : 3];
+    EXPECT_TRUE(line.quiet);
+    EXPECT_EQ(line.x, (std::vector{mean, mean}));
+    EXPECT_EQ(line.y, (std::vector{0.0, std::max(std::ranges::max(plot.series[0].y),
+                                                 std::ranges::max(plot.series[1].y))}));
+  }
+  EXPECT_NE(plot.series[2].points, plot.series[3].points);
 }
 
 TEST(Figures, EveryLineOfTheShiftFigureLooksDifferent) {
