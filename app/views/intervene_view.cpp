@@ -94,7 +94,7 @@ void show_reading(ViewContext& context, const std::string& title, const Settings
         if (there && replaces && name != selected)
           s.models.erase(own);
         else if (!there && replaces)
-          *own = name;
+          std::ranges::replace(s.colors, selected, name), *own = name;  // one reading, moved on
         else if (!there)
           s.models.push_back(name);
         s.selection.model = std::ranges::find(s.models, name) - s.models.begin();

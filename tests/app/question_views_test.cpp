@@ -276,6 +276,23 @@ TEST(Interventions, MakeOneReadingThatIsUndoneAndTakenBack) {
   EXPECT_EQ(selected_model(scene.context.session()), "rope");
 }
 
+// 19: also where a lower colour has become free.
+TEST(Interventions, KeepTheirColourWhileASliderMoves) {
+  Scene<InterveneView> scene;
+  const auto color = [&] {
+    const Session& session = scene.context.session();
+    return names_of(session).color(selected_model(session));
+  };
+  add_edit(scene.context, edit_of("window", "L3H1", 64));
+  const int before = color();
+  scene.edit.apply("Models", [](Session& s) {
+    s.models.erase(s.models.begin()), s.selection.model = int64_t(s.models.size()) - 1;
+  });
+  add_edit(scene.context, edit_of("window", "L3H1", 32));
+  EXPECT_EQ(selected_model(scene.context.session()), "rope (head_windows=L3H1:32)");
+  EXPECT_EQ(color(), before);
+}
+
 TEST(Interventions, AreMeasuredAgainstTheModelItself) {
   Scene<InterveneView> scene;
   scene.frames();
