@@ -70,12 +70,26 @@ bool same_tokens(const TextResult& a, const TextResult& b) {
   });
 }
 
-std::string headline(const TextResult& result) {
-  std::string words;
+struct Measure {
+  std::string number, unit;
+  std::string words() const { return number + " " + unit; }
+};
+
+// What a headline says of a reading: its losses, as far as there are any, and its length.
+std::vector<Measure> measures_of(const TextResult& result) {
+  std::vector<Measure> measures;
   if (std::isfinite(result.bits_per_byte))
-    words = widgets::short_number(result.bits_per_byte) + " bits/byte, ";
-  if (std::isfinite(result.loss)) words += widgets::short_number(result.loss) + " nats/token, ";
-  return words + std::to_string(result.tokens.size()) + " tokens";
+    measures.push_back({widgets::short_number(result.bits_per_byte), "bits/byte"});
+  if (std::isfinite(result.loss))
+    measures.push_back({widgets::short_number(result.loss), "nats/token"});
+  measures.push_back({std::to_string(result.tokens.size()), "tokens"});
+  return measures;
+}
+
+std::string headline(const std::vector<Measure>& measures) {
+  std::string words;
+  for (const Measure& measure : measures) words += (words.empty() ? "" : ", ") + measure.words();
+  return words;
 }
 
 void draw_guess(const protocol::Guess& guess, bool hit) {
@@ -371,10 +385,11 @@ void TextView::draw_headline(ViewContext& context, std::size_t index) {
   if (ImGui::IsItemClicked()) select_model(context, static_cast<int64_t>(index));
   if (const auto* answer = question.answer()) {
     ImGui::SameLine();
-    const std::string whole = headline(answer->result);
+    const std::vector<Measure> measures = measures_of(answer->result);
+    const std::string whole = headline(measures);
     const bool fits = ImGui::CalcTextSize(whole.c_str()).x <= ImGui::GetContentRegionAvail().x;
     ImGui::TextColored(widgets::palette().quiet, "%s",
-                       (fits ? whole : whole.substr(0, whole.find(','))).c_str());
+                       (fits ? whole : measures.front().words()).c_str());
     if (!fits) tooltip(whole);
   }
   draw_question(context, question, "");
@@ -390,11 +405,10 @@ void TextView::draw_headlines(ViewContext& context, const Readers& readers) {
   std::string unit;
   for (const std::size_t i : readers) {
     const auto* answer = context.of(kText, i).answer();
-    const std::string whole = answer ? headline(answer->result) : "";
-    const std::string first = whole.substr(0, whole.find(','));
-    const std::size_t gap = std::min(first.find(' '), first.size());
-    const std::string words = first.substr(gap) == unit ? first.substr(0, gap) : first;
-    unit = first.substr(gap);
+    const auto measures = answer ? measures_of(answer->result) : std::vector<Measure>(1);
+    const Measure& first = measures.front();
+    const std::string words = first.unit == unit ? first.number : first.words();
+    unit = first.unit;
     if (i != readers.front())
       next_control(model_name_width(context.session(), i) + ImGui::CalcTextSize(words.c_str()).x +
                    ImGui::GetStyle().ItemSpacing.x);
@@ -402,7 +416,7 @@ void TextView::draw_headlines(ViewContext& context, const Readers& readers) {
     if (ImGui::IsItemClicked()) select_model(context, static_cast<int64_t>(i));
     ImGui::SameLine();
     ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
-    tooltip(whole);
+    tooltip(answer ? headline(measures) : "");
   }
   for (const std::size_t i : readers)
     draw_question(context, context.of(kText, i),
