@@ -15,7 +15,9 @@ MOST_BYTES = 2_000_000_000
 COMMANDS = (
     "pair rope --head L2H1 --query 32000 --key 150", "map rope --head L2H1", "heads rope", "patterns tape",
     "patterns cape_kerple", "addressing rope", "profile rope", "distance rope", "compare rope tapa_norm",
-    "ablate rope --head L3H1", "demand rope", "xray rope", "acuity rope", "shift rope --by 3",
+    "ablate rope --head L3H1", "demand rope", "xray rope", "shift rope --by 3",
+    # A pass for each band and seed, one after the other: of all of them it takes over half an hour.
+    "acuity rope --bands 1:3,64:256 --seeds 1",
 )
 
 
