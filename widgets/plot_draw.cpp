@@ -489,12 +489,34 @@ ImVec2 squared(double ratio, ImVec2 room, ImVec2 labels) {
   return {high * wide + labels.x, high + labels.y};
 }
 
+namespace {
+
+struct CellPlace {
+  double row_step, col_step;
+  int row, col;
+};
+
+std::optional<CellPlace> cell_at(const MapSpec& map, PlotPointer pointer) {
+  CellPlace at{(row_end(map) - map.row_begin) / std::max(1, map.rows),
+               (col_end(map) - map.col_begin) / std::max(1, map.cols), 0, 0};
+  at.row = static_cast<int>(std::floor((pointer.y - map.row_begin) / at.row_step));
+  at.col = static_cast<int>(std::floor((pointer.x - map.col_begin) / at.col_step));
+  const bool inside = at.row >= 0 && at.col >= 0 && at.row < map.rows && at.col < map.cols;
+  return inside && !map.values.empty() ? std::optional(at) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<float> cell_value(const MapSpec& map, PlotPointer pointer) {
+  const auto at = cell_at(map, pointer);
+  if (!at) return std::nullopt;
+  return map.values[static_cast<std::size_t>(at->row) * map.cols + at->col];
+}
+
 std::string cell_text(const MapSpec& map, PlotPointer pointer) {
-  const double row_step = (row_end(map) - map.row_begin) / std::max(1, map.rows);
-  const double col_step = (col_end(map) - map.col_begin) / std::max(1, map.cols);
-  const int row = static_cast<int>(std::floor((pointer.y - map.row_begin) / row_step));
-  const int col = static_cast<int>(std::floor((pointer.x - map.col_begin) / col_step));
-  if (row < 0 || col < 0 || row >= map.rows || col >= map.cols || map.values.empty()) return "";
+  const auto at = cell_at(map, pointer);
+  if (!at) return "";
+  const auto [row_step, col_step, row, col] = *at;
   const float value = map.values[static_cast<std::size_t>(row) * map.cols + col];
   const auto place = [](double begin, double step) {
     const auto first = static_cast<long>(std::floor(begin)),

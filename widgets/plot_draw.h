@@ -83,5 +83,7 @@ float notes_height(const std::vector<std::string>& notes, float width);
 
 // The value under the pointer as "query 12, key 3: 0.25", or that the cell is masked.
 std::string cell_text(const MapSpec& map, PlotPointer pointer);
+// The value of the cell at the pointer; nothing outside.
+std::optional<float> cell_value(const MapSpec& map, PlotPointer pointer);
 
 }  // namespace phasescope::widgets

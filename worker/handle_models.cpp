@@ -58,6 +58,7 @@ protocol::ModelSummary summary_of(const model::ModelConfig& config,
   out.title = encoding.info().title;
   out.note = note_of(config, encoding);
   out.layers = config.layers, out.heads = config.heads, out.width = config.width;
+  out.encoder_layers = config.encoder_layers;
   out.context = config.context;
   return out;
 }

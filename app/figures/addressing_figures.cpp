@@ -30,6 +30,17 @@ Series triangle() {
           .quiet = true};
 }
 
+// The three shares sum to 1: those of distance and key are read on the base line, that of pair
+// upwards.
+void set_axes(PlotSpec& plot) {
+  plot.x.label = "from distance to key", plot.y.label = "pair (share)";
+  plot.x.ticks = {{0, "all distance"}, {0.5, "half each"}, {1, "all key"}};
+  for (const double share : {0.0, 0.25, 0.5, 0.75, 1.0})
+    plot.y.ticks.push_back({place_of(0, share).y, widgets::short_number(share)});
+  plot.x.low = -0.05, plot.x.high = 1.05, plot.y.low = -0.05, plot.y.high = 0.95;
+  plot.equal_axes = true;
+}
+
 // A head's dot, by area as large as its query share, and the whisker to where it stands if its
 // trend is the key's.
 void add_head(const protocol::AddressingRow& row, const std::string& name, Series& dots,
@@ -60,10 +71,7 @@ PlotSpec addressing_figure(const protocol::AddressingResult& result, const Model
   PlotSpec plot{
       .id = "addressing_" + names.file_name(result.model),
       .title = names.short_name(result.model) + ": what the scores of a head are made of"};
-  plot.x.label = "key + pair / 2 (share)";
-  plot.y.label = "pair x 0.87 (share)";
-  plot.x.low = -0.05, plot.x.high = 1.05, plot.y.low = -0.05, plot.y.high = 0.95;
-  plot.equal_axes = true;
+  set_axes(plot);
   plot.series.push_back(triangle());
   std::map<int64_t, Series> dots, whiskers;
   for (const protocol::AddressingRow& row : result.rows) {
@@ -85,10 +93,7 @@ PlotSpec addressing_figure(const protocol::AddressingResult& result, const Model
 PlotSpec addressing_of_models(const std::vector<protocol::AddressingResult>& results,
                               const ModelNames& names) {
   PlotSpec plot{.id = "addressing", .title = "What the scores of heads are made of"};
-  plot.x.label = "key + pair / 2 (share)";
-  plot.y.label = "pair x 0.87 (share)";
-  plot.x.low = -0.05, plot.x.high = 1.05, plot.y.low = -0.05, plot.y.high = 0.95;
-  plot.equal_axes = true;
+  set_axes(plot);
   plot.series.push_back(triangle());
   for (const protocol::AddressingResult& result : results) {
     Series dots = series_of(result.model, names), whiskers;

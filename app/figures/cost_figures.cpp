@@ -90,7 +90,7 @@ bool is_of_published_size(const protocol::CostResult& result) {
 widgets::PlotSpec cost_figure(const std::vector<protocol::CostResult>& results,
                               const ModelNames& names) {
   widgets::PlotSpec plot{.id = "cost", .title = "Multiply-accumulates of a forward pass, by part"};
-  plot.x.label = "MACs", plot.x.scale = widgets::Scale::log10;
+  plot.x.label = "MACs, as executed", plot.x.scale = widgets::Scale::log10;
   const std::vector<std::string> parts = multiplying_parts(results);
   const auto height_of = [&](const std::string& name) {  // the first part at the top
     const auto place = std::ranges::find(parts, name) - parts.begin();

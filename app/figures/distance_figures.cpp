@@ -91,11 +91,13 @@ PlotSpec profile_figure(std::span<const DistanceModel> models, const ModelNames&
 
 // "rope: 2.74, 2.70, 3.12 from the first layer down; 10000 pairs a layer".
 std::string near_far_by_layer_note(const Series& series, int64_t pairs) {
+  if (series.y.empty()) return series.label + ": no layer has pairs so near and so far";
   std::string note = series.label + ": ";
   for (size_t i = 0; i < series.y.size(); ++i) {
-    note += (i ? ", " : "") + short_number(series.y[i]);
+    note += (i ? ", L" : "L") + std::to_string(std::lround(series.x[i])) + " " +
+            short_number(series.y[i]);
   }
-  return note + " from the first layer on; " + std::to_string(pairs) + " pairs a layer";
+  return note + "; " + std::to_string(pairs) + " pairs a layer";
 }
 
 // The model as it is over the heads of one layer, or of one head; unchanged for -1.
@@ -175,7 +177,7 @@ namespace {
 PlotSpec near_far_figure_of(std::span<const DistanceModel> models, const ModelNames& names) {
   PlotSpec plot{.id = "near_far", .title = "Near minus far: score differences"};
   plot.x.label = "near - far score";
-  plot.y.label = "density (of 1)";
+  plot.y.label = "density (per unit)";
   plot.markers.push_back({.at = 0, .label = "0"});
   for (const DistanceModel& model : models) {
     if (!model.histogram) continue;
@@ -259,7 +261,7 @@ PlotSpec near_far_by_layer_figure(std::span<const DistanceModel> models, const M
       layers.insert(*group.layer);
     }
     plot.notes.push_back(near_far_by_layer_note(series, pairs));
-    plot.series.push_back(std::move(series));
+    if (!series.y.empty()) plot.series.push_back(std::move(series));
   }
   for (const int64_t layer : layers) {
     plot.x.ticks.push_back({double(layer), "L" + std::to_string(layer)});

@@ -209,6 +209,7 @@ PlotSpec map_difference_figure(const MapResult& a, const Grid& map_a, const MapR
                " " + head_name(b) + ": " + a.of;
   plot.map->colormap = Colormap::signed_values;
   plot.map->range = widgets::value_range(difference.values);
+  plot.map->value_label = a.of + " A - B";
   plot.notes.back() = widgets::scale_note(*plot.map);
   return plot;
 }

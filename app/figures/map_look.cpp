@@ -52,8 +52,8 @@ void apply_look(MapSpec& map, const MapLook& look) {
     const ValueRange fitted = range_of(map, look.leave_out_first);
     map.range = weights ? ValueRange{0, fitted.high > 0 ? fitted.high : 1} : fitted;
   }
-  if (look.low) map.range.low = *look.low;
-  if (look.high) map.range.high = *look.high;
+  const ValueRange chosen{look.low.value_or(map.range.low), look.high.value_or(map.range.high)};
+  if (chosen.high > chosen.low) map.range = chosen;  // other ends are none
   if (!(map.range.high > map.range.low)) map.range.high = map.range.low + 1;
   if (!weights) map.colormap = colors_of(map.range);
 }

@@ -10,7 +10,9 @@ namespace phasescope::app {
 struct MapLook {
   std::string scale = "by itself";  // linear, log; by itself: log where is_thin()
   int decades = 4;                  // of a log scale, below its upper end
-  std::optional<double> low, high;  // of the range; fitted where missing
+  // Of the range; fitted where missing, or where low is not below high. A log scale has its lower
+  // end from `decades`.
+  std::optional<double> low, high;
   // Key 0 takes most of the weight of many heads: the range is fitted to the other keys.
   bool leave_out_first = false;
   template <class V>

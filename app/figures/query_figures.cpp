@@ -20,9 +20,10 @@ bool has_sinks(const protocol::QueryResult& result) {
 widgets::PlotSpec query_figure(const protocol::QueryResult& result, const Grid& weights,
                                const ModelNames& names) {
   const std::string query = std::to_string(result.query);
-  widgets::PlotSpec plot{
-      .id = "query_" + query + "_" + names.file_name(result.model),
-      .title = names.short_name(result.model) + ": weights of query " + query + " in every head"};
+  widgets::PlotSpec plot{.id = "query_" + query + "_" + names.file_name(result.model),
+                         .title = names.short_name(result.model) + ": weights of query " + query +
+                                  " in every head" +
+                                  (result.stack.empty() ? "" : " of " + result.stack)};
   plot.x.label = "key (token)", plot.x.of = widgets::Coordinate::key;
   plot.y.label = "head";
   plot.legend = false;

@@ -48,13 +48,15 @@ ShiftQuantity position_quantity() {
 ;
 }
 
+bool is_zero(const Series& series) {
+  return std::ranges::all_of(series.y, [](double y) { return y == 0; });
+}
+
 // A log axis cannot show them: they are named instead.
 std::string unmoved_note(const PlotSpec& plot) {
   std::string names;
   for (const Series& series : plot.series) {
-    const bool zero =
-        std::all_of(series.y.begin(), series.y.end(), [](double y) { return y == 0; });
-    if (zero) names += (names.empty() ? "" : ", ") + series.label;
+    if (is_zero(series)) names += (names.empty() ? "" : ", ") + series.label;
   }
   return names.empty() ? "" : "exactly 0 in every layer, so not on the log axis: " + names;
 }
@@ -111,6 +113,9 @@ PlotSpec by_layer_figure(const protocol::ShiftResult& result, const ModelNames& 
   plot.notes.push_back(
       "colour: model; full line: ids, dashed: tokens; thicker: larger shift; float32");
   if (std::string note = unmoved_note(plot); !note.empty()) plot.notes.push_back(std::move(note));
+  for (Series& series : plot.series) {
+    if (is_zero(series)) series.label += ": exactly 0";
+  }
   add_published_shift(plot, quantity, result);
   plot.notes.push_back(result.formula);
   for (const protocol::ShiftExpectation& one : result.expected) {

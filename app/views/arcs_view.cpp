@@ -113,7 +113,8 @@ void ArcsView::draw_controls(ViewContext& context) {
   const std::string model = selected_model(context.session());
   ImGui::PushFont(widgets::fonts().bold, 0.0F);
   ImGui::AlignTextToFramePadding();
-  ImGui::Text("%s %s", short_name(context.session(), model).c_str(),
+  ImGui::Text("%s %s%s", short_name(context.session(), model).c_str(),
+              at.stack.empty() ? "" : (at.stack + ".").c_str(),
               name_of_head(at.layer, at.head).c_str());
   ImGui::PopFont();
   next_control(12 * ImGui::GetFontSize());

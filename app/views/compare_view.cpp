@@ -25,10 +25,6 @@ constexpr const char* kAlike = "heads most alike";
 constexpr const char* kLoss = "loss by position";
 constexpr const char* kOfOne = "heads of A alone";
 
-bool has_stacks(const CompareResult& result) {
-  return !result.stack.empty() || !result.other_stack.empty();
-}
-
 widgets::TableSpec table_of_matches(const CompareResult& result) {
   widgets::TableSpec table{.id = "matches"};
   table.columns = {
@@ -90,10 +86,7 @@ void CompareView::ask(ViewContext& context) {
   if (of_one_model(context)) {
     auto request = with_choices(protocol::HeadsRequest{.model = models.a}, state.options);
     request.metrics = {"js_divergence"};
-    // A stack is asked for of a model that is known to have several.
-    const auto* before = context.requests.of(kDivergences).answer();
-    if (before && before->result.model == models.a && !before->result.stack.empty())
-      request.stack = context.session().selection.stack;
+    if (context.has_stacks(models.a)) request.stack = context.session().selection.stack;
     set_text(request.reading, text);
     return context.requests.ask(context.requests.of(kDivergences), request, text.words);
   }
@@ -101,10 +94,8 @@ void CompareView::ask(ViewContext& context) {
       with_choices(protocol::CompareRequest{.models = {models.a, models.b}}, state.options);
   if (!state.other.empty()) request.models = {models.a}, request.other = state.other;
   request.match = state.figure == kAlike;
-  const auto* before = context.requests.of(kCompare).answer();
-  const bool same = before && before->result.a == models.a &&
-                    (!state.other.empty() || before->result.b == models.b);
-  if (same && has_stacks(before->result)) request.stack = context.session().selection.stack;
+  if (context.has_stacks(models.a) || context.has_stacks(models.b))
+    request.stack = context.session().selection.stack;
   set_text(request.reading, text);
   context.requests.ask(context.requests.of(kCompare), request, text.words);
 }
@@ -229,10 +220,8 @@ void CompareView::draw_controls(ViewContext& context) {
     next_control(9 * ImGui::GetFontSize());
     changed |= draw_other_text(context, state);
   }
-  const auto* one = context.requests.of(kDivergences).answer();
-  const auto* two = context.requests.of(kCompare).answer();
-  if (of_one_model(context) ? one && !one->result.stack.empty() : two && has_stacks(two->result))
-    draw_stack_choice(context);
+  const bool two = !of_one_model(context) && context.has_stacks(models.b);
+  if (context.has_stacks(models.a) || two) draw_stack_choice(context);
   next_control(6 * ImGui::GetFontSize());
   const std::set<std::string> filled{"match", "other", "a", "b", "stack", "device", "threads"};
   changed |= form_.draw<protocol::CompareRequest>(state.options, CompareState{}.options, filled);

@@ -73,13 +73,8 @@ void HeadsView::draw_choices_of_reading(ViewContext& context) {
   changed |= form_.draw<protocol::HeadsRequest>(
       state.options, HeadsState{}.options, {"metrics", "thumbnails", "stack", "device", "threads"});
   if (changed) context.set_state("Read another source", state);
-  const auto several = [&](std::size_t i) {
-    const auto* answer = answer_of(context, i);
-    return answer && !answer->result.stack.empty();
-  };
-  bool stacks = false;
-  for (std::size_t i = 0; i < context.models(); ++i) stacks = stacks || several(i);
-  if (stacks) draw_stack_choice(context);
+  const auto several = [&](const std::string& model) { return context.has_stacks(model); };
+  if (std::ranges::any_of(context.session().models, several)) draw_stack_choice(context);
 }
 
 void draw_stack_choice(ViewContext& context) {

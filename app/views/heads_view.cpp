@@ -107,7 +107,6 @@ std::string HeadsView::command_line(const ViewContext& context) const {
          (state.sorted && !state.ascending ? " --sort " + state.metric : "");
 }
 
-// A stack is asked for of a model that is known to have several.
 void HeadsView::ask(ViewContext& context) {
   const nlohmann::json options = context.state<HeadsState>().options;
   const std::string stack = context.session().selection.stack;
@@ -116,8 +115,7 @@ void HeadsView::ask(ViewContext& context) {
     const auto* report = context.info(model);
     const bool many = report && report->model.layers * report->model.heads > kManyHeads;
     request.thumbnails = many ? kSideOfMany : kThumbnailSide;
-    const auto* before = context.requests.of(kHeads, model).answer();
-    if (before && !before->result.stack.empty()) request.stack = stack;
+    if (context.has_stacks(model)) request.stack = stack;
     set_text(request.reading, text);
     return request;
   });

@@ -108,8 +108,15 @@ std::string heads_chosen(const Selection& at, const std::string& whose) {
   return name_of_head(at.layer, at.head);
 }
 
+// Their heads have one name in each stack, and what one of them costs is measured of a decoder.
+constexpr const char* kOneStack =
+    "An encoder and a decoder both have heads of these names: single heads are changed in models "
+    "of "
+    "one stack.";
+
 // What is done to the selected head where no value was chosen.
 void add_usual_edit(ViewContext& context, const Way& way) {
+  if (context.has_stacks(selected_model(context.session()))) return context.window.say(kOneStack);
   const std::string heads = heads_chosen(context.session().selection, "head");
   add_edit(context, edit_of(way.how, heads, way.limit));
 }
@@ -300,18 +307,19 @@ void InterveneView::draw_edits(ViewContext& context) {
 }
 
 // A slider; it is asked for when it is let go.
-void InterveneView::draw_parameter(ViewContext& context, const protocol::EncodingNumber& number) {
+void InterveneView::draw_parameter(ViewContext& context, const protocol::EncodingNumber& number,
+                                   const protocol::EncodingNumber& first) {
   const auto held = held_.find(number.key);
   auto shown = held == held_.end() ? static_cast<float>(number.value) : held->second;
   ImGui::SetNextItemWidth(ImGui::GetFontSize() * 12);
-  const auto [low, high] = slider_ends(number);
+  const auto [low, high] = slider_ends(first);
   // The handle, in the middle at first, lets the number be read that it stands on. (The format has
   // the digits of small values: without it they would be taken for 0.)
   ImVec4 handle = widgets::palette().accent;
   handle.w = 0.4F;
   ImGui::PushStyleColor(ImGuiCol_SliderGrab, handle);
   ImGui::PushStyleColor(ImGuiCol_SliderGrabActive, handle);
-  const ImGuiSliderFlags scale = number.value == 0 ? 0 : ImGuiSliderFlags_Logarithmic;
+  const ImGuiSliderFlags scale = first.value == 0 ? 0 : ImGuiSliderFlags_Logarithmic;
   if (ImGui::SliderFloat(number.key.c_str(), &shown, static_cast<float>(low),
                          static_cast<float>(high), "%.5g", scale))
     held_[number.key] = number.whole ? std::round(shown) : shown;
@@ -329,13 +337,23 @@ void InterveneView::draw_parameters(ViewContext& context) {
   if (!report || report->encoding_numbers.empty() ||
       !ImGui::CollapsingHeader("Parameters of the encoding"))
     return;
-  for (const protocol::EncodingNumber& number : report->encoding_numbers)
-    draw_parameter(context, number);
+  // The slider of a reading has the ends of the model's own: what was moved stays where it was let
+  // go.
+  const std::string own = protocol::model_reading(selected_model(context.session())).model;
+  const auto* before = context.info(own);
+  for (const protocol::EncodingNumber& number : report->encoding_numbers) {
+    const auto& all = before ? before->encoding_numbers : report->encoding_numbers;
+    const auto first = std::ranges::find(all, number.key, &protocol::EncodingNumber::key);
+    draw_parameter(context, number, first == all.end() ? number : *first);
+  }
 }
 
 void InterveneView::draw_content(ViewContext& context) {
   if (context.models() > 0) {
-    draw_new_edit(context);
+    if (context.has_stacks(selected_model(context.session())))
+      widgets::draw_notes({kOneStack});
+    else
+      draw_new_edit(context);
     draw_edits(context);
     draw_parameters(context);
   }

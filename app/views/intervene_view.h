@@ -93,7 +93,8 @@ class InterveneView
   void draw_new_edit(ViewContext& context);
   void draw_edits(ViewContext& context);
   void draw_parameters(ViewContext& context);
-  void draw_parameter(ViewContext& context, const protocol::EncodingNumber& number);
+  void draw_parameter(ViewContext& context, const protocol::EncodingNumber& number,
+                      const protocol::EncodingNumber& first);
 
   std::map<std::string, double> limits_;  // of each way, as typed last
   std::map<std::string, float> held_;     // sliders that are held, by key

@@ -134,7 +134,7 @@ void MapView::draw_title(ViewContext& context) {
 }
 
 // What the colours mean; the button opens the choices.
-bool MapView::draw_colors(MapState& state) {
+bool MapView::draw_colors(ViewContext& context, MapState& state) {
   if (ImGui::Button("Colours")) ImGui::OpenPopup("colours");
   tooltip("Scale and range of the colours, and the shape of the cells");
   if (!ImGui::BeginPopup("colours")) return false;
@@ -149,8 +149,16 @@ bool MapView::draw_colors(MapState& state) {
     const std::string label = std::to_string(look.decades) + " decades of a log scale###decades";
     changed |= ImGui::SliderInt(label.c_str(), &look.decades, 1, 12, "");
   }
-  changed |= draw_optional("lower end", look.low, map ? map->range.low : 0);
-  changed |= draw_optional("upper end", look.high, map ? map->range.high : 1);
+  const MapLook before = look;
+  const double low = map ? map->range.low : 0, high = map ? map->range.high : 1;
+  ImGui::BeginDisabled(map && map->log_decades > 0);  // which has its lower end from its decades
+  changed |= draw_optional("lower end", look.low, low);
+  ImGui::EndDisabled();
+  changed |= draw_optional("upper end", look.high, high);
+  if (look.low.value_or(low) >= look.high.value_or(high)) {
+    look.low = before.low, look.high = before.high;
+    context.window.say("The lower end of the colours lies below the upper one");
+  }
   changed |= ImGui::Checkbox("key 0 left out", &look.leave_out_first);
   tooltip("The range is fitted to the other keys: key 0 takes most of the weight of many heads");
   changed |= ImGui::Checkbox("square cells", &state.square);
@@ -185,12 +193,18 @@ bool MapView::draw_head_of_b(const ViewContext& context, MapState& state) {
   const auto* report = context.info(context.session().models[model]);
   if (!report) return false;
   std::vector<std::string> layers{"same head"}, heads{"mean"};
-  for (int64_t i = 0; i < report->model.layers; ++i) layers.push_back("L" + std::to_string(i));
+  const bool encoder =
+      context.has_stacks(context.session().models[model]) && state.b_stack == "enc";
+  const int64_t count = encoder ? report->model.encoder_layers : report->model.layers;
+  for (int64_t i = 0; i < count; ++i) layers.push_back("L" + std::to_string(i));
   for (int64_t i = 0; i < report->model.heads; ++i) heads.push_back("H" + std::to_string(i));
-  const auto word_of = [](const std::vector<std::string>& words, int64_t value) {
-    return words[std::min(words.size() - 1, static_cast<std::size_t>(value + 1))];
+  // What was chosen of another model may not be there.
+  const auto word_of = [](const std::vector<std::string>& words, int64_t value, const char* kind) {
+    const auto place = static_cast<std::size_t>(value + 1);
+    return place < words.size() ? words[place] : kind + std::to_string(value) + " (none)";
   };
-  std::string layer = word_of(layers, state.b_layer), head = word_of(heads, state.b_head);
+  std::string layer = word_of(layers, state.b_layer, "L");
+  std::string head = word_of(heads, state.b_head, "H");
   bool changed = false;
   if (draw_choice("##layer of B", layer, layers)) {
     state.b_layer = std::ranges::find(layers, layer) - layers.begin() - 1;
@@ -202,8 +216,7 @@ bool MapView::draw_head_of_b(const ViewContext& context, MapState& state) {
     state.b_head = std::ranges::find(heads, head) - heads.begin() - 1;
     changed = true;
   }
-  const auto* answer = all.size() > 1 ? question_of(context, all[1]).answer() : nullptr;
-  if (!answer || answer->result.stack.empty()) return changed;
+  if (!context.has_stacks(context.session().models[model])) return changed;
   ImGui::SameLine();
   std::string stack = state.b_stack.empty() ? "dec" : state.b_stack;
   if (draw_choice("##stack of B", stack, {"dec", "enc", "cross"}))
@@ -271,8 +284,12 @@ void MapView::draw_goto(ViewContext& context) {
   tooltip("Go to a pair: 12, 3");
   if (!entered || applied_tokens_ < 1) return;
   const auto pair = pair_in(goto_);
-  if (!pair) return context.window.say("A pair is two numbers: 12, 3");
   const int64_t last = applied_tokens_ - 1;
+  if (!pair) {
+    goto_.clear();
+    return context.window.say("A pair is two numbers from 0 to " + std::to_string(last) +
+                              ": 12, 3");
+  }
   const int64_t query = std::min(pair->first, last), key = std::min(pair->second, last);
   select_pair(context, query, key);
   show_region(context, region_around(context.session().region, query, key, applied_tokens_));
@@ -299,7 +316,7 @@ void MapView::draw_controls(ViewContext& context) {
   tooltip("A is the selected head, B any head of any open model, on any text");
   changed |= draw_mean(context, state);
   next_control(5 * ImGui::GetFontSize());
-  changed |= draw_colors(state);
+  changed |= draw_colors(context, state);
   next_control(5 * ImGui::GetFontSize());
   draw_goto(context);
   draw_tools(context, Bar::goes_on);
@@ -356,8 +373,23 @@ void MapView::set_token_ticks(const ViewContext& context, Picture& picture,
   picture.y_ticks = ticks_of(context, model, y_, picture.axes.y, true);
 }
 
-void MapView::draw_one(ViewContext& context, const char* name, const PlotSpec& plot,
-                       Picture& picture, ImVec2 room, std::size_t model, bool alone) {
+// What several maps have at one place: the pointer is over one of them alone.
+std::string MapView::values_at(const Scene& scene, widgets::PlotPointer at) {
+  if (scene.plots.size() < 2) return "";
+  std::string words;
+  constexpr std::array names{"A ", "B ", "A - B "};
+  for (std::size_t n = 0; n < scene.plots.size(); ++n) {
+    const auto value = widgets::cell_value(*scene.plots[n]->map, at);
+    if (!value || *value == widgets::kMaskedCell) continue;
+    words += (words.empty() ? "" : ", ") + (names[n] + widgets::short_number(*value));
+  }
+  return words;
+}
+
+void MapView::draw_one(ViewContext& context, const Scene& scene, std::size_t n, ImVec2 room,
+                       std::size_t model) {
+  const PlotSpec& plot = *scene.plots[n];
+  Picture& picture = pictures_[scene.difference && n + 1 == scene.plots.size() ? 2 : n];
   if (picture.texture_version != picture.plot.version()) {
     picture.texture.set_values(plot.map->rows, plot.map->cols, plot.map->values);
     picture.texture_version = picture.plot.version();
@@ -369,15 +401,18 @@ void MapView::draw_one(ViewContext& context, const char* name, const PlotSpec& p
     options.size = widgets::squared(ratio(), room, picture.labels);
   options.texture = &picture.texture;
   options.link_x = &x_, options.link_y = &y_;
-  options.notes = false, options.color_scale = false, options.axis_labels = alone;
+  options.notes = false, options.color_scale = false;
+  options.axis_labels = scene.plots.size() == 1;
   if (!picture.x_ticks.empty()) options.x_ticks = &picture.x_ticks;
   if (!picture.y_ticks.empty()) options.y_ticks = &picture.y_ticks;
   options.more_words = [&](widgets::PlotPointer at) {
     const auto query = static_cast<int64_t>(std::floor(at.y));
     const auto key = static_cast<int64_t>(std::floor(at.x));
     const std::string of_query = token_text(context, model, query);
-    if (of_query.empty()) return std::string();
-    return "query" + in_quotes(of_query) + ", key" + in_quotes(token_text(context, model, key));
+    const std::string values = values_at(scene, at);
+    if (of_query.empty()) return values;
+    return values + (values.empty() ? "query" : "; query") + in_quotes(of_query) + ", key" +
+           in_quotes(token_text(context, model, key));
   };
   options.menu = [&] {
     draw_intervention_menu(context);
@@ -387,7 +422,7 @@ void MapView::draw_one(ViewContext& context, const char* name, const PlotSpec& p
   const Selection& at = context.session().selection;
   if (at.query) options.mark_y = static_cast<double>(*at.query) + 0.5;
   if (at.key) options.mark_x = static_cast<double>(*at.key) + 0.5;
-  ImGui::PushID(name);
+  ImGui::PushID(static_cast<int>(n));
   const auto drawn = draw_figure(context, plot, options);
   ImGui::PopID();
   picture.axes = drawn.plot_size;
@@ -425,7 +460,7 @@ void MapView::draw_single(ViewContext& context, const Scene& scene, ImVec2 room)
   options.version = profiles_.version();
   ImGui::BeginGroup();
   if (ImPlot::BeginAlignedPlots("##aligned")) {
-    draw_one(context, "a", *scene.plots[0], pictures_[0], size, scene.maps[0].model, true);
+    draw_one(context, scene, 0, size, scene.maps[0].model);
     options.link_x = &x_;
     options.size = {size.x, low - gap.y};
     if (below) draw_figure(context, curves[0], options);
@@ -480,15 +515,13 @@ void MapView::draw_side_by_side(ViewContext& context, const Scene& scene, ImVec2
         (i == 0 ? "A: " : "B: ") + (map ? words_of(context.session(), scene.maps[n]) : "");
     ImGui::TextUnformatted(map ? title.c_str() : "A - B");
     if (map) tooltip(map->model);
-    const char* name = difference ? "difference" : i == 0 ? "a" : "b";
-    Picture& picture = pictures_[difference ? 2 : n];
+    const Picture& picture = pictures_[difference ? 2 : n];
     const ImVec2 axes{places.size.x - scale, places.size.y};
     {
       const Dimmed dimmed(scene.old(n));
       // The tokens that are known are those of the session's text.
       const Shown& shown = scene.maps[difference ? 0 : n];
-      draw_one(context, name, *scene.plots[n], picture, axes,
-               shown.text.empty() ? shown.model : context.models(), false);
+      draw_one(context, scene, n, axes, shown.text.empty() ? shown.model : context.models());
       ImGui::SameLine();
       widgets::draw_color_scale(*scene.plots[n]->map, std::max(40.0F, picture.axes.y), false);
     }

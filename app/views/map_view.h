@@ -127,15 +127,16 @@ class MapView : public View {
   std::optional<Shown> mean_shown(const ViewContext& context, const Side& side) const;
   Scene scene_of(ViewContext& context);
   void draw_controls(ViewContext& context);
-  bool draw_colors(MapState& state);
+  bool draw_colors(ViewContext& context, MapState& state);
   bool draw_mean(const ViewContext& context, MapState& state);
   bool draw_b(const ViewContext& context, MapState& state);
   bool draw_head_of_b(const ViewContext& context, MapState& state);
   void draw_goto(ViewContext& context);
   void draw_maps(ViewContext& context);
   static void draw_obstacle(const Scene& scene);
-  void draw_one(ViewContext& context, const char* name, const widgets::PlotSpec& plot,
-                Picture& picture, ImVec2 room, std::size_t model, bool alone);
+  void draw_one(ViewContext& context, const Scene& scene, std::size_t plot, ImVec2 room,
+                std::size_t model);
+  static std::string values_at(const Scene& scene, widgets::PlotPointer at);
   void set_token_ticks(const ViewContext& context, Picture& picture, std::size_t model) const;
   void draw_title(ViewContext& context);
   void draw_single(ViewContext& context, const Scene& scene, ImVec2 room);

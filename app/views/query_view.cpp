@@ -61,8 +61,7 @@ void QueryView::ask(ViewContext& context) {
   const Selection& at = context.session().selection;
   ask_of_all(context, kQuery, [&](const std::string& model, const TextInput& text) {
     protocol::QueryRequest request{.model = model};
-    const auto* before = context.requests.of(kQuery, model).answer();
-    if (before && !before->result.stack.empty()) request.stack = at.stack;
+    if (context.has_stacks(model)) request.stack = at.stack;
     request.query = at.query;
     set_text(request.reading, text);
     return request;

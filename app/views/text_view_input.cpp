@@ -50,7 +50,10 @@ void TextView::draw_editor(ViewContext& context) {
     keep_draft(context, draft_);
   const bool keys = ImGui::IsItemFocused() && ImGui::GetIO().KeyCtrl &&
                     ImGui::IsKeyPressed(ImGuiKey_Enter, false);
-  if ((ImGui::Button("Read") || keys) && !draft_.empty()) {
+  ImGui::BeginDisabled(draft_.empty());
+  const bool pressed = ImGui::Button("Read");
+  ImGui::EndDisabled();
+  if ((pressed || keys) && !draft_.empty()) {
     read_text(context, TextInput::kTyped, draft_);
     editing_ = false;
   }
@@ -139,8 +142,8 @@ void TextView::draw_length(ViewContext& context) {
       report = question.answers_now() ? &question.answer()->result : nullptr;
     }
     if (!report) continue;
-    const std::string one =
-        std::to_string(report->length) + " tokens take " + bytes_in_words(report->memory_bytes);
+    const std::string one = "up to " + std::to_string(report->length) +
+                            " tokens: " + bytes_in_words(report->memory_bytes);
     if (words.empty()) words = one;
     all += short_name(context.session(), model) + ": " + one + ", trained at " +
            std::to_string(report->model.context) + "\n";

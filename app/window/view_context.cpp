@@ -76,6 +76,11 @@ const protocol::LoadReport* ViewContext::info(const std::string& model) const {
   return answer ? &answer->result : nullptr;
 }
 
+bool ViewContext::has_stacks(const std::string& model) const {
+  const auto* report = info(model);
+  return report && report->model.encoder_layers > 0;
+}
+
 bool ViewContext::model_known(std::size_t index) const {
   const auto& question = of(kInfo, index);
   return question.answer() || (window.may_ask && !question.waiting());

@@ -97,6 +97,8 @@ struct ViewContext {
   }
   // What the model is; nullptr before that is known.
   const protocol::LoadReport* info(const std::string& model) const;
+  // Whether its heads are in several stacks: an encoder-decoder, as far as is known.
+  bool has_stacks(const std::string& model) const;
   // Asks what every open model is, that of the selected head first. False while an answer is
   // missing: what a view asks depends on the model's shape and its tokenizer.
   bool models_known() const;

@@ -60,10 +60,13 @@ struct ModelSummary {
   std::string name, path, encoding, title, note;  // note: a departure from a paper, shown always
   bool bundled = false;
   int64_t layers = 0, heads = 0, width = 0, context = 0, parameters = 0;
+  int64_t encoder_layers = 0;  // of an encoder-decoder, whose `layers` are the decoder's
   template <class V>
   void fields(V& v) {
     v("name", name), v("path", path), v("encoding", encoding), v("title", title), v("note", note);
-    v("bundled", bundled), v("layers", layers), v("heads", heads), v("width", width);
+    v("bundled", bundled), v("layers", layers), v("encoder_layers", encoder_layers),
+        v("heads", heads);
+    v("width", width);
     v("context", context, About{.unit = "tokens"}), v("parameters", parameters);
   }
 };

@@ -1,6 +1,7 @@
 // Pair: what ran, taken apart and put together again, and a head whose phasors are known.
 #include "analysis/questions/pair.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

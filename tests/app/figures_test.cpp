@@ -404,6 +404,9 @@ TEST(MapLook, KeyZeroIsLeftOutOfTheRangeAndWhatIsClippedIsSaid) {
   EXPECT_EQ(map.range, (widgets::ValueRange{0.2, 0.8}));
   EXPECT_EQ(clipping_note(map, by_hand),
             "1 cell below 0.2 and 1 cell above 0.8 have the colours of the ends");
+  // A lower end that is none leaves the range as it is fitted.
+  apply_look(map, {.scale = "linear", .low = 0.5, .high = 0.1, .leave_out_first = true});
+  EXPECT_EQ(map.range, (widgets::ValueRange{0, 0.5}));
   // Where the map begins behind key 0 there is nothing to leave out.
   map.col_begin = 1, map.col_end = 4;
   apply_look(map, look);

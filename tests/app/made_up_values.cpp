@@ -38,6 +38,7 @@ ModelSummary summary(const std::string& name, const MadeUpShape& shape) {
   model.name = name, model.title = "made-up model", model.encoding = "rope";
   model.bundled = true, model.layers = shape.layers, model.heads = shape.heads;
   model.width = 192, model.context = shape.tokens, model.parameters = 1'900'000;
+  if (shape.stacks) model.encoder_layers = shape.layers;
   if (name == shape.shallow) model.layers = 1;
   if (name == "tapa_norm") model.note = "departs from the paper: q_P and k_P are RMS-normed";
   return model;

@@ -231,6 +231,24 @@ TEST_F(ChoicesOfStacks, HeadsOfEveryStackAreReached) {
   }
 }
 
+// 19: that of a session from the first question on.
+TEST_F(ChoicesOfStacks, AQueryIsShownOfTheStackThatTheSessionHas) {
+  Session session = default_session();
+  session.selection.stack = "cross";
+  open("query", session);
+  EXPECT_EQ(link_.last_params("query")["stack"], "cross");
+}
+
+TEST_F(ChoicesOfStacks, SingleHeadsAreNotChanged) {
+  open("intervene");
+  const std::vector<std::string> before = edit_.session().models;
+  std::vector<Command> commands;
+  view_->add_commands(commands);
+  for (const Command& command : commands)
+    if (command.id.starts_with("intervene.")) command.run(context_);
+  EXPECT_EQ(edit_.session().models, before);
+}
+
 TEST_F(ChoicesOfStacks, HeadsOfEveryStackAreComparedWithOneAnother) {
   Session session = default_session();
   session.views.set(CompareState{.figure = "heads of A alone"});

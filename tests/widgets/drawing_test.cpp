@@ -432,6 +432,8 @@ TEST(CellText, NamesPairsAndTheMask) {
   EXPECT_EQ(cell_text(map, {5, 10.5}), "query 10, key 4..7: weight 0.25");
   EXPECT_NE(cell_text(map, {9, 10.5}).find("masked"), std::string::npos);
   EXPECT_EQ(cell_text(map, {99, 10}), "");
+  EXPECT_EQ(cell_value(map, {5, 10.5}), 0.25F);
+  EXPECT_EQ(cell_value(map, {99, 10}), std::nullopt);
 }
 
 TEST(Heatmap, WithoutOpenGlThereIsNoPictureAndNoCrash) {
