@@ -481,6 +481,12 @@ TEST_P(LongEveryVariant, IsRightInEveryCombination) {
   }
 }
 
+TEST_P(LongEveryVariant, IsRightWithEveryPadding) {
+  InTurn turn(GetParam());
+  for (const Problem& problem : padding_problems(GetParam(), kMasks, true))
+    turn.expect_right(problem);
+}
+
 // As many heads as stay in registers have code of their own, more go through memory: 12 and 13 on
 // the widest target, 5 and 6 on others.
 TEST(Cape, IsRightForEveryNumberOfHeads) {

@@ -100,7 +100,9 @@ struct MaskSizes {
   std::int64_t documents_window = 0;  ///< the same texts again with this window and padding
 };
 std::vector<Problem> window_problems(Kind kind, const MaskSizes& sizes);
-std::vector<Problem> padding_problems(Kind kind, const MaskSizes& sizes);
+/// Each padding with causal or not and with a window or none: any two of the three come together,
+/// with `every` all of them.
+std::vector<Problem> padding_problems(Kind kind, const MaskSizes& sizes, bool every = false);
 std::vector<Problem> document_problems(Kind kind, const MaskSizes& sizes);
 std::vector<Problem> soft_cap_problems(Kind kind, const MaskSizes& sizes);
 /// Among them rows that see no key, and every storage of a mask.
