@@ -107,6 +107,12 @@ std::vector<std::string> ConfigReader::unread(FieldNames words) const {
   return keys;
 }
 
+const Json* ConfigReader::unasked(std::string_view key) const {
+  if (asked_->contains(key)) return nullptr;
+  const auto it = object_->find(key);
+  return it == object_->end() || it->is_null() ? nullptr : &*it;
+}
+
 // The name that is there; a note where two are, with different values.
 std::optional<std::string_view> ConfigReader::pick(FieldNames names) const {
   std::optional<std::string_view> chosen;

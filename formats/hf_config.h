@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -96,6 +97,9 @@ class ConfigReader {
   // The keys that have one of these words in their name, are neither null nor a switch, and that
   // neither this reader nor a copy of it was ever asked for.
   std::vector<std::string> unread(FieldNames words) const;
+  // The value of a key that neither this reader nor a copy of it was ever asked for; null where it
+  // was, or where the file has none.
+  const Json* unasked(std::string_view key) const;
 
  private:
   std::optional<std::string_view> pick(FieldNames names) const;
@@ -120,14 +124,19 @@ struct RawRope {
   std::optional<std::int64_t> original_max_position_embeddings;
   std::optional<bool> truncate;
   std::vector<double> long_factor, short_factor;
-  std::vector<double> mrope_section;  // planes of each of a token's positions; empty: one position
+  // Planes of each of a token's positions, by the family's axes; empty: one position.
+  std::vector<std::int64_t> mrope_section;
   bool mrope_interleaved = false;
   std::optional<double> llama_4_scaling_beta;  // temperature of queries by position
   // Which of two clashing values was taken, both shown.
   std::vector<std::string> notes;
 };
 
-// The class defaults of a family.
+// Whether a family's rope turns by three positions of a token (mRoPE: time, height, width), and how
+// their planes lie.
+enum class RopeAxes { none, blocks, interleaved };
+
+// The class defaults of a family, and what its class reads.
 struct RopeDefaults {
   double theta = 10000.0;
   double partial_rotary_factor = 1.0;
@@ -137,6 +146,9 @@ struct RopeDefaults {
   bool whole_when_default = false;
   // At the top the base and the share that turns are rotary_emb_base and rotary_pct alone.
   bool neox_names = false;
+  RopeAxes axes = RopeAxes::none;
+  std::array<std::int64_t, 3> mrope_section = {};  // of the class; zeros: it has none
+  bool scales_queries = false;                     // reads llama_4_scaling_beta
 };
 
 // Reads rope_parameters (transformers 5; with `layer_type`, its entry of that name where it is
@@ -146,7 +158,8 @@ struct RopeDefaults {
 // has. In one thing transformers has it the other way round: original_max_position_embeddings
 // outside wins, unless the fields are nested (standardize_rope_params). Aliases: rotary_emb_base,
 // rotary_pct, `type` for rope_type, su for longrope. With `head_dim` the rotated part is checked to
-// be even and longrope's lists to have half its length.
+// be even, longrope's lists to have half its length and the sections of several axes to fill it.
+// Sections and a scale of queries that the class does not read are left out, with a note.
 RawRope read_rope(const ConfigReader& config, RopeDefaults defaults = {},
                   std::string_view layer_type = {}, std::optional<std::int64_t> head_dim = {});
 

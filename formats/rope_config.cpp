@@ -12,11 +12,14 @@ namespace {
 constexpr std::array<std::string_view, 7> kKnownTypes = {
     "default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional"};
 
-// Whether rope_parameters holds an object per layer type instead of the fields themselves.
+// Whether rope_parameters holds an object per layer type instead of the fields themselves; null,
+// which either may have, tells nothing.
 bool nested_by_layer_type(const Json& parameters) {
-  if (!parameters.is_object() || parameters.empty()) return false;
-  return std::all_of(parameters.begin(), parameters.end(),
-                     [](const Json& value) { return value.is_object() || value.is_null(); });
+  if (!parameters.is_object()) return false;
+  const auto is_object = [](const Json& value) { return value.is_object(); };
+  return std::ranges::any_of(parameters, is_object) &&
+         std::ranges::all_of(
+             parameters, [&](const Json& value) { return is_object(value) || value.is_null(); });
 }
 
 bool is_filled_object(const Json* value) {
@@ -89,11 +92,20 @@ class RopeFields {
       return reader.boolean(names);
     });
   }
-  std::vector<double> positive_numbers(std::string_view key) {
+  std::optional<std::vector<double>> numbers(std::string_view key, NumberRange range) const {
     for (const ConfigReader& reader : inside_) {
-      if (auto list = reader.numbers({key}, kPositiveRange)) return *list;
+      if (auto list = reader.numbers({key}, range)) return list;
     }
-    return {};
+    return std::nullopt;
+  }
+  // "rope_parameters.key value", where it is there at all.
+  std::string shown(std::string_view key) const {
+    for (const ConfigReader& reader : inside_) {
+      if (const Json* value = reader.raw(key)) {
+        return reader.prefix() + std::string(key) + " " + shortened(value->dump(), 60);
+      }
+    }
+    return std::string(key);
   }
 
   // Puts down a problem with a field, under the place where it stands or should stand.
@@ -184,13 +196,14 @@ class RopeFields {
   std::vector<std::string> clashes_;
 };
 
-std::string read_type(RopeFields& fields) {
+std::string read_type(RopeFields& fields, RopeAxes axes) {
   const std::string type = fields.text({"rope_type", "type"}).value_or("default");
   // Phi-3's files say su, and later yarn, where they mean longrope.
   const bool has_lists = fields.has("long_factor") && fields.has("short_factor");
   if (type == "su" || (type == "yarn" && has_lists)) return "longrope";
   // Qwen2-VL's name for the default with sections.
-  if (type == "mrope" && fields.has("mrope_section")) return "default";
+  const bool of_axes = axes != RopeAxes::none && fields.has("mrope_section");
+  if (type == "mrope" && of_axes) return "default";
   if (std::find(kKnownTypes.begin(), kKnownTypes.end(), type) != kKnownTypes.end()) return type;
   std::string known;
   for (const std::string_view name : kKnownTypes)
@@ -198,6 +211,87 @@ std::string read_type(RopeFields& fields) {
   fields.problem(fields.has("rope_type") ? "rope_type" : "type",
                  in_quotes(type) + " is not a known kind of rope (" + known + ")");
   return "default";
+}
+
+// The channels of a head that turn.
+std::int64_t turned_channels(const RawRope& rope, std::int64_t head_dim) {
+  // There it is a share of the planes of a whole head.
+  const double share = rope.type == "proportional" ? 1 : rope.partial_rotary_factor;
+  return static_cast<std::int64_t>(static_cast<double>(head_dim) * share);
+}
+
+// How the sections lie is the class's doing, whatever the file says.
+void read_section_order(RopeFields& fields, RopeAxes axes, RawRope& rope) {
+  rope.mrope_interleaved = axes == RopeAxes::interleaved;
+  const auto said = fields.boolean({"mrope_interleaved"});
+  if (!said || *said == rope.mrope_interleaved) return;
+  if (*said) {
+    return fields.problem("mrope_interleaved",
+                          "is true, but the sections of this class lie side by side");
+  }
+  rope.notes.push_back(fields.shown("mrope_interleaved") +
+                       " is not read by the class: its sections interleave always");
+}
+
+// The file's sections as whole numbers; none where they are bad, and then that is a problem.
+std::vector<std::int64_t> sections_of_file(RopeFields& fields, std::string_view key) {
+  const auto given = fields.numbers(key, {.min = 0, .max = 1e6});
+  if (!given) return {};
+  std::vector<std::int64_t> sizes;
+  for (const double size : *given) {
+    if (size != std::floor(size)) {
+      fields.problem(key, "must hold whole numbers of planes, but has " + Json(size).dump());
+      return {};
+    }
+    sizes.push_back(static_cast<std::int64_t>(size));
+  }
+  if (sizes.size() == 3) return sizes;
+  fields.problem(key, "must have three sections (time, height, width), but has " +
+                          std::to_string(sizes.size()));
+  return {};
+}
+
+void check_section_sum(RopeFields& fields, std::string_view key, std::int64_t planes,
+                       const RawRope& rope) {
+  const std::vector<std::int64_t>& sizes = rope.mrope_section;
+  std::int64_t sum = 0;
+  for (const std::int64_t size : sizes) sum += size;
+  if (sizes.empty() || sum == planes) return;
+  const std::string turning = std::to_string(planes) + " planes of a head that turn";
+  fields.problem(key, fields.has(key) ? "has " + std::to_string(sum) + " planes, not the " + turning
+                                      : "is missing, and the class's own " + Json(sizes).dump() +
+                                            " do not fit the " + turning);
+}
+
+// Planes of each of a token's positions, where the class turns by several.
+void read_sections(RopeFields& fields, const RopeDefaults& defaults,
+                   std::optional<std::int64_t> head_dim, RawRope& rope) {
+  constexpr std::string_view key = "mrope_section";
+  if (defaults.axes == RopeAxes::none) {
+    if (!fields.has(key)) return;
+    rope.notes.push_back(fields.shown(key) +
+                         " is not read by the class: its tokens have one position each");
+    return;
+  }
+  read_section_order(fields, defaults.axes, rope);
+  if (fields.has(key)) {
+    rope.mrope_section = sections_of_file(fields, key);
+  } else if (defaults.mrope_section.front() > 0) {
+    rope.mrope_section.assign(defaults.mrope_section.begin(), defaults.mrope_section.end());
+  } else {
+    rope.notes.emplace_back(
+        "mrope_section is missing, which the class needs: all planes turn by one position");
+  }
+  if (head_dim) check_section_sum(fields, key, turned_channels(rope, *head_dim) / 2, rope);
+}
+
+// Where the class does not read it, queries keep their scale.
+void read_query_scale(RopeFields& fields, bool is_read, RawRope& rope) {
+  rope.llama_4_scaling_beta = fields.number({"llama_4_scaling_beta"}, {}, {.min = 0});
+  if (is_read || rope.llama_4_scaling_beta.value_or(0) == 0) return;
+  rope.llama_4_scaling_beta.reset();
+  rope.notes.push_back(fields.shown("llama_4_scaling_beta") +
+                       " is not read by the class: queries are not scaled by their position");
 }
 
 void read_scaling(RopeFields& fields, RawRope& rope) {
@@ -216,11 +310,9 @@ void read_scaling(RopeFields& fields, RawRope& rope) {
         "truncate false is not read by the library where rope_parameters are nested by layer type: "
         "the ramp's ends are rounded to whole planes");
   }
-  rope.mrope_section = fields.positive_numbers("mrope_section");
-  rope.mrope_interleaved = fields.boolean({"mrope_interleaved"}).value_or(false);
-  rope.llama_4_scaling_beta = fields.number({"llama_4_scaling_beta"}, {}, {.min = 0});
-  rope.long_factor = fields.positive_numbers("long_factor");
-  rope.short_factor = fields.positive_numbers("short_factor");
+  const std::vector<double> none;
+  rope.long_factor = fields.numbers("long_factor", kPositiveRange).value_or(none);
+  rope.short_factor = fields.numbers("short_factor", kPositiveRange).value_or(none);
   rope.original_max_position_embeddings = fields.trained_length();
 }
 
@@ -283,7 +375,7 @@ RawRope read_rope(const ConfigReader& config, RopeDefaults defaults, std::string
                   std::optional<std::int64_t> head_dim) {
   RopeFields fields(config, layer_type);
   RawRope rope;
-  rope.type = read_type(fields);
+  rope.type = read_type(fields, defaults.axes);
   const FieldNames bases = {"rope_theta", "rotary_emb_base"}, neox_base = {"rotary_emb_base"};
   rope.theta =
       fields.number({"rope_theta"}, defaults.neox_names ? neox_base : bases, kPositiveRange)
@@ -293,14 +385,14 @@ RawRope read_rope(const ConfigReader& config, RopeDefaults defaults, std::string
   const bool whole = defaults.whole_when_default && rope.type == "default" && said != 1;
   if (whole) rope.partial_rotary_factor = 1;
   read_scaling(fields, rope);
+  read_query_scale(fields, defaults.scales_queries, rope);
+  read_sections(fields, defaults, head_dim, rope);
   if (!rope.original_max_position_embeddings) {
     rope.original_max_position_embeddings = defaults.original_max_position_embeddings;
   }
   check_scaling(fields, rope, head_dim);
   if (head_dim) {
-    // There it is a share of the planes of a whole head.
-    const double share = rope.type == "proportional" ? 1 : rope.partial_rotary_factor;
-    const auto rotated = static_cast<std::int64_t>(double(*head_dim) * share);
+    const std::int64_t rotated = turned_channels(rope, *head_dim);
     if (rotated % 2 != 0) {
       config.problem("head_dim", "rope turns pairs, but " + std::to_string(rotated) + " of " +
                                      std::to_string(*head_dim) + " dimensions are to be turned");

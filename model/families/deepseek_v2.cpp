@@ -81,6 +81,7 @@ Translation translate(const FamilyInput& input) {
                  .expert_width = 1407,
                  .dense_layers = 0,
                  .routed_scale = 1.0});
+  require_word(reading, "scoring_func", "softmax");
   if (reader.text_or({"topk_method"}, "greedy") == "group_limited_greedy") {
     config.experts.groups = reader.integer_or({"n_group"}, 1, formats::kCountRange);
     config.experts.groups_per_token = reader.integer_or({"topk_group"}, 1, formats::kCountRange);
@@ -99,6 +100,12 @@ Translation translate(const FamilyInput& input) {
 
 }  // namespace
 }  // namespace deepseek_v2
+
+void require_word(FamilyReader& reading, const char* key, const char* own) {
+  const std::string named = reading.reader().text_or({key}, own);
+  if (named == own) return;
+  reading.problem(key, formats::in_quotes(named) + " is not known; known: " + own);
+}
 
 void read_deepseek(FamilyReader& reading, const char* layout, const DeepseekDefaults& defaults) {
   const formats::ConfigReader& reader = reading.reader();

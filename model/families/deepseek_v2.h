@@ -17,6 +17,8 @@ struct DeepseekDefaults {
 };
 // What V2 and V3 share: sizes, latent attention with its rope, experts but for their router.
 void read_deepseek(FamilyReader& reading, const char* layout, const DeepseekDefaults& defaults);
+// A problem where the file has another word than the one that the class computes by.
+void require_word(FamilyReader& reading, const char* key, const char* own);
 TensorPlace deepseek_place(const ModelConfig& config, const std::string& name);
 
 }  // namespace phasescope::model

@@ -25,6 +25,8 @@ Translation translate(const FamilyInput& input) {
                  .expert_width = 2048,
                  .dense_layers = 3,
                  .routed_scale = 2.5});
+  require_word(reading, "scoring_func", "sigmoid");
+  require_word(reading, "topk_method", "noaux_tc");
   ExpertsConfig& experts = config.experts;
   experts.router = "sigmoid";
   experts.choice_bias = experts.groups_by_two = true;

@@ -57,6 +57,7 @@
 #include "model/families/structure.h"
 #include "model/families/t5.h"
 #include "model/families/tape_public.h"
+#include "model/families/unread_keys.h"
 
 namespace phasescope::model {
 
@@ -142,6 +143,12 @@ Json language_part(const FamilyInput& input) {
   return part;
 }
 
+void warn_of_wrapper(const Json& config, Translation& result) {
+  for (std::string& sentence : unread_wrapper_ropes(config)) {
+    result.warnings.push_back(std::move(sentence));
+  }
+}
+
 }  // namespace
 
 Translation translate(const FamilyInput& input, std::string& family) {
@@ -154,6 +161,7 @@ Translation translate(const FamilyInput& input, std::string& family) {
     result.quirks.insert(result.quirks.begin(), "the language model in a " +
                                                     config["model_type"].get<std::string>() +
                                                     " is read, as its text_config says");
+    warn_of_wrapper(config, result);
     result.place = [inner = std::move(result.place)](const std::string& name) {
       const std::string own = trunk_name(name);
       const bool of_language = !own.empty() && (own != name || own.starts_with("lm_head."));
@@ -169,6 +177,7 @@ Translation translate(const FamilyInput& input, std::string& family) {
       for (std::string& sentence : structure_quirks(result.config)) {
         result.quirks.push_back(std::move(sentence));
       }
+      warn_of_wrapper(config, result);
       return result;
     }
     known += (known.empty() ? "" : ", ") + std::string(candidate.key);

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "formats/utf8.h"
+#include "model/families/unread_keys.h"
 
 namespace phasescope::model {
 namespace {
@@ -63,28 +64,10 @@ bool is_headless_class(const std::string& name) {
   return is_task_class(name) || (name.ends_with("Model") && !name.ends_with("LMHeadModel"));
 }
 
-// Whether a field is missing or could not be read: what is held against it would be nonsense.
-bool is_unread(const formats::ConfigReader& reader, const std::string& key) {
-  const std::string start = reader.prefix() + key + ": ";
-  const std::vector<std::string>& list = reader.problems().list();
-  return std::any_of(list.begin(), list.end(),
-                     [&](const std::string& problem) { return problem.starts_with(start); });
-}
-
 // Whether the head size is what is left of the width over the heads.
 bool has_split_head(const formats::ConfigReader& reader, const ModelConfig& config) {
   return !reader.has("head_dim") && config.head_dim == config.width / config.heads &&
          config.width % config.heads != 0;
-}
-
-// The head size, where the sizes that give it could be read and give a whole one.
-std::optional<std::int64_t> known_head_dim(const formats::ConfigReader& reader,
-                                           const ModelConfig& config) {
-  for (const char* key : {"hidden_size", "num_attention_heads", "head_dim"}) {
-    if (is_unread(reader, key)) return std::nullopt;
-  }
-  if (has_split_head(reader, config)) return std::nullopt;
-  return config.head_dim;
 }
 
 double yarn_attention_factor(const formats::RawRope& rope) {
@@ -171,145 +154,9 @@ void FamilyReader::read_head(const std::string& head_tensor, bool tied_by_defaul
               : "the file has no " + head_tensor + ": the model has no head and no logits");
 }
 
-void FamilyReader::read_local_layers(bool (*by_default)(std::int64_t, std::int64_t),
-                                     std::int64_t argument) {
-  const auto types = layer_types({"full_attention", "sliding_attention"});
-  const std::int64_t layers = std::min(config().layers, formats::kLayerRange.max);
-  for (std::int64_t layer = 0; layer < layers; ++layer) {
-    const bool local = types ? (*types)[static_cast<std::size_t>(layer)] == "sliding_attention"
-                             : by_default(layer, argument);
-    if (local) config().attention.local_layers.push_back(layer);
-  }
-}
-
-std::optional<std::vector<std::string>> FamilyReader::layer_types(
-    std::initializer_list<std::string_view> known, const std::string& key) {
-  auto types = reader_.texts({key});
-  if (!types) return types;
-  for (const std::string& type : *types) {
-    if (std::find(known.begin(), known.end(), type) != known.end()) continue;
-    std::string list;
-    for (const std::string_view name : known)
-      list += (list.empty() ? "" : ", ") + std::string(name);
-    problem(key,
-            formats::in_quotes(type) + " is not a kind of layer that can be read (" + list + ")");
-  }
-  if (static_cast<std::int64_t>(types->size()) != config().layers &&
-      !is_unread(reader_, "num_hidden_layers")) {
-    problem(key, "has " + std::to_string(types->size()) + " entries, but there are " +
-                     std::to_string(config().layers) + " layers");
-  }
-  types->resize(static_cast<std::size_t>(
-                    std::clamp<std::int64_t>(config().layers, 0, formats::kLayerRange.max)),
-                std::string(*known.begin()));
-  return types;
-}
-
 bool FamilyReader::says_rope() const {
   const Json* scaling = reader_.raw("rope_scaling");
   return reader_.has("rope_parameters") || (scaling != nullptr && !scaling->empty());
-}
-
-const Json* FamilyReader::parameters_of_type(const std::string& layer_type) const {
-  const Json* parameters = reader_.raw("rope_parameters");
-  if (parameters == nullptr || !parameters->is_object()) return nullptr;
-  const auto found = parameters->find(layer_type);
-  return found == parameters->end() || found->is_null() ? nullptr : &*found;
-}
-
-formats::RawRope FamilyReader::nested_rope(const std::string& layer_type, const Json* own,
-                                           formats::RopeDefaults defaults, std::int64_t head_dim) {
-  Json alone = Json::object();
-  if (own != nullptr && !own->is_object()) {
-    problem("rope_parameters." + layer_type,
-            "must be an object, but is " + formats::shortened(own->dump()));
-  } else if (own != nullptr) {
-    alone["rope_parameters"] = {{layer_type, *own}};
-  }
-  if (const Json* context = reader_.raw("max_position_embeddings")) {
-    alone["max_position_embeddings"] = *context;
-  }
-  const bool known = known_head_dim(reader_, config()).has_value();
-  return formats::read_rope(formats::ConfigReader(alone, problems_, reader_.prefix()), defaults,
-                            layer_type, known ? std::optional(head_dim) : std::nullopt);
-}
-
-formats::RawRope FamilyReader::rope_of_type(const char* layer_type, formats::RopeDefaults defaults,
-                                            std::int64_t head_dim, double share) {
-  const Json* own = parameters_of_type(layer_type);
-  const Json *parameters = reader_.raw("rope_parameters"), *scaling = reader_.raw("rope_scaling");
-  if (scaling != nullptr && !scaling->empty()) {
-    problem("rope_scaling",
-            "is not read by this class, which has its ropes in rope_parameters, by "
-            "layer type");
-  }
-  const auto local = static_cast<std::int64_t>(config().attention.local_layers.size());
-  const bool of_local = layer_type == std::string_view("sliding_attention");
-  const bool has_layers = of_local ? local > 0 : local < config().layers;
-  if (own == nullptr && parameters != nullptr && !parameters->empty() && has_layers) {
-    problem("rope_parameters", "has no rope for " + std::string(layer_type) +
-                                   ": this class needs one for each layer type");
-  }
-  if (own != nullptr) {
-    const Json kind = own->is_object()
-                          ? own->value("rope_type", own->value("type", Json("default")))
-                          : Json("default");
-    defaults.partial_rotary_factor = kind == "default" ? share : 1;
-    if (own->is_object() && !own->contains("rope_theta")) {
-      problem("rope_parameters", "has no rope_theta for " + std::string(layer_type));
-    }
-  }
-  return nested_rope(layer_type, own, defaults, head_dim);
-}
-
-void FamilyReader::read_ropes_by_type(double theta, double local_theta,
-                                      const std::string& local_name) {
-  const auto rope_of = [&](const char* layer_type, double fallback, const std::string& outside,
-                           const Json* scaling) {
-    const Json* nested = parameters_of_type(layer_type);
-    const Json* parameters = reader_.raw("rope_parameters");
-    if (nested == nullptr && parameters != nullptr && !parameters->empty()) {
-      warning(
-          "rope_parameters are not nested by layer type, which this class needs: it takes its "
-          "defaults for " +
-          std::string(layer_type));
-    }
-    // The class starts from this, so that an older file's `type` is not read beside it.
-    Json own = nested != nullptr ? *nested : Json{{"rope_type", "default"}};
-    if (scaling != nullptr && scaling->is_object() && own.is_object()) own.update(*scaling);
-    formats::RopeDefaults defaults{.theta = fallback, .whole_when_default = true};
-    if (!outside.empty()) {
-      defaults.theta = reader_.number_or({outside}, fallback, formats::kPositiveRange);
-      const bool clash = own.is_object() && own.contains("rope_theta") && reader_.has(outside) &&
-                         own["rope_theta"] != *reader_.raw(outside);
-      if (clash) {
-        warning("rope_theta " + own["rope_theta"].dump() + " in rope_parameters." + layer_type +
-                " is taken over " + outside + " " + reader_.raw(outside)->dump() + " outside");
-      }
-    }
-    return nested_rope(layer_type, &own, defaults, config().head_dim);
-  };
-  const Json* scaling = reader_.raw("rope_scaling");
-  if (scaling != nullptr) (void)reader_.section("rope_scaling");  // a problem where it is no object
-  set_rope(rope_of("full_attention", theta, "rope_theta", scaling), "half");
-  const formats::RawRope local = rope_of("sliding_attention", local_theta, local_name, nullptr);
-  note_clashes(local);
-  config().local_encoding = rope_encoding(local, "half", config().context);
-}
-
-// A rope that stays unread is a wrong one without a word.
-void FamilyReader::warn_of_unread_ropes() {
-  if (config().encoding.key != "rope") return;
-  for (const std::string& key : reader_.unread({"rope", "rotary", "theta"})) {
-    warning(reader_.prefix() + key + " " + formats::shortened(object_.at(key).dump()) +
-            " is not read");
-  }
-}
-
-void FamilyReader::take_rope_off(const std::vector<std::int64_t>& layers) {
-  if (layers.empty()) return;
-  config().layer_groups.push_back(
-      {.layers = layers, .encoding = EncodingConfig{"none", Json::object()}});
 }
 
 void FamilyReader::note_clashes(const formats::RawRope& rope) {
@@ -332,18 +179,34 @@ void FamilyReader::set_rope(const formats::RawRope& rope, const char* layout) {
 }
 
 void FamilyReader::read_rope(formats::RopeDefaults defaults, const char* layout) {
-  const auto head_dim = known_head_dim(reader_, config());
-  set_rope(formats::read_rope(reader_, defaults, {}, head_dim), layout);
+  set_rope(formats::read_rope(reader_, defaults, {}, known_head_dim()), layout);
+}
+
+bool FamilyReader::is_unread(const std::string& key) const {
+  const std::string start = reader_.prefix() + key + ": ";
+  return std::ranges::any_of(
+      problems_.list(), [&](const std::string& problem) { return problem.starts_with(start); });
+}
+
+std::optional<std::int64_t> FamilyReader::known_head_dim() const {
+  for (const char* key : {"hidden_size", "num_attention_heads", "head_dim"}) {
+    if (is_unread(key)) return std::nullopt;
+  }
+  if (has_split_head(reader_, result_.config)) return std::nullopt;
+  return result_.config.head_dim;
 }
 
 Translation FamilyReader::finish(std::function<TensorPlace(const std::string&)> place) {
+  check_layer_types();
+  check_other_ropes();
   if (problems_.empty() && has_split_head(reader_, config())) {
     formats::check_heads(problems_, config().width, config().heads, config().kv_heads, {});
   }
   if (problems_.empty()) check_model_config(config(), problems_);
   problems_.throw_if_any(input_.where);
   for (const std::string& note : reader_.notes()) warning(note);
-  warn_of_unread_ropes();
+  warn_of_unused_windows();
+  for (const std::string& sentence : unread_key_warnings(reader_, config())) warning(sentence);
   std::string left_out;
   for (const std::string& field : reader_.left_out()) {
     left_out += (left_out.empty() ? "" : ", ") + reader_.prefix() + field;
@@ -371,11 +234,7 @@ EncodingConfig rope_encoding(const formats::RawRope& rope, const char* layout,
     options["partial_rotary_factor"] = rope.partial_rotary_factor;
   }
   if (!rope.mrope_section.empty()) {
-    Json sections = Json::array();
-    for (const double size : rope.mrope_section) {
-      sections.push_back(static_cast<std::int64_t>(size));
-    }
-    options["sections"] = sections;
+    options["sections"] = rope.mrope_section;
     if (rope.mrope_interleaved) options["section_order"] = "interleaved";
   }
   if (rope.type == "default") return {"rope", options};

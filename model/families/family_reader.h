@@ -57,7 +57,8 @@ class FamilyReader {
                          std::int64_t argument);
 
   // The entries of a list with a word for each layer; a problem where one is not known, or their
-  // number is wrong. None where the file has no such list.
+  // number is wrong. None where the file has no such list. finish() asks for layer_types where the
+  // family has not.
   std::optional<std::vector<std::string>> layer_types(std::initializer_list<std::string_view> known,
                                                       const std::string& key = "layer_types");
   // Whether the file says anything of rope that replaces what its class has by default: an empty
@@ -71,8 +72,15 @@ class FamilyReader {
                                 std::int64_t head_dim, double share = 1);
   // Both ropes of classes that read older files too (Gemma 3 and 3n, OLMo 3): rope_theta and
   // rope_scaling are of the layers that see all, `local_name` is the base of the others (empty: the
-  // class's own). What rope_parameters has outside the layer types is not read.
+  // class's own). What rope_parameters has outside the layer types is not read, and finish() says
+  // so.
   void read_ropes_by_type(double theta, double local_theta, const std::string& local_name);
+  // A list of 0 and 1, or of false and true; a problem where it has another value. None where the
+  // file has no such list.
+  std::optional<std::vector<bool>> switches(const std::string& key);
+  // The layers that turn nothing by that list of no_rope_layers, which has one for each layer, 1
+  // for one that turns; without it every n-th.
+  std::vector<std::int64_t> still_layers(const std::optional<std::vector<bool>>& turning);
   // Those layers turn nothing (NoPE).
   void take_rope_off(const std::vector<std::int64_t>& layers);
 
@@ -89,14 +97,27 @@ class FamilyReader {
   // What rope_parameters has under the layer type; null for nothing.
   const Json* parameters_of_type(const std::string& layer_type) const;
   formats::RawRope nested_rope(const std::string& layer_type, const Json* own,
-                               formats::RopeDefaults defaults, std::int64_t head_dim);
-  void warn_of_unread_ropes();
+                               formats::RopeDefaults defaults,
+                               std::optional<std::int64_t> head_dim);
+  bool has_layers_of(const std::string& layer_type) const;
+  void note_scaling_clashes(const std::string& layer_type, const Json& own, const Json& scaling);
+  // Problems and warnings of what rope_parameters has beside the ropes read by layer type.
+  void check_other_ropes();
+  // The words of layer_types, where the family has not asked for them.
+  void check_layer_types();
+  void warn_of_unused_windows();
+  // Whether a field is missing or could not be read: what is held against it would be nonsense.
+  bool is_unread(const std::string& key) const;
+  // The head size, where the sizes that give it could be read and give a whole one.
+  std::optional<std::int64_t> known_head_dim() const;
 
   const FamilyInput& input_;
   const Json& object_;
   formats::ConfigProblems problems_;
   formats::ConfigReader reader_;
   Translation result_;
+  std::optional<std::vector<std::string>> layer_kinds_;  // layer_types
+  bool asked_layer_types_ = false, has_ropes_by_type_ = false;
 };
 
 // ---- Positions ---------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 #include "model/families/llama4.h"
 
+#include "formats/utf8.h"
 #include "model/families/expert_places.h"
 #include "model/families/family_reader.h"
 #include "model/families/llama.h"
@@ -12,27 +13,24 @@ bool claims(const FamilyInput& input) {
   return is_of_type(input.config, {"llama4", "llama4_text"});
 }
 
-// Layers that turn nothing: no_rope_layers has 1 for one that turns; an empty list means the
-// default.
+// Layers that turn nothing; an empty list means the default.
 std::vector<std::int64_t> still_layers(FamilyReader& reading) {
-  const ModelConfig& config = reading.config();
-  const auto given = reading.reader().numbers({"no_rope_layers"}, {.min = 0, .max = 1});
-  const std::int64_t interval =
-      reading.reader().integer_or({"no_rope_layer_interval"}, 4, formats::kCountRange);
-  const bool listed = given && !given->empty();
-  if (listed && static_cast<std::int64_t>(given->size()) != config.layers) {
-    reading.problem("no_rope_layers", "has " + std::to_string(given->size()) +
-                                          " entries, but there are " +
-                                          std::to_string(config.layers) + " layers");
-    return {};
-  }
-  std::vector<std::int64_t> still;
-  for (const std::int64_t layer : all_layers(config)) {
-    const bool turns =
-        listed ? (*given)[static_cast<std::size_t>(layer)] != 0 : (layer + 1) % interval != 0;
-    if (!turns) still.push_back(layer);
-  }
-  return still;
+  auto turning = reading.switches("no_rope_layers");
+  if (turning && turning->empty()) turning.reset();
+  return reading.still_layers(turning);
+}
+
+// The class goes by the truth of the value: published files have 4 for yes. null is no.
+bool tunes_temperature(FamilyReader& reading) {
+  constexpr const char* key = "attn_temperature_tuning";
+  const formats::ConfigReader& reader = reading.reader();
+  const Json* given = reader.raw(key);
+  if (given == nullptr) return !reader.has_or_null(key);
+  if (given->is_boolean()) return given->get<bool>();
+  if (given->is_number_integer()) return *given != Json(0);
+  reading.problem(key, "must be true, false or an integer, of which 0 means false, but is " +
+                           formats::shortened(given->dump(), 60));
+  return false;
 }
 
 void read_attention(FamilyReader& reading) {
@@ -49,7 +47,8 @@ void read_attention(FamilyReader& reading) {
   }
   reading.take_rope_off(still);
   attention.qk_norm_after = reader.boolean_or({"use_qk_norm"}, true);
-  if (still.empty() || !reader.boolean_or({"attn_temperature_tuning"}, true)) return;
+  const bool tuned = tunes_temperature(reading);
+  if (still.empty() || !tuned) return;
   attention.temperature = reader.number_or({"attn_scale"}, 0.1, {.min = 0});
   attention.temperature_length = reader.number_or({"floor_scale"}, 8192, formats::kPositiveRange);
   attention.temperature_from = 1;

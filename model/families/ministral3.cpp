@@ -34,9 +34,11 @@ Translation translate(const FamilyInput& input) {
   reading.read_head("lm_head.weight", false);
   // A rope that says no base has the library's, not that of the class's own rope.
   const formats::RawRope rope =
-      reading.says_rope() ? formats::read_rope(reader, {.theta = 1e4, .whole_when_default = true},
-                                               {}, config.head_dim)
-                          : class_rope();
+      reading.says_rope()
+          ? formats::read_rope(reader,
+                               {.theta = 1e4, .whole_when_default = true, .scales_queries = true},
+                               {}, config.head_dim)
+          : class_rope();
   reading.set_rope(rope, "half");
   config.attention.temperature = rope.llama_4_scaling_beta.value_or(0);
   config.attention.temperature_length =

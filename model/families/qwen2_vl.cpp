@@ -20,7 +20,8 @@ Translation translate(const FamilyInput& input) {
   config.attention.o_bias = false;
   read_qwen_windows(reading);
   reading.read_head("lm_head.weight", false);
-  reading.read_rope({.theta = 1e6, .whole_when_default = true}, "half");
+  reading.read_rope({.theta = 1e6, .whole_when_default = true, .axes = formats::RopeAxes::blocks},
+                    "half");
   return reading.finish(of_trunk(&llama_place));
 }
 

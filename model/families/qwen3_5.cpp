@@ -28,7 +28,10 @@ Translation translate(const FamilyInput& input) {
     config.experts.shared_gate = true;
   }
   reading.read_head("lm_head.weight", false);
-  reading.read_rope({.partial_rotary_factor = 0.25}, "half");
+  reading.read_rope({.partial_rotary_factor = 0.25,
+                     .axes = formats::RopeAxes::interleaved,
+                     .mrope_section = {11, 11, 10}},
+                    "half");
   const ModelConfig sizes = config;
   return reading.finish(
       of_trunk([sizes](const std::string& name) { return gated_attention_place(sizes, name); }));

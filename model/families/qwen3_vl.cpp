@@ -37,7 +37,11 @@ Translation translate(const FamilyInput& input) {
   }
   config.attention.qk_norm = "head";
   reading.read_head("lm_head.weight", experts);
-  reading.read_rope({.theta = 5e5, .whole_when_default = true}, "half");
+  reading.read_rope({.theta = 5e5,
+                     .whole_when_default = true,
+                     .axes = formats::RopeAxes::interleaved,
+                     .mrope_section = {24, 20, 20}},
+                    "half");
   const ModelConfig sizes = config;
   return reading.finish(of_trunk([sizes](const std::string& name) { return place(sizes, name); }));
 }

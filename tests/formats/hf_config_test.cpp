@@ -2,7 +2,9 @@
 
 #include "formats/hf_config.h"
 
+#include <array>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "support.h"
 
@@ -275,6 +277,76 @@ TEST(Rope, Row16_UnknownType) {
   expect_problem({{"rope_parameters", {{"rope_type", "spiral"}}}}, "rope_parameters.rope_type");
   expect_problem({{"rope_parameters", {{"rope_type", 3}}}}, "rope_parameters.rope_type");
   expect_problem({{"rope_scaling", "linear"}}, "rope_scaling");
+  // A name of classes that turn by several positions, which this one does not.
+  expect_problem({{"rope_scaling", {{"type", "mrope"}, {"mrope_section", {2, 1, 1}}}}},
+                 "rope_scaling.type");
+}
+
+// Null is no rope of a layer type; beside one it is.
+TEST(Rope, NullsAloneAreNotNestedByLayerType) {
+  const auto flat =
+      rope_of({{"rope_parameters", {{"rope_type", nullptr}, {"rope_theta", nullptr}}}});
+  EXPECT_TRUE(flat.problems.empty());
+  EXPECT_EQ(flat.rope.theta, 7000.0);
+  const Json nested = {{"full_attention", {{"rope_theta", 500.0}}}, {"sliding_attention", nullptr}};
+  EXPECT_EQ(rope_of({{"rope_parameters", nested}}, "full_attention").rope.theta, 500.0);
+}
+
+// Of a class whose ropes turn by three positions; heads have eight planes.
+RopeResult sections_of(const Json& rope, RopeAxes axes, std::array<std::int64_t, 3> of_class = {}) {
+  const Json config = {{"rope_parameters", rope}};
+  ConfigProblems problems;
+  const ConfigReader reader(config, problems);
+  RawRope read = read_rope(reader, {.axes = axes, .mrope_section = of_class}, {}, 16);
+  return {read, problems.list()};
+}
+
+TEST(Rope, SectionsLieAsTheClassHasThemAndFillTheHead) {
+  const Json good = {{"mrope_section", {4, 2, 2}}};
+  const std::vector<std::int64_t> sizes = {4, 2, 2};
+  const auto blocks = sections_of(good, RopeAxes::blocks);
+  EXPECT_EQ(blocks.rope.mrope_section, sizes);
+  EXPECT_FALSE(blocks.rope.mrope_interleaved);
+  EXPECT_TRUE(blocks.rope.notes.empty() && blocks.problems.empty());
+  const auto unsaid = sections_of(good, RopeAxes::interleaved);
+  EXPECT_TRUE(unsaid.rope.mrope_interleaved);
+  EXPECT_TRUE(unsaid.rope.notes.empty() && unsaid.problems.empty());
+  Json other = good;
+  other["mrope_interleaved"] = false;
+  const auto denied = sections_of(other, RopeAxes::interleaved);
+  EXPECT_TRUE(denied.rope.mrope_interleaved);
+  EXPECT_TRUE(any_tells(denied.rope.notes, "rope_parameters.mrope_interleaved false is not read"));
+  other["mrope_interleaved"] = true;
+  EXPECT_TRUE(any_tells(sections_of(other, RopeAxes::blocks).problems, "lie side by side"));
+  const auto of_class = sections_of(Json::object(), RopeAxes::interleaved, {4, 2, 2});
+  EXPECT_EQ(of_class.rope.mrope_section, sizes);
+  EXPECT_TRUE(any_tells(sections_of(Json::object(), RopeAxes::interleaved, {24, 20, 20}).problems,
+                        "mrope_section: is missing, and the class's own [24,20,20] do not fit the "
+                        "8 planes"));
+  EXPECT_TRUE(any_tells(sections_of(Json::object(), RopeAxes::blocks).rope.notes,
+                        "mrope_section is missing"));
+}
+
+TEST(Rope, BadSectionsAreRefusedAndThoseThatNoClassReadsAreNamed) {
+  for (const auto& [sections, told] :
+       {std::pair{Json{4, 4}, "must have three sections"},
+        std::pair{Json{2, 2, 2, 2}, "must have three sections"},
+        std::pair{Json::array(), "must have three sections"},
+        std::pair{Json{2.9, 2.9, 2.2}, "whole numbers of planes, but has 2.9"},
+        std::pair{Json{4, 2, 1}, "has 7 planes, not the 8 planes"},
+        std::pair{Json{4, -2, 6}, "must be a list of numbers"},
+        std::pair{Json("4, 2, 2"), "must be a list of numbers"}}) {
+    const auto bad = sections_of({{"mrope_section", sections}}, RopeAxes::interleaved).problems;
+    ASSERT_EQ(bad.size(), 1u) << sections.dump();
+    EXPECT_TRUE(any_tells(bad, told)) << bad[0];
+  }
+  const auto unread =
+      rope_of({{"rope_parameters", {{"mrope_section", {4, 2, 2}}, {"llama_4_scaling_beta", 0.1}}}});
+  EXPECT_TRUE(unread.problems.empty());
+  EXPECT_TRUE(unread.rope.mrope_section.empty());
+  EXPECT_FALSE(unread.rope.llama_4_scaling_beta.has_value());
+  EXPECT_TRUE(any_tells(unread.rope.notes, "mrope_section [4,2,2] is not read"));
+  EXPECT_TRUE(any_tells(unread.rope.notes, "llama_4_scaling_beta 0.1 is not read"));
 }
 
 TEST(Rope, Row16_FactorZeroNaNTextOrMissing) {

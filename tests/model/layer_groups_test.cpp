@@ -3,6 +3,12 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
 #include "formats/hf_config.h"
 #include "golden.h"
 #include "model/checkpoints/open_model.h"
@@ -166,6 +172,58 @@ TEST(NewerFamilies, RefuseUnknownKindsByName) {
   EXPECT_NE(refusal_of(config).find("has 2 entries, but there are 4 layers"), std::string::npos);
 }
 
+// Also where the family does not look at layer_types otherwise.
+TEST(NewerFamilies, AllRefuseKindsOfLayersThatTheyDoNotKnow) {
+  for (const char* type :
+       {"llama",      "mistral",  "mixtral",    "qwen2",    "qwen3",       "qwen3_moe",
+        "qwen2_vl",   "qwen3_vl", "qwen3_next", "qwen3_5",  "phi",         "phi3",
+        "gemma",      "gemma2",   "gemma3n",    "gemma4",   "deepseek_v2", "deepseek_v3",
+        "glm4",       "granite",  "ministral3", "nemotron", "olmo2",       "olmo3",
+        "stablelm",   "smollm3",  "starcoder2", "falcon",   "gpt_neox",    "cohere2",
+        "exaone4",    "gpt_oss",  "llama4",     "laguna",   "granite_swa", "mimo_v2_flash",
+        "gemma3_text"}) {
+    Json config = smollm3();
+    config["model_type"] = type;
+    config["layer_types"] = {"full_attention", "foo", "full_attention", "full_attention"};
+    const std::string text = refusal_of(config);
+    EXPECT_NE(text.find("layer_types: \"foo\" is not a kind of layer that can be read (full_"),
+              std::string::npos)
+        << type << ": " << text;
+  }
+  Json config = smollm3();
+  config["layer_types"] = {"full_attention"};
+  EXPECT_NE(refusal_of(config).find("layer_types: has 1 entries, but there are 4 layers"),
+            std::string::npos);
+  config["layer_types"] = "full_attention";
+  EXPECT_NE(refusal_of(config).find("layer_types: must be a list of strings"), std::string::npos);
+}
+
+bool has_sentence(const std::vector<std::string>& list, const std::string& part) {
+  return std::ranges::any_of(
+      list, [&](const std::string& line) { return line.find(part) != std::string::npos; });
+}
+
+TEST(NewerFamilies, NameTheLayersWhoseWindowIsNotInForce) {
+  for (const char* type : {"llama", "qwen2", "olmo2", "glm4", "smollm3", "mistral"}) {
+    Json config = smollm3();
+    config.update({{"model_type", type}, {"sliding_window", nullptr}});
+    const Translation plain = translated(config);
+    config["layer_types"] = Json(4, "full_attention");
+    const Translation full = translated(config);
+    EXPECT_EQ(write_model_config(full.config), write_model_config(plain.config)) << type;
+    EXPECT_EQ(full.warnings, plain.warnings) << type;
+    config["layer_types"][1] = config["layer_types"][3] = "sliding_attention";
+    EXPECT_TRUE(has_sentence(translated(config).warnings,
+                             "layer_types has sliding_attention for layers 1, 3, where no window "
+                             "is in force"))
+        << type;
+  }
+  Json config = smollm3();
+  config.update({{"model_type", "qwen2"}, {"use_sliding_window", true}, {"sliding_window", 8}});
+  config["layer_types"] = Json(4, "sliding_attention");
+  EXPECT_FALSE(has_sentence(translated(config).warnings, "layer_types"));
+}
+
 // Settings that transformers 5.23 cannot run, or that it computes with tensors nobody reads here.
 TEST(NewerFamilies, RefuseWhatTheirClassesCannotDo) {
   const auto refused = [](const char* type, const Json& more) {
@@ -179,6 +237,12 @@ TEST(NewerFamilies, RefuseWhatTheirClassesCannotDo) {
   EXPECT_NE(refused("gpt_oss", part).find("turns whole heads"), std::string::npos);
   EXPECT_NE(refused("llama4_text", part).find("turns whole heads"), std::string::npos);
   EXPECT_NE(refused("deepseek_v2", {{"mlp_bias", true}}).find("mlp_bias"), std::string::npos);
+  for (const auto& [type, key, own] : {std::tuple{"deepseek_v3", "scoring_func", "sigmoid"},
+                                       std::tuple{"deepseek_v3", "topk_method", "noaux_tc"},
+                                       std::tuple{"deepseek_v2", "scoring_func", "softmax"}}) {
+    const std::string told = std::string(key) + ": \"other\" is not known; known: " + own;
+    EXPECT_NE(refused(type, {{key, "other"}}).find(told), std::string::npos) << type;
+  }
   EXPECT_NE(refused("deepseek_v3", {{"rope_scaling", {{"rope_type", "proportional"}}}})
                 .find("qk_rope_head_dim"),
             std::string::npos);
@@ -198,6 +262,18 @@ TEST(NewerFamilies, TakeValuesAsTheirClassesDo) {
     EXPECT_EQ(attention.gate, "softplus") << gating;
     EXPECT_EQ(attention.gate_by_head, by_head) << gating;
   }
+  // Published files have 4 for yes.
+  Json llama4 = smollm3();
+  llama4["model_type"] = "llama4_text";
+  for (const auto& [tuning, scale] :
+       {std::pair{Json(true), 0.1}, std::pair{Json(4), 0.1}, std::pair{Json(false), 0.0},
+        std::pair{Json(0), 0.0}, std::pair{Json(nullptr), 0.0}}) {
+    llama4["attn_temperature_tuning"] = tuning;
+    EXPECT_EQ(translated(llama4).config.attention.temperature, scale) << tuning;
+  }
+  llama4["attn_temperature_tuning"] = "yes";
+  EXPECT_NE(refusal_of(llama4).find("attn_temperature_tuning: must be true, false or an integer"),
+            std::string::npos);
   Json deepseek = smollm3();
   deepseek.update(
       {{"model_type", "deepseek_v3"}, {"norm_topk_prob", nullptr}, {"rope_interleave", nullptr}});
@@ -207,7 +283,7 @@ TEST(NewerFamilies, TakeValuesAsTheirClassesDo) {
   // A wrapper's word is taken over that of its part.
   Json inner = smollm3();
   inner["model_type"] = "qwen3_vl_text";
-  inner["head_dim"] = 4;
+  inner["head_dim"] = 128;  // as many planes as the class's sections have
   for (const bool tied : {false, true}) {
     inner["tie_word_embeddings"] = !tied;
     EXPECT_EQ(
@@ -215,6 +291,25 @@ TEST(NewerFamilies, TakeValuesAsTheirClassesDo) {
             {{"model_type", "qwen3_vl"}, {"tie_word_embeddings", tied}, {"text_config", inner}})
             .config.tie_embeddings,
         tied);
+  }
+}
+
+TEST(NewerFamilies, TakeLayersThatTurnAsNumbersOrSwitches) {
+  for (const char* type : {"smollm3", "llama4_text"}) {
+    Json config = smollm3();
+    config["model_type"] = type;
+    config["no_rope_layers"] = {1, 0, 0, 1};
+    const Json numbers = write_model_config(translated(config).config);
+    config["no_rope_layers"] = {true, false, false, true};
+    EXPECT_EQ(write_model_config(translated(config).config), numbers) << type;
+    for (const Json& bad : {Json(0.5), Json(2), Json("1"), Json(nullptr)}) {
+      config["no_rope_layers"][2] = bad;
+      EXPECT_NE(refusal_of(config).find("no_rope_layers: must be a list with 0 or 1 (or false and "
+                                        "true) for each layer, but has " +
+                                        bad.dump()),
+                std::string::npos)
+          << type << bad;
+    }
   }
 }
 

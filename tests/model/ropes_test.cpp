@@ -113,6 +113,134 @@ TEST(Ropes, NobodyReadsAreNamed) {
   EXPECT_TRUE(warns(*read_alone(config), "factor 8.0 changes nothing"));
 }
 
+std::string words_of_refusal(const Json& config) {
+  std::string family;
+  try {
+    translate({config, {}, "config.json", true}, family);
+  } catch (const formats::Error& error) {
+    return error.full_text();
+  }
+  return "was read";
+}
+
+// Keys of other families that change positions or what a layer sees.
+TEST(Ropes, OfOtherFamiliesAreNamedWhereTheyAreNotRead) {
+  struct Case {
+    const char *family, *key;
+    Json value, own;  // what the family does anyway says nothing
+  };
+  for (const Case& c :
+       {Case{"llama", "rope_interleave", true, false}, Case{"llama", "use_rope", false, true},
+        Case{"cohere2", "rope_interleave", false, true},
+        Case{"llama", "llama_4_scaling_beta", 0.1, 0}, Case{"llama", "alibi", true, false},
+        Case{"llama", "position_embedding_type", "alibi", "rope"},
+        Case{"llama", "attn_temperature_tuning", 4, 0},
+        Case{"llama", "attention_chunk_size", 8192, nullptr},
+        Case{"llama", "use_sliding_window", true, false},
+        Case{"llama", "sliding_window", 4096, nullptr},
+        Case{"llama", "per_layer_config", {{"1", {{"head_dim", 4}}}}, Json::object()},
+        Case{"glm4", "sliding_window", 4096, nullptr},
+        Case{"deepseek_v3", "use_mrope", true, false}}) {
+    Json config = config_of(c.family);
+    config[c.key] = c.value;
+    const auto read = read_alone(config);
+    ASSERT_TRUE(read.has_value()) << c.key;
+    const std::string told = std::string(c.key) + " " + c.value.dump() + " is not read: ";
+    EXPECT_TRUE(warns(*read, told)) << told;
+    config[c.key] = c.own;
+    EXPECT_FALSE(warns(read_alone(config).value(), c.key)) << c.key;
+  }
+  Json deepseek = config_of("deepseek_v3");
+  deepseek.update({{"model_type", "deepseek_v2"}, {"rope_interleave", false}});
+  EXPECT_TRUE(warns(read_alone(deepseek).value(), "rope_interleave false is not read: "));
+  Json config = config_of("llama");
+  config["rope_parameters"].update({{"llama_4_scaling_beta", 0.1}, {"mrope_section", {2, 1, 1}}});
+  const auto read = read_alone(config);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_TRUE(warns(*read, "rope_parameters.llama_4_scaling_beta 0.1 is not read"));
+  EXPECT_TRUE(warns(*read, "rope_parameters.mrope_section [2,1,1] is not read"));
+  EXPECT_FALSE(read->config.encoding.options.contains("sections"));
+}
+
+// A family that turns by several positions, with heads of 16 or of 128 that turn as a whole.
+Json of_axes(const char* type, std::int64_t head_dim, const Json& rope) {
+  Json config = config_of("llama");
+  config.update({{"model_type", type}, {"head_dim", head_dim}, {"rope_parameters", rope}});
+  return config;
+}
+
+TEST(Ropes, OfSeveralPositionsLieAsTheirClassesHaveThem) {
+  Json rope = {{"rope_theta", 1e4}, {"mrope_section", {4, 2, 2}}};
+  const auto order = [&](const char* type) {
+    return read_alone(of_axes(type, 16, rope))
+        .value()
+        .config.encoding.options.value("section_order", "blocks");
+  };
+  rope["partial_rotary_factor"] = 1.0;  // Qwen3.5 has a quarter else
+  for (const char* type : {"qwen3_vl", "qwen3_5"}) {
+    rope.erase("mrope_interleaved");
+    EXPECT_EQ(order(type), "interleaved") << type;
+    rope["mrope_interleaved"] = false;
+    EXPECT_EQ(order(type), "interleaved") << type;
+    EXPECT_TRUE(warns(read_alone(of_axes(type, 16, rope)).value(), "its sections interleave"));
+  }
+  EXPECT_EQ(order("qwen2_vl"), "blocks");
+  rope["mrope_interleaved"] = true;
+  EXPECT_NE(words_of_refusal(of_axes("qwen2_vl", 16, rope)).find("lie side by side"),
+            std::string::npos);
+  rope["mrope_section"] = {4, 3, 2};
+  EXPECT_NE(words_of_refusal(of_axes("qwen3_vl", 16, rope)).find("has 9 planes, not the 8 planes"),
+            std::string::npos);
+}
+
+TEST(Ropes, OfSeveralPositionsHaveTheirClassesSections) {
+  const Json rope = {{"rope_theta", 1e4}};
+  const auto options = [](const Json& config) {
+    return read_alone(config).value().config.encoding.options;
+  };
+  EXPECT_EQ(options(of_axes("qwen3_vl", 128, rope)).at("sections"), Json({24, 20, 20}));
+  EXPECT_EQ(options(of_axes("qwen3_5", 256, rope)).at("sections"), Json({11, 11, 10}));
+  EXPECT_NE(words_of_refusal(of_axes("qwen3_vl", 16, rope))
+                .find("mrope_section: is missing, and the class's own [24,20,20] do not fit"),
+            std::string::npos);
+  EXPECT_TRUE(warns(read_alone(of_axes("qwen2_vl", 16, rope)).value(), "mrope_section is missing"));
+}
+
+TEST(Ropes, ByLayerTypeThatNoLayerTurnsByAreNamedOrRefused) {
+  for (const char* family : {"gemma4_text", "olmo3", "gemma3_text", "laguna"}) {
+    Json config = config_of(family);
+    EXPECT_FALSE(warns(read_alone(config).value(), "no layer turns by it")) << family;
+    config["rope_parameters"]["chunked_attention"] = {{"rope_type", "foo"}, {"rope_theta", 1e4}};
+    EXPECT_NE(words_of_refusal(config).find("rope_parameters.chunked_attention.rope_type: \"foo\" "
+                                            "is not a known kind of rope"),
+              std::string::npos)
+        << family;
+    config["rope_parameters"]["chunked_attention"]["rope_type"] = "default";
+    config["rope_parameters"]["factor"] = 2.0;
+    const auto read = read_alone(config);
+    ASSERT_TRUE(read.has_value()) << family;
+    EXPECT_TRUE(warns(*read, "rope_parameters.chunked_attention is the rope of a kind of layer"));
+    EXPECT_TRUE(warns(*read, "rope_parameters.factor stands outside the ropes by layer type"));
+  }
+  Json config = config_of("olmo3");
+  config["layer_types"] = Json(config["num_hidden_layers"].get<std::size_t>(), "full_attention");
+  EXPECT_TRUE(
+      warns(read_alone(config).value(), "rope_parameters.sliding_attention is the rope of"));
+}
+
+TEST(Ropes, ByLayerTypeTellWhatAnOlderFieldReplaces) {
+  Json config = config_of("gemma3_text");  // linear by 8 where all is seen
+  config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 3.0}};
+  EXPECT_TRUE(warns(read_alone(config).value(),
+                    "factor 3.0 in rope_scaling is taken over 8.0 in "
+                    "rope_parameters.full_attention"));
+  config["rope_scaling"]["factor"] = 8.0;
+  EXPECT_FALSE(warns(read_alone(config).value(), "is taken over"));
+  config = config_of("llama");
+  config["rope_parameters"] = {{"rope_type", nullptr}, {"rope_theta", nullptr}};
+  EXPECT_EQ(read_alone(config).value().config.encoding.options.at("base"), 1e4);
+}
+
 // Every family's own case has nothing of the kind.
 TEST(Ropes, AreAllReadOfEveryFamilyAsItIs) {
   const Json data = formats::json_from_file(golden("hf/ropes.json"));

@@ -80,6 +80,29 @@ TEST(Wrappers, ThatAreNotKnownAreRefusedByName) {
   }
 }
 
+// The language model's rope is that of its own part.
+TEST(Wrappers, TellOfARopeOutsideThatIsAnother) {
+  Json inner = formats::json_from_file(golden("hf/models/llama") / "config.json");
+  const auto told = [&](const Json& outside) {
+    Json config = {{"model_type", "llava"}, {"text_config", inner}};
+    config.update(outside);
+    std::string family, all;
+    const Translation read = translate({config, {}, "config.json", true}, family);
+    for (const std::string& warning : read.warnings) all += warning + "\n";
+    return all;
+  };
+  EXPECT_EQ(told(Json::object()).find("that of text_config"), std::string::npos);
+  EXPECT_EQ(told({{"rope_theta", 1000}, {"rope_scaling", nullptr}}).find("that of text_config"),
+            std::string::npos);
+  EXPECT_NE(told({{"rope_theta", 777.0}})
+                .find("rope_theta 777.0 is not read: the language model's rope is that of "
+                      "text_config"),
+            std::string::npos);
+  EXPECT_NE(told({{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}})
+                .find("rope_scaling {\"factor\":2.0,\"type\":\"linear\"} is not read"),
+            std::string::npos);
+}
+
 // transformers reads one tensor for each expert, and one for all as its classes have them.
 TEST(FusedExperts, AreThoseThatLieByThemselves) {
   int read = 0;

@@ -1,0 +1,135 @@
+#include "model/families/unread_keys.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "formats/utf8.h"
+#include "model/families/family_reader.h"
+
+namespace phasescope::model {
+namespace {
+
+// As Python takes a value for true.
+bool is_true(const Json& value) {
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number()) return value.get<double>() != 0;
+  return !value.empty();
+}
+
+bool is_rope(const ModelConfig& config) { return config.encoding.key == "rope"; }
+
+bool has_other_pairs(const Json& value, const ModelConfig& config) {
+  return is_rope(config) &&
+         is_true(value) != (config.encoding.options.value("layout", "half") == "interleaved");
+}
+
+bool has_other_positions(const Json& value, const ModelConfig& config) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kNames = {
+      {{"rope", "rope"},
+       {"rotary", "rope"},
+       {"absolute", "learned"},
+       {"learned", "learned"},
+       {"learned_absolute", "learned"},
+       {"alibi", "alibi"},
+       {"none", "none"},
+       {"nope", "none"}}};
+  if (!value.is_string()) return true;
+  const std::string name = value.get<std::string>();
+  return std::ranges::none_of(kNames, [&](const auto& known) {
+    return known.first == name && known.second == config.encoding.key;
+  });
+}
+
+struct UnreadKey {
+  const char* key;
+  // Whether the value says something else than what the model has.
+  bool (*tells)(const Json& value, const ModelConfig& config);
+  const char* sentence;
+};
+
+constexpr UnreadKey kUnreadKeys[] = {
+    {"rope_interleave", &has_other_pairs,
+     "the channels of a pair lie as this family has them in every file"},
+    {"use_rope",
+     [](const Json& value, const ModelConfig& config) { return is_true(value) != is_rope(config); },
+     "layers turn as this family has it"},
+    {"use_mrope",
+     [](const Json& value, const ModelConfig& config) {
+       return is_true(value) && !config.encoding.options.contains("sections");
+     },
+     "a token has one position"},
+    {"llama_4_scaling_beta", [](const Json& value, const ModelConfig&) { return is_true(value); },
+     "queries are not scaled by their position"},
+    {"attn_temperature_tuning",
+     [](const Json& value, const ModelConfig&) { return is_true(value); },
+     "queries are not scaled by their position"},
+    {"alibi",
+     [](const Json& value, const ModelConfig& config) {
+       return is_true(value) != (config.encoding.key == "alibi");
+     },
+     "positions are as this family has them"},
+    {"position_embedding_type", &has_other_positions, "positions are as this family has them"},
+    {"attention_chunk_size", [](const Json& value, const ModelConfig&) { return is_true(value); },
+     "this family has no such chunks"},
+    {"use_sliding_window",
+     [](const Json& value, const ModelConfig& config) {
+       return is_true(value) != (config.attention.window > 0);
+     },
+     "windows are as this family has them"},
+    {"sliding_window", [](const Json& value, const ModelConfig&) { return is_true(value); },
+     "this family has no such window"},
+    {"per_layer_config", [](const Json& value, const ModelConfig&) { return is_true(value); },
+     "layers have the sizes that the rest of the file gives"},
+};
+
+std::string shown(const std::string& key, const Json& value) {
+  return key + " " + formats::shortened(value.dump(), 60) + " is not read";
+}
+
+// Every rope of the text that could be the same as one outside.
+bool text_has(const Json& text, const std::string& key, const Json& value) {
+  if (text.value(key, Json()) == value) return true;
+  for (const char* inner : {"rope_parameters", "rope_scaling"}) {
+    const Json rope = text.value(inner, Json());
+    if (!rope.is_object()) continue;
+    if (key == "rope_theta" ? rope.value(key, Json()) == value : rope == value) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<std::string> unread_key_warnings(const formats::ConfigReader& reader,
+                                             const ModelConfig& config) {
+  std::vector<std::string> list;
+  for (const UnreadKey& one : kUnreadKeys) {
+    const Json* value = reader.unasked(one.key);
+    if (value == nullptr || !one.tells(*value, config)) continue;
+    list.push_back(reader.prefix() + shown(one.key, *value) + ": " + one.sentence);
+  }
+  if (!is_rope(config)) return list;
+  // A rope that stays unread is a wrong one without a word.
+  for (const std::string& key : reader.unread({"rope", "rotary", "theta"})) {
+    const bool declared =
+        std::ranges::any_of(kUnreadKeys, [&](const UnreadKey& one) { return key == one.key; });
+    if (!declared) list.push_back(reader.prefix() + shown(key, *reader.raw(key)));
+  }
+  return list;
+}
+
+std::vector<std::string> unread_wrapper_ropes(const Json& whole) {
+  std::vector<std::string> list;
+  const Json& text = text_part(whole);
+  if (&text == &whole) return list;
+  for (const char* key : {"rope_theta", "rope_scaling", "rope_parameters"}) {
+    const Json value = whole.value(key, Json());
+    const bool says_nothing = value.is_null() || (value.is_structured() && value.empty());
+    if (says_nothing || text_has(text, key, value)) continue;
+    list.push_back(shown(key, value) + ": the language model's rope is that of text_config");
+  }
+  return list;
+}
+
+}  // namespace phasescope::model
