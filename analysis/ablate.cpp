@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "analysis/divergence.h"
+#include "analysis/model_sides.h"
 #include "analysis/paired_rows.h"
 #include "analysis/questions/common.h"
 #include "analysis/tensors.h"
@@ -74,18 +76,36 @@ std::string place_name(const HeadPlace& place) {
 // Sums of every head's output over the rows of all texts.
 class OutputSums final : public model::AttentionHook {
  public:
-  explicit OutputSums(std::int64_t layers) : sums_(static_cast<std::size_t>(layers)) {}
+  explicit OutputSums(const model::ModelConfig& config)
+      : config_(config), sums_(static_cast<std::size_t>(config.layers)) {}
   void after(std::int64_t layer, const model::AttentionProgram&, const at::Tensor&,
              model::AttentionResult& result) override {
     at::Tensor& sum = sums_[static_cast<std::size_t>(layer)];
     const at::Tensor here = result.out.to(at::kDouble).sum(at::IntArrayRef({0, 2}));  // (H, d)
     sum = sum.defined() ? sum + here : here;
-    if (layer == 0) rows_ += result.out.size(0) * result.out.size(2);
+    if (layer == first_layer_with_maps(config_)) rows_ += result.out.size(0) * result.out.size(2);
   }
-  // (layers, H, d)
-  at::Tensor means() const { return at::stack(sums_) / static_cast<double>(rows_); }
+  // (layers, H, d); zeros of heads that a layer has not.
+  at::Tensor means() const {
+    at::Tensor all;
+    for (std::size_t n = 0; n < sums_.size(); ++n) {
+      const at::Tensor& sum = sums_[n];
+      if (!sum.defined()) continue;
+      const std::int64_t width = sum.size(1);
+      if (!all.defined()) all = at::zeros({config_.layers, config_.heads, width}, sum.options());
+      if (all.size(2) != width) {
+        throw formats::Error("not_applicable",
+                             "mean outputs are of heads of one width, and layers of this model "
+                             "have heads of several",
+                             "how");
+      }
+      all[static_cast<std::int64_t>(n)].narrow(0, 0, sum.size(0)).copy_(sum);
+    }
+    return all / static_cast<double>(rows_);
+  }
 
  private:
+  const model::ModelConfig& config_;
   std::vector<at::Tensor> sums_;
   std::int64_t rows_ = 0;
 };
@@ -182,10 +202,14 @@ class Ablation {
     for (std::int64_t layer = 0; layer < layers; ++layer) {
       if (named.layer >= 0 && named.layer != layer) continue;
       for (std::int64_t head = 0; head < heads; ++head) {
+        if (!has_head(model_->config(), layer, head)) continue;
         if (named.head < 0 || named.head == head) places.emplace_back(layer, head);
       }
     }
-    return places;
+    if (!places.empty()) return places;
+    throw formats::bad_usage("there are no heads " + words + ": of " + model_->report.name + " " +
+                                 missing_heads(model_->config()),
+                             "head");
   }
 
   std::vector<Change> changes() const {
@@ -212,13 +236,21 @@ class Ablation {
     return changes;
   }
 
-  static Change together(const std::vector<std::string>& words, std::vector<HeadPlace> all) {
+  Change together(const std::vector<std::string>& words, std::vector<HeadPlace> all) const {
     Change change{.heads = std::move(all)};
     for (const std::string& one : words) {
       change.named += (change.named.empty() ? "" : " ") + one;
     }
     change.words = change.named == "all" ? "all heads" : change.named;
+    // "all" and "L0" name heads that a layer may not have.
+    if (!missing_heads(model_->config()).empty()) change.named = names_of(change.heads);
     return change;
+  }
+
+  static std::string names_of(const std::vector<HeadPlace>& heads) {
+    std::string names;
+    for (const HeadPlace& place : heads) names += (names.empty() ? "" : " ") + place_name(place);
+    return names;
   }
 
   void name(Change& change) const {
@@ -227,9 +259,7 @@ class Ablation {
     if (whole && change.heads.size() > 1) {
       change.named = "L" + std::to_string(layer);
     } else {
-      for (const HeadPlace& place : change.heads) {
-        change.named += (change.named.empty() ? "" : " ") + place_name(place);
-      }
+      change.named = names_of(change.heads);
     }
     change.words = change.named;
   }
@@ -324,7 +354,7 @@ class Ablation {
   }
 
   void read_means() {
-    OutputSums sums(model_->config().layers);
+    OutputSums sums(model_->config());
     for (const Text& text : texts_.items) {
       step("reading mean outputs");
       pass_of(model_, text, &sums)->run();
@@ -335,8 +365,10 @@ class Ablation {
   void read(const Text& text) {
     step("reading the model as it is");
     const auto before = pass_of(model_, text, nullptr);
-    std::vector<AttentionPointer> layers;
-    if (maps_) before->visit_layers([&](const auto& layer) { layers.push_back(layer); });
+    std::map<std::int64_t, AttentionPointer> layers;
+    if (maps_) {
+      before->visit_layers_with_maps([&](const auto& one) { layers.emplace(one->layer(), one); });
+    }
     const at::Tensor losses = before->losses()[0].to(at::kDouble);
     loss_.add(losses);
     for (Measured& one : measured_) {
@@ -351,14 +383,15 @@ class Ablation {
     }
   }
 
-  void add_maps(const std::vector<AttentionPointer>& before, TextPass& after, Measured& one) {
+  void add_maps(const std::map<std::int64_t, AttentionPointer>& before, TextPass& after,
+                Measured& one) {
+    const std::int64_t in_layer = model_->config().heads;
     const double end = static_cast<double>(passes_) / steps_;
     protocol::PartOfProgress part(progress_, end - 1 / steps_, end);
-    after.visit_layers([&](const AttentionPointer& layer) {
-      const at::Tensor rows =
-          divergence_of(*before[static_cast<std::size_t>(layer->layer())], *layer, &part);
+    after.visit_layers_with_maps([&](const AttentionPointer& layer) {
+      const at::Tensor rows = divergence_of(*before.at(layer->layer()), *layer, &part);
       for (std::int64_t head = 0; head < layer->heads(); ++head) {
-        one.maps[static_cast<std::size_t>(layer->layer() * layer->heads() + head)].add(rows[head]);
+        one.maps[static_cast<std::size_t>(layer->layer() * in_layer + head)].add(rows[head]);
       }
     });
   }
@@ -397,6 +430,7 @@ class Ablation {
     const std::int64_t count = model_->config().heads;
     for (std::size_t n = 0; n < one.maps.size(); ++n) {
       const auto place = static_cast<std::int64_t>(n);
+      if (!has_head(model_->config(), place / count, place % count)) continue;
       row.maps.push_back({place / count, place % count, one.maps[n].interval(draws_)});
     }
     return row;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "analysis/model_sides.h"
 #include "analysis/tensors.h"
 #include "formats/error.h"
 #include "model/host_memory.h"
@@ -109,11 +110,13 @@ std::vector<std::int64_t> shown_distances(std::int64_t length, std::int64_t curv
 
 at::Tensor table_of_layer(const model::Model& model, std::int64_t layer, std::int64_t length) {
   const at::NoGradGuard no_gradients;
-  const model::Weights& weights = model.decoder.weights();
-  model::Parameters parameters = weights.layers[static_cast<std::size_t>(layer)].encoding;
-  parameters.insert(weights.encoding.begin(), weights.encoding.end());  // those of all layers
-  return model::on_host(model.encoding().bias_table(
-      parameters, length, at::TensorOptions(at::kDouble).device(model.decoder.device())));
+  if (!has_head(model.config(), layer, 0)) return {};
+  const model::Decoder& decoder = model.decoder;
+  const model::Parameters& shared = *start_context_of(decoder, layer, length, at::kDouble).shared;
+  model::Parameters parameters = decoder.weights().layers[static_cast<std::size_t>(layer)].encoding;
+  parameters.insert(shared.begin(), shared.end());  // those of all layers
+  return model::on_host(decoder.encoding_of(layer).bias_table(
+      parameters, length, at::TensorOptions(at::kDouble).device(decoder.device())));
 }
 
 std::vector<protocol::BiasRow> bias_rows(const std::vector<std::shared_ptr<TextPass>>& passes,

@@ -131,7 +131,7 @@ RepeatedValues repeated_values(const TextPass& like, const ChosenLayers& layers,
     progress.throw_if_cancelled();
     progress.progress(static_cast<double>(draw) / static_cast<double>(options.draws),
                       "reading repeated random tokens");
-    const auto ids = repeated_tokens(period, bos, like.model().config().vocab_size,
+    const auto ids = repeated_tokens(period, bos, tokens_with_logits(like.model().config()),
                                      options.seed + static_cast<std::uint64_t>(draw));
     TextPass pass(like.shared_model(), ids_tensor(ids),
                   with_inputs_of({.ids = ids}, like.options()), 0);

@@ -41,6 +41,11 @@ inline bool has_head(const model::ModelConfig& config, std::int64_t layer, std::
   return !model::names_layer(config.linear.layers, layer) && head < config.shape_of(layer).heads;
 }
 
+// How many tokens, the first of the vocabulary, have a logit.
+inline std::int64_t tokens_with_logits(const model::ModelConfig& config) {
+  return config.head.rows > 0 ? config.head.rows : config.vocab_size;
+}
+
 // The first layer that has maps; 0 where none has.
 inline std::int64_t first_layer_with_maps(const model::ModelConfig& config) {
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <numbers>
 #include <optional>
 #include <set>
@@ -14,6 +15,7 @@
 
 #include "analysis/adaptive_bias.h"
 #include "analysis/bias_rows.h"
+#include "analysis/layer_frequencies.h"
 #include "analysis/model_sides.h"
 #include "analysis/tensors.h"
 #include "analysis/theory/cape_surface.h"
@@ -128,7 +130,7 @@ class PatternsAnalysis {
     out_.result.encoding = info.key;
     out_.result.formula = info.formula;
     progress.progress(0.1, "reading the position states");
-    if (pass_.model().encoding().has_state()) {
+    if (has_states()) {
       add_states();
     } else {
       add_table();
@@ -144,7 +146,8 @@ class PatternsAnalysis {
     add_surfaces();
     if (out_.result.layers.empty() && out_.result.bias.empty()) {
       out_.result.why_empty =
-          fixed_ ? "nothing updates the state of " + info.title + ", so that it is shown as layer 0"
+          fixed_ ? "nothing updates the state of " + info.title + ", so that it is shown as " +
+                       words_of_layers(shown_at_)
                  : info.title +
                        ": there is neither a position state nor a bias by distance to show; the "
                        "distance view measures what it does";
@@ -172,7 +175,7 @@ class PatternsAnalysis {
     }
     // Among states 0 is the start, and n comes after n layers; curves are counted as layers are.
     const std::int64_t layers = pass_.model().config().layers;
-    const std::int64_t last = pass_.model().encoding().has_state() ? layers : layers - 1;
+    const std::int64_t last = has_states() ? layers : layers - 1;
     for (const std::int64_t index : options_.layers.value_or(std::vector<std::int64_t>{})) {
       if (index >= 0 && index <= last) continue;
       throw formats::bad_usage(std::to_string(index) + " is outside 0.." + std::to_string(last),
@@ -210,19 +213,43 @@ class PatternsAnalysis {
 
   void add_states() {
     out_.result.products = "G_ij = sum_m Re(z_i conj z_j), mean over heads";
-    const at::Tensor rows = choose_positions(pass_.tokens(), pass_.model().config().layers + 1);
-    at::Tensor first;
+    const model::Decoder& decoder = pass_.model().decoder;
+    const std::int64_t layers = decoder.config().layers;
+    const at::Tensor rows = choose_positions(pass_.tokens(), layers + 1);
+    std::map<const model::Encoding*, at::Tensor> starts;  // another rope is no state that has moved
     pass_.visit_positions([&](std::int64_t index, const model::PositionState& state) {
-      if (!state.z.defined()) return;
-      if (index == 0) first = state.z;
-      if (index > 0 && state.z.is_same(first)) {  // nothing updates it
+      if (!state.z.defined()) return;  // a layer without positions
+      const model::Encoding* own =
+          index < layers ? &decoder.encoding_of(index) : &decoder.encoding();
+      if (index == layers && !starts.contains(own)) return;  // which no layer reads
+      const bool known = std::ranges::any_of(starts, [&](const auto& one) {
+        const auto& [encoding, start] = one;
+        return start.is_same(state.z) || (encoding != own && is_equal(start, state.z));
+      });
+      const at::Tensor first = starts.try_emplace(own, state.z).first->second;
+      if (known) {  // nothing updates it
         fixed_ = true;
         return;
       }
+      shown_at_.push_back(index);
       if (wanted(index)) {
         add_state(index, model::on_host(state.z), model::on_host(first), rows);
       }
     });
+  }
+
+  // Whether some layer's encoding has a state.
+  bool has_states() const {
+    const model::Decoder& decoder = pass_.model().decoder;
+    for (std::int64_t layer = 0; layer < decoder.config().layers; ++layer) {
+      if (decoder.encoding_of(layer).has_state()) return true;
+    }
+    return decoder.encoding().has_state();
+  }
+
+  // Of two layers that turn alike by positions of their own.
+  static bool is_equal(const at::Tensor& a, const at::Tensor& b) {
+    return a.sizes() == b.sizes() && at::equal(a, b);
   }
 
   void add_state(std::int64_t index, const at::Tensor& z, const at::Tensor& first,
@@ -249,11 +276,14 @@ class PatternsAnalysis {
     out_.result.layers.push_back(std::move(layer));
   }
 
+  // Those of the first layer that turns, and in the note whose they are where others differ.
   void add_frequencies() {
-    const model::Model& model = pass_.model();
-    const model::StartContext context = start_context(model.decoder, pass_.tokens(), at::kDouble);
-    const at::Tensor frequencies = model.encoding().frequencies(context);
-    if (frequencies.defined()) out_.result.frequencies = to_vector<double>(frequencies);
+    const auto all = frequencies_by_layer(pass_.model().decoder, pass_.tokens());
+    const auto shown = std::ranges::find_if(
+        all, [](const LayerFrequencies& one) { return !one.frequencies.empty(); });
+    if (shown == all.end()) return;
+    out_.result.frequencies = shown->frequencies;
+    out_.result.provenance.note = note_of_frequencies(all, *shown);
   }
 
   // The angles that matrices have in their planes, or that are stored for each head's own rotation.
@@ -508,7 +538,8 @@ class PatternsAnalysis {
   TextPass& pass_;
   std::optional<Added> added_;
   std::vector<std::int64_t> spectrum_places_;
-  bool fixed_ = false;  // later layers have the first one's state
+  bool fixed_ = false;                  // later layers have the state of one before
+  std::vector<std::int64_t> shown_at_;  // where states are shown that differ
   PatternsOutput out_;
 };
 

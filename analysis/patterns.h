@@ -33,11 +33,12 @@ struct PatternsOutput {
 };
 
 // State 0 is the initial one, n the one after n layers; an encoding whose state never changes
-// (rope) has state 0 alone. Where positions are added to the embedding (learned tables, sinusoids)
-// state 0 is what is added, of every position of the model's table or context: G = P P^T. Bias
-// curves: the encoding's own table where it has one; for a corrected bias (cape) the positional
-// term of one query's row, averaged over the texts that reach it, beside its base. Throws Error
-// "bad_usage" for layers, positions, a query and distances that are not there.
+// (rope) has state 0 alone. Where layers have encodings of their own, each has its states where it
+// is read, and its drift is from its own first one. Where positions are added to the embedding
+// (learned tables, sinusoids) state 0 is what is added, of every position of the model's table or
+// context: G = P P^T. Bias curves: the encoding's own table where it has one; for a corrected bias
+// (cape) the positional term of one query's row, averaged over the texts that reach it, beside its
+// base. Throws Error "bad_usage" for layers, positions, a query and distances that are not there.
 PatternsOutput analyse_patterns(const std::vector<std::shared_ptr<TextPass>>& passes,
                                 const PatternsOptions& options, protocol::Progress& progress);
 

@@ -37,7 +37,7 @@ std::string token_text(const model::Model& model, std::int64_t id) {
 class Guesser {
  public:
   Guesser(TextPass& pass, std::int64_t count) : pass_(pass) {
-    count_ = std::min(count, pass.model().config().vocab_size);
+    count_ = std::min(count, tokens_with_logits(pass.model().config()));
   }
 
   // Row n: what was expected as token n + 1.

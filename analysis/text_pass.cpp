@@ -72,6 +72,18 @@ model::StartContext start_context(const model::Decoder& decoder, std::int64_t to
   return context;
 }
 
+model::StartContext start_context_of(const model::Decoder& decoder, std::int64_t layer,
+                                     std::int64_t tokens, at::ScalarType angle_dtype) {
+  static const model::Parameters none;
+  model::StartContext context = start_context(decoder, tokens, angle_dtype);
+  if (decoder.config().encoding_group_of(layer) >= 0) {
+    context.shared = &none;
+  } else if (&decoder.encoding_of(layer) != &decoder.encoding()) {
+    context.shared = &decoder.weights().local_encoding;
+  }
+  return context;
+}
+
 // Hands on what the forward pass shows, and keeps it where asked to: of the decoder and of its
 // attention to an encoder. What the encoder shows goes to a part of it.
 class TextPass::Recorder final : public model::Observer {
@@ -94,7 +106,7 @@ class TextPass::Recorder final : public model::Observer {
     take(Stack::cross, attention);
   }
   void on_position(std::int64_t index, const model::PositionState& state) override {
-    if (pass_.keep_) pass_.positions_.push_back(state);
+    if (pass_.keep_) pass_.positions_.emplace_back(index, state);
     if (positions_ != nullptr) (*positions_)(index, state);
   }
 
@@ -206,14 +218,27 @@ void TextPass::release() {
   has_run_ = false;
 }
 
+void require_all_heads(const model::Model& model) {
+  const std::string why = missing_heads(model.config());
+  if (why.empty()) return;
+  throw formats::Error(
+      "not_applicable",
+      "this reads the maps of all heads of all layers, but of " + model.report.name + " " + why,
+      "model", "maps and head statistics show the heads that there are");
+}
+
+void require_maps(const model::Model& model, std::int64_t layer) {
+  if (has_head(model.config(), layer, 0)) return;
+  throw formats::bad_usage(
+      "layer " + std::to_string(layer) + " of " + model.report.name +
+          " has a state in place of attention, and no maps",
+      "head",
+      "the first layer that has some is " + std::to_string(first_layer_with_maps(model.config())));
+}
+
 void TextPass::visit_layers(const LayerVisitor& visitor, const model::ProbeRequest* probes,
                             Stack stack) {
-  if (const std::string why = missing_heads(model_->config()); !why.empty()) {
-    throw formats::Error(
-        "not_applicable",
-        "this reads the maps of all heads of all layers, but of " + model_->report.name + " " + why,
-        "model", "maps and head statistics show the heads that there are");
-  }
+  require_all_heads(*model_);
   visit_layers_with_maps(visitor, probes, stack);
 }
 
@@ -235,9 +260,7 @@ void TextPass::visit_positions(const PositionVisitor& visitor) {
     run_with(nullptr, &visitor);
     return;
   }
-  for (std::size_t n = 0; n < positions_.size(); ++n) {
-    visitor(static_cast<std::int64_t>(n), positions_[n]);
-  }
+  for (const auto& [index, state] : positions_) visitor(index, state);
 }
 
 AttentionPointer TextPass::layer(std::int64_t index, Stack stack) {
@@ -249,13 +272,7 @@ AttentionPointer TextPass::layer(std::int64_t index, Stack stack) {
                                  " has " + std::to_string(layers) + ", counted from 0",
                              "head");
   }
-  if (stack == Stack::main && !has_head(model_->config(), index, 0)) {
-    throw formats::bad_usage("layer " + std::to_string(index) + " of " + model_->report.name +
-                                 " has a state in place of attention, and no maps",
-                             "head",
-                             "the first layer that has some is " +
-                                 std::to_string(first_layer_with_maps(model_->config())));
-  }
+  if (stack == Stack::main) require_maps(*model_, index);
   if (!keep_ || (!has_run_ && reads_from_file())) return layer_alone(index, stack);
   run();
   const auto found = std::ranges::find(kept(stack), index, &model::LayerAttention::layer);
@@ -325,6 +342,10 @@ at::Tensor TextPass::losses() {
 std::string TextPass::loss_obstacle() const {
   if (options_.decoder_ids.defined()) return "its decoder reads ids of its own, not the text";
   if (tokens() < 2) return "the text has one token";
+  const std::int64_t known = tokens_with_logits(model_->config());
+  if (known < model_->config().vocab_size && ids_.slice(1, 1).max().item<std::int64_t>() >= known) {
+    return "a token of the text is beyond the " + std::to_string(known) + " that have a logit";
+  }
   return analysis::loss_obstacle(model_->config());
 }
 

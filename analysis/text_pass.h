@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analysis/texts.h"
@@ -36,12 +37,22 @@ std::int64_t layers_of(Stack stack, const model::ModelConfig& config);
 // Whether a query sees the tokens before it alone.
 bool is_causal(Stack stack, const model::ModelConfig& config);
 
+// Throws Error "not_applicable" where some heads have no maps: layers with a state, or with fewer
+// heads.
+void require_all_heads(const model::Model& model);
+// Throws Error "bad_usage" for a layer that has a state in place of attention.
+void require_maps(const model::Model& model, std::int64_t layer);
+
 // (1, N) int64.
 at::Tensor ids_tensor(std::span<const std::int64_t> ids);
 
 // What an encoding needs to say its frequencies and initial state for a text of `tokens` tokens.
 model::StartContext start_context(const model::Decoder& decoder, std::int64_t tokens,
                                   at::ScalarType angle_dtype);
+
+// The same for the encoding of a layer, which may have tensors of its own.
+model::StartContext start_context_of(const model::Decoder& decoder, std::int64_t layer,
+                                     std::int64_t tokens, at::ScalarType angle_dtype);
 
 // `options` with what the text holds beside its ids.
 model::ForwardOptions with_inputs_of(const Text& text, model::ForwardOptions options);
@@ -127,7 +138,8 @@ class TextPass {
   AttentionPointer alone_;  // of a pass that is not kept, the layer that was asked for last
   Stack stack_of_alone_ = Stack::main;
   std::array<std::vector<AttentionPointer>, 3> layers_;  // by stack
-  std::vector<model::PositionState> positions_;
+  // With their indices: layers without positions have none.
+  std::vector<std::pair<std::int64_t, model::PositionState>> positions_;
   at::Tensor hidden_;
   model::AllRan kernels_;
 };

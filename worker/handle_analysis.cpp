@@ -101,6 +101,7 @@ Reply map(const protocol::MapRequest& request, RequestContext& context) {
   const auto pass = pass_cache().get(model, texts.items[0],
                                      model::backend_named(request.running.backend), context);
   analysis::MapOutput out = analysis::analyse_map(*pass, request);
+  texts.add_note(out.result.provenance.note);
   out.result.provenance =
       provenance_of(asked(request), context, {model}, &texts, out.result.provenance.ran);
   return reply_of(out.result, std::move(out.tensors));
@@ -174,6 +175,7 @@ Reply patterns(const protocol::PatternsRequest& request, RequestContext& context
                                         options, context));
     models.push_back(other);
   }
+  texts.add_note(out.result.provenance.note);
   note_unread(request, out.result, texts);
   out.result.provenance = provenance_of(asked(request), context, models, &texts, ran_of(passes));
   return reply_of(out.result, std::move(out.tensors));

@@ -386,6 +386,18 @@ model::CaptureSpec capture_spec(const protocol::CaptureRequest& request) {
   return spec;
 }
 
+// Which weights that are captured sum to less than 1; empty for none.
+std::string note_of_sinks(const model::Captured& captured, const model::ModelConfig& config) {
+  std::string names;
+  for (const std::int64_t layer : config.attention.sink_layers) {
+    const std::string name = "attn." + std::to_string(layer);
+    if (captured.tensors.contains(name)) names += (names.empty() ? "" : ", ") + name;
+  }
+  if (names.empty()) return {};
+  return "a row's weights and that of the head's learned sink sum to 1: without it those in " +
+         names + " sum to less";
+}
+
 Reply capture(const protocol::CaptureRequest& request, RequestContext& context) {
   const ModelPointer model = context.models().open(request.model, request.running, context);
   Texts texts =
@@ -417,6 +429,7 @@ Reply capture(const protocol::CaptureRequest& request, RequestContext& context) 
   for (const std::string& note : captured.notes) {
     texts.add_note(note);
   }
+  texts.add_note(note_of_sinks(captured, model->config()));
   result.provenance =
       provenance_of(asked(request), context, {model}, &texts, protocol::listed(captured.ran));
   return reply_of(result, std::move(tensors));

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "analysis/model_sides.h"
 #include "analysis/tensors.h"
 #include "formats/base64.h"
 #include "formats/error.h"
@@ -401,7 +402,7 @@ Texts read_input(const protocol::Reading& reading, const protocol::Corpus& corpu
   if (!model.tokenizer && !named) {
     Texts texts = analysis::random_texts(
         many ? analysis::kRandomTexts : 1, asked > 0 ? asked : model.config().context,
-        model.config().vocab_size, static_cast<std::uint64_t>(reading.seed));
+        analysis::tokens_with_logits(model.config()), static_cast<std::uint64_t>(reading.seed));
     if (one_text) texts.note.clear();  // of these ids nothing is read but their number
     return texts;
   }

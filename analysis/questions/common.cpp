@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "analysis/model_sides.h"
 #include "formats/error.h"
 
 namespace phasescope::analysis {
@@ -45,9 +46,15 @@ void require_losses(const model::Model& model, const Texts& texts) {
     throw formats::Error("not_applicable",
                          model.report.name + " has no head, and so no loss of the next token");
   }
+  const std::int64_t known = tokens_with_logits(model.config());
   for (const Text& text : texts.items) {
     if (text.ids.size() < 2) {
       throw formats::bad_input("a text of one token has no loss of the next one", text.name);
+    }
+    if (std::any_of(text.ids.begin() + 1, text.ids.end(), [&](auto id) { return id >= known; })) {
+      throw formats::bad_input("a token of the text is beyond the " + std::to_string(known) +
+                                   " that have a logit, and has no loss",
+                               text.name);
     }
   }
 }

@@ -270,6 +270,7 @@ TextDemand demand_of(const model::Model& model, const std::vector<std::int64_t>&
 DemandOutput analyse_demand(const std::shared_ptr<const model::Model>& model, const Texts& texts,
                             const DemandOptions& options, protocol::Progress& progress) {
   require_causal(*model, "demand");
+  require_all_heads(*model);
   require_losses(*model, texts);
   return DemandAnalysis(model, texts, options, progress).run();
 }

@@ -427,6 +427,7 @@ protocol::ProfileResult analyse_profile(const std::shared_ptr<const model::Model
                                         const Texts& texts, const ProfileOptions& options,
                                         protocol::Progress& progress) {
   require_causal(*model, "profile");
+  require_all_heads(*model);
   require_other_distances(*model);
   const ChosenHeads chosen(model->config(), options.layers, options.heads);
   const std::int64_t window = options.window > 0 ? options.window : model->config().context;

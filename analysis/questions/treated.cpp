@@ -54,9 +54,12 @@ bool turns_planes(const model::AttentionProgram& program) {
 }
 
 void require_other_distances(const model::Model& model) {
-  const std::string why = model::no_other_distance(model.config(), model.encoding());
-  if (why.empty()) return;
-  throw formats::Error("not_applicable", "cannot show this model another distance: " + why);
+  for (std::int64_t layer = 0; layer < model.config().layers; ++layer) {
+    const model::Encoding& encoding = model.decoder.encoding_of(layer);
+    const std::string why = model::no_other_distance(model.config(), encoding);
+    if (why.empty()) continue;
+    throw formats::Error("not_applicable", "cannot show this model another distance: " + why);
+  }
 }
 
 }  // namespace phasescope::analysis

@@ -79,9 +79,11 @@ at::Tensor weight_profile(const model::LayerAttention& attention, std::int64_t f
 // The weight on distances that training never showed, of a layer's heads.
 class UnseenMeter {
  public:
-  UnseenMeter(const model::Model& model, std::int64_t tokens)
-      : encoding_(model.encoding()), trained_(model.config().context), tokens_(tokens) {
-    model::StartContext context = start_context(model.decoder, tokens, at::kDouble);
+  UnseenMeter(const model::Model& model, std::int64_t layer, std::int64_t tokens)
+      : encoding_(model.decoder.encoding_of(layer)),
+        trained_(model.config().context),
+        tokens_(tokens) {
+    const model::StartContext context = start_context_of(model.decoder, layer, tokens, at::kDouble);
     const at::Tensor frequencies = encoding_.frequencies(context);
     if (frequencies.defined()) frequencies_ = to_vector<double>(frequencies);
   }
@@ -153,7 +155,8 @@ class UnseenReader final : public model::Observer {
  public:
   UnseenReader(const model::Model& model, std::int64_t tokens, double share,
                const protocol::Progress& progress, std::vector<protocol::XrayUnseen>& unseen)
-      : meter_(model, tokens),
+      : model_(model),
+        tokens_(tokens),
         trained_(model.config().context),
         share_(share),
         progress_(progress),
@@ -161,10 +164,11 @@ class UnseenReader final : public model::Observer {
 
   bool wants_attention(std::int64_t) override { return true; }
   void on_attention(const AttentionPointer& attention) override {
-    const std::string what = meter_.kind(attention->program());
+    const UnseenMeter meter(model_, attention->layer(), tokens_);
+    const std::string what = meter.kind(attention->program());
     if (what.empty()) return;
     const at::Tensor profile = weight_profile(*attention, trained_, progress_);
-    const auto heads = meter_.read(profile, attention->program());
+    const auto heads = meter.read(profile, attention->program());
     for (std::size_t head = 0; head < heads.size(); ++head, ++at_) {
       const std::vector<double>& planes = heads[head];
       if (at_ == unseen_.size()) {
@@ -177,8 +181,8 @@ class UnseenReader final : public model::Observer {
   }
 
  private:
-  UnseenMeter meter_;
-  std::int64_t trained_;
+  const model::Model& model_;
+  std::int64_t tokens_, trained_;
   double share_;
   const protocol::Progress& progress_;
   std::vector<protocol::XrayUnseen>& unseen_;
@@ -568,6 +572,7 @@ protocol::XrayResult analyse_xray(const std::shared_ptr<const model::Model>& mod
                                   const Texts& texts, const XrayOptions& options,
                                   protocol::Progress& progress) {
   require_causal(*model, "xray");
+  require_all_heads(*model);
   require_losses(*model, texts);
   if (options.clamp) require_other_distances(*model);
   return Xray(model, texts, options, progress).run();

@@ -396,10 +396,13 @@ std::vector<GroupedFigure> figures_of(const protocol::PatternsResult& result,
   if (!result.layers.empty()) {
     figures.push_back({"by distance", -1, pe_by_distance_figure(result, names)});
   }
-  // One layer's state has no drift to show: fixed positions are the same in every layer.
-  if (result.layers.size() > 1) {
+  // Fixed positions have no drift to show, also where layers have different ones.
+  const auto drifts = [](const std::vector<protocol::PatternsLayer>& layers) {
+    return std::ranges::any_of(layers, [](const auto& layer) { return layer.drift > 0; });
+  };
+  if (drifts(result.layers)) {
     std::vector<protocol::PatternsResult> drifting = {result};
-    if (result.against_layers.size() > 1) {
+    if (drifts(result.against_layers)) {
       drifting.push_back(result);
       drifting.back().model = result.against, drifting.back().layers = result.against_layers;
     }

@@ -4,10 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 
 #include "analysis/heads.h"
 #include "analysis/metrics/registry.h"
+#include "analysis/questions/demand.h"
+#include "analysis/questions/pair.h"
+#include "analysis/questions/profile.h"
+#include "analysis/questions/xray.h"
 #include "formats/error.h"
 #include "text_passes.h"
 
@@ -55,6 +60,35 @@ TEST(MissingHeads, ReadersOfAllHeadsRefuse) {
     EXPECT_EQ(error.code(), "not_applicable");
     EXPECT_NE(error.full_text().find("1 of its 3 layers"), std::string::npos);
   }
+}
+
+// What reads heads by their places in all layers says so, and does not read what is not there.
+TEST(MissingHeads, QuestionsOfAllHeadsRefuse) {
+  protocol::NoProgress nobody;
+  const auto model = uneven_model();
+  const Texts texts = random_texts(1, 24, 32, 9);
+  const auto refused = [&](const char* what, const std::function<void()>& ask) {
+    try {
+      ask();
+      ADD_FAILURE() << what << " was not refused";
+    } catch (const formats::Error& error) {
+      EXPECT_EQ(error.code(), "not_applicable") << what;
+      EXPECT_NE(error.full_text().find("1 of its 3 layers"), std::string::npos) << what;
+    }
+  };
+  refused("profile", [&] { analyse_profile(model, texts, {}, nobody); });
+  refused("demand", [&] { analyse_demand(model, texts, {}, nobody); });
+  refused("xray", [&] { analyse_xray(model, texts, {}, nobody); });
+}
+
+TEST(MissingHeads, APairOfALayerWithoutMapsIsRefused) {
+  protocol::NoProgress nobody;
+  PairOptions options;
+  options.layer = 0, options.head = 0;
+  const Text text = random_texts(1, 24, 32, 9).items[0];
+  EXPECT_THROW(analyse_pair(uneven_model(), text, options, nobody), formats::Error);
+  options.layer = 2, options.head = 2;  // which has two heads
+  EXPECT_THROW(analyse_pair(uneven_model(), text, options, nobody), formats::Error);
 }
 
 TEST(MissingHeads, StatisticsStandAtTheirHeads) {

@@ -35,6 +35,21 @@ TEST(Patterns, RopeProductsAreCosines) {
   EXPECT_EQ(out.result.layers[0].drift, 0);
 }
 
+// Layers with another rope or none: each rope once, and none of them is a state that has moved.
+TEST(Patterns, RopesOfOtherLayersAreNoDrift) {
+  model::ModelConfig config = testing::small_config("rope");
+  config.layers = 4;
+  config.layer_groups = {
+      {.layers = {0}, .encoding = model::EncodingConfig{"none", {}}},
+      {.layers = {2}, .encoding = model::EncodingConfig{"rope", {{"base", 100}}}}};
+  protocol::NoProgress progress;
+  const auto model = model::random_model(config, 3);
+  const auto out = analyse_patterns(passes_for(model, 1, 32), {}, progress);
+  ASSERT_EQ(out.result.layers.size(), 2u);
+  for (const protocol::PatternsLayer& layer : out.result.layers) EXPECT_EQ(layer.drift, 0);
+  EXPECT_NE(out.result.layers[0].mean_by_distance, out.result.layers[1].mean_by_distance);
+}
+
 // However few positions the picture shows, the curve is of every pair at every distance.
 TEST(Patterns, MeansByDistanceAreOfAllPairs) {
   protocol::NoProgress progress;

@@ -82,6 +82,7 @@ TEST(LearnedSinks, StandBesideAMap) {
   EXPECT_EQ(out.tensors[3].name, "sink_profile");
   const at::Tensor sinks = with_sinks(*passes[0])[1].select(-1, -1).slice(0, 4, 20);
   EXPECT_NEAR(out.result.learned_sink, sinks.mean().item<double>(), kRounding);
+  EXPECT_NE(out.result.provenance.note.find("learned sink sum to 1"), std::string::npos);
   const auto cells = out.tensors[3].values<double>();
   ASSERT_EQ(cells.size(), 8u);
   for (std::int64_t n = 0; n < 8; ++n) {
@@ -89,7 +90,9 @@ TEST(LearnedSinks, StandBesideAMap) {
     EXPECT_NEAR(cells[static_cast<std::size_t>(n)], pair, kRounding);
   }
   options.head = "L1H1";
-  EXPECT_TRUE(std::isnan(analyse_map(*passes[0], options).result.learned_sink));
+  const protocol::MapResult without = analyse_map(*passes[0], options).result;
+  EXPECT_TRUE(std::isnan(without.learned_sink));
+  EXPECT_EQ(without.provenance.note, "");
 }
 
 }  // namespace

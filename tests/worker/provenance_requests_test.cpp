@@ -11,6 +11,8 @@
 namespace phasescope::worker {
 namespace {
 
+using nlohmann::json;
+
 TEST(Requests, ProvenanceSaysWhatMakesTheResultAgain) {
   const auto reply = ask("heads", rope_with({{"input", {{"prompt", "hello there"}}}, {"seed", 4}}));
   const auto result = protocol::from_json_form<protocol::HeadsResult>(reply.result);
@@ -53,6 +55,25 @@ TEST(Requests, CommandsAreWhatAShellReadsBack) {
   const auto words = words_of(named.result["provenance"]["command"]);
   EXPECT_EQ(words.back(), odd);
   EXPECT_EQ(words[words.size() - 2], "--text");
+}
+
+// Weights of heads with learned sinks do not sum to 1, which whoever reads them is told.
+TEST(Requests, WeightsBesideLearnedSinksSaySo) {
+  model::ModelConfig config = byte_config("rope");
+  config.attention.sink_layers = {0};
+  const json given = {{"model", model_folder("learned_sinks", config)},
+                      {"input", {{"prompt", "hello there"}}}};
+  const auto with = [&given](const json& more) {
+    json all = given;
+    all.update(more);
+    return all;
+  };
+  const std::string words = "learned sink sum to 1";
+  EXPECT_TRUE(notes(ask("map", with({{"head", "L0H1"}})), words));
+  EXPECT_FALSE(notes(ask("map", with({{"head", "L1H1"}})), words));
+  EXPECT_FALSE(notes(ask("map", with({{"head", "L0H1"}, {"of", "score"}})), words));
+  EXPECT_TRUE(notes(ask("capture", with({{"what", "attn"}})), "attn.0 sum to less"));
+  EXPECT_FALSE(notes(ask("capture", with({{"what", "attn.1"}})), words));
 }
 
 }  // namespace
