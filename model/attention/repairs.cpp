@@ -48,11 +48,18 @@ std::vector<OfHead> heads_of(const Json& options, const char* key, const ModelCo
     } catch (const formats::Error& error) {
       throw formats::bad_input(error.message(), key);
     }
+    const std::size_t before = list.size();
     for (std::int64_t layer = 0; layer < model.layers; ++layer) {
       if (named.layer >= 0 && named.layer != layer) continue;
-      for (std::int64_t head = 0; head < model.heads; ++head) {
+      // Some layers have a state in place of heads, or fewer of them.
+      const bool state = names_layer(model.linear.layers, layer);
+      const std::int64_t heads = state ? 0 : model.shape_of(layer).heads;
+      for (std::int64_t head = 0; head < heads; ++head) {
         if (named.head < 0 || named.head == head) list.push_back({layer, head, (*it)[2]});
       }
+    }
+    if (list.size() == before) {
+      throw formats::bad_input("no layer of this model has a head " + std::string((*it)[1]), key);
     }
   }
   return list;

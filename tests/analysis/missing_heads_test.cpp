@@ -81,6 +81,19 @@ TEST(MissingHeads, QuestionsOfAllHeadsRefuse) {
   refused("xray", [&] { analyse_xray(model, texts, {}, nobody); });
 }
 
+// A reading's settings of all heads are of those that there are; others are refused by name.
+TEST(MissingHeads, SettingsOfHeadsAreOfThoseThatThereAre) {
+  model::ModelConfig config = uneven_model()->config();
+  config.encoding.options["head_ablations"] = "all:zero";
+  const auto model = model::random_model(config, 3);
+  const auto pass = testing::passes_for(model, 1, 24)[0];
+  EXPECT_TRUE(pass->losses().isfinite().all().item<bool>());
+  for (const char* words : {"L2H2:zero", "L0:zero", "L0H0:zero"}) {
+    config.encoding.options["head_ablations"] = words;
+    EXPECT_THROW(model::random_model(config, 3), formats::Error) << words;
+  }
+}
+
 TEST(MissingHeads, APairOfALayerWithoutMapsIsRefused) {
   protocol::NoProgress nobody;
   PairOptions options;
