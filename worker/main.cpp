@@ -89,10 +89,8 @@ Arguments read_arguments(const std::vector<std::string>& words) {
 // keeps for later ones, up to 32 MB each, and where none fits the process grows: at 32,768 tokens a
 // comparison took 2.0 GB, with this 1.2. Smaller blocks come too often to be mapped each time.
 void give_large_blocks_back() {
-#ifdef M_MMAP_THRESHOLD
   constexpr int bytes = 8 << 20;
   ::mallopt(M_MMAP_THRESHOLD, bytes);
-#endif
 }
 
 int serve(const worker::WorkerSettings& settings, worker::FrameFds fds) {
