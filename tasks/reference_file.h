@@ -15,8 +15,9 @@ struct FileCheck {
   std::vector<std::string> differences;  // the first of each row: "line 4, target[2]: 1, not 0"
 };
 
-// Compares every example and every metric of a file with what the task makes of the same draw.
-// Throws Error "bad_input" for a file that cannot be read or is about another task.
+// Compares every example and every metric of a file with what the task makes of the same draw; what
+// a row lacks is a difference too. Throws Error "bad_input" for a file that cannot be read, has no
+// such rows or is about another task.
 FileCheck check_file(const Task& task, const std::filesystem::path& path);
 
 // The first place where `ours` has another value than `given`; empty where they agree. Members that

@@ -35,7 +35,7 @@ void LossWatch::add_validation(int64_t step, double bits, std::optional<double> 
   const bool better = std::isfinite(value) && (!kept_ || value < kept_->value);
   if (keep_best_ != "off" && better) kept_ = Kept{step, value};
   if (patience_ == 0) return;
-  if (!best_ || bits < *best_) {
+  if (std::isfinite(bits) && (!best_ || bits < *best_)) {
     best_ = bits;
     since_best_ = 0;
   } else {

@@ -300,7 +300,7 @@ struct TrainSection {
                 "first weights: each tensor's by its name, so that two encodings start with all "
                 "that they have in common, or one draw after the other",
             .choices = "named|sequential"});
-    v("threads", threads, About{.help = "0: all cores", .low = 0});
+    v("threads", threads, About{.help = "0: all cores", .low = 0, .high = 1024});
     v("device", device, About{.help = "where the model lives and trains: cpu or cuda[:i]"});
     v("dtype", dtype,
       About{.help = "of the matrix products; weights and sums stay f32", .choices = "f32|bf16"});

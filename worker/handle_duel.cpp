@@ -176,7 +176,7 @@ Reply duel_of_models(const protocol::DuelRequest& request, RequestContext& conte
   if (!request.job.empty()) {
     formats::make_directories(formats::real_file_system(), request.job);
     lock = training::JobLock::try_take(request.job);
-    if (!lock) throw formats::bad_usage("another process works in the folder", request.job);
+    if (!lock) throw training::folder_in_use(request.job);
     kept.emplace(formats::real_file_system(), fs::path(request.job) / "units.jsonl");
     duel.options.log = &*kept;
   }

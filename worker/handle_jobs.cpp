@@ -114,7 +114,8 @@ void add_check(const nlohmann::json& config, protocol::ConfigForm& form) {
 
 Reply jobs_form(const protocol::FormRequest& request, RequestContext&) {
   protocol::ConfigForm form;
-  form.config = request.config.is_string() ? formats::json_from_file(request.config)
+  const formats::JsonRules each_key_once{.duplicate_keys = formats::DuplicateKeys::refuse};
+  form.config = request.config.is_string() ? formats::json_from_file(request.config, each_key_once)
                 : request.config.is_null() ? nlohmann::json::object()
                                            : request.config;
   for (const std::string& setting : request.set.list) training::apply_setting(form.config, setting);
@@ -156,11 +157,37 @@ std::string folder_of(const nlohmann::json& cell) {
   return cell.at("dir").get<std::string>();
 }
 
+std::string asked_otherwise(const nlohmann::json& cell) {
+  const fs::path dir = folder_of(cell);
+  try {
+    const std::string keys = training::asked_otherwise(dir, cell.at("config"));
+    const bool evaluates = cell.contains("eval") && cell.at("eval").is_object();
+    if (!keys.empty() || !evaluates) return keys;
+    return training::eval_asked_otherwise(dir / "eval", cell.at("eval"));
+  } catch (const formats::Error&) {
+    return {};  // texts that are gone are said where they are needed
+  }
+}
+
+// A cell that says what it is about can be trained, and is not taken for what was trained, or
+// evaluated, otherwise.
+void check_cell(const nlohmann::json& cell) {
+  if (!cell.contains("config")) return;
+  const fs::path dir = folder_of(cell);
+  training::model_config_of(training::run_config_from_json(
+      training::filled_in_from_model(cell.at("config")), dir.filename().string()));
+  const std::string keys = asked_otherwise(cell);
+  if (keys.empty()) return;
+  throw formats::bad_input("the job in the sweep's folder was asked otherwise, in: " + keys,
+                           dir.string(), "name another folder, or put the sweep back as it was");
+}
+
 Reply jobs_sweep(const protocol::SweepRequest& request, RequestContext&) {
   std::vector<training::SweepPlace> places;
   const bool list = request.cells.is_array();
   for (const nlohmann::json& cell : list ? request.cells : nlohmann::json::array()) {
     places.push_back({folder_of(cell), cell.value("group", "")});
+    check_cell(cell);
   }
   if (places.empty()) throw formats::bad_usage("a sweep has at least one cell", "cells");
   return reply_of(training::sweep_table(places));

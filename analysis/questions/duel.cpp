@@ -149,6 +149,9 @@ std::string Duel::why(Verdict would) const {
   if (static_cast<std::int64_t>(values_.size()) < fewest_) {
     return "nothing is decided of fewer than " + std::to_string(fewest_);
   }
+  if (!anytime_interval(values_, effects_).low) {
+    return std::to_string(values_.size()) + " differences have no interval";
+  }
   return "the interval at the end holds 0";
 }
 

@@ -73,6 +73,7 @@ class SweepVerb : public Verb {
                                           : fs::path(folder_))
                  .lexically_normal();
     for (const SweepJob& job : plan_.jobs) dirs_.push_back((place_ / job.name).string());
+    read(run, Check::yes);
     keep(run);
     if (slurm_) {
       follow_array(run);
@@ -84,10 +85,16 @@ class SweepVerb : public Verb {
   }
 
  private:
-  SweepResult read(Run& run) const {
+  // Whether configurations are refused that cannot be used, before hours of training and not at
+  // their turn, and folders that hold what another sweep asked for.
+  enum class Check { no, yes };
+
+  SweepResult read(Run& run, Check check = Check::no) const {
     nlohmann::json cells = nlohmann::json::array();
     for (size_t n = 0; n < dirs_.size(); ++n) {
       cells.push_back({{"dir", dirs_[n]}, {"group", plan_.jobs[n].group}});
+      if (check == Check::no) continue;
+      cells.back()["config"] = plan_.jobs[n].config, cells.back()["eval"] = plan_.eval;
     }
     return result_of<SweepResult>(run.call(protocol::SweepRequest{.cells = std::move(cells)}));
   }
@@ -277,7 +284,9 @@ class SweepVerb : public Verb {
     const bool failed = std::ranges::any_of(now.cells, [](const SweepCell& cell) {
       return cell.state == "failed" || cell.evaluated == "failed";
     });
-    if (failed) output.status = 1;
+    // Who only looks, or leaves what goes on later, has not failed.
+    const bool worked = !table_ && !run.interrupted();
+    if (failed || (worked && !output.whole)) output.status = 1;
     return output;
   }
 

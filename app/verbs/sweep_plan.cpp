@@ -16,6 +16,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMostJobs = 10'000;
+constexpr formats::JsonRules kEachKeyOnce{.duplicate_keys = formats::DuplicateKeys::refuse};
 constexpr const char* kSeed = "train.seed";
 
 void require_known_keys(const json& plan, const std::string& where) {
@@ -64,6 +65,14 @@ std::string as_name(std::string text) {
   return text;
 }
 
+// The same seed twice would count as two trainings.
+void require_once(const json& values, const std::string& where) {
+  for (const json& value : values) {
+    if (std::ranges::count(values, value) == 1) continue;
+    throw formats::bad_input("a value stands twice in its list: " + value.dump(), where);
+  }
+}
+
 using Choice = std::vector<std::pair<std::string, json>>;  // a value for each key of the grid
 
 std::vector<Choice> choices_of(const json& grid, const std::string& where) {
@@ -72,6 +81,7 @@ std::vector<Choice> choices_of(const json& grid, const std::string& where) {
     if (!values.is_array() || values.empty()) {
       throw formats::bad_input("a grid has a list of values for each key", where + ", key " + key);
     }
+    require_once(values, where + ", key " + key);
     std::vector<Choice> longer;
     for (const Choice& choice : choices) {
       for (const json& value : values) {
@@ -126,7 +136,7 @@ json base_of(const json& plan, const std::filesystem::path& file) {
   const json base = plan.value("base", json());
   if (base.is_object()) return base;
   if (base.is_string())
-    return formats::json_from_file(file.parent_path() / base.get<std::string>());
+    return formats::json_from_file(file.parent_path() / base.get<std::string>(), kEachKeyOnce);
   throw formats::bad_input("a sweep has a base: a run configuration or its path",
                            file.string() + ", key base");
 }
@@ -147,7 +157,11 @@ std::vector<SweepBase> bases_of(const json& plan, const std::filesystem::path& f
     if (!run.is_object() || run.value("name", "").empty()) {
       throw formats::bad_input("each run has a \"name\" and a \"base\"", where);
     }
-    bases.push_back({run.at("name").get<std::string>(), base_of(run, file)});
+    const std::string name = run.at("name").get<std::string>();
+    if (std::ranges::find(bases, name, &SweepBase::name) != bases.end()) {
+      throw formats::bad_input("two runs have one name: " + formats::in_quotes(name), where);
+    }
+    bases.push_back({name, base_of(run, file)});
     set_all(bases.back().config, run.value("set", json::object()), where);
   }
   return bases;
@@ -156,7 +170,7 @@ std::vector<SweepBase> bases_of(const json& plan, const std::filesystem::path& f
 }  // namespace
 
 SweepPlan sweep_plan(const std::filesystem::path& file) {
-  const json plan = formats::json_from_file(file);
+  const json plan = formats::json_from_file(file, kEachKeyOnce);
   const std::string where = file.string();
   if (!plan.is_object()) throw formats::bad_input("a sweep is a JSON object", where);
   require_known_keys(plan, where);

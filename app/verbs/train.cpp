@@ -47,6 +47,8 @@ class TrainVerb : public Verb {
     protocol::Reply reply = run.call(start_);
     const JobStatus started = result_of<JobStatus>(reply);
     run.say("job " + started.dir);
+    // What differs from the configuration that was given, above all.
+    if (start_.resume && !started.message.empty()) run.say(started.message);
     if (background_) return Output{.result = std::move(reply.result)};
     return follow(run, started.dir);
   }
@@ -66,7 +68,8 @@ class TrainVerb : public Verb {
                                "start a new one with CONFIG and --set");
     }
     if (!config_.empty()) {
-      start_.config = formats::json_from_file(config_);
+      start_.config =
+          formats::json_from_file(config_, {.duplicate_keys = formats::DuplicateKeys::refuse});
       start_.name = std::filesystem::path(config_).stem().string();
     }
     if (!from_.empty()) begin_with_model();
@@ -81,10 +84,17 @@ class TrainVerb : public Verb {
     start_.config["start"]["model"] = fs::exists(from_) ? path.string() : from_;
   }
 
-  // RANK, where a launcher has set it; empty otherwise.
+  // RANK, where a launcher has set it; empty otherwise. One of its two variables alone would train
+  // each process for itself.
   static std::string launched_rank() {
     const char *rank = std::getenv("RANK"), *size = std::getenv("WORLD_SIZE");
-    return rank == nullptr || size == nullptr ? "" : rank;
+    if ((rank == nullptr) != (size == nullptr)) {
+      throw formats::bad_usage(
+          std::string("one of several processes has both RANK and WORLD_SIZE, and here is no ") +
+              (rank == nullptr ? "RANK" : "WORLD_SIZE"),
+          rank == nullptr ? "RANK" : "WORLD_SIZE", "set it, or unset both to train alone");
+    }
+    return rank == nullptr ? "" : rank;
   }
 
   // Rank 0 makes the folder that the others only need the name of.

@@ -20,7 +20,8 @@ struct SweepRequest {
   void fields(V& v) {
     v("cells", cells,
       About{.help = "a list of {\"dir\", \"group\"}: the jobs' folders, and what those that differ "
-                    "in their seeds alone have in common; evals stand in DIR/eval"});
+                    "in their seeds alone have in common; evals stand in DIR/eval; with \"config\" "
+                    "(and \"eval\") a folder whose job was asked otherwise is refused"});
   }
 };
 

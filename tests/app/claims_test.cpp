@@ -498,7 +498,7 @@ TEST_F(DeskRunsTest, ASweepWithoutJobsIsRead) {
   const DeskRun& found = runs.of({"sweep", file});
   EXPECT_FALSE(found.whole);
   EXPECT_EQ(found.result.at("cells").size(), 9u);
-  EXPECT_EQ(run_.requests.size(), 1u);
+  EXPECT_EQ(run_.requests.size(), 2u);  // whose folders they are, and what is in them
   EXPECT_NE(runs.line_of({"sweep", file}).find("/claims/jobs/copy"), std::string::npos);
 }
 

@@ -51,6 +51,22 @@ TEST_F(SweepFile, LaysItsGridOverSeveralRuns) {
   EXPECT_THROW(plan_of({{"runs", {{{"base", "base.json"}}}}}), formats::Error);
 }
 
+// Two trainings with one seed are one training: counted as two they would make an interval of none.
+TEST_F(SweepFile, WhatStandsTwiceIsRefused) {
+  EXPECT_THROW(plan_of({{"base", "base.json"}, {"grid", {{"train.seed", {1, 2, 1}}}}}),
+               formats::Error);
+  EXPECT_THROW(plan_of({{"base", "base.json"},
+                        {"grid", {{"encoding", {{{"key", "rope"}}, {{"key", "rope"}}}}}}}),
+               formats::Error);
+  const json run = {{"name", "one"}, {"base", "base.json"}};
+  EXPECT_THROW(plan_of({{"runs", {run, run}}}), formats::Error);
+  // A key of the file: neither is the one that was meant.
+  std::ofstream(folder_ / "twice.json") << R"({"base": "base.json", "jobs": 1, "jobs": 2})";
+  EXPECT_THROW(sweep_plan(folder_ / "twice.json"), formats::Error);
+  std::ofstream(folder_ / "base.json") << R"({"train": {"steps": 9, "steps": 3}})";
+  EXPECT_THROW(plan_of({{"base", "base.json"}}), formats::Error);
+}
+
 TEST_F(SweepFile, IsEveryCombinationOfItsGrid) {
   const SweepPlan plan = plan_of({{"base", "base.json"},
                                   {"set", {{"train.steps", 20}}},

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <set>
 
 #include "formats/error.h"
@@ -292,6 +293,68 @@ TEST(Reference, WhatDiffersIsNamed) {
   EXPECT_EQ(first_difference(ours, {{"target", {1}}}), "target: 1 values, not 2");
   EXPECT_EQ(first_difference(ours, {{"accuracy", 0.25}}), "accuracy: 0.25, not 0.5");
   EXPECT_EQ(first_difference(ours, {{"target", nullptr}}), "");
+}
+
+// Rows of addition, changed by `change` and checked; "" where all are equal, else the first
+// difference or what the error says.
+std::string checked(const std::function<void(std::vector<Json>&)>& change) {
+  const Task& task = task_named("addition");
+  std::vector<Json> rows = example_rows(task, {{2, 3}}, 3, 7);
+  Json generated = Json::array();
+  for (const std::size_t n : {1, 2}) generated.push_back(rows[n]["ids"]);
+  for (Json& ids : generated) ids.push_back(3);
+  rows.push_back({{"kind", "metric"}, {"rows", {0, 1}}, {"correct", 0}, {"counted", 2}});
+  rows.back()["generated"] = generated, rows.back()["exact_match"] = 0.0;
+  change(rows);
+  std::string name = (fs::temp_directory_path() / "phasescope-XXXXXX").string();
+  const fs::path folder = mkdtemp(name.data());
+  std::ofstream(folder / "rows.jsonl") << [&] {
+    std::string text;
+    for (const Json& row : rows) text += row.dump() + "\n";
+    return text;
+  }();
+  std::string said;
+  try {
+    const FileCheck check = check_file(task, folder / "rows.jsonl");
+    if (!check.differences.empty()) said = check.differences.front();
+  } catch (const formats::Error& error) {
+    said = error.full_text();
+  }
+  fs::remove_all(folder);
+  return said;
+}
+
+// A file that passes has been looked at: what is left out, misspelt or out of order is no pass.
+TEST(Reference, WhatIsNotThereIsADifference) {
+  EXPECT_EQ(checked([](auto&) {}), "");
+  for (const char* key : {"target", "counts", "answer", "ids"}) {
+    const bool of_some = key == std::string("counts") || key == std::string("ids");
+    EXPECT_EQ(checked([&](auto& rows) { rows[2].erase(key); }),
+              of_some ? "" : std::string("rows.jsonl, line 3, ") + key + ": none");
+    EXPECT_EQ(checked([&](auto& rows) { rows[2][key] = nullptr; }),
+              std::string("rows.jsonl, line 3, ") + key + ": none");
+  }
+  EXPECT_EQ(checked([](auto& rows) { rows.back().erase("exact_match"); }),
+            "rows.jsonl, line 5, exact_match: none");
+  EXPECT_EQ(checked([](auto& rows) { rows[1]["row"] = 1; }), "rows.jsonl, line 2, row: 1, not 0");
+  EXPECT_EQ(checked([](auto& rows) { rows[0]["vocabulary"] = 20; }),
+            "rows.jsonl, line 1, vocabulary: 20, not 19");
+}
+
+TEST(Reference, RowsOfNoKindAndMetricsThatDoNotFitAreRefused) {
+  const auto says = [](const std::string& text, const char* words) {
+    return text.find(words) != std::string::npos ? "" : text;
+  };
+  EXPECT_EQ(says(checked([](auto& rows) { rows[1]["kind"] = "sample"; }),
+                 "is task, example or metric, not \"sample\""),
+            "");
+  EXPECT_EQ(says(checked([](auto& rows) { rows[1] = Json::array(); }), "not null"), "");
+  EXPECT_EQ(says(checked([](auto& rows) { rows.resize(1); }), "neither an example nor"), "");
+  EXPECT_EQ(says(checked([](auto& rows) { rows.back()["generated"].erase(0); }),
+                 "a metric of 2 rows has 1 generated"),
+            "");
+  EXPECT_EQ(says(checked([](auto& rows) { rows.back()["rows"] = Json::array(); }), "about no row"),
+            "");
 }
 
 }  // namespace

@@ -480,6 +480,13 @@ TEST_F(JobProcess, WhatCannotStartSaysSo) {
   start.settings = {"data.corpus=" + (folder_.path() / "missing.txt").string()};
   EXPECT_THROW(start_training(real(), start), formats::Error);
   EXPECT_FALSE(fs::exists(folder_.path() / "c"));
+  for (const char* setting : {"data.validation=/missing.txt", "train.device=foo",
+                              "train.device=cuda:999", "train.threads=100000"}) {
+    start = start_of(folder_.path() / "d", config);
+    start.settings = {setting};
+    EXPECT_THROW(start_training(real(), start), formats::Error) << setting;
+    EXPECT_FALSE(fs::exists(folder_.path() / "d")) << setting;
+  }
 }
 
 TEST_F(JobProcess, AnEvalRunsAsAJob) {

@@ -11,6 +11,7 @@
 #include "protocol/json_form.h"
 #include "protocol/messages/eval.h"
 #include "tests/temporary_folder.h"
+#include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
 #include "training/jobs/metrics_log.h"
 #include "training/jobs/sweep_table.h"
@@ -117,6 +118,29 @@ TEST_F(KeptJobsTest, WhatIsNotDoneIsNotKept) {
   fs::create_directories(file_.parent_path());
   std::ofstream(file_) << "{\"name\": \"a\"}\n";
   EXPECT_THROW(keep(folder_.path() / "here"), formats::Error);
+}
+
+// A restored folder has what was asked for in as few words as the sweep: sizes of the model that it
+// began with, usual values and whole paths are not in it, and are no other question.
+TEST_F(KeptJobsTest, ARestoredJobIsNotTakenForAnotherOne) {
+  const fs::path text = folder_.path() / "text.txt", dir = folder_.path() / "kept";
+  std::ofstream(text) << std::string(5000, 'a');
+  const json asked = {{"start", {{"model", "rope"}}},
+                      {"data", {{"corpus", fs::relative(text)}}},
+                      {"train", {{"steps", 2}}}};
+  EXPECT_EQ(asked_otherwise(dir, asked), "");
+  fs::create_directories(dir);
+  std::ofstream(dir / "config.json") << asked;
+  EXPECT_EQ(asked_otherwise(dir, asked), "");
+  json other = asked;
+  other["train"]["steps"] = 3, other["encoding"]["key"] = "tape";
+  EXPECT_EQ(asked_otherwise(dir, other), "encoding.base, encoding.key, train.steps");
+  fs::create_directories(dir / "eval");
+  std::ofstream(dir / "eval/config.json") << json{{"eval_job", kEvalAsked}};
+  EXPECT_EQ(eval_asked_otherwise(dir / "eval", kEvalAsked), "");
+  EXPECT_EQ(eval_asked_otherwise(dir / "eval", {{"task", "copy"}, {"lengths", {20, 40}}}),
+            "lengths");
+  EXPECT_EQ(eval_asked_otherwise(dir, kEvalAsked), "kind");
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ TEST(RunConfig, WhatAFieldDoesNotTakeIsSaid) {
     EXPECT_NE(problem_with({{section, values}}).find(words), std::string::npos) << values;
   };
   says("train", {{"steps", 0}}, "must be at least 1");
-  says("train", {{"threads", -1}}, "must be 0 or more");
+  says("train", {{"threads", -1}}, "must be 0 to 1024");
   says("train", {{"final_share", 1.5}}, "must be 0 to 1");
   says("train", {{"dtype", "f16"}}, "must be f32 or bf16");
   says("train", {{"backend", "best"}}, "must be auto, fused, plain or cuda-unverified");

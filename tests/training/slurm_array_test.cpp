@@ -34,7 +34,7 @@ std::string text_of(const fs::path& file) {
 constexpr const char* kSbatch = R"sh(#!/bin/bash
 [ "$1" = --parsable ] || exit 1
 echo "$2" >>"$FAKE_SLURM/submitted"
-grep -q -- '--partition=none' "$2" && { echo "invalid partition specified"; exit 1; }
+grep -q -- '--partition=none' "$2" && { echo "invalid partition specified" >&2; exit 1; }
 elements=$(sed -n 's/^#SBATCH --array=\(.*\)%.*/\1/p' "$2" | tr , '\n')
 for range in $elements; do
   for n in $(seq "${range%-*}" "${range#*-}"); do

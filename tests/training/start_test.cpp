@@ -349,6 +349,9 @@ TEST_F(FromAModel, LoraTrainsProductsBesideMatrices) {
   EXPECT_THROW(text_trainer(from_it({{"encoding", {{"key", "none"}}},
                                      {"start", {{"lora_rank", 2}, {"lora_save", "adapter"}}}})),
                formats::Error);
+  // Whichever of two patterns stands first, both name what they name.
+  EXPECT_NO_THROW(text_trainer(
+      from_it({{"start", {{"lora_rank", 2}, {"lora", {"*_proj.weight", "*.q_proj.weight"}}}}})));
   EXPECT_THROW(text_trainer(from_it({{"start", {{"lora_rank", 2}, {"lora", {"*.nothing"}}}}})),
                formats::Error);
 }

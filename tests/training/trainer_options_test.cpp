@@ -181,6 +181,22 @@ TEST(LossWatch, JumpsAreMeasuredByTheLossesBefore) {
   EXPECT_FALSE(LossWatch(watching("off", 0)).jumps(std::nan("")));
 }
 
+// A state with a loss that is no number would be null in a checkpoint, which nothing could resume.
+TEST(LossWatch, AValidationThatIsNoNumberIsNotTheBest) {
+  LossWatch watch(watching("off", 2));
+  watch.add_validation(1, std::nan(""));
+  watch.add_validation(2, 3.0);
+  watch.add_validation(3, std::nan(""));
+  EXPECT_FALSE(watch.gave_up());
+  LossWatch again(watching("off", 2));
+  again.load(nlohmann::json::parse(watch.state().dump()));
+  again.add_validation(4, 2.5);  // better than 3
+  again.add_validation(5, 4.0);
+  EXPECT_FALSE(again.gave_up());
+  again.add_validation(6, 4.0);
+  EXPECT_TRUE(again.gave_up());
+}
+
 TEST(LossWatch, GivesUpAfterSoManyValidationsWithoutABetterOne) {
   LossWatch watch(watching("off", 2));
   std::int64_t step = 0;

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <thread>
 
 #include "formats/error.h"
 #include "formats/faulty_file_system.h"
@@ -76,7 +77,9 @@ TEST(Trainer, SaysWhatRanAttention) {
   // CoPE's positions depend on the content: there is no fused form, whatever was asked for.
   Trainer plain = trainer_of(small_run(folder.path(), 2, {{"key", "cope"}}));
   plain.step();
-  EXPECT_EQ(plain.kernel(), "plain (a term that is no table of distances has no fused form)");
+  EXPECT_EQ(
+      plain.kernel(),
+      "plain (a distance that is counted from the scores of all keys between has no fused form)");
 }
 
 // The same seed gives the same bits, another one does not.
@@ -401,6 +404,51 @@ TEST(Job, Row31AFolderInUseIsRefused) {
   write_job(folder.path() / "j", small_run(folder.path(), 3));
   const auto lock = JobLock::try_take(folder.path() / "j");
   EXPECT_EQ(run_job(folder.path() / "j"), 2);
+}
+
+// Ctrl-C in a sweep reaches the job that it has just started, too.
+TEST(Job, OneWhoseProcessIsYetToComeIsCancelledAllTheSame) {
+  TemporaryFolder folder;
+  setenv("XDG_DATA_HOME", (folder.path() / "data").c_str(), 1);
+  const fs::path dir = folder.path() / "j";
+  formats::FileSystem& files = formats::real_file_system();
+  start_training(files, {.dir = dir,
+                         .config = to_json(small_run(folder.path(), 5)),
+                         .launched = true});  // its process is somebody else's to start
+  EXPECT_EQ(control_job(files, dir, "cancel").state, "queued");
+  EXPECT_EQ(run_job(dir), 130);
+  const auto status = read_job(dir, CurveDetail::none);
+  EXPECT_EQ(status.state, "cancelled");
+  EXPECT_EQ(status.step, 0);
+}
+
+// A resume that takes a dying process for a live one would start nothing, without a word.
+TEST(Job, OneThatWasJustKilledIsStartedAgain) {
+  TemporaryFolder folder;
+  setenv("XDG_DATA_HOME", (folder.path() / "data").c_str(), 1);
+  const fs::path dir = folder.path() / "j";
+  formats::FileSystem& files = formats::real_file_system();
+  auto status = start_training(
+      files, {.dir = dir, .config = to_json(small_run(folder.path(), 5)), .launched = true});
+  status.state = "running";
+  write_status(files, dir, status);
+  auto lock = JobLock::try_take(dir);
+  std::thread dying([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    lock.reset();
+  });
+  // What is not there cannot be started, which shows that something is.
+  EXPECT_THROW(control_job(files, dir, "resume", folder.path() / "nothing"), formats::Error);
+  dying.join();
+}
+
+// 3, as of every verb, which a cluster's queue can tell from a bad configuration.
+TEST(Job, ADeviceThatIsNotThereHasAStatusOfItsOwn) {
+  TemporaryFolder folder;
+  RunConfig config = small_run(folder.path(), 3);
+  config.train.device = "cuda:999";
+  write_job(folder.path() / "j", config);
+  EXPECT_EQ(run_job(folder.path() / "j"), 3);
 }
 
 TEST(Job, ABadConfigurationIsAStateAndAStatus) {

@@ -103,6 +103,42 @@ TEST_F(JobsRequests, ATrainingIsStartedListedShownAndRemoved) {
   EXPECT_FALSE(fs::exists(dir));
 }
 
+// The folder of a sweep is found again by names, which do not say how many steps were asked for.
+TEST_F(JobsRequests, ASweepIsNotToldAnotherSweepsNumbers) {
+  const fs::path dir = folder_.path() / "sweep/one";
+  start(dir, 3);
+  ASSERT_TRUE(reaches(dir, "done")) << log(dir);
+  json config = to_json(training::small_run(folder_.path(), 3));
+  const json eval = {
+      {"task", "perplexity"}, {"lengths", {16}}, {"corpus", folder_.path() / "text.txt"}};
+  const auto told = [&](const json& asked, const json& evaluated) -> std::string {
+    const json cell = {{"dir", dir}, {"group", "one"}, {"config", asked}, {"eval", evaluated}};
+    try {
+      ask("jobs.sweep", {{"cells", {cell}}});
+    } catch (const protocol::RequestError& error) {
+      return error.info().message;
+    }
+    return "";
+  };
+  EXPECT_EQ(told(config, nullptr), "");
+  // As a file has it that leaves usual values out.
+  config["train"].erase("beta1");
+  EXPECT_EQ(told(config, eval), "");
+  json evaluated = eval;
+  evaluated["models"] = {dir};
+  ask("jobs.start", {{"kind", "eval"}, {"dir", dir / "eval"}, {"config", evaluated}});
+  ASSERT_TRUE(reaches(dir / "eval", "done")) << log(dir / "eval");
+  EXPECT_EQ(told(config, eval), "");
+  json other = eval;
+  other["lengths"] = {16, 32};
+  EXPECT_NE(told(config, other).find("asked otherwise, in: lengths"), std::string::npos);
+  config["train"]["steps"] = 4;
+  EXPECT_NE(told(config, eval).find("asked otherwise, in: train.steps"), std::string::npos);
+  // One that cannot be used is said at once, and not where its turn comes.
+  config["train"]["stepz"] = 4;
+  EXPECT_NE(told(config, nullptr).find("train.stepz"), std::string::npos);
+}
+
 TEST_F(JobsRequests, ARunningOneIsPausedResumedAndCancelled) {
   const fs::path dir = folder_.path() / "j";
   start(dir, 100'000);

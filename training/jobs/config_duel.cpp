@@ -162,13 +162,19 @@ class SeedTrainings {
     return all;
   }
 
-  // Each saves a checkpoint first.
+  static bool is_live(const fs::path& dir) {
+    return is_job(dir) && protocol::is_live(read_job(dir, CurveDetail::none).state);
+  }
+
+  // Each saves a checkpoint first; one whose process is yet to come leaves when it has.
   void stop() {
     for (const fs::path& dir : dirs_) {
-      if (job_is_running(dir)) write_request(files_, dir, JobRequest::cancel);
+      if (is_live(dir)) write_request(files_, dir, JobRequest::cancel);
     }
     for (const fs::path& dir : dirs_) {
-      while (job_is_running(dir)) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      while (is_live(dir) || job_is_running(dir)) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      }
     }
   }
 
@@ -288,7 +294,7 @@ protocol::DuelResult duel_of_configs(formats::FileSystem& files, const ConfigDue
   require_same_batches(duel.a, duel.b);
   formats::make_directories(files, duel.dir);
   const std::optional<JobLock> lock = JobLock::try_take(duel.dir);
-  if (!lock) throw formats::bad_usage("another process works in the folder", duel.dir.string());
+  if (!lock) throw folder_in_use(duel.dir);
   require_this_duel(files, duel);
   EvalRows kept(files, duel.dir / kUnitsFile);
   SeedUnits units;

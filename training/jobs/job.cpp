@@ -39,6 +39,7 @@ using nlohmann::json;
 enum ExitStatus {
   kDone = 0,
   kBadInput = 2,
+  kNoDevice = 3,
   kInternal = 4,
   kOutOfMemory = 5,
   kSignalled = 128,
@@ -47,6 +48,7 @@ enum ExitStatus {
 
 int status_of_code(const std::string& code) {
   if (code == "bad_input" || code == "bad_usage") return kBadInput;
+  if (code == "device_unavailable") return kNoDevice;
   if (code == "out_of_memory") return kOutOfMemory;
   return code == "cancelled" ? kCancelled : kInternal;
 }
@@ -550,9 +552,7 @@ template <class Function>
 int as_owner(formats::FileSystem& files, const fs::path& dir, Function&& work) {
   const std::optional<JobLock> lock = JobLock::try_take(dir);
   if (!lock) {
-    const std::string where = holder_elsewhere(dir);
-    log_line("error: another process runs the job in " + dir.string() +
-             (where.empty() ? "" : ", on " + where));
+    log_line("error: " + folder_in_use(dir).full_text());
     return kBadInput;
   }
   remove_job_litter(files, dir);

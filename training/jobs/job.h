@@ -17,8 +17,8 @@ inline constexpr const char* kJobArgument = "--job";
 // Runs the job in `dir` in this process, to its end, or until a request stops it: takes the lock,
 // goes on from the newest checkpoint that verifies (saying on stderr, which is log.txt in a started
 // job, what was skipped) or from step 0, obeys control.json at every step. What goes wrong ends in
-// status.json and the log. Returns the exit status of cli.md: 0 done, 130 cancelled, 2 bad input or
-// the folder is in use, 4 internal, 5 out of memory.
+// status.json and the log. Returns the exit status: 0 done, 130 cancelled, 2 bad input or the
+// folder is in use, 3 the device is not there, 4 internal, 5 out of memory.
 int run_job(const std::filesystem::path& dir);
 int run_job(formats::FileSystem& files, const std::filesystem::path& dir);
 
@@ -62,6 +62,13 @@ protocol::JobStatus start_eval(formats::FileSystem& files, const JobStart& start
 // those above, with their configurations alone. One that holds a job already is left as it is.
 void prepare_training(formats::FileSystem& files, const JobStart& start);
 void prepare_eval(formats::FileSystem& files, const JobStart& start, const nlohmann::json& request);
+
+// Keys in which the job in `dir` was asked otherwise than by this configuration, or this request of
+// an eval (of whichever models): "train.steps, train.seed"; "kind" where it is no such job; empty
+// where it is alike, or where there is no job. Throws Error "bad_input" for a configuration that
+// cannot be used.
+std::string asked_otherwise(const std::filesystem::path& dir, const nlohmann::json& config);
+std::string eval_asked_otherwise(const std::filesystem::path& dir, const nlohmann::json& request);
 
 // pause, resume, cancel. Resuming a job that is not alive starts it again; cancelling one marks it.
 // Throws Error "bad_usage" for a request that the job's state does not allow.

@@ -30,8 +30,11 @@ constexpr const char* kPointer = ".job";
 constexpr std::uintmax_t kMostJsonBytes = std::uintmax_t{64} << 20;
 // No more of log.txt is read than this, from its end.
 constexpr std::uintmax_t kMostLogBytes = std::uintmax_t{8} << 20;
-// A started job takes its lock within this time or has died; an ended one gives it back within it.
-constexpr std::chrono::seconds kStartLimit{20};
+// A started job takes its lock within this time or has died: a program that is read from a busy
+// disk or a network takes its time.
+constexpr std::chrono::seconds kStartLimit{120};
+// An ended job gives its lock back within this time.
+constexpr std::chrono::seconds kLeaveLimit{20};
 
 struct RequestName {
   JobRequest request;
@@ -109,7 +112,7 @@ fs::file_time_type change_time(const fs::path& dir) {
 // ---- Whether it runs ----------------------------------------------------------------------------
 
 bool job_is_running(const fs::path& dir) {
-  const auto limit = std::chrono::steady_clock::now() + kStartLimit;
+  const auto limit = std::chrono::steady_clock::now() + kLeaveLimit;
   while (job_is_alive(dir)) {
     const std::string state = is_job(dir) ? read_job(dir, CurveDetail::none).state : "queued";
     const bool leaving = state == "done" || state == "failed" || state == "cancelled";

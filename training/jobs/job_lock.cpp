@@ -9,10 +9,12 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <ratio>
 #include <thread>
 #include <utility>
 
@@ -164,11 +166,25 @@ bool job_is_alive(const fs::path& dir, const Host& host) {
   return held_elsewhere(dir, host);
 }
 
-std::string holder_elsewhere(const fs::path& dir, const Host& host) {
-  if (!held_elsewhere(dir, host)) return "";
+std::string holder_of(const fs::path& dir) {
   const json claim = claim_in(dir);
-  const json pid = claim.value("pid", json());
-  return member(claim, "host") + " (process " + pid.dump() + ")";
+  if (!claim.is_object()) return "";
+  std::string words =
+      member(claim, "host") + " (process " + claim.value("pid", json()).dump() + ")";
+  const json since = claim.value("since", json());
+  if (!since.is_number_integer()) return words;
+  const std::time_t at = since.get<std::int64_t>() / std::nano::den;
+  std::tm parts{};
+  std::array<char, 32> stamp{};
+  if (localtime_r(&at, &parts) == nullptr) return words;
+  std::strftime(stamp.data(), stamp.size(), "%Y-%m-%d %H:%M:%S", &parts);
+  return words + " since " + stamp.data();
+}
+
+formats::Error folder_in_use(const fs::path& dir) {
+  const std::string holder = holder_of(dir);
+  return formats::bad_usage(
+      "another process works in the folder" + (holder.empty() ? "" : ": " + holder), dir.string());
 }
 
 }  // namespace phasescope::training

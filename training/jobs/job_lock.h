@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "formats/error.h"
 #include "formats/unique_fd.h"
 
 namespace phasescope::training {
@@ -42,7 +43,11 @@ class JobLock {
 // Whether somebody holds the folder, here or on another machine.
 bool job_is_alive(const std::filesystem::path& dir, const Host& host = this_host());
 
-// Where the holder is, "HOST (process 123)"; empty where there is none on another machine.
-std::string holder_elsewhere(const std::filesystem::path& dir, const Host& host = this_host());
+// Who holds the folder, "HOST (process 123) since 2024-05-31 17:20:01" in local time; empty where
+// nobody has said so. After a kill -9 it names the process that is gone, until the next one.
+std::string holder_of(const std::filesystem::path& dir);
+
+// "bad_usage", with the holder's name.
+formats::Error folder_in_use(const std::filesystem::path& dir);
 
 }  // namespace phasescope::training

@@ -6,6 +6,7 @@
 #include "formats/gathered_errors.h"
 #include "formats/json.h"
 #include "model/checkpoints/tensor_io.h"
+#include "model/devices.h"
 #include "protocol/model_reading.h"
 #include "protocol/request.h"
 #include "protocol/spawn.h"
@@ -14,6 +15,7 @@
 #include "training/head_probe.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
+#include "training/jobs/job_lock.h"
 #include "training/trainer.h"
 
 namespace phasescope::training {
@@ -36,6 +38,15 @@ JobStatus wait_until_running(const fs::path& dir) {
   JobStatus status = read_job(dir, CurveDetail::none);
   status.message = "the job's process has not begun yet; see log.txt";
   return status;
+}
+
+// A process that was just killed has its folder for a moment more.
+bool dies_now(const fs::path& dir) {
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    if (!job_is_alive(dir)) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return false;
 }
 
 // The folder says that its process is to come, and is found again wherever it lies.
@@ -97,8 +108,13 @@ RunConfig config_to_start(const JobStart& start) {
   // A missing text, or samples that do not fit, are said here, not in a log.
   if (!config.of_text()) {
     TaskData{config};
-  } else if (config.data.corpus != "desk" && !config.from_model()) {
+    return config;
+  }
+  if (config.data.corpus != "desk" && !config.from_model()) {
     check_corpus(config.data.corpus, config.model.context);
+  }
+  if (config.data.validation != "desk") {
+    read_validation_texts(config.data.validation, config.model.context);
   }
   return config;
 }
@@ -126,19 +142,36 @@ json eval_to_start(protocol::EvalRequest request) {
   return asked;
 }
 
-std::string differences(const JobStart& start, const json& own) {
+std::string in_words(const std::vector<std::string>& keys) {
+  std::string list;
+  for (const std::string& key : keys) list += (list.empty() ? "" : ", ") + key;
+  return list;
+}
+
+// Keys in which a configuration that is given differs from a job's own.
+std::string differing(const JobStart& start, const json& own) {
   if (!start.config.is_object()) return {};
   json wanted = to_json(config_to_start(start));
   for (const char* key : {"corpus_sha256", "tokenizer_sha256"}) {
     wanted["data"][key] = own.value(json::json_pointer(std::string("/data/") + key), "");
   }
   wanted["start"]["model_sha256"] = own.value("/start/model_sha256"_json_pointer, "");
-  std::string list;
-  for (const std::string& key : differing_keys(wanted, with_defaults(own))) {
-    list += (list.empty() ? "" : ", ") + key;
-  }
+  return in_words(differing_keys(wanted, with_defaults(own)));
+}
+
+std::string differences(const JobStart& start, const json& own) {
+  const std::string list = differing(start, own);
   if (list.empty()) return {};
   return "the job goes on with its own configuration, which differs from the one given in: " + list;
+}
+
+// An eval of whichever models, from whichever folder.
+json eval_alone(json asked, const fs::path& dir) {
+  asked.erase("folder");
+  asked["models"] = {dir.string()};
+  json whole = eval_to_start(protocol::request_of<protocol::EvalRequest>(asked));
+  whole.erase("folder");
+  return whole;
 }
 
 std::string name_of(const JobStart& start, const std::string& fallback) {
@@ -168,6 +201,21 @@ JobStatus resume(formats::FileSystem& files, const JobStart& start) {
 
 }  // namespace
 
+std::string asked_otherwise(const fs::path& dir, const json& config) {
+  if (!fs::exists(dir / job_file::config)) return {};
+  const json own = formats::json_from_file(dir / job_file::config);
+  if (!own.is_object() || own.contains("eval_job")) return "kind";
+  // Of one that was kept it is as short as in the file that it was asked for with.
+  return differing({.dir = dir, .config = config}, to_json(config_to_start({.config = own})));
+}
+
+std::string eval_asked_otherwise(const fs::path& dir, const json& request) {
+  if (!fs::exists(dir / job_file::config)) return {};
+  const json own = formats::json_from_file(dir / job_file::config);
+  if (!own.is_object() || !own.contains("eval_job")) return "kind";
+  return in_words(differing_keys(eval_alone(request, dir), eval_alone(own.at("eval_job"), dir)));
+}
+
 JobStatus start_training(formats::FileSystem& files, const JobStart& start) {
   const bool there = !start.dir.empty() && fs::exists(start.dir / job_file::config);
   if (there && start.existing == ExistingJob::resume) return resume(files, start);
@@ -180,6 +228,7 @@ JobStatus start_training(formats::FileSystem& files, const JobStart& start) {
                              start.dir.string());
   }
   const RunConfig config = config_to_start(start);
+  model::device_named(config.train.device);  // here; a cluster's nodes have others
   const fs::path dir =
       start.dir.empty() ? new_job_folder(name_of(start, config.encoding.at("key"))) : start.dir;
   make_job_folder(files, dir, to_json(config));
@@ -193,7 +242,9 @@ JobStatus start_eval(formats::FileSystem& files, const JobStart& start, const js
           ? new_job_folder(name_of(start, "eval-" + asked.at("task").get<std::string>()))
           : start.dir;
   if (is_job(dir)) {  // and not merely prepared
-    throw formats::bad_usage("the folder holds a job already", dir.string(), "name another folder");
+    throw formats::bad_usage(
+        "the folder holds a job already", dir.string(),
+        "jobs resume goes on with one that was cut short; or name another folder");
   }
   make_job_folder(files, dir, {{"eval_job", asked}});
   return launch(files, dir, "eval", 100, start.program);
@@ -213,9 +264,12 @@ void prepare_eval(formats::FileSystem& files, const JobStart& start, const json&
 JobStatus control_job(formats::FileSystem& files, const fs::path& dir, const std::string& request,
                       const fs::path& program) {
   const JobRequest wanted = job_request_of(request);
-  const bool alive = job_is_running(dir);
+  bool alive = job_is_running(dir);
   JobStatus status = read_job(dir, CurveDetail::none);
-  if (alive) {
+  if (alive && wanted == JobRequest::resume && status.state == "running") alive = !dies_now(dir);
+  // One whose process is yet to come finds the request when it begins.
+  const bool to_come = status.state == "queued" && wanted != JobRequest::resume;
+  if (alive || to_come) {
     write_request(files, dir, wanted);
     return status;
   }

@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char *kFolder = "slurm", *kCells = "cells.txt", *kScript = "array.sh",
-                     *kArray = "array.json";
+                     *kArray = "array.json", *kErrors = "sbatch.txt";
+constexpr int kNoSuchProgram = 127;  // of a shell
 
 // "0-2,5": element numbers that rise.
 std::string ranges_of(const std::vector<std::int64_t>& elements) {
@@ -47,6 +48,27 @@ protocol::FilterResult said_by(const std::vector<std::string>& words) {
     throw formats::bad_usage(words.front() + " cannot be run: " + error.code().message(),
                              words.front(), "give the command where Slurm is installed");
   }
+}
+
+std::string without_last_line_end(std::string text) {
+  text.erase(text.find_last_not_of(" \n") + 1);
+  return text;
+}
+
+// The number of the array. Reasons for a refusal stand on sbatch's standard error.
+std::string submitted(formats::FileSystem& files, const fs::path& folder) {
+  const fs::path script = folder / kScript, errors = folder / kErrors;
+  const auto said = said_by({"/bin/sh", "-c", R"(exec "$@" 2>"$0")", errors.string(), "sbatch",
+                             "--parsable", script.string()});
+  std::string id = said.output.substr(0, said.output.find_first_of(";\n"));  // "123;cluster"
+  if (said.end.exit_status == 0 && !id.empty()) return id;
+  const std::string words = without_last_line_end(files.read(errors) + said.output);
+  if (said.end.exit_status == kNoSuchProgram) {
+    throw formats::bad_usage("sbatch cannot be run: " + words, "sbatch",
+                             "give the command where Slurm is installed");
+  }
+  throw formats::bad_input("sbatch " + protocol::describe(said.end) + ": " + words, script.string(),
+                           "the script can be handed to sbatch by hand too");
 }
 
 // "123_4" -> 4; -1 for anything else.
@@ -134,12 +156,7 @@ SlurmQueue submit_array(formats::FileSystem& files, const SlurmArray& array,
   }
   formats::write_file_atomically(files, folder / kCells, cells);
   formats::write_file_atomically(files, folder / kScript, array_script(array, elements));
-  const auto said = said_by({"sbatch", "--parsable", (folder / kScript).string()});
-  std::string id = said.output.substr(0, said.output.find_first_of(";\n"));  // "123;cluster"
-  if (said.end.exit_status != 0 || id.empty()) {
-    throw formats::bad_input("sbatch " + protocol::describe(said.end) + ": " + said.output,
-                             (folder / kScript).string(), "its own words stand above");
-  }
+  const std::string id = submitted(files, folder);
   formats::write_file_atomically(files, folder / kArray,
                                  json{{"id", id}, {"elements", elements}}.dump(1) + "\n");
   return array_queue(array.folder);

@@ -34,10 +34,13 @@ Lora::Lora(const StartSection& start, const model::Decoder& decoder, std::uint64
   std::set<std::string> used;
   for (const auto& [name, tensor] :
        model::named_tensors(decoder.config(), decoder.encoding(), decoder.weights())) {
-    const auto named = std::ranges::find_if(
-        start.lora, [&](const std::string& pattern) { return name_matches(pattern, name); });
-    if (named == start.lora.end() || tensor.dim() != 2) continue;
-    used.insert(*named);
+    bool named = false;
+    for (const std::string& pattern : start.lora) {
+      if (tensor.dim() != 2 || !name_matches(pattern, name)) continue;
+      named = true;
+      used.insert(pattern);
+    }
+    if (!named) continue;
     at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seeds.bits(changes_.size()));
     const double bound = 1 / std::sqrt(static_cast<double>(tensor.size(1)));
     Change change{name, tensor.detach(), {}, {}};

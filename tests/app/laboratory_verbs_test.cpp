@@ -1,0 +1,96 @@
+// What train and sweep say of what a worker told them.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "app/cli/cli.h"
+#include "app/verbs/verbs.h"
+#include "formats/error.h"
+#include "protocol/json_form.h"
+#include "protocol/messages/jobs.h"
+#include "protocol/messages/sweep.h"
+#include "tests/app/fake_run.h"
+#include "tests/temporary_folder.h"
+
+namespace phasescope::app {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+TEST(TrainVerb, AResumeSaysWhatTheJobDoesOtherwise) {
+  FakeRun run;
+  protocol::JobStatus job;
+  job.dir = "/j", job.state = "done";
+  run.replies["jobs.show"] = {protocol::to_json_form(job), {}};
+  job.message = "its own configuration differs in: train.steps";
+  run.replies["jobs.start"] = {protocol::to_json_form(job), {}};
+  output_of(run, {"train", "--job", "/j", "--resume"}, all_verbs());
+  EXPECT_EQ(run.said, (std::vector<std::string>{"job /j", job.message}));
+}
+
+// Two processes of one training, each of which would take itself for the only one.
+TEST(TrainVerb, HalfOfALaunchersVariablesAreRefused) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() / "c.json";
+  std::ofstream(file) << R"({"train": {"steps": 5}})";
+  for (const char* name : {"RANK", "WORLD_SIZE"}) {
+    FakeRun run;
+    ::setenv(name, "1", 1);
+    EXPECT_THROW(output_of(run, {"train", file}, all_verbs()), formats::Error) << name;
+    ::unsetenv(name);
+    EXPECT_TRUE(run.requests.empty()) << name;
+  }
+}
+
+TEST(TrainVerb, AKeyThatStandsTwiceIsRefused) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() / "c.json";
+  std::ofstream(file) << R"({"train": {"steps": 5, "steps": 500}})";
+  FakeRun run;
+  EXPECT_THROW(output_of(run, {"train", file}, all_verbs()), formats::Error);
+  EXPECT_TRUE(run.requests.empty());
+}
+
+// A worker whose one job has come to `state` when it is asked again.
+class OneJob : public FakeRun {
+ public:
+  explicit OneJob(std::string state) : state_(std::move(state)) {}
+  protocol::Reply call(const std::string& method, json params) override {
+    requests.push_back({method, params});
+    protocol::SweepResult sweep;
+    sweep.cells = {{.dir = "d", .group = "all", .state = started_ ? state_ : "new"}};
+    started_ = started_ || method == "jobs.start";
+    return {method == "jobs.start" ? json::object() : protocol::to_json_form(sweep), {}};
+  }
+  using Run::call;
+
+ private:
+  std::string state_;
+  bool started_ = false;
+};
+
+TEST(SweepVerb, SaysByItsStatusThatSomethingIsNotDone) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "s.json";
+  std::ofstream(file) << R"({"base": {"train": {"steps": 1}}, "grid": {"train.seed": [1]}})";
+  const auto status = [&](OneJob run, std::vector<std::string> more) {
+    std::vector<std::string> words = {"sweep", file, "--job", folder.path() / "jobs"};
+    words.insert(words.end(), more.begin(), more.end());
+    const int ended = output_of(run, words, all_verbs()).status;
+    // The first thing that a worker is asked is whether folder and configurations fit.
+    EXPECT_EQ(run.requests.front().method, "jobs.sweep");
+    EXPECT_EQ(run.requests.front().params["cells"][0]["config"],
+              (json{{"train", {{"steps", 1}, {"seed", 1}}}}));
+    return ended;
+  };
+  EXPECT_EQ(status(OneJob("done"), {}), 0);
+  EXPECT_EQ(status(OneJob("failed"), {}), 1);
+  EXPECT_EQ(status(OneJob("died"), {}), 1);
+  EXPECT_EQ(status(OneJob("died"), {"--table"}), 0);
+}
+
+}  // namespace
+}  // namespace phasescope::app
