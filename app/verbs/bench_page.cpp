@@ -24,7 +24,8 @@ constexpr const char* kIntroduction =
 
 Written by `phasescope bench kernels --write docs/benchmarks.md`: a run replaces this introduction and
 the section of the processor, instruction set, thread count and number of heads it ran on and keeps the
-rest; a GPU, a dtype other than float32 and `--layout model` have sections of their own, and so has
+rest; a GPU, a dtype other than float32 and `--layout model` (a token's heads beside each other, rows of a
+head 4096 numbers apart or more, as in a model of 32 heads of 128) have sections of their own, and so has
 `--variants layer,heads` alone. *Slower than aimed at* compares the rows of a section with the limits of
 `app/verbs/bench_goals.cpp`: what must be reached at least, and the aim.
 

@@ -224,9 +224,11 @@ std::size_t gradient_workspace(const CudaAttention& attention) {
     return cuda::CapeMemory(attention, nullptr, true).bytes;
   }
   const AttentionShape& s = attention.shape;
-  std::int64_t floats = cuda::delta_size(s) + cuda::diagonals_size(s);
-  if (std::holds_alternative<FireVariant>(attention.variant)) {
-    floats += cuda::delta_size(s) + cuda::pieces_size(s);
+  std::int64_t floats = cuda::delta_size(s);
+  if (std::holds_alternative<TableVariant>(attention.variant)) {
+    floats += cuda::table_blocks(attention).floats;
+  } else if (std::holds_alternative<FireVariant>(attention.variant)) {
+    floats += cuda::diagonals_size(s) + cuda::delta_size(s) + cuda::pieces_size(s);
   }
   return static_cast<std::size_t>(floats) * sizeof(float);
 }
@@ -254,7 +256,8 @@ void cuda_attention_backward(const CudaAttention& attention, const SavedForward&
   }
   check_tensor(gradients.dk, attention);
   check_tensor(gradients.dv, attention);
-  require(is_aligned(gradients.workspace), "expected a workspace on a 16-byte boundary");
+  require(cuda_backward_workspace(attention) == 0 || is_aligned(gradients.workspace),
+          "expected a workspace on a 16-byte boundary");
   if (gradients.scores.by_distance && gradients.scores.length > 0) {
     require(is_aligned(gradients.distance_workspace),
             "expected a workspace for sums by distance on a 16-byte boundary");

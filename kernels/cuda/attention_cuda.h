@@ -59,6 +59,9 @@ struct CudaAttention : AttentionInputs {
   /// and 64 keys and what is linear in the lengths: for each token, hidden unit and head 4 bytes
   /// forward and up to 28 backward.
   std::size_t cape_bytes = std::size_t{192} << 20;
+  /// Tables' gradients: blocks that share a head's queries each keep sums by distance, in at most
+  /// so many bytes of the workspace; one block a head, of 4 bytes a distance, where that is more.
+  std::size_t table_bytes = std::size_t{64} << 20;
   void* stream = nullptr;  ///< cudaStream_t
   /// Whether the forward pass is to be the Hopper form where there is one.
   bool hopper = false;

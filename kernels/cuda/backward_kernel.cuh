@@ -5,22 +5,29 @@
 //   attention_delta_kernel      delta = d_out . out of a row
 //   attention_sinks_kernel      gradients of the sinks, from these
 //   attention_dq_kernel         a block of 64 or 128 queries goes over the tiles of keys
+//   attention_dq_table_kernel   the same where a table's gradient is wanted: a block takes one or
+//                               several such stretches of queries, and leaves sums by distance
+//                               (TableSums), which table_gradient.cuh joins
 //   attention_dkv_kernel        a block of 64 keys goes over the tiles of queries of its group's
 //                               heads, with rows and columns of the products exchanged
-//   attention_diagonals_kernel  a table's gradient: a block goes over the tile pairs of one
-//                               distance; backward_table.cu joins what two neighbouring distances
-//                               of tiles left for an entry
 //
 // Ladder of versions (gains are measured on a device, none has been so far):
 //   1. one stage of copies, chunks of 32 columns to keep registers low.
-//   2. this one: where the registers do for it, warps of two times 16 rows, so that what is loaded
-//      of the other operand feeds four products (TilePair); not yet run.
+//   2. where the registers do for it, warps of two times 16 rows, so that what is loaded of the
+//      other operand feeds four products (TilePair).
+//   3. this one: a table's gradient is summed where dq is made, in place of a kernel that computed
+//      all scores and their gradients once more for it (seven products a pair of tiles in place of
+//      nine); not yet run.
 
 #include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/attention_cuda.h"
 #include "kernels/cuda/bands.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/table_sums.cuh"
 #include "kernels/cuda/tile_pair.cuh"
 
 namespace phasescope::kernels::cuda {
@@ -105,15 +112,33 @@ inline constexpr int kKeyBands = kHasFewRegisters<Score>&& D == 64 ? 2 : 1;
 template <int D, DeviceScore Score>
 inline constexpr int kPairStages = kHasFewRegisters<Score>&& D == 64 ? 2 : 1;
 
-/// What a block writes of a part of the pairs.
-template <typename T, int D, DeviceScore Score>
-__device__ __forceinline__ void compute_dq(const BackwardLaunch<Score>& launch, int part) {
+/// In place of TableSums where no table's gradient is wanted.
+struct NoSums {};
+
+/// Where TableSums have shared memory: behind what a pair of tiles has, or, at 128 channels, in the
+/// first 32 rows of v, which are not read any more once all warps have the chunk of those columns.
+/// A block then takes no more than without, and the least of devices has room for it.
+template <int D, DeviceScore Score>
+struct TableSumsPlace {
+  static constexpr int kTiles = kQueryBands<Score>;
+  using Layout = PairLayout<D, Score, true, kTiles, kPairStages<D, Score>>;
+  using Sums = TableSums<kTiles>;
+  static constexpr bool kInValues = D == 128;
+  static constexpr std::uint32_t kAt =
+      kInValues ? Layout::tiles(Layout::kColumnTiles).values : Layout::kPairs;
+  static constexpr int kBytes = Layout::kBytes + (kInValues ? 0 : Sums::kBytes);
+  static_assert(!kInValues || (kPairStages<D, Score> == 1 && Sums::kBytes <= kColumns * D * 2));
+};
+
+/// What a block writes of a part of the pairs, for its tiles of queries from index `query` on.
+template <typename T, int D, DeviceScore Score, class Sums>
+__device__ __forceinline__ void compute_dq(const BackwardLaunch<Score>& launch, int part, int query,
+                                           [[maybe_unused]] const Sums& sums) {
+  constexpr bool kSums = !std::is_same_v<Sums, NoSums>;
   constexpr int kCount = kQueryBands<Score>;
   TilePair<T, D, false, Score, true, kCount, kPairStages<D, Score>> pair(launch);
   pair.take_part(part);
   const int batch = static_cast<int>(blockIdx.z), head = static_cast<int>(blockIdx.y);
-  // The longest rows first.
-  const int query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * (kCount * kRows);
   const Visibility visibility(launch.problem, batch, head, part);
   const BandTiles<kCount> tiles(launch.problem, visibility, query);
   float dq[kCount][D / 8][4] = {};
@@ -132,7 +157,16 @@ __device__ __forceinline__ void compute_dq(const BackwardLaunch<Score>& launch, 
     pair.start(head);
     tiles.with(visibility, tile, [&](const auto& bands) {
       for (int first = 0; first < kRows; first += kColumns) {
-        pair.compute(visibility, query, key, first, bands);
+        pair.compute(visibility, query, key, first, bands, [&]([[maybe_unused]] int band) {
+          if constexpr (kSums) {
+            constexpr int kFirst = std::remove_cvref_t<decltype(bands)>::kFirst;
+            // All warps have read the values that the sums take the place of.
+            if (TableSumsPlace<D, Score>::kInValues && first == 0 && band == kFirst) {
+              __syncthreads();
+            }
+            sums.add(band, first, pair.d_score[band]);
+          }
+        });
         pair.add_dots(bands, first, [&](int band) -> float(&)[D / 8][4] { return dq[band]; });
         if constexpr (Score::kOwn) {
           if (launch.own) pair.write_own(query, key, first, launch.own);
@@ -143,6 +177,7 @@ __device__ __forceinline__ void compute_dq(const BackwardLaunch<Score>& launch, 
           pair.add_rows(pair.d_factor, d_factor);
         }
       }
+      if constexpr (kSums) sums.finish(bands, query / kRows, tile);
     });
   });
   const Score& score = launch.problem.score;
@@ -169,7 +204,32 @@ __device__ __forceinline__ void compute_dq(const BackwardLaunch<Score>& launch, 
 template <typename T, int D, DeviceScore Score>
 __global__ void __launch_bounds__(kThreads)
     attention_dq_kernel(const __grid_constant__ BackwardLaunch<Score> launch) {
-  for (int part = Score::kParts - 1; part >= 0; --part) compute_dq<T, D>(launch, part);
+  // The longest rows first.
+  const int place = static_cast<int>(gridDim.x - 1 - blockIdx.x);
+  for (int part = Score::kParts - 1; part >= 0; --part) {
+    compute_dq<T, D>(launch, part, place * kQueryBands<Score> * kRows, NoSums{});
+  }
+}
+
+/// The same with the table's gradient: grid.x blocks share a head's stretches of queries, each
+/// block's sums by distance at launch.distances, (B, heads, grid.x, block_distances()).
+template <typename T, int D, DeviceScore Score>
+__global__ void __launch_bounds__(kThreads)
+    attention_dq_table_kernel(const __grid_constant__ BackwardLaunch<Score> launch) {
+  static_assert(Score::kParts == 1);
+  using Place = TableSumsPlace<D, Score>;
+  const AttentionShape& shape = launch.problem.shape;
+  const typename Place::Sums sums(shape, launch.distances, shared_memory() + Place::kAt);
+  sums.clear();
+  constexpr int kStretch = Place::kTiles * kRows;
+  const int blocks = static_cast<int>(gridDim.x), own = static_cast<int>(blockIdx.x);
+  const int count = (static_cast<int>(shape.queries) + kStretch - 1) / kStretch;
+  // The longest rows first, then back and forth, so that each block has as many pairs.
+  for (int turn = 0; turn * blocks < count; ++turn) {
+    const int place = turn * blocks + (turn % 2 == 0 ? own : blocks - 1 - own);
+    if (place < count) compute_dq<T, D>(launch, 0, (count - 1 - place) * kStretch, sums);
+    __syncthreads();
+  }
 }
 
 /// Writes dk of a part of the pairs, and adds to what all parts have in common.
@@ -286,62 +346,6 @@ __global__ void __launch_bounds__(kThreads)
   } else {
     sum_by_warps<T, D>(launch);
   }
-}
-
-/// Calls call() for each pair of tiles of one distance, over the batch, with the gradients of its
-/// scores kept in the pair's memory. All threads may read them until call() returns.
-template <class Pair, DeviceScore Score, class Call>
-__device__ __forceinline__ void for_each_tile(Pair& pair, const BackwardLaunch<Score>& launch,
-                                              int head, const TileDistance& tiles,
-                                              const Call& call) {
-  for (int batch = 0; batch < static_cast<int>(launch.problem.shape.batch); ++batch) {
-    const Visibility visibility(launch.problem, batch);
-    for (int tile = tiles.first(); tile < tiles.last(); ++tile) {
-      const int query = tile * kRows, key = (tile - tiles.ahead) * kRows;
-      if (!visibility.sees(query, key)) continue;
-      pair.fetch_queries(batch, head, query);
-      pair.fetch_keys(batch, head / pair.group(), key);
-      pair.begin(head, query, key);
-      for (int first = 0; first < kRows; first += kColumns) {
-        pair.compute(visibility, query, key, first);
-#pragma unroll
-        for (int n = 0; n < kColumns / 8; ++n) {
-#pragma unroll
-          for (int e = 0; e < 4; ++e) pair.store(first, n, e, pair.d_score[0][n][e]);
-        }
-      }
-      __syncthreads();
-      call();
-      __syncthreads();
-    }
-  }
-}
-
-/// Sums of the scores' gradients over the diagonals of all pairs of tiles of one distance, over the
-/// batch; thread n holds diagonal n.
-template <typename T, int D, DeviceScore Score>
-__global__ void __launch_bounds__(kThreads)
-    attention_diagonals_kernel(const __grid_constant__ BackwardLaunch<Score> launch) {
-  TilePair<T, D, false, Score> pair(launch);
-  const int head = static_cast<int>(blockIdx.y), thread = static_cast<int>(threadIdx.x);
-  const TileDistance tiles(launch.problem.shape, blockIdx.x);
-  float sum = 0;
-  for_each_tile(pair, launch, head, tiles, [&] {
-    float part = 0;
-    pair.for_diagonal(thread, [&](int, float d_score) { part += d_score; });
-    sum += part;
-  });
-  const std::int64_t at = static_cast<std::int64_t>(head) * gridDim.x + blockIdx.x;
-  launch.diagonals[at * kThreads + thread] = sum;
-}
-
-/// What the diagonals (tile_distances(), kThreads) of a head hold of a distance.
-__device__ inline float diagonal_sum(const AttentionShape& shape, const float* diagonals,
-                                     std::int64_t distance) {
-  float sum = 0;
-  for_each_part(shape, distance,
-                [&](std::int64_t tile, int n) { sum += diagonals[tile * kThreads + n]; });
-  return sum;
 }
 
 }  // namespace phasescope::kernels::cuda

@@ -185,11 +185,23 @@ inline void join_gradient_sums(const CudaAttention& a, const CudaGradients& grad
                  gradients.scores.by_distance, gradients.scores.length);
 }
 
-/// `finish` is called like with_type_and_dim's, with the parameters too, once dq, dk and dv are
-/// launched.
-template <DeviceScore Score, class Finish>
+/// dq of all queries.
+template <typename T, int D, DeviceScore Score>
+void launch_dq(const CudaAttention& a, const BackwardLaunch<Score>& parameters) {
+  constexpr unsigned kTiles = kQueryBands<Score>;
+  launch("dq", &attention_dq_kernel<T, D, Score>,
+         dim3{(tiles_of(a.shape.queries) + kTiles - 1) / kTiles,
+              static_cast<unsigned>(a.shape.heads), static_cast<unsigned>(a.shape.batch)},
+         kThreads, PairLayout<D, Score, true, kTiles, kPairStages<D, Score>>::kBytes, a.stream,
+         parameters);
+}
+
+/// `dq` launches what makes it, and `finish` is called once dq, dk and dv are launched: both like
+/// with_type_and_dim's, with the parameters too.
+template <DeviceScore Score, class Dq, class Finish>
 void backward_with(const CudaAttention& a, const SavedForward& saved,
-                   const CudaGradients& gradients, const Score& score, const Finish& finish) {
+                   const CudaGradients& gradients, const Score& score, const Dq& dq,
+                   const Finish& finish) {
   auto* delta = static_cast<float*>(gradients.workspace);
   float* diagonals = delta + delta_size(a.shape);
   float* factors = diagonals + diagonals_size(a.shape);
@@ -202,19 +214,15 @@ void backward_with(const CudaAttention& a, const SavedForward& saved,
                                          factors,
                                          pieces,
                                          gradients.tokens,
-                                         own_gradients(gradients)};
+                                         own_gradients(gradients),
+                                         delta + delta_size(a.shape)};
   const unsigned batch = static_cast<unsigned>(a.shape.batch);
   with_type_and_dim(a, [&](auto type, auto dim) {
     using T = decltype(type);
     constexpr int kDim = decltype(dim)::value;
-    constexpr int kBands = kQueryBands<Score>;
     if (a.shape.queries > 0) {
       launch_delta<T>(a, parameters.saved, static_cast<int>(parameters.problem.state_dim), delta);
-      const dim3 grid{(tiles_of(a.shape.queries) + kBands - 1) / kBands,
-                      static_cast<unsigned>(a.shape.heads), batch};
-      launch("dq", &attention_dq_kernel<T, kDim, Score>, grid, kThreads,
-             PairLayout<kDim, Score, true, kBands, kPairStages<kDim, Score>>::kBytes, a.stream,
-             parameters);
+      dq(type, dim, parameters);
     }
     const dim3 grid{tiles_of(a.shape.keys), static_cast<unsigned>(a.shape.kv_heads), batch};
     constexpr bool kHalves = kKeyBands<kDim, Score> == 2;
@@ -228,6 +236,14 @@ void backward_with(const CudaAttention& a, const SavedForward& saved,
   join_gradient_sums(a, gradients);
 }
 
+template <DeviceScore Score, class Finish>
+void backward_with(const CudaAttention& a, const SavedForward& saved,
+                   const CudaGradients& gradients, const Score& score, const Finish& finish) {
+  const auto dq = [&a](auto type, auto dim, const auto& parameters) {
+    launch_dq<decltype(type), decltype(dim)::value>(a, parameters);
+  };
+  backward_with(a, saved, gradients, score, dq, finish);
+}
 template <DeviceScore Score>
 void backward_with(const CudaAttention& a, const SavedForward& saved,
                    const CudaGradients& gradients, const Score& score) {

@@ -33,6 +33,44 @@ __device__ inline float2 block_sum(std::uint32_t shared, float2 x) {
   return sum;
 }
 
+/// Calls call() for each pair of tiles of one distance, over the batch, with the gradients of its
+/// scores kept in the pair's memory. All threads may read them until call() returns.
+template <class Pair, DeviceScore Score, class Call>
+__device__ __forceinline__ void for_each_tile(Pair& pair, const BackwardLaunch<Score>& launch,
+                                              int head, const TileDistance& tiles,
+                                              const Call& call) {
+  for (int batch = 0; batch < static_cast<int>(launch.problem.shape.batch); ++batch) {
+    const Visibility visibility(launch.problem, batch);
+    for (int tile = tiles.first(); tile < tiles.last(); ++tile) {
+      const int query = tile * kRows, key = (tile - tiles.ahead) * kRows;
+      if (!visibility.sees(query, key)) continue;
+      pair.fetch_queries(batch, head, query);
+      pair.fetch_keys(batch, head / pair.group(), key);
+      pair.begin(head, query, key);
+      for (int first = 0; first < kRows; first += kColumns) {
+        pair.compute(visibility, query, key, first);
+#pragma unroll
+        for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+          for (int e = 0; e < 4; ++e) pair.store(first, n, e, pair.d_score[0][n][e]);
+        }
+      }
+      __syncthreads();
+      call();
+      __syncthreads();
+    }
+  }
+}
+
+/// What the diagonals (tile_distances(), kThreads) of a head hold of a distance.
+__device__ inline float diagonal_sum(const AttentionShape& shape, const float* diagonals,
+                                     std::int64_t distance) {
+  float sum = 0;
+  for_each_part(shape, distance,
+                [&](std::int64_t tile, int n) { sum += diagonals[tile * kThreads + n]; });
+  return sum;
+}
+
 /// Thread n holds the sums of diagonal n and of segment n.
 template <typename T, int D>
 __global__ void __launch_bounds__(kThreads)

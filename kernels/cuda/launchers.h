@@ -1,6 +1,7 @@
 #pragma once
 // One file a variant instantiates its kernels; and the sizes of launches and of the workspace.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -30,11 +31,36 @@ constexpr unsigned blocks_of(std::int64_t entries) {
 constexpr unsigned tiles_of(std::int64_t rows) {
   return static_cast<unsigned>((rows + kRows - 1) / kRows);
 }
-/// Floats of the workspace: delta, then kThreads sums for each distance of tiles of each head; for
-/// FIRE as many as delta again, and two for each segment there.
+/// Floats of the workspace: delta; for tables then the sums that TableBlocks says; for FIRE
+/// kThreads sums for each distance of tiles of each head, as many as delta again, and two for each
+/// segment there.
 constexpr std::int64_t delta_size(const AttentionShape& s) { return s.batch * s.heads * s.queries; }
 constexpr unsigned tile_distances(const AttentionShape& s) {
   return tiles_of(s.queries) + tiles_of(s.keys);
+}
+
+/// For tables' gradients: the numbers that a block keeps, kRows for each distance of tiles.
+constexpr std::int64_t block_distances(const AttentionShape& s) {
+  return std::int64_t{kRows} * tile_distances(s);
+}
+/// How many blocks share the queries of a head there, and what they keep. They are enough for every
+/// multiprocessor to be busy until near the end, in at most `table_bytes` where one block a head
+/// does not take more; the numbers depend on the sizes alone, so the bits do too.
+struct TableBlocks {
+  unsigned count;       // of a head; 0 without queries
+  std::int64_t floats;  // of all
+};
+constexpr TableBlocks table_blocks(const CudaAttention& a) {
+  constexpr std::int64_t kEnough = 1024;
+  const AttentionShape& s = a.shape;
+  const std::int64_t heads = s.batch * s.heads;
+  const std::int64_t bytes = heads * block_distances(s) * 4;
+  const std::int64_t room =
+      static_cast<std::int64_t>(a.table_bytes) / std::max<std::int64_t>(bytes, 1);
+  const std::int64_t wanted = kEnough / std::max<std::int64_t>(heads, 1);
+  const std::int64_t most = (tiles_of(s.queries) + 1) / 2;  // a block takes two at a time
+  const std::int64_t count = std::min(most, std::max<std::int64_t>(1, std::min(room, wanted)));
+  return {static_cast<unsigned>(count), count * heads * block_distances(s)};
 }
 
 constexpr std::int64_t diagonals_size(const AttentionShape& s) {

@@ -8,46 +8,73 @@
 
 namespace phasescope::kernels::cuda {
 
-/// Entries of a table's gradient from the diagonals: one thread an entry.
+/// Entries of a table's gradient from what the blocks of attention_dq_table_kernel left: one thread
+/// an entry, grid.y heads.
 struct TableLaunch {
   AttentionShape shape;
   TableVariant table;
-  const float* diagonals;  // (heads, tile_distances(), kThreads)
+  const float* distances;  // (B, heads, blocks, block_distances())
+  int blocks;
   float* d_table;
   std::int64_t d_table_stride;
 };
+
+/// Of a head: what all its blocks have of a distance, in their order.
+__device__ inline float sum_of_distance(const TableLaunch& launch, std::int64_t head,
+                                        std::int64_t distance) {
+  const AttentionShape& s = launch.shape;
+  const std::int64_t size = block_distances(s);
+  const std::int64_t at = distance - s.query_offset + std::int64_t{kRows} * tiles_of(s.keys) - 1;
+  if (at < 0 || at >= size) return 0;
+  float sum = 0;
+  for (std::int64_t batch = 0; batch < s.batch; ++batch) {
+    const float* first = launch.distances + (batch * s.heads + head) * launch.blocks * size + at;
+    for (std::int64_t block = 0; block < launch.blocks; ++block) sum += first[block * size];
+  }
+  return sum;
+}
 
 static __global__ void __launch_bounds__(kThreads)
     attention_table_kernel(const __grid_constant__ TableLaunch launch) {
   const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (n >= launch.table.length) return;
-  const float* diagonals = launch.diagonals + static_cast<std::int64_t>(blockIdx.y) *
-                                                  tile_distances(launch.shape) * kThreads;
-  float sum = diagonal_sum(launch.shape, diagonals, n + launch.table.first_distance);
-  if (launch.table.first_distance == 0 && n > 0) sum += diagonal_sum(launch.shape, diagonals, -n);
+  float sum = sum_of_distance(launch, blockIdx.y, n + launch.table.first_distance);
+  if (launch.table.first_distance == 0 && n > 0) sum += sum_of_distance(launch, blockIdx.y, -n);
   launch.d_table[blockIdx.y * launch.d_table_stride + n] = sum;
 }
 
-/// The table's gradient, in two launches.
+/// dq with the blocks' sums.
 template <typename T, int D, DeviceScore Score>
-void launch_table(const CudaAttention& a, const TableGradients& to,
-                  const BackwardLaunch<Score>& parameters) {
-  const unsigned heads = static_cast<unsigned>(a.shape.heads);
-  launch("diagonals", &attention_diagonals_kernel<T, D, Score>,
-         dim3{tile_distances(a.shape), heads, 1}, kThreads, PairLayout<D, Score>::kBytesWithPairs,
-         a.stream, parameters);
-  const auto& table = std::get<TableVariant>(a.variant);
-  launch("table", &attention_table_kernel, dim3{blocks_of(table.length), heads, 1}, kThreads, 0,
-         a.stream, TableLaunch{a.shape, table, parameters.diagonals, to.values, to.head_stride});
+void launch_dq_and_sums(const CudaAttention& a, unsigned blocks,
+                        const BackwardLaunch<Score>& parameters) {
+  launch("dq and table", &attention_dq_table_kernel<T, D, Score>,
+         dim3{blocks, static_cast<unsigned>(a.shape.heads), static_cast<unsigned>(a.shape.batch)},
+         kThreads, TableSumsPlace<D, Score>::kBytes, a.stream, parameters);
 }
 
 template <DeviceScore Score>
 void backward_with_table(const CudaAttention& a, const SavedForward& saved,
                          const CudaGradients& gradients, const Score& score) {
-  backward_with(a, saved, gradients, score, [&](auto type, auto dim, const auto& parameters) {
-    const auto* to = std::get_if<TableGradients>(&gradients.variant);
-    if (!to || !to->values || std::get<TableVariant>(a.variant).length == 0) return;
-    launch_table<decltype(type), decltype(dim)::value>(a, *to, parameters);
+  const auto& table = std::get<TableVariant>(a.variant);
+  const auto* to = std::get_if<TableGradients>(&gradients.variant);
+  const bool wanted = to && to->values && table.length > 0;
+  const unsigned blocks = table_blocks(a).count;
+  const auto dq = [&](auto type, auto dim, const auto& parameters) {
+    using T = decltype(type);
+    constexpr int kDim = decltype(dim)::value;
+    if (wanted) {
+      launch_dq_and_sums<T, kDim>(a, blocks, parameters);
+    } else {
+      launch_dq<T, kDim>(a, parameters);
+    }
+  };
+  backward_with(a, saved, gradients, score, dq, [&](auto, auto, const auto& parameters) {
+    if (!wanted) return;
+    launch("table", &attention_table_kernel,
+           dim3{blocks_of(table.length), static_cast<unsigned>(a.shape.heads), 1}, kThreads, 0,
+           a.stream,
+           TableLaunch{a.shape, table, parameters.distances, static_cast<int>(blocks), to->values,
+                       to->head_stride});
   });
 }
 

@@ -55,11 +55,12 @@ struct BackwardLaunch {
   DeviceSaved saved;  // of the sums by distance: lse alone
   DeviceGradients gradients;
   float* delta;      // (B, heads, queries)
-  float* diagonals;  // (heads, tile_distances(), kThreads)
+  float* diagonals;  // FIRE alone: (heads, tile_distances(), kThreads)
   float* factors;    // FIRE alone: (B, heads, queries)
   float2* pieces;    // FIRE alone: (heads, tile_distances(), kMostSegments), slope and intercept
   TokenGradients tokens = {};  // of scores with numbers of tokens alone
   float* own = nullptr;        // of pairs' own numbers, like these; null where not wanted
+  float* distances = nullptr;  // tables alone: (B, heads, blocks of a head, block_distances())
 };
 
 /// Tiles I of queries and J of keys have tile distance I - J; its diagonal n of 127 is the distance
@@ -291,10 +292,17 @@ class TilePair {
   }
 
   /// Weights and gradients of the chunk from column `first` of the bands' pairs; first_query is
-  /// that of band 0.
+  /// that of band 0. Calls taken(band) once d_score of a band is there: what reads it there and
+  /// nowhere else leaves its registers to the bands that follow.
   template <class Which = OneBand>
   __device__ __forceinline__ void compute(const Visibility& visibility, int first_query,
                                           int first_key, int first, const Which& bands = {}) {
+    compute(visibility, first_query, first_key, first, bands, [](int) {});
+  }
+  template <class Which, class Taken>
+  __device__ __forceinline__ void compute(const Visibility& visibility, int first_query,
+                                          int first_key, int first, const Which& bands,
+                                          const Taken& taken) {
     Dots<kColumns, Score> dots[Which::kLast];
     multiply_dots(bands, first, [&](int band) -> Dots<kColumns, Score>& { return dots[band]; });
     [[maybe_unused]] Numbers tangent[Which::kLast];  // of the soft cap
@@ -308,6 +316,7 @@ class TilePair {
     for (int band = Which::kFirst; band < Which::kLast; ++band) {
       const auto chunk = chunk_of(query_of(first_query, band), first_key, first, band);
       differentiate(chunk, band, dots[band], tangent[band]);
+      taken(band);
     }
   }
 

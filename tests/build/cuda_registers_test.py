@@ -25,6 +25,8 @@ HOPPER_FORMS = ("hopper_plain", "hopper_table", "hopper_tapa", "hopper_tape")
 # bytes stored and loaded.
 HOPPER_WARNINGS = {"hopper_tapa": {"C7512", "C7519"}, "hopper_tape": {"C7519"}}
 HOPPER_SPILLS = {"hopper_tape": 344}
+# Bytes stored and loaded a thread where dq is made with a table's gradient at 128 channels, to become less.
+TABLE_SPILLS = 60
 
 
 def compiler():
@@ -126,6 +128,29 @@ class Compiled(unittest.TestCase):
                 self.assertEqual(products_and_loads(text),
                                  (in_all * 16 * steps // halves,
                                   in_all * steps + forms * 8 * steps // halves))
+
+    def test_a_table_s_gradient_takes_no_product_more(self):
+        # What sums it is the kernel that makes dq, with the same products and loads of tiles; there is none beside it.
+        text = self.compile("backward_table", "-ptx", "-arch=compute_80")[1].decode()
+        parts = {re.match(r"\w+", part)[0]: part for part in re.split(r"\.entry ", text)[1:]}
+        names = {re.search(r"attention_(\w+?)_kernel", name)[1] for name in parts}
+        self.assertEqual(names, {"delta", "dkv", "dq", "dq_table", "sinks", "sums", "table"})
+        summing = {name: part for name, part in parts.items() if "dq_table" in name}
+        self.assertEqual(len(summing), 4)
+        for name, part in summing.items():
+            with self.subTest(kernel=name):
+                alone = parts[name.replace("25attention_dq_table", "19attention_dq")]
+                self.assertGreater(products_and_loads(alone)[0], 0)
+                self.assertEqual(products_and_loads(part), products_and_loads(alone))
+
+    def test_dq_with_a_table_s_gradient_hardly_spills(self):
+        # At 128 channels the sums of four rows of dq leave a thread 255 registers and none to spare.
+        for architecture in ("sm_80", "sm_90a"):
+            log, _ = self.compile("backward_table", "-cubin", f"-arch={architecture}", "-Xptxas", "-v")
+            for name, (spilled, _) in costs(log).items():
+                if "_dq_" in name:
+                    with self.subTest(kernel=name, architecture=architecture):
+                        self.assertLessEqual(spilled, TABLE_SPILLS if "dq_table" in name and "Li128" in name else 0)
 
     def test_what_is_off_compiles_away(self):
         plain, tapa = (self.ptx(f"forward_{name}") for name in ("plain", "tapa"))

@@ -178,7 +178,10 @@ class DeviceCase {
   /// After forward().
   void backward() {
     const DeviceArray<char> workspace(cuda_backward_workspace(attention));
-    cuda_attention_backward(attention, saved(), gradients(workspace.data()));
+    backward(gradients(workspace.data()));
+  }
+  void backward(const CudaGradients& gradients) {
+    cuda_attention_backward(attention, saved(), gradients);
     PHASESCOPE_CUDA(cudaDeviceSynchronize());
     read_gradients();
   }

@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -22,7 +23,11 @@ Tensor random_input(const KernelProblem& problem, at::ScalarType dtype) {
 Tensor random_rows(const KernelProblem& problem, at::ScalarType dtype, Layout layout) {
   const Tensor rows = random_input(problem, dtype);
   if (layout == Layout::contiguous) return rows;
-  return rows.transpose(1, 2).contiguous().transpose(1, 2);
+  const KernelSize& size = problem.size;
+  const std::int64_t width = size.heads * size.d;
+  const Tensor tokens = at::empty({1, size.n, std::max(width, kModelRow)}, rows.options());
+  const Tensor own = tokens.narrow(2, 0, width).view({1, size.n, size.heads, size.d});
+  return own.transpose(1, 2).copy_(rows);
 }
 
 // (H, N): slopes as ALiBi and Kerple have them.

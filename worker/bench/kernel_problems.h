@@ -17,9 +17,13 @@ struct KernelSize {
 };
 
 // How q, k and v lie in memory: the rows of a head one behind the other, or a token's heads beside
-// each other, heads x d numbers from one row of a head to the next: V of every model, and q and k
-// where nothing turns them.
+// each other, as V of every model lies, and q and k where nothing turns them.
 enum class Layout { contiguous, model };
+
+// From one row of a head to the next in a model's layout, where these heads are not wider by
+// themselves: the numbers of a model of 32 heads of 128. In float32 they are 16 KiB, so that all
+// rows fall into one set of an L1 cache.
+inline constexpr std::int64_t kModelRow = 4096;
 
 // q, k, v and a state in one dtype; everything else float32.
 struct KernelProblem {

@@ -13,6 +13,7 @@
 #include <set>
 #include <vector>
 
+#include "kernels/cuda/table_sums.cuh"
 #include "kernels/cuda/tile_pair.cuh"
 
 namespace phasescope::kernels::cuda {
@@ -113,6 +114,44 @@ void expect_no_conflicts_in_accumulators() {
 TEST(BankConflicts, AreNoneWhereAccumulatorsBecomeOperands) {
   expect_no_conflicts_in_accumulators<64>();
   expect_no_conflicts_in_accumulators<128>();
+}
+
+/// Of 8 bytes a lane: the worse of its two half warps, whose 128 bytes fill every bank once at
+/// best.
+int degree_of_pairs(const Address& at) {
+  int worst = 0;
+  for (int first = 0; first < kLanes; first += 16) {
+    std::vector<std::uint32_t> words;
+    for (int lane = first; lane < first + 16; ++lane) {
+      for (std::uint32_t n = 0; n < 2; ++n) words.push_back(at(lane) / 4 + n);
+    }
+    worst = std::max(worst, turns_of(words));
+  }
+  return worst;
+}
+
+// A warp's gradients on their way into sums by distance (TableSums): two columns a lane are stored,
+// and lanes go down neighbouring diagonals.
+TEST(BankConflicts, AreNoneInTableSums) {
+  for (int n = 0; n <= 4; ++n) {
+    EXPECT_EQ(
+        degree_of_pairs([=](int lane) { return staged_offset(lane / 4, 8 * n + lane % 4 * 2); }),
+        1);
+  }
+  for (int row = 0; row < kStagedRows; ++row) {
+    for (const int first : {0, 32}) {
+      const auto column = [=](int lane) { return lane + row - (kStagedRows - 1) + first; };
+      EXPECT_EQ(degree_of_words(
+                    [=](int lane) { return staged_offset(row, column(lane)); },
+                    [=](int lane) { return column(lane) >= 0 && column(lane) < kStagedPitch; }),
+                1);
+    }
+  }
+  // Rows of 32 numbers would put four rows' columns into the same eight banks.
+  EXPECT_EQ(degree_of_pairs([](int lane) {
+              return static_cast<std::uint32_t>(lane / 4 * 32 + lane % 4 * 2) * 4;
+            }),
+            4);
 }
 
 // A tile's rows follow each other: chunk_offset() is a permutation of its chunks.

@@ -1,0 +1,152 @@
+#pragma once
+// Sums of the scores' gradients by distance, which the blocks that make dq leave on their way: each
+// warp adds up the diagonals of its 16 rows in shared memory of its own, the block joins the warps
+// once a pair of tiles, and adds them to memory that no other block writes. Where a block takes
+// several stretches of queries it adds to the same sums, so that memory stays linear in the length.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/scores.cuh"
+
+namespace phasescope::kernels::cuda {
+
+/// A warp's gradients of a chunk: rows r and r + 8 of a diagonal are added in registers, which
+/// leaves 8 rows of 40 numbers, column 8 being the chunk's first. Rows are 40 apart: two columns of
+/// four rows, which a half warp stores at once, lie in 32 different banks.
+inline constexpr int kStagedRows = 8, kStagedPitch = 40;
+__device__ __forceinline__ constexpr std::uint32_t staged_offset(int row, int column) {
+  return static_cast<std::uint32_t>(row * kStagedPitch + column) * 4;
+}
+
+/// Distances of 16 rows and 64 columns: number m of warp w is that of the tiles' distance
+/// 16 w + m - 63, row minus column.
+inline constexpr int kWarpDistances = kRows + 15, kWarpDistancesPitch = 80;
+
+/// Of a block with kCount tiles of queries. Its block_distances() numbers lie in the order of
+/// distances: 64 (I - J + key tiles - 1) + n is diagonal n of the tiles I and J. Of what it works
+/// with only the launch's own numbers are kept: threads that make dq have no registers left.
+template <int kCount>
+class TableSums {
+  static constexpr int kWarps = kThreads / 32;
+  static constexpr std::uint32_t kStagedBytes = kStagedRows * kStagedPitch * 4;
+
+ public:
+  /// Of shared memory.
+  static constexpr int kBytes =
+      kWarps * (static_cast<int>(kStagedBytes) + kCount * kWarpDistancesPitch * 4);
+
+  /// `distances`: block_distances() of every block, in the grid's order. Both outlive it.
+  __device__ TableSums(const AttentionShape& shape, float* const& distances, std::uint32_t shared)
+      : shape_(shape), distances_(distances), shared_(shared) {}
+
+  /// Seen by all threads after the next __syncthreads.
+  __device__ void clear() const {
+    float* to = numbers();
+    for (std::int64_t n = threadIdx.x; n < block_distances(shape_); n += kThreads) to[n] = 0;
+  }
+
+  /// Takes the gradients of the band's chunk from column `first` of a pair of tiles, that from
+  /// column 0 before the other one.
+  template <int kChunk>
+  __device__ __forceinline__ void add(int band, int first,
+                                      const float (&gradient)[kChunk][4]) const {
+    static_assert(kChunk * 8 == 32 && 2 * kChunk * 8 == kRows);
+    const std::uint32_t staged = shared_ + static_cast<std::uint32_t>(own_warp()) * kStagedBytes;
+    const int lane = own_lane();
+    stage(staged, gradient);
+    __syncwarp();
+    float low = 0, high = 0;  // of diagonals lane and lane + 32 of 47, column minus row plus 7
+#pragma unroll
+    for (int row = 0; row < kStagedRows; ++row) {
+      const int column = lane + row - (kStagedRows - 1);
+      if (column >= 0) low += load_shared<float>(staged + staged_offset(row, column));
+      if (column + 32 < kStagedPitch) {
+        high += load_shared<float>(staged + staged_offset(row, column + 32));
+      }
+    }
+    // Where the diagonals' sums are: what is behind the first chunk's is the second one's alone.
+    const std::uint32_t last = place(band, own_warp(), kWarpDistances - 1 - first - lane);
+    if (first == 0) {
+      store_shared(place(band, own_warp(), lane), 0.0f);
+    } else {
+      low += load_shared<float>(last);
+      if (lane < 15) high += load_shared<float>(last - 32 * 4);
+    }
+    store_shared(last, low);
+    if (lane < 15) store_shared(last - 32 * 4, high);
+    __syncwarp();
+  }
+
+  /// Adds what the warps have taken of a pair of tiles, of the bands that took it; `query_tile` is
+  /// that of band 0. All threads call it, and __syncthreads before the next pair.
+  template <class Which>
+  __device__ __forceinline__ void finish(const Which&, int query_tile, int key_tile) const {
+    constexpr int kNumbers = (kCount + 1) * kRows - 1,
+                  kTurns = (kNumbers + kThreads - 1) / kThreads;
+    const int key_tiles = static_cast<int>(tiles_of(shape_.keys));
+    float* to = numbers() + std::int64_t{kRows} * (query_tile - key_tile + key_tiles - 1);
+    float before[kTurns];
+#pragma unroll
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const int n = turn * kThreads + static_cast<int>(threadIdx.x);
+      before[turn] = has<Which>(n) ? to[n] : 0;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const int n = turn * kThreads + static_cast<int>(threadIdx.x);
+      if (!has<Which>(n)) continue;
+      float sum = 0;
+#pragma unroll
+      for (int band = Which::kFirst; band < Which::kLast; ++band) {
+#pragma unroll
+        for (int warp = 0; warp < kWarps; ++warp) {
+          const int m = n - band * kRows - warp * 16;
+          if (m >= 0 && m < kWarpDistances) sum += load_shared<float>(place(band, warp, m));
+        }
+      }
+      to[n] = before[turn] + sum;
+    }
+  }
+
+ private:
+  /// Whether the bands have a diagonal `n`, counted from the first one of band 0.
+  template <class Which>
+  __device__ static bool has(int n) {
+    return n >= Which::kFirst * kRows && n < (Which::kLast + 1) * kRows - 1;
+  }
+
+  template <int kChunk>
+  __device__ static __forceinline__ void stage(std::uint32_t staged,
+                                               const float (&gradient)[kChunk][4]) {
+#pragma unroll
+    for (int n = 0; n <= kChunk; ++n) {
+      // Columns 8 n - 8 of the chunk on: of row r those, of row r + 8 the 8 behind them.
+      float2 pair{0, 0};
+      if (n > 0) pair = {gradient[n - 1][0], gradient[n - 1][1]};
+      if (n < kChunk) pair = {pair.x + gradient[n][2], pair.y + gradient[n][3]};
+      store_shared(staged + staged_offset(own_lane() / 4, 8 * n + own_lane() % 4 * 2), pair);
+    }
+  }
+
+  __device__ static int own_warp() { return static_cast<int>(threadIdx.x) / 32; }
+  __device__ static int own_lane() { return static_cast<int>(threadIdx.x) % 32; }
+  __device__ std::uint32_t place(int band, int warp, int m) const {
+    return shared_ + kWarps * kStagedBytes +
+           static_cast<std::uint32_t>((band * kWarps + warp) * kWarpDistancesPitch + m) * 4;
+  }
+  /// The block's.
+  __device__ float* numbers() const {
+    const std::int64_t block =
+        (blockIdx.z * shape_.heads + blockIdx.y) * gridDim.x + std::int64_t{blockIdx.x};
+    return distances_ + block * block_distances(shape_);
+  }
+
+  const AttentionShape& shape_;
+  float* const& distances_;
+  std::uint32_t shared_;
+};
+
+}  // namespace phasescope::kernels::cuda
