@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <map>
 
 #include "analysis/distance_profile.h"
 #include "analysis/head_bias.h"
@@ -13,6 +15,7 @@
 #include "analysis/near_far_sampler.h"
 #include "analysis/tensors.h"
 #include "formats/error.h"
+#include "model/layers.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -61,18 +64,31 @@ class Groups {
   std::vector<ProfileGroup> layers_, by_head_;
 };
 
-// The head that is shown where none was asked for: TAPA's Figure 1 is of the middle of its model.
-std::vector<LayerHead> shown_heads(const DistanceOptions& options,
-                                   const model::ModelConfig& config) {
-  if (options.heads.empty()) return {{config.layers / 2, 0}};
+// Those that were asked for and turn; where none was asked for the first of the middle layer, or of
+// the next one that turns: TAPA's Figure 1 is of the middle of its model.
+std::vector<LayerHead> shown_heads(const DistanceOptions& options, const model::ModelConfig& config,
+                                   const std::vector<std::int64_t>& turning) {
+  if (options.heads.empty()) {
+    const auto next = std::ranges::lower_bound(turning, config.layers / 2);
+    return {{next == turning.end() ? turning.back() : *next, 0}};
+  }
+  std::vector<LayerHead> turned;
   for (const LayerHead& one : options.heads) {
-    if (one.layer < config.layers && one.head >= 0 && one.head < config.heads) continue;
+    if (model::names_layer(turning, one.layer)) turned.push_back(one);
+  }
+  return turned;
+}
+
+void require_heads(const std::vector<LayerHead>& heads, const model::ModelConfig& config) {
+  for (const LayerHead& one : heads) {
+    const bool layer = one.layer >= 0 && one.layer < config.layers;
+    if (layer && one.head >= 0 && has_head(config, one.layer, one.head)) continue;
+    const std::string why = missing_heads(config);
     throw formats::bad_usage(
         "there is no head L" + std::to_string(one.layer) + "H" + std::to_string(one.head), "heads",
         "the model has " + std::to_string(config.layers) + " layers of " +
-            std::to_string(config.heads) + " heads");
+            std::to_string(config.heads) + " heads" + (why.empty() ? "" : "; " + why));
   }
-  return options.heads;
 }
 
 NearFarSpec spec_of(const DistanceOptions& options, std::int64_t tokens) {
@@ -135,8 +151,9 @@ class DistanceAnalysis {
       rotation_ = rotation_of(
           **std::ranges::max_element(passes_, {}, [](const auto& pass) { return pass->tokens(); }));
     }
-    const std::vector<LayerHead> heads = shown_heads(options_, config_);
+    require_heads(options_.heads, config_);
     if (rotation_) {
+      const std::vector<LayerHead> heads = shown_heads(options_, config_, rotation_->layers);
       coefficients_.emplace(heads, rotation_->layout, longest_);
       shown_.assign(heads.size(), ProfileGroup(edges_));
     }
@@ -144,7 +161,7 @@ class DistanceAnalysis {
     spec_ = spec_of(options_, longest_);
     spec_.both_sides = both_sides();
     const auto clusters = single() ? kBlocks : static_cast<std::int64_t>(passes_.size());
-    samples_.emplace(config_.layers, config_.heads, clusters, options_.per_head);
+    samples_.emplace(config_, clusters, options_.per_head);
     std::vector<std::int64_t> tokens;
     for (const auto& pass : passes_) tokens.push_back(pass->tokens());
     plan_.emplace(spec_, tokens);
@@ -160,10 +177,10 @@ class DistanceAnalysis {
     const auto tokens = static_cast<double>(pass.tokens());
     const double pairs = tokens * (tokens + 1) / 2;
     const bool turned_alike = rotation_ && has_its_angles(pass);
-    pass.visit_layers([&](const AttentionPointer& attention) {
+    pass.visit_layers_with_maps([&](const AttentionPointer& attention) {
       if (options_.profile) add_profile(*attention, t);
       if (samples_) samples_->add(*attention, samples, cluster_of);
-      if (!turned_alike) return;
+      if (!turned_alike || !model::names_layer(rotation_->layers, attention->layer())) return;
       add_plane_means(*attention, pairs);
       coefficients_->add(*attention, t, by_rows());
     });
@@ -216,6 +233,7 @@ class DistanceAnalysis {
     if (!rotation_ && !options_.heads.empty()) {
       add_note("no head's bias is shown: it is that of a rotation by fixed angles of all scores");
     }
+    add_note_of_layers();
     out_.provenance.set_ran(protocol::listed(kernels_));
     const auto texts = static_cast<std::int64_t>(passes_.size());
     if (plan_ && plan_->reaching() < texts) {
@@ -279,12 +297,27 @@ class DistanceAnalysis {
     out_.note += std::string(out_.note.empty() ? "" : "; ") + note;
   }
 
+  // What layers without maps, and those that turn otherwise, leave out.
+  void add_note_of_layers() {
+    if (const std::string why = missing_heads(config_); !why.empty()) {
+      add_note(why + ": what is of all heads is of those that there are");
+    }
+    if (!rotation_) return;
+    std::vector<std::int64_t> others;
+    for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
+      const bool turns = model::names_layer(rotation_->layers, layer);
+      if (has_head(config_, layer, 0) && !turns) others.push_back(layer);
+    }
+    if (others.empty()) return;
+    add_note("the intrinsic bias of " + model::words_of_layers(others) +
+             " is left out: other angles turn there, or none");
+  }
+
   // Adds the sums over the causal pairs of one text's layer to those of its heads.
   void add_plane_means(const model::LayerAttention& attention, double pairs) {
-    plane_sums_.resize(static_cast<std::size_t>(config_.layers * config_.heads));
-    auto at = static_cast<std::size_t>(attention.layer() * config_.heads);
+    std::int64_t head = 0;
     for (const PlaneMeans& means : causal_plane_means(attention, rotation_->layout)) {
-      PlaneMeans& sums = plane_sums_[at++];
+      PlaneMeans& sums = plane_sums_[{attention.layer(), head++}];
       sums.mu.resize(means.mu.size()), sums.nu.resize(means.nu.size());
       for (std::size_t d = 0; d < means.mu.size(); ++d) {
         sums.mu[d] += means.mu[d] * pairs;
@@ -296,13 +329,11 @@ class DistanceAnalysis {
   // Means over all causal pairs of the texts that turn by these angles.
   void add_intrinsic() {
     const std::vector<double> distances = log_distances(kLastDistance, kCurvePoints);
-    for (std::size_t n = 0; n < plane_sums_.size(); ++n) {
-      PlaneMeans& means = plane_sums_[n];
+    for (auto& [of, means] : plane_sums_) {
       for (double& mu : means.mu) mu /= pairs_;
       for (double& nu : means.nu) nu /= pairs_;
       protocol::IntrinsicBias& bias = out_.intrinsic.emplace_back();
-      const auto number = static_cast<std::int64_t>(n);
-      bias.layer = number / config_.heads, bias.head = number % config_.heads;
+      bias.layer = of.layer, bias.head = of.head;
       bias.mu = means.mean_mu(), bias.nu = means.mean_nu();
       bias.distances = distances;
       bias.sqrt_d_gamma = sqrt_d_gamma(means, rotation_->frequencies, distances);
@@ -316,8 +347,9 @@ class DistanceAnalysis {
   void add_head_bias() {
     for (std::size_t n = 0; n < coefficients_->heads().size(); ++n) {
       const LayerHead& one = coefficients_->heads()[n];
-      const auto at = static_cast<std::size_t>(one.layer * config_.heads + one.head);
-      const protocol::IntrinsicBias& curve = out_.intrinsic[at];
+      const auto of = plane_sums_.find(one);
+      const protocol::IntrinsicBias& curve =
+          out_.intrinsic[static_cast<std::size_t>(std::distance(plane_sums_.begin(), of))];
       protocol::HeadBias& bias = out_.head_bias.emplace_back();
       bias.layer = one.layer, bias.head = one.head;
       const Regimes regimes = regimes_of(rotation_->frequencies);
@@ -328,7 +360,7 @@ class DistanceAnalysis {
       bias.distances = curve.distances;
       bias.sqrt_d_gamma = curve.sqrt_d_gamma, bias.per_plane = curve.per_plane;
       bias.sweep =
-          bias_sweep(plane_sums_[at], *rotation_, options_.bases, options_.factors, bias.distances);
+          bias_sweep(of->second, *rotation_, options_.bases, options_.factors, bias.distances);
     }
   }
 
@@ -342,8 +374,8 @@ class DistanceAnalysis {
   std::optional<Groups> groups_;
   std::optional<NearFarPlan> plan_;
   std::optional<NearFarGroups> samples_;
-  std::optional<Rotation> rotation_;    // where the intrinsic bias is wanted and there is one
-  std::vector<PlaneMeans> plane_sums_;  // over pairs, a head each
+  std::optional<Rotation> rotation_;  // where the intrinsic bias is wanted and there is one
+  std::map<LayerHead, PlaneMeans> plane_sums_;  // over pairs, of the heads that turn
   std::optional<GatheredCoefficients> coefficients_;
   std::vector<ProfileGroup> shown_;  // of the heads of these
   double pairs_ = 0;                 // causal pairs of the texts in them
@@ -358,6 +390,7 @@ class DistanceAnalysis {
 protocol::DistanceModel analyse_distance(const Passes& passes, const DistanceOptions& options,
                                          protocol::Progress& progress, NearFarValues* values) {
   require_one_stack(passes.front()->model().config(), "distance");
+  require_some_maps(passes.front()->model().config());
   return DistanceAnalysis(passes, options, values).run(progress);
 }
 

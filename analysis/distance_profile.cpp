@@ -155,7 +155,10 @@ std::vector<ProfileSums> row_profile(const model::LayerAttention& attention,
   const auto type = parts.score.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor score = parts.score[0].to(type).contiguous();
   const at::Tensor content = parts.content[0].to(type).contiguous();
-  const at::Tensor weight = at::softmax(score, -1);
+  at::Tensor weight = at::softmax(score, -1);
+  if (const at::Tensor sinks = attention.sink_weights(); sinks.defined()) {
+    weight = weight * (1 - sinks[0].slice(1, begin, end)).unsqueeze(-1).to(type);
+  }
   return type == at::kDouble ? sums_of_rows<double>(score, content, weight, edges, begin)
                              : sums_of_rows<float>(score, content, weight, edges, begin);
 }

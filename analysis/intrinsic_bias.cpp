@@ -7,6 +7,7 @@
 #include <numbers>
 #include <numeric>
 
+#include "analysis/model_sides.h"
 #include "analysis/tensors.h"
 
 namespace phasescope::analysis {
@@ -20,10 +21,24 @@ double mean_of(const std::vector<double>& values) {
 bool scores_are_plain(const model::ModelConfig& config) {
   const model::AttentionConfig& attention = config.attention;
   const double usual = 1 / std::sqrt(static_cast<double>(config.head_dim));
-  const bool windows = attention.window > 0 && !attention.local_layers.empty();
+  const bool windows =
+      (attention.window > 0 || attention.chunk > 0) && !attention.local_layers.empty();
   const bool scaled = std::abs(config.score_scale() - usual) > 1e-6 * usual;
   return !windows && !scaled && attention.soft_cap == 0 && attention.log_scale == 0 &&
-         !attention.scale_by_layer && !attention.layer_gain;
+         attention.temperature == 0 && !attention.qk_norm_after && !attention.scale_by_layer &&
+         !attention.layer_gain;
+}
+
+// The layers with maps that have the model's encoding, and heads of its width.
+std::vector<std::int64_t> layers_of_encoding(const model::Model& model) {
+  const model::ModelConfig& config = model.config();
+  std::vector<std::int64_t> layers;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const bool own = &model.decoder.encoding_of(layer) == &model.encoding() &&
+                     config.shape_of(layer).head_dim == config.head_dim;
+    if (own && has_head(config, layer, 0)) layers.push_back(layer);
+  }
+  return layers;
 }
 
 }  // namespace
@@ -70,25 +85,33 @@ std::optional<Rotation> rotation_of(TextPass& pass) {
   const model::Encoding& encoding = pass.model().encoding();
   const model::ModelConfig& config = pass.model().config();
   if (!encoding.has_state() || !scores_are_plain(config)) return std::nullopt;
+  Rotation rotation;
+  rotation.layers = layers_of_encoding(pass.model());
   bool fixed = true;
   at::Tensor first;
   pass.visit_positions([&](std::int64_t index, const model::PositionState& state) {
-    if (index == 0) first = state.z;
+    if (index < config.layers && !model::names_layer(rotation.layers, index)) return;
+    if (!first.defined()) first = state.z;
     // Whatever the layers share beside z makes more of q and k than a rotation does.
     fixed = fixed && first.defined() && state.z.is_same(first) && !state.table.defined();
   });
-  if (!first.defined() || !fixed) return std::nullopt;
+  if (!first.defined() || !fixed || rotation.layers.empty()) return std::nullopt;
   const model::StartContext context =
       start_context(pass.model().decoder, pass.tokens(), at::kDouble);
   const at::Tensor frequencies = encoding.frequencies(context);
   if (!frequencies.defined() || 2 * frequencies.numel() != config.head_dim) return std::nullopt;
-  Rotation rotation;
   rotation.frequencies = to_vector<double>(frequencies);
   rotation.layout = encoding.options().value("layout", "half") == "interleaved"
                         ? PlaneLayout::interleaved
                         : PlaneLayout::half;
   rotation.gain = first.to(at::kDouble).square().sum(-2).mean().item<double>();
   return rotation;
+}
+
+std::optional<Rotation> rotation_of_all(TextPass& pass) {
+  std::optional<Rotation> rotation = rotation_of(pass);
+  const auto layers = static_cast<std::size_t>(pass.model().config().layers);
+  return rotation && rotation->layers.size() == layers ? rotation : std::nullopt;
 }
 
 Regimes regimes_of(std::span<const double> frequencies) {

@@ -45,13 +45,18 @@ std::vector<double> per_plane_bias(const PlaneMeans& means, std::span<const doub
                                    std::span<const double> distances);
 
 // How a model rotates: frequencies in radians a token, the layout of its planes, and |z|^2 (the
-// square of YaRN's factor). Empty where q and k are not rotated by fixed angles.
+// square of YaRN's factor).
 struct Rotation {
   std::vector<double> frequencies;
   PlaneLayout layout = PlaneLayout::half;
   double gain = 1;
+  std::vector<std::int64_t> layers;  // those with maps that the model's encoding turns so
 };
+// Of the layers that have the model's own encoding; empty where that does not rotate q and k by
+// fixed angles.
 std::optional<Rotation> rotation_of(TextPass& pass);
+// Empty also where some layer has another encoding, or no maps.
+std::optional<Rotation> rotation_of_all(TextPass& pass);
 
 // Where a rotation's regimes lie in a model's distances (TAPA, Section 2): 1 / theta_0 is 2 pi over
 // the angle after the slowest one of the series, which is 2 pi base where nothing is scaled. Local

@@ -7,6 +7,7 @@
 #include "analysis/tensors.h"
 #include "analysis/text_pass.h"
 #include "analysis/theory/verdicts.h"
+#include "model/layers.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -39,20 +40,12 @@ std::vector<LayerFrequencies> frequencies_by_layer(const model::Decoder& decoder
 std::string note_of_frequencies(const std::vector<LayerFrequencies>& all,
                                 const LayerFrequencies& shown) {
   if (all.size() < 2) return {};
-  std::string note = "the frequencies are those of " + words_of_layers(shown.layers);
+  std::string note = "the frequencies are those of " + model::words_of_layers(shown.layers);
   for (const LayerFrequencies& other : all) {
     if (other.layers == shown.layers) continue;
-    note += "; " + words_of_layers(other.layers) + ": " + words_of_turns(other.frequencies);
+    note += "; " + model::words_of_layers(other.layers) + ": " + words_of_turns(other.frequencies);
   }
   return note;
-}
-
-std::string words_of_layers(const std::vector<std::int64_t>& layers) {
-  std::string list;
-  for (const std::int64_t layer : layers) {
-    list += (list.empty() ? "" : ", ") + std::to_string(layer);
-  }
-  return (layers.size() == 1 ? "layer " : "layers ") + list;
 }
 
 }  // namespace phasescope::analysis

@@ -23,7 +23,4 @@ std::vector<LayerFrequencies> frequencies_by_layer(const model::Decoder& decoder
 std::string note_of_frequencies(const std::vector<LayerFrequencies>& all,
                                 const LayerFrequencies& shown);
 
-// "layer 0", or "layers 1, 3".
-std::string words_of_layers(const std::vector<std::int64_t>& layers);
-
 }  // namespace phasescope::analysis

@@ -5,6 +5,7 @@
 
 #include "formats/error.h"
 #include "model/config.h"
+#include "model/layers.h"
 
 namespace phasescope::analysis {
 
@@ -38,7 +39,7 @@ inline void require_one_stack(const model::ModelConfig& config, const std::strin
 // Whether a layer has such a head: layers of a state have none, and some layers may have fewer than
 // others.
 inline bool has_head(const model::ModelConfig& config, std::int64_t layer, std::int64_t head) {
-  return !model::names_layer(config.linear.layers, layer) && head < config.shape_of(layer).heads;
+  return head < model::heads_of_layer(config, layer);
 }
 
 // How many tokens, the first of the vocabulary, have a logit.
@@ -66,6 +67,13 @@ inline std::string missing_heads(const model::ModelConfig& config) {
     return "layer " + std::to_string(layer) + " has fewer heads than others";
   }
   return {};
+}
+
+// Throws Error "not_applicable" where no layer has maps.
+inline void require_some_maps(const model::ModelConfig& config) {
+  if (has_head(config, first_layer_with_maps(config), 0)) return;
+  throw formats::Error("not_applicable",
+                       "there is no map to read: of this model " + missing_heads(config), "model");
 }
 
 }  // namespace phasescope::analysis

@@ -3,6 +3,7 @@
 #include "analysis/model_sides.h"
 #include "analysis/score_pairs.h"
 #include "analysis/shuffled_positions.h"
+#include "model/layers.h"
 
 namespace phasescope::analysis {
 
@@ -23,13 +24,28 @@ NearFarPlan::NearFarPlan(const NearFarSpec& spec, const std::vector<std::int64_t
   }
 }
 
-NearFarGroups::NearFarGroups(std::int64_t layers, std::int64_t heads, std::int64_t clusters,
-                             bool per_head)
-    : layers_(layers), heads_(heads) {
+SampleHeads::SampleHeads(const model::ModelConfig& config) : config_(config) {
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const std::int64_t heads = model::heads_of_layer(config, layer);
+    for (std::int64_t head = 0; head < heads; ++head) all_.push_back({layer, head});
+  }
+}
+
+LayerHead SampleHeads::of_model(std::int64_t sample) const {
+  return all_[static_cast<std::size_t>(sample) % all_.size()];
+}
+
+std::int64_t SampleHeads::of_layer(std::int64_t layer, std::int64_t sample) const {
+  const LayerHead own = of_model(sample);
+  return own.layer == layer ? own.head : sample % model::heads_of_layer(config_, layer);
+}
+
+NearFarGroups::NearFarGroups(const model::ModelConfig& config, std::int64_t clusters, bool per_head)
+    : heads_(config.heads), sampled_(config) {
   all_.scores.values.resize(static_cast<std::size_t>(clusters));
   all_.weights = all_.scores;
-  by_layer_.resize(static_cast<std::size_t>(layers), all_);
-  if (per_head) by_head_.resize(static_cast<std::size_t>(layers * heads), all_);
+  by_layer_.resize(static_cast<std::size_t>(config.layers), all_);
+  if (per_head) by_head_.resize(static_cast<std::size_t>(config.layers * heads_), all_);
 }
 
 namespace {
@@ -47,7 +63,8 @@ void NearFarGroups::add(const model::LayerAttention& attention,
   if (text.samples.empty()) return;
   std::vector<std::int64_t> heads;
   for (std::size_t s = 0; s < text.samples.size(); ++s) {
-    heads.push_back((text.first + static_cast<std::int64_t>(s)) % heads_);
+    heads.push_back(
+        sampled_.of_layer(attention.layer(), text.first + static_cast<std::int64_t>(s)));
   }
   const NearFarDeltas deltas = near_far_deltas(attention, text.samples, heads);
   Group& layer = by_layer_[static_cast<std::size_t>(attention.layer())];
@@ -59,7 +76,7 @@ void NearFarGroups::add(const model::LayerAttention& attention,
     const std::int64_t cluster = cluster_of(text.samples[s].query);
     add_sample(layer, cluster, deltas, s);
     const std::int64_t number = text.first + static_cast<std::int64_t>(s);
-    if ((number / heads_) % layers_ == attention.layer()) {
+    if (sampled_.of_model(number).layer == attention.layer()) {
       add_sample(all_, cluster, deltas, s);
     }
   }
@@ -68,7 +85,7 @@ void NearFarGroups::add(const model::LayerAttention& attention,
 
 void NearFarGroups::add_heads(const model::LayerAttention& attention,
                               const NearFarPlan::TextSamples& text, const ClusterOf& cluster_of) {
-  for (std::int64_t head = 0; head < heads_; ++head) {
+  for (std::int64_t head = 0; head < attention.heads(); ++head) {
     const std::vector<std::int64_t> heads(text.samples.size(), head);
     const NearFarDeltas deltas = near_far_deltas(attention, text.samples, heads);
     Group& group = by_head_[static_cast<std::size_t>(attention.layer() * heads_ + head)];
@@ -85,7 +102,7 @@ namespace {
 class ModelSamples {
  public:
   ModelSamples(const model::Model& model, std::size_t texts, std::uint64_t seed)
-      : model_(model), seed_(seed) {
+      : model_(model), sampled_(model.config()), seed_(seed) {
     out_.measured.values.resize(texts);
     out_.shuffled.emplace(out_.measured);
   }
@@ -94,12 +111,11 @@ class ModelSamples {
            std::size_t text_index) {
     std::vector<PairSample> samples;
     std::vector<std::int64_t> heads;
-    const std::int64_t layers = model_.config().layers, count = model_.config().heads;
     for (std::size_t s = 0; s < text.samples.size(); ++s) {
-      const std::int64_t number = text.first + static_cast<std::int64_t>(s);
-      if ((number / count) % layers != attention.layer()) continue;
+      const LayerHead of = sampled_.of_model(text.first + static_cast<std::int64_t>(s));
+      if (of.layer != attention.layer()) continue;
       samples.push_back(text.samples[s]);
-      heads.push_back(number % count);
+      heads.push_back(of.head);
     }
     if (samples.empty()) return;
     const NearFarDeltas deltas = near_far_deltas(attention, samples, heads);
@@ -120,6 +136,7 @@ class ModelSamples {
 
  private:
   const model::Model& model_;
+  SampleHeads sampled_;
   std::uint64_t seed_;
   NearFarSamples out_;
 };
@@ -130,6 +147,7 @@ NearFarSamples sample_near_far(const std::shared_ptr<const model::Model>& model,
                                const NearFarSpec& spec, model::Backend backend,
                                protocol::Progress& progress, model::AllRan* kernels) {
   require_one_stack(model->config(), "near - far");
+  require_some_maps(model->config());
   std::vector<std::int64_t> tokens;
   for (const Text& text : texts.items) {
     tokens.push_back(static_cast<std::int64_t>(text.ids.size()));
@@ -148,7 +166,7 @@ NearFarSamples sample_near_far(const std::shared_ptr<const model::Model>& model,
     const NearFarPlan::TextSamples drawn = plan.samples_of(t);
     if (drawn.samples.empty()) continue;
     TextPass pass(model, ids_tensor(texts.items[t].ids), options);
-    pass.visit_layers(
+    pass.visit_layers_with_maps(
         [&](const AttentionPointer& attention) { samples.add(*attention, drawn, t); });
   }
   return samples.take();

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "analysis/head_bias.h"
 #include "analysis/near_far.h"
 #include "analysis/text_pass.h"
 #include "analysis/texts.h"
@@ -32,14 +33,29 @@ class NearFarPlan {
   std::int64_t reaching_ = 0;
 };
 
-// Deltas of all groups, gathered layer by layer. Sample s of a layer is of head s mod heads, of the
-// whole model of layer (s / heads) mod layers: every group has as many samples as the plan.
+// Which heads samples are of, by their numbers: of the whole model the heads that have maps take
+// turns, layer by layer, of a layer its own, so that every group has as many samples as the plan.
+// A layer's sample that is one of the whole model too is of the same head.
+class SampleHeads {
+ public:
+  explicit SampleHeads(const model::ModelConfig& config);
+  // The one of the whole model.
+  LayerHead of_model(std::int64_t sample) const;
+  // The one in a layer that has maps.
+  std::int64_t of_layer(std::int64_t layer, std::int64_t sample) const;
+
+ private:
+  const model::ModelConfig& config_;
+  std::vector<LayerHead> all_;
+};
+
+// Deltas of all groups, gathered layer by layer.
 class NearFarGroups {
  public:
   // -1 for none: such a sample belongs to the whole alone.
   using ClusterOf = std::function<std::int64_t(std::int64_t query)>;
 
-  NearFarGroups(std::int64_t layers, std::int64_t heads, std::int64_t clusters, bool per_head);
+  NearFarGroups(const model::ModelConfig& config, std::int64_t clusters, bool per_head);
   void add(const model::LayerAttention& attention, const NearFarPlan::TextSamples& text,
            const ClusterOf& cluster_of);
 
@@ -57,7 +73,8 @@ class NearFarGroups {
   void add_heads(const model::LayerAttention& attention, const NearFarPlan::TextSamples& text,
                  const ClusterOf& cluster_of);
 
-  std::int64_t layers_, heads_;
+  std::int64_t heads_;  // places of each layer in by_head_
+  SampleHeads sampled_;
   std::int64_t hidden_ = 0;
   Group all_;
   std::vector<Group> by_layer_, by_head_;

@@ -22,6 +22,7 @@
 #include "analysis/theory/orthogonal_matrices.h"
 #include "formats/error.h"
 #include "model/host_memory.h"
+#include "model/layers.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -147,7 +148,7 @@ class PatternsAnalysis {
     if (out_.result.layers.empty() && out_.result.bias.empty()) {
       out_.result.why_empty =
           fixed_ ? "nothing updates the state of " + info.title + ", so that it is shown as " +
-                       words_of_layers(shown_at_)
+                       model::words_of_layers(shown_at_)
                  : info.title +
                        ": there is neither a position state nor a bias by distance to show; the "
                        "distance view measures what it does";
@@ -217,6 +218,8 @@ class PatternsAnalysis {
     const std::int64_t layers = decoder.config().layers;
     const at::Tensor rows = choose_positions(pass_.tokens(), layers + 1);
     std::map<const model::Encoding*, at::Tensor> starts;  // another rope is no state that has moved
+    at::Tensor before;
+    bool drawn = false;
     pass_.visit_positions([&](std::int64_t index, const model::PositionState& state) {
       if (!state.z.defined()) return;  // a layer without positions
       const model::Encoding* own =
@@ -226,16 +229,27 @@ class PatternsAnalysis {
         const auto& [encoding, start] = one;
         return start.is_same(state.z) || (encoding != own && is_equal(start, state.z));
       });
-      const at::Tensor first = starts.try_emplace(own, state.z).first->second;
-      if (known) {  // nothing updates it
+      const auto [start, begins] = starts.try_emplace(own, state.z);
+      // Places that are drawn for each layer are no state that has moved.
+      const bool unmoved =
+          !begins && !known && is_equal(start_state(decoder, index, state), state.z);
+      const at::Tensor first = unmoved ? state.z : start->second;
+      const bool read = unmoved && index == layers && before.defined() && is_equal(before, state.z);
+      before = state.z;
+      if (known || read) {  // nothing updates it
         fixed_ = true;
         return;
       }
+      drawn = drawn || unmoved;
       shown_at_.push_back(index);
       if (wanted(index)) {
         add_state(index, model::on_host(state.z), model::on_host(first), rows);
       }
     });
+    if (drawn) {
+      out_.result.provenance.note =
+          "layers have places of their own draw: their states differ, and none drifts";
+    }
   }
 
   // Whether some layer's encoding has a state.
@@ -283,7 +297,9 @@ class PatternsAnalysis {
         all, [](const LayerFrequencies& one) { return !one.frequencies.empty(); });
     if (shown == all.end()) return;
     out_.result.frequencies = shown->frequencies;
-    out_.result.provenance.note = note_of_frequencies(all, *shown);
+    std::string& note = out_.result.provenance.note;
+    const std::string whose = note_of_frequencies(all, *shown);
+    note += (note.empty() || whose.empty() ? "" : "; ") + whose;
   }
 
   // The angles that matrices have in their planes, or that are stored for each head's own rotation.

@@ -9,6 +9,7 @@
 #include <map>
 #include <utility>
 
+#include "analysis/model_sides.h"
 #include "analysis/tensors.h"
 #include "analysis/worst.h"
 #include "formats/error.h"
@@ -99,10 +100,11 @@ ProductDifference product_difference(const at::Tensor& z, const at::Tensor& othe
   return {transformed(ratio_of_rows(parts), &root_of), whole};
 }
 
-std::vector<at::Tensor> states_of(TextPass& pass) {
-  std::vector<at::Tensor> states;
-  pass.visit_positions([&states](std::int64_t, const model::PositionState& state) {
-    if (state.z.defined()) states.push_back(state.z);
+// By the layer that reads them.
+std::map<std::int64_t, at::Tensor> states_of(TextPass& pass) {
+  std::map<std::int64_t, at::Tensor> states;
+  pass.visit_positions([&states](std::int64_t index, const model::PositionState& state) {
+    if (state.z.defined()) states[index] = state.z;
   });
   return states;
 }
@@ -122,16 +124,18 @@ Interval in_percent(const Interval& interval) {
   return transformed(interval, [](double x) { return 100 * x; });
 }
 
-// One method and shift, over the texts: a list entry a layer.
+// One method and shift, over the texts: a list entry a layer with maps, or a state.
 struct ShiftCell {
   ShiftMethod method = ShiftMethod::ids;
   std::int64_t by = 0;
+  std::vector<std::int64_t> layers, states;
   std::vector<std::vector<Interval>> attention, position;  // [text]
   std::vector<std::vector<Part>> products;                 // [text], of states
   double logits = 0;
 
   void add(RunDifference difference) {
     logits = attention.empty() ? difference.logits : worst_of(logits, difference.logits);
+    layers = std::move(difference.layers), states = std::move(difference.states);
     attention.push_back(std::move(difference.attention));
     position.push_back(std::move(difference.position));
     products.push_back(std::move(difference.products));
@@ -180,7 +184,7 @@ class ShiftAnalysis {
 
   void finish(std::vector<protocol::ShiftRow>& rows) const {
     for (const ShiftCell& cell : cells_) {
-      for (std::size_t l = 0; l < cell.attention[0].size(); ++l) rows.push_back(row_of(cell, l));
+      for (std::size_t l = 0; l < cell.layers.size(); ++l) rows.push_back(row_of(cell, l));
     }
   }
 
@@ -195,17 +199,20 @@ class ShiftAnalysis {
     return options;
   }
 
-  protocol::ShiftRow row_of(const ShiftCell& cell, std::size_t layer) const {
+  // `at`: the place in the cell's lists.
+  protocol::ShiftRow row_of(const ShiftCell& cell, std::size_t at) const {
     protocol::ShiftRow row;
     row.model = model_->report.name, row.method = name_of(cell.method);
-    row.by = cell.by, row.layer = static_cast<std::int64_t>(layer), row.dtype = dtype_;
-    const Interval attention = in_percent(attention_of(cell, layer));
+    row.by = cell.by, row.layer = cell.layers[at], row.dtype = dtype_;
+    const Interval attention = in_percent(attention_of(cell, at));
     row.attention_difference = attention.mean;
     row.attention_low = attention.low, row.attention_high = attention.high;
     row.n = attention.n, row.unit = attention.unit, row.interval = attention.method;
-    if (!cell.position[0].empty()) {
-      const std::size_t state = std::min(layer + 1, cell.position[0].size() - 1);
-      const Interval position = in_percent(position_of(cell, state));
+    // The state behind the layer, which the next one reads.
+    const auto state = std::ranges::find(cell.states, row.layer + 1);
+    if (state != cell.states.end()) {
+      const Interval position =
+          in_percent(position_of(cell, static_cast<std::size_t>(state - cell.states.begin())));
       row.position_difference = position.mean;
       row.position_low = position.low, row.position_high = position.high;
     }
@@ -213,10 +220,10 @@ class ShiftAnalysis {
     return row;
   }
 
-  Interval attention_of(const ShiftCell& cell, std::size_t layer) const {
-    if (cell.attention.size() == 1) return cell.attention[0][layer];
+  Interval attention_of(const ShiftCell& cell, std::size_t at) const {
+    if (cell.attention.size() == 1) return cell.attention[0][at];
     std::vector<double> values;
-    for (const auto& text : cell.attention) values.push_back(text[layer].mean);
+    for (const auto& text : cell.attention) values.push_back(text[at].mean);
     return mean_interval(values, draws_);
   }
 
@@ -305,19 +312,21 @@ void require_positions(const model::Model& model, std::int64_t tokens,
 RunDifference run_difference(TextPass& run, TextPass& other, std::int64_t offset,
                              const protocol::Progress& progress) {
   RunDifference out;
-  std::vector<AttentionPointer> layers;
-  run.visit_layers(
-      [&layers](const AttentionPointer& attention) { layers.push_back(attention->for_weights()); });
-  other.visit_layers([&](const AttentionPointer& attention) {
-    const auto& layer = layers[static_cast<std::size_t>(attention->layer())];
+  std::map<std::int64_t, AttentionPointer> layers;
+  run.visit_layers_with_maps([&layers](const AttentionPointer& attention) {
+    layers[attention->layer()] = attention->for_weights();
+  });
+  other.visit_layers_with_maps([&](const AttentionPointer& attention) {
     const AttentionDifference difference =
-        attention_difference(*layer, *attention, offset, progress);
+        attention_difference(*layers.at(attention->layer()), *attention, offset, progress);
+    out.layers.push_back(attention->layer());
     out.attention.push_back(rows_interval(difference.rows));
     out.attention_largest.push_back(difference.largest);
   });
-  const std::vector<at::Tensor> states = states_of(run), moved = states_of(other);
-  for (std::size_t n = 0; n < states.size(); ++n) {
-    const ProductDifference products = product_difference(states[n], moved[n], offset, progress);
+  const std::map<std::int64_t, at::Tensor> states = states_of(run), moved = states_of(other);
+  for (const auto& [index, state] : states) {
+    const ProductDifference products = product_difference(state, moved.at(index), offset, progress);
+    out.states.push_back(index);
     out.position.push_back(products.ratio), out.products.push_back(products.whole);
   }
   const auto difference = [&](const at::Tensor& a, const at::Tensor& b) {
@@ -352,6 +361,7 @@ ShiftOutput analyse_shift(const std::shared_ptr<const model::Model>& model,
   for (const std::int64_t shift : options.by) {
     if (shift < 0) throw formats::bad_usage("a shift must not be negative", "by");
   }
+  require_some_maps(model->config());
   std::int64_t longest = 0;
   for (const auto& ids : texts) longest = std::max<std::int64_t>(longest, std::ssize(ids));
   require_positions(*model, longest, options.by);

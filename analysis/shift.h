@@ -18,11 +18,14 @@ enum class ShiftMethod { ids, tokens };
 // How far one run is from another, over the original tokens; intervals are of 8 blocks of rows.
 // `offset` tokens stand before them in the second run.
 struct RunDifference {
-  // Each layer: mean over heads and query rows of sum_j |a_ij - a'_ij|, by rows.
+  std::vector<std::int64_t> layers;  // those that have maps
+  // Each of them: mean over heads and query rows of sum_j |a_ij - a'_ij|, by rows.
   std::vector<Interval> attention;
   // Each layer: largest |a_ij - a'_ij|.
   std::vector<double> attention_largest;
-  // State 0..n: ||G - G'||_F / ||G||_F over heads and tokens, by rows of G; empty without a state.
+  // The states that there are, n of what layer n reads: ||G - G'||_F / ||G||_F over heads and
+  // tokens, by rows of G.
+  std::vector<std::int64_t> states;
   std::vector<Interval> position;
   // The same states: sums of (G - G')^2 and of G^2.
   std::vector<Part> products;
@@ -57,7 +60,7 @@ inline constexpr std::int64_t kTokensBesideIds = std::int64_t{1} << 14;
 double shift_rounding(std::int64_t by, std::int64_t tokens);
 
 struct ShiftOutput {
-  std::vector<protocol::ShiftRow> rows;  // for every method, shift, dtype and layer
+  std::vector<protocol::ShiftRow> rows;  // for every method, shift, dtype and layer with maps
   std::vector<protocol::Ran> ran;        // attention, dtype by dtype
 };
 

@@ -84,6 +84,20 @@ model::StartContext start_context_of(const model::Decoder& decoder, std::int64_t
   return context;
 }
 
+at::Tensor start_state(const model::Decoder& decoder, std::int64_t layer,
+                       const model::PositionState& state) {
+  const std::int64_t layers = decoder.config().layers, tokens = state.positions.length;
+  const at::ScalarType angles = at::promote_types(decoder.dtype(), at::kFloat);
+  const bool behind = layer == layers;
+  const model::Encoding& encoding = behind ? decoder.encoding() : decoder.encoding_of(layer);
+  model::StartContext context = behind ? start_context(decoder, tokens, angles)
+                                       : start_context_of(decoder, layer, tokens, angles);
+  context.positions = state.positions;
+  model::PositionState start = encoding.start(context);
+  encoding.before_layer(std::min(layer, layers - 1), start);
+  return start.z;
+}
+
 // Hands on what the forward pass shows, and keeps it where asked to: of the decoder and of its
 // attention to an encoder. What the encoder shows goes to a part of it.
 class TextPass::Recorder final : public model::Observer {

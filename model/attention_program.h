@@ -126,6 +126,7 @@ struct TermProgram {
   std::function<at::Tensor(const TermRegion&)> score;
   bool reads_rows = false;  // is asked for all heads and all keys of its rows, whatever is wanted
   std::int64_t arrays = 0;  // of (B, rows, columns) that it makes, beside the scores
+  const char* no_table = "a term that is no table of distances";  // what has no fused form
 
   static constexpr const char* kName = "term";
   template <class Self, class Each>

@@ -58,6 +58,17 @@ std::vector<Part> parts_of(const ModelConfig& config) {
       {"dec.", config.layers}, {"enc.", config.encoder_layers}, {"cross.", config.layers, false}};
 }
 
+// Those whose tensors kinds are of. Throws Error "bad_usage" where there is no such stack.
+std::vector<Part> chosen_parts(const CaptureSpec& spec, const ModelConfig& config) {
+  std::vector<Part> parts = parts_of(config);
+  if (spec.stack.empty()) return parts;
+  std::erase_if(parts, [&](const Part& part) { return part.prefix != spec.stack + "."; });
+  if (parts.empty()) {
+    throw formats::bad_usage("the model has no stack \"" + spec.stack + "\"", "--stack");
+  }
+  return parts;
+}
+
 std::string tensor_name(const Part& part, const Kind& kind, std::int64_t index) {
   const std::string name = part.prefix + kind.prefix + "." + std::to_string(index);
   return *kind.suffix == 0 ? name : name + "." + kind.suffix;
@@ -78,7 +89,8 @@ constexpr const char* kLocalFrequencies = "rope.sliding_attention.inv_freq";
 // What was asked for: whole kinds, and tensors by name.
 class Wanted {
  public:
-  Wanted(const CaptureSpec& spec, const ModelConfig& config) : spec_(spec) {
+  Wanted(const CaptureSpec& spec, const ModelConfig& config)
+      : spec_(spec), chosen_(chosen_parts(spec, config)) {
     for (const std::string& item : spec.what) add(item, config);
     if (spec.what.empty()) throw formats::bad_usage("nothing to capture was named", "--what");
   }
@@ -88,17 +100,17 @@ class Wanted {
            std::find(spec_.layers->begin(), spec_.layers->end(), layer) != spec_.layers->end();
   }
   bool tensor(const Part& part, const Kind& kind, std::int64_t index) const {
-    return (kinds_.contains(kind.name) && layer(index)) ||
+    return (kind_of(part, kind.name) && layer(index)) ||
            named_.contains(tensor_name(part, kind, index));
   }
   bool logits() const { return kinds_.contains("logits"); }
   // hidden and position count states: with --layers L, the one before and the one after layer L.
   bool state(const Part& part, const Kind& kind, std::int64_t index) const {
-    return (kinds_.contains(kind.name) && (layer(index) || layer(index - 1))) ||
+    return (kind_of(part, kind.name) && (layer(index) || layer(index - 1))) ||
            named_.contains(tensor_name(part, kind, index));
   }
   bool last_layer_out(const Part& part, const char* kind) const {
-    return (kinds_.contains(kind) && layer(part.layers - 1)) ||
+    return (kind_of(part, kind) && layer(part.layers - 1)) ||
            named_.contains(last_layer_name(part, kind));
   }
   bool attention(const Part& part, std::int64_t index) const {
@@ -115,6 +127,9 @@ class Wanted {
   }
   bool named(const std::string& name) const { return named_.contains(name); }
   bool kind(const std::string& name) const { return kinds_.contains(name); }
+  // Whether all that was asked for is of the chosen parts.
+  bool of_chosen_alone() const { return named_.empty() && !logits(); }
+  const std::vector<Part>& chosen() const { return chosen_; }
 
  private:
   void add(const std::string& item, const ModelConfig& config) {
@@ -139,7 +154,13 @@ class Wanted {
     return false;
   }
 
+  // Whether that kind was asked for of this part.
+  bool kind_of(const Part& part, const std::string& kind) const {
+    return kinds_.contains(kind) && std::ranges::count(chosen_, part.prefix, &Part::prefix) > 0;
+  }
+
   const CaptureSpec& spec_;
+  std::vector<Part> chosen_;
   std::set<std::string> kinds_, named_;
 };
 
@@ -171,6 +192,12 @@ void check_readers(const CaptureSpec& spec, const Wanted& wanted, const ModelCon
   const auto is_logits = [](const Kind& kind) { return std::string_view(kind.name) == "logits"; };
   require(spec.layers.has_value(), "--layers", "kinds of tensors, but for logits and single ones",
           [&](const Kind& kind) { return !is_logits(kind) && wanted.kind(kind.name); });
+  const bool whole = std::ranges::any_of(wanted.chosen(), &Part::whole);
+  require(!spec.stack.empty(), "--stack",
+          whole ? "kinds of tensors, but for logits and single ones" : "kinds of attention tensors",
+          [&](const Kind& kind) {
+            return wanted.kind(kind.name) && (whole ? !is_logits(kind) : kind.by_layer);
+          });
   require(
       spec.heads.has_value(), "--heads", "attention tensors and position",
       [](const Kind& kind) { return kind.by_layer || std::string_view(kind.name) == "position"; });
@@ -180,6 +207,24 @@ void check_readers(const CaptureSpec& spec, const Wanted& wanted, const ModelCon
           [](const Kind& kind) {
             return kind.extent == Extent::key_tokens || kind.extent == Extent::pairs;
           });
+}
+
+// The layers and tokens that can be chosen: those of the chosen stack; without one every layer that
+// a stack has, and tokens that all have.
+void check_extents(const CaptureSpec& spec, const Wanted& wanted, const ModelConfig& config,
+                   std::int64_t encoder_tokens, std::int64_t decoder_tokens) {
+  std::int64_t layers = 0;
+  for (const Part& part : wanted.chosen()) layers = std::max(layers, part.layers);
+  const std::int64_t shorter = std::min(encoder_tokens, decoder_tokens);
+  std::int64_t queries = shorter, keys = shorter;
+  if (!spec.stack.empty() && wanted.of_chosen_alone()) {
+    queries = spec.stack == "enc" ? encoder_tokens : decoder_tokens;
+    keys = spec.stack == "dec" ? decoder_tokens : encoder_tokens;
+  }
+  check_range("--rows", spec.rows, queries);
+  check_range("--cols", spec.columns, keys);
+  check_indices("--layers", spec.layers, layers);
+  check_indices("--heads", spec.heads, config.heads);
 }
 
 // Sizes of what is asked for, before anything runs.
@@ -215,15 +260,14 @@ class SizeEstimate {
 
  private:
   std::int64_t layer_count() const {
-    return spec_.layers ? static_cast<std::int64_t>(spec_.layers->size())
-                        : decoder_.config().layers;
+    if (spec_.layers) return static_cast<std::int64_t>(spec_.layers->size());
+    return std::ranges::max(wanted_.chosen(), {}, &Part::layers).layers;
   }
 
   double count(const Kind& kind, std::int64_t layers) const {
-    const std::vector<Part> parts = parts_of(decoder_.config());
     if (!wanted_.kind(kind.name)) {
       std::int64_t named = 0;
-      for (const Part& part : parts) {
+      for (const Part& part : parts_of(decoder_.config())) {
         for (std::int64_t index = 0; index <= part.layers; ++index) {
           if (wanted_.tensor(part, kind, index)) ++named;
         }
@@ -232,7 +276,7 @@ class SizeEstimate {
     }
     if (std::string_view(kind.name) == "logits") return 1;
     return static_cast<double>((kind.by_layer ? layers : layers + 2) *
-                               static_cast<std::int64_t>(parts.size()));
+                               static_cast<std::int64_t>(wanted_.chosen().size()));
   }
 
   double elements(const Kind& kind, std::int64_t rows, std::int64_t columns) const {
@@ -455,11 +499,8 @@ Captured capture(const Decoder& decoder, const at::Tensor& ids, const CaptureSpe
   const std::int64_t decoder_length = config.encoder_layers > 0 && options.decoder_ids.defined()
                                           ? options.decoder_ids.size(-1)
                                           : ids.size(1);
-  check_range("--rows", spec.rows, std::min(ids.size(1), decoder_length));
-  check_range("--cols", spec.columns, std::min(ids.size(1), decoder_length));
-  check_indices("--layers", spec.layers, config.layers);
-  check_indices("--heads", spec.heads, config.heads);
   const Wanted wanted(spec, config);
+  check_extents(spec, wanted, config, ids.size(1), decoder_length);
   check_readers(spec, wanted, config);
   SizeEstimate(decoder, ids, decoder_length, spec, wanted).refuse_if_too_large();
   Captured result;
@@ -479,6 +520,11 @@ Captured capture(const Decoder& decoder, const at::Tensor& ids, const CaptureSpe
   }
   copies.wait();
   keep_frequencies(decoder, decoder_length, options, wanted, result);
+  const bool states = wanted.kind("hidden") || wanted.kind("streams") || wanted.kind("position");
+  if (spec.stack == "cross" && states) {
+    result.notes.push_back(
+        "hidden states and positions are of enc and dec, and none are of cross attention");
+  }
   if (wanted.kind("position") && !decoder.encoding().has_state()) {
     result.notes.push_back("the encoding " + decoder.encoding().info().key +
                            " has no position state, so there is no position.L");

@@ -17,10 +17,13 @@ struct CaptureSpec {
   // q, k, v, rotated, lse, entropy; or single tensors by their names ("attn.1",
   // "hidden.last_layer_out").
   std::vector<std::string> what;
-  std::optional<std::vector<std::int64_t>> layers;  // all where empty
-  std::optional<std::vector<std::int64_t>> heads;
-  std::optional<Range> rows;     // queries: attention's rows, and the tokens of everything else
-  std::optional<Range> columns;  // keys: attention's columns, and the tokens of k and v
+  // Of an encoder-decoder whose tensors kinds are of: "dec", "enc" or "cross"; of all where empty.
+  // Single tensors are what their names say.
+  std::string stack = {};
+  std::optional<std::vector<std::int64_t>> layers = {};  // all where empty
+  std::optional<std::vector<std::int64_t>> heads = {};
+  std::optional<Range> rows = {};  // queries: attention's rows, and the tokens of everything else
+  std::optional<Range> columns = {};  // keys: attention's columns, and the tokens of k and v
   std::int64_t limit_bytes = std::int64_t{1} << 30;
 };
 
@@ -40,11 +43,11 @@ bool is_capture_tensor(const std::string& name, const ModelConfig& config);
 // line's `capture`: logits (B, N, V), hidden.L (B, N, C), attn.L, scores.L, content.L, positional.L
 // (B, H, N, N), position.L (B, H, N, 2, d/2), q.L, k.L, v.L, q.L.rotated, k.L.rotated (B, H, N, d),
 // lse.L, entropy.L (B, H, N). In an encoder-decoder with "dec." and "enc." in front, and "cross."
-// for the decoder's attention to the encoder; ranges hold for all of them. By name alone:
-// rope.inv_freq (planes), the frequencies in force, or rope.full_attention.inv_freq and
-// rope.sliding_attention.inv_freq where local layers have others. Throws Error "bad_usage" for
-// unknown names and ranges, and for more than limit_bytes, naming the rows, columns and layers that
-// would fit.
+// for the decoder's attention to the encoder; ranges and layers hold for all of them, or for the
+// one stack that was chosen. By name alone: rope.inv_freq (planes), the frequencies in force, or
+// rope.full_attention.inv_freq and rope.sliding_attention.inv_freq where local layers have others.
+// Throws Error "bad_usage" for unknown names, stacks and ranges, and for more than limit_bytes,
+// naming the rows, columns and layers that would fit.
 Captured capture(const Decoder& decoder, const at::Tensor& ids, const CaptureSpec& spec,
                  const ForwardOptions& options = {});
 

@@ -55,8 +55,9 @@ struct LayerInput {
   const Parameters* parameters = nullptr;  // the encoding's own of the layer
   StartContext context;                    // of the whole text
   PositionState state;
-  double log_scale = 0;              // AttentionConfig::log_scale
-  const Repairs* repairs = nullptr;  // what its reading does to single heads; null: nothing
+  double log_scale = 0;                 // AttentionConfig::log_scale
+  const Repairs* repairs = nullptr;     // what its reading does to single heads; null: nothing
+  const ModelConfig* config = nullptr;  // of the layer's stack
 };
 
 // Changes what attention runs in a forward pass, and what it gives.

@@ -212,18 +212,6 @@ std::vector<RopePlanRow> rope_plan(const ModelConfig& config, std::int64_t lengt
   return turns ? plan : std::vector<RopePlanRow>{};
 }
 
-std::string layers_text(const std::vector<std::int64_t>& layers) {
-  std::string text;
-  for (std::size_t n = 0; n < layers.size();) {
-    std::size_t end = n;
-    while (end + 1 < layers.size() && layers[end + 1] == layers[end] + 1) ++end;
-    text += (text.empty() ? "" : ", ") + std::to_string(layers[n]);
-    if (end > n) text += (end == n + 1 ? ", " : "-") + std::to_string(layers[end]);
-    n = end + 1;
-  }
-  return text;
-}
-
 std::vector<std::string> frequency_warnings(const std::vector<RopePlanRow>& plan) {
   // Files store them in 16 bits too, which keep eight bits of a number: 0.4 %.
   constexpr double kRounding = 0.005;
@@ -231,7 +219,7 @@ std::vector<std::string> frequency_warnings(const std::vector<RopePlanRow>& plan
   for (const RopePlanRow& row : plan) {
     if (!row.stored_difference || *row.stored_difference <= kRounding) continue;
     const std::string which =
-        "the frequencies that the file stores for layers " + layers_text(row.layers);
+        "the frequencies that the file stores for " + words_of_layers(row.layers);
     list.push_back(std::isinf(*row.stored_difference)
                        ? which + " are another number than the planes that turn"
                        : which + " differ from those applied by up to " +

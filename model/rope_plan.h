@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "model/layers.h"
 
 namespace phasescope::model {
 
@@ -26,21 +27,20 @@ struct RopePlanRow {
   std::string temperature;          // what queries are multiplied by, of position i; empty: 1
   // Largest |stored / applied - 1| of the planes that the file stores for these layers.
   std::optional<double> stored_difference;
-  // Largest |library / applied - 1| of what the library of the family would apply by the
-  // checkpoint's configuration; infinite where that turns other planes, or none.
+  // Largest |configured / applied - 1| of what the checkpoint's configuration says, as its family
+  // reads it: 0 unless a setting of ours has changed the rope; infinite where that turns other
+  // planes, or none. That it is what the library of the family applies is no matter of a file: it
+  // is held against the library's own numbers (tests/model/ropes_test.cpp).
   std::optional<double> library_difference;
 };
 
 // Layers with the same plan together, in the order of their first. `length` is that of the text
 // (scalings may depend on it). Empty for a model none of whose layers turns planes. `library`: the
-// configuration as its family reads it, which is as the library does, before any setting of ours;
-// null where there is no such library.
+// configuration as its family reads it, before any setting of ours; null where none is to be
+// compared with.
 std::vector<RopePlanRow> rope_plan(const ModelConfig& config, std::int64_t length,
                                    const StoredFrequencies& stored = {},
                                    const ModelConfig* library = nullptr);
-
-// "0, 2-5"
-std::string layers_text(const std::vector<std::int64_t>& layers);
 
 // A sentence for each row whose stored frequencies are others than those applied: files that were
 // converted with another base or scaling than their configuration says.

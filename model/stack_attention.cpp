@@ -10,6 +10,7 @@
 #include "formats/error.h"
 #include "model/attention/cuda_attention.h"
 #include "model/attention/repairs.h"
+#include "model/attention/turned.h"
 #include "model/encodings/rotation.h"
 #include "model/feed_forward.h"
 #include "model/linear_attention.h"
@@ -34,11 +35,6 @@ void add_gain(AttentionProgram& program, std::int64_t layer) {
   for (at::Tensor* bias : {&program.tokens.query, &program.tokens.key}) {
     if (bias->defined()) *bias = *bias * gain;
   }
-}
-
-// x over its root mean square of the last dimension.
-at::Tensor of_unit_square(const at::Tensor& x, double eps) {
-  return x * at::rsqrt(x.square().mean(-1, true) + eps);
 }
 
 constexpr double kLatentEps = 1e-6;  // of latent attention's norms, whatever the model's eps is
@@ -143,54 +139,11 @@ StackPass::HeadTensors StackPass::latent_tensors(const LayerWeights& w, const at
   return given;
 }
 
-at::Tensor StackPass::temperatures(const PositionState& state) const {
-  const AttentionConfig& a = config_.attention;
-  const Positions& positions = state.positions;
-  const at::Tensor ids = positions.consecutive()
-                             ? at::arange(positions.shift, positions.shift + positions.length,
-                                          positions.options(at::kLong))
-                             : positions.ids;
-  const at::Tensor lengths =
-      (ids.to(at::kDouble) + static_cast<double>(a.temperature_from)) / a.temperature_length;
-  const at::Tensor logarithms =
-      a.temperature_smooth ? at::log(lengths.clamp_min(1)) : at::log1p(at::floor(lengths));
-  const at::Tensor factors = (1 + a.temperature * logarithms).to(table_dtype(dtype_)).unsqueeze(-1);
-  return ids.dim() == 2 ? factors.unsqueeze(1) : factors;
-}
-
-bool StackPass::has_temperature(std::int64_t index) const {
-  const AttentionConfig& a = config_.attention;
-  return a.temperature != 0 &&
-         (a.temperature_layers.empty() || names_layer(a.temperature_layers, index));
-}
-
-void StackPass::multiply_queries(AttentionProgram& program, const at::Tensor& factors) const {
-  auto* table = program.as<QueryTableProgram>();
-  const bool whole = config_.attention.temperature_smooth && !program.is<PlainProgram>();
-  if (whole && table == nullptr) {
-    const at::Tensor rows = factors.squeeze(-1);
-    at::Tensor& factor = program.tokens.factor;
-    const at::Tensor own = rows.dim() == 1 ? rows.view({1, 1, -1}) : rows;
-    factor = factor.defined() ? factor * own : own.expand({-1, program.q.size(1), -1});
-    return;
-  }
-  if (whole) table->values = (table->values * factors).to(table->values.scalar_type());
-  program.q = (program.q * factors).to(program.q.scalar_type());
-  program.transformed = true;
-}
-
 void StackPass::change_turned(std::int64_t index, const LayerWeights& w, const PositionState& state,
                               AttentionProgram& program) const {
   const AttentionConfig& a = config_.attention;
-  if (a.qk_norm_after && program.transformed) {
-    program.q = of_unit_square(program.q, config_.norm_eps);
-    program.k = of_unit_square(program.k, config_.norm_eps);
-  }
-  if (has_temperature(index)) {
-    const at::Tensor factors = temperatures(state);
-    const std::int64_t rows = program.q.size(2);
-    multiply_queries(program, factors.narrow(-2, factors.size(-2) - rows, rows));
-  }
+  const at::Tensor ids = has_temperature(a, index) ? position_ids(state.positions) : at::Tensor();
+  model::change_turned(config_, index, ids, dtype_, program);
   if (names_layer(a.sink_layers, index)) program.sinks = w.sinks;
   program.content_from = a.kv_rank > 0 ? a.position_dim : 0;
 }
@@ -313,10 +266,10 @@ void StackPass::change(std::int64_t index, const PositionState& state,
                                                                    : stack_.weights.encoding;
   // A converted layer's own weights are gone when it has run.
   const Parameters& own = stack_.weights.layers[static_cast<std::size_t>(index)].encoding;
-  const LayerInput input{index,   &encoding,
-                         &own,    start_context(program.q.size(2), shared, index),
-                         state,   config_.attention.log_scale,
-                         &repairs};
+  const LayerInput input{index,    &encoding,
+                         &own,     start_context(program.q.size(2), shared, index),
+                         state,    config_.attention.log_scale,
+                         &repairs, &config_};
   repair(input, program);
   if (options_.hook != nullptr) options_.hook->before(input, program);
   cap_sinks(input, options_.backend, program);

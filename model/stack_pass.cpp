@@ -103,8 +103,9 @@ at::Tensor StackPass::run(const at::Tensor& given) {
   report(0, x, states);
   for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
     if (options_.cancelled && options_.cancelled()) throw formats::cancelled();
-    if (layer > 0 && draws_by_layer(ids.size(1))) begin_again(layer, ids.size(1), states);
     x = runs_again() ? run_layer_again(layer, x, states) : run_layer(layer, x, states);
+    const bool draws = layer + 1 < config_.layers && draws_by_layer(ids.size(1));
+    if (draws) begin_again(layer + 1, ids.size(1), states);
     report(layer + 1, x, states);
     if (options_.progress) {
       options_.progress(static_cast<double>(layer + 1) / static_cast<double>(config_.layers));
@@ -273,7 +274,8 @@ void StackPass::report(std::int64_t index, const at::Tensor& x, State& states) c
   if (observer_ == nullptr) return;
   observer_->on_hidden(index, has_streams() ? x[config_.streams.active] : x);
   if (has_streams()) observer_->on_streams(index, x);
-  const PositionState& state = index < config_.layers ? state_of(index, states) : states.global;
+  PositionState state = index < config_.layers ? state_of(index, states) : states.global;
+  if (index < config_.layers) encoding_of(index).before_layer(index, state);  // as it will read it
   if (state.z.defined()) observer_->on_position(index, state);
 }
 

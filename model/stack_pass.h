@@ -189,15 +189,6 @@ class StackPass : public std::enable_shared_from_this<StackPass> {
   HeadTensors latent_tensors(const LayerWeights& w, const at::Tensor& read,
                              const LayerShape& shape) const;
 
-  // 1 + temperature ln(1 + floor((i + from) / length)) of the position of each token in the state,
-  // or the smooth form, (N, 1) or (B, 1, N, 1).
-  at::Tensor temperatures(const PositionState& state) const;
-  bool has_temperature(std::int64_t index) const;
-
-  // q, or where the temperature is of what is added to q.k too, the whole score; factors (N, 1) or
-  // (B, 1, N, 1).
-  void multiply_queries(AttentionProgram& program, const at::Tensor& factors) const;
-
   // What stands between the encoding and the score.
   void change_turned(std::int64_t index, const LayerWeights& w, const PositionState& state,
                      AttentionProgram& program) const;

@@ -9,6 +9,7 @@
 #include "analysis/metrics/registry.h"
 #include "analysis/patterns.h"
 #include "analysis/query_rows.h"
+#include "analysis/questions/common.h"
 #include "analysis/shift.h"
 #include "analysis/tensors.h"
 #include "analysis/theory/check.h"
@@ -340,6 +341,7 @@ Reply shift(const protocol::ShiftRequest& request, RequestContext& context) {
       in.texts.add_note(in.model->report.name + " has no head, so logits have no difference");
     }
     note_far_shifts(options, in.texts);
+    in.texts.add_note(analysis::note_of_missing_heads(*in.model));
     std::vector<std::vector<std::int64_t>> texts;
     for (const analysis::Text& text : in.texts.items) texts.push_back(text.ids);
     analysis::ShiftOutput out = analysis::analyse_shift(in.model, texts, options, part);

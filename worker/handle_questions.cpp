@@ -55,7 +55,9 @@ Reply answer_of(const R& request, Result result, RequestContext& context, const 
                 const analysis::Texts& texts, std::vector<protocol::TensorRef> tensors = {}) {
   result.texts = names_of(texts);
   const std::vector<protocol::Ran> ran = result.provenance.ran;
-  result.provenance = provenance_of(asked(request), context, {model}, &texts, ran);
+  analysis::Texts noted = texts;
+  noted.add_note(result.provenance.note);
+  result.provenance = provenance_of(asked(request), context, {model}, &noted, ran);
   return reply_of(result, std::move(tensors));
 }
 
@@ -75,9 +77,8 @@ Reply addressing(const protocol::AddressingRequest& request, RequestContext& con
   options.layers = request.chosen.layers, options.heads = request.chosen.heads;
   options.seed = static_cast<std::uint64_t>(request.reading.seed);
   protocol::AddressingResult result = analysis::analyse_addressing(passes, options, context);
-  result.texts = names_of(texts);
-  result.provenance = provenance_of(asked(request), context, {model}, &texts, ran_of(passes));
-  return reply_of(result);
+  result.provenance.ran = ran_of(passes);
+  return answer_of(request, std::move(result), context, model, texts);
 }
 
 // ---- demand -------------------------------------------------------------------------------------

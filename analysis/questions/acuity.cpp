@@ -85,6 +85,7 @@ class Acuity {
     for (const Place& place : places) add(place, result);
     result.passes = passes_;
     result.provenance.ran = protocol::listed(kernels_);
+    result.provenance.note = note_of_missing_heads(*model_);
     return result;
   }
 
@@ -96,7 +97,7 @@ class Acuity {
     for (const std::int64_t layer : chosen.layers()) {
       if (options_.by == "layer") places.push_back({layer, -1});
       if (options_.by != "head") continue;
-      for (const std::int64_t head : chosen.heads()) places.push_back({layer, head});
+      for (const std::int64_t head : chosen.heads_of(layer)) places.push_back({layer, head});
     }
     return places;
   }

@@ -334,13 +334,14 @@ protocol::AddressingResult analyse_addressing(const std::vector<std::shared_ptr<
         progress, static_cast<double>(n) / static_cast<double>(passes.size()),
         static_cast<double>(n + 1) / static_cast<double>(passes.size()));
     passes[n]->watch(&of_text);
-    passes[n]->visit_layers([&](const AttentionPointer& attention) {
-      if (!chosen.layer(attention->layer())) return;
+    passes[n]->visit_layers_with_maps([&](const AttentionPointer& attention) {
+      const std::vector<std::int64_t>& heads = chosen.heads_of(attention->layer());
+      if (heads.empty()) return;
       const model::Repairs& repairs = passes[n]->model().decoder.repairs_of(attention->layer());
       const std::vector<ScoreMarginals> marginals = marginals_of(
           *attention, options, progress,
           model::limits_of_layer(repairs.windows, attention->layer(), attention->heads()));
-      for (const std::int64_t head : chosen.heads()) {
+      for (const std::int64_t head : heads) {
         parts[{attention->layer(), head}].add(marginals[static_cast<std::size_t>(head)]);
       }
     });
@@ -356,6 +357,7 @@ protocol::AddressingResult analyse_addressing(const std::vector<std::shared_ptr<
       "could have is given to the distance, key_first and distance_last give it to the key";
   const RowMaker maker(options.seed);
   for (const auto& [at, sums] : parts) result.rows.push_back(maker.row(at.first, at.second, sums));
+  result.provenance.note = note_of_missing_heads(passes[0]->model());
   return result;
 }
 

@@ -1,10 +1,12 @@
 #include "analysis/questions/common.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "analysis/model_sides.h"
 #include "formats/error.h"
+#include "model/layers.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -27,12 +29,37 @@ std::vector<std::int64_t> chosen_of(std::vector<std::int64_t> asked, std::int64_
 }  // namespace
 
 ChosenHeads::ChosenHeads(const model::ModelConfig& config, std::vector<std::int64_t> layers,
-                         std::vector<std::int64_t> heads)
-    : layers_(chosen_of(std::move(layers), config.layers, "layer", "layers")),
-      heads_(chosen_of(std::move(heads), config.heads, "head", "heads")) {}
+                         const std::vector<std::int64_t>& heads) {
+  require_some_maps(config);
+  const bool named = !layers.empty();
+  const std::vector<std::int64_t> wanted = chosen_of(heads, config.heads, "head", "heads");
+  for (const std::int64_t layer : chosen_of(std::move(layers), config.layers, "layer", "layers")) {
+    std::vector<std::int64_t> there;
+    std::ranges::copy_if(wanted, std::back_inserter(there),
+                         [&](std::int64_t head) { return has_head(config, layer, head); });
+    if (named && there.empty()) {
+      const std::int64_t count = model::heads_of_layer(config, layer);
+      throw formats::bad_usage(
+          "layer " + std::to_string(layer) +
+              (count == 0 ? " has a state in place of attention, and no maps"
+                          : " has " + std::to_string(count) + " heads, none of those asked for"),
+          "layers",
+          "the first layer with maps is " + std::to_string(first_layer_with_maps(config)));
+    }
+    if (!there.empty()) layers_.push_back(layer), heads_[layer] = std::move(there);
+  }
+}
 
-bool ChosenHeads::layer(std::int64_t index) const {
-  return std::ranges::find(layers_, index) != layers_.end();
+const std::vector<std::int64_t>& ChosenHeads::heads_of(std::int64_t layer) const {
+  static const std::vector<std::int64_t> none;
+  const auto found = heads_.find(layer);
+  return found == heads_.end() ? none : found->second;
+}
+
+std::string note_of_missing_heads(const model::Model& model) {
+  const std::string why = missing_heads(model.config());
+  return why.empty() ? why
+                     : model.report.name + ": " + why + "; only the heads that there are have rows";
 }
 
 void require_causal(const model::Model& model, const std::string& what) {

@@ -35,8 +35,8 @@ class GradientHook final : public model::RepeatableHook {
       if (pass_.tells) pass_.progress->progress(ran_++ / runs_, "asking what the heads want");
     }
     if (bias_.table.defined()) {
-      model::add_by_distance(program,
-                             model::by_distance(bias_.table[input.layer], bias_.edges, tokens_));
+      const at::Tensor own = bias_.table[input.layer].narrow(0, 0, program.q.size(1));
+      model::add_by_distance(program, model::by_distance(own, bias_.edges, tokens_));
     }
     if (!pass_.demand) return;
     at::Tensor& zeros = layers_[input.layer];
@@ -47,14 +47,15 @@ class GradientHook final : public model::RepeatableHook {
     program.distance_bias = zeros;
   }
 
-  // (layers, heads, N), - d loss / d b(lambda); 0 of what nothing reads.
-  at::Tensor demand() const {
-    std::vector<at::Tensor> all;
+  // (layers, heads, N), - d loss / d b(lambda); 0 of what nothing reads, and of heads that are not
+  // there.
+  at::Tensor demand(const model::ModelConfig& config) const {
+    at::Tensor all = at::zeros({config.layers, config.heads, tokens_}, at::kDouble);
     for (const auto& [index, layer] : layers_) {
       const at::Tensor& gradient = layer.grad();
-      all.push_back((gradient.defined() ? -gradient[0] : at::zeros_like(layer[0])).detach().cpu());
+      if (gradient.defined()) all[index].narrow(0, 0, layer.size(1)).copy_(-gradient[0].detach());
     }
-    return at::stack(all);
+    return all;
   }
 
  private:
@@ -101,7 +102,11 @@ class DemandAnalysis {
  public:
   DemandAnalysis(const std::shared_ptr<const model::Model>& model, const Texts& texts,
                  const DemandOptions& options, protocol::Progress& progress)
-      : model_(model), texts_(texts), options_(options), progress_(progress) {}
+      : model_(model),
+        texts_(texts),
+        options_(options),
+        progress_(progress),
+        chosen_(model->config(), options.layers, options.heads) {}
 
   DemandOutput run() {
     const std::int64_t tokens = texts_.longest();
@@ -117,6 +122,7 @@ class DemandAnalysis {
     fill_rows();
     if (options_.fit) fit();
     result.provenance.ran = protocol::listed(kernels_);
+    result.provenance.note = note_of_missing_heads(*model_);
     return std::move(out_);
   }
 
@@ -147,9 +153,8 @@ class DemandAnalysis {
 
   void fill_rows() {
     protocol::DemandResult& result = out_.result;
-    const ChosenHeads chosen(model_->config(), options_.layers, options_.heads);
-    for (const std::int64_t layer : chosen.layers()) {
-      for (const std::int64_t head : chosen.heads()) {
+    for (const std::int64_t layer : chosen_.layers()) {
+      for (const std::int64_t head : chosen_.heads_of(layer)) {
         protocol::DemandRow& row = result.rows.emplace_back();
         row.layer = layer, row.head = head;
         for (std::size_t bucket = 0; bucket < result.edges.size(); ++bucket) {
@@ -205,6 +210,7 @@ class DemandAnalysis {
   const Texts& texts_;
   const DemandOptions& options_;
   protocol::Progress& progress_;
+  ChosenHeads chosen_;
   std::vector<double> losses_, rows_;
   std::vector<at::Tensor> demands_;  // (layers, heads, K) of each text
   std::vector<at::Tensor> whole_;    // the same by distance, (layers, heads, N)
@@ -263,14 +269,13 @@ TextDemand demand_of(const model::Model& model, const std::vector<std::int64_t>&
   at::Tensor gradient;
   out.loss = loss_in_bits(model.decoder, hidden, all, &gradient);
   hidden.backward(gradient);
-  out.demand = hook.demand();
+  out.demand = hook.demand(model.config());
   return out;
 }
 
 DemandOutput analyse_demand(const std::shared_ptr<const model::Model>& model, const Texts& texts,
                             const DemandOptions& options, protocol::Progress& progress) {
   require_causal(*model, "demand");
-  require_all_heads(*model);
   require_losses(*model, texts);
   return DemandAnalysis(model, texts, options, progress).run();
 }

@@ -333,8 +333,6 @@ protocol::PairResult analyse_pair(const std::shared_ptr<const model::Model>& mod
   require_causal(*model, "pair");
   const at::NoGradGuard no_gradients;
   const ChosenHeads known(model->config(), {options.layer}, {options.head});
-  require_maps(*model, options.layer);
-  if (!has_head(model->config(), options.layer, options.head)) require_all_heads(*model);
   const auto tokens = static_cast<std::int64_t>(text.ids.size());
   const std::int64_t query = options.query < 0 ? tokens - 1 : options.query;
   const std::int64_t key = options.key < 0 ? std::max<std::int64_t>(0, query - 1) : options.key;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -255,10 +256,10 @@ class ProfileHook final : public model::AttentionHook {
     if (curves.has_planes()) add_high_frequencies(curves, heads);
     in_parts(triplets_, heads.size(),
              [&](const Sampled& some) { add_triplets(curves, some, heads); });
-    layers.push_back(std::move(heads));
+    layers[input.layer] = std::move(heads);
   }
 
-  std::vector<std::vector<HeadSums>> layers;
+  std::map<std::int64_t, std::vector<HeadSums>> layers;  // those that have maps
 
  private:
   template <class Read>
@@ -427,14 +428,13 @@ protocol::ProfileResult analyse_profile(const std::shared_ptr<const model::Model
                                         const Texts& texts, const ProfileOptions& options,
                                         protocol::Progress& progress) {
   require_causal(*model, "profile");
-  require_all_heads(*model);
   require_other_distances(*model);
   const ChosenHeads chosen(model->config(), options.layers, options.heads);
   const std::int64_t window = options.window > 0 ? options.window : model->config().context;
   if (window < 2) throw formats::bad_usage("a window has two distances at least", "window");
   const at::NoGradGuard no_gradients;
   model::AllRan kernels;
-  std::vector<std::vector<std::vector<HeadSums>>> all;  // of each text, layer, head
+  std::vector<std::map<std::int64_t, std::vector<HeadSums>>> all;  // of each text, layer, head
   for (std::size_t n = 0; n < texts.items.size(); ++n) {
     progress.throw_if_cancelled();
     const auto count = static_cast<double>(texts.items.size());
@@ -467,15 +467,16 @@ protocol::ProfileResult analyse_profile(const std::shared_ptr<const model::Model
       "difference of two keys, m and v its mean and variance (arXiv 2609.39929)";
   const Draws draws(options.seed);
   for (const std::int64_t layer : chosen.layers()) {
-    for (const std::int64_t head : chosen.heads()) {
+    for (const std::int64_t head : chosen.heads_of(layer)) {
       std::vector<HeadSums> sums;
       for (const auto& text : all) {
-        sums.push_back(text[static_cast<std::size_t>(layer)][static_cast<std::size_t>(head)]);
+        sums.push_back(text.at(layer)[static_cast<std::size_t>(head)]);
       }
       result.rows.push_back(row_of(layer, head, sums, draws));
     }
   }
   result.provenance.ran = protocol::listed(kernels);
+  result.provenance.note = note_of_missing_heads(*model);
   return result;
 }
 

@@ -210,8 +210,9 @@ class Xray {
     const auto longest = std::ranges::max(texts_, {}, [](const auto& ids) { return ids.size(); });
     plain_ = options.clamp && !model::clamps_stay_fused(
                                   model->decoder, static_cast<std::int64_t>(longest.size()) - 1);
-    for (std::int64_t layer = 0; layer < model->config().layers; ++layer) {
-      for (std::int64_t head = 0; head < model->config().heads; ++head) all_.insert({layer, head});
+    const ChosenHeads present(model->config(), {}, {});
+    for (const std::int64_t layer : present.layers()) {
+      for (const std::int64_t head : present.heads_of(layer)) all_.insert({layer, head});
     }
   }
 
@@ -242,6 +243,7 @@ class Xray {
     fill_positions(plain, all, repaired);
     result_.passes = passes_;
     result_.provenance.ran = protocol::listed(kernels_);
+    result_.provenance.note = note_of_missing_heads(*model_);
     return std::move(result_);
   }
 
@@ -251,7 +253,7 @@ class Xray {
     std::vector<Heads> units;
     for (const std::int64_t layer : chosen.layers()) {
       if (options_.by_layer) units.emplace_back();
-      for (const std::int64_t head : chosen.heads()) {
+      for (const std::int64_t head : chosen.heads_of(layer)) {
         if (!options_.by_layer) units.emplace_back();
         units.back().insert({layer, head});
       }
@@ -572,7 +574,6 @@ protocol::XrayResult analyse_xray(const std::shared_ptr<const model::Model>& mod
                                   const Texts& texts, const XrayOptions& options,
                                   protocol::Progress& progress) {
   require_causal(*model, "xray");
-  require_all_heads(*model);
   require_losses(*model, texts);
   if (options.clamp) require_other_distances(*model);
   return Xray(model, texts, options, progress).run();

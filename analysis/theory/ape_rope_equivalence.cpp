@@ -21,7 +21,7 @@ CheckResult of_rope(const CheckContext& context) {
   const auto model64 = in_float64(context.model);
   const at::Tensor ids = first_ids(context, 64);
   TextPass pass(context.model, ids, plain_options(context));
-  const std::optional<Rotation> rotation = rotation_of(pass);
+  const std::optional<Rotation> rotation = rotation_of_all(pass);
   model::ModelConfig config = context.model->config();
   if (!rotation || std::abs(rotation->gain - 1) > 1e-5 || config.kv_heads != config.heads ||
       config.local_encoding) {

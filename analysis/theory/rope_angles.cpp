@@ -9,7 +9,7 @@ namespace phasescope::analysis {
 
 GeometricAngles geometric_angles_of(const CheckContext& context) {
   TextPass pass(context.model, first_ids(context, 64), asked_options(context));
-  const std::optional<Rotation> rotation = rotation_of(pass);
+  const std::optional<Rotation> rotation = rotation_of_all(pass);
   GeometricAngles out;
   if (!rotation || rotation->frequencies.size() < 2) {
     out.missing = "premise: q and k rotated by angles base^(-2d/D); this model does not";
@@ -36,7 +36,7 @@ GeometricAngles geometric_angles_of(const CheckContext& context) {
 
 std::vector<HeadCoefficients> coefficients_of(const CheckContext& context) {
   TextPass pass(context.model, first_ids(context, 512), asked_options(context));
-  const std::optional<Rotation> rotation = rotation_of(pass);
+  const std::optional<Rotation> rotation = rotation_of_all(pass);
   std::vector<HeadCoefficients> all;
   if (!rotation) return all;
   pass.visit_layers([&](const AttentionPointer& attention) {

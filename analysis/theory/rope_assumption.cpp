@@ -59,7 +59,7 @@ void read_layer(const DrawnPairs& drawn, const model::LayerAttention& attention,
 
 CheckResult run_rope_assumption(const CheckContext& context) {
   TextPass first(context.model, first_ids(context, 64), asked_options(context));
-  const std::optional<Rotation> rotation = rotation_of(first);
+  const std::optional<Rotation> rotation = rotation_of_all(first);
   if (!rotation) {
     return not_measured(Verdict::premise_not_met,
                         "premise: q and k rotated whole by fixed angles; this model does not");

@@ -220,13 +220,13 @@ std::vector<double> scaled_frequencies(const CheckContext& context) {
   const auto scaled = model::with_overrides(
       context.model, {{"rope.scaling", "linear"}, {"rope.factor", std::to_string(kFactor)}});
   TextPass pass(scaled, first_ids(context, 64), asked_options(context));
-  const std::optional<Rotation> rotation = rotation_of(pass);
+  const std::optional<Rotation> rotation = rotation_of_all(pass);
   return rotation ? rotation->frequencies : std::vector<double>();
 }
 
 CheckResult run_rope_effective_context(const CheckContext& context) {
   TextPass first(context.model, first_ids(context, 64), asked_options(context));
-  const std::optional<Rotation> rotation = rotation_of(first);
+  const std::optional<Rotation> rotation = rotation_of_all(first);
   if (!rotation) {
     return not_measured(Verdict::premise_not_met,
                         "premise: q and k rotated whole by fixed angles; this model does not");

@@ -304,11 +304,15 @@ std::string missing_premise(const model::Model& model) {
     return "q and k rotated by fixed angles and nothing else; here the layers share more than "
            "angles: a decay, or a change of basis";
   }
-  if (attention.window > 0 && !attention.local_layers.empty()) {
+  if ((attention.window > 0 || attention.chunk > 0) && !attention.local_layers.empty()) {
     return "scores at all distances; here some layers have a window";
   }
   if (attention.soft_cap > 0) return "scores without a soft cap; here they have one";
-  if (attention.scale_by_layer || attention.layer_gain || attention.log_scale > 0) {
+  if (attention.qk_norm_after) {
+    return "scores of q and k as rotated; here they are normed behind it";
+  }
+  if (attention.scale_by_layer || attention.layer_gain || attention.log_scale > 0 ||
+      attention.temperature != 0) {
     return "scores of q.k / sqrt(D); here their scale depends on the layer or the token";
   }
   return "q and k rotated whole by the same fixed angles in every layer, scores of q.k / sqrt(D); "
@@ -339,7 +343,7 @@ CheckResult run_rope_intrinsic_bias(const CheckContext& context) {
       static_cast<std::size_t>(context.layer * context.model->config().heads + context.head),
       shown_head(context)};
   TextPass first(context.model, first_ids(context, 64), asked_options(context));
-  const std::optional<Rotation> rotation = rotation_of(first);
+  const std::optional<Rotation> rotation = rotation_of_all(first);
   first.run();
   if (!rotation) {
     return not_measured(Verdict::premise_not_met, "premise: " + missing_premise(*context.model));

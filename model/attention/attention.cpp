@@ -75,8 +75,8 @@ std::string kernel_obstacle(const AttentionProgram& program, const at::Tensor& v
   if (program.padding_added && may_lose_rows(program)) {
     return "rows that see nothing but padding have no fused form where padding is added";
   }
-  if (program.is<TermProgram>()) {
-    return "a term that is no table of distances has no fused form";
+  if (const auto* term = program.as<TermProgram>()) {
+    return std::string(term->no_table) + " has no fused form";
   }
   const FireProgram* fire = program.fire();
   if (fire != nullptr && !program.causal) {

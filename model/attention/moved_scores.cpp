@@ -10,7 +10,9 @@
 
 #include "model/attention/plain_attention.h"
 #include "model/attention/repairs.h"
+#include "model/attention/turned.h"
 #include "model/encodings/rotation.h"
+#include "model/layers.h"
 
 namespace phasescope::model {
 namespace {
@@ -85,6 +87,9 @@ at::Tensor scores_of_some(const LayerInput& input, const AttentionProgram& progr
   const PositionState state = own_states ? states_of_pairs(input, row, column, distance)
                                          : placed_pairs(input, row, distance);
   AttentionProgram pairs = input.encoding->program(*input.parameters, twice(q), twice(k), state);
+  // Of the position that the query has, wherever the pair is read.
+  const at::Tensor place = places_of(input.context.positions, row).unsqueeze(1).expand({-1, 2});
+  change_turned(*input.config, input.layer, place, input.context.dtype, pairs);
   scale_bias(input, pairs);
   pairs.scale = program.scale, pairs.gain = program.gain, pairs.soft_cap = program.soft_cap;
   pairs.causal = false;
@@ -397,6 +402,7 @@ bool all_programs(const Decoder& decoder, std::int64_t tokens, const ProgramTest
   static const Parameters none;
   const Weights& weights = decoder.weights();
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    if (heads_of_layer(config, layer) == 0) continue;
     const Encoding& encoding = decoder.encoding_of(layer);
     const bool of_group = config.encoding_group_of(layer) >= 0;
     const bool local = !of_group && &encoding != &decoder.encoding();
@@ -417,6 +423,7 @@ bool all_programs(const Decoder& decoder, std::int64_t tokens, const ProgramTest
     AttentionProgram program =
         encoding.program(*input.parameters, zeros(shape.heads), zeros(shape.kv_heads), input.state);
     input.repairs = &decoder.repairs_of(layer);
+    input.config = &config;
     for (std::int64_t head = 0; head < shape.heads; ++head) {
       if (sink_cap(input, head) < 1) return false;
     }

@@ -15,6 +15,7 @@
 #include "model/attention/moved_scores.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/encodings/rotation.h"
+#include "model/layers.h"
 
 namespace phasescope::model {
 namespace {
@@ -51,9 +52,7 @@ std::vector<OfHead> heads_of(const Json& options, const char* key, const ModelCo
     const std::size_t before = list.size();
     for (std::int64_t layer = 0; layer < model.layers; ++layer) {
       if (named.layer >= 0 && named.layer != layer) continue;
-      // Some layers have a state in place of heads, or fewer of them.
-      const bool state = names_layer(model.linear.layers, layer);
-      const std::int64_t heads = state ? 0 : model.shape_of(layer).heads;
+      const std::int64_t heads = heads_of_layer(model, layer);
       for (std::int64_t head = 0; head < heads; ++head) {
         if (named.head < 0 || named.head == head) list.push_back({layer, head, (*it)[2]});
       }
@@ -427,8 +426,8 @@ void repair(const LayerInput& input, AttentionProgram& program) {
   const std::vector<std::int64_t> clamps = limits_of_layer(repairs.clamps, input.layer, heads);
   if (!clamps.empty()) clamp_own_distances(input, clamps, program);
   if (repairs.table.defined()) {
-    add_by_distance(program,
-                    by_distance(repairs.table[input.layer].to(device), repairs.edges, length));
+    const at::Tensor own = repairs.table[input.layer].narrow(0, 0, heads);
+    add_by_distance(program, by_distance(own.to(device), repairs.edges, length));
   }
   const at::Tensor windows = windows_of(repairs.windows, input.layer, heads, length, device);
   if (windows.defined()) add_by_distance(program, windows);
@@ -440,9 +439,9 @@ at::Tensor with_biases(const LayerInput& input, const at::Tensor& scores,
   const Repairs& repairs = *input.repairs;
   at::Tensor out = scores;
   if (repairs.table.defined()) {
-    const at::Tensor entries =
-        by_distance(repairs.table[input.layer].to(scores.device()), repairs.edges,
-                    read_distance.max().item<std::int64_t>() + 1);
+    const at::Tensor own = repairs.table[input.layer].narrow(0, 0, scores.size(0));
+    const at::Tensor entries = by_distance(own.to(scores.device()), repairs.edges,
+                                           read_distance.max().item<std::int64_t>() + 1);
     out = out + entries.index_select(1, read_distance).to(scores.scalar_type());
   }
   const at::Tensor windows =

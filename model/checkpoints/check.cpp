@@ -26,7 +26,9 @@ constexpr double kFloat64Tolerance = 1e-10;
 constexpr double kFloat32Floor = 1e-5;
 constexpr const char* kRule =
     "float64: 1e-10; otherwise max(1e-5, 3 x the reference's own float32 error), relative to the "
-    "tensor's largest magnitude, from the float64 tensor where the file has it";
+    "tensor's largest magnitude, from the float64 tensor; where the file has none, from the "
+    "float32 "
+    "one, which is off by that error itself: it is added";
 
 // One tensor to compare: "n33.logits_f64" is {"n33.", "logits", true}.
 struct Target {
@@ -236,7 +238,7 @@ class Checker {
     const at::Tensor reference = read(exact != nullptr ? *exact : *target.entry);
     TensorComparison comparison;
     comparison.name = target.entry->name;
-    comparison.tolerance = tolerance(group, target);
+    comparison.tolerance = tolerance(group, target, exact != nullptr);
     if (ours->second.sizes() == reference.sizes()) {
       comparison.error = blind.defined() ? relative_error(without(blind, target.name, ours->second),
                                                           without(blind, target.name, reference))
@@ -250,10 +252,13 @@ class Checker {
     result_.compared.push_back(comparison);
   }
 
-  double tolerance(const Group& group, const Target& target) const {
+  // `exact`: what is held against is no rounded tensor. Else |ours - rounded| is at most |ours -
+  // exact| + |rounded - exact|, and the last of these is the reference's loss.
+  double tolerance(const Group& group, const Target& target, bool exact) const {
     if (options_.tolerance) return *options_.tolerance;
     if (target.float64) return kFloat64Tolerance;
-    return std::max(kFloat32Floor, 3 * reference_loss(group, target));
+    const double loss = reference_loss(group, target);
+    return std::max(kFloat32Floor, 3 * loss) + (exact ? 0 : loss);
   }
 
   // What the reference's own float32 run loses: of the same tensor, or of the group's logits, or

@@ -46,8 +46,8 @@ struct CheckOptions {
 // `dtype`, which is held against NAME_f64 where the file has that too; for float32 the tolerance is
 // max(1e-5, 3 x what the reference's own float32 run loses), relative to the tensor's largest
 // magnitude: the error of NAME or of the logits against its _f64, or what about.json beside the
-// file records of NAME's kind. A prefix ("n33.") names an input group
-// of its own.
+// file records of NAME's kind. Where NAME stands alone that loss is in it, and is added. A prefix
+// ("n33.") names an input group of its own.
 ReferenceCheck check_against(const std::string& path_or_name,
                              const std::filesystem::path& reference,
                              const CheckOptions& options = {});

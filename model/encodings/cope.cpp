@@ -65,6 +65,7 @@ class Cope final : public Encoding {
     TermProgram term;
     term.reads_rows = true;
     term.arrays = 12 * heads_;
+    term.no_table = "a distance that is counted from the scores of all keys between";
     term.score = [q, vectors = layer.at("pos_emb")](const TermRegion& region) {
       return cope_scores(q, vectors, region);
     };

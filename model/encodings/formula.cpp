@@ -265,7 +265,8 @@ class FormulaEncoding final : public Encoding {
         TermProgram{.score = FormulaTerm{formula_, all, program.q, program.k, step_,
                                          program.positions.length, layout_of(options_)},
                     .reads_rows = (reads_of(formula_->score) & formula::kReadsAllHeads) != 0,
-                    .arrays = formula_arrays(*formula_)};
+                    .arrays = formula_arrays(*formula_),
+                    .no_table = "a formula that is neither a table of distances nor a known form"};
   }
 
   // ---- what kernels know ----------------------------------------------------------------------

@@ -81,6 +81,7 @@ class Imported final : public Encoding {
   static AttentionProgram of_maps(const Parameters& layer, AttentionProgram program) {
     TermProgram term;
     term.arrays = program.q.size(1);
+    term.no_table = "a map that was read from a file";
     term.score = [map = layer.at("map")](const TermRegion& region) {
       const at::Tensor& content = region.content;
       const at::Tensor part =

@@ -108,6 +108,7 @@ class Path final : public Encoding {
     TermProgram term;
     term.reads_rows = true;
     term.arrays = 2 * heads_;
+    term.no_table = "a product of matrices of all tokens between a key and its query";
     term.score = PathTerm{q, k, state.read[0], state.read[1], scale_};
     program.variant = std::move(term);
     return program;

@@ -61,6 +61,14 @@ class RandomizedRope final : public Encoding {
            std::to_string(integer("seed")) + "); the paper evaluates with 0, 1, 2, ...";
   }
 
+  UnderShift under_shift() const override {
+    UnderShift declared = info().under_shift;
+    if (text("draw") != "none") {
+      declared.why += "; tokens before the text make it a longer one, which has a draw of its own";
+    }
+    return declared;
+  }
+
   at::Tensor frequencies(const StartContext& context) const override {
     return rope_frequencies(number("base"), head_dim_, context.angle_options()) * step_;
   }

@@ -65,6 +65,7 @@ class StickBreaking final : public Encoding {
     TermProgram term;
     term.reads_rows = true;
     term.arrays = 6 * heads_;
+    term.no_table = "a piece of what the keys nearer to the query have left";
     term.score = &stick_scores;
     program.variant = std::move(term);
     program.sinks = at::zeros({heads_}, q.options());

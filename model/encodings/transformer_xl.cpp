@@ -92,7 +92,8 @@ class TransformerXl final : public Encoding {
     program.variant =
         TermProgram{.score = RelativeTerm{q, k, layer.at("r_proj"), layer.at("u"), layer.at("v"),
                                           number("base"), scale_, step_},
-                    .arrays = 5 * heads_};
+                    .arrays = 5 * heads_,
+                    .no_table = "a product of each query with a key of every distance"};
     return program;
   }
 

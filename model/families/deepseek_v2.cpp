@@ -82,9 +82,10 @@ Translation translate(const FamilyInput& input) {
                  .dense_layers = 0,
                  .routed_scale = 1.0});
   require_word(reading, "scoring_func", "softmax");
+  const std::int64_t groups = reader.integer_or({"n_group"}, 1, formats::kCountRange);
+  const std::int64_t best = reader.integer_or({"topk_group"}, 1, formats::kCountRange);
   if (reader.text_or({"topk_method"}, "greedy") == "group_limited_greedy") {
-    config.experts.groups = reader.integer_or({"n_group"}, 1, formats::kCountRange);
-    config.experts.groups_per_token = reader.integer_or({"topk_group"}, 1, formats::kCountRange);
+    config.experts.groups = groups, config.experts.groups_per_token = best;
   } else if (reader.text_or({"topk_method"}, "greedy") != "greedy") {
     reading.problem("topk_method", formats::in_quotes(reader.text_or({"topk_method"}, "")) +
                                        " is not known; known: greedy, group_limited_greedy");

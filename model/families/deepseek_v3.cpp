@@ -13,12 +13,8 @@ Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "deepseek_v3");
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
-  // null is no.
-  const auto unless_null = [&](const char* key) {
-    return reader.boolean_or({key}, !reader.has_or_null(key));
-  };
   // The library writes turned pairs as halves, in q and k alike: the scores are the same.
-  read_deepseek(reading, unless_null("rope_interleave") ? "interleaved" : "half",
+  read_deepseek(reading, reading.switch_or("rope_interleave", true) ? "interleaved" : "half",
                 {.context = 4096,
                  .experts = 256,
                  .shared_experts = 1,
@@ -30,7 +26,7 @@ Translation translate(const FamilyInput& input) {
   ExpertsConfig& experts = config.experts;
   experts.router = "sigmoid";
   experts.choice_bias = experts.groups_by_two = true;
-  experts.normalised = unless_null("norm_topk_prob");
+  experts.normalised = reading.switch_or("norm_topk_prob", true);
   experts.groups = reader.integer_or({"n_group"}, 8, formats::kCountRange);
   experts.groups_per_token = reader.integer_or({"topk_group"}, 4, formats::kCountRange);
   const ModelConfig sizes = config;

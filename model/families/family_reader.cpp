@@ -116,6 +116,10 @@ bool FamilyReader::has_key(const std::string& key) const {
   return object_.is_object() && object_.contains(key);
 }
 
+bool FamilyReader::switch_or(const std::string& key, bool fallback) const {
+  return reader_.boolean_or({key}, fallback && !reader_.has_or_null(key));
+}
+
 std::string FamilyReader::activation(formats::FieldNames names, const std::string& fallback) {
   const std::string name = reader_.text_or(names, fallback);
   const auto found = activation_names().find(name);
@@ -199,6 +203,10 @@ std::optional<std::int64_t> FamilyReader::known_head_dim() const {
 Translation FamilyReader::finish(std::function<TensorPlace(const std::string&)> place) {
   check_layer_types();
   check_other_ropes();
+  require_window();
+  for (const auto& [key, sentence] : unread_router_problems(reader_, config())) {
+    problem(key, sentence);
+  }
   if (problems_.empty() && has_split_head(reader_, config())) {
     formats::check_heads(problems_, config().width, config().heads, config().kv_heads, {});
   }

@@ -44,6 +44,8 @@ class FamilyReader {
   // Whether `architectures` names a class with a head of the vocabulary, or nothing.
   bool has_head_class() const;
   bool has_key(const std::string& key) const;  // with null too
+  // A switch of which null is no, as Python has it.
+  bool switch_or(const std::string& key, bool fallback) const;
   // The MLP's activation in our words, from its name in these files.
   std::string activation(formats::FieldNames names, const std::string& fallback);
   // LayerNorm with a bias, in place of RMSNorm.
@@ -106,6 +108,8 @@ class FamilyReader {
   // The words of layer_types, where the family has not asked for them.
   void check_layer_types();
   void warn_of_unused_windows();
+  // A problem where layers slide by a window that the file says is none.
+  void require_window();
   // Whether a field is missing or could not be read: what is held against it would be nonsense.
   bool is_unread(const std::string& key) const;
   // The head size, where the sizes that give it could be read and give a whole one.

@@ -2,11 +2,13 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string_view>
 #include <utility>
 
+#include "formats/utf8.h"
 #include "model/families/expert_places.h"
 #include "model/families/family_reader.h"
 #include "model/families/gemma.h"
@@ -25,10 +27,30 @@ struct FullSizes {
   std::int64_t head_dim = 0, kv_heads = 0;
 };
 
+// A rope, or anything else that a single layer has in the file, would be another one in the model.
+void check_per_layer_keys(FamilyReader& reading, const Json& given) {
+  const std::vector<std::int64_t> layers = all_layers(reading.config());
+  for (const auto& [number, own] : given.items()) {
+    const std::string at = "per_layer_config." + formats::shortened(number, 80);
+    const bool there = std::ranges::any_of(
+        layers, [&](std::int64_t layer) { return number == std::to_string(layer); });
+    if (!there) {
+      reading.problem(at, "is the number of no layer");
+    } else if (own.is_object()) {
+      for (const auto& [key, value] : own.items()) {
+        if (value.is_null() || key == "head_dim" || key == "num_key_value_heads") continue;
+        reading.problem(at + "." + formats::shortened(key, 80),
+                        "cannot be read: a layer has head_dim and num_key_value_heads of its own");
+      }
+    }
+  }
+}
+
 // {"5": {"head_dim": 512}, ...}: what the layers that see everything have, and all of them alike.
 FullSizes per_layer_sizes(FamilyReader& reading, const Json& given, FullSizes sizes) {
   const ModelConfig& config = reading.config();
   std::map<std::int64_t, FullSizes> by_layer;
+  check_per_layer_keys(reading, given);
   for (const std::int64_t layer : all_layers(config)) {
     const auto found = given.find(std::to_string(layer));
     if (found == given.end()) continue;

@@ -4,6 +4,7 @@
 
 #include "formats/utf8.h"
 #include "model/families/family_reader.h"
+#include "model/layers.h"
 
 namespace phasescope::model {
 namespace {
@@ -13,14 +14,6 @@ std::optional<bool> value_of_switch(const Json& value) {
   if (value.is_boolean()) return value.get<bool>();
   if (value == Json(0) || value == Json(1)) return value == Json(1);
   return std::nullopt;
-}
-
-std::string listed_layers(const std::vector<std::int64_t>& layers) {
-  std::string list;
-  for (const std::int64_t layer : layers) {
-    list += (list.empty() ? "" : ", ") + std::to_string(layer);
-  }
-  return (layers.size() == 1 ? "layer " : "layers ") + formats::shortened(list, 60);
 }
 
 }  // namespace
@@ -71,6 +64,17 @@ void FamilyReader::check_layer_types() {
   if (!asked_layer_types_) layer_types({"full_attention", "sliding_attention"});
 }
 
+void FamilyReader::require_window() {
+  // First: a key that is asked for counts as read.
+  const AttentionConfig& attention = config().attention;
+  if (attention.window == 0 || attention.local_layers.empty()) return;
+  const bool none = has_key("sliding_window") && !reader_.has("sliding_window");
+  if (!none || reader_.has("sliding_window_size")) return;
+  problem("sliding_window", "is null, and " +
+                                formats::shortened(words_of_layers(attention.local_layers), 67) +
+                                " slide by it: give their number of tokens");
+}
+
 // A window that the file has by name and the model has not.
 void FamilyReader::warn_of_unused_windows() {
   if (!layer_kinds_) return;
@@ -80,7 +84,8 @@ void FamilyReader::warn_of_unused_windows() {
     if (named && !config().is_local(layer)) layers.push_back(layer);
   }
   if (layers.empty()) return;
-  warning(reader_.prefix() + "layer_types has sliding_attention for " + listed_layers(layers) +
+  warning(reader_.prefix() + "layer_types has sliding_attention for " +
+          formats::shortened(words_of_layers(layers), 67) +
           ", where no window is in force: nothing is hidden there");
 }
 

@@ -65,7 +65,7 @@ void read_experts(FamilyReader& reading) {
   experts.per_token = reader.integer_or({"num_experts_per_tok"}, 8, formats::kCountRange);
   experts.width = reader.integer_or({"moe_intermediate_size"}, 2048, formats::kCountRange);
   experts.scale = reader.number_or({"routed_scaling_factor"}, 1.0, formats::kPositiveRange);
-  experts.normalised = reader.boolean_or({"norm_topk_prob"}, true);
+  experts.normalised = reading.switch_or("norm_topk_prob", true);
   experts.router = "sigmoid";
   experts.choice_bias = experts.groups_by_two = true;
   experts.groups = reader.integer_or({"n_group"}, 1, formats::kCountRange);

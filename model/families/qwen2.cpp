@@ -38,6 +38,7 @@ void read_qwen_windows(FamilyReader& reading) {
     }
     return;
   }
+  if (reading.has_key("sliding_window") && !reader.has("sliding_window")) return;  // null is none
   reading.config().attention.window = window;
   reading.read_local_layers(&qwen2::from_layer, reader.integer_or({"max_window_layers"}, 28));
 }

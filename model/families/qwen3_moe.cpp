@@ -39,7 +39,7 @@ void read_qwen_experts(FamilyReader& reading, std::int64_t count, std::int64_t p
   experts.count = reader.integer_or({"num_experts", "num_local_experts"}, count, {.min = 0});
   experts.per_token = reader.integer_or({"num_experts_per_tok"}, per_token, formats::kCountRange);
   experts.width = reader.integer_or({"moe_intermediate_size"}, width, formats::kCountRange);
-  experts.normalised = reader.boolean_or({"norm_topk_prob"}, normalised);
+  experts.normalised = reading.switch_or("norm_topk_prob", normalised);
   const std::int64_t step = reader.integer_or({"decoder_sparse_step"}, 1, formats::kCountRange);
   const auto dense = reader.numbers({"mlp_only_layers"}, {.min = 0});
   if (experts.count == 0) return;

@@ -31,7 +31,10 @@ Translation translate(const FamilyInput& input) {
   if (experts) {
     read_llama_part(reading, {.kv_heads = 16, .context = 128000}, 1e-6);
     read_qwen_experts(reading, 60, 4, 1408, true);
-    config.experts.normalised = true;  // whatever norm_topk_prob says
+    if (!config.experts.normalised) {
+      reading.warning("norm_topk_prob is not read by the class: weights are divided by their sum");
+    }
+    config.experts.normalised = true;
   } else {
     read_llama_part(reading, {.kv_heads = 32, .head_dim = 128, .context = 128000}, 1e-6);
   }

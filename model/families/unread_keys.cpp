@@ -84,6 +84,48 @@ constexpr UnreadKey kUnreadKeys[] = {
      "layers have the sizes that the rest of the file gives"},
 };
 
+bool is_other(const Json& value, double own) {
+  return !value.is_number() || value.get<double>() != own;
+}
+
+bool is_other_choice(const Json& value, const ExpertsConfig& experts) {
+  const char* own = experts.choice_bias  ? "noaux_tc"
+                    : experts.groups > 1 ? "group_limited_greedy"
+                                         : "greedy";
+  return value != own;
+}
+
+struct RouterKey {
+  const char* key;
+  bool (*contradicts)(const Json& value, const ExpertsConfig& experts);
+  const char* what;
+};
+
+constexpr RouterKey kRouterKeys[] = {
+    {"scoring_func",
+     [](const Json& value, const ExpertsConfig& experts) { return value != experts.router; },
+     "the function that makes weights of a router's logits"},
+    {"topk_method", &is_other_choice, "the way in which experts are chosen"},
+    {"norm_topk_prob",
+     [](const Json& value, const ExpertsConfig& experts) {
+       return is_true(value) != experts.normalised;
+     },
+     "whether weights are divided by their sum"},
+    {"routed_scaling_factor",
+     [](const Json& value, const ExpertsConfig& experts) { return is_other(value, experts.scale); },
+     "what weights are multiplied by"},
+    {"n_group",
+     [](const Json& value, const ExpertsConfig& experts) {
+       return is_other(value, static_cast<double>(experts.groups));
+     },
+     "the number of groups that experts stand in"},
+    {"topk_group",
+     [](const Json& value, const ExpertsConfig& experts) {
+       return experts.groups > 1 && is_other(value, static_cast<double>(experts.groups_per_token));
+     },
+     "the number of groups that a token has"},
+};
+
 std::string shown(const std::string& key, const Json& value) {
   return key + " " + formats::shortened(value.dump(), 60) + " is not read";
 }
@@ -115,6 +157,19 @@ std::vector<std::string> unread_key_warnings(const formats::ConfigReader& reader
     const bool declared =
         std::ranges::any_of(kUnreadKeys, [&](const UnreadKey& one) { return key == one.key; });
     if (!declared) list.push_back(reader.prefix() + shown(key, *reader.raw(key)));
+  }
+  return list;
+}
+
+std::vector<std::pair<std::string, std::string>> unread_router_problems(
+    const formats::ConfigReader& reader, const ModelConfig& config) {
+  std::vector<std::pair<std::string, std::string>> list;
+  if (config.experts.count == 0) return list;
+  for (const RouterKey& one : kRouterKeys) {
+    const Json* value = reader.unasked(one.key);
+    if (value == nullptr || !one.contradicts(*value, config.experts)) continue;
+    list.emplace_back(one.key, formats::shortened(value->dump(), 60) +
+                                   " cannot be read: " + one.what + " is this family's own");
   }
   return list;
 }

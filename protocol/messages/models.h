@@ -101,7 +101,7 @@ struct RopePlanRow {
   std::string norm, temperature;  // of q and k; of queries by position i
   std::optional<double>
       stored_difference;  // of the file's own frequencies, largest |s / applied - 1|
-  // Likewise of those that the library of the family would apply by the file's configuration.
+  // Likewise of those that the file's configuration says: 0 unless a setting has changed the rope.
   std::optional<double> library_difference;
   template <class V>
   void fields(V& v) {
@@ -110,7 +110,8 @@ struct RopePlanRow {
     v("axes", axes), v("norm", norm, About{.title = "norm of q and k"});
     v("temperature", temperature, About{.title = "queries times"});
     v("stored_difference", stored_difference, About{.title = "difference of the file's own"});
-    v("library_difference", library_difference, About{.title = "difference of the library's"});
+    v("library_difference", library_difference,
+      About{.title = "difference of the configuration's"});
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "analysis/distance.h"
 #include "analysis/divergence.h"
 #include "analysis/heads.h"
 #include "analysis/map.h"
@@ -56,6 +57,29 @@ TEST(LearnedSinks, AreInTheStatisticsOfHeads) {
     const double others = (keys * distance).narrow(1, 1, kTokens - 1).sum().item<double>() /
                           keys.narrow(1, 1, kTokens - 1).sum().item<double>();
     EXPECT_NEAR(value("mean_distance_without_first"), others, kTokens * kRounding);
+  }
+}
+
+// Of one text, which is read row by row, and of several, whose weights the kernel sums.
+TEST(LearnedSinks, TakeTheirShareOfTheWeightsByDistance) {
+  const at::NoGradGuard no_gradients;
+  for (const std::int64_t texts : {1, 2}) {
+    const auto passes = passes_for(model_with_sinks(), texts, kTokens);
+    DistanceOptions options;
+    options.histogram = false, options.intrinsic = false;
+    protocol::NoProgress silent;
+    const auto out = analyse_distance(passes, options, silent, nullptr);
+    for (const protocol::DistancePoint& point : out.layers[0].profile) {
+      double sum = 0, pairs = 0;
+      for (const auto& pass : passes) {
+        const at::Tensor weights = weights_of(*pass, 0).to(at::kDouble);
+        for (std::int64_t d = point.distance; d < point.distance_end; ++d) {
+          const at::Tensor there = weights.diagonal(-d, 1, 2);
+          sum += there.sum().item<double>(), pairs += static_cast<double>(there.numel());
+        }
+      }
+      EXPECT_NEAR(point.weight_mean, sum / pairs, kRounding) << point.distance;
+    }
   }
 }
 

@@ -10,10 +10,13 @@
 
 #include "analysis/ablate.h"
 #include "analysis/bias_rows.h"
+#include "analysis/distance.h"
+#include "analysis/intrinsic_bias.h"
 #include "analysis/patterns.h"
 #include "analysis/questions/demand.h"
 #include "analysis/questions/xray.h"
 #include "formats/error.h"
+#include "model/positions.h"
 #include "text_passes.h"
 
 namespace phasescope::analysis {
@@ -67,6 +70,42 @@ TEST(UnlikeLayers, OnlyAStateThatIsUpdatedDrifts) {
   EXPECT_EQ(layers, (std::set<std::int64_t>{0, 1, 2, 3}));
 }
 
+// Places that are drawn for each layer are other places, not a state that has moved.
+TEST(UnlikeLayers, AnotherDrawIsNoDrift) {
+  protocol::NoProgress nobody;
+  model::ModelConfig encoding = testing::small_config("randomized_rope");
+  encoding.layers = 3;
+  encoding.encoding.options = {{"draw", "layer"}};
+  model::ModelConfig map = testing::small_config("rope");
+  map.layers = 3;
+  map.positions.map = "random_by_layer", map.positions.draw = "always";
+  for (const model::ModelConfig& config : {encoding, map}) {
+    const auto passes = passes_for(model::random_model(config, 3), 1, 24);
+    const auto out = analyse_patterns(passes, {}, nobody);
+    ASSERT_EQ(out.result.layers.size(), 3u) << config.encoding.key;
+    for (std::int64_t n = 0; n < 3; ++n) {
+      const protocol::PatternsLayer& layer = out.result.layers[static_cast<std::size_t>(n)];
+      EXPECT_EQ(layer.layer, n);
+      EXPECT_EQ(layer.drift, 0) << config.encoding.key;
+    }
+    EXPECT_NE(out.result.provenance.note.find("their own draw"), std::string::npos);
+    // Of layer n the draw of seed 1 + n, from 0 to twice the context; float32 angles of some 100
+    // radians are off by 1e-5.
+    passes[0]->visit_positions([](std::int64_t index, const model::PositionState& state) {
+      if (index == 3) return;
+      const at::Tensor ids =
+          model::drawn_positions(24, 128, 1 + static_cast<std::uint64_t>(index)).to(at::kDouble);
+      const at::Tensor fastest = state.z[0][0].select(-1, 0).to(at::kDouble);  // (N, 2)
+      const at::Tensor expected = at::stack({ids.cos(), ids.sin()}, 1);
+      EXPECT_LT((fastest - expected).abs().max().item<double>(), 1e-4) << index;
+    });
+  }
+  const auto fixed =
+      analyse_patterns(passes_for(testing::small_model("randomized_rope"), 1, 24), {}, nobody);
+  EXPECT_EQ(fixed.result.layers.size(), 1u);
+  EXPECT_EQ(fixed.result.provenance.note, "");
+}
+
 TEST(UnlikeLayers, FrequenciesSayWhoseTheyAre) {
   protocol::NoProgress nobody;
   const auto out = analyse_patterns(passes_for(model_of_ropes(), 1, 24), {}, nobody);
@@ -78,6 +117,32 @@ TEST(UnlikeLayers, FrequenciesSayWhoseTheyAre) {
   EXPECT_NE(note.find("layer 2: 4 planes of 1 to 0.0316"), std::string::npos) << note;
   const auto alike = analyse_patterns(passes_for(testing::small_model("rope"), 1, 24), {}, nobody);
   EXPECT_EQ(alike.result.provenance.note, "");
+}
+
+// Layers that turn nothing, or otherwise, have no bias of the model's angles.
+TEST(UnlikeLayers, TheIntrinsicBiasIsOfTheLayersThatTurnByIt) {
+  protocol::NoProgress nobody;
+  DistanceOptions options;
+  options.histogram = false;
+  const auto passes = passes_for(model_of_ropes(), 1, 24);
+  const auto out = analyse_distance(passes, options, nobody, nullptr);
+  EXPECT_NE(out.note.find("layers 0, 2 is left out"), std::string::npos) << out.note;
+  ASSERT_EQ(out.intrinsic.size(), 4u);
+  for (const protocol::IntrinsicBias& bias : out.intrinsic) {
+    EXPECT_TRUE(bias.layer == 1 || bias.layer == 3) << bias.layer;
+    // At distance 0 nothing turns, and means over all pairs of q.k / sqrt(d) are left.
+    const AttentionPointer attention = passes[0]->layer(bias.layer);
+    const at::Tensor q = attention->q()[0][bias.head].to(at::kDouble);
+    const at::Tensor k = attention->k()[0][bias.head].to(at::kDouble);
+    const double sum = at::matmul(q, k.t()).tril().sum().item<double>() / std::sqrt(8.0);
+    // Rotations have the gain that float32 gives: cos^2 + sin^2 is 1 within two units of 2^-24.
+    const double expected = sum / (24 * 25 / 2);
+    EXPECT_NEAR(bias.per_plane.at(0), expected, std::abs(expected) * 2 / (1 << 24));
+  }
+  ASSERT_EQ(out.head_bias.size(), 1u);
+  EXPECT_EQ(out.head_bias[0].layer, 3);  // the next one from the middle, layer 2, on
+  EXPECT_FALSE(rotation_of_all(*passes[0]).has_value());
+  EXPECT_TRUE(rotation_of_all(*passes_for(testing::small_model("rope"), 1)[0]).has_value());
 }
 
 TEST(UnlikeLayers, TheStatesOfAKeptPassStandAtTheirLayers) {

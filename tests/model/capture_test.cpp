@@ -134,6 +134,54 @@ TEST(Capture, RefusesChoicesThatNothingHas) {
   for (const CaptureSpec& spec : taken) EXPECT_EQ(error_of(model->decoder, ids, spec), "");
 }
 
+// Weights of one stack of a small T5 by transformers: no other stack's tensors beside them, and the
+// ranges are those of its own queries, keys and layers (the encoder reads 37 tokens in 2 layers,
+// the decoder 21 in 3).
+TEST(Capture, OfAnEncoderDecoderOneStackIsChosen) {
+  const std::string expected = "hf/models/t5/expected.safetensors";
+  const auto model = open_model(golden("hf/models/t5").string());
+  ForwardOptions options;
+  options.decoder_ids = golden_tensor(expected, "decoder_input_ids");
+  const at::Tensor ids = golden_tensor(expected, "input_ids");
+  struct Stack {
+    const char* name;
+    std::int64_t layers, queries, keys;
+  };
+  for (const Stack& of : {Stack{"enc", 2, 37, 37}, {"dec", 3, 21, 21}, {"cross", 3, 21, 37}}) {
+    const CaptureSpec last{.what = {"attn", "q", "k"},
+                           .stack = of.name,
+                           .layers = {{of.layers - 1}},
+                           .rows = Range{of.queries - 4, of.queries},
+                           .columns = Range{1, of.keys}};
+    const Captured captured = capture(model->decoder, ids, last, options);
+    const auto named = [&](const char* kind) {
+      return std::string(of.name) + "." + kind + "." + std::to_string(of.layers - 1);
+    };
+    ASSERT_EQ(captured.tensors.size(), 3U) << of.name;
+    EXPECT_EQ(captured.tensors.at(named("q")).size(2), 4);
+    EXPECT_EQ(captured.tensors.at(named("k")).size(2), of.keys - 1);
+    const at::Tensor whole = golden_tensor(expected, named("attn"));
+    // Sums of float32 products in another order than theirs.
+    EXPECT_LT(relative_error(captured.tensors.at(named("attn")),
+                             whole.slice(2, of.queries - 4, of.queries).slice(3, 1, of.keys)),
+              1e-5)
+        << of.name;
+    CaptureSpec beyond = last;
+    beyond.rows = Range{0, of.queries + 1};
+    EXPECT_THROW(capture(model->decoder, ids, beyond, options), formats::Error) << of.name;
+    beyond = last, beyond.layers = {{of.layers}};
+    EXPECT_THROW(capture(model->decoder, ids, beyond, options), formats::Error) << of.name;
+  }
+  // Without one, of all.
+  EXPECT_EQ(capture(model->decoder, ids, {.what = {"q"}}, options).tensors.size(), 8U);
+  EXPECT_NE(error_of(model->decoder, ids, {.what = {"q"}, .stack = "encoder"}).find("--stack"),
+            std::string::npos);
+  EXPECT_NE(error_of(model->decoder, ids, {.what = {"logits"}, .stack = "enc"}).find("--stack"),
+            std::string::npos);
+  EXPECT_NE(error_of(model->decoder, ids, {.what = {"hidden"}, .stack = "cross"}).find("--stack"),
+            std::string::npos);
+}
+
 // A reference that differs must fail, one with names nobody knows must say so.
 TEST(Check, FailsForWrongNumbersAndListsWhatItLeavesOut) {
   TemporaryFolder folder;
@@ -211,6 +259,9 @@ TEST(Check, AllowsWhatTheReferenceRecordedOfItsOwnLoss) {
   EXPECT_FALSE(passes_with(R"({"figures": {"max_abs_hidden_f32_minus_f64": 1e-3}})"));
   EXPECT_FALSE(passes_with(R"({"long.figures": {"max_abs_attn_f32_minus_f64": 1e-3}})"));
   EXPECT_TRUE(passes_with(R"({"figures": {"max_abs_attn_f32_minus_f64": 3e-5}})"));
+  // Three times the loss from the exact weights, which the rounded ones are off by it once more.
+  EXPECT_FALSE(passes_with(R"({"figures": {"max_abs_attn_f32_minus_f64": 1.4e-5}})"));
+  EXPECT_TRUE(passes_with(R"({"figures": {"max_abs_attn_f32_minus_f64": 1.6e-5}})"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/error.h"
 #include "formats/file_system.h"
 #include "golden.h"
 #include "model/checkpoints/check.h"
@@ -107,6 +108,136 @@ TEST(ClassDefaults, HoldForKeyHeadsHeadSizesAndTheTrainedLength) {
                          {"hidden_size", 64},        {"intermediate_size", 64},
                          {"num_hidden_layers", 2},   {"num_attention_heads", 4}};
   EXPECT_EQ(translated(roformer).config.context, 1536);
+}
+
+// A model of the smallest size with what `own` says.
+Json small(const Json& own) {
+  Json config = {{"vocab_size", 100},          {"hidden_size", 32},
+                 {"intermediate_size", 64},    {"num_hidden_layers", 4},
+                 {"num_attention_heads", 4},   {"num_key_value_heads", 2},
+                 {"moe_intermediate_size", 8}, {"pad_token_id", nullptr}};
+  config.update(own);
+  return config;
+}
+
+std::string refusal_of(const Json& config) {
+  try {
+    translated(config);
+  } catch (const formats::Error& error) {
+    return error.full_text();
+  }
+  return "was read";
+}
+
+// A class that does not read a router's key does what it always does: a file that says something
+// else is refused, one that says the same is read.
+TEST(ClassDefaults, RoutersOfAnotherKindAreRefused) {
+  const Json mimo =
+      small({{"model_type", "mimo_v2_flash"}, {"n_routed_experts", 6}, {"num_experts_per_tok", 2}});
+  const Json mixtral = small({{"model_type", "mixtral"}});
+  struct Case {
+    const Json& config;
+    const char* key;
+    Json other, own;
+  };
+  for (const Case& c :
+       {Case{mimo, "scoring_func", "softmax", "sigmoid"},
+        Case{mimo, "topk_method", "greedy", "noaux_tc"},
+        Case{mixtral, "scoring_func", "sigmoid", "softmax"},
+        Case{mixtral, "topk_method", "noaux_tc", "greedy"},
+        Case{mixtral, "norm_topk_prob", false, true},
+        Case{mixtral, "routed_scaling_factor", 2.5, 1.0}, Case{mixtral, "n_group", 4, 1}}) {
+    Json config = c.config;
+    config[c.key] = c.other;
+    const std::string told = std::string(c.key) + ": " + c.other.dump() + " cannot be read: ";
+    EXPECT_NE(refusal_of(config).find(told), std::string::npos) << refusal_of(config);
+    config[c.key] = c.own;
+    EXPECT_EQ(refusal_of(config), "was read") << c.key;
+    config[c.key] = nullptr;
+    EXPECT_EQ(refusal_of(config), "was read") << c.key;
+  }
+  // Without experts there is nothing to route, and what a class reads is not its own.
+  EXPECT_EQ(refusal_of(small({{"model_type", "llama"}, {"scoring_func", "sigmoid"}})), "was read");
+  Json grouped = mimo;
+  grouped.update({{"n_group", 2}, {"topk_group", 1}, {"routed_scaling_factor", 2.5}});
+  EXPECT_EQ(translated(grouped).config.experts.groups, 2);
+  EXPECT_EQ(translated(grouped).config.experts.scale, 2.5);
+}
+
+// `if config.norm_topk_prob` in Python: null is no, in classes whose default is yes too.
+TEST(ClassDefaults, ANullSwitchIsOff) {
+  const Json mimo =
+      small({{"model_type", "mimo_v2_flash"}, {"n_routed_experts", 6}, {"num_experts_per_tok", 2}});
+  EXPECT_TRUE(translated(mimo).config.experts.normalised);
+  for (const bool given : {true, false}) {
+    Json config = mimo;
+    config["norm_topk_prob"] = given;
+    EXPECT_EQ(translated(config).config.experts.normalised, given);
+  }
+  Json config = mimo;
+  config["norm_topk_prob"] = nullptr;
+  EXPECT_FALSE(translated(config).config.experts.normalised);
+}
+
+// A window of null is no window where the class goes on without one, and where its mask needs a
+// number it is refused: the class's default would be a window that the file denies.
+TEST(ClassDefaults, ANullWindowIsNone) {
+  for (const char* type : {"mistral", "mixtral", "phi3", "starcoder2", "ministral3"}) {
+    const Json config = small({{"model_type", type}, {"sliding_window", nullptr}});
+    EXPECT_EQ(translated(config).config.attention.window, 0) << type;
+  }
+  for (const char* type : {"qwen2", "qwen3", "qwen3_moe"}) {
+    Json config = small({{"model_type", type},
+                         {"use_sliding_window", true},
+                         {"max_window_layers", 2},
+                         {"sliding_window", nullptr}});
+    EXPECT_EQ(translated(config).config.attention.window, 0) << type;
+    EXPECT_TRUE(translated(config).config.attention.local_layers.empty()) << type;
+    config["sliding_window"] = 7;
+    EXPECT_EQ(translated(config).config.attention.window, 7) << type;
+  }
+  for (const char* type : {"gemma2", "gemma3_text", "cohere2", "gpt_oss", "olmo3"}) {
+    Json config = small({{"model_type", type}, {"sliding_window", nullptr}});
+    EXPECT_NE(refusal_of(config).find("sliding_window: is null, and layer"), std::string::npos)
+        << type << ": " << refusal_of(config);
+    config["layer_types"] =
+        Json::array({"full_attention", "full_attention", "full_attention", "full_attention"});
+    EXPECT_EQ(refusal_of(config).find("sliding_window"), std::string::npos) << type;
+  }
+}
+
+// null says as little as a missing key of what scales a rope.
+TEST(ClassDefaults, ANullScalingIsNone) {
+  for (const char* type : {"llama", "qwen2", "mistral", "gemma", "phi3", "smollm3"}) {
+    const Json without = small({{"model_type", type}, {"rope_theta", 5000.0}});
+    Json config = without;
+    config["rope_scaling"] = nullptr;
+    EXPECT_EQ(write_model_config(translated(config).config),
+              write_model_config(translated(without).config))
+        << type;
+    EXPECT_EQ(translated(config).config.encoding.options.at("base"), 5000.0) << type;
+  }
+}
+
+// What a single layer of Gemma 4 has of its own is read, or refused by its name.
+TEST(ClassDefaults, OneLayersOwnKeysAreRefused) {
+  Json config = small({{"model_type", "gemma4_text"}, {"head_dim", 8}});
+  config["layer_types"] =
+      Json::array({"sliding_attention", "full_attention", "sliding_attention", "full_attention"});
+  const Json wide = {{"head_dim", 16}};
+  config["per_layer_config"] = {{"1", wide}, {"3", wide}};
+  EXPECT_EQ(translated(config).config.shape_of(1).head_dim, 16);
+  EXPECT_EQ(translated(config).config.shape_of(0).head_dim, 8);
+  for (const char* key : {"rope_theta", "partial_rotary_factor", "rope_parameters"}) {
+    Json other = config;
+    other["per_layer_config"]["3"][key] = 5.0;
+    const std::string told = std::string("per_layer_config.3.") + key + ": cannot be read";
+    EXPECT_NE(refusal_of(other).find(told), std::string::npos) << refusal_of(other);
+  }
+  config["per_layer_config"]["7"] = wide;
+  EXPECT_NE(refusal_of(config).find("per_layer_config.7: is the number of no layer"),
+            std::string::npos)
+      << refusal_of(config);
 }
 
 // The case of a changed configuration still agrees with transformers' outputs of the unchanged one.

@@ -8,6 +8,9 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "attention_keeper.h"
 #include "encoding_variants.h"
@@ -448,6 +451,26 @@ TEST(Bfloat16Products, KeepTheLossAndMasterGradientsInFloat32) {
   EXPECT_EQ(weights.layers[0].wq.grad().scalar_type(), at::kFloat);
   // bfloat16 has 8 bits of mantissa.
   EXPECT_NEAR(half.item<double>(), full.item<double>(), 0.05 * full.item<double>());
+}
+
+// Not that a term is no table: what it is that a kernel, which takes keys block by block, has not.
+TEST(PlainForms, SayWhatHasNoFusedForm) {
+  const at::NoGradGuard no_grad;
+  const std::vector<std::pair<const char*, const char*>> reasons = {
+      {"path", "a product of matrices of all tokens between a key and its query"},
+      {"cope", "a distance that is counted from the scores of all keys between"},
+      {"stick_breaking", "a piece of what the keys nearer to the query have left"},
+      {"transformer_xl", "a product of each query with a key of every distance"}};
+  for (const auto& [key, what] : reasons) {
+    const auto model = random_model(tiny_config(key), 5);
+    AllRan kernels;
+    ForwardOptions options;
+    options.kernels = &kernels;
+    model->decoder.forward(random_ids(1, 9, model->config().vocab_size), options);
+    ASSERT_EQ(kernels.size(), 1u) << key;
+    EXPECT_EQ(kernels.begin()->implementation, "plain") << key;
+    EXPECT_EQ(kernels.begin()->reason, std::string(what) + " has no fused form") << key;
+  }
 }
 
 TEST(GroupedKeys, FusedIsPlain) {

@@ -127,7 +127,7 @@ TEST(RopePlan, ComparesWithWhatTheFileStores) {
   ASSERT_EQ(plan.size(), 2u);
   EXPECT_NEAR(plan[1].stored_difference.value_or(0), 0.25, 1e-12);
   ASSERT_EQ(frequency_warnings(plan).size(), 1u);
-  EXPECT_NE(frequency_warnings(plan)[0].find("layers 2 differ from those applied by up to 25 %"),
+  EXPECT_NE(frequency_warnings(plan)[0].find("layer 2 differ from those applied by up to 25 %"),
             std::string::npos)
       << frequency_warnings(plan)[0];
   stored.pop_back();
@@ -158,6 +158,8 @@ TEST(RopePlan, ComparesWithWhatTheLibraryWouldApply) {
 TEST(RopePlan, WritesLayersShort) {
   EXPECT_EQ(layers_text({0, 2, 3, 4, 5, 7, 8}), "0, 2-5, 7, 8");
   EXPECT_EQ(layers_text({}), "");
+  EXPECT_EQ(words_of_layers({3}), "layer 3");
+  EXPECT_EQ(words_of_layers({0, 1, 2, 5}), "layers 0-2, 5");
 }
 
 // Angles of planes that turn by several positions, from the state of one head.

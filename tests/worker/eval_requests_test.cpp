@@ -88,8 +88,9 @@ TEST(EvalRequests, AFallbackIsNamed) {
   FakeContext context;
   const auto reply = ask(eval_handlers(), "eval", with("models", {model_folder("cope")}), context);
   const auto result = protocol::from_json_form<protocol::EvalResult>(reply.result);
-  EXPECT_EQ(result.provenance.at(0).kernel,
-            "plain (a term that is no table of distances has no fused form)");
+  EXPECT_EQ(
+      result.provenance.at(0).kernel,
+      "plain (a distance that is counted from the scores of all keys between has no fused form)");
   EXPECT_EQ(code_of(eval_handlers(), "eval", with("backend", "fast")), "bad_usage");
 }
 
