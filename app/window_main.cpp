@@ -3,9 +3,12 @@
 #include <imgui.h>
 
 #include <algorithm>
+#include <cctype>
 #include <csignal>
 #include <cstdio>
+#include <set>
 
+#include "app/cli/output.h"
 #include "app/cli/progress_lines.h"
 #include "app/window/gl_window.h"
 #include "app/window/host_link.h"
@@ -35,8 +38,28 @@ constexpr double kIdleWait = 1.0, kHeadlessWait = 0.25;
 // A caret blinks so often.
 constexpr double kCaretWait = 0.5;
 
+void complain(const std::string& sentence) {
+  std::fprintf(stderr, "phasescope: %s\n", for_terminal(sentence).c_str());
+}
+
+std::string lower_extension(const fs::path& path) {
+  std::string extension = path.extension().string();
+  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return extension;
+}
+
 // Any other name is that of a folder.
-bool is_picture_file(const fs::path& path) { return path.extension() == ".png"; }
+bool is_picture_file(const fs::path& path) { return lower_extension(path) == ".png"; }
+
+// Answers may take minutes; that their picture cannot be written is said before.
+void require_place_of_pictures(const fs::path& path) {
+  static const std::set<std::string> others = {".jpg", ".jpeg", ".svg", ".pdf", ".webp", ".gif"};
+  if (others.contains(lower_extension(path)) && !fs::is_directory(path)) {
+    throw formats::bad_usage("the window's picture is a .png", path.string(),
+                             "name a .png, or a folder for one of every view");
+  }
+  require_writable_place(is_picture_file(path) ? fs::absolute(path).parent_path() : path);
+}
 
 protocol::WorkerCommand worker_command(const WindowOptions& options) {
   return options.remote.empty() ? protocol::local_worker(options.worker_arguments)
@@ -54,7 +77,7 @@ std::unique_ptr<WorkerLink> worker_link(const WindowOptions& options,
     if (!recording)
       recording = std::make_shared<const Recording>(Recording::read(assets_folder() / kRecording));
   } catch (const formats::Error& error) {
-    std::fprintf(stderr, "phasescope: %s\n", error.full_text().c_str());
+    complain(error.full_text());
     recording = std::make_shared<const Recording>();  // everything waits for the worker
   }
   return std::make_unique<RecordedLink>(recording, std::move(live), std::move(watch));
@@ -132,7 +155,7 @@ class SessionKeeper {
   void finish() {
     if (occupied_) return;
     const std::string trouble = saver_.write_now(main_window_.session_to_save());
-    if (!trouble.empty()) std::fprintf(stderr, "phasescope: %s\n", trouble.c_str());
+    if (!trouble.empty()) complain(trouble);
   }
 
  private:
@@ -215,7 +238,7 @@ void draw_until_settled(GlWindow& gl_window, MainWindow& main_window,
   }
   if (calm == 0) gl_window.present();
   if (main_window.requests().waiting() > 0)
-    std::fprintf(stderr, "phasescope: the picture was taken before every answer had come\n");
+    complain("the picture was taken before every answer had come");
 }
 
 // Throws Error "bad_usage" that names near commands where there is none of that name.
@@ -259,7 +282,7 @@ int status_of_models(ViewContext context) {
   for (const std::string& model : context.session().models) {
     const auto& info = context.requests.of(kInfo, model);
     if (!info.failed()) continue;
-    std::fprintf(stderr, "phasescope: %s\n", info.error().message.c_str());
+    complain(info.error().message);
     if (status == 0) status = protocol::exit_status(info.error().code);
   }
   return status;
@@ -286,8 +309,9 @@ int record_first_session(const WindowOptions& options) {
 
 int run_window(const WindowOptions& options) {
   if (!options.record.empty()) return record_first_session(options);
-  LoadedSession loaded = session_of(options);
   const bool picture = !options.screenshot.empty();
+  if (picture) require_place_of_pictures(options.screenshot);
+  LoadedSession loaded = session_of(options);
   // Workers outlive neither the questions that wait for them nor the window they wake.
   GlWindow gl_window({options.width, options.height, picture, "Phasescope"});
   std::shared_ptr<const Recording> recording;
@@ -312,7 +336,7 @@ int run_window(const WindowOptions& options) {
   if (picture) {
     take_screenshot(gl_window, main_window, options);
     if (!main_window.requests().gave_up()) return status_of_models(main_window.context());
-    std::fprintf(stderr, "phasescope: %s\n", main_window.requests().death_notice().c_str());
+    complain(main_window.requests().death_notice());
     return protocol::exit_status(protocol::error_code::worker_died);
   }
   hear_of_the_end();

@@ -35,6 +35,16 @@ install(FILES assets/desktop/phasescope.xml DESTINATION share/mime/packages)
 install(FILES README.md LICENSE DESTINATION share/doc/phasescope)
 install(DIRECTORY docs DESTINATION share/doc/phasescope)
 
+# For bug reports: the commit, where this is a checkout.
+install(CODE "
+  execute_process(COMMAND git \"--git-dir=${CMAKE_SOURCE_DIR}/.git\" \"--work-tree=${CMAKE_SOURCE_DIR}\"
+      describe --always --abbrev=12 --dirty --exclude=*
+    OUTPUT_VARIABLE revision OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+  if(failed EQUAL 0)
+    file(WRITE \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/share/phasescope/revision \"\${revision}\\n\")
+  endif()
+")
+
 # The program writes them itself.
 install(CODE [[
   set(pages

@@ -15,6 +15,8 @@ namespace phasescope::protocol {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr std::chrono::milliseconds call_step{50};
 
 ErrorInfo died(std::string message) {
@@ -60,6 +62,7 @@ class WorkerClient::Impl {
   RequestId submit(std::string_view method, nlohmann::json params, Callbacks callbacks,
                    SubmitOptions options, std::shared_ptr<EventQueue> sink);
   void cancel(RequestId id);
+  void give_up();
   Reply call(std::string_view method, nlohmann::json params, const CallOptions& options);
 
   // Callbacks and what they are, read under the lock.
@@ -90,6 +93,7 @@ class WorkerClient::Impl {
 
  private:
   void begin_session();
+  void retire_session();
   bool is_current(std::uint64_t life) const { return life == life_; }
   void session_ready(std::uint64_t life, const Hello& hello);
   void session_frame(std::uint64_t life, Frame frame);
@@ -138,15 +142,30 @@ void WorkerClient::Impl::restart(std::optional<WorkerCommand> command) {
   {
     std::lock_guard lock(mutex_);
     if (command) options_.command = std::move(*command);
-    std::erase_if(retired_, [](const auto& session) { return session->finished(); });
-    if (session_) {
-      session_->stop();
-      retired_.push_back(std::move(session_));
-    }
+    retire_session();
     fail_all(died("the worker was restarted before it answered"));
     begin_session();
   }
   wake();
+}
+
+// Ends the worker in the background; the next request begins another one.
+void WorkerClient::Impl::give_up() {
+  {
+    std::lock_guard lock(mutex_);
+    retire_session();
+    ++life_;
+    state_ = WorkerState::not_started;
+    fail_all({std::string(error_code::cancelled), "the request was cancelled", "", ""});
+  }
+  wake();
+}
+
+void WorkerClient::Impl::retire_session() {
+  std::erase_if(retired_, [](const auto& session) { return session->finished(); });
+  if (!session_) return;
+  session_->stop();
+  retired_.push_back(std::move(session_));
 }
 
 RequestId WorkerClient::Impl::submit(std::string_view method, nlohmann::json params,
@@ -185,13 +204,16 @@ Reply WorkerClient::Impl::call(std::string_view method, nlohmann::json params,
   auto sink = std::make_shared<EventQueue>();
   const RequestId id =
       submit(method, std::move(params), std::move(callbacks), {"", options.tensors}, sink);
-  bool cancelling = false;
+  std::optional<Clock::time_point> patient_until;
   while (!reply && !error) {
     sink->wait(call_step);
     sink->run();
-    if (!cancelling && options.should_cancel && options.should_cancel()) {
-      cancelling = true;
+    if (!patient_until && options.should_cancel && options.should_cancel()) {
+      patient_until = Clock::now() + options.patience;
       cancel(id);
+    } else if (patient_until && Clock::now() > *patient_until) {
+      give_up();  // the error that call() waits for comes of it
+      patient_until = Clock::time_point::max();
     }
   }
   if (error) throw RequestError(*error);

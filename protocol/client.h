@@ -35,7 +35,6 @@ WorkerCommand remote_worker(const std::string& host, std::vector<std::string> ar
 
 struct ClientOptions {
   WorkerCommand command;
-  std::string program_version = "0.1.0";
   std::chrono::milliseconds handshake_limit{120'000};
   FrameLimits frame_limits;
   TimeLimits time_limits;
@@ -72,8 +71,10 @@ struct SubmitOptions {
 
 struct CallOptions {
   std::function<void(double fraction, const std::string& text)> on_progress;
-  // Asked every 50 ms; the request is cancelled when it says true.
+  // Asked every 50 ms; the request is cancelled when it says true. A worker that has not ended it
+  // `patience` later is given up: call() ends as cancelled, and the next request has a new worker.
   std::function<bool()> should_cancel;
+  std::chrono::milliseconds patience{30'000};
   std::vector<TensorRef> tensors;
 };
 

@@ -21,10 +21,10 @@ std::string host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
-Hello our_hello(const ClientOptions& options) {
+Hello our_hello() {
   Hello hello;
   hello.program = "phasescope";
-  hello.version = options.program_version;
+  hello.version = PHASESCOPE_VERSION;
   hello.host = host_name();
   hello.process_id = ::getpid();
   return hello;
@@ -111,8 +111,11 @@ void WorkerSession::connect(ChildProcess& child) {
   if (stopping_) channel_->close("the worker is not needed any more");
 }
 
+// What sends back whatever it gets has the right version and a heartbeat, and no answer, ever.
 void WorkerSession::converse() {
-  const Hello hello = channel_->handshake(our_hello(options_), options_.handshake_limit);
+  const Hello ours = our_hello();
+  const Hello hello = channel_->handshake(ours, options_.handshake_limit);
+  if (hello.program == ours.program) throw ChannelClosed("it is no worker", false);
   ready_ = true;
   outbox_->start();
   events_.ready(hello);
@@ -163,6 +166,8 @@ DeathNotice WorkerSession::notice(const ProcessEnd& end) const {
   death.last_words = last_words_;
   death.stderr_tail = stderr_tail();
   death.error = {std::string(error_code::worker_died), death_message(end), "", ""};
+  // Another program than ours may have been named to be started.
+  if (!ready_ && !options_.command.relayed) death.error.where = options_.command.argv.front();
   if (!death.stderr_tail.empty()) death.error.hint = death.stderr_tail.back();
   if (!ready_ && channel_ && death.error.hint.empty()) death.error.hint = channel_->banner();
   return death;

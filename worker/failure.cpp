@@ -34,12 +34,12 @@ Failure describe_known(std::exception_ptr exception) {
     return failure(code::out_of_memory, "there was not enough memory",
                    "ask for fewer rows, columns or layers, or a shorter text");
   } catch (const nlohmann::json::exception& error) {
-    return failure(code::bad_usage, std::string("A parameter has the wrong form: ") + error.what());
+    return failure(code::bad_usage, std::string("a parameter has the wrong form: ") + error.what());
   } catch (const std::invalid_argument& error) {
     return failure(code::bad_input, error.what());
   } catch (const std::filesystem::filesystem_error& error) {
     return {
-        {std::string(code::bad_input), "A file or folder cannot be used: " + error.code().message(),
+        {std::string(code::bad_input), "a file or folder cannot be used: " + error.code().message(),
          error.path1().string(), ""},
         false};
   } catch (const std::exception& error) {

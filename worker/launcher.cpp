@@ -55,10 +55,13 @@ std::string quoted(const fs::path& path) {
   return word + "'";
 }
 
-// What a Python says about its torch; it is not imported, which would take seconds.
+// What a Python says about its torch; it is not imported, which would take seconds. Python would
+// look into the folder in which it is started first: whoever looks at a model that was downloaded
+// may stand beside a folder "torch" of anybody's, whose libraries would be run.
 fs::path torch_of(const std::string& python) {
   const std::string command = python +
-                              " -c \"import importlib.util as u; s = u.find_spec('torch'); "
+                              " -c \"import sys; sys.path = [p for p in sys.path if p]; "
+                              "import importlib.util as u; s = u.find_spec('torch'); "
                               "print(s.submodule_search_locations[0] if s else '')\" 2>/dev/null";
   std::FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return {};
@@ -107,7 +110,8 @@ int main(int, char** argv) {
   if (torch.empty()) {
     return refuse("the worker needs LibTorch " PHASESCOPE_TORCH_VERSION
                   ": pip install torch==" PHASESCOPE_TORCH_VERSION
-                  ", or name the folder that holds lib/libtorch_cpu.so with PHASESCOPE_TORCH");
+                  " in an environment of python3 -m venv, or name the folder that holds "
+                  "lib/libtorch_cpu.so with PHASESCOPE_TORCH");
   }
   const std::string version = version_of(torch), wanted = PHASESCOPE_TORCH_VERSION;
   if (!version.empty() && minor_of(version) != minor_of(wanted)) {

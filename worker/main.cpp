@@ -126,6 +126,8 @@ int main(int argc, char** argv) {
     return 0;
   }
   ::signal(SIGPIPE, SIG_IGN);
+  // A checkpoint above a limit of the shell or the cluster is one that could not be saved.
+  ::signal(SIGXFSZ, SIG_IGN);
 #ifdef PHASESCOPE_CUDA_KERNELS
   model::use_cuda_kernels(&kernels::cuda_kernels());
 #endif

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -64,7 +65,9 @@ int report_error(const ErrorInfo& error, bool json) {
     told = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
   }
   // This is said where standard output is what could not be written to, too.
-  if (!told) std::fprintf(stderr, "phasescope: %s\n", protocol::describe(error).c_str());
+  if (!told) {
+    std::fprintf(stderr, "phasescope: %s\n", for_terminal(protocol::describe(error)).c_str());
+  }
   return protocol::exit_status(error.code);
 }
 
@@ -91,7 +94,8 @@ void print(const std::string& text) {
 
 std::string printed(const Output& output, const CommonOptions& common) {
   if (common.json) return document(output.result, 1) + "\n";
-  std::string text = output.text;
+  // What a model has written goes into a file or another program byte by byte.
+  std::string text = ::isatty(STDOUT_FILENO) ? for_terminal(output.text) : output.text;
   for (const Table& table : output.tables) {
     if (table.for_files) continue;
     text += (text.empty() ? "" : "\n") + text_of(table);
@@ -154,6 +158,9 @@ ErrorInfo usage_error(const CLI::ParseError& error, const std::string& verb,
                       const std::vector<std::string>& unknown) {
   std::string message = error.what();
   while (!message.empty() && (message.back() == '\n' || message.back() == '.')) message.pop_back();
+  if (const auto many = message.find(": At Most 1 required"); many != message.npos) {
+    message = message.substr(0, many) + " was given more than once";
+  }
   if (!unknown.empty()) {
     message = verb + " takes no";
     for (const std::string& word : unknown) message += " \"" + word + "\"";
@@ -173,6 +180,13 @@ void refuse_misspelt_verb(const std::string& word, const Verbs& verbs) {
                            "did you mean " + near.front() + "? phasescope --help lists the verbs");
 }
 
+// What other programs take for these two options, unless it is there as a model.
+std::string as_option(const std::string& word) {
+  const bool help = word == "help", version = word == "version" || word == "-V";
+  if ((!help && !version) || std::filesystem::exists(word)) return word;
+  return help ? "--help" : "--version";
+}
+
 // A word that names no verb is a model for the window: `phasescope rope tapa`.
 std::vector<std::string> with_view(std::vector<std::string> words, const Verbs& verbs) {
   const auto known = [&](const std::string& word) {
@@ -180,6 +194,7 @@ std::vector<std::string> with_view(std::vector<std::string> words, const Verbs& 
     return std::any_of(verbs.begin(), verbs.end(),
                        [&](const auto& verb) { return verb->name() == word; });
   };
+  if (!words.empty()) words[0] = as_option(words[0]);
   if (!words.empty() && known(words[0])) return words;
   if (!words.empty()) refuse_misspelt_verb(words[0], verbs);
   words.insert(words.begin(), "view");
@@ -229,6 +244,8 @@ std::string page_of_verbs(const Verbs& verbs) {
 
 int run_program(int argc, char** argv, const Verbs& verbs) {
   hold_standard_descriptors();
+  // A file above a limit of the shell or the cluster is an error of its write(), not the end.
+  std::signal(SIGXFSZ, SIG_IGN);
   // Workers inherit it. OpenMP threads that spin while they wait cost most where cores are shared:
   // with the window, with jobs.
   ::setenv("OMP_WAIT_POLICY", "passive", 0);

@@ -174,16 +174,20 @@ Fact renderer(const std::string& what, const GlWindowOptions& options) {
   }
 }
 
-Fact folder(const std::string& what, const fs::path& path, bool written) {
+// What an installation has, or a variable of the environment names.
+Fact installed(const std::string& what, const fs::path& path, const char* variable) {
   std::error_code error;
-  if (!fs::exists(path, error)) {
-    if (written) return {what, path.string() + " (not made yet)"};
-    return {what, path.string() + " is not there", "install Phasescope again"};
-  }
-  if (written && ::access(path.c_str(), W_OK) != 0) {
-    return {what, path.string() + " cannot be written to", "look at its owner and permissions"};
-  }
-  return {what, path.string()};
+  if (fs::exists(path, error)) return {what, path.string()};
+  const std::string hint = std::getenv(variable) != nullptr ? std::string(variable) + " names it"
+                                                            : "install Phasescope again";
+  return {what, path.string() + " is not there", hint};
+}
+
+Fact written_folder(const std::string& what, const fs::path& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return {what, path.string() + " (not made yet)"};
+  if (::access(path.c_str(), W_OK) == 0) return {what, path.string()};
+  return {what, path.string() + " cannot be written to", "look at its owner and permissions"};
 }
 
 }  // namespace
@@ -192,6 +196,15 @@ std::string version_text() {
   std::string text = "phasescope " PHASESCOPE_VERSION;
   for (const Fact& fact : program_facts()) text += "\n" + fact.what + ": " + fact.found;
   return text;
+}
+
+std::string source_revision(const fs::path& assets) {
+  if (const std::string kept = first_line(assets / "revision"); !kept.empty()) return kept;
+  const fs::path git = assets.parent_path() / ".git";
+  const std::string head = first_line(git / "HEAD"), reference = "ref: ";
+  const std::string commit =
+      head.starts_with(reference) ? first_line(git / head.substr(reference.size())) : head;
+  return commit.substr(0, 12);
 }
 
 std::vector<Fact> program_facts() {
@@ -207,7 +220,9 @@ std::vector<Fact> program_facts() {
 #else
   const std::string kind = "debug";
 #endif
-  return {{"built by", compiler + ", " + kind},
+  const std::string revision = source_revision(assets_folder());
+  return {{"source", or_unknown(revision)},
+          {"built by", compiler + ", " + kind},
           {"machine", system.machine},
           {"C library", std::string("glibc ") + gnu_get_libc_version()},
           {"Dear ImGui", IMGUI_VERSION},
@@ -236,9 +251,10 @@ std::vector<Fact> graphics_facts() {
 }
 
 std::vector<Fact> folder_facts() {
-  return {folder("assets", assets_folder(), false),
-          folder("worker's program", protocol::local_worker({}).argv.front(), false),
-          folder("sessions", default_session_path().parent_path(), true)};
+  return {
+      installed("assets", assets_folder(), "PHASESCOPE_ASSETS"),
+      installed("worker's program", protocol::local_worker({}).argv.front(), "PHASESCOPE_WORKER"),
+      written_folder("sessions", default_session_path().parent_path())};
 }
 
 std::vector<Fact> variable_facts() {

@@ -15,6 +15,9 @@ struct Fact {
 // The first line of --version and what stands below it: how this program was built.
 std::string version_text();
 std::vector<Fact> program_facts();
+// The commit that the program was made of, beside the bundled files: an installation keeps it in
+// the file "revision", a checkout in .git. "" where neither is there.
+std::string source_revision(const std::filesystem::path& assets);
 
 // The system, its processor and memory, and what a control group leaves of both. The files of the
 // system (proc, sys, etc) are read below `root`.

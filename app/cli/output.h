@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "protocol/tensor.h"
@@ -53,6 +54,12 @@ struct Output {
   bool whole = true;  // false where a command goes on with what is left when it is given again
   int status = 0;     // 1 where a check or verdict failed
 };
+
+// Text that may be anybody's, as a terminal may have it. A character of control, which could move
+// the cursor, rename the window or paint over what stands there, becomes its escape: "\x1b".
+// Breaks of lines and tabs stay where they are `kept`.
+enum class Breaks { kept, escaped };
+std::string for_terminal(std::string_view text, Breaks breaks = Breaks::kept);
 
 // A cell as people read it: numbers short, counts with their unit, an interval with its ends, "-"
 // for nothing.

@@ -1,6 +1,7 @@
 #pragma once
 // Progress for who reads standard error later: a line every few seconds of what takes that long.
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -24,5 +25,9 @@ class ProgressLines {
   double fraction_ = 0;
   std::optional<Clock::time_point> last_;
 };
+
+// A bar with the percentage and what is done, in less than `columns` columns: what a terminal
+// breaks into two lines would not be painted over by the next one. Control characters are escaped.
+std::string progress_bar(double fraction, const std::string& text, std::size_t columns);
 
 }  // namespace phasescope::app

@@ -58,7 +58,7 @@ std::string bash_script(const CLI::App& parser, const Strings& models) {
          "  local word=\"${COMP_WORDS[COMP_CWORD]}\" options=\"--help --version\"\n"
          "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
          "    COMPREPLY=($(compgen -W \"" +
-         joined(names_of(verbs)) +
+         joined(names_of(verbs)) + " " + joined(models) +
          " $options\" -- \"$word\"))\n"
          "    return\n"
          "  fi\n"

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "app/cli/output.h"
+#include "formats/utf8.h"
 #include "protocol/messages/provenance.h"
 #include "widgets/plot_spec.h"
 #include "widgets/plot_table.h"
@@ -100,6 +101,25 @@ std::string escaped(const std::string& text) {
 
 }  // namespace
 
+std::string for_terminal(std::string_view text, Breaks breaks) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const formats::Utf8Char c = formats::utf8_char_at(text, at);
+    // A byte that begins no character is what it is where a terminal does not expect UTF-8.
+    const char32_t code = c.valid ? c.code : static_cast<unsigned char>(text[at]);
+    const bool stays = breaks == Breaks::kept && (code == '\n' || code == '\t');
+    if (stays || (code >= 0x20 && code < 0x7f) || code >= 0xa0) {
+      out += text.substr(at, c.length);
+    } else {
+      char escape[16];
+      std::snprintf(escape, sizeof escape, "\\x%02x", static_cast<unsigned>(code));
+      out += escape;
+    }
+    at += c.length;
+  }
+  return out;
+}
+
 std::string cell_text(const Table& table, const json& row, const std::string& column) {
   const std::string mark = mark_of(cell(row, column));
   return unmarked(table, row, column) + (mark == kBestMark     ? " *"
@@ -137,7 +157,7 @@ std::string text_of(const Table& table) {
   for (const json& row : table.rows) {
     std::vector<std::string>& line = lines.emplace_back();
     for (size_t c = 0; c < table.columns.size(); ++c) {
-      line.push_back(cell_text(table, row, table.columns[c]));
+      line.push_back(for_terminal(cell_text(table, row, table.columns[c]), Breaks::escaped));
       words[c] = words[c] || cell(row, table.columns[c]).is_string();
     }
   }
@@ -146,7 +166,7 @@ std::string text_of(const Table& table) {
     for (size_t c = 0; c < line.size(); ++c)
       widths[c] = std::max(widths[c], display_width(line[c]));
   }
-  std::string text = table.title.empty() ? "" : table.title + "\n";
+  std::string text = table.title.empty() ? "" : for_terminal(table.title) + "\n";
   for (const auto& line : lines) {
     std::string out;
     for (size_t c = 0; c < line.size(); ++c) {
@@ -155,7 +175,9 @@ std::string text_of(const Table& table) {
     out.erase(out.find_last_not_of(' ') + 1);
     text += out + "\n";
   }
-  for (const std::string& note : table.notes) text += note.empty() ? "" : note + "\n";
+  for (const std::string& note : table.notes) {
+    text += note.empty() ? "" : for_terminal(note) + "\n";
+  }
   return text;
 }
 

@@ -1,5 +1,6 @@
 #include "app/cli/worker_run.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,7 +13,9 @@
 #include <set>
 #include <utility>
 
+#include "app/cli/output.h"
 #include "formats/error.h"
+#include "formats/text_input.h"
 #include "protocol/model_reading.h"
 
 namespace phasescope::app {
@@ -28,6 +31,13 @@ void note_interrupt(int) {
   if (interrupt_seen.exchange(true)) _exit(130);
 }
 
+// Of the terminal that standard error is; 80 where it does not say.
+std::size_t terminal_columns() {
+  winsize size{};
+  const bool told = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return told ? size.ws_col : 80;
+}
+
 // Without the settings that a name may carry.
 std::vector<std::string> models_named_in(const json& params) {
   std::vector<std::string> names;
@@ -41,6 +51,15 @@ std::vector<std::string> models_named_in(const json& params) {
     for (const json& item : params["models"]) add(item);
   }
   return names;
+}
+
+// A frame is JSON, which has no place for other bytes: the worker would look for another name.
+void require_text(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (formats::first_invalid_utf8(name) == name.size()) continue;
+    throw formats::bad_input("the name of a model has to be UTF-8, and this one is not", name,
+                             "rename it, or give a link to it that has another name");
+  }
 }
 
 }  // namespace
@@ -71,6 +90,7 @@ WorkerRun::WorkerRun(CommonOptions common, std::string command)
 }
 
 protocol::Reply WorkerRun::call(const std::string& method, json params) {
+  require_text(models_named_in(params));
   if (!client_) {
     protocol::ClientOptions options;
     options.command =
@@ -87,7 +107,7 @@ protocol::Reply WorkerRun::call(const std::string& method, json params) {
     show_progress(fraction, text);
   };
   // What is asked about jobs is answered at once, and after Ctrl-C it is what has them saved.
-  if (!method.starts_with("jobs.")) options.should_cancel = [this] { return interrupted(); };
+  if (!method.starts_with("jobs.")) options.should_cancel = [this] { return asked_to_stop(); };
   protocol::Reply reply;
   try {
     reply = client_->call(method, std::move(params), options);
@@ -137,7 +157,7 @@ void WorkerRun::tell_hidden_folders(const json& params) {
 void WorkerRun::say(const std::string& line) {
   if (common_.quiet) return;
   show_progress(0, "");
-  std::fprintf(stderr, "%s\n", line.c_str());
+  std::fprintf(stderr, "%s\n", for_terminal(line).c_str());
 }
 
 void WorkerRun::show_progress(double told, const std::string& text) {
@@ -153,13 +173,17 @@ void WorkerRun::show_progress(double told, const std::string& text) {
     bar_shown_ = false;
     return;
   }
-  constexpr int width = 30;
-  const double fraction = progress_.fraction(told);
-  const int filled = int(fraction * width + 0.5);
-  const std::string bar(size_t(std::clamp(filled, 0, width)), '#');
-  std::fprintf(stderr, "\r\033[K[%-30s] %3.0f %% %s", bar.c_str(), 100 * fraction, text.c_str());
+  const std::string bar = progress_bar(progress_.fraction(told), text, terminal_columns());
+  std::fprintf(stderr, "\r\033[K%s", bar.c_str());
   std::fflush(stderr);
   bar_shown_ = true;
+}
+
+bool WorkerRun::asked_to_stop() {
+  if (!interrupted()) return false;
+  const std::string line = "stopping; asked once more, it leaves at once";
+  if (told_.insert(line).second) say(line);
+  return true;
 }
 
 bool WorkerRun::interrupted() const { return interrupt_seen.load(); }

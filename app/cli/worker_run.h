@@ -34,12 +34,14 @@ class WorkerRun : public Run {
  private:
   protocol::ErrorInfo as_unreachable(protocol::ErrorInfo error) const;
   void tell_hidden_folders(const nlohmann::json& params);
+  // By Ctrl-C or SIGTERM, which is said once.
+  bool asked_to_stop();
 
   CommonOptions common_;
   std::string command_;
   bool bar_shown_ = false;
   ProgressLines progress_;
-  std::set<std::string> told_;  // hidden folders and fallbacks
+  std::set<std::string> told_;  // lines that are said once
   std::unique_ptr<protocol::WorkerClient> client_;
 };
 

@@ -20,6 +20,11 @@ class GenerateVerb : public Verb {
   std::string example() const override {
     return "phasescope generate rope --prompt 'And it came to pass' --tokens 80";
   }
+  // The table is of a head.
+  std::string missing_forms() const override {
+    const std::string never = ".npy .safetensors .svg .pdf .png";
+    return request_.head.empty() ? never + " .csv .md" : never;
+  }
   void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
     auto [written, json, tensors] = run.ask<protocol::GenerateResult>(request_);

@@ -91,16 +91,23 @@ std::string_view after_key(std::string_view head, const std::string& key,
   throw bad_input("the head of this .npy file has no " + key, where);
 }
 
+// What stands between the quotes; of a type that is a list of fields its beginning.
+std::string_view in_its_quotes(std::string_view descr) {
+  const bool quoted = descr.starts_with('\'') || descr.starts_with('"');
+  const std::size_t end = quoted ? descr.find(descr.front(), 1) : std::string_view::npos;
+  return end == std::string_view::npos ? descr.substr(0, 20) : descr.substr(1, end - 1);
+}
+
 DType npy_type(std::string_view descr, const std::string& where) {
   constexpr std::pair<std::string_view, DType> known[] = {
       {"<f4", DType::f32}, {"<f8", DType::f64}, {"<f2", DType::f16},
       {"<i8", DType::i64}, {"<i4", DType::i32}, {"<i2", DType::i16},
       {"|i1", DType::i8},  {"|u1", DType::u8},  {"|b1", DType::boolean}};
-  const std::string_view text = descr.substr(0, 5);
+  const std::string_view text = in_its_quotes(descr);
   for (const auto& [name, dtype] : known) {
-    if (text.size() == 5 && text[0] == text[4] && text.substr(1, 3) == name) return dtype;
+    if (text == name) return dtype;
   }
-  throw bad_input("numbers of the type " + in_quotes(descr.substr(0, 8)) +
+  throw bad_input("numbers of the type " + in_quotes(text.substr(0, 20)) +
                       " are not read; save them as float32",
                   where);
 }

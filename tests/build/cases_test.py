@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Every case of a GoogleTest program runs exactly once: where ctest runs a program in pieces, by filters or
-by parts, the pieces together are all of it and share nothing. Programs that are not built are left out."""
+by parts, the pieces together are all of it and share nothing. Programs that are not built are left out. Of a Python
+test that ctest runs class by class no class is forgotten."""
 
+import ast
 import json
 import os
 import subprocess
@@ -21,12 +23,34 @@ REPEATS = ("PHASESCOPE_SIMD", "ATEN_CPU_CAPABILITY")
 PATIENCE_S = 120
 
 
-def pieces():
-    """{program: [the environment of each of its tests]} by ctest's own list."""
+def tests_of_ctest():
     listing = subprocess.run([paths.CTEST, "--test-dir", BUILD, "--show-only=json-v1"], capture_output=True,
                              text=True, check=True, timeout=PATIENCE_S).stdout
+    return json.loads(listing)["tests"]
+
+
+def classes_of(source):
+    """Those of a Python test that have cases."""
+    return {one.name for one in ast.parse(source).body if isinstance(one, ast.ClassDef)
+            and any(isinstance(member, ast.FunctionDef) and member.name.startswith("test") for member in one.body)}
+
+
+def forgotten_classes(commands, source_of):
+    """["a_test.py: Class"] of classes that none of these commands runs."""
+    named = defaultdict(set)
+    for command in commands:
+        for at, word in enumerate(command):
+            if word.endswith("_test.py"):
+                words = [one for one in command[at + 1:] if not one.startswith("-")]
+                named[word].update(words or classes_of(source_of(word)))
+    return [f"{Path(path).name}: {name}" for path, names in sorted(named.items())
+            for name in sorted(classes_of(source_of(path)) - names)]
+
+
+def pieces():
+    """{program: [the environment of each of its tests]} by ctest's own list."""
     found = defaultdict(list)
-    for test in json.loads(listing)["tests"]:
+    for test in tests_of_ctest():
         program = Path(test.get("command", ["-"])[0])
         properties = {one["name"]: one["value"] for one in test["properties"]}
         words = dict(word.split("=", 1) for word in properties.get("ENVIRONMENT", []))
@@ -72,6 +96,17 @@ class Cases(unittest.TestCase):
                 expected = set(cases(program))
                 self.assertEqual(expected - set(counts), set(), "run by no test")
                 self.assertEqual([name for name, count in counts.items() if count != 1], [], "run more than once")
+
+    def test_every_class_of_a_python_test_runs(self):
+        commands = [test.get("command", []) for test in tests_of_ctest()]
+        self.assertEqual(forgotten_classes(commands, lambda path: Path(path).read_text(encoding="utf-8")), [])
+
+    def test_a_class_that_is_forgotten_is_found(self):
+        source = "class Base(X):\n  def setUp(self): pass\nclass A(Base):\n  def test_a(self): pass\n" \
+                 "class B(Base):\n  def test_b(self): pass\n"
+        self.assertEqual(forgotten_classes([["python", "-B", "/x/y_test.py", "A"]], lambda _: source), ["y_test.py: B"])
+        self.assertEqual(forgotten_classes([["python", "/x/y_test.py", "A"], ["python", "/x/y_test.py"]],
+                                           lambda _: source), [])
 
     def test_parts_that_miss_or_repeat_one_are_found(self):
         for program in list(pieces())[:1]:

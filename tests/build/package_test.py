@@ -80,6 +80,8 @@ class Packages(unittest.TestCase):
     def test_its_pages_are_installed(self):
         share = self.installed() / "share"
         self.assertIn(".SS heads", (share / "man/man1/phasescope.1").read_text())
+        if (SOURCE / ".git").exists() and shutil.which("git"):
+            self.assertRegex((share / "phasescope/revision").read_text(), r"^[0-9a-f]{12}(-dirty)?\n$")
         for script in ("bash-completion/completions/phasescope", "zsh/vendor-completions/_phasescope",
                        "fish/vendor_completions.d/phasescope.fish"):
             self.assertIn("phasescope", (share / script).read_text())
@@ -135,6 +137,18 @@ class Packages(unittest.TestCase):
         python.chmod(0o755)
         heads = run(moved, "heads", "rope", "--metrics", "entropy", "--json", torch=None, path="/nowhere")
         self.assertEqual(heads.returncode, 0, heads.stderr)
+
+    def test_a_folder_called_torch_where_one_stands_is_not_run(self):
+        prefix = self.installed()
+        (prefix / "torch" / "lib").mkdir(parents=True)
+        (prefix / "torch" / "__init__.py").touch()
+        (prefix / "torch" / "lib" / "libtorch_cpu.so").write_text("of anybody's")
+        python = self.folder / "python"
+        python.mkdir()
+        (python / "python3").write_text(f"#!/bin/sh\nexec '{sys.executable}' -S \"$@\"\n")
+        (python / "python3").chmod(0o755)
+        done = run(prefix, "models", torch=None, path=f"{python}:/usr/bin:/bin")
+        self.assertIn("the worker needs LibTorch", done.stderr)
 
     def test_the_debian_package_and_the_archive(self):
         if not shutil.which("dpkg-shlibdeps") or not shutil.which("dpkg-deb"):

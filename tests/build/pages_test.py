@@ -69,6 +69,16 @@ class Pages(unittest.TestCase):
         findings = re.findall(r"^## \d+\. ", (SOURCE / "docs/findings.md").read_text(), re.MULTILINE)
         self.assertIn(f"{words[len(findings)]} things that came of asking", readme)
 
+    def test_the_version_and_torchs_are_the_same_everywhere(self):
+        def first(pattern, path):
+            return re.search(pattern, (SOURCE / path).read_text(encoding="utf-8"), re.MULTILINE)[1]
+
+        ours = first(r"^project\(phasescope VERSION ([\d.]+)", "CMakeLists.txt")
+        self.assertEqual(first(r'^version = "([\d.]+)"', "tools/python/pyproject.toml"), ours)
+        self.assertEqual(first(r'"version": "([\d.]+)"', "tools/python/phasescope/worker.py"), ours)
+        self.assertEqual(first(r"pip install torch==([\d.]+)", "README.md"),
+                         first(r"^torch==([\d.]+) ", "tools/dev_tool/pins/wheels.txt"))
+
     def test_every_picture_has_its_command_and_every_file_its_page(self):
         shown = set()
         for page in sorted((SOURCE / "docs").glob("*.md")):

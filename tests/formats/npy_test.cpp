@@ -67,6 +67,17 @@ TEST(NpyHeader, NamesBytesThatAreNoTextSafely) {
   EXPECT_EQ(error.message().find('\n'), std::string::npos);
 }
 
+TEST(NpyHeader, NamesTheTypeThatItCannotRead) {
+  for (const auto& [descr, name] : {std::pair{"'|O'", "\"|O\""}, {"\">f4\"", "\">f4\""}}) {
+    const Error error = error_of([&] {
+      read(npy(std::string("{'descr': ") + descr + ", 'fortran_order': False, 'shape': (2,)}"),
+           1000);
+    });
+    EXPECT_NE(error.message().find(std::string("type ") + name), std::string::npos)
+        << error.message();
+  }
+}
+
 TEST(NpyFile, IsReadAsItWasWritten) {
   const auto path = std::filesystem::path(testing::TempDir()) / "npy_test.npy";
   const std::vector<float> values{1, 2.5, -3, 4, 0, 6};

@@ -297,6 +297,34 @@ TEST(Row37, EndsAWorkerThatDoesNotListen_Risk15) {
   EXPECT_EQ(::kill(process, 0), -1) << "it still runs";
 }
 
+// It hears of nothing, and whoever waits for it has asked to leave.
+TEST(Row37, AWorkerThatDoesNotCancelIsGivenUp) {
+  WorkerClient client(options());
+  client.call("echo", json::object());
+  const int before = client.process_id();
+  CallOptions call;
+  call.should_cancel = [] { return true; };
+  call.patience = milliseconds(50);
+  std::string code;
+  try {
+    client.call("stuck", json::object(), call);
+  } catch (const RequestError& error) {
+    code = error.info().code;
+  }
+  EXPECT_EQ(code, "cancelled");
+  EXPECT_EQ(client.call("echo", {{"a", 4}}).result["a"], 4);
+  EXPECT_NE(client.process_id(), before);
+}
+
+TEST(WorkerClient, WhatSendsBackAllThatItGetsIsNoWorker) {
+  auto another = options();
+  another.command.argv = {"/bin/cat"};
+  WorkerClient client(another);
+  const DeathNotice death = death_of(client);
+  EXPECT_TRUE(contains(death.error.message, "it is no worker")) << death.error.message;
+  EXPECT_EQ(death.error.where, "/bin/cat");
+}
+
 TEST(WorkerClient, ARequestThatNoFrameHoldsIsRefused) {
   auto small = options();
   small.frame_limits.header = 1000;

@@ -1,0 +1,129 @@
+// What a newcomer gets wrong is told at once: before a worker is started and waited for.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "app/cli/doctor_facts.h"
+#include "app/verbs/factories.h"
+#include "cli_tools.h"
+#include "fake_run.h"
+#include "protocol/messages/models.h"
+
+namespace phasescope::app {
+namespace {
+
+bool has_words(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(FirstSteps, FormsThatAVerbNeverHasAreRefusedBeforeItRuns) {
+  const std::vector<std::vector<std::string>> commands = {
+      {"models", "--out", "m.svg"},
+      {"info", "rope", "--out", "i.npy"},
+      {"check", "rope", "--reference", "r.safetensors", "--out", "c.pdf"},
+      {"generate", "rope", "--prompt", "a", "--out", "g.csv"},
+  };
+  for (const std::vector<std::string>& words : commands) {
+    EXPECT_TRUE(has_words(complaint(words), "has nothing to write as")) << words[0];
+  }
+  // Where a head looks is a table.
+  const auto verb = generate_verb();
+  EXPECT_TRUE(has_words(verb->missing_forms(), ".csv"));
+}
+
+TEST(FirstSteps, APictureThatCannotBeWrittenIsToldBeforeAnythingIsDrawn) {
+  const TemporaryFolder folder;
+  const std::string file = (folder.path() / "file").string();
+  std::ofstream(file) << "x";
+  EXPECT_TRUE(has_words(complaint({"view", "rope", "--screenshot", file}), "a folder is needed"));
+  EXPECT_TRUE(has_words(complaint({"view", "rope", "--screenshot", file + "/a.png"}),
+                        "a folder is needed"));
+  const std::string other = (folder.path() / "window.JPG").string();
+  EXPECT_TRUE(has_words(complaint({"view", "rope", "--screenshot", other}), "is a .png"));
+  EXPECT_FALSE(std::filesystem::exists(other));
+}
+
+TEST(FirstSteps, HelpAndVersionHaveTheNamesThatOtherProgramsGiveThem) {
+  const auto said = [](std::vector<std::string> words) {
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(run_words(std::move(words)), 0);
+    return testing::internal::GetCapturedStdout();
+  };
+  EXPECT_EQ(said({"help"}), said({"--help"}));
+  EXPECT_EQ(said({"help", "map"}), said({"map", "--help"}));
+  EXPECT_EQ(said({"version"}), said({"--version"}));
+  EXPECT_EQ(said({"-V"}), said({"--version"}));
+}
+
+// "phasescope rope" opens the window with it.
+TEST(FirstSteps, TheFirstWordMayBeAModel) {
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run_words({"--completion", "bash"}), 0);
+  const std::string script = testing::internal::GetCapturedStdout();
+  const std::string first_words = script.substr(0, script.find("return"));
+  EXPECT_TRUE(has_words(first_words, " rope ")) << first_words;
+}
+
+TEST(FirstSteps, AFolderOfModelsThatIsNotThereIsNamed) {
+  ::setenv("PHASESCOPE_ASSETS", "/nowhere", 1);
+  FakeRun run;
+  run.replies["models.list"] = {{{"models", nlohmann::json::array()}}, {}};
+  const Output output = models_verb()->run(run);
+  const std::vector<Fact> facts = folder_facts();
+  ::unsetenv("PHASESCOPE_ASSETS");
+  ASSERT_EQ(output.tables.size(), 1u);
+  EXPECT_EQ(output.tables[0].notes,
+            std::vector<std::string>{"the folder of the bundled models is not there: /nowhere"});
+  EXPECT_EQ(facts[0].hint, "PHASESCOPE_ASSETS names it");
+}
+
+TEST(FirstSteps, AnOptionThatIsGivenTwiceIsNamed) {
+  const std::string said = complaint({"map", "rope", "--head", "L0H0", "--head", "L1H1"});
+  EXPECT_TRUE(has_words(said, "--head was given more than once")) << said;
+}
+
+TEST(FirstSteps, ABugReportNamesTheCommit) {
+  const TemporaryFolder folder;
+  const auto write = [&](const std::filesystem::path& file, const std::string& line) {
+    std::filesystem::create_directories((folder.path() / file).parent_path());
+    std::ofstream(folder.path() / file) << line << "\n";
+  };
+  const std::filesystem::path assets = folder.path() / "assets";
+  EXPECT_EQ(source_revision(assets), "");
+  write(".git/HEAD", "0123456789abcdef0123456789abcdef01234567");
+  EXPECT_EQ(source_revision(assets), "0123456789ab");
+  write(".git/HEAD", "ref: refs/heads/main");
+  EXPECT_EQ(source_revision(assets), "");
+  write(".git/refs/heads/main", "fedcba9876543210fedcba9876543210fedcba98");
+  EXPECT_EQ(source_revision(assets), "fedcba987654");
+  write("assets/revision", "fedcba987654-dirty");
+  EXPECT_EQ(source_revision(assets), "fedcba987654-dirty");
+  EXPECT_TRUE(has_words(version_text(), "\nsource: "));
+}
+
+// The signal that ends who writes past it is not sent to the tests' own program.
+TEST(FirstSteps, AFileAboveALimitIsAnErrorAndNotTheEnd) {
+  const TemporaryFolder folder;
+  const std::string file = (folder.path() / "samples.json").string();
+  const auto write_much = [&] {
+    const rlimit limit{64, 64};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    ::_exit(run_words({"data", "missing_duplicate", "--trials", "20", "--out", file}));
+  };
+  EXPECT_EXIT(write_much(), testing::ExitedWithCode(2), "File too large");
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
+TEST(FirstSteps, AModelWhoseNameIsNoTextIsRefusedAndNotCalledAbsent) {
+  const std::string said = complaint({"info", "m\xff"});
+  EXPECT_TRUE(has_words(said, "has to be UTF-8")) << said;
+  EXPECT_TRUE(has_words(said, "m\xff")) << said;
+}
+
+}  // namespace
+}  // namespace phasescope::app
