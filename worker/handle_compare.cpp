@@ -117,6 +117,30 @@ protocol::ComparePair pair_of(protocol::CompareResult&& result) {
           .note = std::move(result.provenance.note)};
 }
 
+// Why rows of the heads of two models cannot be laid over each other, and what can.
+formats::Error of_other_tokens(const std::string& a, const ModelTexts& first, const std::string& b,
+                               const ModelTexts& second) {
+  constexpr const char* kCode = "not_applicable";
+  for (const auto& [name, one] : {std::pair(&a, &first), std::pair(&b, &second)}) {
+    if (one->model->tokenizer) continue;
+    return {kCode,
+            *name + " has no tokenizer and reads drawn ids: " + a + " and " + b +
+                " have read nothing that could be compared",
+            "input", "give ids that both have, with --ids"};
+  }
+  const auto tokens = [](const ModelTexts& one) {
+    return std::to_string(one.texts.items.at(0).ids.size()) + " tokens";
+  };
+  return {kCode,
+          a + " and " + b + " read the text as different tokens (" + tokens(first) + ", and " +
+              tokens(second) +
+              " of the other kind): neither heads nor losses of tokens can be "
+              "laid over each other",
+          "input",
+          "what can be compared is the loss of the same bytes: Extrapolation in the window, eval "
+          "or duel on the command line"};
+}
+
 // What is compared with the first model: another one, or another text.
 struct Compared {
   std::string name;
@@ -137,8 +161,7 @@ std::vector<Compared> all_compared(const protocol::CompareRequest& request, Mode
     const ModelTexts in =
         open_with_texts(request, request.models[n], context, DefaultInput::first_session);
     if (first.texts.hash() != in.texts.hash()) {
-      throw formats::bad_input("the two models read the text as different tokens", "input",
-                               "give ids, or a length that both read");
+      throw of_other_tokens(request.models[0], first, request.models[n], in);
     }
     all.push_back({request.models[n], in.model, passes_of(in.model, in.texts, backend, context)});
   }

@@ -9,6 +9,7 @@
 #include "analysis/cost.h"
 #include "analysis/reading.h"
 #include "analysis/tensors.h"
+#include "analysis/text_pass.h"
 #include "formats/error.h"
 #include "formats/json.h"
 #include "formats/limits.h"
@@ -375,8 +376,11 @@ void add_inputs(const protocol::Input& input, const Texts& texts, const at::Tens
                              options);
 }
 
-model::CaptureSpec capture_spec(const protocol::CaptureRequest& request) {
+model::CaptureSpec capture_spec(const protocol::CaptureRequest& request,
+                                const model::ModelConfig& config) {
   model::CaptureSpec spec;
+  if (!request.stack.empty())
+    spec.stack = analysis::name_of(analysis::stack_named(request.stack, config), config);
   spec.what = request.what;
   std::erase(spec.what, kInputIds);
   spec.layers = request.layers;
@@ -408,11 +412,12 @@ Reply capture(const protocol::CaptureRequest& request, RequestContext& context) 
   add_inputs(request.reading.input, texts, ids, model->config(), options);
   options.progress = [&context](double done) { context.progress(done, "reading the text"); };
   options.cancelled = [&context] { return context.cancelled(); };
-  const model::CaptureSpec spec = capture_spec(request);
+  const model::CaptureSpec spec = capture_spec(request, model->config());
   const bool ids_alone = wants_ids(request) && spec.what.empty();
-  if (ids_alone && (spec.layers || spec.heads || spec.rows || spec.columns)) {
+  const bool chosen = spec.layers || spec.heads || spec.rows || spec.columns;
+  if (ids_alone && (chosen || !spec.stack.empty())) {
     throw formats::bad_usage("ids are captured whole", "what",
-                             "leave layers, heads, rows and cols out");
+                             "leave stack, layers, heads, rows and cols out");
   }
   model::Captured captured;
   if (!ids_alone) captured = model::capture(model->decoder, ids, spec, options);

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "app/figures/distance_axis.h"
 #include "app/figures/intervals.h"
 #include "app/figures/question_figures.h"
 #include "app/figures/question_parts.h"
@@ -61,8 +62,7 @@ std::vector<PlotSpec> acuity_figures(const protocol::AcuityResult& result,
 PlotSpec acuity_figure(const protocol::AcuityResult& result, const ModelNames& names) {
   PlotSpec plot{.id = "acuity_" + names.file_name(result.model),
                 .title = names.short_name(result.model) + ": how finely distance is needed"};
-  plot.x.label = "distance (tokens)", plot.x.of = widgets::Coordinate::distance;
-  plot.x.scale = widgets::Scale::log10;
+  plot.x = log_distance_axis();
   plot.y.label = "change of loss (bits a token)";
   Series series{.label = names.short_name(result.model)};
   for (const protocol::AcuityBand& band : result.bands) {
@@ -73,14 +73,14 @@ PlotSpec acuity_figure(const protocol::AcuityResult& result, const ModelNames& n
       add_ends(series, {}, {});
     }
     for (const int64_t end : {band.low, band.high}) {
-      series.x.push_back(double(end < 1 ? 1 : end));
+      series.x.push_back(on_log_axis(double(end)));
       series.y.push_back(band.change_seen->mean);
       add_ends(series, band.change_seen->low, band.change_seen->high);
     }
   }
   plot.series.push_back(std::move(series));
   plot.markers.push_back({.at = 0, .vertical = false});
-  plot.markers.push_back({.at = double(result.trained), .label = "trained length"});
+  plot.markers.push_back({.at = on_log_axis(double(result.trained)), .label = "trained length"});
   plot.notes.push_back("a step is a band, over rows that see half of it; n = " +
                        std::to_string(result.texts.size()) + " texts");
   plot.notes.push_back(result.formula);
@@ -91,8 +91,7 @@ PlotSpec acuity_figure(const protocol::AcuityResult& result, const ModelNames& n
 PlotSpec acuity_of_models(const std::vector<protocol::AcuityResult>& results,
                           const ModelNames& names) {
   PlotSpec plot{.id = "acuity", .title = "How finely distance is needed"};
-  plot.x.label = "distance (tokens)", plot.x.of = widgets::Coordinate::distance,
-  plot.x.scale = widgets::Scale::log10;
+  plot.x = log_distance_axis();
   plot.y.label = "change of loss (bits a token)";
   for (const protocol::AcuityResult& result : results) {
     Series curve = acuity_figure(result, names).series.front();
@@ -100,7 +99,7 @@ PlotSpec acuity_of_models(const std::vector<protocol::AcuityResult>& results,
     plot.series.push_back(std::move(curve));
   }
   plot.markers.push_back({.at = 0, .vertical = false});
-  mark_trained(plot, results, 0);
+  mark_trained(plot, results, on_log_axis(0));
   plot.notes.push_back("a step is a band, over rows that see half of it");
   add_what_made(plot, results, names);
   return plot;

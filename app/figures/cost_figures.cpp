@@ -82,6 +82,12 @@ void add_published_totals(const std::vector<protocol::CostResult>& results, cons
 
 }  // namespace
 
+std::string words_of_part(const std::string& name) {
+  if (name == "head") return "output layer (LM head)";
+  if (name == "head's transform") return "transform before the output layer";
+  return name;
+}
+
 bool is_of_published_size(const protocol::CostResult& result) {
   return result.layers == kPublishedCostLayers && result.width == kPublishedCostWidth &&
          result.length == kPublishedCostLength;
@@ -96,7 +102,8 @@ widgets::PlotSpec cost_figure(const std::vector<protocol::CostResult>& results,
     const auto place = std::ranges::find(parts, name) - parts.begin();
     return double(parts.size()) - 1 - double(place);
   };
-  for (const std::string& part : parts) plot.y.ticks.push_back({height_of(part), part});
+  for (const std::string& part : parts)
+    plot.y.ticks.push_back({height_of(part), words_of_part(part)});
   plot.y.low = -0.5, plot.y.high = double(parts.size()) - 0.5;
   for (size_t n = 0; n < results.size(); ++n) {
     const protocol::CostResult& result = results[n];
@@ -108,7 +115,7 @@ widgets::PlotSpec cost_figure(const std::vector<protocol::CostResult>& results,
     for (const protocol::CostPart& part : result.parts) {
       if (part.macs <= 0) continue;
       series.x.push_back(part.macs), series.y.push_back(height_of(part.name) + beside);
-      series.names.push_back(series.label + ", " + part.name);
+      series.names.push_back(series.label + ", " + words_of_part(part.name));
     }
     plot.series.push_back(std::move(series));
   }

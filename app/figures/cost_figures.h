@@ -1,5 +1,6 @@
 #pragma once
 // What a forward pass costs, part by part.
+#include <string>
 #include <vector>
 
 #include "app/figures/model_names.h"
@@ -10,6 +11,9 @@ namespace phasescope::app {
 
 // Whether TAPE's Table 3 (arXiv 2501.00712) is of models of this size and of a pass of this length.
 bool is_of_published_size(const protocol::CostResult& result);
+
+// What a part of a result is called where it is read: among heads, its "head" would be another one.
+std::string words_of_part(const std::string& name);
 
 // Multiply-accumulates of each part that has any, as executed, a colour a model, the first part at
 // the top; a part that a model does not have has no point. Models of the published size have a row

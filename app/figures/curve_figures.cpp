@@ -3,8 +3,10 @@
 #include <map>
 #include <string_view>
 
+#include "app/figures/distance_axis.h"
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
+#include "app/figures/job_figures.h"
 #include "app/figures/published.h"
 #include "app/figures/task_figures.h"
 
@@ -84,10 +86,10 @@ void add_notes(std::vector<std::string>& notes, std::span<const protocol::Proven
 
 namespace {
 
-// A point in the middle of each band, with its interval; a log axis begins at 1.
+// A point in the middle of each band, with its interval.
 void add_bands(const std::vector<protocol::ProfileBand>& bands, Series& series) {
   for (const protocol::ProfileBand& band : bands) {
-    series.x.push_back(double(band.begin + band.end - 1) / 2 + 1);
+    series.x.push_back(on_log_axis(double(band.begin + band.end - 1) / 2));
     series.y.push_back(band.weight.mean);
     add_ends(series, band.weight.low, band.weight.high);
   }
@@ -105,16 +107,12 @@ std::vector<PlotSpec> distance_profile_figures(const protocol::HeadsResult& resu
     plot.id = "distance_profile_" + names.file_name(result.model) + "_" + layer;
     plot.title =
         names.short_name(result.model) + " " + layer + ": weight by distance of every head";
-    plot.x.label = "distance (tokens)", plot.x.of = widgets::Coordinate::distance;
-    plot.y.label = "mean weight";
+    plot.x = distance_axis(), plot.y.label = "mean weight";
     const protocol::DistanceProfile& profile = *row.distance_profile;
     Series series{.label = "H" + std::to_string(row.head), .color = int(plot.series.size())};
     const bool banded = !profile.bands.empty() && profile.bands.front().weight.n > 1;
     if (banded) {
-      plot.x = {.label = "distance + 1 (tokens)",
-                .scale = Scale::log10,
-                .of = widgets::Coordinate::distance,
-                .zero = 1};
+      plot.x = log_distance_axis();
       add_bands(profile.bands, series);
     } else {
       series.x.assign(profile.distance.begin(), profile.distance.end());
@@ -286,8 +284,7 @@ std::vector<GroupedFigure> figures_of(const protocol::EvalResult& result, const 
 PlotSpec pe_by_distance_figure(const protocol::PatternsResult& result, const ModelNames& names) {
   PlotSpec plot{.id = "pe_by_distance_" + names.file_name(result.model),
                 .title = names.short_name(result.model) + ": PE dot product by distance"};
-  plot.x.label = "distance (tokens)", plot.x.of = widgets::Coordinate::distance;
-  plot.y.label = "mean G";
+  plot.x = distance_axis(), plot.y.label = "mean G";
   for (const protocol::PatternsLayer& layer : result.layers) {
     Series series{.label = layer.layer == 0 ? "start" : "after L" + std::to_string(layer.layer - 1),
                   .color = int(layer.layer)};
@@ -333,8 +330,7 @@ PlotSpec bias_curves_figure(const protocol::PatternsResult& result, int64_t laye
   PlotSpec plot{.id = "bias_" + names.file_name(result.model) + "_L" + std::to_string(layer),
                 .title = names.short_name(result.model) + " L" + std::to_string(layer) +
                          ": bias of every head"};
-  plot.x.label = "distance (tokens)", plot.x.of = widgets::Coordinate::distance;
-  plot.y.label = "bias added to the score";
+  plot.x = distance_axis(), plot.y.label = "bias added to the score";
   for (const protocol::BiasCurve& curve : result.bias) {
     if (curve.layer != layer) continue;
     Series series{
@@ -425,10 +421,17 @@ constexpr size_t kFewPoints = 24;
 // As many as a legend can name above a plot that is still one.
 constexpr size_t kCurvesAFigure = 12;
 
+// Distances have the axes that they have in all figures.
+bool is_of_distance(const protocol::CheckCurve& curve) { return curve.x_label == "distance"; }
+
+std::vector<double> places_of(const protocol::CheckCurve& curve) {
+  return is_of_distance(curve) && curve.log_x ? on_log_axis(curve.x) : curve.x;
+}
+
 Series series_of(const protocol::CheckCurve& curve, int color) {
   return {.label = curve.label.empty() ? "measured" : curve.label,
           .kind = curve.x.size() > kFewPoints ? SeriesKind::line : SeriesKind::scatter,
-          .x = curve.x,
+          .x = places_of(curve),
           .y = curve.y,
           .color = color};
 }
@@ -443,6 +446,7 @@ PlotSpec check_figure(const protocol::CheckResult& check, const protocol::CheckC
   PlotSpec plot{.id = check.id + "_" + names.file_name(check.model),
                 .title = check.id + " on " + names.short_name(check.model)};
   plot.x = {.label = curve.x_label, .scale = curve.log_x ? Scale::log10 : Scale::linear};
+  if (is_of_distance(curve)) plot.x = curve.log_x ? log_distance_axis() : distance_axis();
   plot.y = {.label = curve.y_label, .scale = curve.log_y ? Scale::log10 : Scale::linear};
   const std::string numbers = measured_numbers(check);
   plot.notes.push_back("verdict " + check.verdict + (numbers.empty() ? "" : ": " + numbers));
@@ -463,7 +467,7 @@ void add_curves(PlotSpec& plot, const std::vector<const protocol::CheckCurve*>& 
     const protocol::CheckCurve& curve = *curves[n];
     if (curve.bound.empty()) continue;
     plot.series.push_back({.label = shared ? "bound" : "bound of " + curve.label,
-                           .x = curve.x,
+                           .x = places_of(curve),
                            .y = curve.bound,
                            .color = int(shared ? curves.size() : n),
                            .dashed = true,
@@ -505,7 +509,7 @@ std::vector<PlotSpec> check_figures(const protocol::CheckResult& check, const Mo
 PlotSpec job_curve_figure(const protocol::JobStatus& job) {
   PlotSpec plot{.id = "job_" + job.name, .title = job.name + ": loss"};
   plot.x.label = "step";
-  plot.y.label = "bits per byte";
+  plot.y.label = kLossOfJobs;
   Series loss{.label = "training", .width = 1.0};
   Series validation{.label = "validation", .kind = SeriesKind::scatter, .color = 1};
   for (const protocol::MetricPoint& point : job.curve) {

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <map>
 
+#include "app/figures/distance_axis.h"
 #include "app/figures/intervals.h"
 #include "app/figures/question_figures.h"
 #include "app/figures/question_parts.h"
@@ -21,13 +22,11 @@ std::vector<PlotSpec> demand_figures(const protocol::DemandResult& result,
     plot.id = "demand_" + names.file_name(result.model) + "_" + layer;
     plot.title =
         names.short_name(result.model) + " " + layer + ": at which distances heads want weight";
-    plot.x.label = "distance + 1 (tokens)", plot.x.of = widgets::Coordinate::distance,
-    plot.x.zero = 1;
-    plot.x.scale = widgets::Scale::log10;
+    plot.x = log_distance_axis();
     plot.y.label = "demand (bits a token per unit of score)";
     Series series{.label = "H" + std::to_string(row.head), .color = int(row.head)};
     for (size_t n = 0; n < row.demand.size(); ++n) {
-      series.x.push_back(double(result.edges[n]) + 1);
+      series.x.push_back(on_log_axis(double(result.edges[n])));
       series.y.push_back(row.demand[n].mean);
       add_ends(series, row.demand[n].low, row.demand[n].high);
     }
@@ -36,7 +35,7 @@ std::vector<PlotSpec> demand_figures(const protocol::DemandResult& result,
   std::vector<PlotSpec> figures;
   for (auto& [layer, plot] : by_layer) {
     plot.markers.push_back(
-        {.at = double(result.trained) + 1, .label = "trained length", .beyond = true});
+        {.at = on_log_axis(double(result.trained)), .label = "trained length", .beyond = true});
     plot.markers.push_back({.at = 0, .vertical = false});
     plot.notes.push_back("a point is a bucket's sum, at its first distance; band: 95 %, " +
                          words_of(result.loss));
@@ -131,19 +130,18 @@ widgets::GridSpec demand_grid(const protocol::DemandResult& result, const ModelN
 PlotSpec demand_of_models(const std::vector<protocol::DemandResult>& results,
                           const ModelNames& names) {
   PlotSpec plot{.id = "demand", .title = "At which distances heads want other weights"};
-  plot.x.label = "distance + 1 (tokens)", plot.x.of = widgets::Coordinate::distance,
-  plot.x.zero = 1, plot.x.scale = widgets::Scale::log10;
+  plot.x = log_distance_axis();
   plot.y.label = "sum of |demand| over heads (bits a token per unit of score)";
   for (const protocol::DemandResult& result : results) {
     Series curve = series_of(result.model, names);
     for (size_t n = 0; n < result.edges.size(); ++n) {
       double sum = 0;
       for (const protocol::DemandRow& row : result.rows) sum += std::abs(row.demand[n].mean);
-      curve.x.push_back(double(result.edges[n]) + 1), curve.y.push_back(sum);
+      curve.x.push_back(on_log_axis(double(result.edges[n]))), curve.y.push_back(sum);
     }
     plot.series.push_back(std::move(curve));
   }
-  mark_trained(plot, results, 1);
+  mark_trained(plot, results, on_log_axis(0));
   plot.notes.push_back("a point is a bucket's sum, at its first distance");
   add_what_made(plot, results, names);
   return plot;

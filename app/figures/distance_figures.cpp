@@ -2,6 +2,7 @@
 #include <cmath>
 #include <set>
 
+#include "app/figures/distance_axis.h"
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
 #include "app/figures/map_look.h"
@@ -74,7 +75,7 @@ using PickEnd = const protocol::IntervalEnd& (*)(const DistancePoint&);
 PlotSpec profile_figure(std::span<const DistanceModel> models, const ModelNames& names, Pick value,
                         PickEnd low, PickEnd high) {
   PlotSpec plot;
-  plot.x.label = "distance (tokens)", plot.x.of = widgets::Coordinate::distance;
+  plot.x = distance_axis();
   for (const DistanceModel& model : models) {
     Series series{.label = names.short_name(model.model), .color = names.color(model.model)};
     for (const DistancePoint& point : model.profile) {
@@ -300,7 +301,7 @@ PlotSpec score_parts_figure(const DistanceModel& model, const ModelNames& names)
   PlotSpec plot{
       .id = "score_parts_" + names.file_name(model.model),
       .title = names.short_name(model.model) + ": content and positional part of the score"};
-  plot.x.label = "distance (tokens)", plot.x.of = widgets::Coordinate::distance;
+  plot.x = distance_axis();
   plot.y.label = "mean score";
   Series total{.label = "score"}, content{.label = "content", .color = 1},
       positional{.label = "positional", .color = 2};
@@ -323,15 +324,13 @@ PlotSpec score_parts_figure(const DistanceModel& model, const ModelNames& names)
 
 namespace {
 
-// The measured mean score of a head with its band; empty where heads were not measured apart. A log
-// axis has no distance 0.
+// The measured mean score of a head with its band; empty where heads were not measured apart.
 Series measured_series(const DistanceModel& model, int64_t layer, int64_t head) {
   Series series;
   for (const protocol::DistanceGroup& group : model.heads) {
     if (group.layer != layer || group.head != head) continue;
     for (const DistancePoint& point : group.profile) {
-      if (point.distance < 1) continue;
-      series.x.push_back(double(point.distance)), series.y.push_back(point.score_mean);
+      series.x.push_back(on_log_axis(double(point.distance))), series.y.push_back(point.score_mean);
       add_ends(series, point.score_low, point.score_high);
     }
   }
@@ -344,8 +343,7 @@ PlotSpec intrinsic_bias_figure(const DistanceModel& model, int64_t layer, const 
   const std::string where = "L" + std::to_string(layer);
   PlotSpec plot{.id = "intrinsic_bias_" + names.file_name(model.model) + "_" + where,
                 .title = names.short_name(model.model) + " " + where + ": intrinsic distance bias"};
-  plot.x.label = "distance (tokens, a model's angle)";
-  plot.x.scale = widgets::Scale::log10, plot.x.of = widgets::Coordinate::distance;
+  plot.x = log_distance_axis(kOfAngles);
   plot.y.label = "mean score (before softmax)";
   for (const protocol::IntrinsicBias& bias : model.intrinsic) {
     if (bias.layer != layer) continue;
@@ -356,13 +354,13 @@ PlotSpec intrinsic_bias_figure(const DistanceModel& model, int64_t layer, const 
     const bool apart = !measured.x.empty();
     if (apart) plot.series.push_back(std::move(measured));
     plot.series.push_back({.label = head + " one mean a plane",
-                           .x = bias.distances,
+                           .x = on_log_axis(bias.distances),
                            .y = bias.per_plane,
                            .color = color,
                            .width = 1.0,
                            .in_legend = !apart});
     plot.series.push_back({.label = head + " sqrt(D) Gamma, one mean",
-                           .x = bias.distances,
+                           .x = on_log_axis(bias.distances),
                            .y = bias.sqrt_d_gamma,
                            .color = color,
                            .width = 1.0,

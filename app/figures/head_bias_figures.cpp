@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "app/figures/distance_axis.h"
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
 
@@ -9,7 +10,6 @@ using protocol::HeadBias;
 using widgets::Colormap;
 using widgets::MapSpec;
 using widgets::PlotSpec;
-using widgets::Scale;
 using widgets::Series;
 using widgets::SeriesKind;
 using widgets::short_number;
@@ -29,8 +29,8 @@ PlotSpec plot_of(const std::string& what, const std::string& title, const HeadBi
 
 // Where the local range ends and the ultra range begins.
 void mark_regimes(PlotSpec& plot, const HeadBias& bias) {
-  plot.markers.push_back({.at = bias.local_to, .label = "local to here"});
-  plot.markers.push_back({.at = bias.ultra_from, .label = "ultra from here"});
+  plot.markers.push_back({.at = on_log_axis(bias.local_to), .label = "local to here"});
+  plot.markers.push_back({.at = on_log_axis(bias.ultra_from), .label = "ultra from here"});
   plot.notes.push_back(
       "regimes in the model's own distances: local to " + short_number(bias.local_to) +
       ", critical to 1/theta_0 = " + short_number(bias.ultra_from) + ", ultra beyond");
@@ -41,22 +41,21 @@ PlotSpec bias_figure(const HeadBias& bias, const protocol::DistanceModel& model,
                      const ModelNames& names) {
   PlotSpec plot =
       plot_of("bias", "mean score by distance, measured and intrinsic", bias, model, names);
-  plot.x = {.label = "distance (tokens, a model's angle)",
-            .scale = Scale::log10,
-            .of = widgets::Coordinate::distance};
+  plot.x = log_distance_axis(kOfAngles);
   plot.y.label = "mean score (before softmax)";
   Series measured{.label = "measured"};
   for (const protocol::DistancePoint& point : bias.profile) {
-    measured.x.push_back(double(point.distance)), measured.y.push_back(point.score_mean);
+    measured.x.push_back(on_log_axis(double(point.distance))),
+        measured.y.push_back(point.score_mean);
     add_ends(measured, point.score_low, point.score_high);
   }
   plot.series.push_back(std::move(measured));
   plot.series.push_back({.label = "intrinsic: one mean a plane",
-                         .x = bias.distances,
+                         .x = on_log_axis(bias.distances),
                          .y = bias.per_plane,
                          .color = 1});
   plot.series.push_back({.label = "intrinsic: sqrt(D) Gamma, one mean",
-                         .x = bias.distances,
+                         .x = on_log_axis(bias.distances),
                          .y = bias.sqrt_d_gamma,
                          .color = 2});
   mark_regimes(plot, bias);
@@ -71,13 +70,12 @@ PlotSpec bias_figure(const HeadBias& bias, const protocol::DistanceModel& model,
 PlotSpec coefficients_figure(const HeadBias& bias, const protocol::DistanceModel& model,
                              const ModelNames& names) {
   PlotSpec plot = plot_of("coefficients", "coefficients by distance", bias, model, names);
-  plot.x = {
-      .label = "distance (tokens)", .scale = Scale::log10, .of = widgets::Coordinate::distance};
+  plot.x = log_distance_axis();
   plot.y.label = "mean over planes";
   Series a{.label = "A"}, b{.label = "B", .color = 1};
   Series a_low{.dashed = true}, b_low{.color = 1, .dashed = true};
   for (const protocol::CoefficientPoint& point : bias.coefficients) {
-    const double x = double(point.distance);
+    const double x = on_log_axis(double(point.distance));
     a.x.push_back(x), a.y.push_back(point.a_mean), add_ends(a, point.a_low, point.a_high);
     b.x.push_back(x), b.y.push_back(point.b_mean), add_ends(b, point.b_low, point.b_high);
     a_low.x.push_back(x), b_low.x.push_back(x);
@@ -149,17 +147,15 @@ PlotSpec sweep_figure(const HeadBias& bias, const protocol::DistanceModel& model
                       const ModelNames& names) {
   PlotSpec plot =
       plot_of("sweep", "the bias with other bases and interpolated positions", bias, model, names);
-  plot.x = {.label = "distance (tokens, a model's angle)",
-            .scale = Scale::log10,
-            .of = widgets::Coordinate::distance};
+  plot.x = log_distance_axis(kOfAngles);
   plot.y.label = "mean score predicted";
   plot.series.push_back(
-      {.label = "as it is", .x = bias.distances, .y = bias.per_plane, .width = 3});
+      {.label = "as it is", .x = on_log_axis(bias.distances), .y = bias.per_plane, .width = 3});
   int color = 1;
   for (const protocol::BiasSweep& one : bias.sweep) {
     const bool base = one.kind == "base";
     plot.series.push_back({.label = (base ? "base " : "positions / ") + short_number(one.value),
-                           .x = bias.distances,
+                           .x = on_log_axis(bias.distances),
                            .y = one.score,
                            .color = color++,
                            .dashed = !base});

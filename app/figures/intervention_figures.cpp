@@ -223,31 +223,33 @@ PlotSpec heads_divergence_figure(const protocol::HeadsResult& result, const Grid
 }
 
 PlotSpec matched_heads_figure(const protocol::CompareResult& result, const Grid& matrix,
-                              const ModelNames& names) {
+                              HeadsALayer heads, const ModelNames& names) {
+  const int64_t rows = matrix.shape.at(0), columns = matrix.shape.at(1);
+  heads = {std::max<int64_t>(1, heads.a), std::max<int64_t>(1, heads.b)};
   const std::string a = names.short_name(result.a), b = names.short_name(result.b);
   PlotSpec plot{.id = "matched_" + compared_id(result, names),
                 .title = "Every head of " + a + " beside every head of " + b};
   plot.legend = false;
   plot.x.label = b, plot.y.label = a;
-  int64_t heads = 1, other_heads = 1;
-  for (const protocol::HeadMatch& match : result.matches) {
-    heads = std::max(heads, match.head + 1),
-    other_heads = std::max(other_heads, match.other_head + 1);
-  }
-  label_heads(plot.y, matrix.shape.at(0), heads);
-  label_heads(plot.x, matrix.shape.at(1), other_heads);
+  label_heads(plot.y, rows, heads.a);
+  label_heads(plot.x, columns, heads.b);
   plot.map = divergences(matrix);
   Series marks{.label = "matched", .kind = SeriesKind::scatter, .color = 3};
   // Where a cell has its number, that stands in the middle.
-  const bool numbers = std::max(matrix.shape.at(0), matrix.shape.at(1)) <= widgets::kReadableCells;
+  const bool numbers = std::max(rows, columns) <= widgets::kReadableCells;
   const double across = numbers ? 0.88 : 0.5, down = numbers ? 0.18 : 0.5;
   for (const protocol::HeadMatch& match : result.matches) {
-    marks.x.push_back(double(match.other_layer * other_heads + match.other_head) + across);
-    marks.y.push_back(double(match.layer * heads + match.head) + down);
+    marks.x.push_back(double(match.other_layer * heads.b + match.other_head) + across);
+    marks.y.push_back(double(match.layer * heads.a + match.head) + down);
   }
   plot.series.push_back(std::move(marks));
   plot.notes.push_back(kDivergenceNote);
-  plot.notes.push_back("dots: the pairing with the smallest sum of divergences");
+  std::string dots = "dots: the pairing with the smallest sum of divergences";
+  if (rows != columns) {
+    dots += "; " + std::to_string(std::max(rows, columns) - std::min(rows, columns)) +
+            " heads of " + (rows > columns ? a : b) + " have no partner";
+  }
+  plot.notes.push_back(std::move(dots));
   if (!result.provenance.note.empty()) plot.notes.push_back(result.provenance.note);
   return plot;
 }

@@ -22,8 +22,14 @@ widgets::PlotSpec loss_change_figure(const protocol::CompareResult& result,
 widgets::PlotSpec heads_divergence_figure(const protocol::HeadsResult& result, const Grid& matrix,
                                           const ModelNames& names);
 
+// Heads of each layer of the two models that are compared: the matched heads do not tell them where
+// one model has more heads than the other, some of which have no partner.
+struct HeadsALayer {
+  int64_t a = 1, b = 1;
+};
+
 // Tensor `js_between` of a comparison, (La Ha, Lb Hb), with the matched heads marked.
 widgets::PlotSpec matched_heads_figure(const protocol::CompareResult& result, const Grid& matrix,
-                                       const ModelNames& names);
+                                       HeadsALayer heads, const ModelNames& names);
 
 }  // namespace phasescope::app

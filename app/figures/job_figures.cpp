@@ -26,7 +26,7 @@ std::optional<double> tokens_a_second(const MetricPoint& point, const MetricPoin
 }
 
 constexpr Quantity kQuantities[] = {
-    {"loss", "loss (bits a token)",
+    {"loss", kLossOfJobs,
      [](const MetricPoint& point, const MetricPoint*) -> std::optional<double> {
        return point.loss / std::log(2.0);
      }},

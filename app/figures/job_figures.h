@@ -9,6 +9,9 @@
 
 namespace phasescope::app {
 
+// The axis of a loss, the same wherever jobs are shown.
+inline constexpr const char* kLossOfJobs = "loss (bits a token)";
+
 // What a training writes at every step, in the order of the choice: "loss", "validation loss",
 // "learning rate", "gradient norm", "tokens a second", "window length".
 const std::vector<std::string>& job_quantities();

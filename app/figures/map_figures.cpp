@@ -211,6 +211,10 @@ PlotSpec map_difference_figure(const MapResult& a, const Grid& map_a, const MapR
   plot.map->range = widgets::value_range(difference.values);
   plot.map->value_label = a.of + " A - B";
   plot.notes.back() = widgets::scale_note(*plot.map);
+  // A difference of means is the mean difference; of maxima it is no maximum.
+  if (pools(a) && a.pool == "max")
+    plot.notes.back() +=
+        "; a cell is A's largest of several pairs less B's, not the largest difference";
   return plot;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "formats/error.h"
+
 namespace phasescope::app {
 
 using widgets::Colormap;
@@ -31,6 +33,23 @@ Colormap colors_of(ValueRange range) {
   return range.low < 0 && range.high > 0 ? Colormap::signed_values : Colormap::viridis;
 }
 
+void check_look(const MapLook& look, const std::string& of) {
+  const auto refuse = [](bool given, const char* option, const char* why) {
+    if (given) throw formats::bad_usage(why, option);
+  };
+  const bool log = look.scale == "log", may_be_log = look.scale != "linear";
+  refuse(may_be_log && of != "weight", "--scale", "weights alone have a log scale");
+  refuse(look.decades != MapLook{}.decades && !may_be_log, "--decades",
+         "a linear scale has no decades: --scale log has");
+  refuse(log && look.low, "--low", "a log scale has its lower end from --decades");
+  refuse(look.low && look.high && *look.low >= *look.high, "--low",
+         "the lower end of the colours lies below the upper one");
+}
+
+bool pools(const protocol::MapResult& map) {
+  return map.row_end - map.row_begin > map.height || map.column_end - map.column_begin > map.width;
+}
+
 bool is_thin(const MapSpec& map) {
   const double high = widgets::value_range(map.values).high;
   if (high < kThinValue) return high > 0;  // on 0 .. 1 nothing of it would be seen
@@ -46,7 +65,7 @@ bool is_thin(const MapSpec& map) {
 void apply_look(MapSpec& map, const MapLook& look) {
   const bool weights = is_weights(map);
   const bool log = weights && (look.scale == "log" || (look.scale != "linear" && is_thin(map)));
-  map.log_decades = log ? std::max(1, look.decades) : 0;
+  map.log_decades = log ? std::max(1, static_cast<int>(look.decades)) : 0;
   // Weights are drawn on 0 .. 1, so that two pictures compare, until something else is chosen.
   if (look.leave_out_first || !weights) {
     const ValueRange fitted = range_of(map, look.leave_out_first);
@@ -56,6 +75,13 @@ void apply_look(MapSpec& map, const MapLook& look) {
   if (chosen.high > chosen.low) map.range = chosen;  // other ends are none
   if (!(map.range.high > map.range.low)) map.range.high = map.range.low + 1;
   if (!weights) map.colormap = colors_of(map.range);
+}
+
+void apply_look(widgets::PlotSpec& plot, const MapLook& look) {
+  apply_look(*plot.map, look);
+  std::string& note = plot.notes.back() = widgets::scale_note(*plot.map);
+  if (const std::string clipped = clipping_note(*plot.map, look); !clipped.empty())
+    note += "; " + clipped;
 }
 
 MapLook common_look(const MapLook& look, MapSpec a, MapSpec b) {

@@ -57,6 +57,14 @@ void add_mean_of_sinks(const std::vector<AnsweredMap>& maps, AnsweredMap& mean) 
 
 }  // namespace
 
+std::string difference_obstacle(const MapResult& a, const MapResult& b) {
+  if (a.provenance.text_hash != b.provenance.text_hash)
+    return "A - B is not drawn: the two models read the text as different tokens.";
+  if (!of_the_same_cells(a, b))
+    return "A - B is not drawn: the two maps are not of the same queries and keys.";
+  return "";
+}
+
 AnsweredMap mean_map(const std::vector<AnsweredMap>& maps) {
   if (maps.empty()) throw formats::internal_error("there is no map to take a mean of");
   AnsweredMap mean{maps.front().result, {}};

@@ -20,4 +20,8 @@ struct AnsweredMap {
 // they are of different queries, keys or sizes, or there is none.
 AnsweredMap mean_map(const std::vector<AnsweredMap>& maps);
 
+// Why B's map cannot be subtracted from A's, as they are not about the same tokens; empty where it
+// can.
+std::string difference_obstacle(const protocol::MapResult& a, const protocol::MapResult& b);
+
 }  // namespace phasescope::app

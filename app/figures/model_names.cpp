@@ -8,19 +8,20 @@
 namespace phasescope::app {
 namespace {
 
-// The last `parts` parts of a path, or all of it where it has no more. Settings in parentheses
-// belong to the last part, whatever is in them.
-std::string end_of_path(const std::string& model, std::size_t parts) {
-  const std::size_t open = model.ends_with(')') ? model.rfind(" (") : std::string::npos;
-  std::string_view end = std::string_view(model).substr(0, open);
-  const std::string_view settings = std::string_view(model).substr(end.size());
-  while (end.size() > 1 && end.back() == '/') end.remove_suffix(1);
-  std::size_t begin = end.size();
+// A model's name without the settings in parentheses that it is read with, whatever is in them.
+std::string_view without_settings(std::string_view model) {
+  return model.substr(0, model.ends_with(')') ? model.rfind(" (") : std::string_view::npos);
+}
+
+// The last `parts` parts of a path, or all of it where it has no more.
+std::string_view end_of_path(std::string_view path, std::size_t parts) {
+  while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
+  std::size_t begin = path.size();
   for (std::size_t i = 0; i < parts; ++i) {
-    begin = begin > 0 ? end.rfind('/', begin - 1) : std::string::npos;
-    if (begin == std::string::npos) return std::string(end) + std::string(settings);
+    begin = begin > 0 ? path.rfind('/', begin - 1) : std::string_view::npos;
+    if (begin == std::string_view::npos) return path;
   }
-  return std::string(end.substr(begin + 1)) + std::string(settings);
+  return path.substr(begin + 1);
 }
 
 // "models/rope" -> "models_rope", "rope (yarn x2)" -> "rope_yarn_x2".
@@ -45,21 +46,28 @@ ModelNames::ModelNames(const std::vector<std::string>& models) {
   colors_ = models_;
 }
 
-ModelNames::ModelNames(const std::vector<std::string>& models, std::vector<std::string> colors)
+ModelNames::ModelNames(const std::vector<std::string>& models, std::vector<std::string> colors,
+                       std::vector<std::string> taken)
     : ModelNames(models) {
+  taken_ = std::move(taken);
   for (const std::string& model : models_)
     if (std::ranges::find(colors, model) == colors.end()) colors.push_back(model);
   colors_ = std::move(colors);
 }
 
+// Two readings of one model differ by their settings; a reading and another model's by their paths,
+// or nobody could tell whose weights it has.
 std::string ModelNames::short_name(const std::string& model) const {
-  const auto parts = static_cast<std::size_t>(std::ranges::count(model, '/')) + 1;
+  const std::string_view path = without_settings(model);
+  const auto parts = static_cast<std::size_t>(std::ranges::count(path, '/')) + 1;
   for (std::size_t taken = 1; taken <= parts; ++taken) {
-    const std::string name = end_of_path(model, taken);
-    const bool alone = std::ranges::none_of(models_, [&](const std::string& other) {
-      return other != model && end_of_path(other, taken) == name;
-    });
-    if (alone) return name;
+    const std::string_view end = end_of_path(path, taken);
+    const auto is_another = [&](const std::string& other) {
+      const std::string_view its = without_settings(other);
+      return its != path && end_of_path(its, taken) == end;
+    };
+    if (std::ranges::none_of(models_, is_another) && std::ranges::none_of(taken_, is_another))
+      return std::string(end) + model.substr(path.size());
   }
   return model;
 }

@@ -20,12 +20,15 @@ class ModelNames {
   ModelNames() = default;
   // In the order of their colours. A name that occurs twice is one model.
   explicit ModelNames(const std::vector<std::string>& models);
-  // `colors`: whose each colour is, "" for nobody's; models that have none follow.
-  ModelNames(const std::vector<std::string>& models, std::vector<std::string> colors);
+  // `colors`: whose each colour is, "" for nobody's; models that have none follow. `taken`: names
+  // of models that could be meant though they are not among these, as the bundled ones.
+  ModelNames(const std::vector<std::string>& models, std::vector<std::string> colors,
+             std::vector<std::string> taken = {});
 
-  // The shortest end of the model's path that no other model's path has: "checkpoint-1000", or
-  // "a/checkpoint-1000" beside "b/checkpoint-1000". All of the name where the path of another one
-  // ends in it. Of a model that is not among them: as if it were.
+  // The shortest end of the model's path that the path of no other model has, and of none whose
+  // name is taken: "checkpoint-1000", or "a/checkpoint-1000" beside "b/checkpoint-1000"; its
+  // settings stand behind it. All of the name where the path of another one ends in it. Of a model
+  // that is not among them: as if it were.
   std::string short_name(const std::string& model) const;
   // That in letters, digits, '-', '.' and '_' alone; of two models it differs too.
   std::string file_name(const std::string& model) const;
@@ -34,7 +37,7 @@ class ModelNames {
   const std::vector<std::string>& models() const { return models_; }
 
  private:
-  std::vector<std::string> models_, colors_;
+  std::vector<std::string> models_, colors_, taken_;
 };
 
 // The models of a result, in the order in which it names them.

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "app/figures/distance_axis.h"
 #include "app/figures/intervals.h"
 #include "app/figures/question_figures.h"
 #include "app/figures/question_parts.h"
@@ -80,12 +81,11 @@ double largest_size(const std::vector<double>& values) {
 PlotSpec parts_figure(const protocol::PairResult& result, const std::string& title,
                       const std::string& id) {
   PlotSpec plot{.id = "pair_parts_" + id, .title = title + ": what the score is made of"};
-  plot.x.label = "distance + 1 (tokens)", plot.x.of = widgets::Coordinate::distance,
-  plot.x.zero = 1, plot.x.scale = widgets::Scale::log10;
+  plot.x = log_distance_axis();
   plot.y.label = "score";
   std::vector<double> x, score, content, bias, correction;
   for (const protocol::PairPoint& point : *result.curve) {
-    x.push_back(double(point.distance) + 1);
+    x.push_back(on_log_axis(double(point.distance)));
     score.push_back(point.score);
     content.push_back(result.content);
     correction.push_back(point.correction.value_or(0));
@@ -103,9 +103,10 @@ PlotSpec parts_figure(const protocol::PairResult& result, const std::string& tit
   if (adds) add(based ? "base bias on it" : "what distance adds", bias);
   if (corrects) add("correction on that", correction);
   for (Series& series : plot.series) series.x = x;
-  plot.markers.push_back({.at = double(result.true_distance) + 1, .label = "true distance"});
   plot.markers.push_back(
-      {.at = double(result.trained) + 1, .label = "trained length", .beyond = true});
+      {.at = on_log_axis(double(result.true_distance)), .label = "true distance"});
+  plot.markers.push_back(
+      {.at = on_log_axis(double(result.trained)), .label = "trained length", .beyond = true});
   plot.notes.push_back("each part stands on the ones before it; the last line is the score");
   if (!result.cut.empty()) plot.notes.push_back(result.cut);
   plot.notes.push_back(result.formula);
@@ -116,18 +117,18 @@ PlotSpec pair_curve(const protocol::PairResult& result, const std::string& title
                     const std::string& id, bool weight) {
   PlotSpec plot{.id = (weight ? "pair_weight_" : "pair_score_") + id,
                 .title = title + ": where the key would be read"};
-  plot.x.label = "distance + 1 (tokens)", plot.x.of = widgets::Coordinate::distance,
-  plot.x.zero = 1, plot.x.scale = widgets::Scale::log10;
+  plot.x = log_distance_axis();
   plot.y.label = weight ? "weight" : "score";
   Series series{.label = plot.y.label};
   for (const protocol::PairPoint& point : *result.curve) {
-    series.x.push_back(double(point.distance) + 1);
+    series.x.push_back(on_log_axis(double(point.distance)));
     series.y.push_back(weight ? point.weight : point.score);
   }
   plot.series.push_back(std::move(series));
-  plot.markers.push_back({.at = double(result.true_distance) + 1, .label = "true distance"});
   plot.markers.push_back(
-      {.at = double(result.trained) + 1, .label = "trained length", .beyond = true});
+      {.at = on_log_axis(double(result.true_distance)), .label = "true distance"});
+  plot.markers.push_back(
+      {.at = on_log_axis(double(result.trained)), .label = "trained length", .beyond = true});
   plot.notes.push_back("the other keys stay where they are");
   if (!result.cut.empty()) plot.notes.push_back(result.cut);
   plot.notes.push_back(result.formula);
@@ -160,8 +161,7 @@ PlotSpec pair_of_models(const std::vector<protocol::PairResult>& results, const 
                 .title = layer_name(first.layer) + "H" + std::to_string(first.head) + ", query " +
                          std::to_string(first.query) + ", key " + std::to_string(first.key) +
                          ": where the key would be read"};
-  plot.x.label = "distance + 1 (tokens)", plot.x.of = widgets::Coordinate::distance,
-  plot.x.zero = 1, plot.x.scale = widgets::Scale::log10;
+  plot.x = log_distance_axis();
   plot.y.label = "weight";
   for (const protocol::PairResult& result : results) {
     if (!result.curve) {
@@ -170,15 +170,16 @@ PlotSpec pair_of_models(const std::vector<protocol::PairResult>& results, const 
     }
     Series curve = series_of(result.model, names);
     for (const protocol::PairPoint& point : *result.curve) {
-      curve.x.push_back(double(point.distance) + 1), curve.y.push_back(point.weight);
+      curve.x.push_back(on_log_axis(double(point.distance))), curve.y.push_back(point.weight);
     }
     if (!result.cut.empty()) {
       plot.notes.push_back(names.short_name(result.model) + ": " + result.cut);
     }
     plot.series.push_back(std::move(curve));
   }
-  plot.markers.push_back({.at = double(first.true_distance) + 1, .label = "true distance"});
-  mark_trained(plot, results, 1);
+  plot.markers.push_back(
+      {.at = on_log_axis(double(first.true_distance)), .label = "true distance"});
+  mark_trained(plot, results, on_log_axis(0));
   plot.notes.push_back("the other keys stay where they are");
   add_what_made(plot, results, names);
   return plot;

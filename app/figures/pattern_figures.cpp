@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "app/figures/distance_axis.h"
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
 #include "app/figures/map_look.h"
@@ -159,8 +160,7 @@ PlotSpec rows_figure(const PatternsResult& result, std::span<const protocol::Bia
   PlotSpec plot{
       .id = "row_" + names.file_name(result.model) + "_" + head + "_q" + query,
       .title = names.short_name(result.model) + " " + head + ": the keys of query " + query};
-  plot.x.label = "distance (tokens)", plot.x.of = widgets::Coordinate::distance,
-  plot.y.label = "part of the score";
+  plot.x = distance_axis(), plot.y.label = "part of the score";
   int text = 0;
   const auto add = [&](const char* what, const protocol::BiasRow& row,
                        const std::vector<double>& values, int color) {
@@ -200,14 +200,13 @@ PlotSpec variation_figure(const PatternsResult& result, int64_t layer, int64_t q
                       "_q" + std::to_string(query),
                 .title = names.short_name(result.model) + " L" + std::to_string(layer) +
                          ": bias of query " + std::to_string(query) + " over texts"};
-  plot.x = {
-      .label = "distance (tokens)", .scale = Scale::log10, .of = widgets::Coordinate::distance};
+  plot.x = log_distance_axis();
   plot.y.label = "bias added to the score";
   for (const protocol::AdaptiveBiasOfHead& one : result.adaptive) {
     if (one.layer != layer || one.query != query) continue;
     Series series{
         .label = "H" + std::to_string(one.head) + (one.kind.empty() ? "" : ": ") + one.kind,
-        .x = one.distances,
+        .x = on_log_axis(one.distances),
         .y = one.mean,
         .color = int(one.head)};
     for (size_t n = 0; n < one.mean.size(); ++n) {
@@ -277,7 +276,7 @@ std::string words_of(const protocol::RopePlanRow& row) {
   constexpr double kRounding = 0.005;
   for (const auto& [difference, whose] :
        {std::pair{row.stored_difference, "the file stores"},
-        std::pair{row.library_difference, "the family's library would apply"}}) {
+        std::pair{row.library_difference, "the file's configuration says"}}) {
     if (!difference || *difference <= kRounding) continue;
     words += std::string("; the frequencies that ") + whose + " differ";
     if (std::isfinite(*difference)) words += " by up to " + short_number(100 * *difference) + " %";

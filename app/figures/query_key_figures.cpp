@@ -15,18 +15,22 @@ using widgets::Series;
 
 namespace {
 
-// One head of a tensor (1, H, N, d); nothing where it has another shape.
-std::vector<float> head_of(std::span<const TensorRef> tensors, const std::string& name,
-                           int64_t head, int64_t heads, QueryKey& out) {
+// One head of a tensor (1, H, N, d), (N, d); without values where it has another shape.
+struct OneHead {
+  int64_t tokens = 0, channels = 0;
+  std::vector<float> values;
+};
+
+OneHead head_of(std::span<const TensorRef> tensors, const std::string& name, int64_t head,
+                int64_t heads) {
   const TensorRef* tensor = protocol::find_tensor(tensors, name);
   if (tensor == nullptr || tensor->shape.size() != 4 || tensor->shape[0] != 1) return {};
   const int64_t held = tensor->shape[1], tokens = tensor->shape[2], channels = tensor->shape[3];
   const int64_t which = held == 1 ? 0 : head * held / std::max<int64_t>(1, heads);
   if (which < 0 || which >= held) return {};
-  out.tokens = tokens, out.channels = channels;
   const Grid grid = grid_of(*tensor);
   const auto begin = grid.values.begin() + std::ptrdiff_t(which * tokens * channels);
-  return {begin, begin + std::ptrdiff_t(tokens * channels)};
+  return {tokens, channels, {begin, begin + std::ptrdiff_t(tokens * channels)}};
 }
 
 std::vector<double> row_of(const std::vector<float>& values, int64_t row, int64_t channels) {
@@ -44,11 +48,20 @@ std::string sum_of(const std::vector<double>& values) {
   return widgets::short_number(std::accumulate(values.begin(), values.end(), 0.0));
 }
 
-PlotSpec figure_of(const std::string& what, const std::string& title, const QueryKey& values,
-                   const ModelNames& names) {
-  PlotSpec plot{.id = what + "_" + names.file_name(values.model) + "_" + values.head,
+PlotSpec titled(const std::string& what, const std::string& title, const QueryKey& values,
+                const ModelNames& names) {
+  std::string head = values.head;
+  std::ranges::replace(head, '.', '_');  // in the name of a file
+  PlotSpec plot{.id = what + "_" + names.file_name(values.model) + "_" + head,
                 .title = names.short_name(values.model) + " " + values.head + ": " + title};
   plot.x.label = "channel";
+  if (!values.stack.empty()) plot.notes.push_back(stack_note(values.stack));
+  return plot;
+}
+
+PlotSpec figure_of(const std::string& what, const std::string& title, const QueryKey& values,
+                   const ModelNames& names) {
+  PlotSpec plot = titled(what, title, values, names);
   plot.markers.push_back({.at = 0, .vertical = false});
   return plot;
 }
@@ -60,16 +73,20 @@ void add(PlotSpec& plot, const char* label, const std::vector<double>& y, int co
   plot.series.push_back(std::move(series));
 }
 
-PlotSpec channel_map(const std::string& what, const std::string& title,
-                     const std::vector<float>& cells, widgets::ValueRange range,
-                     const QueryKey& values, const ModelNames& names) {
-  PlotSpec plot{.id = what + "_" + names.file_name(values.model) + "_" + values.head,
-                .title = names.short_name(values.model) + " " + values.head + ": " + title};
-  plot.x.label = "channel", plot.y.label = "token";
-  plot.y.of = widgets::Coordinate::token;
+// Of all queries or of all keys, which in cross attention are tokens of two texts.
+PlotSpec channel_map(bool keys, const std::string& when, const std::vector<float>& cells,
+                     widgets::ValueRange range, const QueryKey& values, const ModelNames& names) {
+  const std::string name = keys ? "k" : "q";
+  const bool after = when.starts_with("after");
+  PlotSpec plot = titled(name + (after ? "_after" : "_before"), name + " " + when, values, names);
+  const bool of_encoder = keys && values.stack == "cross";
+  plot.y.label = of_encoder ? "token of the encoder" : "token";
+  plot.y.of = of_encoder ? widgets::Coordinate::key : widgets::Coordinate::token;
   plot.legend = false;
-  MapSpec map{.rows = int(values.tokens), .cols = int(values.channels), .values = cells};
-  map.row_name = "token", map.col_name = "channel", map.value_label = title.substr(0, 1);
+  MapSpec map{.rows = int(keys ? values.keys : values.tokens),
+              .cols = int(values.channels),
+              .values = cells};
+  map.row_name = "token", map.col_name = "channel", map.value_label = name;
   map.range = range, map.colormap = colors_of(range);
   plot.notes.push_back("before and after on one scale; " + widgets::scale_note(map));
   plot.map = std::move(map);
@@ -78,19 +95,23 @@ PlotSpec channel_map(const std::string& what, const std::string& title,
 
 }  // namespace
 
-QueryKey query_key_of(std::span<const TensorRef> tensors, const std::string& model, int64_t layer,
-                      int64_t head, int64_t heads) {
-  QueryKey out{.model = model, .head = "L" + std::to_string(layer) + "H" + std::to_string(head)};
-  const std::string number = std::to_string(layer);
-  out.q_after = head_of(tensors, "q." + number + ".rotated", head, heads, out);
-  out.k_after = head_of(tensors, "k." + number + ".rotated", head, heads, out);
-  out.q = head_of(tensors, "q." + number, head, heads, out);
-  out.k = head_of(tensors, "k." + number, head, heads, out);
-  const auto size = size_t(out.tokens * out.channels);
-  for (auto* after : {&out.q_after, &out.k_after}) {
-    if (after->size() != size) after->clear();  // e.g. with channels for a bias beside its own
-  }
-  if (out.q.size() != size || out.k.size() != size) out.tokens = 0;
+QueryKey query_key_of(std::span<const TensorRef> tensors, const std::string& model,
+                      const std::string& stack, int64_t layer, int64_t head, int64_t heads) {
+  const std::string prefix = stack.empty() ? "" : stack + ".", number = std::to_string(layer);
+  const auto read = [&](const std::string& name) {
+    return head_of(tensors, prefix + name, head, heads);
+  };
+  OneHead q = read("q." + number), k = read("k." + number);
+  QueryKey out{
+      .model = model, .stack = stack, .head = prefix + "L" + number + "H" + std::to_string(head)};
+  if (q.values.empty() || k.values.empty() || q.channels != k.channels) return out;
+  out.tokens = q.tokens, out.keys = k.tokens, out.channels = q.channels;
+  out.q = std::move(q.values), out.k = std::move(k.values);
+  out.q_after = read("q." + number + ".rotated").values;
+  out.k_after = read("k." + number + ".rotated").values;
+  // Others have, e.g., channels for a bias beside their own.
+  if (out.q_after.size() != out.q.size()) out.q_after.clear();
+  if (out.k_after.size() != out.k.size()) out.k_after.clear();
   return out;
 }
 
@@ -112,7 +133,8 @@ std::vector<PlotSpec> pair_channel_figures(const QueryKey& values, int64_t query
   }
   of_products.notes.push_back("the score is the last of these sums scaled, and what a bias adds");
   PlotSpec of_q = figure_of("query", "q of token " + std::to_string(query), values, names);
-  PlotSpec of_k = figure_of("key", "k of token " + std::to_string(key), values, names);
+  const std::string side = values.stack == "cross" ? "the encoder's token " : "token ";
+  PlotSpec of_k = figure_of("key", "k of " + side + std::to_string(key), values, names);
   of_q.y.label = "q", of_k.y.label = "k";
   add(of_q, "before the encoding", q, 0), add(of_q, "after it", q_after, 1);
   add(of_k, "before the encoding", k, 0), add(of_k, "after it", k_after, 1);
@@ -121,19 +143,17 @@ std::vector<PlotSpec> pair_channel_figures(const QueryKey& values, int64_t query
 
 std::vector<PlotSpec> channel_maps(const QueryKey& values, const ModelNames& names) {
   std::vector<PlotSpec> maps;
-  const auto pair = [&](const char* name, const std::vector<float>& before,
-                        const std::vector<float>& after) {
+  const auto add_maps = [&](bool keys, const std::vector<float>& before,
+                            const std::vector<float>& after) {
     std::vector<float> both = before;
     both.insert(both.end(), after.begin(), after.end());
     const widgets::ValueRange range = widgets::value_range(both);
-    const std::string of = name;
-    maps.push_back(
-        channel_map(of + "_before", of + " before the encoding", before, range, values, names));
+    maps.push_back(channel_map(keys, "before the encoding", before, range, values, names));
     if (after.empty()) return;
-    maps.push_back(channel_map(of + "_after", of + " after it", after, range, values, names));
+    maps.push_back(channel_map(keys, "after it", after, range, values, names));
   };
-  pair("q", values.q, values.q_after);
-  pair("k", values.k, values.k_after);
+  add_maps(false, values.q, values.q_after);
+  add_maps(true, values.k, values.k_after);
   return maps;
 }
 

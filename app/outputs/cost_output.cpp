@@ -30,8 +30,9 @@ Table counts_table(const protocol::CostResult& cost, const json& form) {
 }
 
 Table parts_table(const protocol::CostResult&, const json& form) {
-  Table parts =
-      table_of<protocol::CostPart>("Parts", form["parts"], {"name", "macs", "parameters"});
+  json rows = form["parts"];
+  for (json& row : rows) row["name"] = words_of_part(row["name"].get<std::string>());
+  Table parts = table_of<protocol::CostPart>("Parts", rows, {"name", "macs", "parameters"});
   parts.counts = kNumbers;
   return parts;
 }

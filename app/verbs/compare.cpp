@@ -3,6 +3,7 @@
 #include "app/verbs/factories.h"
 #include "app/verbs/verb.h"
 #include "formats/error.h"
+#include "protocol/messages/models.h"
 
 namespace phasescope::app {
 
@@ -50,6 +51,10 @@ Table matches_table(const protocol::CompareResult& result) {
       "the pairing with the smallest sum on every other text; numbers and intervals are "
       "of the texts between (of one text: of itself, without an interval)"};
   return table;
+}
+
+int64_t heads_a_layer(Run& run, const std::string& model) {
+  return run.ask<protocol::LoadReport>(protocol::InfoRequest{.model = model}).result.model.heads;
 }
 
 class CompareVerb : public Verb {
@@ -101,7 +106,10 @@ class CompareVerb : public Verb {
     output.figures.push_back(divergence_figure(one, names));
     if (!one.positions.empty()) output.figures.push_back(loss_change_figure(one, names));
     if (const auto* matrix = protocol::find_tensor(tensors, between)) {
-      output.figures.push_back(matched_heads_figure(one, grid_of(*matrix), names));
+      // Two texts are read by one model.
+      const int64_t a = heads_a_layer(run, one.a);
+      const int64_t b = request_.other.empty() ? heads_a_layer(run, one.b) : a;
+      output.figures.push_back(matched_heads_figure(one, grid_of(*matrix), {a, b}, names));
     }
     if (!request_.other.empty()) return;  // one text's map at a time is what `map` draws
     protocol::CompareRequest pair = request_;

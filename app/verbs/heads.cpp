@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "app/figures/intervals.h"
 #include "app/figures/intervention_figures.h"
@@ -19,8 +21,12 @@ class HeadsVerb : public Verb {
   void declare(Options& options) override {
     options.request(request_);
     options.option("--sort", sort_, "metric to sort by, highest first");
+    options.flag("--ascending", ascending_, "with --sort: lowest first");
   }
   Output run(Run& run) override {
+    if (ascending_ && sort_.empty()) {
+      throw formats::bad_usage("nothing is sorted without --sort METRIC", "--ascending");
+    }
     request_.thumbnails = kThumbnailSide;
     auto [heads, json, tensors] = run.ask<protocol::HeadsResult>(request_);
     Output output{.result = std::move(json), .provenance = provenance_of(heads)};
@@ -61,18 +67,23 @@ class HeadsVerb : public Verb {
   }
 
  private:
+  // Heads without the metric stand last in either direction.
   nlohmann::json sorted(nlohmann::json rows) const {
     if (sort_.empty() || rows.empty()) return rows;
-    if (!rows.front().contains(sort_)) {
+    const auto has = [&](const nlohmann::json& row) { return row.contains(sort_); };
+    if (std::none_of(rows.begin(), rows.end(), has)) {
       throw formats::bad_usage("no metric is called \"" + sort_ + "\"", "--sort");
     }
-    const auto value = [&](const nlohmann::json& row) {
-      const nlohmann::json& cell = row[sort_];
+    const auto rank = [&](const nlohmann::json& row) {
+      if (!has(row)) return -std::numeric_limits<double>::infinity();
+      const nlohmann::json& cell = row.at(sort_);
       const nlohmann::json* number = protocol::value_of_interval(cell);
-      return protocol::detail::read_double(number != nullptr ? *number : cell);
+      const double value = protocol::detail::read_double(number != nullptr ? *number : cell);
+      if (std::isnan(value)) return -std::numeric_limits<double>::infinity();
+      return ascending_ ? -value : value;
     };
     std::stable_sort(rows.begin(), rows.end(),
-                     [&](const auto& a, const auto& b) { return value(a) > value(b); });
+                     [&](const auto& a, const auto& b) { return rank(a) > rank(b); });
     return rows;
   }
 
@@ -81,6 +92,7 @@ class HeadsVerb : public Verb {
 
   protocol::HeadsRequest request_;
   std::string sort_;
+  bool ascending_ = false;
 };
 
 }  // namespace

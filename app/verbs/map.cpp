@@ -1,7 +1,10 @@
 #include "protocol/messages/map.h"
 
 #include <cstdio>
+#include <optional>
 
+#include "app/figures/map_look.h"
+#include "app/figures/mean_map.h"
 #include "app/outputs/result_tables.h"
 #include "app/verbs/factories.h"
 #include "app/verbs/verb.h"
@@ -36,29 +39,86 @@ class MapVerb : public Verb {
   }
   void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
-    auto [map, json, tensors] = run.ask<protocol::MapResult>(request_);
-    Output output{
-        .result = std::move(json), .provenance = provenance_of(map), .tensors = std::move(tensors)};
-    for (const protocol::TensorRef& tensor : output.tensors) {
-      if (tensor.name != "map") continue;
-      output.figures = {attention_map_figure(map, grid_of(tensor), ModelNames({map.model}),
-                                             sink_of(output.tensors))};
+    check_look(request_.look, request_.of);
+    if (request_.subtracts()) return difference(run);
+    auto map = asked(run, request_);
+    const ModelNames names({map.result.model});
+    Output output;
+    add(map, "", names, output);
+    if (auto plot = plot_of(map, names)) {
+      apply_look(*plot, request_.look);
+      output.figures.insert(output.figures.begin(), std::move(*plot));
     }
-    if (!map.top.empty()) output.figures.push_back(arcs_figure(map, ModelNames({map.model})));
-    // As text, so that a .csv holds the map itself.
-    Table facts =
-        facts_table("", output.result,
-                    {"model", "stack", "layer", "head", "tokens", "keys", "row_begin", "row_end",
-                     "column_begin", "column_end", "height", "width", "of", "pool", "low", "high"});
-    if (!map.stack.empty()) facts.notes.push_back(stack_note(map.stack));
-    facts.notes.push_back(map.provenance.note);
-    output.text = text_of(facts);
-    if (!map.top.empty()) output.text += "\n" + text_of(top_keys_table(map.top));
+    output.result = std::move(map.json);
+    output.tensors = std::move(map.tensors);
     return output;
   }
 
  private:
-  protocol::MapRequest request_;
+  using Map = Answered<protocol::MapResult>;
+
+  static Map asked(Run& run, const protocol::MapRequest& request) {
+    return run.ask<protocol::MapResult>(request);
+  }
+
+  static std::optional<widgets::PlotSpec> plot_of(const Map& map, const ModelNames& names) {
+    const auto* cells = protocol::find_tensor(map.tensors, "map");
+    if (cells == nullptr) return std::nullopt;
+    return attention_map_figure(map.result, grid_of(*cells), names, sink_of(map.tensors));
+  }
+
+  // What is said of a map, and its arcs. The facts are text, so that a .csv holds the map itself.
+  static void add(const Map& map, const std::string& title, const ModelNames& names,
+                  Output& output) {
+    Table facts =
+        facts_table(title, map.json,
+                    {"model", "stack", "layer", "head", "tokens", "keys", "row_begin", "row_end",
+                     "column_begin", "column_end", "height", "width", "of", "pool", "low", "high"});
+    if (!map.result.stack.empty()) facts.notes.push_back(stack_note(map.result.stack));
+    facts.notes.push_back(map.result.provenance.note);
+    output.text += (output.text.empty() ? "" : "\n") + text_of(facts);
+    for (const nlohmann::json& made : provenance_of(map.result)) output.provenance.push_back(made);
+    if (map.result.top.empty()) return;
+    output.text += "\n" + text_of(top_keys_table(map.result.top));
+    output.figures.push_back(arcs_figure(map.result, names));
+  }
+
+  // A, B and A - B, as the window shows them: A and B have one look in common.
+  Output difference(Run& run) {
+    Map a = asked(run, request_);
+    protocol::MapRequest other = request_;
+    if (!request_.minus.empty()) other.model = request_.minus;
+    if (!request_.minus_head.empty()) other.head = request_.minus_head;
+    Map b = asked(run, other);
+    if (const std::string why = difference_obstacle(a.result, b.result); !why.empty()) {
+      throw formats::bad_input(why, "--minus",
+                               "give a --length that both read, if they share a tokenizer");
+    }
+    const ModelNames names({a.result.model, b.result.model});
+    Output output;
+    add(a, "A", names, output), add(b, "B", names, output);
+    auto first = plot_of(a, names), second = plot_of(b, names);
+    if (!first || !second) throw formats::internal_error("a map has no tensor", "map");
+    const MapLook look = common_look(request_.look, *first->map, *second->map);
+    apply_look(*first, look), apply_look(*second, look);
+    if (second->id == first->id) second->id += "_b";
+    const auto map_of = [](const Map& map) {
+      return grid_of(*protocol::find_tensor(map.tensors, "map"));
+    };
+    std::vector<widgets::PlotSpec> maps{
+        std::move(*first), std::move(*second),
+        map_difference_figure(a.result, map_of(a), b.result, map_of(b), names)};
+    output.figures.insert(output.figures.begin(), maps.begin(), maps.end());
+    output.result = {{"a", std::move(a.json)}, {"b", std::move(b.json)}};
+    output.tensors = std::move(a.tensors);
+    for (protocol::TensorRef& tensor : b.tensors) {
+      tensor.name = "b." + tensor.name;
+      output.tensors.push_back(std::move(tensor));
+    }
+    return output;
+  }
+
+  DrawnMap request_;
 };
 
 }  // namespace

@@ -185,6 +185,7 @@ void ArcsView::draw_answer(ViewContext& context, const MapAnswer& answer) {
 }
 
 void ArcsView::draw_content(ViewContext& context) {
+  fit_to_text(context);
   draw_controls(context);
   const std::string model = selected_model(context.session());
   if (model.empty())

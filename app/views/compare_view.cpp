@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "app/figures/intervals.h"
-#include "app/figures/intervention_figures.h"
 #include "app/outputs/result_tables.h"
 #include "app/views/heads_view.h"
 #include "app/views/kept_tables.h"
@@ -43,6 +42,12 @@ widgets::TableSpec table_of_matches(const CompareResult& result) {
 }
 
 }  // namespace
+
+bool is_oblong(const PlotSpec& plot) {
+  if (!plot.map) return false;
+  const auto [fewer, more] = std::minmax(plot.map->rows, plot.map->cols);
+  return more > 2 * fewer;
+}
 
 std::string CompareView::help_text() const {
   return "Two open models on the session's text, or over a corpus, or one model on that text (A) "
@@ -117,6 +122,17 @@ WhatRan CompareView::kernels(const ViewContext& context) const {
   return answer ? what_ran(answer->result.provenance) : WhatRan{};
 }
 
+// Of the models that the answer is about; nothing while one of them is not known.
+std::optional<HeadsALayer> CompareView::heads_of(const ViewContext& context,
+                                                 const Answer<CompareResult>& answer) {
+  const auto asked = protocol::request_of<protocol::CompareRequest>(answer.asked.params);
+  if (asked.models.empty()) return std::nullopt;
+  const auto* a = context.info(asked.models.front());
+  const auto* b = context.info(asked.models.back());
+  if (!a || !b) return std::nullopt;
+  return HeadsALayer{a->model.heads, b->model.heads};
+}
+
 // One figure, of the answer that there is.
 std::vector<PlotSpec> CompareView::plots_of(const ViewContext& context) const {
   const ModelNames names = names_of(context.session());
@@ -131,7 +147,11 @@ std::vector<PlotSpec> CompareView::plots_of(const ViewContext& context) const {
   if (!answer) return {};
   const CompareResult& result = answer->result;
   const auto* matrix = protocol::find_tensor(answer->tensors, "js_between");
-  if (figure == kAlike && matrix) return {matched_heads_figure(result, grid_of(*matrix), names)};
+  if (figure == kAlike && matrix) {
+    const auto heads = heads_of(context, *answer);
+    if (!heads) return {};
+    return {matched_heads_figure(result, grid_of(*matrix), *heads, names)};
+  }
   if (figure == kLoss && !result.positions.empty()) return {loss_change_figure(result, names)};
   if (figure == kLoss || result.heads.empty()) return {};
   return {divergence_figure(result, names)};
@@ -259,22 +279,18 @@ void CompareView::draw_matches(ViewContext& context, const CompareResult& result
   if (drawn.clicked >= 0) show_pair(context, of(drawn.clicked));
 }
 
-// A row of the matrix is a head of A, a column one of B, layer by layer.
-void CompareView::click_on_matrix(ViewContext& context, const widgets::PlotDrawn& drawn) {
-  const Models models = models_of(context);
-  const auto *a = context.info(models.a), *b = context.info(models.b);
-  if (!drawn.clicked || !drawn.pointer || !a || !b || a->model.heads < 1 || b->model.heads < 1)
-    return;
+// A row of the matrix is a head of A, a column one of B, layer by layer. Of an answer of before
+// nothing is shown: A and B may be others now.
+void CompareView::click_on_matrix(ViewContext& context, const PlotSpec& plot,
+                                  const widgets::PlotDrawn& drawn) {
+  const auto& question = context.requests.of(kCompare);
+  if (!drawn.clicked || !drawn.pointer || !plot.map || !question.answers_now()) return;
+  const auto heads = heads_of(context, *question.answer());
   const auto row = static_cast<int64_t>(std::floor(drawn.pointer->y));
   const auto column = static_cast<int64_t>(std::floor(drawn.pointer->x));
-  if (row < 0 || column < 0 || row >= a->model.layers * a->model.heads ||
-      column >= b->model.layers * b->model.heads)
-    return;
-  show_pair(context, {row / a->model.heads,
-                      row % a->model.heads,
-                      column / b->model.heads,
-                      column % b->model.heads,
-                      {}});
+  const bool inside = row >= 0 && column >= 0 && row < plot.map->rows && column < plot.map->cols;
+  if (!heads || !inside) return;
+  show_pair(context, {row / heads->a, row % heads->a, column / heads->b, column % heads->b, {}});
 }
 
 std::string CompareView::key_of(const ViewContext& context) const {
@@ -303,8 +319,9 @@ void CompareView::draw_results(ViewContext& context) {
   const float below = table ? ImGui::GetFontSize() * 14 : 0;
   grid_.draw(plots, plots_.version(), {.old = !now, .below = below},
              [&](const PlotSpec& plot, widgets::PlotDraw options) {
+               options.square = !is_oblong(plot);
                const auto drawn = draw_figure(context, plot, std::move(options));
-               if (matches) click_on_matrix(context, drawn);
+               if (matches) click_on_matrix(context, plot, drawn);
              });
   if (!table) return;
   if (ImGui::BeginChild("matches", {0, below})) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "app/figures/intervention_figures.h"
 #include "app/views/field_form.h"
 #include "app/views/plot_grid.h"
 #include "app/views/view.h"
@@ -26,6 +27,10 @@ inline constexpr Asks<protocol::CompareResult> kCompare{"compare", protocol::Com
 // What is asked about the heads of A with one another.
 inline constexpr Asks<protocol::HeadsResult> kDivergences{"compare", protocol::HeadsRequest::method,
                                                           "comparing heads", Lane::slow};
+
+// Whether a matrix of heads has over twice as many on one side as on the other: as a strip of
+// square cells its names would lie on each other, so its cells take the room that there is.
+bool is_oblong(const widgets::PlotSpec& plot);
 
 // Two open models, or one on two texts, head by head: how far the same heads are apart, which heads
 // of any layer are most alike, and where in the text the losses differ; and the heads of one model
@@ -58,7 +63,10 @@ class CompareView : public View {
   void draw_results(ViewContext& context);
   void draw_matches(ViewContext& context, const protocol::CompareResult& result);
   void show_pair(ViewContext& context, const protocol::HeadMatch& heads);
-  void click_on_matrix(ViewContext& context, const widgets::PlotDrawn& drawn);
+  static std::optional<HeadsALayer> heads_of(const ViewContext& context,
+                                             const Answer<protocol::CompareResult>& answer);
+  void click_on_matrix(ViewContext& context, const widgets::PlotSpec& plot,
+                       const widgets::PlotDrawn& drawn);
 
   OptionsForm form_;
   std::string path_;  // that is being typed

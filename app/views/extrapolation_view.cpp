@@ -20,6 +20,8 @@ using widgets::PlotSpec;
 using EvalAnswers = ShownAnswers<EvalResult>;
 
 constexpr const char* kDifference = "paired difference";
+constexpr const char* kBundledTexts = "the bundled validation texts";
+constexpr float kWidthOfTools = 12;  // font sizes
 
 EvalResult joined(const EvalAnswers& answers) {
   EvalResult all;
@@ -36,6 +38,20 @@ EvalResult joined(const EvalAnswers& answers) {
     all.provenance.insert(all.provenance.end(), one.provenance.begin(), one.provenance.end());
   }
   return all;
+}
+
+// What the answers to a question read: "the bundled validation texts".
+std::string read_by(const nlohmann::json& params) {
+  const nlohmann::json input = params.value("input", nlohmann::json());
+  const nlohmann::json corpus = params.value("corpus", nlohmann::json());
+  if (input.is_object() && !input.empty()) return "one text";
+  if (corpus.is_string()) return "the texts of " + corpus.get<std::string>();
+  return params.value("task", "perplexity") == "perplexity" ? kBundledTexts : "samples of the task";
+}
+
+// "perplexity of the bundled validation texts".
+std::string words_of_shown(const nlohmann::json& params) {
+  return params.value("task", "perplexity") + " of " + read_by(params);
 }
 
 bool wants_difference(const ViewContext& context) {
@@ -120,12 +136,23 @@ void ExtrapolationView::ask(ViewContext& context) {
                          request_of(context, context.session().models));
 }
 
+// The answer with the differences, where it is to what these answers are to: what one corpus gave
+// never stands beside what another one did.
+const Answer<EvalResult>* ExtrapolationView::differences_beside(const ViewContext& context,
+                                                                const EvalAnswers& answers) {
+  const auto& question = context.requests.of(kEvalTogether);
+  const auto* together = question.answer();
+  if (!wants_difference(context) || !together || answers.empty()) return nullptr;
+  const bool beside =
+      answers.old ? alike(together->asked, answers.list.front()->asked) : question.answers_now();
+  return beside ? together : nullptr;
+}
+
 // Every model's own answer, and the differences of all.
-EvalResult ExtrapolationView::merged(const ViewContext& context, const EvalAnswers& answers) const {
+EvalResult ExtrapolationView::merged(const ViewContext& context, const EvalAnswers& answers) {
   EvalResult all = joined(answers);
-  const auto& together = context.requests.of(kEvalTogether);
-  if (wants_difference(context) && together.answers_now())
-    all.differences = together.answer()->result.differences;
+  if (const auto* together = differences_beside(context, answers))
+    all.differences = together->result.differences;
   return all;
 }
 
@@ -135,7 +162,7 @@ std::vector<Saved> ExtrapolationView::saved(ViewContext& context) {
   const EvalResult result = merged(context, answers);
   Output output = eval_output(result, protocol::to_json_form(result), names_of(context.session()));
   std::vector<Asked> asked = answers.asked();
-  if (!result.differences.empty()) asked.push_back(context.requests.of(kEvalTogether).asked());
+  if (const auto* together = differences_beside(context, answers)) asked.push_back(together->asked);
   return {{"", std::move(output), command_of<protocol::EvalRequest>(asked)}};
 }
 
@@ -149,20 +176,32 @@ void ExtrapolationView::draw_controls(ViewContext& context) {
   changed |=
       form_.draw(state.choices, ExtrapolationState{}.choices, tasks ? &tasks->result : nullptr);
   if (changed) context.set_state("Change the evaluation", state);
-  next_control(ImGui::CalcTextSize(state.choices.task.c_str()).x);
-  ImGui::TextColored(widgets::palette().quiet, "%s", state.choices.task.c_str());
+  // Of what is shown: while other texts are read it is still of those before.
+  const EvalAnswers answers = shown_answers(context, kEval);
+  const std::string whole =
+      answers.empty() ? state.choices.task : words_of_shown(answers.list.front()->asked.params);
+  ImGui::SameLine();
+  const float room = ImGui::GetContentRegionAvail().x - kWidthOfTools * ImGui::GetFontSize();
+  // The texts that nobody has chosen are left out where they would take a line of their own.
+  const bool usual = whole.ends_with(kBundledTexts);
+  const bool fits = ImGui::CalcTextSize(whole.c_str()).x <= room;
+  const std::string words = fits || !usual ? whole : whole.substr(0, whole.find(" of "));
+  next_control(ImGui::CalcTextSize(words.c_str()).x);
+  ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
+  tooltip("What is shown: " + whole);
   draw_tools(context);
 }
 
 // A row for each model, a column for each length, shortest first.
-ModelRows ExtrapolationView::numbers_of(const ViewContext& context,
-                                        const EvalResult& result) const {
+ModelRows ExtrapolationView::numbers_of(const ViewContext& context, const EvalResult& result,
+                                        const std::string& shown) const {
   std::set<int64_t> lengths;
   for (const EvalRow& row : result.rows) lengths.insert(row.length);
   const bool windows = !result.rows.empty() && !result.rows.front().window.empty();
   const std::string window = windows ? ", " + result.rows.front().window : "";
   ModelRows rows{.spec = {.id = "by_length"}};
-  rows.spec.columns = {{.title = in_words(result.metric) + window, .numbers = false}};
+  rows.spec.columns = {
+      {.title = in_words(result.metric) + window, .help = shown, .numbers = false}};
   for (const int64_t length : lengths) {
     rows.spec.columns.push_back({.title = std::to_string(length)});
     // Dear ImGui keeps what is known of columns for as long as a table has one id.
@@ -218,14 +257,15 @@ PlotSpec ExtrapolationView::plot_of(const ViewContext& context, const EvalResult
 
 void ExtrapolationView::draw_results(ViewContext& context, const EvalAnswers& answers) {
   const std::string figure = context.state<ExtrapolationState>().figure;
-  const auto* together =
-      wants_difference(context) ? context.requests.of(kEvalTogether).answer() : nullptr;
+  const auto* together = differences_beside(context, answers);
   const std::string key = answers.key(context) + serials_of(together) + figure;
   const EvalResult& result = result_.get(key, [&] { return merged(context, answers); });
   if (result.rows.empty() && result.positions.empty()) return;
   const auto& plots =
       plots_.get(key, [&] { return std::vector<PlotSpec>{plot_of(context, result)}; });
-  const auto& numbers = numbers_.get(key, [&] { return numbers_of(context, result); });
+  const auto& numbers = numbers_.get(key, [&] {
+    return numbers_of(context, result, words_of_shown(answers.list.front()->asked.params));
+  });
   const bool table = !numbers.models.empty();
   const float room = ImGui::GetContentRegionAvail().y;
   const float below = table ? ModelTable::height_of(numbers.models.size(), room) : 0;

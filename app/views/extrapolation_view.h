@@ -56,11 +56,15 @@ class ExtrapolationView : public View {
   void draw_controls(ViewContext& context);
   protocol::EvalRequest request_of(const ViewContext& context,
                                    std::vector<std::string> models) const;
-  protocol::EvalResult merged(const ViewContext& context,
-                              const ShownAnswers<protocol::EvalResult>& answers) const;
+  static const Answer<protocol::EvalResult>* differences_beside(
+      const ViewContext& context, const ShownAnswers<protocol::EvalResult>& answers);
+  static protocol::EvalResult merged(const ViewContext& context,
+                                     const ShownAnswers<protocol::EvalResult>& answers);
   widgets::PlotSpec plot_of(const ViewContext& context, const protocol::EvalResult& result) const;
   void draw_results(ViewContext& context, const ShownAnswers<protocol::EvalResult>& answers);
-  ModelRows numbers_of(const ViewContext& context, const protocol::EvalResult& result) const;
+  // `shown` says what the rows are of.
+  ModelRows numbers_of(const ViewContext& context, const protocol::EvalResult& result,
+                       const std::string& shown) const;
 
   EvalForm form_;
   PlotGrid grid_;

@@ -23,11 +23,17 @@ std::string words_in(const BoundField& field) {
   return words.empty() ? "" : words.front();
 }
 
+// What it is called in its list, with its unit, or else its key in words; that stays its id.
 std::string title_of(const BoundField& field) {
-  std::string title = field.key;
-  std::ranges::replace(title, '_', ' ');
-  return title;
+  std::string key = field.key;
+  std::ranges::replace(key, '_', ' ');
+  std::string title = *field.about.title == '\0' ? key : field.about.title;
+  if (*field.about.unit != '\0') title += std::string(" (") + field.about.unit + ")";
+  return title == key ? key : title + "###" + key;
 }
+
+// What a field is where nobody chose anything, and the button that goes back to that.
+constexpr const char *kAutomatic = "automatic", *kReset = "Reset";
 
 // Its help, what it takes and what it is by default; made on hover alone.
 void draw_help(const BoundField& field, const BoundField& fallback) {
@@ -45,12 +51,12 @@ void draw_help(const BoundField& field, const BoundField& fallback) {
 bool draw_flag(const BoundField& field, const BoundField& fallback) {
   const nlohmann::json value = field.write();
   if (fallback.write().is_null()) {
-    const std::string before = value.is_null() ? "by itself" : value.get<bool>() ? "yes" : "no";
+    const std::string before = value.is_null() ? kAutomatic : value.get<bool>() ? "yes" : "no";
     std::string word = before;
-    if (!draw_choice(title_of(field).c_str(), word, {"by itself", "yes", "no"},
+    if (!draw_choice(title_of(field).c_str(), word, {kAutomatic, "yes", "no"},
                      ImGui::GetFontSize() * kFieldWidth))
       return false;
-    field.read(word == "by itself" ? fallback.write() : nlohmann::json(word == "yes"));
+    field.read(word == kAutomatic ? fallback.write() : nlohmann::json(word == "yes"));
     return true;
   }
   bool on = value.get<bool>();
@@ -73,7 +79,8 @@ bool draw_words(const BoundField& field, const BoundField& fallback,
     ImGui::SameLine();
   }
   ImGui::PopID();
-  ImGui::TextUnformatted(title_of(field).c_str());
+  const std::string title = title_of(field);
+  ImGui::TextUnformatted(title.substr(0, title.find("###")).c_str());
   if (changed) field.read(words.empty() ? fallback.write() : nlohmann::json(words));
   return changed;
 }
@@ -152,9 +159,10 @@ FieldForm::Change FieldForm::draw_line(const BoundField& field, const BoundField
 FieldForm::Change FieldForm::draw_text(const BoundField& field, const BoundField& fallback) {
   Line& line = lines_[field.key];
   const bool path = field.kind == FieldKind::optional_value;
-  const std::string label = path ? "path of the " + title_of(field) : title_of(field);
+  const std::string title = title_of(field);
+  const std::string label = path ? "path of the " + title.substr(0, title.find("###")) : title;
   ImGui::SetNextItemWidth(ImGui::GetFontSize() * kFieldWidth);
-  ImGui::InputTextWithHint(label.c_str(), path ? "the bundled texts" : "by itself", &line.typed);
+  ImGui::InputTextWithHint(label.c_str(), path ? "the bundled texts" : kAutomatic, &line.typed);
   const bool entered = ImGui::IsItemDeactivatedAfterEdit(), active = ImGui::IsItemActive();
   draw_help(field, fallback);
   Change change = Change::none;
@@ -200,7 +208,8 @@ bool OptionsForm::draw_fields(nlohmann::json& chosen, const nlohmann::json& usua
   std::erase_if(fields, is_left_out), std::erase_if(defaults, is_left_out);
   bool changed = form_.draw(chosen, fields, defaults);
   ImGui::BeginDisabled(chosen == usual);
-  if (ImGui::Button("As at first")) chosen = usual, changed = true;
+  if (ImGui::Button(kReset)) chosen = usual, changed = true;
+  tooltip("As before anything was chosen");
   ImGui::EndDisabled();
   ImGui::EndPopup();
   return changed;

@@ -282,9 +282,11 @@ void HeadsView::draw_scatter(ViewContext& context) {
   ImGui::SameLine();
   changed |= draw_choice("across", state.across, keys);
   if (changed) context.set_state("Scatter other metrics", state);
-  const widgets::PlotSpec& plot =
-      scatter_.get(std::to_string(rows_version_) + "/" + state.up + "/" + state.across,
-                   [&] { return scatter_of(context); });
+  if (const std::string words = words_left_out(context); !words.empty())
+    ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
+  const widgets::PlotSpec& plot = scatter_.get(
+      std::to_string(rows_version_) + "/" + state.up + "/" + state.across + "/" + state.search,
+      [&] { return scatter_of(context); });
   widgets::PlotDraw options;
   options.version = scatter_.version();
   options.notes = false;
@@ -293,6 +295,7 @@ void HeadsView::draw_scatter(ViewContext& context) {
     if (place.cell < 0) return;
     const widgets::Series& series = plot.series[place.model];
     const auto at = static_cast<std::size_t>(place.cell);
+    if (std::isnan(series.x[at]) || std::isnan(series.y[at])) return;
     options.rings.push_back({series.x[at], series.y[at], color});
   };
   ring(row_of(context, context.hover()), widgets::palette().accent);

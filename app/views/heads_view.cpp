@@ -104,7 +104,7 @@ std::string HeadsView::command_line(const ViewContext& context) const {
   if (model.empty()) return "";
   const auto state = context.state<HeadsState>();
   return command_of<protocol::HeadsRequest>({context.requests.of(kHeads, model).asked()}) +
-         (state.sorted && !state.ascending ? " --sort " + state.metric : "");
+         (state.sorted ? " --sort " + state.metric + (state.ascending ? " --ascending" : "") : "");
 }
 
 void HeadsView::ask(ViewContext& context) {
@@ -123,7 +123,11 @@ void HeadsView::ask(ViewContext& context) {
 
 const HeadsView::HeadsAnswer* HeadsView::answer_of(const ViewContext& context,
                                                    std::size_t index) const {
-  return context.of(kHeads, index).answer();
+  const auto& question = context.of(kHeads, index);
+  if (question.answers_now()) return question.answer();
+  const auto shown = shown_answers(context, kHeads);  // older ones only where all are old
+  return std::ranges::find(shown.list, question.answer()) == shown.list.end() ? nullptr
+                                                                              : question.answer();
 }
 
 const HeadsView::HeadsAnswer* HeadsView::first_answer(const ViewContext& context) {
@@ -222,6 +226,15 @@ const std::vector<char>& HeadsView::found_rows(const ViewContext& context) {
       found[static_cast<std::size_t>(row)] = 1;
     return found;
   });
+}
+
+// What the search leaves out of table and scatter; empty where that is nothing.
+std::string HeadsView::words_left_out(const ViewContext& context) {
+  const std::vector<char>& found = found_rows(context);
+  const auto left_out = std::ranges::count(found, 0);
+  if (left_out == 0) return "";
+  return "\"" + context.state<HeadsState>().search + "\" leaves out " + std::to_string(left_out) +
+         " of " + std::to_string(found.size()) + " heads";
 }
 
 // The grid of a model's own answer: another model's answer leaves it as it is.
@@ -346,8 +359,10 @@ std::string HeadsView::places_key(const ViewContext& context, ImVec2 room) {
   return key;
 }
 
+// Of the heads that the search finds, as the table: the others keep their places, without a number.
 widgets::PlotSpec HeadsView::scatter_of(const ViewContext& context) {
   const auto state = context.state<HeadsState>();
+  const std::vector<char>& found = found_rows(context);
   widgets::PlotSpec plot{.id = "heads_" + state.up + "_over_" + state.across,
                          .title = "Heads: " + state.up + " over " + state.across};
   plot.x.label = state.across, plot.y.label = state.up;
@@ -362,6 +377,10 @@ widgets::PlotSpec HeadsView::scatter_of(const ViewContext& context) {
       for (std::size_t cell = 0; cell < series.x.size(); ++cell)
         series.names.push_back(name_of_head(static_cast<int64_t>(cell) / answer->result.heads,
                                             static_cast<int64_t>(cell) % answer->result.heads));
+      const int begin = rows_.begin[i];  // -1 where its rows are left for the next frame
+      for (std::size_t cell = 0; begin >= 0 && cell < series.x.size(); ++cell)
+        if (!found[static_cast<std::size_t>(begin) + cell])
+          series.x[cell] = series.y[cell] = std::nan("");
     }
     series.in_legend = answer != nullptr;
     plot.series.push_back(std::move(series));
@@ -370,6 +389,8 @@ widgets::PlotSpec HeadsView::scatter_of(const ViewContext& context) {
     for (const std::string& key : {state.across, state.up})
       if (const MetricInfo* metric = metric_of(answer->result, key))
         plot.notes.push_back(metric->title + " = " + metric->formula);
+  if (std::string words = words_left_out(context); !words.empty())
+    plot.notes.push_back(std::move(words));
   return plot;
 }
 

@@ -121,6 +121,7 @@ class HeadsView : public View {
   Rows columns(const ViewContext& context) const;
   void add_rows(const ViewContext& context, std::size_t index, Rows& rows) const;
   const std::vector<char>& found_rows(const ViewContext& context);
+  std::string words_left_out(const ViewContext& context);
   const widgets::HeadGridSpec& spec_of(const ViewContext& context, std::size_t index);
   const widgets::HeadCaptionWords& captions_of(const ViewContext& context, std::size_t index);
   widgets::HeadGridFit fit_of(const ViewContext& context, std::size_t index, ImVec2 room,

@@ -28,6 +28,8 @@ constexpr double kPollRunning = 1, kPollIdle = 5, kPollAsleep = 60;
 // What was told to start or to go on shows that by then.
 constexpr auto kAfterAnAct = std::chrono::seconds(20);
 constexpr int64_t kLogLines = 200;
+// In font sizes: what is said of a job, its tabs, and a curve that can be read.
+constexpr float kJobHeight = 26;
 
 // sample_configs/ stands beside assets/ in the source tree and inside it where installed.
 fs::path config_folder() {
@@ -69,18 +71,26 @@ double fraction_of(const JobStatus& job) {
   return job.steps > 0 ? static_cast<double>(job.step) / static_cast<double>(job.steps) : 0;
 }
 
+double percent_of(const JobStatus& job) { return std::round(100 * fraction_of(job)); }
+
 // An evaluation has no steps of its own: its job counts hundredths.
 std::string step_words(const JobStatus& job) {
-  if (job.kind == "eval") return widgets::short_number(std::round(100 * fraction_of(job))) + " %";
-  return std::to_string(job.step) + " / " + std::to_string(job.steps);
+  if (job.kind == "eval") return widgets::short_number(percent_of(job)) + " %";
+  return "step " + std::to_string(job.step) + " of " + std::to_string(job.steps);
+}
+
+// As curves have it; a job keeps it in nats.
+double last_loss_in_bits(const JobStatus& job) {
+  return job.last ? job.last->loss / std::log(2.0) : std::nan("");
 }
 
 std::string progress_words(const JobStatus& job) {
-  std::string words = (job.kind == "eval" ? "" : "step ") + step_words(job);
+  std::string words = step_words(job);
   if (job.seconds > 0) words += ", " + time_text(job.seconds) + " so far";
   if (job.state == "running" && job.seconds_left > 0)
     words += ", " + time_text(job.seconds_left) + " left";
-  if (job.last) words += ", loss " + widgets::short_number(job.last->loss) + " nats a token";
+  if (job.last)
+    words += ", loss " + widgets::short_number(last_loss_in_bits(job)) + " bits a token";
   if (!job.kernel.empty()) words += "; attention by " + job.kernel;
   return words;
 }
@@ -328,9 +338,9 @@ widgets::TableSpec JobsView::list_of(const protocol::JobsResult& result, const J
   list.columns = {{.title = "curve", .help = "its curve over that of the job shown"},
                   {.title = "job", .numbers = false},
                   {.title = "state", .numbers = false},
-                  {.title = "step"},
-                  {.title = "left"},
-                  {.title = "loss", .help = "nats a token, at the last step"}};
+                  {.title = "done (%)", .help = "of its steps"},
+                  {.title = "left (min)", .help = "by what its steps took so far"},
+                  {.title = "loss (bits a token)", .help = "at the last step"}};
   for (const JobStatus& job : result.jobs) {
     const bool beside = std::ranges::find(state.beside, job.dir) != state.beside.end();
     const bool can_be_drawn = job.dir != state.dir && job.kind == "train";
@@ -338,13 +348,12 @@ widgets::TableSpec JobsView::list_of(const protocol::JobsResult& result, const J
                               : words_cell_of(job.dir == state.dir ? "shown" : " ");
     auto name = words_cell_of(name_of_job(job)), its_state = words_cell_of(job.state);
     name.help = job.dir, its_state.tone = tone_of_job(job.state), its_state.help = job.message;
-    auto step = number_cell_of(fraction_of(job)), left = number_cell_of(std::nan(""));
-    step.words = step_words(job);
+    auto done = number_cell_of(percent_of(job)), left = number_cell_of(std::nan(""));
+    done.help = step_words(job);
     if (job.state == "running" && job.seconds_left > 0)
-      left.number = job.seconds_left, left.words = time_text(job.seconds_left);
-    list.rows.push_back({std::move(curve), std::move(name), std::move(its_state), std::move(step),
-                         std::move(left),
-                         number_cell_of(job.last ? job.last->loss : std::nan(""))});
+      left.number = std::round(job.seconds_left / 6) / 10, left.help = time_text(job.seconds_left);
+    list.rows.push_back({std::move(curve), std::move(name), std::move(its_state), std::move(done),
+                         std::move(left), number_cell_of(last_loss_in_bits(job))});
   }
   return list;
 }
@@ -577,7 +586,10 @@ void JobsView::draw_content(ViewContext& context) {
   if (!shown) return;
   ImGui::Separator();
   if (question.failed()) draw_question(context, question, "job");
-  if (ImGui::BeginChild("job")) draw_job(context, job->result);
+  // A view with less room is scrolled: a curve of a few pixels shows nothing.
+  const float least = ImGui::GetFontSize() * kJobHeight;
+  if (ImGui::BeginChild("job", {0, std::max(least, ImGui::GetContentRegionAvail().y)}))
+    draw_job(context, job->result);
   ImGui::EndChild();
 }
 

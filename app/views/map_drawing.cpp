@@ -8,6 +8,7 @@
 #include "app/views/intervene_view.h"
 #include "app/views/map_view.h"
 #include "app/views/plot_grid.h"
+#include "app/views/text_view.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -18,18 +19,12 @@ using widgets::AxisLink;
 using widgets::MapSpec;
 using widgets::PlotSpec;
 
-// After the axes have rested so long, the region they show is asked for.
-constexpr auto kRest = std::chrono::milliseconds(160);
 constexpr int kCellStep = 64, kMostCells = 768;
 // In lines of text: a map with less room than this has no curves beside it.
 constexpr float kRoomForCurves = 18, kCurveHeight = 5, kCurveWidth = 5;
 constexpr float kLeastMap = 9;  // of one among several
 // Above so many tokens none has room for its text.
 constexpr double kMostNamed = 256;
-
-int64_t whole(double value, int64_t tokens) {
-  return std::clamp<int64_t>(static_cast<int64_t>(value), 0, tokens);
-}
 
 // The largest cell of each row: of the weights of a query the mean is one by its number of keys.
 std::vector<float> largest_of_rows(const Answer<MapResult>& answer) {
@@ -114,6 +109,23 @@ std::vector<widgets::AxisTick> ticks_of(const ViewContext& context, std::size_t 
   return ticks;
 }
 
+// What a value under the pointer is of where a cell holds several pairs; empty of single ones.
+std::string words_of_pooling(const MapResult& map, bool difference) {
+  if (!pools(map)) return "";
+  if (map.pool != "max") return "means of the cell's pairs";
+  return difference ? "each map's largest of the cell's pairs, and A - B of these two"
+                    : "the largest of the cell's pairs";
+}
+
+// What stands under one of several maps: its scale first.
+std::vector<std::string> caption_of(const PlotSpec& plot) {
+  std::vector<std::string> notes = plot.notes;
+  if (!notes.empty()) std::ranges::rotate(notes, notes.end() - 1);
+  return notes;
+}
+
+float caption_height() { return widgets::notes_height({"scale"}, ImGui::GetFontSize() * 99); }
+
 }  // namespace
 
 // --- controls ---------------------------------------------------------------------------------
@@ -143,11 +155,13 @@ bool MapView::draw_colors(ViewContext& context, MapState& state) {
   MapLook& look = state.look;
   const float width = ImGui::GetFontSize() * 8;
   if (state.of == "weight") {
-    changed |= draw_choice("scale", look.scale, {"by itself", "linear", "log"}, width);
-    tooltip("By itself: log where fewer than one cell in ten reaches a tenth of the largest");
+    changed |= draw_choice("scale", look.scale, {"automatic", "linear", "log"}, width);
+    tooltip("Automatic: log where fewer than one cell in ten reaches a tenth of the largest");
     ImGui::SetNextItemWidth(width);
     const std::string label = std::to_string(look.decades) + " decades of a log scale###decades";
-    changed |= ImGui::SliderInt(label.c_str(), &look.decades, 1, 12, "");
+    int decades = static_cast<int>(look.decades);
+    changed |= ImGui::SliderInt(label.c_str(), &decades, 1, 12, "");
+    look.decades = decades;
   }
   const MapLook before = look;
   const double low = map ? map->range.low : 0, high = map ? map->range.high : 1;
@@ -167,7 +181,7 @@ bool MapView::draw_colors(ViewContext& context, MapState& state) {
     if (const std::string clipped = clipping_note(*map, look); !clipped.empty())
       ImGui::TextColored(widgets::palette().warn, "%s", clipped.c_str());
   }
-  if (ImGui::Button("As at first")) look = {}, state.square = true, changed = true;
+  if (ImGui::Button("Reset")) look = {}, state.square = true, changed = true;
   ImGui::EndPopup();
   return changed;
 }
@@ -290,9 +304,11 @@ void MapView::draw_goto(ViewContext& context) {
     return context.window.say("A pair is two numbers from 0 to " + std::to_string(last) +
                               ": 12, 3");
   }
-  const int64_t query = std::min(pair->first, last), key = std::min(pair->second, last);
+  const int64_t query = std::min(pair->first, last),
+                key = std::min(pair->second, applied_keys_ - 1);
   select_pair(context, query, key);
-  show_region(context, region_around(context.session().region, query, key, applied_tokens_));
+  show_region(context,
+              region_around(context.session().region, query, key, applied_tokens_, applied_keys_));
   goto_.clear();
 }
 
@@ -326,39 +342,6 @@ void MapView::draw_controls(ViewContext& context) {
 }
 
 // --- pictures ---------------------------------------------------------------------------------
-
-// Sets the axes where the session's region is another one than they were last set to.
-void MapView::follow_session(ViewContext& context, int64_t tokens) {
-  const Region& now = context.session().region;
-  if (applied_tokens_ == tokens && now == applied_) return;
-  const auto end = [&](int64_t value) { return static_cast<double>(value > 0 ? value : tokens); };
-  y_ = {static_cast<double>(now.row_begin), end(now.row_end)};
-  x_ = {static_cast<double>(now.col_begin), end(now.col_end)};
-  seen_x_ = x_, seen_y_ = y_;
-  applied_ = now, applied_tokens_ = tokens;
-  moving_ = false;
-}
-
-// Once the axes rest, their region becomes the session's, and with it the next question.
-void MapView::settle(ViewContext& context, int64_t tokens) {
-  const auto now = std::chrono::steady_clock::now();
-  const auto differs = [](const AxisLink& a, const AxisLink& b) {
-    return std::abs(a.low - b.low) > 1e-6 || std::abs(a.high - b.high) > 1e-6;
-  };
-  if (differs(x_, seen_x_) || differs(y_, seen_y_)) {
-    seen_x_ = x_, seen_y_ = y_;
-    moved_at_ = now, moving_ = true;
-  }
-  context.window.moving = context.window.moving || moving_;
-  if (!moving_ || now - moved_at_ < kRest) return;
-  moving_ = false;
-  int64_t r0 = whole(std::floor(y_.low), tokens), r1 = whole(std::ceil(y_.high), tokens);
-  int64_t c0 = whole(std::floor(x_.low), tokens), c1 = whole(std::ceil(x_.high), tokens);
-  if (r1 <= r0 || c1 <= c0) return;
-  if (r0 == 0 && c0 == 0 && r1 == tokens && c1 == tokens) r1 = c1 = 0;
-  show_region(context, {r0, r1, c0, c1});
-  applied_ = context.session().region;  // the axes stay as the hand left them
-}
 
 double MapView::ratio() const {
   const double rows = y_.high - y_.low;
@@ -405,14 +388,16 @@ void MapView::draw_one(ViewContext& context, const Scene& scene, std::size_t n, 
   options.axis_labels = scene.plots.size() == 1;
   if (!picture.x_ticks.empty()) options.x_ticks = &picture.x_ticks;
   if (!picture.y_ticks.empty()) options.y_ticks = &picture.y_ticks;
+  const std::string pooled = words_of_pooling(scene.maps[0].answer->result, scene.difference);
   options.more_words = [&](widgets::PlotPointer at) {
     const auto query = static_cast<int64_t>(std::floor(at.y));
     const auto key = static_cast<int64_t>(std::floor(at.x));
     const std::string of_query = token_text(context, model, query);
-    const std::string values = values_at(scene, at);
-    if (of_query.empty()) return values;
-    return values + (values.empty() ? "query" : "; query") + in_quotes(of_query) + ", key" +
-           in_quotes(token_text(context, model, key));
+    std::string words = values_at(scene, at);
+    if (!of_query.empty())
+      words += (words.empty() ? "query" : "; query") + in_quotes(of_query) + ", key" +
+               in_quotes(token_text(context, model, key));
+    return words + (words.empty() || pooled.empty() ? "" : "\n") + pooled;
   };
   options.menu = [&] {
     draw_intervention_menu(context);
@@ -427,7 +412,10 @@ void MapView::draw_one(ViewContext& context, const Scene& scene, std::size_t n, 
   ImGui::PopID();
   picture.axes = drawn.plot_size;
   picture.labels = {options.size.x - drawn.plot_size.x, options.size.y - drawn.plot_size.y};
-  if (drawn.pointer) pointer_text_ = widgets::cell_text(*plot.map, *drawn.pointer);
+  if (drawn.pointer) {
+    pointer_text_ = widgets::cell_text(*plot.map, *drawn.pointer);
+    if (!pointer_text_.empty() && !pooled.empty()) pointer_text_ += " (" + pooled + ")";
+  }
   if (drawn.clicked && drawn.pointer)
     select_pair(context, static_cast<int64_t>(std::floor(drawn.pointer->y)),
                 static_cast<int64_t>(std::floor(drawn.pointer->x)));
@@ -485,9 +473,9 @@ MapView::Places MapView::places_of(int count, ImVec2 room) const {
   float largest = -1;
   for (int columns = 1; columns <= count; ++columns) {
     const int rows = (count + columns - 1) / columns;
-    const ImVec2 size{
-        room.x / static_cast<float>(columns) - gap.x,
-        room.y / static_cast<float>(rows) - ImGui::GetTextLineHeightWithSpacing() - gap.y};
+    const ImVec2 size{room.x / static_cast<float>(columns) - gap.x,
+                      room.y / static_cast<float>(rows) - ImGui::GetTextLineHeightWithSpacing() -
+                          caption_height() - 2 * gap.y};
     const ImVec2 axes{size.x - widgets::color_scale_width(false), size.y};
     const float side =
         std::min(axes.x / static_cast<float>(std::clamp(ratio(), 0.125, 8.0)), axes.y);
@@ -525,6 +513,13 @@ void MapView::draw_side_by_side(ViewContext& context, const Scene& scene, ImVec2
       ImGui::SameLine();
       widgets::draw_color_scale(*scene.plots[n]->map, std::max(40.0F, picture.axes.y), false);
     }
+    // A window of its own ends where the map does, and the words with it.
+    ImGui::PushID(i);
+    if (ImGui::BeginChild("caption", {places.size.x, caption_height()}, ImGuiChildFlags_None,
+                          ImGuiWindowFlags_NoScrollbar))
+      draw_folded_notes(caption_of(*scene.plots[n]));
+    ImGui::EndChild();
+    ImGui::PopID();
     ImGui::EndGroup();
   }
 }
@@ -537,10 +532,14 @@ void MapView::draw_obstacle(const Scene& scene) {
 void MapView::draw_maps(ViewContext& context) {
   const Scene scene = scene_of(context);
   if (scene.maps.empty()) return;
-  const int64_t tokens = scene.maps[0].answer->result.tokens;
-  follow_session(context, tokens);
+  const MapResult& map = scene.maps[0].answer->result;
+  // Cross attention has keys of its own.
+  const int64_t tokens = map.tokens, keys = map.keys > 0 ? map.keys : tokens;
+  follow_session(context, tokens, keys);
   draw_obstacle(scene);
-  const auto& notes = scene.plots.front()->notes;
+  // Several have theirs under each.
+  const std::vector<std::string> notes =
+      scene.plots.size() == 1 ? scene.plots.front()->notes : std::vector<std::string>{};
   ImVec2 room = ImGui::GetContentRegionAvail();
   room.y -= ImGui::GetTextLineHeightWithSpacing() + widgets::notes_height(notes, room.x) +
             ImGui::GetStyle().ItemSpacing.y * 2;
@@ -552,7 +551,7 @@ void MapView::draw_maps(ViewContext& context) {
     draw_side_by_side(context, scene, room);
   draw_selection(context);
   widgets::draw_notes(notes);
-  settle(context, tokens);
+  settle(context, tokens, keys);
 }
 
 // One line: what is under the mouse, or the marked pair with its tokens.
@@ -573,6 +572,7 @@ void MapView::draw_selection(ViewContext& context) {
 }
 
 void MapView::draw_content(ViewContext& context) {
+  fit_to_text(context);
   draw_controls(context);
   if (context.models() == 0)
     return widgets::draw_empty("The map of a head will be here. Tick a model, pick a head.");

@@ -15,10 +15,16 @@ namespace {
 using protocol::MapResult;
 using widgets::PlotSpec;
 
+// After the axes have rested so long, the region they show is asked for.
+constexpr auto kRest = std::chrono::milliseconds(160);
 // Tokens around a pair that is gone to where all of the text is on show.
 constexpr int64_t kNeighbourhood = 48;
 // The fewest tokens that keys zoom to.
 constexpr int64_t kLeastZoomed = 8;
+
+int64_t whole(double value, int64_t tokens) {
+  return std::clamp<int64_t>(static_cast<int64_t>(value), 0, tokens);
+}
 
 std::string in_a_row(const std::vector<std::string>& words) {
   std::string all;
@@ -26,12 +32,20 @@ std::string in_a_row(const std::vector<std::string>& words) {
   return all;
 }
 
-// Tokens of a text as the asked model reads it; 0 before it has read it.
-int64_t tokens_of(const QuestionOf<MapResult>& question, const TextInput& text) {
+// Queries and keys of a text as the asked model reads it, in the stack of the head; 0 before it has
+// read it.
+std::pair<int64_t, int64_t> sizes_of(const QuestionOf<MapResult>& question, const TextInput& text,
+                                     const std::string& head) {
   const auto* answer = question.answer();
-  const bool same = answer && answer->asked.text.serial() == text.words.serial() &&
-                    answer->asked.params.value("length", int64_t{0}) == text.length;
-  return same ? answer->result.tokens : 0;
+  if (!answer || answer->asked.text.serial() != text.words.serial() ||
+      answer->asked.params.value("length", int64_t{0}) != text.length)
+    return {0, 0};
+  const MapResult& map = answer->result;
+  const std::size_t dot = head.find('.');
+  const std::string stack = dot == std::string::npos ? "" : head.substr(0, dot);
+  const bool same = map.stack == stack || (stack.empty() && map.stack == "dec");
+  if (!same) return {0, 0};
+  return {map.tokens, map.keys > 0 ? map.keys : map.tokens};
 }
 
 // [begin, end) of a text of so many tokens; the whole of it where nothing of it is left.
@@ -47,8 +61,8 @@ const Grid map_of(const Answer<MapResult>& answer) {
 
 // Why A - B cannot be drawn: they were asked for differently, as while one is not there yet, or are
 // not about the same tokens. Empty where it can.
-std::string difference_obstacle(const MapState& state, const MapView::Shown& first,
-                                const MapView::Shown& second) {
+std::string obstacle_of(const MapState& state, const MapView::Shown& first,
+                        const MapView::Shown& second) {
   const Answer<MapResult>&a = *first.answer, &b = *second.answer;
   if (first.text != second.text) return "A - B is not drawn: the two maps are of different texts.";
   Asked one = a.asked, other = b.asked;
@@ -56,11 +70,41 @@ std::string difference_obstacle(const MapState& state, const MapView::Shown& fir
   if (own_head) one.params.erase("head"), other.params.erase("head");
   if (!alike(one, other) || (own_head && (first.old || second.old)))
     return "A - B is drawn once both maps are there.";
-  if (a.result.provenance.text_hash != b.result.provenance.text_hash)
-    return "A - B is not drawn: the two models read the text as different tokens.";
-  if (a.result.height != b.result.height || a.result.width != b.result.width)
-    return "A - B is not drawn: the two maps are not of the same queries and keys.";
-  return "";
+  return difference_obstacle(a.result, b.result);
+}
+
+// The command that draws a map as it is shown; with `minus` A, B and A - B.
+std::string command_of_map(const Asked& asked, const MapLook& look, const Asked* minus = nullptr) {
+  if (!asked.params.is_object()) return "";  // not asked yet
+  DrawnMap drawn;
+  drawn.look = look;
+  protocol::MapRequest& request = drawn;
+  request = protocol::request_of<protocol::MapRequest>(asked.params);
+  set_option_of_text(request.reading.input, asked.text, false);
+  if (minus) {
+    const auto other = protocol::request_of<protocol::MapRequest>(minus->params);
+    drawn.minus = other.model;
+    if (other.head != request.head) drawn.minus_head = other.head;
+  }
+  return protocol::command_line(drawn);
+}
+
+std::string command_of_maps(const std::vector<Asked>& asked, const MapLook& look) {
+  std::string commands;
+  for (const Asked& one : asked) {
+    const std::string command = command_of_map(one, look);
+    commands += (commands.empty() || command.empty() ? "" : " && ") + command;
+  }
+  return commands;
+}
+
+// Whether one command can subtract them: they were asked the same but for model and head.
+bool can_be_subtracted(const std::vector<Asked>& asked) {
+  if (asked.size() != 2 || !asked[0].params.is_object() || !asked[1].params.is_object())
+    return false;
+  Asked one = asked[0], other = asked[1];
+  one.params.erase("head"), other.params.erase("head");
+  return alike(one, other);
 }
 
 // "enc.L3H1".
@@ -91,12 +135,13 @@ std::optional<std::pair<int64_t, int64_t>> pair_in(const std::string& words) {
   return std::pair{numbers.front(), numbers.back()};
 }
 
-Region region_around(const Region& now, int64_t query, int64_t key, int64_t tokens) {
-  const auto size = [&](int64_t begin, int64_t end) {
-    return std::min(tokens, end > begin ? end - begin : kNeighbourhood);
+Region region_around(const Region& now, int64_t query, int64_t key, int64_t queries, int64_t keys) {
+  const auto size = [](int64_t begin, int64_t end, int64_t all) {
+    return std::min(all, end > begin ? end - begin : kNeighbourhood);
   };
-  const int64_t rows = size(now.row_begin, now.row_end), cols = size(now.col_begin, now.col_end);
-  const int64_t row = clamped_begin(query, rows, tokens), col = clamped_begin(key, cols, tokens);
+  const int64_t rows = size(now.row_begin, now.row_end, queries);
+  const int64_t cols = size(now.col_begin, now.col_end, keys);
+  const int64_t row = clamped_begin(query, rows, queries), col = clamped_begin(key, cols, keys);
   return {row, row + rows, col, col + cols};
 }
 
@@ -181,7 +226,32 @@ std::vector<Asked> MapView::asked_of_maps(const ViewContext& context) const {
 }
 
 std::string MapView::command_line(const ViewContext& context) const {
-  return command_of<protocol::MapRequest>(asked_of_maps(context));
+  const std::vector<Asked> asked = asked_of_maps(context);
+  const std::vector<Shown> maps = maps_shown(context);
+  const auto all = sides(context);
+  const bool difference = context.state<MapState>().show == "difference" && all.size() == 2;
+  if (difference && all[0].heads.empty() && can_be_subtracted(asked))
+    return command_of_map(asked[0], look_to_say(context, maps, true), &asked[1]);
+  return command_of_maps(asked, look_to_say(context, maps, false));
+}
+
+// The look as options of the command: what is in force where it is left to the program, and nothing
+// that has no effect. A command that subtracts finds what two maps have in common by itself.
+MapLook MapView::look_to_say(const ViewContext& context, const std::vector<Shown>& maps,
+                             bool subtracts) const {
+  const auto state = context.state<MapState>();
+  MapLook look = look_of(context, maps);
+  const bool weights = state.of == "weight";
+  if (!weights) look.scale = "linear";
+  if (weights && maps.size() == 1 && look.scale != "linear" && look.scale != "log")
+    look.scale = is_thin(*map_figure(context, maps[0]).map) ? "log" : "linear";
+  // Of weights the ends are those of all maps, unless something else was chosen.
+  const bool chosen = maps.size() < 2 || subtracts || (weights && !look.leave_out_first);
+  if (chosen) look.low = state.look.low, look.high = state.look.high;
+  if (look.low && look.high && *look.low >= *look.high) look.low = look.high = {};
+  if (look.scale == "log") look.low.reset();
+  if (look.scale == "linear") look.decades = MapLook{}.decades;
+  return look;
 }
 
 std::string MapView::words_of(const Session& session, const Shown& shown) {
@@ -282,13 +352,13 @@ void MapView::ask(ViewContext& context) {
     const auto questions = questions_of(context, side);
     for (std::size_t i = 0; i < questions.size(); ++i) {
       const std::string& model = context.session().models[side.model];
-      const int64_t tokens = tokens_of(*questions[i], side.text);
       protocol::MapRequest request{.model = model};
       request.head = side.heads.empty() ? side.head : side.heads[i];
       request.of = state.of, request.pool = state.pool;
       request.size = {cells_, cells_};
-      request.rows = range_of(region.row_begin, region.row_end, tokens);
-      request.cols = range_of(region.col_begin, region.col_end, tokens);
+      const auto [queries, keys] = sizes_of(*questions[i], side.text, request.head);
+      request.rows = range_of(region.row_begin, region.row_end, queries);
+      request.cols = range_of(region.col_begin, region.col_end, keys);
       set_text(request.reading, side.text);
       context.requests.ask(*questions[i], request, side.text.words);
     }
@@ -344,32 +414,32 @@ bool MapView::Scene::old(std::size_t plot) const {
   return maps[0].old || maps[1].old;
 }
 
+// Before its look.
+PlotSpec MapView::map_figure(const ViewContext& context, const Shown& shown) {
+  const MapAnswer& answer = *shown.answer;
+  return attention_map_figure(answer.result, map_of(answer), names_of(context.session()),
+                              sink_of(answer.tensors));
+}
+
 // The look of A alone as it was chosen; two maps have one look in common.
 MapLook MapView::look_of(const ViewContext& context, const std::vector<Shown>& maps) const {
   const MapLook look = context.state<MapState>().look;
   if (maps.size() < 2) return look;
-  const ModelNames names = names_of(context.session());
-  const auto spec = [&](const Shown& one) {
-    return *attention_map_figure(one.answer->result, map_of(*one.answer), names).map;
-  };
+  const auto spec = [&](const Shown& one) { return *map_figure(context, one).map; };
   return common_look(look, spec(maps[0]), spec(maps[1]));
 }
 
 PlotSpec MapView::plot_of(const ViewContext& context, const Shown& shown,
                           const MapLook& look) const {
   const MapAnswer& answer = *shown.answer;
-  PlotSpec plot = attention_map_figure(answer.result, map_of(answer), names_of(context.session()),
-                                       sink_of(answer.tensors));
+  PlotSpec plot = map_figure(context, shown);
   if (!shown.heads.empty()) {
     plot.id = "map_" + names_of(context.session()).file_name(answer.result.model) + "_mean";
     plot.title = words_of(context.session(), shown) + ": " + answer.result.of;
   }
-  apply_look(*plot.map, look);
-  std::string& note = plot.notes.back() = widgets::scale_note(*plot.map);
-  if (const std::string clipped = clipping_note(*plot.map, look); !clipped.empty())
-    note += "; " + clipped;
+  apply_look(plot, look);
   const protocol::Provenance& made = answer.result.provenance;
-  if (!made.kernel.empty()) note += "; computed by " + made.kernel + ", " + made.dtype;
+  if (!made.kernel.empty()) plot.notes.back() += "; computed by " + made.kernel + ", " + made.dtype;
   return plot;
 }
 
@@ -388,16 +458,20 @@ std::vector<Saved> MapView::saved(ViewContext& context) {
                 (shown.text.empty() ? "" : "_other_text");
     std::vector<Asked> asked{answer.asked};
     if (!shown.heads.empty()) asked = asked_of_maps(context);
-    all.push_back({std::move(folder), std::move(output), command_of<protocol::MapRequest>(asked)});
+    all.push_back({std::move(folder), std::move(output),
+                   command_of_maps(asked, look_to_say(context, maps, false))});
   }
   if (context.state<MapState>().show != "difference" || maps.size() < 2) return all;
   const MapAnswer &a = *maps[0].answer, &b = *maps[1].answer;
-  if (!difference_obstacle(context.state<MapState>(), maps[0], maps[1]).empty()) return all;
+  if (!obstacle_of(context.state<MapState>(), maps[0], maps[1]).empty()) return all;
   Output output{.result = {{"a", all[0].output.result}, {"b", all[1].output.result}}};
   for (const Saved& one : {all[0], all[1]})
     for (const nlohmann::json& made : one.output.provenance) output.provenance.push_back(made);
   output.figures = {map_difference_figure(a.result, map_of(a), b.result, map_of(b), names)};
-  all.push_back({"difference", std::move(output), all[0].command + " && " + all[1].command});
+  const bool one_command = can_be_subtracted({a.asked, b.asked});
+  all.push_back({"difference", std::move(output),
+                 one_command ? command_of_map(a.asked, look_to_say(context, maps, true), &b.asked)
+                             : all[0].command + " && " + all[1].command});
   return all;
 }
 
@@ -415,7 +489,7 @@ MapView::Scene MapView::scene_of(ViewContext& context) {
   }
   if (state.show != "difference" || scene.maps.size() < 2) return scene;
   const MapAnswer &a = *scene.maps[0].answer, &b = *scene.maps[1].answer;
-  scene.obstacle = difference_obstacle(state, scene.maps[0], scene.maps[1]);
+  scene.obstacle = obstacle_of(state, scene.maps[0], scene.maps[1]);
   scene.difference = scene.obstacle.empty();
   if (scene.difference)
     scene.plots.push_back(&pictures_[2].plot.get(key, [&] {
@@ -423,6 +497,41 @@ MapView::Scene MapView::scene_of(ViewContext& context) {
                                    names_of(context.session()));
     }));
   return scene;
+}
+
+// Sets the axes where the session's region is another one than they were last set to.
+void MapView::follow_session(ViewContext& context, int64_t tokens, int64_t keys) {
+  const Region& now = context.session().region;
+  if (applied_tokens_ == tokens && applied_keys_ == keys && now == applied_) return;
+  const auto end = [](int64_t value, int64_t all) {
+    return static_cast<double>(value > 0 ? value : all);
+  };
+  y_ = {static_cast<double>(now.row_begin), end(now.row_end, tokens)};
+  x_ = {static_cast<double>(now.col_begin), end(now.col_end, keys)};
+  seen_x_ = x_, seen_y_ = y_;
+  applied_ = now, applied_tokens_ = tokens, applied_keys_ = keys;
+  moving_ = false;
+}
+
+// Once the axes rest, their region becomes the session's, and with it the next question.
+void MapView::settle(ViewContext& context, int64_t tokens, int64_t keys) {
+  const auto now = std::chrono::steady_clock::now();
+  const auto differs = [](const widgets::AxisLink& a, const widgets::AxisLink& b) {
+    return std::abs(a.low - b.low) > 1e-6 || std::abs(a.high - b.high) > 1e-6;
+  };
+  if (differs(x_, seen_x_) || differs(y_, seen_y_)) {
+    seen_x_ = x_, seen_y_ = y_;
+    moved_at_ = now, moving_ = true;
+  }
+  context.window.moving = context.window.moving || moving_;
+  if (!moving_ || now - moved_at_ < kRest) return;
+  moving_ = false;
+  int64_t r0 = whole(std::floor(y_.low), tokens), r1 = whole(std::ceil(y_.high), tokens);
+  int64_t c0 = whole(std::floor(x_.low), keys), c1 = whole(std::ceil(x_.high), keys);
+  if (r1 <= r0 || c1 <= c0) return;
+  if (r0 == 0 && c0 == 0 && r1 == tokens && c1 == keys) r1 = c1 = 0;
+  show_region(context, {r0, r1, c0, c1});
+  applied_ = context.session().region;  // the axes stay as the hand left them
 }
 
 }  // namespace phasescope::app

@@ -49,7 +49,7 @@ inline constexpr Asks<protocol::MapResult> kMapOfOne{"map of one", protocol::Map
 std::optional<std::pair<int64_t, int64_t>> pair_in(const std::string& words);
 // The region on show, moved so that a pair is in its middle; a small one where all of the text is
 // on show.
-Region region_around(const Region& now, int64_t query, int64_t key, int64_t tokens);
+Region region_around(const Region& now, int64_t query, int64_t key, int64_t queries, int64_t keys);
 // The region on show, `by` times as many queries and keys of those that there are, around the
 // selected pair, or its own middle where none is. Empty, which is all, where that is all.
 Region zoomed(const Region& now, double by, const Selection& selection, int64_t queries,
@@ -143,11 +143,14 @@ class MapView : public View {
   void draw_side_by_side(ViewContext& context, const Scene& scene, ImVec2 room);
   Places places_of(int count, ImVec2 room) const;
   void draw_selection(ViewContext& context);
+  static widgets::PlotSpec map_figure(const ViewContext& context, const Shown& shown);
   MapLook look_of(const ViewContext& context, const std::vector<Shown>& maps) const;
+  MapLook look_to_say(const ViewContext& context, const std::vector<Shown>& maps,
+                      bool subtracts) const;
   widgets::PlotSpec plot_of(const ViewContext& context, const Shown& shown,
                             const MapLook& look) const;
-  void follow_session(ViewContext& context, int64_t tokens);
-  void settle(ViewContext& context, int64_t tokens);
+  void follow_session(ViewContext& context, int64_t tokens, int64_t keys);
+  void settle(ViewContext& context, int64_t tokens, int64_t keys);
   double ratio() const;
 
   std::array<Picture, 3> pictures_;
@@ -156,8 +159,8 @@ class MapView : public View {
   Cached<MapLook> look_;
   Cached<std::array<widgets::PlotSpec, 2>> profiles_;
   widgets::AxisLink x_, y_;
-  Region applied_;  // the region that the axes were last set to
-  int64_t applied_tokens_ = 0;
+  Region applied_;                                 // the region that the axes were last set to
+  int64_t applied_tokens_ = 0, applied_keys_ = 0;  // that there were then
   widgets::AxisLink seen_x_, seen_y_;
   std::chrono::steady_clock::time_point moved_at_;
   bool moving_ = false;

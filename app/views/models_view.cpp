@@ -81,6 +81,13 @@ std::vector<ModelSummary> with_opened(const ViewContext& context, std::vector<Mo
   return list;
 }
 
+// Why an open model could not be opened; empty where it could, or where nobody has tried.
+std::string failure_of(const ViewContext& context, const std::string& model) {
+  if (place_of(context.session(), model) < 0) return "";
+  const Question& info = context.requests.of(kInfo, model);
+  return info.failed() ? context.requests.busy(info).text : "";
+}
+
 // How a model that rotates can be stretched without training, and by what.
 struct Stretch {
   const char *key, *title, *help;
@@ -159,10 +166,13 @@ void ModelsView::draw_row(ViewContext& context, const ModelSummary& model,
   const std::string name = listed.short_name(model.name);
   if (ImGui::Selectable(name.c_str(), selected, ImGuiSelectableFlags_SpanAllColumns))
     place >= 0 ? select_model(context, place) : open_model(context, model.name);
-  tooltip(model.title + (model.note.empty() ? "" : "\n" + model.note) +
+  const std::string failure = failure_of(context, model.name);
+  tooltip((failure.empty() ? "" : failure + "\n") + model.title +
+          (model.note.empty() ? "" : "\n" + model.note) +
           (model.path.empty() ? "" : "\n" + model.path) +
           (name == model.name || model.name == model.path ? "" : "\n" + model.name));
   draw_row_menu(context, model.name);
+  draw_failure(context, model.name);
   ImGui::TableNextColumn();
   ImGui::TextUnformatted(model.encoding.c_str());
   ImGui::TableNextColumn();
@@ -174,6 +184,16 @@ void ModelsView::draw_row(ViewContext& context, const ModelSummary& model,
   ImGui::TextColored(widgets::palette().quiet, "%s",
                      model.parameters ? count_text(double(model.parameters), "").c_str() : "");
   ImGui::PopID();
+}
+
+// Under its row: what is said below the list has no room in a small window.
+void ModelsView::draw_failure(ViewContext& context, const std::string& model) {
+  const std::string why = failure_of(context, model);
+  if (why.empty()) return;
+  ImGui::PushStyleColor(ImGuiCol_Text, widgets::palette().bad);
+  ImGui::TextWrapped("%s", why.c_str());
+  ImGui::PopStyleColor();
+  tooltip(model + "\n" + why);
 }
 
 ModelsView::Listed ModelsView::listed(const ViewContext& context) {

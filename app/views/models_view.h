@@ -54,6 +54,7 @@ class ModelsView : public View {
   void draw_titles();
   void draw_list(ViewContext& context);
   void draw_row_menu(ViewContext& context, const std::string& model);
+  static void draw_failure(ViewContext& context, const std::string& model);
   void draw_computing(ViewContext& context);
   void draw_host(ViewContext& context);
   static void connect(ViewContext& context, const std::string& host);

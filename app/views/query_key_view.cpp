@@ -15,11 +15,12 @@ constexpr const char* kSelectedPair = "the selected pair";
 constexpr const char* kEveryToken = "every token";
 
 // The pair that is selected, as far as it is in the text; else the last token and the one before.
-std::pair<int64_t, int64_t> pair_of(const Session& session, int64_t tokens) {
+std::pair<int64_t, int64_t> pair_of(const Session& session, const QueryKey& values) {
   const Selection& at = session.selection;
-  const int64_t last = std::max<int64_t>(0, tokens - 1);
+  const int64_t last = std::max<int64_t>(0, values.tokens - 1);
+  const int64_t last_key = std::max<int64_t>(0, values.keys - 1);
   const int64_t query = std::min(at.query.value_or(last), last);
-  return {query, std::min(at.key.value_or(std::max<int64_t>(0, query - 1)), last)};
+  return {query, std::min(at.key.value_or(std::max<int64_t>(0, query - 1)), last_key)};
 }
 
 }  // namespace
@@ -39,6 +40,8 @@ void QueryKeyView::ask(ViewContext& context) {
   const TextInput text = context.text_for(model);
   protocol::CaptureRequest request{.model = model};
   request.what = {"q", "k", "rotated"};
+  // Without a word it is of all stacks.
+  if (context.has_stacks(model)) request.stack = at.stack.empty() ? "dec" : at.stack;
   request.layers = std::vector{at.layer}, request.heads = std::vector{at.head};
   set_text(request.reading, text);
   context.requests.ask(context.requests.of(kQueryKey, model), request, text.words);
@@ -66,7 +69,7 @@ QueryKey QueryKeyView::values_of(const ViewContext& context, const CaptureAnswer
   const auto request = protocol::request_of<protocol::CaptureRequest>(answer.asked.params);
   const auto* report = context.info(request.model);
   if (!report || !request.layers || !request.heads) return {};
-  return query_key_of(answer.tensors, request.model, request.layers->front(),
+  return query_key_of(answer.tensors, request.model, request.stack, request.layers->front(),
                       request.heads->front(), report->model.heads);
 }
 
@@ -75,7 +78,7 @@ std::vector<PlotSpec> QueryKeyView::plots_of(const ViewContext& context,
   if (values.tokens < 1) return {};
   const ModelNames names = names_of(context.session());
   if (context.state<QueryKeyState>().figure == kEveryToken) return channel_maps(values, names);
-  const auto [query, key] = pair_of(context.session(), values.tokens);
+  const auto [query, key] = pair_of(context.session(), values);
   return pair_channel_figures(values, query, key, names);
 }
 
@@ -89,6 +92,7 @@ std::vector<Saved> QueryKeyView::saved(ViewContext& context) {
 }
 
 void QueryKeyView::draw_content(ViewContext& context) {
+  fit_to_text(context);
   auto state = context.state<QueryKeyState>();
   if (draw_choice("##figure", state.figure, {kSelectedPair, kEveryToken}))
     context.set_state("Show other channels", state);
@@ -104,7 +108,7 @@ void QueryKeyView::draw_content(ViewContext& context) {
   if (!answer) return;
   const QueryKey& values =
       values_.get(serials_of(answer), [&] { return values_of(context, *answer); });
-  const auto [query, key] = pair_of(context.session(), values.tokens);
+  const auto [query, key] = pair_of(context.session(), values);
   const std::string what =
       state.figure == kEveryToken ? "" : std::to_string(query) + "," + std::to_string(key);
   const auto& plots = plots_.get(names_key(context) + serials_of(answer) + state.figure + what,

@@ -214,6 +214,7 @@ void QueryView::draw_pictures(ViewContext& context, const QueryAnswers& answers,
 }
 
 void QueryView::draw_content(ViewContext& context) {
+  fit_to_text(context);
   draw_controls(context);
   if (context.models() == 0)
     return widgets::draw_empty("Where a token looks in every head will be here. Tick a model.");

@@ -1,5 +1,6 @@
 #include "app/views/question_view.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -10,6 +11,8 @@ namespace {
 
 // In font sizes: what figures and tables need; a view with less room is scrolled.
 constexpr float kFigureHeight = 17, kTablesHeight = 10;
+// Around the rows of a figure: its legend and the axis below it.
+constexpr float kAroundRows = 8;
 
 std::string seconds_in_words(double seconds) {
   if (seconds < 1) return "under a second";
@@ -70,6 +73,14 @@ void mark_selected_head(const Session& session, const widgets::PlotSpec& plot,
     for (std::size_t n = 0; n < series.names.size(); ++n)
       if (series.names[n] == head || series.names[n] == whole)
         options.rings.push_back({series.x[n], series.y[n], widgets::palette().warn});
+}
+
+// Pixels that figures need for all names of their rows: fewer would leave every other one out.
+float height_of_rows(const Output& output) {
+  std::size_t rows = 0;
+  for (const widgets::PlotSpec& figure : output.figures)
+    if (!figure.map) rows = std::max(rows, figure.y.ticks.size());
+  return rows == 0 ? 0 : ImGui::GetFontSize() * (static_cast<float>(rows) + kAroundRows);
 }
 
 const ShownGroup* group_of(const std::vector<ShownGroup>& groups, const std::string& name) {
@@ -195,7 +206,8 @@ void AnyQuestionView::draw_shown(ViewContext& context, const std::vector<ShownGr
   const auto place = static_cast<std::uint64_t>(shown - groups.data());
   const ImVec2 room = ImGui::GetContentRegionAvail();
   if (!shown->output.figures.empty()) {
-    const float height = std::max(ImGui::GetFontSize() * kFigureHeight, room.y * 0.55F);
+    const float height = std::max(
+        {ImGui::GetFontSize() * kFigureHeight, room.y * 0.55F, height_of_rows(shown->output)});
     if (ImGui::BeginChild("figures", {0, height})) {
       const Dimmed dimmed(old);
       draw_plot_of(context, shown->output, form, version * 64 + place);

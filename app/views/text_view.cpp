@@ -8,9 +8,6 @@
 
 #include "app/figures/figures.h"
 #include "app/views/plot_grid.h"
-#include "formats/error.h"
-#include "formats/sha256.h"
-#include "formats/text_input.h"
 #include "widgets/plot_draw.h"
 #include "widgets/theme.h"
 
@@ -23,6 +20,9 @@ using protocol::TokenReading;
 constexpr double kHighLoss = 6, kHighDifference = 2;
 // Lines of what was expected of a token, and the least of the text, however small the view is.
 constexpr float kLinesOfGuesses = 6.6F, kLeastLines = 11;
+// Lines of the text that are to be in sight below what is said of it.
+constexpr float kLinesInSight = 5;
+constexpr float kWidthOfGuesses = 8.5F;     // font sizes, of one model's
 constexpr std::size_t kWholeHeadlines = 3;  // more models share lines
 constexpr std::size_t kMostKept = 8;        // texts to go back to
 // What the palette finds has at most so many places, and so many tokens at either side of one.
@@ -92,62 +92,31 @@ std::string headline(const std::vector<Measure>& measures) {
   return words;
 }
 
+// A number that is cut is another one: a long text gives way to it.
 void draw_guess(const protocol::Guess& guess, bool hit) {
   const float width = ImGui::GetContentRegionAvail().x;
   const ImVec2 at = ImGui::GetCursorScreenPos();
-  const float line = ImGui::GetTextLineHeight();
+  const float line = ImGui::GetTextLineHeight(), begin = ImGui::GetCursorPosX();
   const ImVec4 color = hit ? widgets::palette().good : widgets::palette().accent;
   ImGui::GetWindowDrawList()->AddRectFilled(
       at, {at.x + width * static_cast<float>(std::clamp(guess.probability, 0.0, 1.0)), at.y + line},
       ImGui::ColorConvertFloat4ToU32({color.x, color.y, color.z, 0.22F}), 2);
+  char words[16];
+  std::snprintf(words, sizeof words, "%.1f %%", 100 * guess.probability);
+  const float number = ImGui::CalcTextSize(words).x;
+  const float room = std::max(0.0F, width - number - ImGui::GetStyle().ItemInnerSpacing.x);
+  ImGui::PushClipRect(at, {at.x + room, at.y + line}, /*intersect_with_current_clip_rect=*/true);
   ImGui::PushFont(widgets::fonts().mono, 0.0F);
   ImGui::TextUnformatted(guess.text.c_str());
   ImGui::PopFont();
-  char words[16];
-  std::snprintf(words, sizeof words, "%.1f %%", 100 * guess.probability);
+  ImGui::PopClipRect();
+  if (ImGui::GetItemRectSize().x > room) tooltip(guess.text);
   ImGui::SameLine();
-  ImGui::SetCursorPosX(std::max(
-      ImGui::GetCursorPosX(),
-      ImGui::GetCursorPosX() + ImGui::GetContentRegionAvail().x - ImGui::CalcTextSize(words).x));
+  ImGui::SetCursorPosX(begin + std::max(0.0F, width - number));
   ImGui::TextColored(widgets::palette().quiet, "%s", words);
 }
 
 }  // namespace
-
-std::string name_of_text(const std::string& name, const SharedText& words) {
-  if (name != TextInput::kTyped) return name.substr(name.rfind('/') + 1);
-  std::string begin = words.str().substr(0, 28);
-  std::ranges::replace(begin, '\n', ' ');
-  while (!begin.empty() && (static_cast<unsigned char>(begin.back()) & 0xC0U) == 0x80U)
-    begin.pop_back();  // no half of a character stays
-  return "\"" + begin + "\"";
-}
-
-std::vector<KeptText> other_texts(const Session& session) {
-  const TextInput& now = session.text;
-  std::vector<KeptText> texts = session.views.get<TextState>().kept;
-  std::erase_if(texts, [&](const KeptText& kept) {
-    return kept.name == now.name && (kept.name != TextInput::kTyped || kept.words == now.words);
-  });
-  if (!now.untouched()) texts.push_back({TextInput::kBundled, {}});
-  return texts;
-}
-
-std::string id_of_text(const KeptText& text) {
-  if (text.name != TextInput::kTyped) return text.name;
-  return text.name + " " + formats::sha256_hex(std::string_view(text.words.str())).substr(0, 16);
-}
-
-KeptText text_of_id(const Session& session, const std::string& id) {
-  if (id == TextInput::kBundled) return {id, default_session().text.words};
-  for (const KeptText& kept : session.views.get<TextState>().kept) {
-    if (kept.name == TextInput::kTyped && id_of_text(kept) == id) return kept;
-  }
-  if (id.starts_with(TextInput::kTyped + std::string(" "))) return {};
-  if (const std::string sample = TextInput::sample_in(id); !sample.empty())
-    return {id, words_of_sample(sample)};
-  return {id, formats::read_text_file(id)};
-}
 
 protocol::TextRequest text_request(const std::string& model, const TextInput& text) {
   protocol::TextRequest request{.model = model};
@@ -496,9 +465,13 @@ void TextView::draw_strip(ViewContext& context, const Readers& readers, std::siz
   const Selection& at = context.session().selection;
   spec.selected = static_cast<int>(at.query.value_or(-1));
   spec.second = static_cast<int>(at.key.value_or(-1));
-  draw_colors(context, readers, owner, spec);
-  const Dimmed dimmed(!question.answers_now());
-  const widgets::TokenStripDrawn drawn = strip.strip.draw(spec);
+  if (!text_first_) draw_colors(context, readers, owner, spec);
+  widgets::TokenStripDrawn drawn;
+  {
+    const Dimmed dimmed(!question.answers_now());
+    drawn = strip.strip.draw(spec);
+  }
+  if (text_first_) draw_colors(context, readers, owner, spec);
   if (drawn.hovered >= 0) {
     hovered_ = drawn.hovered;
     widgets::Hover hover;
@@ -510,17 +483,28 @@ void TextView::draw_strip(ViewContext& context, const Readers& readers, std::siz
   select_query(context, again ? std::nullopt : std::optional<int64_t>(drawn.clicked));
 }
 
-// Models that read the same tokens: a line each, and the text once, by the selected one of them.
-void TextView::draw_readers(ViewContext& context, const Readers& readers, bool first) {
+// What is said of a text before it is read, as high as it was in the last frame.
+void TextView::draw_about(ViewContext& context, const Readers& readers, bool first) {
+  const float begin = ImGui::GetCursorPosY();
   draw_headlines(context, readers);
   draw_notes_of(context, readers);
+  if (first) about_ = ImGui::GetCursorPosY() - begin;
+}
+
+// Models that read the same tokens: a line each, and the text once, by the selected one of them.
+// Where the lines leave no room for the text it stands before them.
+void TextView::draw_readers(ViewContext& context, const Readers& readers, bool first) {
   const auto selected = static_cast<std::size_t>(context.session().selection.model);
   const bool here = std::ranges::find(readers, selected) != readers.end();
   const std::size_t owner = here ? selected : readers.front();
-  if (!context.of(kText, owner).answer()) return;
+  const bool there = context.of(kText, owner).answer() != nullptr;
+  const bool below = text_first_ && there;
+  if (!below) draw_about(context, readers, first);
+  if (!there) return;
   ImGui::PushID(static_cast<int>(readers.front()));
   draw_strip(context, readers, owner, first);
   ImGui::PopID();
+  if (below) draw_about(context, readers, first);
   for (const std::size_t i : readers) draw_continuation(context, i);
   ImGui::Dummy({0, 4});
 }
@@ -533,7 +517,10 @@ void TextView::draw_guesses(ViewContext& context) {
     widgets::draw_notes({"Hover a token to see what was expected."});
     return;
   }
-  if (!ImGui::BeginTable("guesses", std::max(1, static_cast<int>(context.models())))) return;
+  const int fit =
+      static_cast<int>(ImGui::GetContentRegionAvail().x / (ImGui::GetFontSize() * kWidthOfGuesses));
+  const int columns = std::clamp(fit, 1, std::max(1, static_cast<int>(context.models())));
+  if (!ImGui::BeginTable("guesses", columns)) return;
   for (std::size_t i = 0; i < context.models(); ++i) {
     ImGui::TableNextColumn();
     const auto* answer = context.of(kText, i).answer();
@@ -561,7 +548,11 @@ void TextView::draw_content(ViewContext& context) {
   if (context.models() == 0) return widgets::draw_empty("Open a model to read this text with it.");
   // The text before all else: what was expected is scrolled to where there is no room for both.
   const float line = ImGui::GetTextLineHeightWithSpacing();
-  const float room = ImGui::GetContentRegionAvail().y - line * kLinesOfGuesses;
+  const float in_sight = ImGui::GetContentRegionAvail().y;
+  const float room = in_sight - line * kLinesOfGuesses;
+  // The choice of colours and its scale take two lines more.
+  text_first_ =
+      about_ + line * (kLinesInSight + 2) > std::min(in_sight, std::max(room, line * kLeastLines));
   hovered_ = -1;
   std::string key;
   for (std::size_t i = 0; i < context.models(); ++i)

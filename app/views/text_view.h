@@ -77,6 +77,11 @@ void read_tokens(ViewContext& context, int64_t length);
 // has not read it yet stands alone.
 std::vector<std::vector<std::size_t>> alike_readers(const ViewContext& context);
 
+// For views of the selected token, which call it before they draw: what is selected beyond the end
+// of the text, once that is read, is selected no more (fit_selection_to_text). Of an
+// encoder-decoder nothing is changed: its stacks may read two texts.
+void fit_to_text(ViewContext& context);
+
 // The text that all open models read, token by token: once for all that read it as the same tokens,
 // coloured by the loss of the selected one, or by what that is above another one's.
 class TextView : public View {
@@ -115,6 +120,7 @@ class TextView : public View {
   void keep_draft(ViewContext& context, std::string words);
   using Readers = std::vector<std::size_t>;
   void draw_readers(ViewContext& context, const Readers& readers, bool first);
+  void draw_about(ViewContext& context, const Readers& readers, bool first);
   void draw_headline(ViewContext& context, std::size_t index);
   void draw_headlines(ViewContext& context, const Readers& readers);
   static void draw_notes_of(const ViewContext& context, const Readers& readers);
@@ -132,6 +138,8 @@ class TextView : public View {
   int64_t draft_length_ = 0;
   bool typing_length_ = false;
   int hovered_ = -1, reveal_ = -1;
+  float about_ = 0;          // pixels that the lines above the first text took in the last frame
+  bool text_first_ = false;  // they stand below it
 };
 
 }  // namespace phasescope::app

@@ -9,7 +9,10 @@
 #include <vector>
 
 #include "app/views/text_view.h"
+#include "app/window/commands.h"
 #include "formats/error.h"
+#include "formats/sha256.h"
+#include "formats/text_input.h"
 #include "tasks/task.h"
 #include "widgets/theme.h"
 
@@ -34,6 +37,41 @@ void read_kept(ViewContext& context, const KeptText& kept) {
 }
 
 }  // namespace
+
+std::string name_of_text(const std::string& name, const SharedText& words) {
+  if (name != TextInput::kTyped) return name.substr(name.rfind('/') + 1);
+  std::string begin = words.str().substr(0, 28);
+  std::ranges::replace(begin, '\n', ' ');
+  while (!begin.empty() && (static_cast<unsigned char>(begin.back()) & 0xC0U) == 0x80U)
+    begin.pop_back();  // no half of a character stays
+  return "\"" + begin + "\"";
+}
+
+std::vector<KeptText> other_texts(const Session& session) {
+  const TextInput& now = session.text;
+  std::vector<KeptText> texts = session.views.get<TextState>().kept;
+  std::erase_if(texts, [&](const KeptText& kept) {
+    return kept.name == now.name && (kept.name != TextInput::kTyped || kept.words == now.words);
+  });
+  if (!now.untouched()) texts.push_back({TextInput::kBundled, {}});
+  return texts;
+}
+
+std::string id_of_text(const KeptText& text) {
+  if (text.name != TextInput::kTyped) return text.name;
+  return text.name + " " + formats::sha256_hex(std::string_view(text.words.str())).substr(0, 16);
+}
+
+KeptText text_of_id(const Session& session, const std::string& id) {
+  if (id == TextInput::kBundled) return {id, default_session().text.words};
+  for (const KeptText& kept : session.views.get<TextState>().kept) {
+    if (kept.name == TextInput::kTyped && id_of_text(kept) == id) return kept;
+  }
+  if (id.starts_with(TextInput::kTyped + std::string(" "))) return {};
+  if (const std::string sample = TextInput::sample_in(id); !sample.empty())
+    return {id, words_of_sample(sample)};
+  return {id, formats::read_text_file(id)};
+}
 
 // A window that ends at any moment comes back with what was being typed. No step of undo.
 void TextView::keep_draft(ViewContext& context, std::string words) {
@@ -105,7 +143,7 @@ void TextView::draw_sample(ViewContext& context) {
   ImGui::InputInt("seed", &sample_seed_);
   sample_seed_ = std::max(0, sample_seed_);
   ImGui::SetNextItemWidth(width);
-  ImGui::InputTextWithHint("length", "as shown", &sample_length_);
+  ImGui::InputTextWithHint("length", "of the task", &sample_length_);
   tooltip(info.length_unit + ", " + std::to_string(info.shortest) + " to " +
           std::to_string(info.longest) + (info.dimensions > 1 ? "; two numbers: 3,4" : ""));
   if (ImGui::Button("Read")) {
@@ -170,6 +208,19 @@ void TextView::draw_input(ViewContext& context) {
   draw_length(context);
   draw_reading(context);
   draw_openings(context);
+}
+
+void fit_to_text(ViewContext& context) {
+  const std::string model = selected_model(context.session());
+  if (model.empty() || context.has_stacks(model)) return;
+  const auto& question = context.requests.of(kText, model);
+  const TextInput text = context.text_for(model);
+  const auto* answer = question.answer();
+  const bool of_this_text = answer && question.answers_now() &&
+                            answer->asked.text.serial() == text.words.serial() &&
+                            answer->asked.params.value("length", int64_t{0}) == text.length;
+  if (of_this_text)
+    fit_selection_to_text(context, static_cast<int64_t>(answer->result.tokens.size()));
 }
 
 }  // namespace phasescope::app

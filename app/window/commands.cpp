@@ -21,6 +21,11 @@ constexpr int kLast = 450;
 
 int64_t last_of(int64_t count) { return std::max<int64_t>(0, count - 1); }
 
+// Of the stack that is selected: of an encoder-decoder each has its own.
+int64_t layers_of(const protocol::ModelSummary& model, const Selection& at) {
+  return model.encoder_layers > 0 && at.stack == "enc" ? model.encoder_layers : model.layers;
+}
+
 // Moves the selected head within the selected model's shape, as far as it is known.
 void step_head(ViewContext& context, int64_t layers, int64_t heads) {
   const std::string model = selected_model(context.session());
@@ -28,7 +33,8 @@ void step_head(ViewContext& context, int64_t layers, int64_t heads) {
   const auto* report = context.info(model);
   if (!report) return;
   const Selection at = context.session().selection;
-  const int64_t layer = std::clamp<int64_t>(at.layer + layers, 0, last_of(report->model.layers));
+  const int64_t layer =
+      std::clamp<int64_t>(at.layer + layers, 0, last_of(layers_of(report->model, at)));
   const int64_t head = std::clamp<int64_t>(at.head + heads, 0, last_of(report->model.heads));
   select_head(context, at.model, layer, head);
 }
@@ -54,7 +60,7 @@ void file_commands(std::vector<Command>& list) {
   list.push_back({"file.open_text", "Open a text...", "A text file that all open models read",
                   ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_O,
                   [](ViewContext& context) { context.window.open_dialog = "text"; }});
-  list.push_back({"file.save_session", "Save the session", "Also done by itself",
+  list.push_back({"file.save_session", "Save the session", "Also done automatically",
                   ImGuiMod_Ctrl | ImGuiKey_S,
                   [](ViewContext& context) { context.window.save_session = true; }});
   list.push_back({"file.sessions", "Sessions by name...", "Open one, or keep this one under a name",
@@ -157,6 +163,30 @@ int match_score(const std::string& title, const std::string& words) {
   return std::max(1, 500 - spread);
 }
 
+// The heads that "L3H1" begins the name of: of "L3H" those of layer 3, as far as the model is
+// known.
+void add_heads(const ViewContext& context, const std::string& words, std::vector<Command>& list) {
+  int64_t layer = 0, head = -1;
+  int read = 0;  // of the words, up to the head's number
+  std::sscanf(words.c_str(), " %*1[lL]%" SCNd64 "%*1[hH]%n%" SCNd64, &layer, &read, &head);
+  if (read == 0 || layer < 0) return;
+  const std::string selected = selected_model(context.session());
+  const auto* report = selected.empty() ? nullptr : context.info(selected);
+  const std::string typed = head < 0 ? "" : std::to_string(head);
+  std::vector<int64_t> heads;
+  if (report && layer < layers_of(report->model, context.session().selection)) {
+    for (int64_t n = 0; n < report->model.heads; ++n)
+      if (std::to_string(n).starts_with(typed)) heads.push_back(n);
+  } else if (!report && head >= 0) {
+    heads = {head};
+  }
+  for (const int64_t n : heads)
+    list.push_back(
+        {"head.select." + name_of_head(layer, n), "Select head " + name_of_head(layer, n),
+         "Of the model", 0,
+         [=](ViewContext& c) { select_head(c, c.session().selection.model, layer, n); }});
+}
+
 }  // namespace
 
 std::vector<Command> window_commands() {
@@ -212,14 +242,8 @@ std::vector<Command> commands_about(const ViewContext& context, const std::strin
   for (const std::string& name : openable)
     list.push_back({"model.open." + name, "Open " + name, "A model that is not open", 0,
                     [name](ViewContext& c) { open_model(c, name); }});
-  int64_t layer = 0, head = 0, token = 0;
-  const std::string selected = selected_model(session);
-  const auto* report = selected.empty() ? nullptr : context.info(selected);
-  if (std::sscanf(words.c_str(), " %*1[lL]%" SCNd64 "%*1[hH]%" SCNd64, &layer, &head) == 2 &&
-      (!report || (layer < report->model.layers && head < report->model.heads)))
-    list.push_back(
-        {"head.select", "Select head " + name_of_head(layer, head), "Of the model", 0,
-         [=](ViewContext& c) { select_head(c, c.session().selection.model, layer, head); }});
+  int64_t token = 0;
+  add_heads(context, words, list);
   if (std::sscanf(words.c_str(), " token %" SCNd64, &token) == 1)
     list.push_back({"token.select", "Select token " + std::to_string(token), "As the query", 0,
                     [=](ViewContext& c) { select_query(c, token); }});
@@ -276,7 +300,7 @@ void fit_selection(ViewContext& context) {
   const auto* report = model.empty() ? nullptr : context.info(model);
   if (!report || report->model.layers < 1 || report->model.heads < 1) return;
   Selection at = context.session().selection;
-  at.layer = std::clamp<int64_t>(at.layer, 0, last_of(report->model.layers));
+  at.layer = std::clamp<int64_t>(at.layer, 0, last_of(layers_of(report->model, at)));
   at.head = std::clamp<int64_t>(at.head, -1, last_of(report->model.heads));
   if (at == context.session().selection) return;
   context.edit.apply_silently([&](Session& s) { s.selection = at; });
@@ -288,10 +312,11 @@ std::string head_obstacle(const ViewContext& context, std::size_t index) {
   const auto* report = context.info(context.session().models[index]);
   if (!report || index == selected || report->model.layers < 1) return "";
   const protocol::ModelSummary& shape = report->model;
-  if (at.layer < shape.layers && at.head < shape.heads) return "";
+  if (at.layer < layers_of(shape, at) && at.head < shape.heads) return "";
   const auto sized = [&](std::size_t of, const protocol::ModelSummary& model) {
     return short_name(context.session(), context.session().models[of]) + " has " +
-           std::to_string(model.layers) + (model.layers == 1 ? " layer" : " layers") + " of " +
+           std::to_string(layers_of(model, at)) +
+           (layers_of(model, at) == 1 ? " layer" : " layers") + " of " +
            std::to_string(model.heads) + (model.heads == 1 ? " head" : " heads");
   };
   std::string words = sized(index, shape);
@@ -300,6 +325,26 @@ std::string head_obstacle(const ViewContext& context, std::size_t index) {
   if (other) words += " and " + sized(selected, other->model);
   return words + ": " + name_of_head(at.layer, at.head) +
          " is not in both, so that only one is shown";
+}
+
+void fit_selection_to_text(ViewContext& context, int64_t tokens) {
+  const Session& session = context.session();
+  const Selection& at = session.selection;
+  const int64_t place = std::max(at.query.value_or(0), at.key.value_or(0));
+  const bool beyond = place >= tokens;
+  Region region = session.region;
+  region.row_end = std::min(region.row_end, tokens);
+  region.col_end = std::min(region.col_end, tokens);
+  if (region.row_begin >= tokens || region.col_begin >= tokens) region = {};
+  if (tokens < 1 || (!beyond && region == session.region)) return;
+  if (beyond)
+    context.window.say("Token " + std::to_string(place) + " is not selected any more: " +
+                       short_name(session, selected_model(session)) + " reads " +
+                       std::to_string(tokens) + (tokens == 1 ? " token" : " tokens"));
+  context.edit.apply_silently([&](Session& s) {
+    if (beyond) s.selection.query.reset(), s.selection.key.reset();
+    s.region = region;
+  });
 }
 
 void select_query(ViewContext& context, std::optional<int64_t> query) {

@@ -32,7 +32,8 @@ std::vector<const Command*> matching(const std::vector<Command>& commands,
                                      const std::string& words);
 
 // Commands that follow from what is open and from what is typed, for the palette: models to select
-// ("openable" are those that could be opened), the head of "L3H5", the token of "token 120".
+// ("openable" are those that could be opened), the heads of "L3H5" and of "L3H", the token of
+// "token 120".
 std::vector<Command> commands_about(const ViewContext& context, const std::string& words,
                                     const std::vector<std::string>& openable);
 // Names of the models with weights in the assets, in order.
@@ -56,6 +57,9 @@ void select_head(ViewContext& context, int64_t model, int64_t layer, int64_t hea
 // Moves the selected layer and head to the last ones of the selected model where it has fewer, as
 // far as its shape is known. No step of undo: the user chose nothing.
 void fit_selection(ViewContext& context);
+// Selects no token any more where the selected one is beyond the text, which says so, and cuts the
+// region of the map to it. `tokens`: that the selected model reads of it. No step of undo either.
+void fit_selection_to_text(ViewContext& context, int64_t tokens);
 // Why a model cannot be shown beside the selected one at the selected head: one sentence that names
 // both; empty where it can, and before its shape is known.
 std::string head_obstacle(const ViewContext& context, std::size_t index);

@@ -79,6 +79,14 @@ void offer_tabs(const std::string& window_name) {
                           : node->LocalFlags & ~ImGuiDockNodeFlags_NoWindowMenuButton);
 }
 
+// A docked view has no cross on its tab, and its place none that would close all of them: a click
+// that is to bring a view forward must not close one. Its menu does. A floating one keeps its own.
+// Dear ImGui reads this when it lays the tabs of the next frame out.
+void take_crosses_off(const std::string& window_name) {
+  ImGuiWindow* window = ImGui::FindWindowByName(window_name.c_str());
+  if (window && window->DockNode) window->HasCloseButton = false;
+}
+
 // What Dear ImGui writes of a place whose tab in front is this window's.
 std::string selected_in_layout(const std::string& window_name) {
   const ImGuiID tab = ImHashStr("#TAB", 0, ImHashStr(window_name.c_str()));
@@ -203,8 +211,7 @@ void MainWindow::draw_view_menu() {
     const auto command = std::ranges::find(commands_, "view." + view->id(), &Command::id);
     if (!ImGui::MenuItem(view->title().c_str(), shortcut_text(*command).c_str(), open)) continue;
     if (open)
-      edit_.apply("Close " + view->title(),
-                  [&](Session& s) { s.closed_views.push_back(view->id()); });
+      close_view(*view);
     else
       show_view(context_, view->id());
   }
@@ -279,7 +286,7 @@ void MainWindow::draw_death() {
   ImGui::TextColored(widgets::palette().bad, "%s", requests_.death_notice().c_str());
   ImGui::SameLine();
   ImGui::TextUnformatted(requests_.gave_up()
-                             ? "It died several times; no other one is started by itself."
+                             ? "It died several times; no other one is started without you."
                              : "Another one was started and has the models again.");
   ImGui::SameLine();
   if (ImGui::Button(requests_.gave_up() ? "Start again" : "Dismiss")) {
@@ -408,12 +415,30 @@ void MainWindow::dock_if_new(const View& view) {
   }
 }
 
+void MainWindow::close_view(const View& view) {
+  edit_.apply("Close " + view.title(), [&](Session& s) { s.closed_views.push_back(view.id()); });
+}
+
+// That of the right button on its tab.
+void MainWindow::draw_tab_menu(const View& view) {
+  const ImGuiWindow* window = ImGui::FindWindowByName(view.window_name().c_str());
+  const std::string menu = "##tab of " + view.id();
+  const bool hovered = window && window->DockNode && window->TabId != 0 &&
+                       ImGui::GetCurrentContext()->HoveredId == window->TabId;
+  if (hovered && ImGui::IsMouseReleased(ImGuiMouseButton_Right)) ImGui::OpenPopup(menu.c_str());
+  if (!ImGui::BeginPopup(menu.c_str())) return;
+  if (ImGui::MenuItem(("Close " + view.title()).c_str())) close_view(view);
+  ImGui::EndPopup();
+}
+
 void MainWindow::draw_views() {
   for (const auto& view : views_) {
     if (is_closed(edit_.session(), view->id())) continue;
     dock_if_new(*view);
     draw_guarded(view->title() + " could not be drawn", [&] { view->draw(context_); });
     offer_tabs(view->window_name());
+    take_crosses_off(view->window_name());
+    draw_tab_menu(*view);
   }
   if (!window_.focus_view.empty()) to_focus_.push_back(window_.focus_view);
   window_.focus_view.clear();

@@ -58,6 +58,8 @@ class MainWindow {
   void build_layout(unsigned dock);
   void scale_layout(unsigned dock, float top);
   void dock_if_new(const View& view);
+  void close_view(const View& view);
+  void draw_tab_menu(const View& view);
   void draw_views();
   // What an exception says stands behind `what`, as a notice.
   void draw_guarded(const std::string& what, const std::function<void()>& draw);

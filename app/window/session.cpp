@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "app/window/commands.h"
 #include "formats/error.h"
 #include "formats/text_input.h"
 #include "protocol/model_reading.h"
@@ -76,7 +77,11 @@ void give_colors(Session& session) {
   }
 }
 
-ModelNames names_of(const Session& session) { return {session.models, session.colors}; }
+ModelNames names_of(const Session& session) {
+  // As they were when the program began: every name of every frame asks for them.
+  static const std::vector<std::string> bundled = bundled_models();
+  return {session.models, session.colors, bundled};
+}
 
 std::string short_name(const Session& session, const std::string& model) {
   return names_of(session).short_name(model);

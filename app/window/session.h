@@ -152,7 +152,8 @@ Session default_session();
 
 // The model that `selection` names, or "" when none is open.
 std::string selected_model(const Session& session);
-// What the open models are called and which colours they have.
+// What the open models are called and which colours they have. One of a file is never called as a
+// bundled one is, whether that is open or not.
 ModelNames names_of(const Session& session);
 std::string short_name(const Session& session, const std::string& model);
 // "L3H5", "L3" for the mean of a layer's heads.

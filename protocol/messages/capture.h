@@ -18,6 +18,7 @@ struct CaptureRequest {
   std::string model;
   Running running;
   Reading reading;
+  std::string stack;
   std::vector<std::string> what{"logits"};
   std::optional<std::vector<std::int64_t>> layers, heads;
   std::optional<Range> rows, cols;
@@ -32,6 +33,7 @@ struct CaptureRequest {
                 "q, k, v, "
                 "rotated (q.L.rotated, k.L.rotated), lse, entropy, or one tensor (attn.2); comma "
                 "separated"});
+    v("stack", stack, About{.help = "of an encoder-decoder: dec, enc or cross (default: all)"});
     constexpr About which{.help = "e.g. 0,3 (default: all)", .low = 0};
     v("layers", layers, which), v("heads", heads, which);
     v("rows", rows, About{.help = "queries a:b of attention tensors"});

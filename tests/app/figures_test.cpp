@@ -11,7 +11,6 @@
 #include "app/figures/map_look.h"
 #include "app/figures/mean_map.h"
 #include "app/figures/plot_json.h"
-#include "app/figures/query_key_figures.h"
 #include "app/outputs/eval_output.h"
 #include "app/outputs/result_tables.h"
 #include "cli_tools.h"
@@ -289,7 +288,7 @@ TEST(Figures, ABiasStandsOnItsProfileWithItsRegimes) {
   EXPECT_EQ(figures[0].id, "bias_rope_L1H2");
   EXPECT_EQ(figures[0].series[0].low, std::vector<double>{2.5});
   ASSERT_EQ(figures[0].markers.size(), 2u);
-  EXPECT_EQ(figures[0].markers[1].at, 62832);
+  EXPECT_EQ(figures[0].markers[1].at, 62833);                  // a log axis is of distance + 1
   EXPECT_EQ(figures[1].series[2].y, std::vector<double>{-1});  // less one sd
   EXPECT_EQ(figures[3].map->range.high, 4);                    // A and B on one scale
   ASSERT_EQ(figures[5].series.size(), 3u);
@@ -455,8 +454,8 @@ TEST(Figures, IntrinsicCurvesOfEveryHeadStandOverWhatWasMeasured) {
   const auto plot = intrinsic_bias_figure(model, 1, ModelNames({"rope"}));
   ASSERT_EQ(plot.series.size(), 6u);  // measured and two predictions, of two heads
   EXPECT_EQ(plot.series[3].label, "H1 measured");
-  EXPECT_EQ(plot.series[3].x, (std::vector<double>{1, 2}));  // a log axis has no 0
-  EXPECT_EQ(plot.series[3].y, (std::vector<double>{11, 12}));
+  EXPECT_EQ(plot.series[3].x, (std::vector<double>{1, 2, 3}));  // distance + 1
+  EXPECT_EQ(plot.series[3].y, (std::vector<double>{10, 11, 12}));
   EXPECT_EQ(plot.series[4].y, (std::vector<double>{4, 0}));
   EXPECT_TRUE(plot.series[5].dashed);
 }
@@ -549,34 +548,6 @@ TEST(CostFigure, NoModelHidesAnother) {
   }
   const auto alone = cost_figure({results[0]}, ModelNames({"rope"}));
   EXPECT_EQ(alone.series.at(0).y.at(0), alone.y.ticks.at(0).at);
-}
-
-// ---- q and k ----
-
-TEST(QueryKey, HeadsThatShareKeysReadTheirOwn) {
-  using protocol::TensorRef;
-  // Four heads read two of keys: head 3 the second one. Two tokens of two channels.
-  const std::vector<TensorRef> tensors = {
-      TensorRef::own<float>("q.1", {1, 1, 2, 2}, {1, 2, 3, 4}),
-      TensorRef::own<float>("k.1", {1, 2, 2, 2}, {0, 0, 0, 0, 5, 6, 7, 8}),
-      TensorRef::own<float>("q.1.rotated", {1, 1, 2, 2}, {1, 2, -4, 3}),
-      TensorRef::own<float>("k.1.rotated", {1, 2, 2, 2}, {0, 0, 0, 0, 5, 6, -8, 7})};
-  const QueryKey values = query_key_of(tensors, "rope", 1, 3, 4);
-  ASSERT_EQ(values.tokens, 2);
-  EXPECT_EQ(values.k, (std::vector<float>{5, 6, 7, 8}));
-  const auto figures = pair_channel_figures(values, 1, 0, ModelNames({"rope"}));
-  ASSERT_EQ(figures.size(), 3u);
-  EXPECT_EQ(figures[0].series.at(0).y, (std::vector<double>{15, 24}));   // (3, 4) (5, 6)
-  EXPECT_EQ(figures[0].series.at(1).y, (std::vector<double>{-20, 18}));  // (-4, 3) (5, 6)
-  EXPECT_EQ(figures[0].notes.at(0), "sum before the encoding 39, after it -2");
-  const auto maps = channel_maps(values, ModelNames({"rope"}));
-  ASSERT_EQ(maps.size(), 4u);
-  EXPECT_EQ(maps[2].map->range, (widgets::ValueRange{-8, 8}));  // k before and after
-  EXPECT_EQ(maps[2].map->range, maps[3].map->range);
-}
-
-TEST(QueryKey, WithoutItsTensorsThereIsNothing) {
-  EXPECT_EQ(query_key_of({}, "rope", 0, 0, 4).tokens, 0);
 }
 
 }  // namespace

@@ -371,6 +371,7 @@ Reply capture(const nlohmann::json& params, const MadeUpShape& shape) {
   result.provenance = made_up(shape);
   Reply reply;
   const std::string layer = std::to_string(params["layers"][0].get<int>());
+  const std::string stack = shape.stacks ? params["stack"].get<std::string>() + "." : "";
   const int channels = 8;
   for (const std::string end : {"", ".rotated"})
     for (const bool keys : {false, true}) {
@@ -378,7 +379,7 @@ Reply capture(const nlohmann::json& params, const MadeUpShape& shape) {
       std::vector<float> values;
       for (int64_t n = 0; n < heads * shape.tokens * channels; ++n)
         values.push_back(static_cast<float>(std::sin(0.1 * static_cast<double>(n))));
-      const std::string name = (keys ? "k." : "q.") + layer + end;
+      const std::string name = stack + (keys ? "k." : "q.") + layer + end;
       result.names.push_back(name);
       reply.tensors.push_back(
           TensorRef::own<float>(name, {1, heads, shape.tokens, channels}, std::move(values)));

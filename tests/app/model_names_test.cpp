@@ -15,13 +15,27 @@ TEST(ModelNames, AreTheShortestEndsThatTellThemApart) {
   const std::vector<std::string> models{
       "rope",       "/a/hf/llama",           "/b/hf/gpt2/", "./jobs/gpt2", "/a/hf/bert",
       "/b/hf/bert", "/a/hf/llama (yarn x2)", "r/x/ck",      "s/x/ck",      "r/x/ck (f=a/b)"};
-  const std::vector<std::string> expected{"rope",      "llama",     "hf/gpt2",         "jobs/gpt2",
-                                          "a/hf/bert", "b/hf/bert", "llama (yarn x2)", "r/x/ck",
-                                          "s/x/ck",    "ck (f=a/b)"};
+  const std::vector<std::string> expected{
+      "rope",      "llama",           "hf/gpt2", "jobs/gpt2", "a/hf/bert",
+      "b/hf/bert", "llama (yarn x2)", "r/x/ck",  "s/x/ck",    "r/x/ck (f=a/b)"};
   const ModelNames names(models);
   for (std::size_t i = 0; i < models.size(); ++i)
     EXPECT_EQ(names.short_name(models[i]), expected[i]) << models[i];
   EXPECT_EQ(names.short_name("/not/open"), "open");
+}
+
+// A model of a job's folder is not called as a bundled one is, though that is not open; neither is
+// a reading of it, nor one of a folder whose name another model's reading would have.
+TEST(ModelNames, LeaveANameToTheModelThatHasIt) {
+  const std::vector<std::string> bundled{"rope", "tapa"};
+  const ModelNames alone({"/home/me/out/rope"}, {}, bundled);
+  EXPECT_EQ(alone.short_name("/home/me/out/rope"), "out/rope");
+  EXPECT_EQ(alone.short_name("/home/me/out/rope (yarn x2)"), "out/rope (yarn x2)");
+  EXPECT_EQ(alone.short_name("rope"), "rope");
+  EXPECT_EQ(alone.short_name("rope (yarn x2)"), "rope (yarn x2)");
+  EXPECT_EQ(alone.short_name("/home/me/out/gpt2"), "gpt2");
+  const ModelNames two({"a/ck", "b/ck (base=1e6)"});
+  EXPECT_EQ(two.short_name("b/ck (base=1e6)"), "b/ck (base=1e6)");
 }
 
 // Where the path of one ends in the whole of another, that one keeps all of its name.

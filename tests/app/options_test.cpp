@@ -31,6 +31,15 @@ using Words = std::vector<std::string>;
 // What these change is seen in what is printed, written or waited for, not in a request.
 const std::set<std::string> kOfTheOutput = {
     "heads --sort",
+    "heads --ascending",
+    // How the answer is coloured, and maps that are asked for with the first one.
+    "map --scale",
+    "map --decades",
+    "map --low",
+    "map --high",
+    "map --leave-out-first",
+    "map --minus",
+    "map --minus-head",
     "theory --list",
     "tokenize --jsonl",
     "compare --head",  // of maps that are asked for with the answer
@@ -42,6 +51,7 @@ const std::set<std::string> kOfTheOutput = {
     "doctor --report",
     // How many jobs run at once, where, and whether any is started.
     "sweep --jobs",
+    "sweep --kept",
     "sweep --table",
     "sweep --slurm",
     "sweep --sbatch",
@@ -316,6 +326,9 @@ TEST(Options, WhatWouldBeDroppedIsRefused) {
   fs::current_path(PHASESCOPE_SOURCE);
   const std::vector<Words> lines{
       {"heads", "rope", "--prompt", "abc", "--corpus", "/nonexistent"},
+      {"heads", "rope", "--ascending"},
+      {"map", "rope", "--decades", "3"},
+      {"map", "rope", "--of", "score", "--scale", "log"},
       {"eval", "perplexity", "rope", "--prompt", "abc", "--corpus", "/nonexistent"},
       {"demand", "rope", "--steps", "3"},
       {"demand", "rope", "--start", "window:4"},

@@ -222,6 +222,9 @@ TEST(Verbs, CompareDrawsEveryFurtherModel) {
   run.replies["map"] = {protocol::to_json_form(map), {}};
   run.replies["map"].tensors.push_back(
       protocol::TensorRef::own<float>("map", {2, 2}, std::vector<float>(4)));
+  protocol::LoadReport info;
+  info.model.heads = 2;
+  run.replies["model.info"] = {protocol::to_json_form(info), {}};
   const Output output = compare_verb()->run(run);
   std::vector<std::string> ids;
   for (const auto& figure : output.figures) ids.push_back(figure.id);
@@ -231,6 +234,7 @@ TEST(Verbs, CompareDrawsEveryFurtherModel) {
   EXPECT_EQ(ids[2], "matched_rope_tapa");
   ASSERT_EQ(output.figures[2].series.at(0).x.size(), 1u);  // within column 1
   EXPECT_EQ(std::floor(output.figures[2].series[0].x[0]), 1);
+  EXPECT_EQ(output.figures[2].x.ticks.at(1).label, "L0H1");
   EXPECT_EQ(ids[4], "divergence_rope_none");
   EXPECT_EQ(run.requests.back().params["model"], "none");
 }

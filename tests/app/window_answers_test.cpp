@@ -98,7 +98,8 @@ TEST_F(Answers, MapsOfTwoHeadsAreNotSubtracted) {
   link_.set_manner_of_model("tapa_norm", Manner::answer);
   draw();
   ASSERT_EQ(saved_.size(), 3U);
-  EXPECT_TRUE(has(saved_[2].command, " && ")) << saved_[2].command;
+  EXPECT_TRUE(has(saved_[2].command, " --head L2H2 ")) << saved_[2].command;
+  EXPECT_TRUE(has(saved_[2].command, " --minus tapa_norm")) << saved_[2].command;
 }
 
 // 17.A4: after a failure the old picture keeps its own head.

@@ -48,9 +48,11 @@ TEST(Pairs, AreReadAsTheyAreTyped) {
 }
 
 TEST(Pairs, AreGoneToWithAsMuchAroundThemAsIsShown) {
-  EXPECT_EQ(region_around({}, 100, 10, 256), (Region{76, 124, 0, 48}));
-  EXPECT_EQ(region_around({0, 20, 0, 10}, 255, 128, 256), (Region{236, 256, 123, 133}));
-  EXPECT_EQ(region_around({}, 3, 1, 10), (Region{0, 10, 0, 10}));
+  EXPECT_EQ(region_around({}, 100, 10, 256, 256), (Region{76, 124, 0, 48}));
+  EXPECT_EQ(region_around({0, 20, 0, 10}, 255, 128, 256, 256), (Region{236, 256, 123, 133}));
+  EXPECT_EQ(region_around({}, 3, 1, 10, 10), (Region{0, 10, 0, 10}));
+  // Cross attention has keys of its own.
+  EXPECT_EQ(region_around({}, 3, 90, 10, 100), (Region{0, 10, 52, 100}));
 }
 
 TEST(Pairs, AreZoomedInOnByKeys) {
@@ -142,7 +144,10 @@ TEST_F(Choices, BIsAnyHeadOfAnyOpenModel) {
   ASSERT_EQ(saved_.size(), 3U);  // A, B and A - B
   EXPECT_EQ(saved_[0].output.figures[0].title, "rope L1H0: weight");
   EXPECT_EQ(saved_[1].output.figures[0].title, "tapa L2H3: weight");
-  EXPECT_NE(view_->command_line(context_).find("map tapa --head L2H3"), std::string::npos);
+  const std::string command = view_->command_line(context_);
+  EXPECT_NE(command.find("map rope --head L1H0 "), std::string::npos) << command;
+  EXPECT_NE(command.find("--minus tapa --minus-head L2H3"), std::string::npos) << command;
+  EXPECT_EQ(saved_[2].command, command);
   // Another head of the same model.
   session.views.set(MapState{.show = "both", .b = "rope", .b_layer = 3, .b_head = 3});
   open("map", session);
@@ -237,6 +242,21 @@ TEST_F(ChoicesOfStacks, AQueryIsShownOfTheStackThatTheSessionHas) {
   session.selection.stack = "cross";
   open("query", session);
   EXPECT_EQ(link_.last_params("query")["stack"], "cross");
+}
+
+// q and k are captured of that stack alone, the decoder's where none is chosen.
+TEST_F(ChoicesOfStacks, QueriesAndKeysAreOfTheStackThatTheSessionHas) {
+  for (const std::string stack : {"", "enc", "cross"}) {
+    Session session = default_session();
+    session.selection.stack = stack;
+    open("query_key", session);
+    const std::string asked = stack.empty() ? "dec" : stack;
+    EXPECT_EQ(link_.last_params("capture")["stack"], asked);
+    EXPECT_NE(view_->command_line(context_).find("--stack " + asked), std::string::npos);
+    ASSERT_EQ(saved_.size(), 1U);
+    ASSERT_FALSE(saved_[0].output.figures.empty());
+    EXPECT_NE(saved_[0].output.figures[0].title.find(" " + asked + ".L3H1"), std::string::npos);
+  }
 }
 
 TEST_F(ChoicesOfStacks, SingleHeadsAreNotChanged) {

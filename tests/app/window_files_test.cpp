@@ -254,8 +254,8 @@ TEST(Tabs, AreListedWhereTheirTitlesHaveNoRoom) {
     for (int i = 0; i < 30; ++i) {
       gui.begin_frame(), main_window.draw(), gui.end_frame();
       if (i < 10) continue;
-      EXPECT_EQ(lists("Extrapolation###extrapolation"), listed) << width << " frame " << i;
-      EXPECT_TRUE(lists("Heads###heads")) << width << " frame " << i;
+      EXPECT_FALSE(lists("Extrapolation###extrapolation")) << width << " frame " << i;
+      EXPECT_EQ(lists("Heads###heads"), listed) << width << " frame " << i;
     }
   }
 }
@@ -447,8 +447,14 @@ TEST_F(WindowFiles, ThePaletteFindsModelsHeadsAndTokens) {
   requests_.begin_frame();
   ASSERT_TRUE(context_.info(selected_model(edit_.session())));
   EXPECT_TRUE(titles("L2H99").empty()) << "the selected model has no such head";
+  const int64_t heads = context_.info(selected_model(edit_.session()))->model.heads;
+  std::vector<std::string> of_layer;
+  for (int64_t head = 0; head < heads; ++head)
+    of_layer.push_back("Select head L2H" + std::to_string(head));
+  EXPECT_EQ(titles("L2H"), of_layer);
+  EXPECT_TRUE(titles("L99H").empty());
   for (const Command& command : commands_about(context_, "l1h2", {}))
-    if (command.id == "head.select") command.run(context_);
+    if (command.id.starts_with("head.select")) command.run(context_);
   EXPECT_EQ(edit_.session().selection.layer, 1);
   EXPECT_EQ(edit_.session().selection.head, 2);
   const auto openable = openable_models(edit_.session());

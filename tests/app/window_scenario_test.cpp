@@ -108,7 +108,7 @@ TEST(Scenario, ChooseWhatAnEvaluationReads) {
     ctx->ItemClick("//###extrapolation/###options");
     ctx->ItemInputValue("//$FOCUSED/trials", "");  // as the command line has it by default
     IM_CHECK(!choices().options.contains("trials"));
-    ctx->ItemClick("//$FOCUSED/As at first");
+    ctx->ItemClick("//$FOCUSED/Reset");
     IM_CHECK_EQ(choices().options.value("trials", 0), 16);
     IM_CHECK(!choices().options.contains("lengths"));
   });

@@ -224,9 +224,9 @@ TEST(Comparing, SaysWhatRanForEachModel) {
   };
   const std::string fused = kernel(rope, rope).get<std::string>();
   EXPECT_EQ(fused.rfind("fused", 0), 0u) << fused;
-  EXPECT_EQ(kernel(rope, cope),
-            rope + ": " + fused + "; " + cope +
-                ": plain (a term that is no table of distances has no fused form)");
+  EXPECT_EQ(kernel(rope, cope), rope + ": " + fused + "; " + cope +
+                                    ": plain (a distance that is counted from the scores of all "
+                                    "keys between has no fused form)");
 }
 
 TEST(Comparing, SaysWhatRanForEachModelAsData) {
@@ -244,7 +244,8 @@ TEST(Comparing, SaysWhatRanForEachModelAsData) {
   EXPECT_EQ(both[0].reason, "");
   EXPECT_EQ(both[1].model, cope);
   EXPECT_EQ(both[1].implementation, "plain");
-  EXPECT_EQ(both[1].reason, "a term that is no table of distances has no fused form");
+  EXPECT_EQ(both[1].reason,
+            "a distance that is counted from the scores of all keys between has no fused form");
 }
 
 // ---- capture and check --------------------------------------------------------------------------
@@ -536,6 +537,41 @@ TEST(Requests, WhatAModelHasNoUseForIsSaid) {
     EXPECT_EQ(note_of_distance("rope", with).find("no sweep of bases or factors"),
               std::string::npos);
   }
+}
+
+// 19: q and k of one stack of an encoder-decoder, which a model of one stack has not.
+TEST(Requests, CaptureIsOfTheStackThatIsNamed) {
+  model::ModelConfig config = byte_config("t5");
+  config.encoder_layers = 2;
+  const std::string two_stacks = model_folder("two_stacks", config);
+  const json what = {"q", "k"}, input = {{"prompt", "a few words to read"}};
+  for (const std::string stack : {"enc", "dec", "cross"}) {
+    const auto reply = ask("capture", {{"model", two_stacks},
+                                       {"input", input},
+                                       {"what", what},
+                                       {"layers", {1}},
+                                       {"stack", stack}});
+    EXPECT_EQ(reply.result["names"], (json{stack + ".k.1", stack + ".q.1"}));
+  }
+  const json one = rope_with({{"input", input}, {"what", what}, {"stack", "enc"}});
+  EXPECT_NE(message_of("capture", one).find("one stack of layers"), std::string::npos);
+}
+
+// 19: models of two vocabularies have no rows to lay over each other, which is nothing wrong; it is
+// said what they can be compared by.
+TEST(Requests, OtherTokensAreNotComparedAndWhyIsSaid) {
+  const json input = {{"prompt", "a few words to read"}};
+  const std::string rope = model_folder("rope");
+  model::ModelConfig config = byte_config("rope");
+  config.tokenizer["bos"] = 1;
+  const json other = {{"models", {rope, model_folder("other_bos", config)}}, {"input", input}};
+  EXPECT_EQ(code_of("compare", other), "not_applicable");
+  EXPECT_NE(message_of("compare", other).find("the loss of the same bytes"), std::string::npos);
+  // What nobody chose is read: a text by one, drawn ids by the other.
+  config.tokenizer = nullptr;
+  const json drawn = {{"models", {rope, model_folder("no_tokenizer", config)}}, {"length", 16}};
+  EXPECT_EQ(code_of("compare", drawn), "not_applicable");
+  EXPECT_NE(message_of("compare", drawn).find("has no tokenizer"), std::string::npos);
 }
 
 // 17.A10: nothing is wrong with a model that has no such thing.

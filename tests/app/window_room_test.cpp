@@ -1,0 +1,324 @@
+// What has room in a window of a given size, what stands first where there is little, and what a
+// stray click must not do.
+#include <gtest/gtest.h>
+#include <imgui_internal.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/figures/cost_figures.h"
+#include "app/figures/job_figures.h"
+#include "app/views/extrapolation_view.h"
+#include "app/views/field_form.h"
+#include "app/views/jobs_view.h"
+#include "app/views/models_view.h"
+#include "app/window/main_window.h"
+#include "tests/app/made_up_worker.h"
+#include "tests/app/one_view.h"
+#include "tests/app/window_scenario.h"
+
+namespace phasescope::app {
+namespace {
+
+using RoomManner = MadeUpWorker::Manner;
+
+Session session_of(const std::vector<std::string>& models) {
+  Session session = default_session();
+  session.models = models;
+  session.selection.query = 20;  // the guesses of this token are shown
+  session.views.set(JobsState{"jobs/tapa"});
+  give_colors(session);
+  return session;
+}
+
+struct SevenModels {
+  MadeUpWorker link;
+  MainWindow main_window{
+      session_of({"rope", "tapa_norm", "tapa", "alibi", "none", "tape", "cape_kerple"}), link,
+      link};
+};
+
+struct FourModels {
+  MadeUpWorker link;
+  MainWindow main_window{session_of({"rope", "tapa_norm", "tapa", "alibi"}), link, link};
+};
+
+template <class Stage>
+void play_room(ScenarioStep step) {
+  play_scenario<Stage>(step, std::chrono::seconds(60));
+}
+
+// ---- the text ------------------------------------------------------------------------------
+
+TEST(Room, TextStandsFirstWhereItHasLittle) {
+  play_room<SevenModels>([](ImGuiTestContext* ctx) {
+    ImGui::GetIO().DisplaySize = {1000, 700};
+    ctx->Yield(30);
+    const ImGuiWindow* view = ctx->GetWindowByRef("//###text");
+    const ImGuiTestItemInfo strip = ctx->ItemInfo("//###text/**/##tokens");
+    IM_CHECK(strip.ID != 0);
+    // Three lines of it, of letters a third higher than wide.
+    const float three = 3 * 1.45F * ImGui::GetFontSize();
+    IM_CHECK_LE(strip.RectFull.Min.y + three, view->InnerClipRect.Max.y);
+  });
+}
+
+// Where there is room the losses stand above their text, as ever.
+TEST(Room, LossesStandAboveTheTextWhereBothHaveIt) {
+  play_room<FourModels>([](ImGuiTestContext* ctx) {
+    ctx->Yield(30);
+    const ImGuiTestItemInfo strip = ctx->ItemInfo("//###text/**/##tokens");
+    IM_CHECK(strip.ID != 0);
+    // A line of losses and one of colours before it, and five lines of it in sight.
+    const ImRect place = strip.Window->InnerClipRect;
+    IM_CHECK_GE(strip.RectFull.Min.y, place.Min.y + 2 * ImGui::GetFontSize());
+    IM_CHECK_LE(strip.RectFull.Min.y + 5 * ImGui::GetFontSize(), place.Max.y);
+  });
+}
+
+// A model's guesses have the width of a word and of a whole number, however many models there are.
+TEST(Room, NumbersOfGuessesAreWhole) {
+  play_room<FourModels>([](ImGuiTestContext* ctx) {
+    ctx->Yield(30);
+    ImGuiWindow* view = ctx->GetWindowByRef("//###text");
+    const ImGuiTable* guesses = ImGui::TableFindByID(view->GetID("guesses"));
+    IM_CHECK(guesses != nullptr);
+    const float needed = ImGui::CalcTextSize("words 100.0 %").x;
+    for (int column = 0; column < guesses->ColumnsCount; ++column)
+      IM_CHECK_GE(guesses->Columns[column].WidthGiven, needed);
+  });
+}
+
+// ---- tabs ----------------------------------------------------------------------------------
+
+TEST(Room, AllTabsHaveItAt1600) {
+  play_room<FourModels>([](ImGuiTestContext* ctx) {
+    ctx->Yield(30);
+    for (const char* name : {"//###heads", "//###extrapolation", "//###map", "//###distance"}) {
+      const ImGuiWindow* window = ctx->GetWindowByRef(name);
+      IM_CHECK(window && window->DockNode && window->DockNode->TabBar);
+      const ImGuiTabBar* bar = window->DockNode->TabBar;
+      if (bar->WidthAllTabsIdeal > bar->BarRect.GetWidth()) ctx->LogError("%s", name);
+      IM_CHECK_LE(bar->WidthAllTabsIdeal, bar->BarRect.GetWidth());
+    }
+  });
+}
+
+// Neither on a tab's right end nor at the end of the line of tabs, twice in a row.
+TEST(Room, NoClickOnALineOfTabsClosesAView) {
+  play_room<FourModels>([](ImGuiTestContext* ctx) {
+    auto& stage = stage_in<FourModels>(ctx);
+    const auto& closed = stage.main_window.edit().session().closed_views;
+    ctx->Yield(30);
+    const ImGuiWindow* heads = ctx->GetWindowByRef("//###heads");
+    ImGuiTabBar* bar = heads->DockNode->TabBar;
+    const ImRect line = bar->BarRect;
+    std::vector<float> ends{line.Max.x + 12};
+    for (const ImGuiTabItem& tab : bar->Tabs)
+      ends.push_back(line.Min.x + tab.Offset + tab.Width - 12);
+    for (const float end : ends)
+      for (int click = 0; click < 2; ++click) {
+        ctx->MouseMoveToPos({end, line.GetCenter().y});
+        ctx->MouseClick();
+        ctx->Yield(3);
+        IM_CHECK(closed.empty());
+      }
+  });
+}
+
+TEST(Room, TheMenuOfATabClosesItsView) {
+  play_room<FourModels>([](ImGuiTestContext* ctx) {
+    auto& stage = stage_in<FourModels>(ctx);
+    ctx->Yield(30);
+    const ImGuiWindow* theory = ctx->GetWindowByRef("//###theory");
+    const ImGuiTabBar* bar = theory->DockNode->TabBar;
+    const ImGuiTabItem* tab = ImGui::TabBarFindTabByID(theory->DockNode->TabBar, theory->TabId);
+    IM_CHECK(tab != nullptr);
+    ctx->MouseMoveToPos(
+        {bar->BarRect.Min.x + tab->Offset + tab->Width / 2, bar->BarRect.GetCenter().y});
+    ctx->MouseClick(ImGuiMouseButton_Right);
+    ctx->Yield(3);
+    ctx->ItemClick("//$FOCUSED/Close Theory");
+    ctx->Yield(3);
+    IM_CHECK(stage.main_window.edit().session().closed_views == std::vector<std::string>{"theory"});
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Z);
+    ctx->Yield(3);
+    IM_CHECK(stage.main_window.edit().session().closed_views.empty());
+  });
+}
+
+// ---- jobs ----------------------------------------------------------------------------------
+
+TEST(Room, ACurveOfAJobCanBeRead) {
+  play_room<FourModels>([](ImGuiTestContext* ctx) {
+    auto& stage = stage_in<FourModels>(ctx);
+    ImGui::GetIO().DisplaySize = {1000, 700};
+    stage.main_window.window().focus_view = "jobs";
+    IM_CHECK(holds_within(ctx, std::chrono::seconds(2), [&] {
+      return stage.main_window.requests().of(kJob, "jobs/tapa").answer() != nullptr;
+    }));
+    ctx->Yield(30);
+    ctx->ScrollToBottom("//###jobs");
+    ctx->Yield(3);
+    const ImGuiWindow* curves = nullptr;
+    for (const ImGuiWindow* window : ImGui::GetCurrentContext()->Windows)
+      if (window->Active && std::string(window->Name).find("/Curves_") != std::string::npos)
+        curves = window;
+    IM_CHECK(curves != nullptr);
+    // What of it is seen: the line with the choice, and the curve.
+    IM_CHECK_GE(curves->InnerClipRect.GetHeight(), 12 * ImGui::GetFontSize());
+  });
+}
+
+class RoomOfOne : public OneView {
+ protected:
+  RoomOfOne() : OneView(6) {}
+  // What the view writes in a further frame.
+  std::string words() {
+    gui_.begin_frame(0.1F);
+    requests_.begin_frame();
+    ImGui::SetNextWindowSize({900, 600});
+    const std::string said = gui_.words_of([&] { view_->draw(context_); });
+    gui_.end_frame();
+    return said;
+  }
+};
+
+TEST_F(RoomOfOne, JobsHaveOneUnitAColumn) {
+  Session session = default_session();
+  session.views.set(JobsState{"jobs/tapa"});
+  open("jobs", session);
+  const std::string said = words();
+  for (const char* title : {"done (%)", "left (min)", "loss (bits a token)"})
+    EXPECT_NE(said.find(title), said.npos) << said;
+  // Of 120 of 200 steps, of 42 s, and of the last of the made-up losses, which are nats.
+  const double nats = 2 + 3 * std::exp(-116 / 30.0);
+  for (const std::string& number :
+       {std::string("60"), std::string("0.7"), widgets::short_number(nats / std::log(2.0))})
+    EXPECT_NE(said.find(number), said.npos) << number << "\n" << said;
+  EXPECT_EQ(said.find("nats"), said.npos) << said;
+  EXPECT_EQ(saved_.at(0).output.figures.at(0).y.label, kLossOfJobs);
+}
+
+// ---- models --------------------------------------------------------------------------------
+
+// Under its row, and not below all that can be opened.
+TEST_F(RoomOfOne, WhyAModelCannotBeOpenedStandsUnderItsName) {
+  link_.set_manner("model.info", RoomManner::fail);
+  open("models");
+  const std::string said = words();
+  const std::size_t why = said.find("The file is not a model");
+  ASSERT_NE(why, said.npos) << said;
+  EXPECT_LT(why, said.find("cape_kerple")) << said;  // which is listed after rope
+}
+
+// A job's model is not called as a bundled one is, also where that is not open.
+TEST(Names, OfFilesAreNotThoseOfBundledModels) {
+  Session session = default_session();
+  session.models = {"/home/me/out/rope", "/home/me/out/mine"};
+  EXPECT_EQ(short_name(session, session.models[0]), "out/rope");
+  EXPECT_EQ(short_name(session, session.models[1]), "mine");
+  EXPECT_EQ(short_name(session, "rope"), "rope");
+}
+
+// ---- forms ---------------------------------------------------------------------------------
+
+struct FormOfTitles {
+  int64_t far_end = 8, rounds = 1;
+  std::optional<bool> sorted;
+  template <class V>
+  void fields(V& v) {
+    v("far_end", far_end, protocol::About{.help = "where it ends", .unit = "tokens"});
+    v("rounds", rounds, protocol::About{.help = "how often", .title = "times over"});
+    v("sorted", sorted, protocol::About{.help = "largest first"});
+  }
+};
+
+TEST(Forms, NameAFieldByItsTitleAndUnit) {
+  phasescope::testing::HeadlessImGui gui;
+  FieldForm form;
+  nlohmann::json chosen = nlohmann::json::object();
+  std::string said;
+  for (int frame = 0; frame < 2; ++frame)
+    gui.frame([&] {
+      FormOfTitles now, defaults;
+      said = gui.words_of([&] {
+        form.draw(chosen, protocol::detail::bound_fields(now),
+                  protocol::detail::bound_fields(defaults));
+      });
+    });
+  for (const char* words : {"far end (tokens)", "times over", "automatic"})
+    EXPECT_NE(said.find(words), said.npos) << said;
+  for (const char* words : {"far_end", "rounds", "by itself"})
+    EXPECT_EQ(said.find(words), said.npos) << said;
+  EXPECT_TRUE(chosen.empty()) << chosen;
+}
+
+// ---- figures -------------------------------------------------------------------------------
+
+TEST(CostFigure, NoPartReadsLikeAnAttentionHead) {
+  protocol::CostResult result{.model = "rope", .encoding = "rope"};
+  result.parts = {{.name = "MLP", .macs = 2}, {.name = "head", .macs = 1}};
+  const auto plot = cost_figure({result}, ModelNames({"rope"}));
+  ASSERT_EQ(plot.y.ticks.size(), 2U);
+  EXPECT_EQ(plot.y.ticks[1].label, "output layer (LM head)");
+  EXPECT_EQ(plot.series.at(0).names.at(1), "rope, output layer (LM head)");
+}
+
+// A worker that answers questions about all models together alone, once it is told to.
+struct TogetherAlone : MadeUpWorker {
+  bool alone = false;
+  protocol::RequestId submit(const std::string& method, nlohmann::json params,
+                             protocol::Callbacks callbacks, const std::string& tag) override {
+    const bool one = method == "eval" && params.value("models", nlohmann::json()).size() < 2;
+    if (alone && one) callbacks = {[](protocol::Reply) {}, [](const protocol::ErrorInfo&) {}, {}};
+    return MadeUpWorker::submit(method, std::move(params), std::move(callbacks), tag);
+  }
+};
+
+// 19: rows of one corpus and differences of another are never in one result; the bar says which
+// texts are shown.
+TEST(ExtrapolationOf, TwoCorporaIsNotMixed) {
+  phasescope::testing::HeadlessImGui gui;
+  TogetherAlone link;
+  Session session = default_session();
+  session.views.set(ExtrapolationState{.figure = "paired difference"});
+  SessionHistory edit(session);
+  WorkerRequests requests(link, link);
+  WindowState window;
+  window.may_ask = true;
+  ViewContext context{edit, requests, window};
+  ExtrapolationView view;
+  std::string said;
+  const auto draw = [&] {
+    for (int frame = 0; frame < 6; ++frame) {
+      gui.begin_frame(0.1F);
+      requests.begin_frame();
+      ImGui::SetNextWindowSize({900, 600});
+      said = gui.words_of([&] { view.draw(context); });
+      gui.end_frame();
+    }
+    return view.saved(context).at(0);
+  };
+  EXPECT_EQ(draw().output.figures.back().id, "eval_difference_perplexity");
+  EXPECT_NE(said.find("perplexity of the bundled validation texts"), said.npos) << said;
+  link.alone = true;
+  context.set_state("texts", ExtrapolationState{.figure = "paired difference",
+                                                .choices = {.options = {{"corpus", "others"}}}});
+  const Saved old = draw();
+  ASSERT_TRUE(requests.of(kEvalTogether).answers_now());
+  EXPECT_TRUE(old.output.result.at("differences").empty());
+  EXPECT_EQ(old.command.find("others"), old.command.npos) << old.command;
+  EXPECT_NE(said.find("perplexity of the bundled validation texts"), said.npos) << said;
+  link.alone = false;
+  context.set_state("texts", ExtrapolationState{.figure = "paired difference",
+                                                .choices = {.options = {{"corpus", "more"}}}});
+  const Saved now = draw();
+  EXPECT_FALSE(now.output.result.at("differences").empty());
+  EXPECT_NE(said.find("perplexity of the texts of more"), said.npos) << said;
+}
+
+}  // namespace
+}  // namespace phasescope::app
