@@ -11,23 +11,8 @@ namespace phasescope::kernels {
 namespace {
 
 #if defined(__x86_64__) || defined(_M_X64)
-bool is_compiled([[maybe_unused]] Target target) {
-#if defined(PHASESCOPE_FOR_SSE4)
-  constexpr Target own = Target::sse4;
-#elif defined(PHASESCOPE_FOR_AVX2)
-  constexpr Target own = Target::avx2;
-#elif defined(PHASESCOPE_FOR_AVX3)
-  constexpr Target own = Target::avx3;
-#else
-  return true;
-#define PHASESCOPE_FOR_ALL
-#endif
-#if defined(PHASESCOPE_ALONE)
-  return target == own;
-#elif !defined(PHASESCOPE_FOR_ALL)
-  const bool lesser = own == Target::avx3 && target == Target::avx2;
-  return target == own || lesser || target == Target::scalar;
-#endif
+bool is_compiled(Target target) {
+  return (PHASESCOPE_TARGETS >> static_cast<int>(target) & 1) != 0;
 }
 
 /// What Highway takes each target to have.

@@ -70,7 +70,7 @@ void launch_forward(const CudaAttention& a, const ForwardLaunch<Score>& paramete
                     const dim3& grid) {
   const auto start = [&](auto probes) {
     using Probes = decltype(probes);
-    constexpr unsigned kTiles = kForwardBands<D, Probes, Score>;
+    constexpr unsigned kTiles = kForwardBands<Score>;
     launch("forward", &attention_forward_kernel<T, D, Probes, Score>,
            dim3{(grid.x + kTiles - 1) / kTiles, grid.y, grid.z}, kThreads,
            ForwardLayout<D, Score, static_cast<int>(kTiles)>::kBytes, a.stream, parameters);

@@ -9,7 +9,8 @@
 //   2. this one: 128 queries a block where the registers do for them, so that what is loaded of a
 //      tile feeds four products; queries from shared memory; values come while the scores are
 //      computed and the next keys while values are averaged, in groups of their own; no rescaling
-//      where no maximum of a warp's rows rose; rows leave by 16 bytes.
+//      where no maximum of a warp's rows rose; rows leave by 16 bytes. With probes at 128 channels
+//      by 16 keys at a time: loading the queries again for each costs less than a block of 64 does.
 
 #include <cuda_runtime.h>
 
@@ -36,8 +37,8 @@ struct KeptRows {
 
 /// Tiles of 64 queries that a block takes: two where a thread has registers for the sums of four
 /// rows.
-template <int D, class Probes, DeviceScore Score>
-inline constexpr int kForwardBands = kHasFewRegisters<Score> && (D == 64 || !Probes::kOn) ? 2 : 1;
+template <DeviceScore Score>
+inline constexpr int kForwardBands = kHasFewRegisters<Score> ? 2 : 1;
 
 /// Shared memory: the queries, then a tile of keys, values and states, entries for each tile of
 /// queries, and pieces. Scores that are stored need neither queries nor keys.
@@ -59,13 +60,14 @@ struct ForwardLayout {
 
 template <typename T, int D, class Probes, DeviceScore Score>
 class BlockForward {
-  static constexpr int kCount = kForwardBands<D, Probes, Score>;
+  static constexpr int kCount = kForwardBands<Score>;
   using Layout = ForwardLayout<D, Score, kCount>;
   static constexpr int kStateDim = Layout::kStateDim;
-  // Keys taken at a time: half a tile where the registers would not do for more.
+  // Keys taken at a time: half a tile or a quarter where the registers would not do for more.
+  static constexpr bool kQuarterTiles = D == 128 && kCount == 2 && Probes::kOn;
   static constexpr bool kHalfTiles =
       Score::kDots == 2 || (D == 128 ? kCount == 2 || Score::kState : kCount == 2 && Probes::kOn);
-  static constexpr int kWidth = kHalfTiles ? 32 : kRows;
+  static constexpr int kWidth = kQuarterTiles ? kRows / 4 : kHalfTiles ? kRows / 2 : kRows;
   using Scores = float[kWidth / 8][4];
 
  public:

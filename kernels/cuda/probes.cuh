@@ -32,7 +32,7 @@ struct NoProbes {
 
   __device__ void rescale(float, float, float) {}
   template <int kColumns>
-  __device__ void find(const ChunkRow<kColumns>&, float, float) {}
+  __device__ void find(const ChunkRow<kColumns>&, float, bool, float, float) {}
   __device__ void add(float, float, int) {}
   template <int kColumns>
   __device__ void add_chunk(const RowProbes&, const ChunkRow<kColumns>&, float) {}
@@ -46,8 +46,8 @@ struct AllProbes {
 
   float entropy = 0;   // sum p (t - m)
   float distance = 0;  // sum p lambda
-  float best = -INFINITY;
-  std::int32_t best_key = -1;
+  // The first key with the row's largest score so far, in a thread that has one.
+  std::int32_t best_key = INT32_MAX;
   float first = -INFINITY;  // score of key 0, in the thread that has it
   float window[kMaxWindows] = {};
   float offset = 0;  // of the chunk so far: sum p (key - column)
@@ -60,13 +60,15 @@ struct AllProbes {
     for (float& w : window) w *= factor;
   }
 
-  /// Before the weights: the chunk's scores times `unit`, of which `top` is the largest.
+  /// Before the weights: the chunk's scores times `unit`. rises: the row's maximum does, to
+  /// `largest` of the row's scores in the chunk; of this thread's `top` is the largest.
   template <int kColumns>
-  __device__ __forceinline__ void find(const ChunkRow<kColumns>& scores, float unit, float top) {
+  __device__ __forceinline__ void find(const ChunkRow<kColumns>& scores, float unit, bool rises,
+                                       float top, float largest) {
     if (scores.column == 0) first = fmaxf(first, scores.at(0, 0) * unit);
-    if (!(top * unit > best)) return;
-    best = top * unit;
-    // The first one among equals, from the last one on.
+    if (!rises) return;
+    best_key = INT32_MAX;
+    if (top != largest) return;  // else the first one among equals, from the last one on
 #pragma unroll
     for (int n = kColumns / 8 - 1; n >= 0; --n) {
 #pragma unroll
@@ -111,9 +113,7 @@ struct AllProbes {
     distance = quad_sum(distance);
     first = quad_max(first);
     for (float& w : window) w = quad_sum(w);
-    const float top = quad_max(best);
-    std::int32_t key = best == top && best_key >= 0 ? best_key : INT32_MAX;
-    key = min(key, __shfl_xor_sync(0xffffffffu, key, 1));
+    std::int32_t key = min(best_key, __shfl_xor_sync(0xffffffffu, best_key, 1));
     key = min(key, __shfl_xor_sync(0xffffffffu, key, 2));
     if (!writes) return;
     const bool empty = l == 0;
@@ -123,9 +123,9 @@ struct AllProbes {
       out.entropy[at] = empty ? 0 : kNatural * (of_weights - entropy * inverse);
     }
     if (out.sink_weight) out.sink_weight[at] = end.sink;
-    if (out.max_score) out.max_score[at] = empty ? -INFINITY : top * kNatural;
+    if (out.max_score) out.max_score[at] = empty ? -INFINITY : m * kNatural;
     if (out.max_key) out.max_key[at] = empty || key == INT32_MAX ? -1 : key;  // NaN alone: none
-    if (out.top1_mass) out.top1_mass[at] = empty ? 0 : exp2f(top - m) * inverse;
+    if (out.top1_mass) out.top1_mass[at] = empty ? 0 : inverse;
     if (out.first_key_weight) out.first_key_weight[at] = empty ? 0 : exp2f(first - m) * inverse;
     if (out.mean_distance) out.mean_distance[at] = distance * inverse;
     for (int n = 0; n < kMaxWindows; ++n) {

@@ -87,8 +87,10 @@ __device__ __forceinline__ void raise(const Chunk<false>& chunk, const float (&s
   for (int n = 0; n < kWidth / 8; ++n) {
     top = fmaxf(top, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
   }
-  row.probes[half].find(row_of<kWidth>(chunk, s, half), unit, top);
-  row.maximum[half] = fmaxf(row.maximum[half], quad_max(top) * unit);
+  const float largest = quad_max(top), old = row.maximum[half];
+  row.maximum[half] = fmaxf(old, largest * unit);
+  row.probes[half].find(row_of<kWidth>(chunk, s, half), unit, row.maximum[half] > old, top,
+                        largest);
 }
 
 /// What weights are relative to: rows without a visible key so far keep -inf, and their weights

@@ -24,7 +24,7 @@ HOPPER_FORMS = ("hopper_plain", "hopper_table", "hopper_tapa", "hopper_tape")
 # those of a head of 128 channels wait for each other for want of registers (C7512), or spills there with all probes:
 # bytes stored and loaded.
 HOPPER_WARNINGS = {"hopper_tapa": {"C7512", "C7519"}, "hopper_tape": {"C7519"}}
-HOPPER_SPILLS = {"hopper_tape": 344}
+HOPPER_SPILLS = {"hopper_tape": 280}
 # Bytes stored and loaded a thread where dq is made with a table's gradient at 128 channels, to become less.
 TABLE_SPILLS = 60
 

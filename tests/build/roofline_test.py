@@ -41,8 +41,8 @@ class Roofline(unittest.TestCase):
         self.assertEqual((roofline.loads("dkv", 64), roofline.loads("dkv", 128)), (64, 160))
         self.assertEqual(roofline.cycles("dkv", 64, 4096)["shared memory"], 1280)
         self.assertEqual(roofline.cycles("dkv", 128, 4096)["shared memory"], 2816)
-        # With probes a warp has 16 queries at D 128: 8 loads for them, 64 for keys and values.
-        self.assertEqual((roofline.loads("probes", 64), roofline.loads("probes", 128)), (48, 72))
+        # With probes a warp takes 16 keys at a time at D 128: 4 x 8 steps x 2 loads of queries, 64 of keys and values.
+        self.assertEqual((roofline.loads("probes", 64), roofline.loads("probes", 128)), (48, 128))
 
     def test_the_counts_of_the_hopper_form_by_hand(self):
         # At D 128: 8 wgmma for scores, one for each 16 channels, and for averages one for each 16 keys and 64 channels,

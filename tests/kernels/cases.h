@@ -84,7 +84,8 @@ inline constexpr std::int64_t kLongSize = 1000;
 inline constexpr std::int64_t kDims[] = {8, 16, 32, 48, 64, 80, 96, 128};
 inline constexpr std::int64_t kGroups[] = {1, 2, 7};
 /// Every size with every dimension, each pair with one of the groups and causal or not: any two of
-/// the four come together. The long size comes with two of the dimensions.
+/// the four come together. The long size, most of whose time is the reference's, comes once, causal
+/// for every other variant.
 std::vector<Problem> paired_problems(Kind kind);
 
 /// Sizes of the problems with masks that every implementation is held to, chosen for its tiles.
@@ -99,16 +100,22 @@ struct MaskSizes {
   AttentionShape documents;           ///< each kind of documents, causal and not
   std::int64_t documents_window = 0;  ///< the same texts again with this window and padding
 };
-std::vector<Problem> window_problems(Kind kind, const MaskSizes& sizes);
-/// Each padding with causal or not and with a window or none: any two of the three come together,
-/// with `every` all of them.
+/// Four of these lists are products: windows, paddings, kinds of documents and gates with what they
+/// come together with (causal or not, a window or none, a shape). With `every` each has all of its
+/// product; else every value of each factor comes, and which two of them come together goes by the
+/// variant, so that neighbours in all_kinds() have the others. Variants differ in their scores, and
+/// a mask knows nothing of these: what fails for a pair of masks alone fails for another variant.
+std::vector<Problem> window_problems(Kind kind, const MaskSizes& sizes, bool every = false);
+/// Any three values come together for one of four variants that follow each other.
 std::vector<Problem> padding_problems(Kind kind, const MaskSizes& sizes, bool every = false);
-std::vector<Problem> document_problems(Kind kind, const MaskSizes& sizes);
+std::vector<Problem> document_problems(Kind kind, const MaskSizes& sizes, bool every = false);
 std::vector<Problem> soft_cap_problems(Kind kind, const MaskSizes& sizes);
 /// Among them rows that see no key, and every storage of a mask.
 std::vector<Problem> sink_problems(Kind kind, const MaskSizes& sizes);
 /// Both kinds, rows that see no key among them, and beside sinks.
-std::vector<Problem> gate_problems(Kind kind, const MaskSizes& sizes);
+std::vector<Problem> gate_problems(Kind kind, const MaskSizes& sizes, bool every = false);
+/// All of the four products.
+std::vector<Problem> every_mask_problem(Kind kind, const MaskSizes& sizes);
 
 /// Owns the arrays of one problem. q, k, v lie as (B, N, H, d), the way a model's projections leave
 /// them, so that strides matter; results are contiguous. In a 16-bit storage the kernels are given

@@ -114,6 +114,32 @@ TEST(CudaChecks, OrderEqualTopKeys) {
   }
 }
 
+// The same scores: of those that are the largest the first key is named, whichever thread has it
+// and whatever another one named before. By 16 keys at a time, as by 32.
+TEST(CudaChecks, NameTheFirstKeyOfEqualMaxima) {
+  std::string reason;
+  if (!cuda_available(reason)) GTEST_SKIP() << reason;
+  for (const std::int64_t dim : {16, 128}) {
+    Problem problem{Kind::plain};
+    problem.shape = {1, 1, 1, 200, 200, dim};
+    problem.shape.window = 100;
+    Case c(problem);
+    std::fill(c.q.begin(), c.q.end(), 1.0f);
+    for (std::size_t n = 0; n < c.k.size(); ++n) {
+      c.k[n] = n / static_cast<std::size_t>(dim) % 7 == 5 ? 1.0f : 0.0f;
+    }
+    DeviceCase device(kTypes[0], c);
+    const DeviceArray<std::int32_t> keys(200);
+    device.outputs.rows.max_key = keys.data();
+    device.forward();
+    const std::vector<std::int32_t> got = keys.values();
+    for (std::int32_t i = 0; i < 200; ++i) {
+      const std::int32_t first = std::max(0, i - 99), large = first + (12 - first % 7) % 7;
+      EXPECT_EQ(got[static_cast<std::size_t>(i)], large <= i ? large : first) << dim << " " << i;
+    }
+  }
+}
+
 // ALiBi's term is -m lambda of every pair of a distance: no deviation but what a score's rounding
 // leaves, 1e-7 of it. As float32 sums of squares it would be a thousandth of the term.
 TEST(CudaChecks, GiveATermOfTheDistanceAloneNoDeviation) {

@@ -50,9 +50,11 @@ struct RowTruth {
   std::vector<Real> entropy, distance, max_score, top1, first, windows[3];
 };
 
+using Edges = std::vector<std::int64_t>;
+
 /// The sums of each bucket [edges[n], edges[n + 1]) of a head (batch included).
 std::vector<BucketTruth> bucket_truths(const Reference<double>& ref, std::int64_t head,
-                                       const std::vector<std::int64_t>& edges) {
+                                       const Edges& edges) {
   std::vector<BucketTruth> sums(edges.size() - 1);
   const AttentionShape& s = ref.s;
   for (std::int64_t i = 0; i < s.queries; ++i) {
@@ -66,16 +68,24 @@ std::vector<BucketTruth> bucket_truths(const Reference<double>& ref, std::int64_
   return sums;
 }
 
+/// The sums of each bucket of each head.
+std::vector<BucketTruth> bucket_truths(const Reference<double>& ref, const Edges& edges) {
+  std::vector<BucketTruth> all;
+  for (std::int64_t head = 0; head < ref.s.batch * ref.s.heads; ++head) {
+    const std::vector<BucketTruth> of_head = bucket_truths(ref, head, edges);
+    all.insert(all.end(), of_head.begin(), of_head.end());
+  }
+  return all;
+}
+
 /// The bucket probes of a case that ran.
-void expect_sums(const Problem& problem, const Probes& probes, const Reference<double>& truth) {
-  const AttentionShape& s = problem.shape;
-  const auto count = static_cast<std::int64_t>(probes.edges.size()) - 1;
-  std::vector<BucketTruth> wanted;
-  for (std::int64_t n = 0; n < s.batch * s.heads * count; ++n) {
-    if (n % count == 0) wanted = bucket_truths(truth, n / count, probes.edges);
-    const auto b = static_cast<std::size_t>(n % count), at = static_cast<std::size_t>(n);
-    const BucketTruth& want = wanted[b];
-    EXPECT_EQ(probes.pairs[at], static_cast<std::int64_t>(want.pairs)) << "bucket " << b;
+void expect_sums(const Problem& problem, const Probes& probes,
+                 const std::vector<BucketTruth>& wanted) {
+  ASSERT_EQ(probes.pairs.size(), wanted.size());
+  const std::size_t count = probes.edges.size() - 1;
+  for (std::size_t at = 0; at < wanted.size(); ++at) {
+    const BucketTruth& want = wanted[at];
+    EXPECT_EQ(probes.pairs[at], static_cast<std::int64_t>(want.pairs)) << "bucket " << at % count;
     // Float32 scores and weights, a few roundings each, that stay by themselves in the sums, and
     // scores' sums relative to one of their like: no more of it. A phase of 50 radians carries a
     // relative rounding into its cosine as an absolute one.
@@ -96,32 +106,46 @@ void expect_sums(const Problem& problem, const Probes& probes, const Reference<d
   }
 }
 
-void expect_buckets(const Problem& problem, const std::vector<std::int64_t>& edges) {
-  for (const bool with_content : {true, false}) {
-    SCOPED_TRACE(problem_name(problem) + (with_content ? "" : ", no content"));
-    Case c(problem);
-    const Probes probes(c, edges, with_content);
-    c.forward();
-    expect_sums(problem, probes, Reference<double>(c.inputs));
-  }
-}
+/// The bucket sums of a problem, whose truth, most of the time of such a test, is made once.
+class Buckets {
+ public:
+  explicit Buckets(const Problem& problem) : problem_(problem) {}
 
-/// The same sums where the log-sum-exp of an earlier pass is given.
-void expect_buckets_again(const Problem& problem, const std::vector<std::int64_t>& edges) {
-  for (const bool with_content : {true, false}) {
-    SCOPED_TRACE(problem_name(problem) + ", known lse" + (with_content ? "" : ", no content"));
-    Case c(problem);
-    c.forward();
-    const std::vector<float> known = c.lse;
-    const Probes probes(c, edges, with_content);
-    c.outputs.known_lse = known.data();
-    c.forward();
-    expect_sums(problem, probes, Reference<double>(c.inputs));
-    EXPECT_EQ(std::memcmp(known.data(), c.lse.data(), known.size() * sizeof(float)), 0);
+  /// With sums of content scores and without.
+  void expect(const Edges& edges) const {
+    const std::vector<BucketTruth> wanted = bucket_truths(truth_, edges);
+    for (const bool with_content : {true, false}) {
+      SCOPED_TRACE(problem_name(problem_) + (with_content ? "" : ", no content"));
+      Case c(problem_);
+      const Probes probes(c, edges, with_content);
+      c.forward();
+      expect_sums(problem_, probes, wanted);
+    }
   }
-}
 
-void expect_probes(const Problem& problem, const std::vector<std::int64_t>& edges) {
+  /// The same sums where the log-sum-exp of an earlier pass is given.
+  void expect_again(const Edges& edges) const {
+    const std::vector<BucketTruth> wanted = bucket_truths(truth_, edges);
+    for (const bool with_content : {true, false}) {
+      SCOPED_TRACE(problem_name(problem_) + ", known lse" + (with_content ? "" : ", no content"));
+      Case c(problem_);
+      c.forward();
+      const std::vector<float> known = c.lse;
+      const Probes probes(c, edges, with_content);
+      c.outputs.known_lse = known.data();
+      c.forward();
+      expect_sums(problem_, probes, wanted);
+      EXPECT_EQ(std::memcmp(known.data(), c.lse.data(), known.size() * sizeof(float)), 0);
+    }
+  }
+
+ private:
+  Problem problem_;
+  Case case_{problem_};
+  Reference<double> truth_{case_.inputs};
+};
+
+void expect_probes(const Problem& problem, const Edges& edges) {
   SCOPED_TRACE(problem_name(problem));
   Case c(problem);
   Probes probes(c, edges);
@@ -164,11 +188,12 @@ void expect_probes(const Problem& problem, const std::vector<std::int64_t>& edge
         truth.score[r * static_cast<std::size_t>(s.keys) + static_cast<std::size_t>(key)];
     EXPECT_NEAR(there, rows.max_score[r], 1e-4 * (1 + std::abs(rows.max_score[r])));
   }
-  expect_sums(problem, probes, truth);
+  const std::vector<BucketTruth> wanted = bucket_truths(truth, edges);
+  expect_sums(problem, probes, wanted);
   Case again(problem);
   const Probes without_content(again, edges, false);
   again.forward();
-  expect_sums(problem, without_content, truth);
+  expect_sums(problem, without_content, wanted);
 }
 
 class EveryProbe : public ::testing::TestWithParam<Kind> {};
@@ -250,7 +275,7 @@ TEST_P(EveryProbe, HoldsWithWindowPaddingAndCap) {
   // Buckets wider than a block, and a window that ends within one.
   problem.shape = {1, 2, 1, 700, 700, 16};
   problem.shape.window = 450;
-  expect_buckets(problem, {0, 1, 2, 260, 600});
+  Buckets(problem).expect({0, 1, 2, 260, 600});
 }
 
 TEST_P(EveryProbe, HoldsWithSinks) {
@@ -267,10 +292,11 @@ TEST_P(EveryProbe, HoldsWithSinks) {
     std::vector<std::int64_t> edges;
     for (std::int64_t n = 0; n <= 100; ++n) edges.push_back(n);
     edges.push_back(400);
-    expect_buckets(problem, edges);
-    expect_buckets_again(problem, edges);
+    const Buckets buckets(problem);
+    buckets.expect(edges);
+    buckets.expect_again(edges);
     set_kept_bytes(0);
-    expect_buckets(problem, edges);
+    buckets.expect(edges);
     set_kept_bytes(kKeptBytes);
   }
 }
@@ -288,8 +314,9 @@ TEST_P(EveryProbe, HoldsWithDocuments) {
     // Other numbers of queries than keys, and buckets wider than a block.
     problem.shape = {1, 2, 1, 500, 560, 16};
     problem.shape.query_offset = 60;
-    expect_buckets(problem, {0, 1, 2, 260, 600});
-    expect_buckets_again(problem, {0, 1, 2, 260, 600});
+    const Buckets buckets(problem);
+    buckets.expect({0, 1, 2, 260, 600});
+    buckets.expect_again({0, 1, 2, 260, 600});
   }
 }
 
@@ -298,12 +325,13 @@ TEST_P(EveryProbe, SumsOverBucketsWiderThanABlock) {
   problem.shape = {1, 2, 1, 700, 700, 16};
   // Maxima that grow along a row: sums of earlier blocks are relative to another reference.
   if (!has_phase(GetParam())) problem.magnitude = 30;
-  expect_buckets(problem, {0, 300, 2000});
-  expect_buckets(problem, {3, 40, 260, 600});
+  const Buckets buckets(problem);
+  buckets.expect({0, 300, 2000});
+  buckets.expect({3, 40, 260, 600});
   problem.shape = {1, 2, 2, 450, 700, 16};
   problem.shape.query_offset = 50;
   problem.shape.causal = false;
-  expect_buckets(problem, {0, 1, 2, 250, 600});
+  Buckets(problem).expect({0, 1, 2, 250, 600});
 }
 
 // Several edges in a block: as near to each other as a vector of queries is wide and nearer, some
@@ -313,18 +341,20 @@ TEST_P(EveryProbe, SumsOverBucketsNarrowerThanABlock) {
   problem.shape = {1, 2, 1, 420, 420, 16};
   if (!has_phase(GetParam())) problem.magnitude = 30;
   const std::vector<std::int64_t> many{5, 21, 37, 54, 90, 106, 125, 200, 216, 300, 340};
-  expect_buckets(problem, many);
-  expect_buckets_again(problem, many);
-  expect_buckets(problem, {0, 16, 32, 40, 56, 72, 73, 90, 130, 150, 380});
+  const Buckets plain(problem);
+  plain.expect(many);
+  plain.expect_again(many);
+  plain.expect({0, 16, 32, 40, 56, 72, 73, 90, 130, 150, 380});
   problem.shape.window = 210;
   problem.padding = Padding::right;
-  expect_buckets(problem, many);
+  Buckets(problem).expect(many);
   problem.shape = {1, 2, 2, 260, 420, 16};
   problem.shape.query_offset = 150;
   problem.shape.causal = false;
   problem.padding = Padding::left;
-  expect_buckets(problem, many);
-  expect_buckets_again(problem, {0, 30, 60, 76, 92, 120, 420});
+  const Buckets other(problem);
+  other.expect(many);
+  other.expect_again({0, 30, 60, 76, 92, 120, 420});
 }
 
 TEST_P(EveryProbe, SumsTheSameWithALogSumExpOfBefore) {
@@ -333,14 +363,14 @@ TEST_P(EveryProbe, SumsTheSameWithALogSumExpOfBefore) {
   std::vector<std::int64_t> edges;
   for (std::int64_t n = 0; n <= 100; ++n) edges.push_back(n);
   edges.push_back(300);  // and one wider than a block
-  expect_buckets_again(problem, edges);
+  Buckets(problem).expect_again(edges);
   problem.shape.window = 120;
   problem.padding = Padding::left;  // rows that see no key
-  expect_buckets_again(problem, edges);
+  Buckets(problem).expect_again(edges);
   problem.shape = {1, 2, 2, 100, 40, 16};
   problem.shape.query_offset = -60;
   problem.padding = Padding::none;
-  expect_buckets_again(problem, {0, 1, 2, 3, 64});
+  Buckets(problem).expect_again({0, 1, 2, 3, 64});
 }
 
 TEST_P(EveryProbe, SumsTheSameWithoutMemoryForWeights) {
@@ -349,13 +379,14 @@ TEST_P(EveryProbe, SumsTheSameWithoutMemoryForWeights) {
   std::vector<std::int64_t> edges;
   for (std::int64_t n = 0; n <= 250; ++n) edges.push_back(n);
   edges.push_back(460);
+  const Buckets buckets(problem);
   for (const std::int64_t bytes : {std::int64_t{0}, std::int64_t{300} << 10}) {
     set_kept_bytes(bytes);
-    expect_buckets(problem, edges);
+    buckets.expect(edges);
   }
   // Sums by query for the wider half of these alone.
   set_kept_bytes(7000);
-  expect_buckets(problem, {0, 16, 32, 48, 64, 104, 144, 224, 460});
+  buckets.expect({0, 16, 32, 48, 64, 104, 144, 224, 460});
   set_kept_bytes(kKeptBytes);
 }
 
@@ -473,9 +504,9 @@ TEST(Probes, CountNoPairOfAMaskedDistance) {
     problem.infinite_table = true;
     problem.shape = {2, 2, 2, 130, 190, 16};
     problem.shape.query_offset = 60;
-    expect_buckets(problem, {0, 1, 2, 3, 17, 64, 128, 1000});
+    Buckets(problem).expect({0, 1, 2, 3, 17, 64, 128, 1000});
     problem.shape.causal = false;
-    expect_buckets(problem, {0, 1, 2, 3, 17, 64, 128, 1000});
+    Buckets(problem).expect({0, 1, 2, 3, 17, 64, 128, 1000});
   }
 }
 

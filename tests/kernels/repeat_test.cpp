@@ -232,14 +232,17 @@ std::vector<float> gradients_within(std::int64_t bytes, const Problem& problem) 
 // 16 heads of keys and values, so that each is one item: dk and dv of one are 200 KB and more, dq
 // of its two heads 38, and a thread needs 280 to 380 beside them. With the bytes below there are
 // ranges of 512 and 1024 keys and all, one thread and more, and 16-bit dq waits or has a pass of
-// its own.
+// its own. A problem comes with two of the four, each variant has all of them, and two that follow
+// each other have each problem with each.
 TEST_P(EveryVariantRepeats, GivesTheSameBitsForAnyRangesOfKeys) {
   if (is_cape(GetParam())) GTEST_SKIP() << "has no ranges of keys";
   Problem problem{GetParam()};
   problem.shape = {2, 16, 8, 300, 1600, 16, 0, true, 1300};
-  const auto expect_same = [&problem] {
+  auto turn = static_cast<std::size_t>(GetParam());
+  const auto expect_same = [&] {
     const std::vector<float> whole = gradients_within(kBackwardBytes, problem);
-    for (const std::int64_t kilobytes : {1, 460, 560, 800}) {
+    constexpr std::int64_t sizes[2][2] = {{1, 560}, {460, 800}};
+    for (const std::int64_t kilobytes : sizes[turn++ % 2]) {
       EXPECT_TRUE(same_bits(whole, gradients_within(kilobytes << 10, problem))) << kilobytes;
     }
   };

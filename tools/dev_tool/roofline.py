@@ -13,8 +13,8 @@ ROWS = 64  # of a tile, 16 a warp
 WARPS, COLUMNS = 4, 32  # columns of a chunk, backward
 # Times 16 rows of a warp, which share what is loaded of the other operand, and keys that the forward kernel takes at a
 # time, by D: two and a whole tile where registers do (kForwardBands, kQueryBands, kKeyBands, kWidth).
-BANDS = {"forward": {64: 2, 128: 2}, "probes": {64: 2, 128: 1}, "dq": {64: 2, 128: 2}, "dkv": {64: 2, 128: 1}}
-WIDTH = {"forward": {64: 64, 128: 32}, "probes": {64: 32, 128: 64}}
+BANDS = {"forward": {64: 2, 128: 2}, "probes": {64: 2, 128: 2}, "dq": {64: 2, 128: 2}, "dkv": {64: 2, 128: 1}}
+WIDTH = {"forward": {64: 64, 128: 32}, "probes": {64: 32, 128: 16}}
 LOAD_BYTES = 512  # of an ldmatrix.x4
 
 # Multiprocessors, clock in GHz at which the maker's peak holds, dense bfloat16 flops a clock and multiprocessor, and
