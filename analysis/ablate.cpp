@@ -388,8 +388,11 @@ class Ablation {
     const std::int64_t in_layer = model_->config().heads;
     const double end = static_cast<double>(passes_) / steps_;
     protocol::PartOfProgress part(progress_, end - 1 / steps_, end);
+    const auto layers = static_cast<double>(model_->config().layers);
     after.visit_layers_with_maps([&](const AttentionPointer& layer) {
-      const at::Tensor rows = divergence_of(*before.at(layer->layer()), *layer, &part);
+      const auto n = static_cast<double>(layer->layer());
+      protocol::PartOfProgress of_layer(part, n / layers, (n + 1) / layers);
+      const at::Tensor rows = divergence_of(*before.at(layer->layer()), *layer, &of_layer);
       for (std::int64_t head = 0; head < layer->heads(); ++head) {
         one.maps[static_cast<std::size_t>(layer->layer() * in_layer + head)].add(rows[head]);
       }

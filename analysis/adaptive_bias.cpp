@@ -80,14 +80,17 @@ std::vector<std::int64_t> spread_distances(std::int64_t query) {
 }
 
 void add_biases(const model::LayerAttention& attention, std::int64_t query,
-                const std::vector<std::int64_t>& distances, std::vector<AdaptiveBias>& heads) {
+                const std::vector<std::int64_t>& distances,
+                std::map<LayerHead, AdaptiveBias>& heads) {
   const auto count = static_cast<std::int64_t>(distances.size());
   at::Tensor keys = at::empty({count}, at::kLong);
   for (std::int64_t n = 0; n < count; ++n) keys[n] = query - distances[static_cast<std::size_t>(n)];
   const at::Tensor zero = at::zeros_like(keys);
   for (std::int64_t head = 0; head < attention.heads(); ++head) {
     const auto parts = attention.pair_scores(zero, zero + head, zero + query, keys);
-    heads[static_cast<std::size_t>(attention.layer() * attention.heads() + head)].values.push_back(
+    AdaptiveBias& bias = heads[{attention.layer(), head}];
+    bias.distance.assign(distances.begin(), distances.end());
+    bias.values.push_back(
         to_vector<double>(parts.score.to(at::kDouble) - parts.content.to(at::kDouble)));
   }
 }

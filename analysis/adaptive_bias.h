@@ -2,9 +2,11 @@
 // How much the bias of a head varies with the context, and which way it slopes (CAPE, arXiv
 // 2405.14722, Figure 1).
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "analysis/head_bias.h"
 #include "analysis/intervals/intervals.h"
 #include "model/attention/layer_attention.h"
 #include "protocol/messages/provenance.h"
@@ -38,9 +40,9 @@ inline constexpr std::size_t kFewestContexts = 64;
 // Two dozen distances from 1 to `query`, evenly in the logarithm; `query` is at least 1.
 std::vector<std::int64_t> spread_distances(std::int64_t query);
 
-// Adds the bias (score less content) that each head of a layer gives one query at these distances:
-// to heads[layer * H + h].
+// Adds the bias (score less content) that each head of a layer gives one query at these distances.
 void add_biases(const model::LayerAttention& attention, std::int64_t query,
-                const std::vector<std::int64_t>& distances, std::vector<AdaptiveBias>& heads);
+                const std::vector<std::int64_t>& distances,
+                std::map<LayerHead, AdaptiveBias>& heads);
 
 }  // namespace phasescope::analysis

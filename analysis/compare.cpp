@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "analysis/divergence.h"
+#include "analysis/head_grid.h"
 #include "analysis/intervals/intervals.h"
+#include "analysis/model_sides.h"
 #include "analysis/paired_rows.h"
 #include "analysis/pairing.h"
 #include "analysis/tensors.h"
@@ -20,15 +22,18 @@ namespace {
 struct Side {
   const model::Model& model;
   Stack stack;
+  HeadGrid heads;
 
   bool causal() const { return is_causal(stack, model.config()); }
   std::int64_t layers() const { return layers_of(stack, model.config()); }
 };
 
 // Of a model of one stack that one, whatever is asked of those that have several.
-Side side_of(const model::Model& model, const std::string& stack) {
-  const bool several = model.config().encoder_layers > 0;
-  return {model, several ? stack_named(stack, model.config()) : Stack::main};
+Side side_of(const model::Model& model, const std::string& named) {
+  const model::ModelConfig& config = model.config();
+  require_some_maps(config);
+  const Stack stack = config.encoder_layers > 0 ? stack_named(named, config) : Stack::main;
+  return {model, stack, HeadGrid(stack == Stack::encoder ? config.encoder() : config)};
 }
 
 void require_same_keys(const Side& a, const Side& b) {
@@ -49,6 +54,25 @@ void require_same_keys(const Side& a, const Side& b) {
                            "models", "compare two models of one kind");
 }
 
+// In which heads two sides differ, and which neither has; empty where all have maps and are as
+// many.
+std::string unlike_sizes(const Side& a, const Side& b, bool same) {
+  std::string words;
+  const auto size = [](const Side& side) {
+    return side.model.report.name + " has " + std::to_string(side.layers()) + " layers of " +
+           std::to_string(side.model.config().heads) + " heads";
+  };
+  if (a.layers() != b.layers() || a.model.config().heads != b.model.config().heads) {
+    words = size(a) + " and " + size(b);
+  }
+  for (const Side* side : {&a, &b}) {
+    const std::string missing = missing_heads(side->model.config());
+    if (missing.empty() || (side == &b && same)) continue;
+    words += (words.empty() ? "" : ", ") + side->model.report.name + ": " + missing;
+  }
+  return words;
+}
+
 // What is left out of the comparison; empty for nothing.
 std::string left_out(const Side& a, const Side& b) {
   std::string note;
@@ -60,13 +84,9 @@ std::string left_out(const Side& a, const Side& b) {
              : side->stack == Stack::cross ? "decoder's attention to its encoder"
                                            : "decoder's self-attention");
   }
-  const auto size = [](const Side& side) {
-    return side.model.report.name + " has " + std::to_string(side.layers()) + " layers of " +
-           std::to_string(side.model.config().heads) + " heads";
-  };
-  if (a.layers() != b.layers() || a.model.config().heads != b.model.config().heads) {
-    note += (note.empty() ? "" : "; ") + size(a) + " and " + size(b) +
-            ": those that both have are compared";
+  const std::string sizes = unlike_sizes(a, b, same);
+  if (!sizes.empty()) {
+    note += (note.empty() ? "" : "; ") + sizes + ": those that both have are compared";
   }
   return note;
 }
@@ -80,8 +100,21 @@ at::Tensor losses_of(TextPass& pass) {
 
 // What two passes of one text say of each other's heads.
 struct TextHeads {
-  at::Tensor rows;     // (L, H, N): every row of every common head
-  at::Tensor between;  // (La Ha, Lb Hb): every two heads; undefined where it is not asked for
+  std::vector<LayerHead> common;
+  at::Tensor rows;     // (common, N): every row of every common head
+  at::Tensor between;  // (heads of a, heads of b); undefined where it is not asked for
+};
+
+// What runs within a pass is cancelled as the pass is, and leaves it to the pass to say how far it
+// is.
+class WithinAPass final : public protocol::Progress {
+ public:
+  explicit WithinAPass(const protocol::Progress& pass) : pass_(pass) {}
+  void progress(double, std::string_view) override {}
+  bool cancelled() const override { return pass_.cancelled(); }
+
+ private:
+  const protocol::Progress& pass_;
 };
 
 TextHeads text_heads(TextPass& a, Stack a_stack, TextPass& b, Stack b_stack, bool match,
@@ -92,25 +125,41 @@ TextHeads text_heads(TextPass& a, Stack a_stack, TextPass& b, Stack b_stack, boo
                                  std::to_string(a_tokens) + " and " + std::to_string(b_tokens),
                              "length", "give a length that both read");
   }
+  const double both_read = match ? 0.6 : 1;  // comparing every two heads comes after it
+  protocol::PartOfProgress first(progress, 0, both_read / 2),
+      second(progress, both_read / 2, both_read), last(progress, both_read, 1);
   std::vector<AttentionPointer> layers, others;
-  a.visit_layers([&layers](const AttentionPointer& attention) { layers.push_back(attention); },
-                 nullptr, a_stack);
-  std::vector<at::Tensor> rows;
-  b.visit_layers(
+  {
+    const Watching watching(a, first);
+    a.visit_layers_with_maps(
+        [&layers](const AttentionPointer& attention) { layers.push_back(attention); }, nullptr,
+        a_stack);
+  }
+  TextHeads heads;
+  WithinAPass within(second);
+  const Watching watching(b, second);
+  std::vector<at::Tensor> rows{at::empty({0, a_tokens}, at::kDouble)};
+  b.visit_layers_with_maps(
       [&](const AttentionPointer& attention) {
-        const auto l = static_cast<std::size_t>(attention->layer());
-        if (l < layers.size()) rows.push_back(divergence_of(*layers[l], *attention, &progress));
         if (match) others.push_back(attention);
+        const auto own =
+            std::ranges::find(layers, attention->layer(), &model::LayerAttention::layer);
+        if (own == layers.end()) return;
+        rows.push_back(divergence_of(**own, *attention, &within));
+        for (std::int64_t head = 0; head < rows.back().size(0); ++head) {
+          heads.common.push_back({attention->layer(), head});
+        }
       },
       nullptr, b_stack);
-  TextHeads heads{at::stack(rows), {}};
-  if (match) heads.between = divergence_between(layers, others, &progress);
+  heads.rows = at::cat(rows);
+  if (match) heads.between = divergence_between(layers, others, &last);
   return heads;
 }
 
-// The pairs of texts 0, 2, .., told of texts 1, 3, ..; `texts` are (La Ha, Lb Hb) each.
+// The pairs of texts 0, 2, .., told of texts 1, 3, ..; `texts` are (heads, other heads) each.
 std::vector<protocol::HeadMatch> matches_of(const std::vector<at::Tensor>& texts,
-                                            std::int64_t heads, std::int64_t other_heads,
+                                            const std::vector<LayerHead>& heads,
+                                            const std::vector<LayerHead>& others,
                                             const Draws& draws) {
   at::Tensor costs = at::zeros_like(texts[0]);
   for (std::size_t t = 0; t < texts.size(); t += 2) costs += texts[t];
@@ -121,8 +170,9 @@ std::vector<protocol::HeadMatch> matches_of(const std::vector<at::Tensor>& texts
     for (std::size_t t = texts.size() > 1 ? 1 : 0; t < texts.size(); t += 2) {
       told.push_back(texts[t][one][other].item<double>());
     }
-    matches.push_back({one / heads, one % heads, other / other_heads, other % other_heads,
-                       mean_interval(told, draws)});
+    const LayerHead& of_a = heads[static_cast<std::size_t>(one)];
+    const LayerHead& of_b = others[static_cast<std::size_t>(other)];
+    matches.push_back({of_a.layer, of_a.head, of_b.layer, of_b.head, mean_interval(told, draws)});
   }
   return matches;
 }
@@ -151,8 +201,8 @@ protocol::CompareResult analyse_compare(const std::vector<std::shared_ptr<TextPa
   RowMean loss_a, loss_b, difference;
   RowBlocks positions(longest_of(a) - 1);
   std::vector<RowMean> heads;
+  std::vector<LayerHead> common;
   std::vector<at::Tensor> every_two;
-  std::int64_t heads_a_layer = 0;
   for (std::size_t t = 0; t < a.size(); ++t) {
     progress.throw_if_cancelled();
     progress.progress(static_cast<double>(t) / static_cast<double>(a.size()), "comparing");
@@ -161,10 +211,10 @@ protocol::CompareResult analyse_compare(const std::vector<std::shared_ptr<TextPa
                                   static_cast<double>(t + 1) / texts);
     const TextHeads text = text_heads(*a[t], one.stack, *b[t], other.stack, options.match, part);
     if (options.match) every_two.push_back(text.between);
-    heads_a_layer = text.rows.size(1);
-    heads.resize(static_cast<std::size_t>(text.rows.size(0) * heads_a_layer));
+    common = text.common;
+    heads.resize(common.size());
     for (std::size_t n = 0; n < heads.size(); ++n) {
-      heads[n].add(text.rows.flatten(0, 1)[static_cast<std::int64_t>(n)]);
+      heads[n].add(text.rows[static_cast<std::int64_t>(n)]);
     }
     const at::Tensor first = losses_of(*a[t]), second = losses_of(*b[t]);
     loss_a.add(first), loss_b.add(second), difference.add(second - first);
@@ -187,15 +237,15 @@ protocol::CompareResult analyse_compare(const std::vector<std::shared_ptr<TextPa
             " has no loss of the next token: " + pass->loss_obstacle();
   }
   for (std::size_t n = 0; n < heads.size(); ++n) {
-    const auto number = static_cast<std::int64_t>(n);
     const Interval interval = heads[n].interval(draws);
-    out.heads.push_back({number / heads_a_layer, number % heads_a_layer, interval.mean,
-                         interval.low, interval.high, interval.n, interval.method});
+    out.heads.push_back({common[n].layer, common[n].head, interval.mean, interval.low,
+                         interval.high, interval.n, interval.method});
   }
   if (!options.match) return out;
-  out.matches =
-      matches_of(every_two, a[0]->model().config().heads, b[0]->model().config().heads, draws);
-  if (between != nullptr) *between = at::stack(every_two).mean(0);
+  out.matches = matches_of(every_two, one.heads.present(), other.heads.present(), draws);
+  if (between != nullptr) {
+    *between = on_grid(at::stack(every_two).mean(0), one.heads, other.heads);
+  }
   return out;
 }
 

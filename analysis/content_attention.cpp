@@ -12,14 +12,14 @@ bool content_is_score(const model::AttentionProgram& program) {
 model::LayerAttention content_attention(const model::LayerAttention& attention) {
   const model::AttentionProgram& from = attention.program();
   model::AttentionProgram program;
-  program.q = program.q_plain = attention.q();
-  program.k = program.k_plain = attention.k();
-  program.scale = from.scale * from.gain;  // without a term, no correction reads A / gain
-  if (const auto* tapa = from.as<model::TapaProgram>()) {
-    program.q = program.q_plain = attention.q().narrow(-1, 0, tapa->content_dim);
-    program.k = program.k_plain = attention.k().narrow(-1, 0, tapa->content_dim);
-    program.scale = tapa->scale_content;
-  }
+  const auto* tapa = from.as<model::TapaProgram>();
+  const at::Tensor &q = from.content_q(), &k = from.content_k();
+  const std::int64_t begin = from.content_from;
+  const std::int64_t channels = tapa != nullptr ? tapa->content_dim : q.size(-1) - begin;
+  program.q = program.q_plain = q.narrow(-1, begin, channels);
+  program.k = program.k_plain = k.narrow(-1, begin, channels);
+  // Without a term, no correction reads A / gain.
+  program.scale = tapa != nullptr ? tapa->scale_content : from.scale * from.gain;
   program.positions = from.positions;
   program.causal = from.causal;
   program.window = from.window;

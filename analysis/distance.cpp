@@ -113,12 +113,17 @@ class DistanceAnalysis {
   }
 
   protocol::DistanceModel run(protocol::Progress& progress) {
+    const double prepared = reads_rotation() ? 0.3 : 0;
+    protocol::PartOfProgress before(progress, 0, prepared), texts(progress, prepared, 1);
     start();
-    prepare();
+    prepare(before);
     for (std::size_t t = 0; t < passes_.size(); ++t) {
       progress.throw_if_cancelled();
-      progress.progress(static_cast<double>(t) / static_cast<double>(passes_.size()),
-                        "measuring distances");
+      const auto count = static_cast<double>(passes_.size());
+      protocol::PartOfProgress part(texts, static_cast<double>(t) / count,
+                                    static_cast<double>(t + 1) / count);
+      part.progress(0, "measuring distances");
+      const Watching watching(*passes_[t], part);
       read_text(static_cast<std::int64_t>(t));
     }
     finish();
@@ -128,6 +133,7 @@ class DistanceAnalysis {
  private:
   bool single() const { return passes_.size() == 1; }
   bool both_sides() const { return sees_both_ways(config_); }
+  bool reads_rotation() const { return options_.intrinsic && !both_sides(); }
   bool by_rows() const { return single() && longest_ <= kRowsLimit; }
 
   void start() {
@@ -144,12 +150,14 @@ class DistanceAnalysis {
     }
   }
 
-  void prepare() {
+  void prepare(protocol::Progress& progress) {
     edges_ = distance_edges(longest_);
     groups_.emplace(config_, options_.per_head, edges_);
-    if (options_.intrinsic && !both_sides()) {
-      rotation_ = rotation_of(
-          **std::ranges::max_element(passes_, {}, [](const auto& pass) { return pass->tokens(); }));
+    if (reads_rotation()) {
+      TextPass& longest =
+          **std::ranges::max_element(passes_, {}, [](const auto& pass) { return pass->tokens(); });
+      const Watching watching(longest, progress);
+      rotation_ = rotation_of(longest);
     }
     require_heads(options_.heads, config_);
     if (rotation_) {

@@ -43,10 +43,12 @@ void tell(protocol::Progress* progress, std::int64_t row, std::int64_t rows) {
 }
 
 std::int64_t heads_in(const std::vector<AttentionPointer>& layers) {
-  return static_cast<std::int64_t>(layers.size()) * layers[0]->heads();
+  std::int64_t heads = 0;
+  for (const AttentionPointer& layer : layers) heads += layer->heads();
+  return heads;
 }
 
-// The same of all layers, (L H, rows, columns).
+// The same of all layers, (heads, rows, columns).
 at::Tensor block_of_all(const std::vector<AttentionPointer>& layers, std::int64_t begin,
                         std::int64_t end, bool beside_sinks) {
   std::vector<at::Tensor> blocks;
@@ -91,8 +93,9 @@ at::Tensor divergence_of(const model::LayerAttention& a, const model::LayerAtten
 at::Tensor divergence_within(TextPass& pass, Stack stack, protocol::Progress* progress) {
   const at::NoGradGuard no_gradients;
   std::vector<AttentionPointer> layers;
-  pass.visit_layers([&layers](const AttentionPointer& attention) { layers.push_back(attention); },
-                    nullptr, stack);
+  pass.visit_layers_with_maps(
+      [&layers](const AttentionPointer& attention) { layers.push_back(attention); }, nullptr,
+      stack);
   const std::int64_t tokens = pass.tokens(stack);
   const std::int64_t count = heads_in(layers), step = rows_per_block(count, tokens);
   const bool sinks = has_sinks(layers);

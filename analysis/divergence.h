@@ -14,13 +14,13 @@ namespace phasescope::analysis {
 at::Tensor divergence_of(const model::LayerAttention& a, const model::LayerAttention& b,
                          protocol::Progress* progress = nullptr);
 
-// (L H, L H), symmetric with zeros on its diagonal: every two heads of a model on one text, mean
-// over rows.
+// (heads, heads), symmetric with zeros on its diagonal: every two heads that there are on one text,
+// in the order of layers, mean over rows.
 at::Tensor divergence_within(TextPass& pass, Stack stack = Stack::main,
                              protocol::Progress* progress = nullptr);
 
-// (La Ha, Lb Hb): every head of one model beside every head of another, mean over rows. Lengths
-// must be equal.
+// (heads, heads): every head of one model's layers beside every head of another's, in their order,
+// mean over rows. Lengths must be equal.
 at::Tensor divergence_between(const std::vector<AttentionPointer>& a,
                               const std::vector<AttentionPointer>& b,
                               protocol::Progress* progress = nullptr);

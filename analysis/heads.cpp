@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "analysis/divergence.h"
+#include "analysis/head_grid.h"
 #include "analysis/intervals/intervals.h"
 #include "analysis/metrics/registry.h"
 #include "analysis/metrics/repeated.h"
@@ -129,12 +130,15 @@ RepeatedValues repeated_values(const TextPass& like, const ChosenLayers& layers,
   RepeatedValues out;
   for (std::int64_t draw = 0; draw < options.draws; ++draw) {
     progress.throw_if_cancelled();
-    progress.progress(static_cast<double>(draw) / static_cast<double>(options.draws),
-                      "reading repeated random tokens");
+    const auto draws = static_cast<double>(options.draws);
+    protocol::PartOfProgress part(progress, static_cast<double>(draw) / draws,
+                                  static_cast<double>(draw + 1) / draws);
+    part.progress(0, "reading repeated random tokens");
     const auto ids = repeated_tokens(period, bos, tokens_with_logits(like.model().config()),
                                      options.seed + static_cast<std::uint64_t>(draw));
     TextPass pass(like.shared_model(), ids_tensor(ids),
                   with_inputs_of({.ids = ids}, like.options()), 0);
+    const Watching watching(pass, part);
     const model::ModelConfig& config = like.model().config();
     TextValues& values = out.draws.emplace_back(no_values(config, Stack::main, metrics.size()));
     const auto read = [&](const AttentionPointer& attention) {
@@ -393,20 +397,31 @@ class HeadsAnalysis {
   void read_texts(protocol::Progress& progress) {
     for (std::size_t n = 0; n < passes_.size(); ++n) {
       progress.throw_if_cancelled();
-      progress.progress(0.9 * static_cast<double>(n) / static_cast<double>(passes_.size()),
-                        "reading heads");
-      std::vector<DistanceSums> profile;
-      texts_.push_back(values_of(*passes_[n], stack_, layers_, metrics_, windows_,
-                                 wants("distance_profile") ? &profile : nullptr, &kernels_));
-      if (!profile.empty()) profiles_.add(std::move(profile));
-      if (wants("js_divergence")) {
-        const double texts = static_cast<double>(passes_.size());
-        protocol::PartOfProgress part(progress, 0.9 * static_cast<double>(n) / texts,
-                                      0.9 * static_cast<double>(n + 1) / texts);
-        divergences_.push_back(divergence_within(*passes_[n], stack_, &part));
-      }
-      passes_[n]->release();
+      const double texts = static_cast<double>(passes_.size());
+      protocol::PartOfProgress part(progress, 0.9 * static_cast<double>(n) / texts,
+                                    0.9 * static_cast<double>(n + 1) / texts);
+      part.progress(0, "reading heads");
+      read_text(*passes_[n], part);
     }
+  }
+
+  void read_text(TextPass& pass, protocol::Progress& progress) {
+    const bool compares = wants("js_divergence");
+    // Comparing every two heads takes longer than the passes it reads.
+    protocol::PartOfProgress values(progress, 0, compares ? 0.2 : 1), again(progress, 0.2, 0.3),
+        rows(progress, 0.3, 1);
+    std::vector<DistanceSums> profile;
+    {
+      const Watching watching(pass, values);
+      texts_.push_back(values_of(pass, stack_, layers_, metrics_, windows_,
+                                 wants("distance_profile") ? &profile : nullptr, &kernels_));
+    }
+    if (!profile.empty()) profiles_.add(std::move(profile));
+    if (compares) {
+      const Watching watching(pass, again);
+      divergences_.push_back(divergence_within(pass, stack_, &rows));
+    }
+    pass.release();
   }
 
   void read_repeated(protocol::Progress& progress) {
@@ -509,19 +524,24 @@ class HeadsAnalysis {
 
   // Each text is one unit, as it is of every other statistic.
   void add_divergence() {
-    const at::Tensor texts = at::stack(divergences_);  // (texts, L H, L H)
-    out_.tensors.push_back(tensor_ref("js_divergence", texts.mean(0)));
+    const model::ModelConfig& config = passes_[0]->model().config();
+    const HeadGrid grid(stack_ == Stack::encoder ? config.encoder() : config);
+    const at::Tensor texts = at::stack(divergences_);  // (texts, heads, heads)
+    out_.tensors.push_back(tensor_ref("js_divergence", on_grid(texts.mean(0), grid, grid)));
     const std::int64_t count = texts.size(1);
     if (count < 2) return;
     const at::Tensor means = texts.sum(2) / static_cast<double>(count - 1);
-    for (std::int64_t n = 0; n < count; ++n) {
-      out_.result.rows[static_cast<std::size_t>(n)].values["js_divergence"] =
-          mean_interval(to_vector<double>(means.select(1, n)), draws_);
+    for (protocol::HeadRow& row : out_.result.rows) {
+      const LayerHead head{row.layer, row.head};
+      const auto n = static_cast<std::int64_t>(grid.index_of(head));
+      row.values["js_divergence"] =
+          grid.has(head) ? mean_interval(to_vector<double>(means.select(1, n)), draws_)
+                         : mean_interval({}, draws_);
     }
-    if (texts.size(0) > 1 && count <= kMostHeadsWithEnds) add_divergence_ends(texts);
+    if (texts.size(0) > 1 && count <= kMostHeadsWithEnds) add_divergence_ends(texts, grid);
   }
 
-  void add_divergence_ends(const at::Tensor& texts) {
+  void add_divergence_ends(const at::Tensor& texts, const HeadGrid& grid) {
     const std::int64_t count = texts.size(1);
     at::Tensor low = at::full({count, count}, std::nan(""), at::kDouble), high = low.clone();
     auto lows = low.accessor<double, 2>(), highs = high.accessor<double, 2>();
@@ -533,8 +553,8 @@ class HeadsAnalysis {
         if (one.high) highs[a][b] = highs[b][a] = *one.high;
       }
     }
-    out_.tensors.push_back(tensor_ref("js_divergence_low", low));
-    out_.tensors.push_back(tensor_ref("js_divergence_high", high));
+    out_.tensors.push_back(tensor_ref("js_divergence_low", on_grid(low, grid, grid)));
+    out_.tensors.push_back(tensor_ref("js_divergence_high", on_grid(high, grid, grid)));
   }
 
   const std::vector<std::shared_ptr<TextPass>>& passes_;
@@ -545,7 +565,7 @@ class HeadsAnalysis {
   std::vector<std::int64_t> windows_;
   std::vector<HeadMetric> metrics_;
   std::vector<TextValues> texts_;
-  std::vector<at::Tensor> divergences_;  // (L H, L H) of each text
+  std::vector<at::Tensor> divergences_;  // (heads, heads) of each text, of those that there are
   Profiles profiles_;
   RepeatedValues repeated_;
   Draws draws_;

@@ -34,13 +34,13 @@ struct HeadsOutput {
 // mean over texts (induction, duplicate_token and induction_loss: over draws of random tokens, also
 // beside a single text) with the interval of mean_interval(); a single text has none. Nothing of a
 // text is kept but its numbers. The thumbnails are of the first one. Tensors: `js_divergence` (L H,
-// L H), the mean over texts, and where there are several texts and at most kMostHeadsWithEnds heads
-// the ends of its intervals, `js_divergence_low` and `js_divergence_high`. The induction loss is
-// NaN, and the result's note says why, where the model has no loss of the next token. Of some
-// layers there are neither that loss nor a sink rate, and those behind the last of them do not run.
-// Throws Error "bad_usage" for a metric that does not exist, for windows that are none, for layers
-// that are not there, and for a metric of all layers (js_divergence, induction_loss, sink_rate)
-// where some are chosen.
+// L H), the mean over texts, NaN for heads that are not there, and where there are several texts
+// and at most kMostHeadsWithEnds heads the ends of its intervals, `js_divergence_low` and
+// `js_divergence_high`. The induction loss is NaN, and the result's note says why, where the model
+// has no loss of the next token. Of some layers there are neither that loss nor a sink rate, and
+// those behind the last of them do not run. Throws Error "bad_usage" for a metric that does not
+// exist, for windows that are none, for layers that are not there, and for a metric of all layers
+// (js_divergence, induction_loss, sink_rate) where some are chosen.
 inline constexpr std::int64_t kMostHeadsWithEnds = 64;
 HeadsOutput analyse_heads(const std::vector<std::shared_ptr<TextPass>>& passes,
                           const HeadsOptions& options, protocol::Progress& progress);

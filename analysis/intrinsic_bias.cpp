@@ -110,8 +110,12 @@ std::optional<Rotation> rotation_of(TextPass& pass) {
 
 std::optional<Rotation> rotation_of_all(TextPass& pass) {
   std::optional<Rotation> rotation = rotation_of(pass);
-  const auto layers = static_cast<std::size_t>(pass.model().config().layers);
-  return rotation && rotation->layers.size() == layers ? rotation : std::nullopt;
+  const model::ModelConfig& config = pass.model().config();
+  for (std::int64_t layer = 0; layer < config.layers && rotation; ++layer) {
+    const bool maps = has_head(config, layer, 0);
+    if (maps && !model::names_layer(rotation->layers, layer)) rotation.reset();
+  }
+  return rotation;
 }
 
 Regimes regimes_of(std::span<const double> frequencies) {

@@ -55,7 +55,7 @@ struct Rotation {
 // Of the layers that have the model's own encoding; empty where that does not rotate q and k by
 // fixed angles.
 std::optional<Rotation> rotation_of(TextPass& pass);
-// Empty also where some layer has another encoding, or no maps.
+// Empty also where some layer with maps has another encoding, or heads of another width.
 std::optional<Rotation> rotation_of_all(TextPass& pass);
 
 // Where a rotation's regimes lie in a model's distances (TAPA, Section 2): 1 / theta_0 is 2 pi over

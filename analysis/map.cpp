@@ -11,6 +11,7 @@
 #include "analysis/content_attention.h"
 #include "analysis/tensors.h"
 #include "formats/error.h"
+#include "protocol/sink_words.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -209,8 +210,7 @@ class MapAnalysis {
     out.tensors.push_back(tensor_ref("sink_profile", at::stack(cells)));
     out.result.learned_sink = of_rows.mean().item<double>();
     out.result.provenance.note =
-        "a row's weights and that of the head's learned sink sum to 1: without it those of the "
-        "keys sum to less";
+        std::string(protocol::kSinksBesideWeights) + ": without it those of the keys sum to less";
   }
 
   const protocol::MapRequest& asked_;

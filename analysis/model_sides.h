@@ -42,6 +42,11 @@ inline bool has_head(const model::ModelConfig& config, std::int64_t layer, std::
   return head < model::heads_of_layer(config, layer);
 }
 
+// Why a layer without such heads has none.
+inline std::string words_of_no_maps(std::int64_t layer) {
+  return "layer " + std::to_string(layer) + " has a state in place of attention, and no maps";
+}
+
 // How many tokens, the first of the vocabulary, have a logit.
 inline std::int64_t tokens_with_logits(const model::ModelConfig& config) {
   return config.head.rows > 0 ? config.head.rows : config.vocab_size;

@@ -162,10 +162,13 @@ NearFarSamples sample_near_far(const std::shared_ptr<const model::Model>& model,
   options.kernels = kernels;
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     progress.throw_if_cancelled();
-    progress.progress(static_cast<double>(t) / count, "sampling pairs");
+    protocol::PartOfProgress part(progress, static_cast<double>(t) / count,
+                                  static_cast<double>(t + 1) / count);
+    part.progress(0, "sampling pairs");
     const NearFarPlan::TextSamples drawn = plan.samples_of(t);
     if (drawn.samples.empty()) continue;
     TextPass pass(model, ids_tensor(texts.items[t].ids), options);
+    const Watching watching(pass, part);
     pass.visit_layers_with_maps(
         [&](const AttentionPointer& attention) { samples.add(*attention, drawn, t); });
   }

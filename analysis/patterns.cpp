@@ -145,6 +145,7 @@ class PatternsAnalysis {
     add_rows(progress);
     if (!out_.result.rows.empty()) add_adaptive(progress);
     add_surfaces();
+    if (!out_.result.rows.empty() || !out_.result.bias.empty()) add_note_of_missing_heads();
     if (out_.result.layers.empty() && out_.result.bias.empty()) {
       out_.result.why_empty =
           fixed_ ? "nothing updates the state of " + info.title + ", so that it is shown as " +
@@ -297,9 +298,17 @@ class PatternsAnalysis {
         all, [](const LayerFrequencies& one) { return !one.frequencies.empty(); });
     if (shown == all.end()) return;
     out_.result.frequencies = shown->frequencies;
+    add_note(note_of_frequencies(all, *shown));
+  }
+
+  void add_note(const std::string& words) {
     std::string& note = out_.result.provenance.note;
-    const std::string whose = note_of_frequencies(all, *shown);
-    note += (note.empty() || whose.empty() ? "" : "; ") + whose;
+    note += (note.empty() || words.empty() ? "" : "; ") + words;
+  }
+
+  void add_note_of_missing_heads() {
+    const std::string why = missing_heads(pass_.model().config());
+    if (!why.empty()) add_note(why + ": curves and rows are of the heads that there are");
   }
 
   // The angles that matrices have in their planes, or that are stored for each head's own rotation.
@@ -352,7 +361,7 @@ class PatternsAnalysis {
   struct AdaptiveQuery {
     std::int64_t query = 0;
     std::vector<std::int64_t> distances;
-    std::vector<AdaptiveBias> heads;  // of all layers
+    std::map<LayerHead, AdaptiveBias> heads;  // those that there are
     std::int64_t texts = 0;
   };
 
@@ -361,23 +370,20 @@ class PatternsAnalysis {
   void add_adaptive(protocol::Progress& progress) {
     std::set<std::int64_t> queries;
     for (const protocol::BiasRow& row : out_.result.rows) queries.insert(row.query);
-    const model::ModelConfig& config = pass_.model().config();
     std::vector<AdaptiveQuery> all;
     for (const std::int64_t query : queries) {
-      if (query < 2) continue;
-      all.push_back({query, spread_distances(query), {}});
-      all.back().heads.resize(static_cast<std::size_t>(config.layers * config.heads));
+      if (query >= 2) all.push_back({query, spread_distances(query), {}});
     }
     for (std::size_t t = 0; t < passes_.size() && !all.empty(); ++t) {
       progress.throw_if_cancelled();
       progress.progress(0.7 + 0.3 * static_cast<double>(t) / static_cast<double>(passes_.size()),
                         "reading single queries of all texts");
       if (passes_[t]->tokens() <= all.front().query) continue;  // the least of them
-      passes_[t]->visit_layers([&](const AttentionPointer& attention) {
+      const std::int64_t tokens = passes_[t]->tokens();
+      for (AdaptiveQuery& one : all) one.texts += tokens > one.query;
+      passes_[t]->visit_layers_with_maps([&](const AttentionPointer& attention) {
         for (AdaptiveQuery& one : all) {
-          if (passes_[t]->tokens() <= one.query) continue;
-          add_biases(*attention, one.query, one.distances, one.heads);
-          one.texts += attention->layer() == 0;
+          if (tokens > one.query) add_biases(*attention, one.query, one.distances, one.heads);
         }
       });
     }
@@ -387,18 +393,15 @@ class PatternsAnalysis {
   }
 
   void tell_adaptive(AdaptiveQuery& one) {
-    const std::int64_t in_layer = pass_.model().config().heads;
-    for (std::size_t n = 0; n < one.heads.size(); ++n) {
-      const auto layer = static_cast<std::int64_t>(n) / in_layer;
-      if (!wanted(layer)) continue;
-      one.heads[n].distance.assign(one.distances.begin(), one.distances.end());
-      AdaptiveHead head = adaptive_head(one.heads[n], options_.seed);
+    for (const auto& [of, bias] : one.heads) {
+      if (!wanted(of.layer)) continue;
+      AdaptiveHead head = adaptive_head(bias, options_.seed);
       protocol::AdaptiveBiasOfHead& out = out_.result.adaptive.emplace_back();
-      out.layer = layer, out.head = static_cast<std::int64_t>(n) % in_layer;
+      out.layer = of.layer, out.head = of.head;
       out.query = one.query, out.kind = head.kind, out.slope = head.slope;
       if (out.kind.empty()) out.why = too_few_contexts(one.texts);
       out.over_contexts = head.over_contexts, out.over_distance = head.over_distance;
-      out.distances = one.heads[n].distance;
+      out.distances = bias.distance;
       out.mean = std::move(head.mean), out.sd = std::move(head.sd);
     }
   }
@@ -420,7 +423,8 @@ class PatternsAnalysis {
 
   // Over what the rows have of content and base; the other heads' inputs at their means there.
   void add_surfaces() {
-    if (!correction_of(pass_.model(), 0) || out_.result.rows.empty()) return;
+    const std::map<std::int64_t, Correction> corrections = corrections_of(pass_.model());
+    if (corrections.empty() || out_.result.rows.empty()) return;
     const at::NoGradGuard no_gradients;
     double low = 0, high = 0, least = 0, most = 0;
     for (const protocol::BiasRow& row : out_.result.rows) {
@@ -433,9 +437,8 @@ class PatternsAnalysis {
     const at::Tensor b = at::linspace(least, most, kSide, at::kDouble);
     out_.result.surface_content = to_vector<double>(a);
     out_.result.surface_bias = to_vector<double>(b);
-    for (std::int64_t layer = 0; layer < pass_.model().config().layers; ++layer) {
+    for (const auto& [layer, f] : corrections) {
       if (!wanted(layer)) continue;
-      const Correction f = *correction_of(pass_.model(), static_cast<std::size_t>(layer));
       const at::Tensor held = mean_inputs(layer, f.w2.size(0));
       std::vector<at::Tensor> heads;
       for (std::int64_t head = 0; head < f.w2.size(0); ++head) {

@@ -138,13 +138,12 @@ class LastRow final : public model::Observer {
           "what is written looks at what stands before it: leave out \"" + head.stack + ".\"",
           "head");
     }
-    if (head.layer >= config.layers || head.head >= config.shape_of(head.layer).heads) {
+    if (head.layer < config.layers && !has_head(config, head.layer, 0)) {
+      throw formats::Error("not_applicable", words_of_no_maps(head.layer), "head");
+    }
+    if (head.layer >= config.layers || !has_head(config, head.layer, head.head)) {
       throw formats::bad_usage(
           "the model has " + std::to_string(config.layers) + " layers, and no such head", "head");
-    }
-    if (model::names_layer(config.linear.layers, head.layer)) {
-      throw formats::Error("not_applicable", "this layer has a state in place of attention",
-                           "head");
     }
   }
 

@@ -101,7 +101,8 @@ ProductDifference product_difference(const at::Tensor& z, const at::Tensor& othe
 }
 
 // By the layer that reads them.
-std::map<std::int64_t, at::Tensor> states_of(TextPass& pass) {
+std::map<std::int64_t, at::Tensor> states_of(TextPass& pass, protocol::Progress& progress) {
+  const Watching watching(pass, progress);
   std::map<std::int64_t, at::Tensor> states;
   pass.visit_positions([&states](std::int64_t index, const model::PositionState& state) {
     if (state.z.defined()) states[index] = state.z;
@@ -173,9 +174,7 @@ class ShiftAnalysis {
       TextPass moved(model_, ids_tensor(moved_ids), options_at(tokens ? 0 : cell.by));
       protocol::PartOfProgress of_cell(progress, (done - 1) / static_cast<double>(cells_.size()),
                                        done / static_cast<double>(cells_.size()));
-      base.watch(&of_cell), moved.watch(&of_cell);
       cell.add(run_difference(base, moved, tokens ? cell.by : 0, of_cell));
-      base.watch(nullptr);
       for (const TextPass* pass : {&base, &moved}) {
         kernels_.insert(pass->kernels().begin(), pass->kernels().end());
       }
@@ -309,21 +308,36 @@ void require_positions(const model::Model& model, std::int64_t tokens,
 
 }  // namespace
 
+RunDifference run_difference(TextPass& run, TextPass& other, std::int64_t offset) {
+  protocol::NoProgress nobody;
+  return run_difference(run, other, offset, nobody);
+}
+
 RunDifference run_difference(TextPass& run, TextPass& other, std::int64_t offset,
-                             const protocol::Progress& progress) {
+                             protocol::Progress& progress) {
   RunDifference out;
+  // The second pass compares all rows of both, so most of the time is its.
+  protocol::PartOfProgress first(progress, 0, 0.15), second(progress, 0.15, 0.8),
+      of_states(progress, 0.8, 0.9), of_moved(progress, 0.9, 1);
   std::map<std::int64_t, AttentionPointer> layers;
-  run.visit_layers_with_maps([&layers](const AttentionPointer& attention) {
-    layers[attention->layer()] = attention->for_weights();
-  });
-  other.visit_layers_with_maps([&](const AttentionPointer& attention) {
-    const AttentionDifference difference =
-        attention_difference(*layers.at(attention->layer()), *attention, offset, progress);
-    out.layers.push_back(attention->layer());
-    out.attention.push_back(rows_interval(difference.rows));
-    out.attention_largest.push_back(difference.largest);
-  });
-  const std::map<std::int64_t, at::Tensor> states = states_of(run), moved = states_of(other);
+  {
+    const Watching watching(run, first);
+    run.visit_layers_with_maps([&layers](const AttentionPointer& attention) {
+      layers[attention->layer()] = attention->for_weights();
+    });
+  }
+  {
+    const Watching watching(other, second);
+    other.visit_layers_with_maps([&](const AttentionPointer& attention) {
+      const AttentionDifference difference =
+          attention_difference(*layers.at(attention->layer()), *attention, offset, progress);
+      out.layers.push_back(attention->layer());
+      out.attention.push_back(rows_interval(difference.rows));
+      out.attention_largest.push_back(difference.largest);
+    });
+  }
+  const std::map<std::int64_t, at::Tensor> states = states_of(run, of_states),
+                                           moved = states_of(other, of_moved);
   for (const auto& [index, state] : states) {
     const ProductDifference products = product_difference(state, moved.at(index), offset, progress);
     out.states.push_back(index);
@@ -336,6 +350,7 @@ RunDifference run_difference(TextPass& run, TextPass& other, std::int64_t offset
   out.hidden = difference(run.hidden(), other.hidden());
   const bool head = run.model().config().head.present;
   out.logits = head ? difference(run.logits(), other.logits()) : std::nan("");
+  progress.progress(1, "reading the text");
   return out;
 }
 

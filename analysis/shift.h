@@ -33,9 +33,10 @@ struct RunDifference {
   // of the last hidden states, after the final norm.
   double logits = 0, hidden = 0;
 };
-// Cancelling is asked for every block of rows.
+// Both report to `progress`, one after the other. Cancelling is asked for every block of rows.
 RunDifference run_difference(TextPass& run, TextPass& other, std::int64_t offset,
-                             const protocol::Progress& progress = protocol::NoProgress());
+                             protocol::Progress& progress);
+RunDifference run_difference(TextPass& run, TextPass& other, std::int64_t offset);
 
 struct ShiftOptions {
   std::vector<std::int64_t> by{1, 3, 16};

@@ -244,9 +244,7 @@ void require_all_heads(const model::Model& model) {
 void require_maps(const model::Model& model, std::int64_t layer) {
   if (has_head(model.config(), layer, 0)) return;
   throw formats::bad_usage(
-      "layer " + std::to_string(layer) + " of " + model.report.name +
-          " has a state in place of attention, and no maps",
-      "head",
+      model.report.name + ": " + words_of_no_maps(layer), "head",
       "the first layer that has some is " + std::to_string(first_layer_with_maps(model.config())));
 }
 

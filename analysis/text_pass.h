@@ -148,4 +148,18 @@ class TextPass {
   model::AllRan kernels_;
 };
 
+// As long as it lives, a pass reports to `progress` and is cancelled by it; afterwards by nobody. A
+// pass that is not kept runs again for each of its readers, each from 0 to 1: they watch it in
+// turn.
+class Watching {
+ public:
+  Watching(TextPass& pass, protocol::Progress& progress) : pass_(pass) { pass_.watch(&progress); }
+  ~Watching() { pass_.watch(nullptr); }
+  Watching(const Watching&) = delete;
+  Watching& operator=(const Watching&) = delete;
+
+ private:
+  TextPass& pass_;
+};
+
 }  // namespace phasescope::analysis

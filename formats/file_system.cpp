@@ -1,15 +1,18 @@
 #include "formats/file_system.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
+#include "formats/error.h"
 #include "formats/unique_fd.h"
 
 namespace phasescope::formats {
@@ -44,6 +47,33 @@ int open_again_when_interrupted(const stdfs::path& path, int flags, mode_t mode 
     fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
   } while (fd < 0 && errno == EINTR);
   return fd;
+}
+
+bool is_pipe(int fd) {
+  struct stat status = {};
+  return ::fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode);
+}
+
+// As long as a shell may take to start what writes into a named pipe.
+constexpr std::chrono::seconds kWaitForWriter{5};
+
+// Returns once a pipe, open without waiting, has had a writer. As long as there was none it reads
+// as at its end; with one that has written nothing yet there is nothing to read (EAGAIN).
+void wait_for_writer(int fd, const stdfs::path& path,
+                     const std::function<void(std::span<const std::byte>)>& take) {
+  const auto latest = std::chrono::steady_clock::now() + kWaitForWriter;
+  while (true) {
+    std::byte first;
+    const ssize_t count = ::read(fd, &first, 1);
+    if (count > 0) take(std::span(&first, 1));
+    if (count > 0 || (count < 0 && errno == EAGAIN)) return;
+    pollfd state{fd, POLLIN, 0};
+    ::poll(&state, 1, 20);
+    if ((state.revents & POLLHUP) != 0) return;  // it has been and gone
+    if (std::chrono::steady_clock::now() < latest) continue;
+    throw bad_input("nobody writes into this pipe", path.string(),
+                    "start what writes into it, or give a file");
+  }
 }
 
 void sync_descriptor(int fd, const std::string& doing, const stdfs::path& path) {
@@ -142,8 +172,11 @@ class RealFileSystem : public FileSystem {
 
   void read_pieces(const stdfs::path& path,
                    const std::function<void(std::span<const std::byte>)>& take) const override {
-    const UniqueFd fd(open_again_when_interrupted(path, O_RDONLY));
+    // Without O_NONBLOCK a named pipe would wait for its writer, for ever where there is none.
+    const UniqueFd fd(open_again_when_interrupted(path, O_RDONLY | O_NONBLOCK));
     if (!fd) fail("open", path, errno);
+    if (is_pipe(fd.get())) wait_for_writer(fd.get(), path, take);
+    ::fcntl(fd.get(), F_SETFL, 0);
     std::vector<std::byte> piece(1 << 18);
     while (true) {
       const ssize_t count = ::read(fd.get(), piece.data(), piece.size());

@@ -7,11 +7,12 @@
 
 namespace phasescope::formats {
 
-std::vector<ListedEntry> listed_entries(const std::filesystem::path& folder) {
+std::vector<ListedEntry> listed_entries(const std::filesystem::path& folder, ListedNames names) {
   const FileSystem& files = real_file_system();
   std::vector<ListedEntry> entries;
   for (std::string& name : files.list(folder)) {
-    if (name.starts_with('.') || first_invalid_utf8(name) != name.size()) continue;
+    const bool is_text = first_invalid_utf8(name) == name.size();
+    if (name.starts_with('.') || (!is_text && names == ListedNames::of_text)) continue;
     const bool is_folder = files.is_directory(folder / name);
     entries.push_back({std::move(name), is_folder});
   }

@@ -12,8 +12,12 @@ struct ListedEntry {
   bool operator==(const ListedEntry&) const = default;
 };
 
-// What of a folder one chooses from: folders first, each by name. Hidden ones and names that are no
-// UTF-8 are left out. Throws FileError.
-std::vector<ListedEntry> listed_entries(const std::filesystem::path& folder);
+// Names that are no UTF-8 are bytes: they cannot be told to another process.
+enum class ListedNames { of_text, of_bytes_too };
+
+// What of a folder one chooses from: folders first, each by name. Hidden ones are left out. Throws
+// FileError.
+std::vector<ListedEntry> listed_entries(const std::filesystem::path& folder,
+                                        ListedNames names = ListedNames::of_text);
 
 }  // namespace phasescope::formats

@@ -155,11 +155,12 @@ struct RopeDefaults {
 // nested by layer type, which is a problem without one) or rope_theta + rope_scaling (older; where
 // the latter says something it replaces all of rope_parameters). What is inside wins over what is
 // outside, outside over `defaults`; a clash is noted with both values, and so is a key that no rope
-// has. In one thing transformers has it the other way round: original_max_position_embeddings
-// outside wins, unless the fields are nested (standardize_rope_params). Aliases: rotary_emb_base,
-// rotary_pct, `type` for rope_type, su for longrope. With `head_dim` the rotated part is checked to
-// be even, longrope's lists to have half its length and the sections of several axes to fill it.
-// Sections and a scale of queries that the class does not read are left out, with a note.
+// has, and a base of null. In one thing transformers has it the other way round:
+// original_max_position_embeddings outside wins, unless the fields are nested
+// (standardize_rope_params). Aliases: rotary_emb_base, rotary_pct, `type` for rope_type, su for
+// longrope. With `head_dim` the rotated part is checked to be even, longrope's lists to have half
+// its length and the sections of several axes to fill it. Sections and a scale of queries that the
+// class does not read are left out, with a note.
 RawRope read_rope(const ConfigReader& config, RopeDefaults defaults = {},
                   std::string_view layer_type = {}, std::optional<std::int64_t> head_dim = {});
 

@@ -116,6 +116,19 @@ class RopeFields {
     (inside_.empty() ? outside_ : inside_.front()).problem(key, sentence);
   }
 
+  // Where a field is null that the library would take from there; empty where it is not.
+  std::string null_place(std::string_view key, FieldNames outer) const {
+    for (const ConfigReader& reader : inside_) {
+      if (!reader.has_or_null(key)) continue;
+      return reader.has(key) ? "" : reader.prefix() + std::string(key);
+    }
+    for (const std::string_view name : outer) {
+      if (!outside_.has_or_null(name)) continue;
+      return outside_.has(name) ? "" : outside_.prefix() + std::string(name);
+    }
+    return {};
+  }
+
   bool nested() const { return nested_; }
 
   // Whether a field is there at all, good or bad.
@@ -376,10 +389,13 @@ RawRope read_rope(const ConfigReader& config, RopeDefaults defaults, std::string
   RopeFields fields(config, layer_type);
   RawRope rope;
   rope.type = read_type(fields, defaults.axes);
-  const FieldNames bases = {"rope_theta", "rotary_emb_base"}, neox_base = {"rotary_emb_base"};
-  rope.theta =
-      fields.number({"rope_theta"}, defaults.neox_names ? neox_base : bases, kPositiveRange)
-          .value_or(defaults.theta);
+  const FieldNames any_base = {"rope_theta", "rotary_emb_base"}, neox_base = {"rotary_emb_base"};
+  const FieldNames bases = defaults.neox_names ? neox_base : any_base;
+  rope.theta = fields.number({"rope_theta"}, bases, kPositiveRange).value_or(defaults.theta);
+  if (const std::string place = fields.null_place("rope_theta", bases); !place.empty()) {
+    rope.notes.push_back(place + " is null, on which transformers fails: the base is " +
+                         Json(rope.theta).dump());
+  }
   rope.partial_rotary_factor = read_partial_factor(fields, config, defaults, head_dim);
   const double said = rope.partial_rotary_factor;
   const bool whole = defaults.whole_when_default && rope.type == "default" && said != 1;

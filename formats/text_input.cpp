@@ -1,11 +1,9 @@
 #include "formats/text_input.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "formats/error.h"
 #include "formats/file_system.h"
@@ -14,6 +12,11 @@
 namespace phasescope::formats {
 namespace {
 
+Error longer_than(std::uintmax_t max_bytes, const std::string& where) {
+  return bad_input("the text is longer than " + std::to_string(max_bytes) + " bytes", where,
+                   "give a shorter one");
+}
+
 // What says no length of its own is read as far as `max_bytes`: a pipe may never end.
 std::string read_stream(std::istream& stream, const std::string& where, std::uintmax_t max_bytes) {
   std::string text;
@@ -21,21 +24,18 @@ std::string read_stream(std::istream& stream, const std::string& where, std::uin
   while (stream) {
     stream.read(piece.data(), static_cast<std::streamsize>(piece.size()));
     text.append(piece.data(), static_cast<std::size_t>(stream.gcount()));
-    if (text.size() > max_bytes) {
-      throw bad_input("the text is longer than " + std::to_string(max_bytes) + " bytes", where,
-                      "give a shorter one");
-    }
+    if (text.size() > max_bytes) throw longer_than(max_bytes, where);
   }
   return text;
 }
 
 std::string read_pipe(const std::filesystem::path& path, std::uintmax_t max_bytes) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) {
-    const int reason = errno;
-    throw FileError(std::string("cannot open: ") + std::strerror(reason), path, reason);
-  }
-  return read_stream(stream, path.string(), max_bytes);
+  std::string text;
+  real_file_system().read_pieces(path, [&](std::span<const std::byte> piece) {
+    text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    if (text.size() > max_bytes) throw longer_than(max_bytes, path.string());
+  });
+  return text;
 }
 
 std::string read_file_text(const std::filesystem::path& path, std::uintmax_t max_bytes) {

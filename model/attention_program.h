@@ -199,8 +199,11 @@ struct AttentionProgram {
   at::Tensor q, k;  // (B, H, N, d), (B, kv heads, M, d), transformed; any strides. M is N but in
                     // cross attention, and where keys are kept from tokens before (query_offset)
   at::Tensor q_plain, k_plain;  // the same before the transform
-  bool transformed = false;     // whether q and k are others than these
-  double scale = 1;             // of q.k; also of the content score where the variant is not tapa
+  // Where q and k are normed behind the transform, q_plain and k_plain with that norm, which no
+  // position has a part in: what content is made of. Undefined where they are not.
+  at::Tensor q_normed, k_normed;
+  bool transformed = false;  // whether q and k are others than these
+  double scale = 1;          // of q.k; also of the content score where the variant is not tapa
   std::variant<PlainProgram, TableProgram, QueryTableProgram, ClampProgram, TapaProgram,
                TapeProgram, CapeProgram, FireProgram, TermProgram>
       variant;
@@ -230,8 +233,8 @@ struct AttentionProgram {
   // behind all that is done to it but the mask. It has a gradient, which is what it is for: minus
   // that is what a bias by distance would lower the loss by. Farther pairs have none.
   at::Tensor distance_bias = {};
-  // From this channel of q_plain and k_plain on q.k is content; the channels before it have a
-  // position by construction, and all they give counts as positional.
+  // From this channel of content_q() and content_k() on q.k is content; the channels before it have
+  // a position by construction, and all they give counts as positional.
   std::int64_t content_from = 0;
   // What else is done to the softmax's input, after all of the above but the mask: scores (B,
   // heads, rows, columns) to scores of that shape. It may outlive the encoding, and runs plain.
@@ -240,6 +243,10 @@ struct AttentionProgram {
   void transform(const at::Tensor& new_q, const at::Tensor& new_k) {
     q = new_q, k = new_k, transformed = true;
   }
+
+  // The queries and keys of content scores.
+  const at::Tensor& content_q() const { return q_normed.defined() ? q_normed : q_plain; }
+  const at::Tensor& content_k() const { return k_normed.defined() ? k_normed : k_plain; }
 
   // Whether the score is made in this way, how (null where it is another way), and its name.
   template <class P>
@@ -265,7 +272,7 @@ struct AttentionProgram {
 };
 
 // Calls each(TensorInfo, tensor) for all tensors that a program's scores are computed from,
-// undefined ones too; q_plain and k_plain are not among them.
+// undefined ones too; those before the transform are not among them.
 template <class Program, class Each>
 void for_each_tensor(Program& program, const Each& each) {
   each(TensorInfo{"q", Numbers::tokens}, program.q);

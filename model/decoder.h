@@ -149,8 +149,6 @@ class Decoder {
   const Encoding& encoding_of(std::int64_t layer) const;
   // What a reading does to the heads of a layer: as its encoding has it, or else the model's.
   const Repairs& repairs_of(std::int64_t layer) const;
-  // The encoder's encoding; null where there is no encoder.
-  const Encoding* encoder_encoding() const { return encoder_encoding_.get(); }
 
   // ids (B, N) int64. Throws Error "bad_input" for an empty text or ids outside the vocabulary.
   void check_ids(const at::Tensor& ids) const;

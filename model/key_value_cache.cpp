@@ -154,6 +154,7 @@ void KeyValueCache::join(std::int64_t layer, const Encoding& encoding, Attention
   TORCH_INTERNAL_ASSERT(tape != nullptr || program.is<PlainProgram>(), encoding.info().key,
                         " has programs of tokens alone");
   program.k = program.k_plain = own.k.put(program.k, length_);
+  program.q_normed = program.k_normed = at::Tensor();  // of the last tokens alone
   if (tape != nullptr) tape->state = own.state.put(tape->state, length_);
   at::Tensor& bias = program.tokens.key;
   if (bias.defined()) bias = own.key_bias.put(bias, length_);

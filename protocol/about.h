@@ -6,9 +6,9 @@ namespace phasescope::protocol {
 
 struct About {
   const char* help = "";  // of a request's field: what it does, for --help and the page of methods
-  const char* title =
-      "";                 // of a result's field: its heading in tables, where the name is not clear
-  const char* unit = "";  // "bits a token"
+  // Its heading in tables, its line in the window's forms, where the name in words is not clear.
+  const char* title = "";
+  const char* unit = "";     // "bits a token"
   const char* choices = "";  // "mean|max": what it, or each word of a list, may be
   double low = -std::numeric_limits<double>::infinity();  // of numbers, both ends allowed
   double high = std::numeric_limits<double>::infinity();
@@ -23,8 +23,8 @@ struct About {
   // A request that holds to neither is refused on both sides.
   const char* needs = "";
   const char* excludes = "";
-  // "task=perplexity": it belongs to requests whose field `task` has that value. Of any other it is
-  // refused where it is named at all, whatever its value.
+  // "task=perplexity": it belongs to requests whose field `task` has that value, or one of several,
+  // "task=a|b". Of any other it is refused where it is named at all, whatever its value.
   const char* of = "";
 };
 

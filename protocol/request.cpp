@@ -106,13 +106,17 @@ void read_into(const std::vector<BoundField>& fields, const json& params,
 Owner owner_of(const About& about) {
   const std::string of = about.of;
   const std::size_t at = of.find('=');
-  return at == std::string::npos ? Owner{} : Owner{of.substr(0, at), of.substr(at + 1)};
+  return at == std::string::npos ? Owner{}
+                                 : Owner{of.substr(0, at), split_choices(of.substr(at + 1))};
 }
 
 bool belongs(const BoundField& field, const std::vector<BoundField>& fields) {
   const Owner owner = owner_of(field.about);
   const BoundField* by = named(fields, owner.key);
-  return by == nullptr || by->write() == json(owner.value);
+  if (by == nullptr) return true;
+  const json value = by->write();
+  return std::ranges::any_of(owner.values,
+                             [&value](const std::string& one) { return value == json(one); });
 }
 
 void require_belonging(const BoundField& field, const std::vector<BoundField>& fields) {
@@ -121,7 +125,7 @@ void require_belonging(const BoundField& field, const std::vector<BoundField>& f
   const json asked = named(fields, owner.key)->write();
   throw RequestError(
       {std::string(error_code::bad_usage),
-       named_option(field) + " is of the " + owner.key + " " + owner.value + " alone; " +
+       named_option(field) + " is of the " + owner.key + " " + in_words(owner.values) + " alone; " +
            (asked.is_string() ? asked.get<std::string>() : asked.dump()) + " has no such option",
        named_option(field), ""});
 }

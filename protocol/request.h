@@ -51,6 +51,9 @@ std::string option_name(const std::string& key);
 
 // "mean|max" -> its words; none where a field takes anything.
 std::vector<std::string> choices_of(const About& about);
+std::vector<std::string> split_choices(const std::string& choices);
+// "mean, max or sum"
+std::string in_words(const std::vector<std::string>& choices);
 
 // "rope (yarn x2),tapa" -> its parts; commas within parentheses belong to a part.
 std::vector<std::string> split_words(const std::string& text);
@@ -90,10 +93,11 @@ nlohmann::json written(const std::vector<BoundField>& fields,
                        const std::vector<BoundField>& defaults);
 void read_into(const std::vector<BoundField>& fields, const nlohmann::json& params,
                const std::string& whose);
-// What a field belongs to (About::of): the key of another field and its value; both empty of one
-// that every request has.
+// What a field belongs to (About::of): the key of another field and the values that it has then;
+// both empty of one that every request has.
 struct Owner {
-  std::string key, value;
+  std::string key;
+  std::vector<std::string> values;
 };
 Owner owner_of(const About& about);
 // Whether a field belongs to the request that `fields` are bound to.

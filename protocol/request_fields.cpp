@@ -56,14 +56,6 @@ std::string range_text(const About& about) {
   return high ? "at most " + number_text(about.high) : "";
 }
 
-std::string in_words(const Strings& choices) {
-  std::string text;
-  for (std::size_t n = 0; n < choices.size(); ++n) {
-    text += (n == 0 ? "" : n + 1 < choices.size() ? ", " : " or ") + choices[n];
-  }
-  return text;
-}
-
 double in_range(double value, const About& about) {
   if (std::isnan(value) || value < about.low || value > about.high) {
     expected("a number " + range_text(about), number_text(value));
@@ -212,15 +204,24 @@ Strings input_words(const Input& input) {
 
 }  // namespace
 
-Strings choices_of(const About& about) {
+Strings choices_of(const About& about) { return split_choices(about.choices); }
+
+Strings split_choices(const std::string& choices) {
   Strings words;
-  const std::string all = about.choices;
-  for (std::size_t begin = 0; begin < all.size();) {
-    const std::size_t end = std::min(all.find('|', begin), all.size());
-    words.push_back(all.substr(begin, end - begin));
+  for (std::size_t begin = 0; begin < choices.size();) {
+    const std::size_t end = std::min(choices.find('|', begin), choices.size());
+    words.push_back(choices.substr(begin, end - begin));
     begin = end + 1;
   }
   return words;
+}
+
+std::string in_words(const Strings& choices) {
+  std::string text;
+  for (std::size_t n = 0; n < choices.size(); ++n) {
+    text += (n == 0 ? "" : n + 1 < choices.size() ? ", " : " or ") + choices[n];
+  }
+  return text;
 }
 
 Strings split_words(const std::string& text) {
@@ -467,7 +468,7 @@ std::vector<FieldInfo> described(const std::vector<BoundField>& fields) {
     const json value = field.write();
     const bool empty = value.is_null() || value == json("") || value == json::array() ||
                        value == json::object() || value == json(false);
-    const std::string owner = detail::owner_of(field.about).value;
+    const std::string owner = in_words(detail::owner_of(field.about).values);
     std::string help = (owner.empty() ? "" : "of " + owner + ": ") + field.about.help;
     if (*field.about.needs) help += " (with " + option_name(field.about.needs) + ")";
     all.push_back({field.key, field.type, empty ? "" : value.dump(), std::move(help),

@@ -30,7 +30,9 @@ constexpr const char* kSentences[] = {"The kettle began to sing before anyone ha
 constexpr const char* kKeys[] = {"seventh-river", "broken-compass", "amber-ladder",
                                  "plain-window",  "quiet-harbour",  "late-orchard"};
 constexpr std::int64_t kDepths = 40, kMostSentences = 1 << 16;
-constexpr std::int64_t kLeastValue = 1'000'000, kMostValue = 9'999'999;
+constexpr std::int64_t kLeastValue = 1'000'000, kMostValue = 9'999'999, kDigits = 7;
+// RULER's tokens_to_generate.
+constexpr std::int64_t kWritten = 128;
 
 struct Hidden {
   bool noise = false;
@@ -109,8 +111,8 @@ class Needle : public Task {
              .help = "a number hidden between sentences, asked for by its key",
              .source = "RULER (arXiv 2404.06654) niah, one needle; re-implemented",
              .differs =
-                 "RULER counts the value anywhere in 128 generated tokens; here the answer "
-                 "must begin with it, which one pass decides",
+                 "RULER counts the value anywhere in 128 generated tokens, as --generate does; "
+                 "otherwise the answer must begin with it here, which one pass decides",
              .form = Form::text,
              .length_unit = noise ? "lines of garbage" : "sentences",
              .longest = kMostSentences,
@@ -118,7 +120,8 @@ class Needle : public Task {
              .tested = "1k..64k tokens",
              .metric = "exact_match",
              .rows = noise ? "lines of garbage" : "sentences",
-             .columns = "depth of the needle"};
+             .columns = "depth of the needle",
+             .written = kWritten};
   }
   const TaskInfo& info() const override { return info_; }
 
@@ -157,9 +160,9 @@ class Needle : public Task {
     const auto predictions = text_predictions(samples, given);
     std::int64_t contained = 0, begins = 0;
     for (std::size_t n = 0; n < samples.size(); ++n) {
-      const std::string& text = predictions[n];
-      contained += text.find(samples[n].answer.substr(1)) != text.npos ? 1 : 0;
-      begins += text.starts_with(samples[n].answer) ? 1 : 0;
+      const Written found = written(samples[n], predictions[n]);
+      contained += found.contains ? 1 : 0;
+      begins += found.begins ? 1 : 0;
     }
     const auto rows = static_cast<double>(samples.size());
     return {{"contained", contained},
@@ -171,6 +174,17 @@ class Needle : public Task {
   Chance chance(const Ids&) const override {
     const double one = 1.0 / static_cast<double>(kMostValue - kLeastValue + 1);
     return {one, one, "value even in 1000000..9999999"};
+  }
+  Written written(const Sample& sample, const std::string& text) const override {
+    const std::string value = sample.answer.substr(1);
+    return {.contains = text.find(value) != text.npos, .begins = text.starts_with(sample.answer)};
+  }
+
+  // Digits alone, so that a value begins at each place but the last six and no value twice.
+  Chance chance_written() const override {
+    const double share = static_cast<double>(kWritten - kDigits + 1) /
+                         static_cast<double>(kMostValue - kLeastValue + 1);
+    return {share, share, "122 values in 128 digits, a token each"};
   }
   double depth(const Sample& sample) const override {
     const Json& random = sample.drawn.at("random");

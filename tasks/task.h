@@ -52,6 +52,12 @@ struct Sample {
   Json drawn = Json::object();       // what the rest of an example's row says of the draw
 };
 
+// What a text that a model wrote behind a prompt comes to.
+struct Written {
+  bool contains = false;  // the answer stands somewhere in it
+  bool begins = false;    // it begins with the answer
+};
+
 // What guessing gets, in the task's metric.
 struct Chance {
   double uniform = 0;  // every output symbol alike
@@ -93,6 +99,8 @@ struct TaskInfo {
   // The environment variable that names the folder of the user's own files, where samples are read
   // from some.
   std::string needs_files = {};
+  // Tokens that a model writes where its text is looked through for the answer; 0: it never is.
+  std::int64_t written = 0;
 };
 
 class Task {
@@ -110,6 +118,10 @@ class Task {
   // What a metric row of a reference file says, computed from the predictions in it.
   virtual Json metric(const std::vector<Sample>& samples, const Json& given) const = 0;
   virtual Chance chance(const Ids& length) const = 0;
+  // Of tasks whose answers may be looked for in what is written (TaskInfo::written): what a text
+  // behind the sample's prompt comes to, and which share of answers a guesser's text contains.
+  virtual Written written(const Sample&, const std::string&) const { return {}; }
+  virtual Chance chance_written() const { return {}; }
   // Where in a sample the answer stands, from 0 to 1: the columns of the task's map, where that is
   // not the second part of its length.
   virtual double depth(const Sample&) const { return 0; }

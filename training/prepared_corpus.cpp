@@ -28,6 +28,23 @@ constexpr std::size_t kRead = std::size_t{1} << 20;
 
 bool of_lines(const fs::path& path) { return path.extension() == ".jsonl"; }
 
+// Folder by folder, in the order of the names. `above`: the folders on the way, which a link in
+// them may lead back to.
+void add_files(const fs::path& folder, std::vector<fs::path> above, std::vector<fs::path>& files) {
+  std::error_code error;
+  const fs::path own = fs::canonical(folder, error);
+  if (std::ranges::find(above, own) != above.end()) return;
+  above.push_back(own);
+  for (const std::string& name : formats::real_file_system().list(folder)) {
+    if (name.starts_with('.')) continue;
+    if (fs::is_directory(folder / name, error)) {
+      add_files(folder / name, above, files);
+    } else {
+      files.push_back(folder / name);
+    }
+  }
+}
+
 std::vector<fs::path> files_of(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) {
@@ -35,10 +52,7 @@ std::vector<fs::path> files_of(const fs::path& path) {
   }
   if (!fs::is_directory(path, error)) return {path};
   std::vector<fs::path> files;
-  for (const std::string& name : formats::real_file_system().list(path)) {
-    if (name.starts_with('.') || fs::is_directory(path / name, error)) continue;
-    files.push_back(path / name);
-  }
+  add_files(path, {}, files);
   if (files.empty()) throw formats::bad_input("the folder holds no text", path.string());
   return files;
 }

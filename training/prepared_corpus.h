@@ -10,9 +10,9 @@
 
 namespace phasescope::training {
 
-// A text file, a folder of them (in the order of their names; folders in it and hidden files are
-// not read) or a .jsonl file of {"text": ...} lines, as the ids of all its documents, one behind
-// the other.
+// A text file, a folder of them (in the order of their names, with those of the folders in it;
+// what is hidden is not read) or a .jsonl file of {"text": ...} lines, as the ids of all its
+// documents, one behind the other.
 struct PreparedCorpus {
   TokenFile ids;
   std::string sha256;      // of the files that were read

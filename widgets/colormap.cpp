@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdio>
 #include <span>
-#include <stdexcept>
 
 namespace phasescope::widgets {
 namespace {
@@ -83,12 +82,6 @@ std::string name_of(Colormap map) {
       return "viridis";
   }
   return "viridis";
-}
-
-Colormap colormap_named(const std::string& name) {
-  for (Colormap map : {Colormap::weights, Colormap::signed_values, Colormap::viridis})
-    if (name_of(map) == name) return map;
-  throw std::invalid_argument("unknown colour map '" + name + "'");
 }
 
 int series_count() { return static_cast<int>(std::size(kSeries)); }

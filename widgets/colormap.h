@@ -42,8 +42,6 @@ std::array<Rgba, 256> color_table(Colormap map);
 ValueRange drawn_range(Colormap map, ValueRange range);
 
 std::string name_of(Colormap map);
-// Throws std::invalid_argument for an unknown name.
-Colormap colormap_named(const std::string& name);
 
 // Colours for lines and bars, told apart also by colour-blind readers; repeats after its length.
 Rgba series_color(int index);

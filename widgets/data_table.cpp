@@ -52,14 +52,16 @@ struct SearchTerm {
   }
 };
 
-// The column of this title, else the first whose title begins with it; -1 where none does.
+// The column of this title or key, else the first that begins with it; -1 where none does.
 int column_called(const TableSpec& table, const std::string& name) {
   int found = -1;
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     const std::string title = in_lower_case(table.columns[i].title);
     if (!table.columns[i].numbers || name.empty()) continue;
-    if (title == name) return static_cast<int>(i);
-    if (found < 0 && title.rfind(name, 0) == 0) found = static_cast<int>(i);
+    const std::string key = in_lower_case(table.columns[i].key);
+    if (title == name || key == name) return static_cast<int>(i);
+    if (found < 0 && (title.starts_with(name) || key.starts_with(name)))
+      found = static_cast<int>(i);
   }
   return found;
 }

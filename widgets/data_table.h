@@ -15,6 +15,7 @@ struct TableColumn {
   std::string title;
   std::string help = {};  // said on hover of the title
   bool numbers = true;    // sorted as numbers, at the right edge; else as words
+  std::string key = {};   // what conditions call it beside its title, where that is no word
 };
 
 struct TableCell {

@@ -161,7 +161,6 @@ std::uint64_t HeatmapTexture::taken() {
                                  : table[static_cast<std::size_t>(place * 255 + 0.5)]);
   }
   values_changed_ = look_changed_ = false;
-  ++renders_;
   return taken_ = picture_taker()(taken_, std::move(picture));
 }
 
@@ -204,7 +203,6 @@ void HeatmapTexture::render() {
   glUseProgram(0);
   glBindFramebuffer(GL_FRAMEBUFFER, static_cast<unsigned>(before));
   look_changed_ = false;
-  ++renders_;
 }
 
 }  // namespace phasescope::widgets

@@ -41,8 +41,6 @@ class HeatmapTexture {
 
   int rows() const { return rows_; }
   int cols() const { return cols_; }
-  // How often the shader ran, for tests and the benchmark.
-  int renders() const { return renders_; }
 
  private:
   struct Look {
@@ -64,7 +62,6 @@ class HeatmapTexture {
   bool values_changed_ = false, look_changed_ = true;
   Look look_;
   unsigned float_texture_ = 0, color_texture_ = 0, framebuffer_ = 0;
-  int renders_ = 0;
 };
 
 }  // namespace phasescope::widgets

@@ -6,11 +6,11 @@
 namespace phasescope::worker {
 
 Passes passes_of(const ModelPointer& model, const analysis::Texts& texts,
-                 const std::string& backend, RequestContext& context) {
+                 const std::string& backend, protocol::Progress& progress) {
   Passes passes;
   if (texts.items.size() == 1) {
     passes.push_back(
-        pass_cache().get(model, texts.items[0], model::backend_named(backend), context));
+        pass_cache().get(model, texts.items[0], model::backend_named(backend), progress));
     return passes;
   }
   model::ForwardOptions options;

@@ -7,6 +7,7 @@
 #include "analysis/heads.h"
 #include "analysis/map.h"
 #include "analysis/metrics/registry.h"
+#include "analysis/model_sides.h"
 #include "analysis/patterns.h"
 #include "analysis/query_rows.h"
 #include "analysis/questions/common.h"
@@ -218,15 +219,19 @@ void require_steps_of_one(const Texts& texts) {
   }
 }
 
+// Who hears of the opening of one model of several: the words alone, where its part begins.
+protocol::PartOfProgress opening_of(protocol::Progress& part) { return {part, 0, 0}; }
+
 protocol::DistanceModel distance_of(const protocol::DistanceRequest& request,
                                     RequestContext& context, protocol::Progress& progress,
                                     analysis::NearFarValues& values) {
-  const ModelTexts in =
-      open_with_texts(request, request.models.front(), context, DefaultInput::validation_texts);
+  protocol::PartOfProgress opening = opening_of(progress);
+  const ModelTexts in = open_with_texts(request, request.models.front(), context,
+                                        DefaultInput::validation_texts, &opening);
   require_steps_of_one(in.texts);
   const analysis::DistanceOptions options = distance_options(request, in.texts);
   protocol::DistanceModel model = analysis::analyse_distance(
-      passes_of(in.model, in.texts, request.running.backend, context), options, progress, &values);
+      passes_of(in.model, in.texts, request.running.backend, progress), options, progress, &values);
   model.provenance =
       provenance_of(asked(request), context, {in.model}, &in.texts, model.provenance.ran);
   const auto note = [&model](const char* words) {
@@ -332,7 +337,9 @@ Reply shift(const protocol::ShiftRequest& request, RequestContext& context) {
     const auto share = static_cast<double>(names.size());
     protocol::PartOfProgress part(context, static_cast<double>(n) / share,
                                   static_cast<double>(n + 1) / share);
-    ModelTexts in = open_with_texts(request, names[n], context, DefaultInput::first_session);
+    protocol::PartOfProgress opening = opening_of(part);
+    ModelTexts in =
+        open_with_texts(request, names[n], context, DefaultInput::first_session, &opening);
     if (!request.reading.corpus.asked) in.texts = only_first(std::move(in.texts));
     require_ids_alone(in.texts, "shift");
     note_stack(*in.model, in.texts);
@@ -360,14 +367,14 @@ Reply shift(const protocol::ShiftRequest& request, RequestContext& context) {
 
 // The checks of one model, or those that need none. Models and texts stay where they are.
 void run_checks(const std::vector<analysis::TheoryCheck>& checks, const ModelTexts* in,
-                const protocol::TheoryRequest& request, RequestContext& context,
+                const protocol::TheoryRequest& request, protocol::Progress& progress,
                 model::AllRan& kernels, protocol::TheoryResult& result) {
   double done = 0;
   const std::string on = in == nullptr ? "" : " on " + in->model->report.name;
   for (const analysis::TheoryCheck& check : checks) {
-    context.throw_if_cancelled();
+    progress.throw_if_cancelled();
     const auto steps = static_cast<double>(checks.size());
-    protocol::PartOfProgress part(context, done / steps, (done + 1) / steps);
+    protocol::PartOfProgress part(progress, done / steps, (done + 1) / steps);
     ++done;
     part.progress(0, check.info.id + on);
     analysis::CheckContext given;
@@ -386,9 +393,9 @@ void run_checks(const std::vector<analysis::TheoryCheck>& checks, const ModelTex
 // Without a model: the checks that make what they measure themselves, or the ones asked for.
 void theory_alone(const std::vector<analysis::TheoryCheck>& checks,
                   const protocol::TheoryRequest& request, RequestContext& context,
-                  protocol::TheoryResult& result) {
+                  protocol::Progress& progress, protocol::TheoryResult& result) {
   model::AllRan kernels;
-  run_checks(checks, nullptr, request, context, kernels, result);
+  run_checks(checks, nullptr, request, progress, kernels, result);
   result.provenance.push_back(
       provenance_of(asked(request), context, {}, nullptr, protocol::listed(kernels)));
 }
@@ -423,16 +430,28 @@ Reply theory(const protocol::TheoryRequest& request, RequestContext& context) {
   }
   protocol::TheoryResult result;
   if (!request.models.empty()) require_models(request.models);
+  const double models = of_models.empty() ? 0 : static_cast<double>(request.models.size());
+  const double steps = models + (alone.empty() ? 0 : 1);
+  double done = 0;
   for (const std::string& name : request.models) {
     if (of_models.empty()) break;
-    const ModelTexts in = open_with_texts(request, name, context, DefaultInput::validation_texts);
+    protocol::PartOfProgress part(context, done / steps, (done + 1) / steps);
+    protocol::PartOfProgress opening = opening_of(part);
+    ++done;
+    ModelTexts in =
+        open_with_texts(request, name, context, DefaultInput::validation_texts, &opening);
     require_ids_alone(in.texts, "theory");
+    if (const std::string why = analysis::missing_heads(in.model->config()); !why.empty()) {
+      in.texts.add_note(in.model->report.name + ": " + why +
+                        "; checks of heads are of those that there are");
+    }
     model::AllRan kernels;  // checks whose premise is not met may run nothing
-    run_checks(of_models, &in, request, context, kernels, result);
+    run_checks(of_models, &in, request, part, kernels, result);
     result.provenance.push_back(provenance_of(asked(of_model(request, name)), context, {in.model},
                                               &in.texts, protocol::listed(kernels)));
   }
-  if (!alone.empty()) theory_alone(alone, request, context, result);
+  protocol::PartOfProgress rest(context, models / std::max(1.0, steps), 1);
+  if (!alone.empty()) theory_alone(alone, request, context, rest, result);
   return reply_of(result);
 }
 

@@ -34,6 +34,7 @@
 #include "protocol/messages/text.h"
 #include "protocol/messages/tokenize.h"
 #include "protocol/shell_word.h"
+#include "protocol/sink_words.h"
 #include "worker/model_cache.h"
 #include "worker/pass_cache.h"
 #include "worker/request_input.h"
@@ -398,8 +399,8 @@ std::string note_of_sinks(const model::Captured& captured, const model::ModelCon
     if (captured.tensors.contains(name)) names += (names.empty() ? "" : ", ") + name;
   }
   if (names.empty()) return {};
-  return "a row's weights and that of the head's learned sink sum to 1: without it those in " +
-         names + " sum to less";
+  return std::string(protocol::kSinksBesideWeights) + ": without it those in " + names +
+         " sum to less";
 }
 
 Reply capture(const protocol::CaptureRequest& request, RequestContext& context) {

@@ -21,7 +21,7 @@ bool starts_with_key(const std::string& name, const std::string& key) {
 std::vector<HeadMetric> metrics_before_windows() {
   return {
       {{"entropy", "Entropy", "mean over q of -sum_k A ln A, nats",
-        "a causal row 0 has one key and is left out"},
+        "a causal row 0 has one key and is left out", "nats"},
        kText,
        mean_entropy},
       {{"entropy_normalised", "Entropy, normalised",
@@ -53,12 +53,12 @@ std::vector<HeadMetric> metrics_before_windows() {
        kRepeated,
        induction,
        true},
-      {{"mean_distance", "Mean distance", "sum A (q-k) / sum A", "in tokens"},
+      {{"mean_distance", "Mean distance", "sum A (q-k) / sum A", "in tokens", "tokens"},
        kText,
        mean_distance,
        true},
       {{"mean_distance_without_first", "Mean distance without key 0",
-        "sum over k >= 1 of A (q-k) / sum over k >= 1 of A", "in tokens"},
+        "sum over k >= 1 of A (q-k) / sum over k >= 1 of A", "in tokens", "tokens"},
        kText,
        mean_distance_without_first,
        true},
@@ -77,7 +77,7 @@ HeadMetric window_metric(std::int64_t window, std::size_t number) {
 std::vector<HeadMetric> metrics_after_windows() {
   return {
       {{"top1_mass", "Largest weight", "mean_q max_k A[q, k]", ""}, kText, top1_mass},
-      {{"effective_keys", "Effective keys", "mean_q exp(-sum_k A ln A)", ""},
+      {{"effective_keys", "Effective keys", "mean_q exp(-sum_k A ln A)", "", "keys"},
        kText,
        effective_keys},
   };
@@ -99,9 +99,9 @@ const std::vector<protocol::MetricInfo>& extra_metrics() {
       {"js_divergence", "Divergence of two heads",
        "mean_q of the Jensen-Shannon divergence of the rows of two heads, nats; a head's number is "
        "its mean over all other heads of the model",
-       "0 for equal rows, ln 2 for rows without a common key"},
+       "0 for equal rows, ln 2 for rows without a common key", "nats"},
       {"induction_loss", "Induction loss", "cross-entropy on the second copy of S random tokens",
-       "nats a token; of the model, not of a head"},
+       "nats a token; of the model, not of a head", "nats a token"},
       {"sink_rate", "Sink rate", "share of heads whose sink is above 0.3",
        "arXiv 2410.10781; of the model, not of a head"},
   };

@@ -72,7 +72,9 @@ class Acuity {
       result.seeds.push_back(static_cast<std::int64_t>(seed));
     }
     const std::vector<Place> places = places_asked();
-    left_ = static_cast<double>(places.size() * bands_.size() * options_.seeds.size() + 1) *
+    const auto bands = static_cast<std::size_t>(
+        std::ranges::count_if(bands_, [this](const auto& band) { return is_seen(band); }));
+    left_ = static_cast<double>(places.size() * bands * options_.seeds.size() + 1) *
             static_cast<double>(texts_.items.size());
     for (const Text& text : texts_.items) {
       const auto tokens = static_cast<std::int64_t>(text.ids.size()) - 1;

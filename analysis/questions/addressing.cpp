@@ -333,7 +333,7 @@ protocol::AddressingResult analyse_addressing(const std::vector<std::shared_ptr<
     protocol::PartOfProgress of_text(
         progress, static_cast<double>(n) / static_cast<double>(passes.size()),
         static_cast<double>(n + 1) / static_cast<double>(passes.size()));
-    passes[n]->watch(&of_text);
+    const Watching watching(*passes[n], of_text);
     passes[n]->visit_layers_with_maps([&](const AttentionPointer& attention) {
       const std::vector<std::int64_t>& heads = chosen.heads_of(attention->layer());
       if (heads.empty()) return;
@@ -345,7 +345,6 @@ protocol::AddressingResult analyse_addressing(const std::vector<std::shared_ptr<
         parts[{attention->layer(), head}].add(marginals[static_cast<std::size_t>(head)]);
       }
     });
-    passes[n]->watch(nullptr);
   }
   protocol::AddressingResult result;
   result.model = passes[0]->model().report.name;

@@ -40,9 +40,9 @@ ChosenHeads::ChosenHeads(const model::ModelConfig& config, std::vector<std::int6
     if (named && there.empty()) {
       const std::int64_t count = model::heads_of_layer(config, layer);
       throw formats::bad_usage(
-          "layer " + std::to_string(layer) +
-              (count == 0 ? " has a state in place of attention, and no maps"
-                          : " has " + std::to_string(count) + " heads, none of those asked for"),
+          count == 0 ? words_of_no_maps(layer)
+                     : "layer " + std::to_string(layer) + " has " + std::to_string(count) +
+                           " heads, none of those asked for",
           "layers",
           "the first layer with maps is " + std::to_string(first_layer_with_maps(config)));
     }

@@ -42,8 +42,8 @@ struct DemandPass {
   std::int64_t kept_tokens = 4096;
 };
 // One forward pass and, for the demand, one backward. Attention's gradients by score are made row
-// block by row block from what it gave and the gradient that came in, so that no N x N exists but
-// in the plain backend's own backward pass.
+// block by row block from what it gave and the gradient that came in, so that no N x N exists; what
+// runs plain computes the blocks of a long text again for them (model/attention/row_blocks.h).
 TextDemand demand_of(const model::Model& model, const std::vector<std::int64_t>& ids,
                      const DistanceBias& bias, const DemandPass& pass);
 

@@ -115,6 +115,9 @@ class PairReader {
     return 1 / (1 + std::exp(log_sum(rest_behind_first_, first) - score));
   }
 
+  // In a row of one key it has all the weight wherever it stands.
+  bool is_alone() const { return std::isinf(result_.rest); }
+
   void read_row() {
     const model::ScoreParts row =
         attention_.scores({{head_, head_ + 1}, {query_, query_ + 1}, {0, query_ + 1}});
@@ -222,7 +225,7 @@ class PairReader {
     if (input_.encoding->info().key == "cape") take_apart(curve);
     // The weight grows with the score, and is 1 to its last digit for many scores.
     const auto best = std::ranges::max_element(curve, {}, &protocol::PairPoint::score);
-    result_.best_distance = best->distance;
+    result_.best_distance = is_alone() ? result_.true_distance : best->distance;
     result_.share_above = share_above();
     result_.curve = std::move(curve);
   }
@@ -294,6 +297,8 @@ class PairReader {
   // that rounding makes no distance better than another.
   double share_above() {
     const at::Tensor own = scores_at(at::full({1}, result_.true_distance, at::kLong));
+    const bool bounded = key_ == 0 && cap_ < 1 && weight_of(own.item<double>()) >= cap_;
+    if (is_alone() || bounded) return 0;
     const at::Tensor above = scores_at(at::arange(result_.trained, at::kLong)) > own;
     return above.to(at::kDouble).mean().item<double>();
   }

@@ -326,7 +326,8 @@ class Proof {
 
   void claim_weights(const at::Tensor& known, const Ids& ids) {
     TextPass pass(model_, ids_tensor(ids), forward());
-    pass.watch(&progress_);
+    protocol::PartOfProgress part(progress_, 0, 0.2);
+    const Watching watching(pass, part);
     pass.visit_layers([&](const AttentionPointer& attention) {
       const at::Tensor weights = attention->weights(attention->whole())[0].to(at::kDouble);
       const at::Tensor off = (weights - known[attention->layer()]).abs().flatten(1);
@@ -345,7 +346,8 @@ class Proof {
     for (const HeadMetric& metric : head_metrics()) options.metrics.push_back(metric.info.key);
     options.metrics.push_back("js_divergence");
     const auto pass = std::make_shared<TextPass>(model_, ids_tensor(ids), forward());
-    const HeadsOutput found = analyse_heads({pass}, options, progress_);
+    protocol::PartOfProgress part(progress_, 0.2, 1);
+    const HeadsOutput found = analyse_heads({pass}, options, part);
     kernels.insert(pass->kernels().begin(), pass->kernels().end());
     const std::vector<Rows> all = rows_of(known);
     for (std::size_t n = 0; n < found.result.rows.size(); ++n) {

@@ -9,11 +9,21 @@
 #include "analysis/intrinsic_bias.h"
 #include "analysis/theory/equality.h"
 #include "analysis/worst.h"
+#include "model/layers.h"
 
 namespace phasescope::analysis {
 namespace {
 
 const std::vector<std::int64_t> kApeRopeEquivalencePowers = {-63, -3, -1, 0, 1, 2, 7, 50, 511};
+
+// Whether some layer with maps has fewer heads than others: APE has a matrix for each.
+bool has_uneven_layers(const model::ModelConfig& config) {
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const std::int64_t heads = model::heads_of_layer(config, layer);
+    if (heads != 0 && heads != config.heads) return true;
+  }
+  return false;
+}
 
 // Logits of a RoPE model and of the same weights under APE whose W is RoPE's rotation by a token.
 CheckResult of_rope(const CheckContext& context) {
@@ -24,7 +34,7 @@ CheckResult of_rope(const CheckContext& context) {
   const std::optional<Rotation> rotation = rotation_of_all(pass);
   model::ModelConfig config = context.model->config();
   if (!rotation || std::abs(rotation->gain - 1) > 1e-5 || config.kv_heads != config.heads ||
-      config.local_encoding) {
+      has_uneven_layers(config) || config.local_encoding) {
     return not_measured(Verdict::premise_not_met,
                         "premise: q and k rotated whole by fixed angles, with a key head for every "
                         "head; this model does not");

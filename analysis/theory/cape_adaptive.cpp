@@ -10,11 +10,9 @@ namespace phasescope::analysis {
 namespace {
 
 // The bias that each head gives the query at `query` of every text: score less content.
-std::vector<AdaptiveBias> biases_of(const CheckContext& context, std::int64_t query) {
-  const model::ModelConfig& config = context.model->config();
+std::map<LayerHead, AdaptiveBias> biases_of(const CheckContext& context, std::int64_t query) {
   const std::vector<std::int64_t> distances = spread_distances(query);
-  std::vector<AdaptiveBias> heads(static_cast<std::size_t>(config.layers * config.heads));
-  for (AdaptiveBias& head : heads) head.distance.assign(distances.begin(), distances.end());
+  std::map<LayerHead, AdaptiveBias> heads;
   const auto texts = static_cast<double>(context.texts->items.size());
   double done = 0;
   for (const Text& text : context.texts->items) {
@@ -24,7 +22,7 @@ std::vector<AdaptiveBias> biases_of(const CheckContext& context, std::int64_t qu
     TextPass pass(context.model,
                   ids_tensor(std::span(text.ids).first(static_cast<std::size_t>(query + 1))),
                   asked_options(context));
-    pass.visit_layers([&](const AttentionPointer& attention) {
+    pass.visit_layers_with_maps([&](const AttentionPointer& attention) {
       add_biases(*attention, query, distances, heads);
     });
   }
@@ -61,7 +59,7 @@ CheckResult run_cape_adaptive(const CheckContext& context) {
   CheckCurve over = curve_of("variance over contexts", {"head", "variance", false, true}, {}, {});
   CheckCurve by = curve_of("variance over distance", {"head", "variance", false, true}, {}, {});
   CheckCurve slopes = curve_of("slope in ln(distance)", {"head", "slope", false, false}, {}, {});
-  for (const AdaptiveBias& bias : biases_of(context, query)) {
+  for (const auto& [of, bias] : biases_of(context, query)) {
     const AdaptiveHead head = adaptive_head(bias, context.seed);
     contexts = bias.values.size();
     ++kinds[head.kind];

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "analysis/bias_rows.h"
+#include "analysis/model_sides.h"
 #include "analysis/random.h"
 #include "analysis/tensors.h"
 #include "analysis/theory/equality.h"
@@ -158,11 +159,12 @@ std::vector<double> spread_of(std::vector<double> values) {
 constexpr std::int64_t kSurfacePairs = 4096;
 
 // The surface of the head that was asked for, over what its f reads in texts.
-void show_head(const CheckContext& context, const std::string& name, CheckResult& result) {
-  const Correction f = *correction_of(*context.model, static_cast<std::size_t>(context.layer));
-  const std::int64_t heads = f.w2.size(0), head = context.head;
+void show_head(const CheckContext& context, const LayerHead& shown, const Correction& f,
+               CheckResult& result) {
+  const std::int64_t heads = f.w2.size(0), head = shown.head;
+  const std::string name = name_of(shown);
   const PairsRead read =
-      pairs_read(context, context.layer, context.pairs > 0 ? context.pairs : kSurfacePairs);
+      pairs_read(context, shown.layer, context.pairs > 0 ? context.pairs : kSurfacePairs);
   if (read.query.size() < 3) {
     result.detail += "; " + name +
                      ": its base bias is no table of distances at these lengths, so "
@@ -206,25 +208,28 @@ void show_head(const CheckContext& context, const std::string& name, CheckResult
 }
 
 CheckResult cape_surface_of_model(const CheckContext& context) {
-  if (!correction_of(*context.model, 0)) {
+  const std::map<std::int64_t, Correction> corrections = corrections_of(*context.model);
+  if (corrections.empty()) {
     return not_measured(Verdict::premise_not_met,
                         "premise: an f that reads content and bias of a pair; this model has none");
   }
-  const std::string shown = shown_head(context);
+  const LayerHead shown = shown_head(context);
   std::string detail;
   Measured worst{0, 0, 0, 0};
   bool hold = true;
-  const auto& layers = context.model->decoder.weights().layers;
-  for (std::size_t l = 0; l < layers.size(); ++l) {
-    const Correction f = *correction_of(*context.model, l);
-    const CheckResult one = judge_surface(f, context.seed + l);
+  std::uint64_t seed = context.seed;
+  for (const auto& [layer, f] : corrections) {
+    const CheckResult one = judge_surface(f, seed++);
     hold = hold && one.verdict == "holds";
     worst.samples += one.samples;
-    if (l == 0 || one.verdict != "holds") worst.value = *one.value, worst.bound = *one.bound;
-    if (l == 0) detail = one.detail;
+    const bool first = detail.empty();
+    if (first || one.verdict != "holds") worst.value = *one.value, worst.bound = *one.bound;
+    if (first) detail = one.detail;
   }
   CheckResult result = answer(hold ? Verdict::holds : Verdict::fails, worst, detail);
-  show_head(context, shown, result);
+  if (const auto f = corrections.find(shown.layer); f != corrections.end()) {
+    show_head(context, shown, f->second, result);
+  }
   return result;
 }
 
@@ -235,15 +240,24 @@ CheckResult run_cape_surface(const CheckContext& context) {
 
 }  // namespace
 
-std::optional<Correction> correction_of(const model::Model& model, std::size_t layer) {
-  if (model.config().encoding.key != "cape") return std::nullopt;
+std::map<std::int64_t, Correction> corrections_of(const model::Model& model) {
+  std::map<std::int64_t, Correction> corrections;
+  const model::ModelConfig& config = model.config();
+  if (config.encoding.key != "cape") return corrections;
   const auto form = model.encoding().options().at("form").get<std::string>();
-  if (form != "concat" && form != "concat_residual") return std::nullopt;
-  const model::Parameters& parameters = model.decoder.weights().layers[layer].encoding;
-  const auto get = [&](const char* name) {
-    return model::on_host(parameters.at(name)).to(at::kDouble);
-  };
-  return Correction{get("mlp.0.weight"), get("mlp.0.bias"), get("mlp.2.weight"), get("mlp.2.bias")};
+  if (form != "concat" && form != "concat_residual") return corrections;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const bool own = &model.decoder.encoding_of(layer) == &model.encoding();
+    if (!own || !has_head(config, layer, 0)) continue;
+    const model::Parameters& parameters =
+        model.decoder.weights().layers[static_cast<std::size_t>(layer)].encoding;
+    const auto get = [&](const char* name) {
+      return model::on_host(parameters.at(name)).to(at::kDouble);
+    };
+    corrections[layer] = {get("mlp.0.weight"), get("mlp.0.bias"), get("mlp.2.weight"),
+                          get("mlp.2.bias")};
+  }
+  return corrections;
 }
 
 at::Tensor Correction::of(const at::Tensor& z) const {

@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <optional>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -21,8 +21,9 @@ struct Correction {
   at::Tensor of(const at::Tensor& z) const;  // (..., in) to (..., H)
 };
 
-// That of a layer of a CAPE model whose f reads content and bias of a pair; none of any other.
-std::optional<Correction> correction_of(const model::Model& model, std::size_t layer);
+// Those of the layers of a CAPE model whose f reads content and bias of a pair: none of any other
+// model, nor of layers without maps or with another encoding.
+std::map<std::int64_t, Correction> corrections_of(const model::Model& model);
 
 // Along a straight line of `samples` points between two inputs: second differences of one head's f
 // that are not 0 (1e-12 of the largest value), and creases that the line crosses.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/model_sides.h"
 #include "analysis/random.h"
 #include "analysis/shift.h"
 #include "analysis/worst.h"
@@ -32,7 +33,8 @@ std::int64_t layer_terms(const model::Decoder& decoder, std::int64_t tokens) {
   const model::ModelConfig& config = decoder.config();
   std::int64_t terms = 2 * norm_and_product_terms(config) + config.head_dim + tokens +
                        config.heads * config.head_dim + config.ffn_width;
-  for (const auto& [name, matrix] : decoder.weights().layers.at(0).encoding) {
+  const auto layer = static_cast<std::size_t>(first_layer_with_maps(config));
+  for (const auto& [name, matrix] : decoder.weights().layers.at(layer).encoding) {
     if (matrix.dim() >= 2) terms += matrix.size(-1);
   }
   return terms;
@@ -130,16 +132,22 @@ model::ForwardOptions plain_run() {
   return options;
 }
 
-std::string shown_head(const CheckContext& context) {
+LayerHead shown_head(const CheckContext& context) {
   const model::ModelConfig& config = context.model->config();
-  if (context.layer >= config.layers || context.head >= config.heads) {
-    throw formats::bad_usage("there is no head " + std::to_string(context.head) + " of layer " +
-                                 std::to_string(context.layer),
-                             "head",
-                             "the model has " + std::to_string(config.layers) + " layers of " +
-                                 std::to_string(config.heads) + " heads");
-  }
-  return "L" + std::to_string(context.layer) + "H" + std::to_string(context.head);
+  const HeadGrid grid(config);
+  const LayerHead named{context.layer, context.head};
+  if (grid.has(named)) return named;
+  if (named == LayerHead{} && !grid.present().empty()) return grid.present().front();
+  const std::string missing = missing_heads(config);
+  throw formats::bad_usage(
+      "there is no head " + std::to_string(named.head) + " of layer " + std::to_string(named.layer),
+      "head",
+      "the model has " + std::to_string(config.layers) + " layers of " +
+          std::to_string(config.heads) + " heads" + (missing.empty() ? "" : "; " + missing));
+}
+
+std::string name_of(const LayerHead& head) {
+  return "L" + std::to_string(head.layer) + "H" + std::to_string(head.head);
 }
 
 at::Tensor first_ids(const CheckContext& context, std::int64_t limit) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/head_grid.h"
 #include "analysis/text_pass.h"
 #include "analysis/theory/check.h"
 #include "analysis/theory/verdicts.h"
@@ -60,8 +61,10 @@ model::ForwardOptions plain_options(const CheckContext& context);
 // Plain operations of which nobody hears: a side computation of a check.
 model::ForwardOptions plain_run();
 
-// "L3H1", the head that the context names. Throws Error "bad_usage" where its model has none such.
-std::string shown_head(const CheckContext& context);
+// The head that the context names, or for L0H0, which is named where nobody asks, the first one
+// that there is. Throws Error "bad_usage" where the context's model has none such.
+LayerHead shown_head(const CheckContext& context);
+std::string name_of(const LayerHead& head);  // "L3H1"
 
 // The first `limit` ids of the first text, (1, N).
 at::Tensor first_ids(const CheckContext& context, std::int64_t limit);

@@ -87,13 +87,6 @@ GeneralState run_general(const GeneralTape& tape, const GeneralInput& input,
   return state;
 }
 
-at::Tensor rotation_tensors(const at::Tensor& positions, const at::Tensor& frequencies,
-                            std::int64_t heads) {
-  const at::Tensor angle = positions.unsqueeze(1) * frequencies;  // (N, M)
-  const at::Tensor z = at::stack({at::cos(angle), at::sin(angle)}, 1);
-  return tensors_of_state(z.unsqueeze(0), heads);
-}
-
 at::Tensor tensors_of_state(const at::Tensor& z, std::int64_t heads) {
   const at::Tensor by_token = z.expand({heads, -1, -1, -1}).permute({1, 0, 3, 2});  // (N, H, M, 2)
   const at::Tensor c = by_token.select(3, 0), s = by_token.select(3, 1);

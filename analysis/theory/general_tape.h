@@ -57,9 +57,6 @@ GeneralLayerRun run_layer(const GeneralTape& tape, std::size_t layer, const Gene
 GeneralState run_general(const GeneralTape& tape, const GeneralInput& input,
                          std::vector<GeneralLayerRun>* runs = nullptr);
 
-// e of real positions (N): RoPE's rotation by position times frequency (M), (N, H, M, 2, 2).
-at::Tensor rotation_tensors(const at::Tensor& positions, const at::Tensor& frequencies,
-                            std::int64_t heads);
 // [[Re, Im], [-Im, Re]] of the decoder's state (H or 1, N, 2, M), (N, H, M, 2, 2).
 at::Tensor tensors_of_state(const at::Tensor& z, std::int64_t heads);
 

@@ -72,7 +72,8 @@ void visit_pairs(const CheckContext& context, const std::shared_ptr<const model:
         drawn_pairs(static_cast<std::int64_t>(t), static_cast<std::int64_t>(texts[t].ids.size()),
                     context.seed, distances, std::max<std::int64_t>(1, pairs / parts));
     TextPass pass(model, ids_tensor(texts[t].ids), asked_options(context));
-    pass.visit_layers([&](const AttentionPointer& attention) { visitor(drawn, *attention); });
+    pass.visit_layers_with_maps(
+        [&](const AttentionPointer& attention) { visitor(drawn, *attention); });
   }
 }
 

@@ -39,7 +39,7 @@ std::vector<HeadCoefficients> coefficients_of(const CheckContext& context) {
   const std::optional<Rotation> rotation = rotation_of_all(pass);
   std::vector<HeadCoefficients> all;
   if (!rotation) return all;
-  pass.visit_layers([&](const AttentionPointer& attention) {
+  pass.visit_layers_with_maps([&](const AttentionPointer& attention) {
     std::int64_t head = 0;
     for (const PlaneMeans& means : causal_plane_means(*attention, rotation->layout)) {
       all.push_back({attention->layer(), head++, means.mean_mu() * rotation->gain,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "analysis/intrinsic_bias.h"
 #include "analysis/statistics.h"
@@ -39,7 +40,7 @@ CoefficientPairs by_distance(const CoefficientPairs& pairs) {
 }
 
 void read_layer(const DrawnPairs& drawn, const model::LayerAttention& attention,
-                const Rotation& rotation, std::vector<CoefficientPairs>& heads) {
+                const Rotation& rotation, std::map<LayerHead, CoefficientPairs>& heads) {
   const std::int64_t group = attention.heads() / attention.kv_heads();
   const auto distance = to_vector<double>(drawn.queries - drawn.keys);
   for (std::int64_t head = 0; head < attention.heads(); ++head) {
@@ -48,8 +49,7 @@ void read_layer(const DrawnPairs& drawn, const model::LayerAttention& attention,
     const at::Tensor k =
         model::on_host(attention.k()[0][head / group]).index_select(0, drawn.keys).to(at::kDouble);
     const PlaneProducts products = plane_products(q, k, rotation.layout);
-    CoefficientPairs& out =
-        heads[static_cast<std::size_t>(attention.layer() * attention.heads() + head)];
+    CoefficientPairs& out = heads[{attention.layer(), head}];
     out.planes = products.a.size(1);
     append(out.a, products.a * rotation.gain), append(out.b, products.b * rotation.gain);
     out.distance.insert(out.distance.end(), distance.begin(), distance.end());
@@ -71,8 +71,7 @@ CheckResult run_rope_assumption(const CheckContext& context) {
                         "needs at least " + std::to_string(kFewestClusters) +
                             " texts of a dozen tokens or more for errors clustered by text");
   }
-  const model::ModelConfig& config = context.model->config();
-  std::vector<CoefficientPairs> heads(static_cast<std::size_t>(config.layers * config.heads));
+  std::map<LayerHead, CoefficientPairs> heads;
   visit_pairs(context, context.model, distances,
               context.pairs > 0 ? context.pairs : kRopeAssumptionPairs,
               [&](const DrawnPairs& drawn, const model::LayerAttention& attention) {
@@ -80,11 +79,9 @@ CheckResult run_rope_assumption(const CheckContext& context) {
               });
   std::vector<std::pair<std::string, HeadVerdict>> verdicts;
   std::vector<CheckCurve> curves;
-  for (std::size_t n = 0; n < heads.size(); ++n) {
-    const CoefficientBins bins = coefficient_bins(by_distance(heads[n]));
-    const auto per_layer = static_cast<std::size_t>(config.heads);
-    const std::string name =
-        "L" + std::to_string(n / per_layer) + "H" + std::to_string(n % per_layer);
+  for (const auto& [head, pairs] : heads) {
+    const CoefficientBins bins = coefficient_bins(by_distance(pairs));
+    const std::string name = name_of(head);
     verdicts.emplace_back(name, judge_coefficients(bins));
     for (const auto& [label, means] : {std::pair{" mu", &bins.mu}, std::pair{" nu", &bins.nu}}) {
       CheckCurve& curve = curves.emplace_back(curve_of(

@@ -121,7 +121,7 @@ ModelHeads heads_of_model(const CheckContext& context, const Rotation& rotation)
     context.progress->throw_if_cancelled();
     std::vector<BiasHead>& heads = out.texts.emplace_back();
     TextPass pass(context.model, ids_tensor(text.ids), asked_options(context));
-    pass.visit_layers([&](const AttentionPointer& attention) {
+    pass.visit_layers_with_maps([&](const AttentionPointer& attention) {
       for (PlaneMeans& means : causal_plane_means(*attention, rotation.layout)) {
         for (double& x : means.mu) x *= rotation.gain;
         for (double& x : means.nu) x *= rotation.gain;
@@ -239,19 +239,18 @@ CheckResult run_rope_effective_context(const CheckContext& context) {
       weighted_heads(heads, std::vector<double>(heads.texts.size(), 1));
   const std::vector<EffectiveContext> got =
       effective_contexts(means, angles, last, context.progress);
+  const std::string name = name_of(HeadGrid(context.model->config()).present().front());
   CheckCurve half = curve_of("half gone", {"head", "distance", false, true}, {}, {});
   CheckCurve zero = curve_of("gone", {"head", "distance", false, true}, {}, {});
   for (std::size_t h = 0; h < got.size(); ++h) {
     if (got[h].half) half.x.push_back(double(h)), half.y.push_back(double(*got[h].half));
     if (got[h].zero) zero.x.push_back(double(h)), zero.y.push_back(double(*got[h].zero));
   }
-  std::string detail = "slowest wavelength " + short_number(slowest) +
-                       " tokens; L0H0: half of the "
-                       "bias is gone at " +
-                       number_or_none(got[0].half) + ", all of it at " +
-                       number_or_none(got[0].zero) + " (searched to " + std::to_string(last) +
-                       "); " + interval_text(heads, angles, last, context) + "; " +
-                       std::to_string(zero.x.size()) + " of " + std::to_string(got.size()) +
+  std::string detail = "slowest wavelength " + short_number(slowest) + " tokens; " + name +
+                       ": half of the bias is gone at " + number_or_none(got[0].half) +
+                       ", all of it at " + number_or_none(got[0].zero) + " (searched to " +
+                       std::to_string(last) + "); " + interval_text(heads, angles, last, context) +
+                       "; " + std::to_string(zero.x.size()) + " of " + std::to_string(got.size()) +
                        " heads cross 0";
   const std::vector<double> scaled = scaled_frequencies(context);
   CheckResult result;
@@ -270,7 +269,7 @@ CheckResult run_rope_effective_context(const CheckContext& context) {
                           "linear scaling by 4 moves the curves by 4 to " + short_number(worst) +
                               "; numbers without verdict: " + detail);
   }
-  result.curves = {std::move(half), std::move(zero), curve_of_head(means[0], angles, last, "L0H0")};
+  result.curves = {std::move(half), std::move(zero), curve_of_head(means[0], angles, last, name)};
   return result;
 }
 

@@ -206,13 +206,15 @@ std::vector<double> sampled_distances(std::int64_t tokens) {
   return {distances.begin(), distances.end()};
 }
 
-// Samples of every head of a model.
+// Samples of every head that a model has, in the order of layers.
 class BiasSampler {
  public:
   BiasSampler(const CheckContext& context, std::vector<double> distances, Rotation rotation)
-      : context_(context), distances_(std::move(distances)), rotation_(std::move(rotation)) {
-    const model::ModelConfig& config = context.model->config();
-    samples_.resize(static_cast<std::size_t>(config.layers * config.heads));
+      : context_(context),
+        grid_(context.model->config()),
+        distances_(std::move(distances)),
+        rotation_(std::move(rotation)) {
+    samples_.resize(grid_.present().size());
     for (BiasSample& sample : samples_) sample.distances = distances_;
   }
 
@@ -225,7 +227,8 @@ class BiasSampler {
                     asked_options(context_));
       draw(pass.tokens(), pairs_a_distance, t);
       if (queries_.empty()) continue;
-      pass.visit_layers([this](const AttentionPointer& attention) { read_layer(*attention); });
+      pass.visit_layers_with_maps(
+          [this](const AttentionPointer& attention) { read_layer(*attention); });
     }
     return std::move(samples_);
   }
@@ -259,8 +262,8 @@ class BiasSampler {
       const PlaneProducts products = plane_products(q, k, rotation_.layout);
       const std::vector<std::int64_t> heads(queries_.size(), head);
       const std::vector<double> scores = scores_at(attention, heads, queries_, keys_);
-      const std::int64_t at = attention.layer() * attention.heads() + head;
-      samples_[static_cast<std::size_t>(at)].texts.push_back(text_of(scores, products));
+      const std::size_t at = grid_.index_of({attention.layer(), head});
+      samples_[at].texts.push_back(text_of(scores, products));
     }
   }
 
@@ -287,6 +290,7 @@ class BiasSampler {
   }
 
   const CheckContext& context_;
+  HeadGrid grid_;
   std::vector<double> distances_;
   Rotation rotation_;
   std::vector<std::int64_t> queries_, keys_;
@@ -339,9 +343,8 @@ void add_far_curve(const PlaneMeans& means, const std::vector<double>& frequenci
 }
 
 CheckResult run_rope_intrinsic_bias(const CheckContext& context) {
-  const ShownHead shown{
-      static_cast<std::size_t>(context.layer * context.model->config().heads + context.head),
-      shown_head(context)};
+  const LayerHead head = shown_head(context);
+  const ShownHead shown{HeadGrid(context.model->config()).index_of(head), name_of(head)};
   TextPass first(context.model, first_ids(context, 64), asked_options(context));
   const std::optional<Rotation> rotation = rotation_of_all(first);
   first.run();

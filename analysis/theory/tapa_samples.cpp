@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "analysis/tensors.h"
 #include "analysis/theory/equality.h"
@@ -49,10 +51,11 @@ void read_head(const DrawnPairs& drawn, const model::LayerAttention& attention, 
 
 TapaSamples tapa_samples(const CheckContext& context, std::int64_t pairs) {
   TapaSamples out;
+  const CheckResult no_phases = not_measured(
+      Verdict::premise_not_met,
+      "premise: scores of an amplitude times the cosine of a phase; this model has none");
   if (context.model->config().encoding.key != "tapa") {
-    out.refused = not_measured(Verdict::premise_not_met,
-                               "premise: scores of an amplitude times the cosine of a phase; this "
-                               "model has none");
+    out.refused = no_phases;
     return out;
   }
   const std::vector<std::int64_t> distances =
@@ -63,25 +66,24 @@ TapaSamples tapa_samples(const CheckContext& context, std::int64_t pairs) {
                                    " texts of 4 tokens or more for errors clustered by text");
     return out;
   }
-  const model::ModelConfig& config = context.model->config();
-  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    for (std::int64_t head = 0; head < config.heads; ++head) {
-      TapaHead& one = out.heads.emplace_back(TapaHead{layer, head, {}});
-      for (const std::int64_t d : distances) {
-        one.pairs.emplace_back().distance = static_cast<double>(d);
-      }
-    }
-  }
+  std::map<LayerHead, TapaHead> heads;
   visit_pairs(context, in_float64(context.model), distances, pairs,
               [&](const DrawnPairs& drawn, const model::LayerAttention& attention) {
-                const model::TapaProgram& tapa = *attention.program().as<model::TapaProgram>();
-                out.phase_channels = config.head_dim - tapa.content_dim;
-                out.linear_phase = tapa.linear_phase;
+                const auto* tapa = attention.program().as<model::TapaProgram>();
+                if (tapa == nullptr) return;  // a layer with another encoding
+                out.phase_channels = attention.q().size(3) - tapa->content_dim;
+                out.linear_phase = tapa->linear_phase;
                 for (std::int64_t head = 0; head < attention.heads(); ++head) {
-                  const std::int64_t at = attention.layer() * attention.heads() + head;
-                  read_head(drawn, attention, out.heads[static_cast<std::size_t>(at)]);
+                  TapaHead& one = heads[{attention.layer(), head}];
+                  one.layer = attention.layer(), one.head = head;
+                  for (std::size_t d = one.pairs.size(); d < distances.size(); ++d) {
+                    one.pairs.emplace_back().distance = static_cast<double>(distances[d]);
+                  }
+                  read_head(drawn, attention, one);
                 }
               });
+  for (auto& [of, one] : heads) out.heads.push_back(std::move(one));
+  if (out.heads.empty()) out.refused = no_phases;
   return out;
 }
 

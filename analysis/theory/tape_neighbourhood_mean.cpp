@@ -64,7 +64,7 @@ CheckResult tape_neighbourhood_mean_of_model(const CheckContext& context) {
   const auto model64 = in_float64(context.model);
   model::Weights weights = model64->decoder.weights();
   for (model::LayerWeights& layer : weights.layers) {
-    for (at::Tensor* x : {&layer.wq, &layer.bq, &layer.q_norm_bias}) {
+    for (at::Tensor* x : {&layer.wq, &layer.bq, &layer.q_b, &layer.q_norm_bias}) {
       if (x->defined()) *x = at::zeros_like(*x);
     }
   }
@@ -73,14 +73,15 @@ CheckResult tape_neighbourhood_mean_of_model(const CheckContext& context) {
       model::Decoder(model64->config(), model64->decoder.shared_encoding(), std::move(weights))});
   TextPass pass(silent, first_ids(context, 64), plain_options(context));
   double worst = 0;
-  bool products = true;
+  bool products = true, sinks = false;
   std::vector<CheckCurve> curves;
-  pass.visit_layers([&](const AttentionPointer& attention) {
+  pass.visit_layers_with_maps([&](const AttentionPointer& attention) {
     const model::AttentionProgram& program = attention->program();
     const auto* table = program.as<model::TableProgram>();
     products =
         products && (program.is<model::PlainProgram>() || program.is<model::TapeProgram>() ||
                      program.is<model::TapaProgram>() || (table != nullptr && table->multiplies));
+    sinks = sinks || program.sinks.defined();
     const at::Tensor a = attention->weights(attention->whole())[0];
     const at::Tensor seen = a.gt(0).sum(-1, true).to(a.scalar_type());
     const at::Tensor off = (a * seen - a.gt(0).to(a.scalar_type())).abs();
@@ -99,10 +100,12 @@ CheckResult tape_neighbourhood_mean_of_model(const CheckContext& context) {
       "weights without queries, times the keys that a row sees, differ from "
       "1 by " +
       short_number(worst);
-  CheckResult result =
-      products ? answer_below(measured, detail)
-               : answer(Verdict::premise_not_met, measured,
-                        "premise: scores made of q.k alone; this encoding adds a bias. " + detail);
+  const char* premise = !products ? "premise: scores made of q.k alone; this encoding adds a bias. "
+                        : sinks   ? "premise: weights that sum to 1; here heads have sinks. "
+                                  : "";
+  CheckResult result = products && !sinks
+                           ? answer_below(measured, detail)
+                           : answer(Verdict::premise_not_met, measured, premise + detail);
   result.curves = std::move(curves);
   return result;
 }

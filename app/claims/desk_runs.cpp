@@ -1,5 +1,7 @@
 #include "app/claims/desk_runs.h"
 
+#include <stdlib.h>
+
 #include <algorithm>
 #include <iterator>
 #include <sstream>
@@ -114,6 +116,19 @@ std::vector<json> lines_of_json(const std::string& file) {
   return lines;
 }
 
+// An empty folder that is removed with all that is in it.
+std::shared_ptr<const fs::path> folder_for_a_while() {
+  std::string name = (fs::temp_directory_path() / "phasescope-kept-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) {
+    throw formats::internal_error("no folder can be made to read what is kept in", name);
+  }
+  return {new fs::path(name), [](const fs::path* path) {
+            std::error_code ignored;
+            fs::remove_all(*path, ignored);
+            delete path;
+          }};
+}
+
 }  // namespace
 
 void order_sweeps(std::vector<std::vector<std::string>>& sweeps) {
@@ -123,10 +138,15 @@ void order_sweeps(std::vector<std::vector<std::string>>& sweeps) {
   });
 }
 
-std::vector<std::string> DeskRuns::whole_command(std::vector<std::string> words) const {
+DeskRuns::DeskRuns(Run& run, DeskRunOptions options) : run_(run), options_(std::move(options)) {
+  place_ = options_.kept_alone ? folder_for_a_while()
+                               : std::make_shared<const fs::path>(options_.folder);
+}
+
+std::vector<std::string> DeskRuns::whole_command(std::vector<std::string> words,
+                                                 const fs::path& folder) const {
   if (!is_sweep(words) || words.size() < 2) return words;
-  words.insert(words.end(),
-               {"--job", (options_.folder / "jobs" / fs::path(words[1]).stem()).string()});
+  words.insert(words.end(), {"--job", (folder / "jobs" / fs::path(words[1]).stem()).string()});
   if (!options_.kept.empty()) {
     const std::string name = fs::path(words[1]).stem().string() + ".jsonl";
     words.insert(words.end(), {"--kept", (options_.kept / name).string()});
@@ -136,7 +156,9 @@ std::vector<std::string> DeskRuns::whole_command(std::vector<std::string> words)
 
 std::string DeskRuns::line_of(const std::vector<std::string>& words) const {
   std::string line = "phasescope";
-  for (const std::string& word : whole_command(words)) line += " " + protocol::shell_word(word);
+  for (const std::string& word : whole_command(words, options_.folder)) {
+    line += " " + protocol::shell_word(word);
+  }
   return line;
 }
 
@@ -162,7 +184,7 @@ DeskRun DeskRuns::kept(const fs::path& file) const {
 
 bool DeskRuns::may_run() const {
   const bool late = options_.until && Clock::now() >= *options_.until;
-  return options_.run_missing && !late && !run_.interrupted();
+  return options_.run_missing && !options_.kept_alone && !late && !run_.interrupted();
 }
 
 std::string DeskRuns::file_of_kept() const { return (options_.kept / "commands.jsonl").string(); }
@@ -217,7 +239,7 @@ void DeskRuns::run_by_seeds(const std::vector<std::vector<std::string>>& sweeps)
 }
 
 void DeskRuns::run_first_seeds(const std::vector<std::string>& words, std::size_t seeds) {
-  std::vector<std::string> command = whole_command(words);
+  std::vector<std::string> command = whole_command(words, *place_);
   command.insert(command.end(), {"--seeds", std::to_string(seeds)});
   const auto begun = Clock::now();
   try {
@@ -234,7 +256,7 @@ void DeskRuns::run_first_seeds(const std::vector<std::string>& words, std::size_
 }
 
 void DeskRuns::run_now(const std::vector<std::string>& words, DeskRun& known) const {
-  std::vector<std::string> command = whole_command(words);
+  std::vector<std::string> command = whole_command(words, *place_);
   const bool reading = !may_run();
   if (reading && !is_sweep(words)) return;
   if (reading) command.emplace_back("--table");
@@ -259,7 +281,7 @@ void DeskRuns::run_now(const std::vector<std::string>& words, DeskRun& known) co
 const DeskRun& DeskRuns::of(const std::vector<std::string>& words) {
   if (const auto found = done_.find(words); found != done_.end()) return found->second;
   const fs::path file = kept_at(words);
-  DeskRun known = kept(file);
+  DeskRun known = options_.kept_alone ? DeskRun{.problem = kNotRun} : kept(file);
   if (!known.whole) {
     if (DeskRun other = kept_elsewhere(words); other.whole) known = std::move(other);
   }

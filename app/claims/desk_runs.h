@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -37,6 +38,9 @@ struct DeskRunOptions {
   // A folder of what was measured, on other days too, small enough to be kept with the sources:
   // SWEEP.jsonl of each sweep and commands.jsonl of all else. Empty: none.
   std::filesystem::path kept = {};
+  // Only what stands in `kept` counts, and nothing that this machine has in `folder`, half done or
+  // whole: so it says the same everywhere. Nothing is run or added then.
+  bool kept_alone = false;
   // What is kept of a command's result; by default all.
   std::function<nlohmann::json(const std::vector<std::string>&, const nlohmann::json&)> needed = {};
 };
@@ -46,7 +50,8 @@ void order_sweeps(std::vector<std::vector<std::string>>& sweeps);
 
 class DeskRuns {
  public:
-  DeskRuns(Run& run, DeskRunOptions options) : run_(run), options_(std::move(options)) {}
+  // Throws Error "internal" where a folder to read what is kept in cannot be made.
+  DeskRuns(Run& run, DeskRunOptions options);
 
   // The run of a command line's words without the program; a sweep's jobs stand in the folder. What
   // the command refuses is a problem and no exception. Throws RequestError "cancelled".
@@ -59,7 +64,8 @@ class DeskRuns {
   std::string line_of(const std::vector<std::string>& words) const;
 
  private:
-  std::vector<std::string> whole_command(std::vector<std::string> words) const;
+  std::vector<std::string> whole_command(std::vector<std::string> words,
+                                         const std::filesystem::path& folder) const;
   std::filesystem::path kept_at(const std::vector<std::string>& words) const;
   DeskRun kept(const std::filesystem::path& file) const;
   void run_now(const std::vector<std::string>& words, DeskRun& known) const;
@@ -72,6 +78,8 @@ class DeskRuns {
 
   Run& run_;
   DeskRunOptions options_;
+  // Where jobs are read: options_.folder, or one that goes with this object.
+  std::shared_ptr<const std::filesystem::path> place_;
   std::map<std::vector<std::string>, DeskRun> done_;
   std::map<std::vector<std::string>, double> before_;  // seconds that run_by_seeds() has spent
 };

@@ -15,6 +15,7 @@
 #include <new>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include "app/cli/doctor_facts.h"
 #include "app/cli/output.h"
@@ -202,12 +203,13 @@ std::vector<std::string> with_view(std::vector<std::string> words, const Verbs& 
 }
 
 // A parser for each verb, in their order.
-std::vector<CLI::App*> declare_verbs(CLI::App& parser, const Verbs& verbs, CommonOptions& common) {
+std::vector<CLI::App*> declare_verbs(CLI::App& parser, const Verbs& verbs, CommonOptions& common,
+                                     OptionValues* values = nullptr) {
   std::vector<CLI::App*> parsers;
   for (const auto& verb : verbs) {
     CLI::App* sub = parser.add_subcommand(verb->name(), verb->help());
     sub->footer("Example, in the project's folder:\n" + verb->example());
-    Options options(*sub);
+    Options options(*sub, values);
     verb->declare(options);
     declare_common(options, verb->takes(), common);
     parsers.push_back(sub);
@@ -257,12 +259,13 @@ int run_program(int argc, char** argv, const Verbs& verbs) {
       "its "
       "manual page");
   CommonOptions common;
-  const std::vector<CLI::App*> parsers = declare_verbs(parser, verbs, common);
+  OptionValues values;
+  const std::vector<CLI::App*> parsers = declare_verbs(parser, verbs, common, &values);
   const std::vector<std::string> given(argv + 1, argv + argc);
   const bool json = std::find(given.begin(), given.end(), "--json") != given.end();
   std::vector<std::string> words;
   try {
-    if (const auto page = shell_page(parser, given, bundled_models())) {
+    if (const auto page = shell_page(parser, given, {std::move(values), bundled_models()})) {
       print(*page);
       return 0;
     }

@@ -1,10 +1,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <sstream>
 #include <string>
@@ -53,14 +55,29 @@ std::string document_of_result(const json& result, const json& sidecar) {
   return document(whole) + "\n";
 }
 
-constexpr const char* kForms = ".json .csv .md .svg .pdf .png .npy .safetensors";
+constexpr const char* kForms[] = {".json", ".csv", ".md",  ".svg",
+                                  ".pdf",  ".png", ".npy", ".safetensors"};
+
+// A list of words with spaces has this one.
+bool has_word(const std::string& words, const std::string& word) {
+  return (" " + words + " ").find(" " + word + " ") != std::string::npos;
+}
+
+// "use .json, .csv or a folder".
+std::string forms_but(const std::string& missing) {
+  std::string text = "use";
+  for (const char* form : kForms) {
+    if (!has_word(missing, form)) text += std::string(text == "use" ? " " : ", ") + form;
+  }
+  return text + " or a folder";
+}
 
 // "out/v1.5/" and a folder that is there already are folders, whatever their names end in.
 bool is_folder(const fs::path& path) { return path.extension().empty() || fs::is_directory(path); }
 
 formats::Error unknown_form(const fs::path& path) {
   return bad_usage("no known form is written to \"" + path.extension().string() + "\" files",
-                   path.string(), std::string("use ") + kForms + " or a folder");
+                   path.string(), forms_but(""));
 }
 
 std::string svg_of_output(const Output& output, const fs::path& path) {
@@ -86,7 +103,8 @@ void write_npy_file(const Output& output, const fs::path& path) {
 
 void write_safetensors_file(const Output& output, const fs::path& path, const json& sidecar) {
   if (output.tensors.empty()) {
-    throw bad_usage("this verb has no tensors to write", path.string());
+    const std::string& why = output.without_tensors;
+    throw bad_usage(why.empty() ? "this verb has no tensors to write" : why, path.string());
   }
   std::vector<formats::TensorToWrite> tensors;
   for (const protocol::TensorRef& tensor : output.tensors) {
@@ -165,11 +183,11 @@ json sidecar_of(const std::string& command, const json& provenance) {
 void require_writable_form(const fs::path& path, const std::string& missing) {
   const fs::path place = fs::absolute(path).lexically_normal();
   if (is_folder(path)) return require_writable_place(place);
-  const std::string form = path.extension().string() + " ";
-  if ((std::string(kForms) + " ").find(form) == std::string::npos) throw unknown_form(path);
-  if ((missing + " ").find(form) != std::string::npos) {
-    throw bad_usage("this command has nothing to write as " + path.extension().string(),
-                    path.string(), "write .json, .csv or a folder");
+  const std::string form = path.extension().string();
+  if (std::ranges::find(kForms, form) == std::end(kForms)) throw unknown_form(path);
+  if (has_word(missing, form)) {
+    throw bad_usage("this command has nothing to write as " + form, path.string(),
+                    forms_but(missing));
   }
   require_writable_place(place.parent_path());
 }

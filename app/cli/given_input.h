@@ -18,4 +18,18 @@ nlohmann::json input_of_ids(const std::string& path);
 // are texts, or its name where a model reads more than ids of it. Throws Error "bad_usage".
 nlohmann::json input_of_sample(const std::string& words);
 
+// Throws Error "bad_input" where a word of a request's parameters is no UTF-8. No line of JSON
+// holds such a word, and the worker would read, or write, a file of another name.
+void require_utf8(const nlohmann::json& params);
+
+// The name of a request's text, which was read here and may be called anything: what it is, and
+// what the worker is told in its place, with escapes.
+struct NameOfText {
+  std::string given, told;
+};
+// Puts what is told into the parameters; both are empty where the name is UTF-8.
+NameOfText tell_name_of_text(nlohmann::json& params);
+// Puts the name as it was given into every command of the answer, so that it runs again.
+void put_back_name(nlohmann::json& answer, const NameOfText& name);
+
 }  // namespace phasescope::app

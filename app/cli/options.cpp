@@ -162,7 +162,11 @@ void Options::option(const std::string& name, double& value, const std::string& 
 
 void Options::choice(const std::string& name, std::string& value,
                      const std::vector<std::string>& allowed, const std::string& help) {
-  parser_.add_option(name, value, help)->check(CLI::IsMember(allowed));
+  keep_values(parser_.add_option(name, value, help)->check(CLI::IsMember(allowed)), allowed);
+}
+
+void Options::keep_values(const CLI::Option* option, const std::vector<std::string>& values) {
+  if (values_ && !values.empty()) (*values_)[option] = values;
 }
 
 void Options::repeated(const std::string& name, std::vector<std::string>& values,
@@ -241,6 +245,7 @@ Options::Declared Options::declare(protocol::BoundField field, Arguments argumen
   if (field.kind == FieldKind::value || field.kind == FieldKind::list) option->expected(1);
   // A word behind the value is an argument: "--texts 0:4:2 none".
   if (field.kind != FieldKind::optional_value) option->allow_extra_args(false);
+  keep_values(option, protocol::choices_of(field.about));
   return {option};
 }
 

@@ -2,6 +2,7 @@
 // What a verb declares of its command line. Verbs see only this, so that the parser's header is
 // compiled once.
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,9 +17,15 @@ class Option;
 
 namespace phasescope::app {
 
+// The words that an option may be, of those that have a list.
+using OptionValues = std::map<const CLI::Option*, std::vector<std::string>>;
+
 class Options {
  public:
-  explicit Options(CLI::App& parser) : parser_(parser) {}
+  // What is declared goes into `parser`, and the lists of its values into `values` where that is
+  // asked for.
+  explicit Options(CLI::App& parser, OptionValues* values = nullptr)
+      : parser_(parser), values_(values) {}
 
   // Positional arguments; `name` is what the help text shows, e.g. "MODEL".
   void argument(const std::string& name, std::string& value, const std::string& help,
@@ -61,8 +68,10 @@ class Options {
   Declared declare(protocol::BoundField field, Arguments arguments);
   Declared declare_argument(protocol::BoundField field, Arguments arguments);
   Declared declare_input(const protocol::BoundField& field);
+  void keep_values(const CLI::Option* option, const std::vector<std::string>& values);
 
   CLI::App& parser_;
+  OptionValues* values_;
 };
 
 // "a:b" -> {a, b}. Throws Error "bad_usage" that names the option.

@@ -48,6 +48,7 @@ struct Output {
   std::vector<widgets::PlotSpec> figures;
   std::vector<widgets::GridSpec> grids;
   std::vector<protocol::TensorRef> tensors;
+  std::string without_tensors;  // why there are none this time, where a command may have some
   std::vector<TextFile> files;
   std::string text;   // printed as it is, before the tables
   std::string page;   // Markdown that --out FILE.md has in place of the tables
@@ -56,8 +57,8 @@ struct Output {
 };
 
 // Text that may be anybody's, as a terminal may have it. A character of control, which could move
-// the cursor, rename the window or paint over what stands there, becomes its escape: "\x1b".
-// Breaks of lines and tabs stay where they are `kept`.
+// the cursor, rename the window or paint over what stands there, becomes its escape, "\x1b", and
+// so does a byte that is no UTF-8. Breaks of lines and tabs stay where they are `kept`.
 enum class Breaks { kept, escaped };
 std::string for_terminal(std::string_view text, Breaks breaks = Breaks::kept);
 

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "formats/error.h"
+#include "tasks/task.h"
 
 namespace phasescope::app {
 
@@ -47,19 +48,112 @@ Strings names_of(const std::vector<const CLI::App*>& verbs) {
   return names;
 }
 
-std::string bash_script(const CLI::App& parser, const Strings& models) {
-  const auto verbs = verbs_of(parser);
+// "--rows", or "TASK" of an argument.
+std::string label(const CLI::Option& option) {
+  const std::string name = long_name(option);
+  return name.empty() ? option.get_name(true) : name;
+}
+
+Strings names_of_tasks() {
+  Strings names;
+  for (const auto& task : tasks::all_tasks()) names.push_back(task->info().key);
+  return names;
+}
+
+// Names that the worker alone knows: a verb that lists them, and the key that they have in its
+// JSON. They are asked for when somebody completes one.
+struct Listed {
+  const char *verb, *option, *command, *key;
+};
+constexpr Listed kListed[] = {{"theory", "--check", "theory --list", "id"},
+                              {"jobs", "JOB", "jobs list", "name"}};
+
+const Listed* listed(const std::string& verb, const CLI::Option& option) {
+  for (const Listed& one : kListed) {
+    if (verb == one.verb && label(option) == one.option) return &one;
+  }
+  return nullptr;
+}
+
+// The words that an option or argument may be; none where it takes anything.
+Strings values_of(const CLI::Option& option, const CompletedWords& completed) {
+  const auto found = completed.values.find(&option);
+  if (found != completed.values.end()) return found->second;
+  return label(option) == "TASK" || label(option) == "--sample" ? names_of_tasks() : Strings{};
+}
+
+// The list of a verb's own arguments, beside models and files.
+Strings values_of_arguments(const CLI::App& verb, const CompletedWords& completed) {
+  Strings all;
+  for (const CLI::Option* option : verb.get_options()) {
+    const Strings values = long_name(*option).empty() ? values_of(*option, completed) : Strings{};
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+// "    map:--of) values="..." ;;" for each option that has values.
+std::string bash_cases(const CLI::App& verb, const CompletedWords& completed) {
   std::string cases;
+  for (const CLI::Option* option : verb.get_options()) {
+    const std::string name = long_name(*option);
+    const Strings values = values_of(*option, completed);
+    const Listed* asked = listed(verb.get_name(), *option);
+    if (name.empty() || (values.empty() && !asked)) continue;
+    const std::string words =
+        asked ? std::string("$(_phasescope_listed '") + asked->command + "' " + asked->key + ")"
+              : joined(values);
+    cases += "    " + verb.get_name() + ":" + name + ") values=\"" + words + "\" ;;\n";
+  }
+  return cases;
+}
+
+// What the verb's arguments are beside models and files, in bash.
+std::string bash_arguments(const CLI::App& verb, const CompletedWords& completed) {
+  std::string words = joined(values_of_arguments(verb, completed));
+  for (const CLI::Option* option : verb.get_options()) {
+    const Listed* asked = listed(verb.get_name(), *option);
+    if (!asked || !long_name(*option).empty()) continue;
+    words += std::string("$(_phasescope_listed '") + asked->command + "' " + asked->key + ")";
+  }
+  return words;
+}
+
+std::string bash_script(const CLI::App& parser, const CompletedWords& completed) {
+  const auto verbs = verbs_of(parser);
+  const Strings& models = completed.models;
+  std::string cases, values;
   for (const CLI::App* verb : verbs) {
-    cases += "    " + verb->get_name() + ") options=\"" + joined(long_names(*verb)) + "\" ;;\n";
+    cases += "    " + verb->get_name() + ") options=\"" + joined(long_names(*verb)) + "\"";
+    const std::string arguments = bash_arguments(*verb, completed);
+    if (!arguments.empty()) cases += "; [[ $word == -* ]] || arguments=\"" + arguments + "\"";
+    cases += " ;;\n";
+    values += bash_cases(*verb, completed);
   }
   return "# bash completion of phasescope: source <(phasescope --completion bash)\n"
+         "_phasescope_listed() {\n"
+         "  phasescope $1 --json 2>/dev/null | sed -n "
+         "\"s/^ *\\\"$2\\\": \\\"\\(.*\\)\\\",*\\$/\\1/p\"\n"
+         "}\n"
          "_phasescope() {\n"
-         "  local word=\"${COMP_WORDS[COMP_CWORD]}\" options=\"--help --version\"\n"
+         "  local word=\"${COMP_WORDS[COMP_CWORD]}\" before=\"\" options=\"--help --version\" "
+         "arguments=\"\" values=\"\" listed=\"\"\n"
+         "  [ \"$word\" = \"=\" ] && word=\"\" && COMP_CWORD=$((COMP_CWORD + 1))\n"
+         "  [ \"$COMP_CWORD\" -gt 1 ] && before=\"${COMP_WORDS[COMP_CWORD - 1]}\"\n"
+         "  [ \"$before\" = \"=\" ] && before=\"${COMP_WORDS[COMP_CWORD - 2]}\"\n"
          "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
          "    COMPREPLY=($(compgen -W \"" +
          joined(names_of(verbs)) + " " + joined(models) +
          " $options\" -- \"$word\"))\n"
+         "    return\n"
+         "  fi\n"
+         "  case \"${COMP_WORDS[1]}:$before\" in\n" +
+         values +
+         "  esac\n"
+         // The last of a list with commas.
+         "  if [ -n \"$values\" ]; then\n"
+         "    [[ $word == *,* ]] && listed=\"${word%,*},\"\n"
+         "    COMPREPLY=($(compgen -P \"$listed\" -W \"$values\" -- \"${word##*,}\"))\n"
          "    return\n"
          "  fi\n"
          "  case \"${COMP_WORDS[1]}\" in\n" +
@@ -71,17 +165,17 @@ std::string bash_script(const CLI::App& parser, const Strings& models) {
          // Names of files have spaces, those of models none: each line is one of them.
          "      local names=\"$(compgen -W \"" +
          joined(models) +
-         "\" -- \"$word\")\" IFS=$'\\n'\n"
+         " $arguments\" -- \"$word\")\" IFS=$'\\n'\n"
          "      COMPREPLY=($(printf '%s\\n' \"$names\" \"$(compgen -f -- \"$word\")\")) ;;\n"
          "  esac\n"
          "}\n"
          "complete -o filenames -F _phasescope phasescope\n";
 }
 
-std::string zsh_script(const CLI::App& parser, const Strings& models) {
+std::string zsh_script(const CLI::App& parser, const CompletedWords& completed) {
   return "#compdef phasescope\n"
          "autoload -U +X bashcompinit && bashcompinit\n" +
-         bash_script(parser, models);
+         bash_script(parser, completed);
 }
 
 // In single quotes, where fish knows of a backslash and a quote alone.
@@ -89,21 +183,44 @@ std::string fish_word(const std::string& text) {
   return "'" + replaced(replaced(text, "\\", "\\\\"), "'", "\\'") + "'";
 }
 
-std::string fish_script(const CLI::App& parser, const Strings& models) {
+// " -x -a 'mean max'" of what has values, " -r" of what takes any word, nothing of a flag.
+std::string fish_values(const CLI::App& verb, const CLI::Option& option,
+                        const CompletedWords& completed) {
+  if (const Listed* asked = listed(verb.get_name(), option)) {
+    return " -x -a " + fish_word(std::string("(__phasescope_listed '") + asked->command + "' " +
+                                 asked->key + ")");
+  }
+  const Strings values = values_of(option, completed);
+  if (!values.empty()) return " -x -a " + fish_word(joined(values));
+  return option.get_items_expected_max() > 0 ? " -r" : "";
+}
+
+// The options of a verb, and the lists of its arguments.
+std::string fish_verb(const CLI::App& verb, const CompletedWords& completed) {
+  std::string text;
+  for (const CLI::Option* option : verb.get_options()) {
+    const std::string name = long_name(*option), values = fish_values(verb, *option, completed);
+    const std::size_t list = values.find(" -a ");
+    if (name.empty() && list == std::string::npos) continue;
+    text += "complete -c phasescope -n '__fish_seen_subcommand_from " + verb.get_name() + "'" +
+            (name.empty() ? values.substr(list) : " -l " + name.substr(2) + values) + " -d " +
+            fish_word(option->get_description()) + "\n";
+  }
+  return text;
+}
+
+std::string fish_script(const CLI::App& parser, const CompletedWords& completed) {
   std::string text =
       "# fish completion of phasescope: phasescope --completion fish | source\n"
+      "function __phasescope_listed\n"
+      "  eval phasescope $argv[1] --json 2>/dev/null | "
+      "string replace -rf '^ *\"'$argv[2]'\": \"(.*)\",?$' '$1'\n"
+      "end\n"
       "complete -c phasescope -n 'not __fish_use_subcommand' -a " +
-      fish_word(joined(models)) + "\n";
+      fish_word(joined(completed.models)) + "\n";
   for (const CLI::App* verb : verbs_of(parser)) {
     text += "complete -c phasescope -n __fish_use_subcommand -a " + verb->get_name() + " -d " +
-            fish_word(verb->get_description()) + "\n";
-    for (const CLI::Option* option : verb->get_options()) {
-      const std::string name = long_name(*option);
-      if (name.empty()) continue;
-      text += "complete -c phasescope -n '__fish_seen_subcommand_from " + verb->get_name() +
-              "' -l " + name.substr(2) + (option->get_items_expected_max() > 0 ? " -r" : "") +
-              " -d " + fish_word(option->get_description()) + "\n";
-    }
+            fish_word(verb->get_description()) + "\n" + fish_verb(*verb, completed);
   }
   return text;
 }
@@ -156,13 +273,14 @@ std::string man_page(const CLI::App& parser) {
 }  // namespace
 
 std::optional<std::string> shell_page(const CLI::App& parser, const Strings& words,
-                                      const Strings& models) {
+                                      const CompletedWords& completed) {
+  if (words.empty() || (words[0] != "--completion" && words[0] != "--man")) return {};
   if (words == Strings{"--man"}) return man_page(parser);
-  if (words.empty() || words[0] != "--completion") return {};
+  if (words[0] == "--man") throw formats::bad_usage("--man stands alone");
   const std::string shell = words.size() == 2 ? words[1] : "";
-  if (shell == "bash") return bash_script(parser, models);
-  if (shell == "zsh") return zsh_script(parser, models);
-  if (shell == "fish") return fish_script(parser, models);
+  if (shell == "bash") return bash_script(parser, completed);
+  if (shell == "zsh") return zsh_script(parser, completed);
+  if (shell == "fish") return fish_script(parser, completed);
   throw formats::bad_usage("--completion wants a shell: bash, zsh or fish");
 }
 

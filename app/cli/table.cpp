@@ -105,10 +105,9 @@ std::string for_terminal(std::string_view text, Breaks breaks) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
     const formats::Utf8Char c = formats::utf8_char_at(text, at);
-    // A byte that begins no character is what it is where a terminal does not expect UTF-8.
     const char32_t code = c.valid ? c.code : static_cast<unsigned char>(text[at]);
     const bool stays = breaks == Breaks::kept && (code == '\n' || code == '\t');
-    if (stays || (code >= 0x20 && code < 0x7f) || code >= 0xa0) {
+    if (stays || (code >= 0x20 && code < 0x7f) || (c.valid && code >= 0xa0)) {
       out += text.substr(at, c.length);
     } else {
       char escape[16];

@@ -13,9 +13,9 @@
 #include <set>
 #include <utility>
 
+#include "app/cli/given_input.h"
 #include "app/cli/output.h"
 #include "formats/error.h"
-#include "formats/text_input.h"
 #include "protocol/model_reading.h"
 
 namespace phasescope::app {
@@ -53,15 +53,6 @@ std::vector<std::string> models_named_in(const json& params) {
   return names;
 }
 
-// A frame is JSON, which has no place for other bytes: the worker would look for another name.
-void require_text(const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    if (formats::first_invalid_utf8(name) == name.size()) continue;
-    throw formats::bad_input("the name of a model has to be UTF-8, and this one is not", name,
-                             "rename it, or give a link to it that has another name");
-  }
-}
-
 }  // namespace
 
 std::vector<std::string> worker_arguments(const protocol::Place& place) {
@@ -90,7 +81,8 @@ WorkerRun::WorkerRun(CommonOptions common, std::string command)
 }
 
 protocol::Reply WorkerRun::call(const std::string& method, json params) {
-  require_text(models_named_in(params));
+  const NameOfText name = tell_name_of_text(params);
+  require_utf8(params);
   if (!client_) {
     protocol::ClientOptions options;
     options.command =
@@ -119,6 +111,7 @@ protocol::Reply WorkerRun::call(const std::string& method, json params) {
     throw protocol::RequestError(std::move(told));
   }
   show_progress(0, "");
+  put_back_name(reply.result, name);
   return reply;
 }
 

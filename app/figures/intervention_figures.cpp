@@ -214,10 +214,12 @@ PlotSpec heads_divergence_figure(const protocol::HeadsResult& result, const Grid
   label_heads(plot.y, matrix.shape.at(0), result.heads);
   plot.map = divergences(matrix);
   plot.notes.push_back(kDivergenceNote);
-  const auto found = result.rows.empty() ? result.rows.end() : result.rows.begin();
-  if (found != result.rows.end() && found->values.contains("js_divergence")) {
-    plot.notes.push_back("n = " + std::to_string(found->values.at("js_divergence").n) + " texts");
+  std::int64_t texts = 0;  // a head that is not there has none
+  for (const protocol::HeadRow& row : result.rows) {
+    const auto found = row.values.find("js_divergence");
+    if (found != row.values.end()) texts = std::max(texts, found->second.n);
   }
+  if (texts > 0) plot.notes.push_back("n = " + std::to_string(texts) + " texts");
   if (!result.stack.empty()) plot.notes.push_back(stack_note(result.stack));
   return plot;
 }

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <string_view>
+
+#include "app/figures/model_names.h"
 
 namespace phasescope::app {
 
@@ -111,6 +114,23 @@ const Quantity& quantity_of(const std::string& name) {
 }
 
 }  // namespace
+
+std::map<std::string, std::string> names_of_jobs(std::span<const protocol::JobStatus> jobs) {
+  const auto own_name = [](const protocol::JobStatus& job) {
+    return job.name.empty() ? std::filesystem::path(job.dir).filename().string() : job.name;
+  };
+  std::map<std::string, std::vector<std::string>> folders;  // by name
+  for (const protocol::JobStatus& job : jobs) folders[own_name(job)].push_back(job.dir);
+  std::map<std::string, std::string> names;
+  for (const auto& [name, dirs] : folders) {
+    const ModelNames ends(dirs);
+    for (const std::string& dir : dirs) {
+      const std::string end = dirs.size() > 1 ? ends.short_name(dir) : name;
+      names[dir] = end.find(name) == end.npos ? name + ", " + end : end;
+    }
+  }
+  return names;
+}
 
 const std::vector<std::string>& job_quantities() {
   static const std::vector<std::string> names = [] {

@@ -1,5 +1,6 @@
 #pragma once
 // Curves of several jobs over each other.
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,10 @@ namespace phasescope::app {
 
 // The axis of a loss, the same wherever jobs are shown.
 inline constexpr const char* kLossOfJobs = "loss (bits a token)";
+
+// What jobs are called beside each other, by their folders: their names, and of several that have
+// one the shortest ends of the folders' paths that no other of these ends in.
+std::map<std::string, std::string> names_of_jobs(std::span<const protocol::JobStatus> jobs);
 
 // What a training writes at every step, in the order of the choice: "loss", "validation loss",
 // "learning rate", "gradient norm", "tokens a second", "window length".

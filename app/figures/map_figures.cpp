@@ -5,6 +5,7 @@
 #include "app/figures/figures.h"
 #include "app/figures/map_look.h"
 #include "formats/error.h"
+#include "protocol/sink_words.h"
 
 namespace phasescope::app {
 
@@ -139,11 +140,9 @@ PlotSpec attention_map_figure(const MapResult& result, const Grid& map, const Mo
       ") of " + tokens_of(result) + ", cells: " + result.pool);
   if (!result.stack.empty()) plot.notes.push_back(stack_note(result.stack));
   if (!std::isnan(result.learned_sink)) {
-    plot.notes.push_back(
-        "a row's weights and that of the head's learned sink sum to 1; the sink "
-        "has " +
-        short_number(result.learned_sink) + " in the mean of these rows" +
-        (sink.empty() ? "" : ", and in each what the strip beside the map shows"));
+    plot.notes.push_back(std::string(protocol::kSinksBesideWeights) + "; the sink has " +
+                         short_number(result.learned_sink) + " in the mean of these rows" +
+                         (sink.empty() ? "" : ", and in each what the strip beside the map shows"));
   }
   plot.notes.push_back(widgets::scale_note(*plot.map));
   return plot;

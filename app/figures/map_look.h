@@ -9,6 +9,8 @@
 
 namespace phasescope::app {
 
+inline constexpr const char* kScales = "automatic|linear|log";
+
 struct MapLook {
   std::string scale = "automatic";  // linear, log; otherwise: log where is_thin()
   std::int64_t decades = 4;         // of a log scale, below its upper end
@@ -22,7 +24,7 @@ struct MapLook {
     using protocol::About;
     v("scale", scale,
       About{.help = "of the colours of weights; automatic: log where few cells are large",
-            .choices = "automatic|linear|log"});
+            .choices = kScales});
     v("decades", decades,
       About{.help = "of a log scale, below its upper end", .low = 1, .high = 12});
     v("low", low, About{.help = "lower end of the colours (default: fitted, of weights 0)"});

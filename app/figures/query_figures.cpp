@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "app/figures/map_look.h"
+#include "protocol/sink_words.h"
 
 namespace phasescope::app {
 
@@ -39,8 +40,7 @@ widgets::PlotSpec query_figure(const protocol::QueryResult& result, const Grid& 
   plot.notes = {"query " + query + " of " + std::to_string(result.tokens) +
                 " tokens; the heads of each layer from top to bottom, cells: max"};
   if (!result.stack.empty()) plot.notes.push_back(stack_note(result.stack));
-  if (has_sinks(result))
-    plot.notes.push_back("a row's weights and that of the head's learned sink sum to 1");
+  if (has_sinks(result)) plot.notes.push_back(protocol::kSinksBesideWeights);
   plot.notes.push_back(widgets::scale_note(map));
   plot.map = std::move(map);
   return plot;

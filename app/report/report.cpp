@@ -29,9 +29,9 @@ namespace {
 // Enough for a readable band; all of them take minutes on two cores.
 constexpr int kPositionTexts = 24;
 constexpr int64_t kThumbnailSide = 64;
-// The texts of questions that run a model many times, so that all of them take a minute a model.
+// The texts of questions that run a model many times, so that all of them take a minute a model:
+// of the bundled ones five, as an interval over two is thirteen standard errors wide.
 constexpr const char* kQuestionTexts = "0:70:14";
-constexpr const char* kFewTexts = "0:70:35";
 
 template <class Result>
 Grid grid_named(const Answered<Result>& answer, const char* name) {
@@ -428,15 +428,17 @@ class Report {
   void questions() {
     using namespace protocol;
     page_.section("Questions", "What heads go by, want and need (docs/questions.md), on some of " +
-                                   texts_name() + ".");
+                                   texts_name() +
+                                   ". Intervals are of 95 %, over these few texts (Student's t); "
+                                   "of acuity a text counts with one permutation, not three.");
     question<AddressingResult>("addressing", asked_of<AddressingRequest>(kQuestionTexts),
                                addressing_of_models);
     question<ProfileResult>("profile", asked_of<ProfileRequest>(kQuestionTexts), profile_of_models);
     question<DemandResult>("demand", asked_of<DemandRequest>(kQuestionTexts), demand_of_models);
-    auto acuity = asked_of<AcuityRequest>(kFewTexts);
+    auto acuity = asked_of<AcuityRequest>(kQuestionTexts);
     acuity.seeds = {1};
     question<AcuityResult>("acuity", acuity, acuity_of_models);
-    auto xray = asked_of<XrayRequest>(kFewTexts);
+    auto xray = asked_of<XrayRequest>(kQuestionTexts);
     xray.by = "layer";
     question<XrayResult>("xray", xray, xray_of_models);
     question<PairResult>("pair", of_text(computed<PairRequest>()), pair_of_models);

@@ -16,6 +16,7 @@ class AddressingVerb : public Verb {
     return "how much of a head's scores is distance, how much the key, how much only the pair";
   }
   std::string example() const override { return "phasescope addressing rope --texts 0:70:20"; }
+  std::string missing_forms() const override { return kNoArrays; }
   void declare(Options& options) override {
     options.request(request_);
     others_.declare(options);

@@ -86,7 +86,7 @@ class BenchVerb : public Verb {
     return what_ == "step" || words_.empty() ? "" : words_.front();
   }
   std::string missing_forms() const override {
-    return what_ == "kernels" ? ".npy .safetensors" : ".npy .safetensors .svg .pdf .png";
+    return what_ == "kernels" ? kNoArrays : kTablesAlone;
   }
   Output run(Run& run) override {
     if (what_ != "step" && words_.size() > 1) {
@@ -195,17 +195,10 @@ class BenchVerb : public Verb {
     Output output{.result = protocol::to_json_form(bench)};
     output.result["provenance"] = worker_provenance(run);
     output.provenance.push_back(output.result["provenance"]);
-    Table table = table_of<protocol::StepBenchRow>(
-        "", output.result["rows"],
-        {"name", "dtype", "length", "windows", "forward_ms", "step_ms", "step_ms_min",
-         "step_ms_max", "over_first", "tokens_per_second", "peak_mb", "rival_ms",
-         "speedup_over_rival"});
-    table.notes.push_back(bench.processor + ", " + std::to_string(bench.threads) +
-                          " threads, medians of " + std::to_string(bench.runs) +
-                          " interleaved runs; the rival is a " + kRivalOfSteps);
+    Table table = table_of_steps(bench);
     if (!page_.empty()) {
-      table.title = "Steps of trainings, " + bench.processor + ", " +
-                    std::to_string(bench.threads) + (bench.threads == 1 ? " thread" : " threads");
+      table.title =
+          "Steps of trainings, " + bench.processor + ", " + counted(bench.threads, "thread");
       const std::string section =
           markdown_of(table) + "\n`" + run.command() + "`, " + today() + "\n";
       output.files.push_back({page_, with_bench_section(page_before(), section)});
@@ -213,6 +206,25 @@ class BenchVerb : public Verb {
     }
     output.tables = {std::move(table)};
     return output;
+  }
+
+  // What a row has not (a rival, a forward pass of its own) is left empty.
+  static Table table_of_steps(const protocol::StepBench& bench) {
+    json rows = protocol::to_json_form(bench.rows);
+    for (json& row : rows) {
+      for (json& cell : row) {
+        if (cell == "nan") cell = nullptr;
+      }
+    }
+    Table table = table_of<protocol::StepBenchRow>(
+        "", rows,
+        {"name", "dtype", "length", "windows", "forward_ms", "step_ms", "step_ms_min",
+         "step_ms_max", "over_first", "tokens_per_second", "peak_mb", "rival_ms",
+         "speedup_over_rival"});
+    table.notes.push_back(bench.processor + ", " + counted(bench.threads, "thread") +
+                          ", medians of " + counted(bench.runs, "interleaved run") +
+                          "; the rival is a " + kRivalOfSteps);
+    return table;
   }
 
   // The window's rows while a training keeps the same processor busy, and what its steps took.

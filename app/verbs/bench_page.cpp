@@ -120,10 +120,6 @@ std::string table_of_pass(const AttentionBench& bench, const std::string& pass) 
          "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|--:|--:|--:|\n" + lines;
 }
 
-std::string counted(std::int64_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
-
 // "2 heads", "2 and 12 heads"
 std::string heads_of(const AttentionBench& bench) {
   std::set<std::int64_t> counts;
@@ -160,6 +156,10 @@ std::string conditions_of(const AttentionBench& bench, const std::string& date) 
 }
 
 }  // namespace
+
+std::string counted(std::int64_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
 
 std::string bench_device(const AttentionBench& bench) {
   const std::string dtype = dtype_of(bench) == "f32" ? "" : ", " + dtype_of(bench);

@@ -1,11 +1,15 @@
 #pragma once
 // docs/benchmarks.md: a section a device (and one for the statistics of heads alone), written by
 // `bench kernels --write`.
+#include <cstdint>
 #include <string>
 
 #include "protocol/bench_results.h"
 
 namespace phasescope::app {
+
+// "1 thread", "2 threads"
+std::string counted(std::int64_t count, const std::string& what);
 
 // What it ran on: "AMD EPYC, avx3, 2 threads", "NVIDIA H200, cuda-unverified, bf16".
 std::string bench_device(const protocol::AttentionBench& bench);

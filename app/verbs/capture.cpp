@@ -18,6 +18,7 @@ class CaptureVerb : public Verb {
     return "phasescope capture rope --prompt 'In the beginning' --what logits,attn "
            "--out out/c.safetensors";
   }
+  std::string missing_forms() const override { return ".svg .pdf .png"; }
   void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
     auto [capture, json, tensors] = run.ask<protocol::CaptureResult>(request_);

@@ -20,7 +20,7 @@ class CheckVerb : public Verb {
            "--out out/reference.safetensors\n"
            "phasescope check rope --reference out/reference.safetensors";
   }
-  std::string missing_forms() const override { return ".npy .safetensors .svg .pdf .png"; }
+  std::string missing_forms() const override { return kTablesAlone; }
   void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
     if (request_.tolerance && !(*request_.tolerance > 0)) {

@@ -22,9 +22,10 @@ protocol::CompareResult alone(const protocol::ComparePair& pair,
 }
 
 Table blocks_table(const protocol::CompareResult& result) {
-  Table table{.title = "loss of " + result.b + " - loss of " + result.a + ", by position",
-              .columns = {"begin", "end", "value", "low", "high", "n"},
-              .for_files = true};
+  Table table{
+      .title = "loss of " + result.b + " - loss of " + result.a + ", by position (nats a token)",
+      .columns = {"begin", "end", "value", "low", "high", "n"},
+      .for_files = true};
   for (const protocol::LossBlock& block : result.positions) {
     nlohmann::json cells = protocol::to_json_form(block.change);
     cells["begin"] = block.begin, cells["end"] = block.end;
@@ -70,6 +71,7 @@ class CompareVerb : public Verb {
            "phasescope compare rope --text sample_configs/desk/rope.json --other "
            "sample_configs/desk/tapa.json";
   }
+  std::string missing_forms() const override { return request_.match ? "" : kNoArrays; }
   void declare(Options& options) override {
     options.request(request_);
     options.option("--head", head_,

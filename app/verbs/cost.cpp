@@ -14,6 +14,7 @@ class CostVerb : public Verb {
   std::string name() const override { return "cost"; }
   std::string help() const override { return "FLOPs, MACs, parameters and memory at a length"; }
   std::string example() const override { return "phasescope cost rope --length 1024"; }
+  std::string missing_forms() const override { return kNoArrays; }
   void declare(Options& options) override {
     options.request(request_);
     others_.declare(options);

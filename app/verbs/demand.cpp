@@ -26,7 +26,12 @@ class DemandVerb : public Verb {
       throw formats::bad_usage("a bias is fitted for one model at a time", "--fit");
     }
     const auto answers = others_.ask<protocol::DemandResult>(run, request_);
-    return question_output(answers, names_of(answers));
+    Output output = question_output(answers, names_of(answers));
+    output.without_tensors =
+        request_.fit ? "no bias by distance lowers the loss of texts that it was not fitted on, "
+                       "so no table is written"
+                     : "without --fit there is no table to write";
+    return output;
   }
 
  private:

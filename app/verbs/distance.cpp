@@ -17,6 +17,7 @@ class DistanceVerb : public Verb {
            "phasescope distance rope --heads L1H2,L3H0 --bases 10000,1000000 --factors 4 --out "
            "out/d";
   }
+  std::string missing_forms() const override { return kNoArrays; }
   void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
     auto [distance, json, tensors] = run.ask<protocol::DistanceResult>(request_);

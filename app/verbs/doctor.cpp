@@ -52,7 +52,7 @@ class DoctorVerb : public Verb {
   std::string name() const override { return "doctor"; }
   std::string help() const override { return "what is there and what is missing, for bug reports"; }
   std::string example() const override { return "phasescope doctor --report"; }
-  std::string missing_forms() const override { return ".npy .safetensors .svg .pdf .png"; }
+  std::string missing_forms() const override { return kTablesAlone; }
   void declare(Options& options) override {
     options.flag("--report", report_, "a text for bug reports, without names of users");
   }

@@ -3,6 +3,7 @@
 #include "app/outputs/result_tables.h"
 #include "app/verbs/factories.h"
 #include "app/verbs/verb.h"
+#include "formats/error.h"
 #include "formats/text_input.h"
 
 namespace phasescope::app {
@@ -18,10 +19,20 @@ class FormulaVerb : public Verb {
   std::string example() const override {
     return "phasescope formula 'param m[head] ~ slopes; score = content - m*lam' --check";
   }
+  std::string missing_forms() const override { return kTablesAlone; }
   void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
+    if (request_.expression.empty()) {
+      throw formats::bad_usage("no formula is given", "FILE", "name a file, or write score = ...");
+    }
     if (request_.expression.find('=') == std::string::npos) {
-      request_.expression = formats::read_text_file(request_.expression, 1 << 16);
+      const std::string file = request_.expression;
+      request_.expression = formats::read_text_file(file, 1 << 16);
+      const std::size_t broken = formats::first_invalid_utf8(request_.expression);
+      if (broken < request_.expression.size()) {
+        throw formats::bad_input(
+            "the formula is not UTF-8 from its byte " + std::to_string(broken) + " on", file);
+      }
     }
     auto [formula, json, tensors] = run.ask<protocol::FormulaResult>(request_);
     Output output{.result = std::move(json)};

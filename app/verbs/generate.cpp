@@ -22,8 +22,7 @@ class GenerateVerb : public Verb {
   }
   // The table is of a head.
   std::string missing_forms() const override {
-    const std::string never = ".npy .safetensors .svg .pdf .png";
-    return request_.head.empty() ? never + " .csv .md" : never;
+    return request_.head.empty() ? kDocumentAlone : kTablesAlone;
   }
   void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {

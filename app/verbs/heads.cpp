@@ -18,6 +18,7 @@ class HeadsVerb : public Verb {
   std::string name() const override { return "heads"; }
   std::string help() const override { return "every head statistic, over one text or a corpus"; }
   std::string example() const override { return "phasescope heads tapa --prompt 'a b a b a b'"; }
+  std::string missing_forms() const override { return kNoArrays; }
   void declare(Options& options) override {
     options.request(request_);
     options.option("--sort", sort_, "metric to sort by, highest first");

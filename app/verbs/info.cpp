@@ -44,7 +44,7 @@ class InfoVerb : public Verb {
     return "load report: family, encoding, dtypes, tensors, parameters, memory, quirks";
   }
   std::string example() const override { return "phasescope info rope"; }
-  std::string missing_forms() const override { return ".npy .safetensors"; }
+  std::string missing_forms() const override { return kNoArrays; }
   void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
     Output output{.result = run.call(request_).result};

@@ -24,6 +24,10 @@ class JobsVerb : public Verb {
     options.argument("ACTION", action_, "list, show, pause, resume, cancel, log or remove", false);
     options.argument("JOB", dir_, "the job's name as `jobs list` prints it, or its folder", false);
   }
+  std::string missing_forms() const override {
+    if (action_ == "list") return kTablesAlone;
+    return action_ == "show" ? kNoArrays : kDocumentAlone;
+  }
   Output run(Run& run) override {
     if (action_ == "list") return list(run);
     if (std::ranges::find(kActions, action_) == std::end(kActions)) {

@@ -37,6 +37,8 @@ class MapVerb : public Verb {
   std::string example() const override {
     return "phasescope map rope --head L2H1 --out out/map.svg";
   }
+  // A map's table is of what it is, not for a page.
+  std::string missing_forms() const override { return ".md"; }
   void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
     check_look(request_.look, request_.of);

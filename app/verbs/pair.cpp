@@ -18,6 +18,7 @@ class PairVerb : public Verb {
   std::string example() const override {
     return "phasescope pair rope --head L1H0 --query 40 --key 12";
   }
+  std::string missing_forms() const override { return kNoArrays; }
   void declare(Options& options) override {
     options.request(request_);
     others_.declare(options);

@@ -16,6 +16,7 @@ class ProfileVerb : public Verb {
     return "positional and semantic score of every head (arXiv 2609.39929)";
   }
   std::string example() const override { return "phasescope profile rope --texts 0:70:35"; }
+  std::string missing_forms() const override { return kNoArrays; }
   void declare(Options& options) override {
     options.request(request_);
     others_.declare(options);

@@ -22,6 +22,7 @@ class ProveVerb : public Verb {
            "phasescope prove proof-sink --make out/proofs\n"
            "phasescope prove out/proofs";
   }
+  std::string missing_forms() const override { return kNoArrays; }
   void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
     auto [proof, json, tensors] = run.ask<protocol::ProveResult>(request_);

@@ -53,7 +53,8 @@ struct ReproduceRequest {
                     "there"});
     v("kept", kept,
       About{.help = "folder of what was measured, small enough to be kept with the sources: what "
-                    "stands there from other days counts, and what is measured is added"});
+                    "stands there from other days counts, and what is measured is added; without "
+                    "--desk it alone counts, whatever this machine has in --job"});
     v("budget", budget,
       About{.help = "minutes after which nothing is begun and trainings are saved (0: none)",
             .low = 0,
@@ -239,6 +240,10 @@ class ReproduceVerb : public Verb {
     if (request_.budget > 0 && !request_.desk) {
       throw formats::bad_usage("nothing is run that could take long", "--budget", "add --desk");
     }
+    if (kept_alone() && !run.common().remote.empty()) {
+      throw formats::bad_usage("what is kept is read on this machine", "--remote",
+                               "leave it out, or add --desk");
+    }
     sheets_ = claim_sheets(assets_folder() / "claims", request_.paper);
     DeskRuns desk(run, desk_options());
     Output output;
@@ -265,13 +270,15 @@ class ReproduceVerb : public Verb {
   }
 
  private:
+  bool kept_alone() const { return !request_.kept.empty() && !request_.desk; }
+
   std::string markdown_of_progress() const {
     return progress_.rows.empty() ? "" : "\n" + markdown_of(progress_);
   }
 
   DeskRunOptions desk_options() const {
     DeskRunOptions options{.folder = request_.job, .run_missing = request_.desk};
-    options.kept = request_.kept;
+    options.kept = request_.kept, options.kept_alone = kept_alone();
     options.needed = [this](const std::vector<std::string>& words, const json& result) {
       std::vector<const Claim*> claims;
       for (const ClaimSheet& sheet : sheets_) {

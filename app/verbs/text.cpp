@@ -15,6 +15,7 @@ class TextVerb : public Verb {
   std::string example() const override {
     return "phasescope text rope --prompt 'In the beginning'";
   }
+  std::string missing_forms() const override { return kNoArrays; }
   void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
     auto [text, json, tensors] = run.ask<protocol::TextResult>(request_);

@@ -14,6 +14,7 @@ class TheoryVerb : public Verb {
   std::string name() const override { return "theory"; }
   std::string help() const override { return "theorem checks with verdicts"; }
   std::string example() const override { return "phasescope theory tape --check tape.shift"; }
+  std::string missing_forms() const override { return list_ ? kTablesAlone : kNoArrays; }
   void declare(Options& options) override {
     options.request(request_, Options::Arguments::optional);
     options.flag("--list", list_, "the checks, what each states and what it needs");

@@ -20,6 +20,7 @@ class TokenizeVerb : public Verb {
   std::string name() const override { return "tokenize"; }
   std::string help() const override { return "text to ids and back"; }
   std::string example() const override { return "phasescope tokenize rope --prompt 'a text'"; }
+  std::string missing_forms() const override { return kDocumentAlone; }
   void declare(Options& options) override {
     options.request(request_);
     options.flag("--jsonl", lines_,

@@ -12,6 +12,11 @@
 
 namespace phasescope::app {
 
+// What missing_forms() says of an output without arrays, of tables alone, and of a document alone.
+inline constexpr const char *kNoArrays = ".npy .safetensors",
+                            *kTablesAlone = ".svg .pdf .png .npy .safetensors",
+                            *kDocumentAlone = ".csv .md .svg .pdf .png .npy .safetensors";
+
 class Verb {
  public:
   virtual ~Verb() = default;

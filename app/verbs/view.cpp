@@ -1,5 +1,8 @@
 #include "app/verbs/view.h"
 
+#include <csignal>
+
+#include "app/cli/given_input.h"
 #include "app/cli/worker_run.h"
 #include "app/verbs/factories.h"
 #include "app/verbs/verb.h"
@@ -45,6 +48,7 @@ class ViewVerb : public Verb {
   }
   Output run(Run& run) override {
     take_session();
+    require_utf8(models_);
     check_together();
     const CommonOptions& common = run.common();
     WindowOptions window;
@@ -62,6 +66,9 @@ class ViewVerb : public Verb {
     window.quiet = common.quiet;
     window.worker_arguments = worker_arguments(place_);
     read_size(window);
+    // The window listens itself, and what draws a picture is ended at once: nobody would look at
+    // what a verb notes of a Ctrl-C.
+    for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
     Output output;
     output.status = open_(window);
     for (const std::string& file : {screenshot_, record_})

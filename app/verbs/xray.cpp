@@ -16,6 +16,7 @@ class XrayVerb : public Verb {
     return "which heads fail past the trained length, and the smallest repair";
   }
   std::string example() const override { return "phasescope xray rope --texts 0:70:35 --by layer"; }
+  std::string missing_forms() const override { return kNoArrays; }
   void declare(Options& options) override {
     options.request(request_);
     others_.declare(options);

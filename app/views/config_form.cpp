@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/views/field_form.h"
 #include "app/views/view.h"
 #include "protocol/error_info.h"
 #include "widgets/theme.h"
@@ -18,10 +19,10 @@ using protocol::ConfigField;
 
 std::string section_of(const std::string& key) { return key.substr(0, key.find('.')); }
 
-std::string title_of_field(const std::string& key) {
-  std::string title = key.substr(key.find('.') + 1);
-  std::ranges::replace(title, '_', ' ');
-  return title;
+// Its key, which is its id, in words.
+std::string label_of(const ConfigField& field) {
+  const std::string key = field.key.substr(field.key.find('.') + 1);
+  return title_of_key(key) + "###" + key;
 }
 
 std::string range_of_field(const ConfigField& field) {
@@ -55,6 +56,13 @@ void set_in_config(json& config, const std::string& key, json value) {
   section[key.substr(dot + 1)] = std::move(value);
 }
 
+json config_to_clone(json config) {
+  if (config.contains("data") && config["data"].is_object()) {
+    for (const char* key : {"corpus_sha256", "tokenizer_sha256"}) config["data"].erase(key);
+  }
+  return config;
+}
+
 json typed_value(const ConfigField& field, const std::string& typed) {
   if (field.fallback.is_string()) return typed;
   const json value = json::parse(typed, nullptr, /*allow_exceptions=*/false);
@@ -78,7 +86,7 @@ std::string words_of_value(const json& value) {
 
 bool ConfigLines::draw_words(const ConfigField& field, json& config) {
   Line& line = lines_[field.key];
-  ImGui::InputText(title_of_field(field.key).c_str(), &line.typed);
+  ImGui::InputText(label_of(field).c_str(), &line.typed);
   tooltip(help_of(field));
   bool changed = false;
   if (ImGui::IsItemDeactivatedAfterEdit()) {
@@ -99,17 +107,17 @@ bool ConfigLines::draw_words(const ConfigField& field, json& config) {
 
 bool ConfigLines::draw_field(const ConfigField& field, json& config) {
   ImGui::SetNextItemWidth(ImGui::GetFontSize() * 13);
-  const std::string title = title_of_field(field.key);
+  const std::string label = label_of(field);
   if (field.fallback.is_boolean()) {
     bool set = field.value == json(true);
-    const bool changed = ImGui::Checkbox(title.c_str(), &set);
+    const bool changed = ImGui::Checkbox(label.c_str(), &set);
     tooltip(help_of(field));
     if (changed) set_in_config(config, field.key, set);
     return changed;
   }
   if (field.choices.empty()) return draw_words(field, config);
   std::string word = words_of_value(field.value);
-  const bool changed = draw_choice(title.c_str(), word, field.choices, ImGui::GetFontSize() * 13);
+  const bool changed = draw_choice(label.c_str(), word, field.choices, ImGui::GetFontSize() * 13);
   tooltip(help_of(field));
   if (changed) set_in_config(config, field.key, word);
   return changed;
@@ -125,7 +133,8 @@ bool ConfigLines::draw(const protocol::ConfigForm& form, json& config) {
   for (const std::string& section : sections) {
     const bool open = section == "train" || section == "encoding";
     const ImGuiTreeNodeFlags flags = open ? ImGuiTreeNodeFlags_DefaultOpen : 0;
-    if (!ImGui::CollapsingHeader(section.c_str(), flags)) continue;
+    if (!ImGui::CollapsingHeader((title_of_key(section) + "###" + section).c_str(), flags))
+      continue;
     ImGui::PushID(section.c_str());
     for (const ConfigField& field : form.fields_of)
       if (section_of(field.key) == section) changed |= draw_field(field, config);

@@ -12,6 +12,9 @@ namespace phasescope::app {
 // the one before are dropped.
 void set_in_config(nlohmann::json& config, const std::string& key, nlohmann::json value);
 
+// The configuration as it is, for a new job: what an earlier start filled in is left out.
+nlohmann::json config_to_clone(nlohmann::json config);
+
 // What was typed as the value of a field: a text as it stands, all else as JSON. Throws
 // protocol::RequestError with one sentence for what the field does not take.
 nlohmann::json typed_value(const protocol::ConfigField& field, const std::string& typed);

@@ -20,6 +20,7 @@ using widgets::PlotSpec;
 using EvalAnswers = ShownAnswers<EvalResult>;
 
 constexpr const char* kDifference = "paired difference";
+constexpr const char* kPerplexity = "perplexity";
 constexpr const char* kBundledTexts = "the bundled validation texts";
 constexpr float kWidthOfTools = 12;  // font sizes
 
@@ -40,20 +41,6 @@ EvalResult joined(const EvalAnswers& answers) {
   return all;
 }
 
-// What the answers to a question read: "the bundled validation texts".
-std::string read_by(const nlohmann::json& params) {
-  const nlohmann::json input = params.value("input", nlohmann::json());
-  const nlohmann::json corpus = params.value("corpus", nlohmann::json());
-  if (input.is_object() && !input.empty()) return "one text";
-  if (corpus.is_string()) return "the texts of " + corpus.get<std::string>();
-  return params.value("task", "perplexity") == "perplexity" ? kBundledTexts : "samples of the task";
-}
-
-// "perplexity of the bundled validation texts".
-std::string words_of_shown(const nlohmann::json& params) {
-  return params.value("task", "perplexity") + " of " + read_by(params);
-}
-
 bool wants_difference(const ViewContext& context) {
   return context.models() > 1 && context.state<ExtrapolationState>().figure == kDifference;
 }
@@ -69,16 +56,10 @@ bool lengths_of_the_models(const ViewContext& context, const std::string& task) 
   return false;
 }
 
-// "bits per byte" for "bits_per_byte".
-std::string in_words(std::string key) {
-  std::replace(key.begin(), key.end(), '_', ' ');
-  return key;
-}
-
 // The value of a model at a length; what it was measured by is said on hover.
 widgets::TableCell cell_of_row(const EvalRow& row, const EvalResult& result) {
   auto cell = widgets::number_cell_of(row.value);
-  cell.help = in_words(row.metric) + " " + with_ends(row.value, row.low, row.high) + ", " +
+  cell.help = words_of_key(row.metric) + " " + with_ends(row.value, row.low, row.high) + ", " +
               std::to_string(row.n) + " " + result.counted.value_or("texts") +
               ", interval: " + row.method + (row.window.empty() ? "" : "; window " + row.window) +
               (row.blind ? "; blind guesser " + widgets::short_number(*row.blind) : "");
@@ -96,6 +77,15 @@ std::string ExtrapolationView::help_text() const {
          "Bands are 95 % intervals by text. Paired difference: all models read the same texts in "
          "one "
          "question, and their losses are subtracted text by text.";
+}
+
+std::string words_of_reading(const protocol::EvalRequest& request) {
+  const protocol::PerplexityOptions& read = request.perplexity;
+  std::string of = request.task == kPerplexity ? kBundledTexts : "samples of the task";
+  if (!read.corpus.path.empty()) of = "the texts of " + read.corpus.path;
+  if (!read.corpus.texts.is_null()) of = "texts that were given";
+  if (read.input != protocol::Input{}) of = "one text";
+  return request.task + " of " + of;
 }
 
 std::vector<int64_t> eval_lengths(const protocol::LoadReport& report) {
@@ -178,8 +168,7 @@ void ExtrapolationView::draw_controls(ViewContext& context) {
   if (changed) context.set_state("Change the evaluation", state);
   // Of what is shown: while other texts are read it is still of those before.
   const EvalAnswers answers = shown_answers(context, kEval);
-  const std::string whole =
-      answers.empty() ? state.choices.task : words_of_shown(answers.list.front()->asked.params);
+  const std::string whole = answers.empty() ? state.choices.task : words_of_shown(answers);
   ImGui::SameLine();
   const float room = ImGui::GetContentRegionAvail().x - kWidthOfTools * ImGui::GetFontSize();
   // The texts that nobody has chosen are left out where they would take a line of their own.
@@ -192,6 +181,14 @@ void ExtrapolationView::draw_controls(ViewContext& context) {
   draw_tools(context);
 }
 
+// What was asked of an answer is read from its JSON once.
+const std::string& ExtrapolationView::words_of_shown(const EvalAnswers& answers) {
+  const auto* first = answers.list.front();
+  return reading_.get(serials_of(first), [&] {
+    return words_of_reading(protocol::request_of<protocol::EvalRequest>(first->asked.params));
+  });
+}
+
 // A row for each model, a column for each length, shortest first.
 ModelRows ExtrapolationView::numbers_of(const ViewContext& context, const EvalResult& result,
                                         const std::string& shown) const {
@@ -200,8 +197,9 @@ ModelRows ExtrapolationView::numbers_of(const ViewContext& context, const EvalRe
   const bool windows = !result.rows.empty() && !result.rows.front().window.empty();
   const std::string window = windows ? ", " + result.rows.front().window : "";
   ModelRows rows{.spec = {.id = "by_length"}};
-  rows.spec.columns = {
-      {.title = in_words(result.metric) + window, .help = shown, .numbers = false}};
+  rows.spec.columns = {{.title = words_of_key(result.metric) + window + ", by length",
+                        .help = shown,
+                        .numbers = false}};
   for (const int64_t length : lengths) {
     rows.spec.columns.push_back({.title = std::to_string(length)});
     // Dear ImGui keeps what is known of columns for as long as a table has one id.
@@ -211,7 +209,7 @@ ModelRows ExtrapolationView::numbers_of(const ViewContext& context, const EvalRe
     const auto own = std::ranges::find(result.rows, model, &EvalRow::model);
     if (own == result.rows.end()) continue;
     auto name = cell_of_model(context.session(), model);
-    if (own->metric != result.metric) name.words += "  " + in_words(own->metric);
+    if (own->metric != result.metric) name.words += "  " + words_of_key(own->metric);
     std::vector<widgets::TableCell> line{std::move(name)};
     for (const int64_t length : lengths) {
       const auto found = std::ranges::find_if(result.rows, [&](const EvalRow& row) {
@@ -263,9 +261,8 @@ void ExtrapolationView::draw_results(ViewContext& context, const EvalAnswers& an
   if (result.rows.empty() && result.positions.empty()) return;
   const auto& plots =
       plots_.get(key, [&] { return std::vector<PlotSpec>{plot_of(context, result)}; });
-  const auto& numbers = numbers_.get(key, [&] {
-    return numbers_of(context, result, words_of_shown(answers.list.front()->asked.params));
-  });
+  const auto& numbers =
+      numbers_.get(key, [&] { return numbers_of(context, result, words_of_shown(answers)); });
   const bool table = !numbers.models.empty();
   const float room = ImGui::GetContentRegionAvail().y;
   const float below = table ? ModelTable::height_of(numbers.models.size(), room) : 0;

@@ -36,6 +36,9 @@ inline constexpr Asks<protocol::EvalTasks> kEvalTasks{
 constexpr int64_t kLongestRead = 16384;
 std::vector<int64_t> eval_lengths(const protocol::LoadReport& report);
 
+// What is read, and how: "perplexity of the bundled validation texts".
+std::string words_of_reading(const protocol::EvalRequest& request);
+
 // A task past the trained length: against length, by position where it has that, and what the
 // models differ by, paired by text.
 class ExtrapolationView : public View {
@@ -62,6 +65,8 @@ class ExtrapolationView : public View {
                                      const ShownAnswers<protocol::EvalResult>& answers);
   widgets::PlotSpec plot_of(const ViewContext& context, const protocol::EvalResult& result) const;
   void draw_results(ViewContext& context, const ShownAnswers<protocol::EvalResult>& answers);
+  // Of answers that there are, as words_of_reading() has it.
+  const std::string& words_of_shown(const ShownAnswers<protocol::EvalResult>& answers);
   // `shown` says what the rows are of.
   ModelRows numbers_of(const ViewContext& context, const protocol::EvalResult& result,
                        const std::string& shown) const;
@@ -69,6 +74,7 @@ class ExtrapolationView : public View {
   EvalForm form_;
   PlotGrid grid_;
   std::uint64_t tasks_serial_ = 0;  // of the list of tasks that was asked by
+  Cached<std::string> reading_;
   Cached<protocol::EvalResult> result_;
   Cached<std::vector<widgets::PlotSpec>> plots_;
   Cached<ModelRows> numbers_;

@@ -4,6 +4,7 @@
 #include <misc/cpp/imgui_stdlib.h>
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 
 #include "app/views/view.h"
@@ -23,17 +24,8 @@ std::string words_in(const BoundField& field) {
   return words.empty() ? "" : words.front();
 }
 
-// What it is called in its list, with its unit, or else its key in words; that stays its id.
-std::string title_of(const BoundField& field) {
-  std::string key = field.key;
-  std::ranges::replace(key, '_', ' ');
-  std::string title = *field.about.title == '\0' ? key : field.about.title;
-  if (*field.about.unit != '\0') title += std::string(" (") + field.about.unit + ")";
-  return title == key ? key : title + "###" + key;
-}
-
-// What a field is where nobody chose anything, and the button that goes back to that.
-constexpr const char *kAutomatic = "automatic", *kReset = "Reset";
+// Its title on the screen; its key stays its id.
+std::string label_of(const BoundField& field) { return title_of(field) + "###" + field.key; }
 
 // Its help, what it takes and what it is by default; made on hover alone.
 void draw_help(const BoundField& field, const BoundField& fallback) {
@@ -53,14 +45,14 @@ bool draw_flag(const BoundField& field, const BoundField& fallback) {
   if (fallback.write().is_null()) {
     const std::string before = value.is_null() ? kAutomatic : value.get<bool>() ? "yes" : "no";
     std::string word = before;
-    if (!draw_choice(title_of(field).c_str(), word, {kAutomatic, "yes", "no"},
+    if (!draw_choice(label_of(field).c_str(), word, {kAutomatic, "yes", "no"},
                      ImGui::GetFontSize() * kFieldWidth))
       return false;
     field.read(word == kAutomatic ? fallback.write() : nlohmann::json(word == "yes"));
     return true;
   }
   bool on = value.get<bool>();
-  if (!ImGui::Checkbox(title_of(field).c_str(), &on)) return false;
+  if (!ImGui::Checkbox(label_of(field).c_str(), &on)) return false;
   field.read(on);
   return true;
 }
@@ -74,13 +66,12 @@ bool draw_words(const BoundField& field, const BoundField& fallback,
   ImGui::PushID(field.key.c_str());
   for (const std::string& choice : choices) {
     bool on = std::ranges::find(before, choice) != before.end();
-    changed |= ImGui::Checkbox(choice.c_str(), &on);
+    changed |= ImGui::Checkbox((words_of_key(choice) + "###" + choice).c_str(), &on);
     if (on) words.push_back(choice);
     ImGui::SameLine();
   }
   ImGui::PopID();
-  const std::string title = title_of(field);
-  ImGui::TextUnformatted(title.substr(0, title.find("###")).c_str());
+  ImGui::TextUnformatted(title_of(field).c_str());
   if (changed) field.read(words.empty() ? fallback.write() : nlohmann::json(words));
   return changed;
 }
@@ -88,7 +79,7 @@ bool draw_words(const BoundField& field, const BoundField& fallback,
 // A tick, and what it may be given.
 bool draw_optional(const BoundField& field) {
   bool on = !field.write().is_boolean() || field.write().get<bool>();
-  if (!ImGui::Checkbox(title_of(field).c_str(), &on)) return false;
+  if (!ImGui::Checkbox(label_of(field).c_str(), &on)) return false;
   field.read(on);
   return true;
 }
@@ -99,6 +90,19 @@ bool is_form_field(const BoundField& field) {
 }
 
 }  // namespace
+
+std::string title_of_key(const std::string& key) {
+  std::string title = words_of_key(key);
+  if (!title.empty())
+    title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
+  return title;
+}
+
+std::string title_of(const BoundField& field) {
+  const std::string unit = field.about.unit;
+  return (*field.about.title ? field.about.title : title_of_key(field.key)) +
+         (unit.empty() ? "" : " (" + unit + ")");
+}
 
 void put_choices(const std::vector<BoundField>& fields, const nlohmann::json& chosen) {
   if (!chosen.is_object()) return;
@@ -138,8 +142,8 @@ FieldForm::Change FieldForm::draw_line(const BoundField& field, const BoundField
     changed = draw_words(field, fallback, choices);
   } else if (!choices.empty()) {
     std::string word = words_in(field);
-    changed =
-        draw_choice(title_of(field).c_str(), word, choices, ImGui::GetFontSize() * kFieldWidth);
+    changed = draw_named_choice(label_of(field).c_str(), word, choices, words_of_key,
+                                ImGui::GetFontSize() * kFieldWidth);
     if (changed) field.parse(word);
   } else if (field.kind == FieldKind::optional_value) {
     changed = draw_optional(field);
@@ -159,8 +163,7 @@ FieldForm::Change FieldForm::draw_line(const BoundField& field, const BoundField
 FieldForm::Change FieldForm::draw_text(const BoundField& field, const BoundField& fallback) {
   Line& line = lines_[field.key];
   const bool path = field.kind == FieldKind::optional_value;
-  const std::string title = title_of(field);
-  const std::string label = path ? "path of the " + title.substr(0, title.find("###")) : title;
+  const std::string label = path ? "Path###path of " + field.key : label_of(field);
   ImGui::SetNextItemWidth(ImGui::GetFontSize() * kFieldWidth);
   ImGui::InputTextWithHint(label.c_str(), path ? "the bundled texts" : kAutomatic, &line.typed);
   const bool entered = ImGui::IsItemDeactivatedAfterEdit(), active = ImGui::IsItemActive();
@@ -228,7 +231,7 @@ bool EvalForm::draw(EvalChoices& choices, const EvalChoices& usual,
     for (const protocol::EvalTaskInfo& one : tasks->tasks) keys.push_back(one.key);
     const float width = ImGui::GetFontSize() * kFieldWidth;
     // What was chosen of another task's options means nothing to this one.
-    if (draw_choice("task", choices.task, keys, width))
+    if (draw_named_choice("Task###task", choices.task, keys, words_of_key, width))
       choices.options = usual.task == choices.task ? usual.options : nlohmann::json::object(),
       changed = true;
     const auto task = std::ranges::find(tasks->tasks, choices.task, &protocol::EvalTaskInfo::key);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/views/field_form.h"
+
 namespace phasescope::app {
 namespace {
 
@@ -56,8 +58,18 @@ std::vector<std::string> metric_keys(const HeadsResult& result) {
   return keys;
 }
 
+std::string heading_of(const MetricInfo& metric) {
+  return metric.title + (metric.unit.empty() ? "" : " (" + metric.unit + ")");
+}
+
+std::string heading_of(const HeadsResult& result, const std::string& metric) {
+  const MetricInfo* info = metric_of(result, metric);
+  return info ? heading_of(*info) : title_of_key(metric);
+}
+
 std::string described(const MetricInfo& metric) {
-  return metric.title + " = " + metric.formula + (metric.note.empty() ? "" : "\n" + metric.note);
+  return metric.title + " = " + metric.formula + (metric.note.empty() ? "" : "\n" + metric.note) +
+         "\n" + metric.key;
 }
 
 widgets::TableCell cell_of_table(const Interval* value) {

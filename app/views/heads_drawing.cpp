@@ -22,7 +22,7 @@ constexpr float kNarrowest = 18;
 std::string words_of_model(const protocol::HeadsResult& result) {
   std::string words = "Sink rate: share of heads whose weight on key 0 is above 0.3";
   for (const auto& [key, value] : result.model_values)
-    words += "\n" + key + " " + with_ends(value) + ", " + words_of(value);
+    words += "\n" + heading_of(result, key) + " " + with_ends(value) + ", " + words_of(value);
   return words;
 }
 
@@ -46,7 +46,7 @@ void HeadsView::draw_head_tooltip(const ViewContext& context, const HeadsAnswer&
       const Interval* value = value_in(row, metric.key);
       if (!value) continue;
       ImGui::TableNextColumn();
-      ImGui::TextColored(widgets::palette().quiet, "%s", metric.key.c_str());
+      ImGui::TextColored(widgets::palette().quiet, "%s", heading_of(metric).c_str());
       ImGui::TableNextColumn();
       ImGui::TextUnformatted(widgets::text_of(cell_of_table(value)).c_str());
     }
@@ -87,11 +87,17 @@ void draw_stack_choice(ViewContext& context) {
   tooltip("Heads of the decoder, of the encoder, or of the decoder's attention to the encoder");
 }
 
+bool HeadsView::draw_metric_choice(const ViewContext& context, const char* label,
+                                   std::string& metric, const std::vector<std::string>& keys) {
+  const auto heading = [&](const std::string& key) { return heading_in(context, key); };
+  return draw_named_choice(label, metric, keys, heading);
+}
+
 void HeadsView::draw_controls(ViewContext& context) {
   auto state = context.state<HeadsState>();
   const auto* answer = first_answer(context);
   const auto keys = answer ? metric_keys(answer->result) : std::vector<std::string>{state.metric};
-  bool changed = draw_choice("##metric", state.metric, keys);
+  bool changed = draw_metric_choice(context, "##metric", state.metric, keys);
   if (answer)
     if (const MetricInfo* metric = metric_of(answer->result, state.metric))
       tooltip(described(*metric));
@@ -139,7 +145,8 @@ void HeadsView::draw_chosen(ViewContext& context) {
   std::string words = "Mean of " + std::to_string(heads) + (heads == 1 ? " head:" : " heads:");
   std::string lines = words;
   for (const auto& [metric, sum] : sums) {
-    const std::string mean = metric + " " + widgets::short_number(sum.first / sum.second);
+    const std::string mean =
+        heading_in(context, metric) + " " + widgets::short_number(sum.first / sum.second);
     words += "  " + mean, lines += "\n" + mean;
   }
   if (ImGui::SmallButton("Clear")) {
@@ -278,9 +285,9 @@ void HeadsView::draw_table(ViewContext& context) {
 void HeadsView::draw_scatter(ViewContext& context) {
   auto state = context.state<HeadsState>();
   const std::vector<std::string>& keys = rows(context).metrics;
-  bool changed = draw_choice("up", state.up, keys);
+  bool changed = draw_metric_choice(context, "up", state.up, keys);
   ImGui::SameLine();
-  changed |= draw_choice("across", state.across, keys);
+  changed |= draw_metric_choice(context, "across", state.across, keys);
   if (changed) context.set_state("Scatter other metrics", state);
   if (const std::string words = words_left_out(context); !words.empty())
     ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());

@@ -135,6 +135,14 @@ const HeadsView::HeadsAnswer* HeadsView::first_answer(const ViewContext& context
   return answers.empty() ? nullptr : answers.list.front();
 }
 
+// As the first answer that knows it has it.
+std::string HeadsView::heading_in(const ViewContext& context, const std::string& metric) const {
+  for (std::size_t i = 0; i < context.models(); ++i)
+    if (const auto* answer = answer_of(context, i); answer && metric_of(answer->result, metric))
+      return heading_of(answer->result, metric);
+  return title_of_key(metric);
+}
+
 // --- what is made of the answers --------------------------------------------------------------
 
 // The columns of all metrics that any model has, without rows.
@@ -148,7 +156,8 @@ HeadsView::Rows HeadsView::columns(const ViewContext& context) const {
     for (const MetricInfo& metric : answer ? answer->result.metrics : std::vector<MetricInfo>()) {
       if (std::ranges::find(rows.metrics, metric.key) != rows.metrics.end()) continue;
       rows.metrics.push_back(metric.key);
-      rows.table.columns.push_back({metric.key, described(metric)});
+      rows.table.columns.push_back(
+          {.title = heading_of(metric), .help = described(metric), .key = metric.key});
     }
   }
   return rows;
@@ -364,8 +373,9 @@ widgets::PlotSpec HeadsView::scatter_of(const ViewContext& context) {
   const auto state = context.state<HeadsState>();
   const std::vector<char>& found = found_rows(context);
   widgets::PlotSpec plot{.id = "heads_" + state.up + "_over_" + state.across,
-                         .title = "Heads: " + state.up + " over " + state.across};
-  plot.x.label = state.across, plot.y.label = state.up;
+                         .title = "Heads: " + heading_in(context, state.up) + " over " +
+                                  heading_in(context, state.across)};
+  plot.x.label = heading_in(context, state.across), plot.y.label = heading_in(context, state.up);
   for (std::size_t i = 0; i < context.models(); ++i) {
     const auto* answer = answer_of(context, i);
     widgets::Series series{.label = short_name(context.session(), context.session().models[i]),

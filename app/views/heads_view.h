@@ -115,6 +115,11 @@ class HeadsView : public View {
   void draw_head_tooltip(const ViewContext& context, const HeadsAnswer& answer, int cell) const;
   const HeadsAnswer* answer_of(const ViewContext& context, std::size_t index) const;
   static const HeadsAnswer* first_answer(const ViewContext& context);
+  // What a metric is called, with its unit.
+  std::string heading_in(const ViewContext& context, const std::string& metric) const;
+  // A choice among metrics by their headings.
+  bool draw_metric_choice(const ViewContext& context, const char* label, std::string& metric,
+                          const std::vector<std::string>& keys);
   static ChosenHead chosen_head(const ViewContext& context, std::size_t model,
                                 const protocol::HeadsResult& result, int cell);
   const Rows& rows(const ViewContext& context);

@@ -95,10 +95,6 @@ std::string progress_words(const JobStatus& job) {
   return words;
 }
 
-std::string name_of_job(const JobStatus& job) {
-  return job.name.empty() ? fs::path(job.dir).filename().string() : job.name;
-}
-
 void show_job(ViewContext& context, const std::string& dir) {
   auto state = context.state<JobsState>();
   state.dir = dir;
@@ -113,14 +109,6 @@ std::vector<std::string> dirs_drawn(const JobsState& state) {
   if (!state.dir.empty()) dirs.push_back(state.dir);
   dirs.insert(dirs.end(), state.beside.begin(), state.beside.end());
   return dirs;
-}
-
-// The configuration as it is, for a new job: what an earlier start filled in is left out.
-nlohmann::json config_to_clone(nlohmann::json config) {
-  if (config.contains("data") && config["data"].is_object()) {
-    for (const char* key : {"corpus_sha256", "tokenizer_sha256"}) config["data"].erase(key);
-  }
-  return config;
 }
 
 std::string step_of(const std::string& checkpoint) {
@@ -206,9 +194,20 @@ std::vector<JobStatus> JobsView::jobs_drawn(const ViewContext& context) const {
   for (const std::string& dir : dirs_drawn(context.state<JobsState>()))
     if (const auto* answer = context.requests.of(kJob, dir).answer()) {
       jobs.push_back(answer->result);
-      jobs.back().name = name_of_job(answer->result);
+      jobs.back().name = name_of(context, answer->result);
     }
   return jobs;
+}
+
+// As the list has it, where no two jobs look alike.
+std::string JobsView::name_of(const ViewContext& context, const JobStatus& job) const {
+  const auto* list = context.requests.of(kJobs).answer();
+  if (list && names_of_list(*list).contains(job.dir)) return names_.value().at(job.dir);
+  return names_of_jobs({&job, 1}).at(job.dir);
+}
+
+const JobsView::Names& JobsView::names_of_list(const Answer<protocol::JobsResult>& list) const {
+  return names_.get(serials_of(&list), [&] { return names_of_jobs(list.result.jobs); });
 }
 
 widgets::PlotSpec JobsView::plot_of(const ViewContext& context) const {
@@ -332,7 +331,8 @@ void JobsView::draw_form(ViewContext& context) {
 
 // The list of jobs, with whether each one's curve is drawn over that of the one shown, and how far
 // it is.
-widgets::TableSpec JobsView::list_of(const protocol::JobsResult& result, const JobsState& state) {
+widgets::TableSpec JobsView::list_of(const protocol::JobsResult& result, const Names& names,
+                                     const JobsState& state) {
   using widgets::number_cell_of, widgets::words_cell_of;
   widgets::TableSpec list{.id = "jobs", .frozen = 2};
   list.columns = {{.title = "curve", .help = "its curve over that of the job shown"},
@@ -346,7 +346,7 @@ widgets::TableSpec JobsView::list_of(const protocol::JobsResult& result, const J
     const bool can_be_drawn = job.dir != state.dir && job.kind == "train";
     auto curve = can_be_drawn ? widgets::box_cell_of(beside, "Its curve over that of the job shown")
                               : words_cell_of(job.dir == state.dir ? "shown" : " ");
-    auto name = words_cell_of(name_of_job(job)), its_state = words_cell_of(job.state);
+    auto name = words_cell_of(names.at(job.dir)), its_state = words_cell_of(job.state);
     name.help = job.dir, its_state.tone = tone_of_job(job.state), its_state.help = job.message;
     auto done = number_cell_of(percent_of(job)), left = number_cell_of(std::nan(""));
     done.help = step_words(job);
@@ -368,7 +368,8 @@ void JobsView::draw_list(ViewContext& context) {
   const std::vector<JobStatus>& jobs = answer->result.jobs;
   std::string key = serials_of(answer) + state.dir;
   for (const std::string& dir : state.beside) key += "\n" + dir;
-  const auto& list = list_.get(key, [&] { return list_of(answer->result, state); });
+  const auto& list =
+      list_.get(key, [&] { return list_of(answer->result, names_of_list(*answer), state); });
   widgets::TableDraw options = options_of_rows(jobs.size(), list_.version());
   options.height = 0;
   options.hint = "Search, or a condition: loss<2";
@@ -403,7 +404,7 @@ void JobsView::draw_buttons(ViewContext& context, const JobStatus& job) {
   ImGui::BeginDisabled(job.kind != "train" || !job.config.is_object());
   if (ImGui::SmallButton("Clone")) {
     auto state = context.state<JobsState>();
-    state.form = true, state.source = name_of_job(job);
+    state.form = true, state.source = names_of_jobs({&job, 1}).at(job.dir);
     state.run = config_to_clone(job.config);
     lines_.forget();
     context.set_state("Clone a job", state);
@@ -422,7 +423,7 @@ void JobsView::draw_buttons(ViewContext& context, const JobStatus& job) {
 void JobsView::draw_removal(ViewContext& context, const JobStatus& job) {
   if (!ImGui::BeginPopup("remove")) return;
   const std::size_t count = job.checkpoints.size();
-  ImGui::Text("Delete %s, its curves, its log and its %s?", name_of_job(job).c_str(),
+  ImGui::Text("Delete %s, its curves, its log and its %s?", name_of(context, job).c_str(),
               count == 1 ? "checkpoint" : (std::to_string(count) + " checkpoints").c_str());
   ImGui::TextColored(widgets::palette().quiet, "%s", job.dir.c_str());
   if (ImGui::Button("Delete")) {
@@ -470,8 +471,9 @@ void JobsView::draw_opening(ViewContext& context, const JobStatus& job) {
 
 void JobsView::draw_head(ViewContext& context, const JobStatus& job) {
   ImGui::PushFont(widgets::fonts().bold, 0.0F);
-  ImGui::TextUnformatted(name_of_job(job).c_str());
+  ImGui::TextUnformatted(name_of(context, job).c_str());
   ImGui::PopFont();
+  tooltip(job.dir);
   ImGui::SameLine();
   ImGui::TextColored(widgets::color_of(tone_of_job(job.state)), "%s", job.state.c_str());
   ImGui::SameLine();

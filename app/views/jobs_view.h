@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <set>
 
 #include "app/views/config_form.h"
@@ -58,6 +59,7 @@ class JobsView : public View {
   std::string command_line(const ViewContext& context) const override;
 
  private:
+  using Names = std::map<std::string, std::string>;  // of the jobs of the list, by folder
   void poll(ViewContext& context);
   void draw_bar(ViewContext& context);
   void draw_form(ViewContext& context);
@@ -65,7 +67,10 @@ class JobsView : public View {
   void load_source(ViewContext& context, JobsState& state, const std::string& path);
   void draw_removal(ViewContext& context, const protocol::JobStatus& job);
   void draw_list(ViewContext& context);
-  static widgets::TableSpec list_of(const protocol::JobsResult& result, const JobsState& state);
+  static widgets::TableSpec list_of(const protocol::JobsResult& result, const Names& names,
+                                    const JobsState& state);
+  std::string name_of(const ViewContext& context, const protocol::JobStatus& job) const;
+  const Names& names_of_list(const Answer<protocol::JobsResult>& list) const;
   void draw_job(ViewContext& context, const protocol::JobStatus& job);
   void draw_head(ViewContext& context, const protocol::JobStatus& job);
   void draw_buttons(ViewContext& context, const protocol::JobStatus& job);
@@ -85,6 +90,7 @@ class JobsView : public View {
   Cached<Output> result_;
   OutputTables tables_;
   Cached<widgets::TableSpec> list_;
+  mutable Cached<Names> names_;
   widgets::DataTable list_table_;
   std::vector<std::string> configs_;  // names of shipped run configurations
   std::string path_;                  // of a file, as typed

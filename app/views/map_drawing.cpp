@@ -155,7 +155,7 @@ bool MapView::draw_colors(ViewContext& context, MapState& state) {
   MapLook& look = state.look;
   const float width = ImGui::GetFontSize() * 8;
   if (state.of == "weight") {
-    changed |= draw_choice("scale", look.scale, {"automatic", "linear", "log"}, width);
+    changed |= draw_choice("scale", look.scale, protocol::split_choices(kScales), width);
     tooltip("Automatic: log where fewer than one cell in ten reaches a tenth of the largest");
     ImGui::SetNextItemWidth(width);
     const std::string label = std::to_string(look.decades) + " decades of a log scale###decades";
@@ -181,7 +181,7 @@ bool MapView::draw_colors(ViewContext& context, MapState& state) {
     if (const std::string clipped = clipping_note(*map, look); !clipped.empty())
       ImGui::TextColored(widgets::palette().warn, "%s", clipped.c_str());
   }
-  if (ImGui::Button("Reset")) look = {}, state.square = true, changed = true;
+  if (ImGui::Button(kReset)) look = {}, state.square = true, changed = true;
   ImGui::EndPopup();
   return changed;
 }

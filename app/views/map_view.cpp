@@ -37,9 +37,7 @@ std::string in_a_row(const std::vector<std::string>& words) {
 std::pair<int64_t, int64_t> sizes_of(const QuestionOf<MapResult>& question, const TextInput& text,
                                      const std::string& head) {
   const auto* answer = question.answer();
-  if (!answer || answer->asked.text.serial() != text.words.serial() ||
-      answer->asked.params.value("length", int64_t{0}) != text.length)
-    return {0, 0};
+  if (!answer || !answer->asked.is_of(text)) return {0, 0};
   const MapResult& map = answer->result;
   const std::size_t dot = head.find('.');
   const std::string stack = dot == std::string::npos ? "" : head.substr(0, dot);

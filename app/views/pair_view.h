@@ -4,8 +4,6 @@
 
 namespace phasescope::app {
 
-using PairState = QuestionState<protocol::PairRequest>;
-
 inline constexpr Asks<protocol::PairResult> kPair{"pair", protocol::PairRequest::method,
                                                   "measuring the pair"};
 

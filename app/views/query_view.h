@@ -37,7 +37,6 @@ class QueryView : public View {
   }
 
  private:
-  using QueryAnswer = Answer<protocol::QueryResult>;
   // What a row of the table is about.
   struct Place {
     int64_t model = 0, layer = 0, head = 0;

@@ -214,12 +214,8 @@ void fit_to_text(ViewContext& context) {
   const std::string model = selected_model(context.session());
   if (model.empty() || context.has_stacks(model)) return;
   const auto& question = context.requests.of(kText, model);
-  const TextInput text = context.text_for(model);
   const auto* answer = question.answer();
-  const bool of_this_text = answer && question.answers_now() &&
-                            answer->asked.text.serial() == text.words.serial() &&
-                            answer->asked.params.value("length", int64_t{0}) == text.length;
-  if (of_this_text)
+  if (answer && question.answers_now() && answer->asked.is_of(context.text_for(model)))
     fit_selection_to_text(context, static_cast<int64_t>(answer->result.tokens.size()));
 }
 

@@ -285,16 +285,30 @@ float checkbox_width(const char* label) {
 
 bool draw_choice(const char* label, std::string& value, const std::vector<std::string>& words,
                  float width) {
+  return draw_named_choice(
+      label, value, words, [](const std::string& word) { return word; }, width);
+}
+
+bool draw_named_choice(const char* label, std::string& value, const std::vector<std::string>& keys,
+                       const WordsOf& words_of, float width) {
+  std::vector<std::string> words;
+  for (const std::string& key : keys) words.push_back(words_of(key));
   ImGui::SetNextItemWidth(width > 0 ? width : choice_width(words));
+  if (!ImGui::BeginCombo(label, words_of(value).c_str())) return false;
   bool changed = false;
-  if (!ImGui::BeginCombo(label, value.c_str())) return false;
-  for (const std::string& word : words)
-    if (ImGui::Selectable(word.c_str(), word == value)) {
-      changed = word != value;
-      value = word;
-    }
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const std::string item = words[i] == keys[i] ? words[i] : words[i] + "###" + keys[i];
+    if (!ImGui::Selectable(item.c_str(), keys[i] == value)) continue;
+    changed = keys[i] != value;
+    value = keys[i];
+  }
   ImGui::EndCombo();
   return changed;
+}
+
+std::string words_of_key(std::string key) {
+  std::ranges::replace(key, '_', ' ');
+  return key;
 }
 
 namespace {

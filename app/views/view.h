@@ -7,6 +7,7 @@
 #include <imgui.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -117,9 +118,17 @@ void next_control(float width);
 // What a choice among words and a checkbox take of it.
 float choice_width(const std::vector<std::string>& words);
 float checkbox_width(const char* label);
+// What a choice is called where nobody made one, and the button that goes back to that.
+inline constexpr const char *kAutomatic = "automatic", *kReset = "Reset";
 // A labelled choice among words; returns true when another one was taken.
 bool draw_choice(const char* label, std::string& value, const std::vector<std::string>& words,
                  float width = 0);
+// The same among keys, each shown as `words_of` has it.
+using WordsOf = std::function<std::string(const std::string& key)>;
+bool draw_named_choice(const char* label, std::string& value, const std::vector<std::string>& keys,
+                       const WordsOf& words_of, float width = 0);
+// "bits per byte" for "bits_per_byte".
+std::string words_of_key(std::string key);
 // The colour of the session's i-th model as a small square, then its short name; the whole on
 // hover.
 void draw_model_name(const Session& session, std::size_t index);

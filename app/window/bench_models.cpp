@@ -136,10 +136,6 @@ const std::map<std::string, Method>& methods() {
 
 }  // namespace
 
-Reply bench_reply(const std::string& method, const json& params) {
-  return methods().at(method).make(params);
-}
-
 BenchWorker::BenchWorker() : thread_([this] { work(); }) {}
 
 BenchWorker::~BenchWorker() {

@@ -13,10 +13,6 @@
 
 namespace phasescope::app {
 
-// What is made up, as a worker would answer it. Throws std::out_of_range for another method than
-// those that fill the large views: model.info, heads, text.read and map.
-protocol::Reply bench_reply(const std::string& method, const nlohmann::json& params);
-
 // A thread that answers one request after the other, each after as long as the work would take; a
 // cancelled one ends at the next look. What it does not make up fails at once.
 class BenchWorker : public WorkerLink {

@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include "app/cli/given_input.h"
+#include "app/cli/output.h"
 #include "app/window/commands.h"
 #include "formats/error.h"
 #include "widgets/theme.h"
@@ -32,7 +34,7 @@ void FileDialog::enter(ViewContext& context, const fs::path& folder) {
     return context.requests.ask(question, protocol::FolderRequest{.path = folder.string()});
   }
   try {
-    here_ = {folder, formats::listed_entries(folder)};
+    here_ = {folder, formats::listed_entries(folder, formats::ListedNames::of_bytes_too)};
     path_ = folder.string();
   } catch (const formats::Error& error) {
     trouble_ = error.full_text();
@@ -58,7 +60,7 @@ void FileDialog::choose(ViewContext& context, const fs::path& path) {
     if (context.window.open_dialog == "text")
       read_text_file_into(context, path.string());
     else
-      open_model(context, path.string());
+      require_utf8(path.string()), open_model(context, path.string());
     context.window.open_dialog.clear();
     ImGui::CloseCurrentPopup();
   } catch (const formats::Error& error) {
@@ -78,7 +80,9 @@ void FileDialog::draw_entries(ViewContext& context) {
       next = now.folder.parent_path();
     if (std::exchange(at_first_, false)) ImGui::FocusItem();
     for (const formats::ListedEntry& entry : now.entries) {
-      const std::string label = entry.folder ? entry.name + "/" : entry.name;
+      // Its own bytes tell it from one whose name looks the same.
+      const std::string label = for_terminal(entry.name, Breaks::escaped) +
+                                (entry.folder ? "/" : "") + "###" + entry.name;
       const fs::path path = now.folder / entry.name;
       const auto flags =
           ImGuiSelectableFlags_AllowDoubleClick | ImGuiSelectableFlags_NoAutoClosePopups;
@@ -143,7 +147,8 @@ void FileDialog::draw(ViewContext& context) {
   ImGui::SetNextItemWidth(-1);
   const bool entered = ImGui::InputText("##path", &path_, ImGuiInputTextFlags_EnterReturnsTrue);
   draw_entries(context);
-  if (!trouble_.empty()) ImGui::TextColored(widgets::palette().bad, "%s", trouble_.c_str());
+  if (!trouble_.empty())
+    ImGui::TextColored(widgets::palette().bad, "%s", for_terminal(trouble_).c_str());
   if (ImGui::Button("Open") || entered) choose(context, path_);
   ImGui::SameLine();
   if (ImGui::Button("Cancel") || ImGui::IsKeyPressed(ImGuiKey_Escape)) {

@@ -8,6 +8,7 @@
 #include "app/cli/given_input.h"
 #include "app/window/urgent_link.h"
 #include "formats/error.h"
+#include "protocol/messages/common.h"
 
 namespace phasescope::app {
 namespace {
@@ -73,6 +74,11 @@ std::uint64_t next_serial() {
 }
 
 // --- one question ---------------------------------------------------------------------------
+
+bool Asked::is_of(const TextInput& read) const {
+  return text.serial() == read.words.serial() &&
+         protocol::part_of<protocol::Reading>(params).length == read.length;
+}
 
 bool alike(const Asked& a, const Asked& b) {
   nlohmann::json one = a.params, other = b.params;

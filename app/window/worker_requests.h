@@ -35,6 +35,8 @@ struct Asked {
   bool operator==(const Asked& other) const {
     return params == other.params && text.serial() == other.text.serial();
   }
+  // Whether it was of this text, read to this length.
+  bool is_of(const TextInput& read) const;
 };
 
 // Whether two questions are the same but for the model, and for the lengths that follow from it.

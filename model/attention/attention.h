@@ -76,8 +76,9 @@ void check_probes(const ProbeRequest& request);
 // to q, k, v, tables, the correction's weights and the state. Fused: float32 and 16-bit tensors on
 // the CPU, computed in float32, causal or not, windows, padding, documents, soft caps; what
 // fused_obstacle() names runs plain and says why. CUDA: 16-bit tensors alone (cuda_attention.h), on
-// a CUDA device, or on the CPU with copies both ways. Results lie where v does. Plain without
-// gradients works in blocks of rows, so no backend holds N x N then.
+// a CUDA device, or on the CPU with copies both ways. Results lie where v does. Plain works in
+// blocks of rows, and with gradients, from some size on, computes each block again for them, so no
+// backend holds N x N of a long text.
 AttentionResult attention(const AttentionProgram& program, const at::Tensor& v,
                           const AttentionOptions& options);
 

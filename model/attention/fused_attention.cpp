@@ -173,7 +173,7 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
   static AttentionProgram without_operands(const AttentionProgram& program) {
     AttentionProgram bare = program;
     for_each_operand(bare, [](at::Tensor& x) { x = at::empty({0}); });
-    bare.q_plain = bare.k_plain = at::Tensor();
+    bare.q_plain = bare.k_plain = bare.q_normed = bare.k_normed = at::Tensor();
     if (TermProgram* term = bare.term()) *term = {};
     return bare;
   }
@@ -324,6 +324,9 @@ AttentionProgram in_dtype(const AttentionProgram& program, at::ScalarType dtype)
   // One copy where they are the same.
   result.q_plain = program.transformed ? program.q_plain.to(dtype) : result.q;
   result.k_plain = program.transformed ? program.k_plain.to(dtype) : result.k;
+  for (at::Tensor* x : {&result.q_normed, &result.k_normed}) {
+    if (x->defined()) *x = x->to(dtype);
+  }
   return result;
 }
 

@@ -50,7 +50,7 @@ ProbeResult fused_probe(const LayerAttention& attention, const ProbeRequest& req
 // The content scores as a program of their own, under the same mask.
 AttentionProgram content_of(const AttentionProgram& program) {
   AttentionProgram content = program;
-  content.q = program.q_plain, content.k = program.k_plain, content.transformed = false;
+  content.q = program.content_q(), content.k = program.content_k(), content.transformed = false;
   const auto* tapa = program.as<TapaProgram>();
   content.scale = tapa != nullptr ? tapa->scale_content : program.scale * program.gain;
   const std::int64_t from = program.content_from;
@@ -58,6 +58,7 @@ AttentionProgram content_of(const AttentionProgram& program) {
   const std::int64_t channels = tapa != nullptr ? tapa->content_dim : content.q.size(3) - from;
   for (at::Tensor* x : {&content.q, &content.k}) *x = x->narrow(-1, from, channels);
   content.q_plain = content.q, content.k_plain = content.k;
+  content.q_normed = content.k_normed = at::Tensor();
   content.variant = PlainProgram{};
   content.tokens = TokenTerms();
   content.sinks = content.gate = content.distance_bias = at::Tensor();
@@ -282,6 +283,7 @@ std::shared_ptr<const LayerAttention> LayerAttention::for_weights() const {
   if (is_fused()) return std::make_shared<LayerAttention>(*this);
   AttentionProgram program = program_;
   if (program.term() == nullptr) program.q_plain = program.k_plain = at::Tensor();
+  program.q_normed = program.k_normed = at::Tensor();
   return std::make_shared<LayerAttention>(layer_, std::move(program), at::Tensor(), lse_,
                                           at::Tensor(), Backend::plain, ran_);
 }

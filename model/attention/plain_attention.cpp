@@ -11,6 +11,7 @@
 
 #include "model/attention/attention.h"
 #include "model/attention/plain_mask.h"
+#include "model/attention/row_blocks.h"
 
 namespace phasescope::model {
 namespace {
@@ -337,7 +338,8 @@ at::Tensor plain_scores(const AttentionProgram& program, Range heads, Range rows
 }
 
 at::Tensor plain_content(const AttentionProgram& program, Range heads, Range rows, Range columns) {
-  return content_scores(program, operands(program.q_plain, program.k_plain, heads, rows, columns));
+  return content_scores(program,
+                        operands(program.content_q(), program.content_k(), heads, rows, columns));
 }
 
 ScoreParts plain_score_parts(const AttentionProgram& program, Range heads, Range rows,
@@ -367,7 +369,7 @@ ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& 
   };
   const at::Tensor query_id = position(row + program.query_offset), key_id = position(column);
   ScoreParts parts;
-  parts.content = of_head(content_scores(program, pairs(program.q_plain, program.k_plain)));
+  parts.content = of_head(content_scores(program, pairs(program.content_q(), program.content_k())));
   at::Tensor score;
   // Fire, and cape over it, read ids and content alone, so that each pair is a region.
   if (program.fire() != nullptr) {
@@ -452,66 +454,44 @@ AttentionBlock plain_block(const AttentionProgram& program, const at::Tensor& v,
   return block;
 }
 
-std::int64_t plain_block_rows(const AttentionProgram& program) {
-  // Scores of a block and what is made of them: about eight arrays, cape's hidden layer far more.
-  std::int64_t arrays = 8 * program.q.size(0) * program.q.size(1);
-  if (const TermProgram* term = program.term()) {
-    arrays += program.q.size(0) * term->arrays;
-  } else if (const auto* cape = program.as<CapeProgram>()) {
-    arrays += program.q.size(0) * (4 * program.q.size(1) + 3 * cape->w1.size(0));
-  }
-  constexpr std::int64_t kBudget = std::int64_t{24} << 20;  // elements
-  return std::clamp<std::int64_t>(kBudget / (arrays * program.k.size(2)), 1, program.q.size(2));
-}
-
 namespace {
 
-// What blocks of rows give, (B, H, rows, ..), joined. One tensor for all of it, made with the first
-// block: what is kept between two blocks would hold freed memory apart, as each is larger than the
-// one before.
-class RowsOfBlocks {
- public:
-  RowsOfBlocks(std::int64_t rows, bool in_blocks) : rows_(rows), in_blocks_(in_blocks) {}
-
-  void put(std::int64_t begin, const at::Tensor& block) {
-    if (!block.defined()) return;
-    if (!in_blocks_) {
-      all_ = block;
-      return;
-    }
-    if (!all_.defined()) {
-      std::vector<std::int64_t> shape = block.sizes().vec();
-      shape[2] = rows_;
-      all_ = at::empty(shape, block.options());
-    }
-    all_.narrow(2, begin, block.size(2)).copy_(block);
-  }
-
-  const at::Tensor& all() const { return all_; }  // undefined where nothing was put
-
- private:
-  std::int64_t rows_;
-  bool in_blocks_;
-  at::Tensor all_;
-};
+// (rows, columns) arrays of a block's scores and what is made of them: about eight a head, for
+// cape's hidden layer far more.
+std::int64_t block_arrays(const AttentionProgram& program) {
+  const std::int64_t batch = program.q.size(0);
+  const std::int64_t arrays = 8 * batch * program.q.size(1);
+  if (const TermProgram* term = program.term()) return arrays + batch * term->arrays;
+  const auto* cape = program.as<CapeProgram>();
+  if (cape == nullptr) return arrays;
+  return arrays + batch * (4 * program.q.size(1) + 3 * cape->w1.size(0));
+}
 
 }  // namespace
 
+std::int64_t plain_block_rows(const AttentionProgram& program) {
+  constexpr std::int64_t kBudget = std::int64_t{24} << 20;  // elements
+  const std::int64_t row = block_arrays(program) * program.k.size(2);
+  const std::int64_t queries = program.q.size(2);
+  // What autograd keeps of one block costs memory, and what it does not keep is computed again.
+  constexpr std::int64_t kKept = std::int64_t{256} << 20;
+  if (at::GradMode::is_enabled() && row * queries <= kKept) return queries;
+  return std::clamp<std::int64_t>(kBudget / row, 1, queries);
+}
+
 AttentionResult plain_attention(const AttentionProgram& program, const at::Tensor& v,
                                 const AttentionOptions& options) {
-  const std::int64_t queries = program.q.size(2);
-  // Autograd keeps every block anyway, so with gradients there is one.
-  const std::int64_t step = at::GradMode::is_enabled() ? queries : plain_block_rows(program);
-  const bool in_blocks = step < queries;
-  RowsOfBlocks out(queries, in_blocks), state(queries, in_blocks), lse(queries, in_blocks),
-      entropy(queries, in_blocks);
-  for (std::int64_t begin = 0; begin < queries; begin += step) {
-    const AttentionBlock block = plain_block(program, v, {begin, std::min(queries, begin + step)});
-    out.put(begin, block.out), state.put(begin, block.state);
-    if (options.want_lse || options.want_entropy) lse.put(begin, at::logsumexp(block.scores, -1));
-    if (options.want_entropy) entropy.put(begin, row_entropy(block.weights));
-  }
-  AttentionResult result{out.all(), state.all(), lse.all(), entropy.all(), {}, ran_plain(v)};
+  const bool entropy = options.want_entropy, lse = options.want_lse || entropy;
+  const RowFunction compute = [program, v, lse, entropy](std::int64_t begin, std::int64_t end) {
+    const AttentionBlock block = plain_block(program, v, {begin, end});
+    std::vector<at::Tensor> made = {block.out, block.state, {}, {}};
+    if (lse) made[2] = at::logsumexp(block.scores, -1);
+    if (entropy) made[3] = row_entropy(block.weights);
+    return made;
+  };
+  const std::vector<at::Tensor> made =
+      in_row_blocks(compute, program.q.size(2), plain_block_rows(program));
+  AttentionResult result{made[0], made[1], made[2], made[3], {}, ran_plain(v)};
   if (!program.gate.defined()) return result;
   if (options.want_ungated) result.ungated = result.out;
   result.out = result.out * program.gate.to(result.out.scalar_type());

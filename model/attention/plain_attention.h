@@ -19,7 +19,8 @@ struct AttentionBlock {
 // All of one block of query rows.
 AttentionBlock plain_block(const AttentionProgram& program, const at::Tensor& v, Range rows);
 
-// How many rows a block may have so that it stays within some hundred megabytes.
+// How many rows a block may have so that it stays within some hundred megabytes. With gradients all
+// rows are one block as long as what is kept of it stays within a gigabyte or two.
 std::int64_t plain_block_rows(const AttentionProgram& program);
 
 AttentionResult plain_attention(const AttentionProgram& program, const at::Tensor& v,

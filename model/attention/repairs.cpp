@@ -13,6 +13,8 @@
 #include "formats/error.h"
 #include "formats/tensors/safetensors.h"
 #include "model/attention/moved_scores.h"
+#include "model/attention/plain_attention.h"
+#include "model/attention/row_blocks.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/encodings/rotation.h"
 #include "model/layers.h"
@@ -365,13 +367,17 @@ bool is_differentiated(const AttentionProgram& program) {
 
 // The same by plain operations, which have gradients.
 at::Tensor plain_lse_of_others(const AttentionProgram& program) {
-  const std::int64_t heads = program.q.size(1), rows = program.q.size(2);
-  const at::Tensor scores =
-      plain_scores(program, {0, heads}, {0, rows}, {1, program.k.size(2)}).to(at::kDouble);
-  // A row of nothing but -inf would have no gradient, and make that of its neighbours none.
-  const at::Tensor none = scores.isneginf().all(-1);
-  const at::Tensor lse = at::logsumexp(scores.masked_fill(none.unsqueeze(-1), 0.0), -1)
-                             .masked_fill(none, -std::numeric_limits<double>::infinity());
+  const RowFunction of_rows = [program](std::int64_t begin, std::int64_t end) {
+    const at::Tensor scores =
+        plain_scores(program, {0, program.q.size(1)}, {begin, end}, {1, program.k.size(2)})
+            .to(at::kDouble);
+    // A row of nothing but -inf would have no gradient, and make that of its neighbours none.
+    const at::Tensor none = scores.isneginf().all(-1);
+    return std::vector<at::Tensor>{
+        at::logsumexp(scores.masked_fill(none.unsqueeze(-1), 0.0), -1)
+            .masked_fill(none, -std::numeric_limits<double>::infinity())};
+  };
+  const at::Tensor lse = in_row_blocks(of_rows, program.q.size(2), plain_block_rows(program))[0];
   if (!program.sinks.defined()) return lse;
   return at::logaddexp(lse, program.sinks.to(at::kDouble).view({1, -1, 1}));
 }

@@ -1,6 +1,7 @@
 #include "model/attention/turned.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "model/encodings/rotation.h"
 
@@ -47,8 +48,12 @@ bool has_temperature(const AttentionConfig& a, std::int64_t layer) {
 void change_turned(const ModelConfig& config, std::int64_t layer, const at::Tensor& ids,
                    at::ScalarType dtype, AttentionProgram& program) {
   if (config.attention.qk_norm_after && program.transformed) {
-    program.q = of_unit_square(program.q, config.norm_eps);
-    program.k = of_unit_square(program.k, config.norm_eps);
+    const auto normed = [&config](const at::Tensor& x) {
+      return of_unit_square(x, config.norm_eps);
+    };
+    program.q = normed(program.q), program.k = normed(program.k);
+    const at::NoGradGuard shown_alone;
+    program.q_normed = normed(program.q_plain), program.k_normed = normed(program.k_plain);
   }
   if (!has_temperature(config.attention, layer)) return;
   const at::Tensor factors = temperatures(config.attention, ids, dtype);

@@ -336,6 +336,10 @@ void write(formats::FileSystem& fs, const std::filesystem::path& folder, const M
 
 Imported import_maps(formats::FileSystem& fs, Read& read, const std::filesystem::path& folder,
                      const ImportOptions& options) {
+  if (options.scale != 0) {
+    throw formats::bad_usage("these are maps, and a scale is of queries and keys", "scale",
+                             "leave it out, or give q and k with --as qk");
+  }
   check_numbers(read, "attn", options.renumber);
   const std::vector<at::Tensor> maps = ordered(read.kinds, "attn");
   std::vector<Parameters> layers;
@@ -351,6 +355,10 @@ Imported import_maps(formats::FileSystem& fs, Read& read, const std::filesystem:
   }
   out.config.attention.causal = options.causal == "yes" || (options.causal == "auto" && !later);
   out.config.encoding = {"imported", {{"tensors", "maps"}, {"tokens", maps[0].size(1)}}};
+  for (const char* kind : {"q", "k", "v"}) {
+    if (!read.kinds.contains(kind)) continue;
+    out.notes.push_back(std::string(kind) + " was left out: the maps are there");
+  }
   write(fs, folder, out.config, layers);
   return out;
 }

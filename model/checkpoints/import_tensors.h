@@ -15,7 +15,7 @@ namespace phasescope::model {
 struct ImportOptions {
   std::string as = "auto";      // maps, qk; auto: as the tensors are called
   std::string causal = "auto";  // yes, no; auto: of maps, whether any weight lies on a later key
-  double scale = 0;             // of q.k; 0: 1 / sqrt(channels)
+  double scale = 0;             // of q.k, refused of maps; 0: 1 / sqrt(channels)
   bool renumber = false;        // layers that are there are counted from 0, if some are not there
 };
 
@@ -32,7 +32,7 @@ struct Imported {
 // say. A dimension of 1 before the heads is a text's. Writes FOLDER/model.safetensors (float32) and
 // FOLDER/config.json. Throws Error "bad_input": names or shapes that do not fit, layers that are
 // there twice or, but for `renumber`, not there at all, weights of a row that do not sum to 1,
-// numbers that are none.
+// numbers that are none; "bad_usage": a scale of maps.
 Imported import_tensors(formats::FileSystem& fs, const std::vector<std::filesystem::path>& files,
                         const std::filesystem::path& folder, const ImportOptions& options);
 

@@ -167,6 +167,17 @@ void FamilyReader::note_clashes(const formats::RawRope& rope) {
   result_.warnings.insert(result_.warnings.end(), rope.notes.begin(), rope.notes.end());
 }
 
+void FamilyReader::warn_of_own_rope(const formats::RawRope& own) {
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    if (!has_key(key) || reader_.has(key)) continue;
+    warning(reader_.prefix() + key +
+            " is null, which says nothing to this class: its own rope is " + own.type +
+            " with factor " + Json(own.factor.value_or(1)).dump() + " over " +
+            Json(own.original_max_position_embeddings.value_or(config().context)).dump() +
+            " positions");
+  }
+}
+
 void FamilyReader::require_whole_heads(const formats::RawRope& rope) {
   if (rope.type == "proportional" || rope.partial_rotary_factor == 1) return;
   problem("partial_rotary_factor",

@@ -92,6 +92,9 @@ class FamilyReader {
   // Reads and sets it, with its notes.
   void read_rope(formats::RopeDefaults defaults, const char* layout);
   void note_clashes(const formats::RawRope& rope);
+  // Of a class with a scaled rope of its own where a file says nothing: a file that says null, as
+  // if it had none, is told so.
+  void warn_of_own_rope(const formats::RawRope& own);
 
   Translation finish(std::function<TensorPlace(const std::string&)> place);
 

@@ -102,6 +102,12 @@ void read_gemma_n(FamilyReader& reading, const GemmaNDefaults& defaults) {
                                                    formats::kPositiveRange);
   const std::int64_t shared =
       reader.integer_or({"num_kv_shared_layers"}, defaults.shared_layers, {.min = 0});
+  if (shared >= config.layers && shared > 0) {
+    reading.problem("num_kv_shared_layers",
+                    "is " + std::to_string(shared) + " of " + std::to_string(config.layers) +
+                        " layers, which leaves none that has keys of its own");
+    return;
+  }
   for (const std::int64_t layer : all_layers(config)) {
     if (layer >= config.layers - shared) attention.shared_layers.push_back(layer);
   }

@@ -55,10 +55,14 @@ formats::RawRope rope_of(FamilyReader& reading) {
   }
   formats::RawRope rope;  // the class's own, also beside a rope_theta
   rope.type = "yarn";
+  if (reading.has_key("rope_theta") && !reader.has("rope_theta")) {
+    reading.warning("rope_theta is null, on which transformers fails: the base is 150000");
+  }
   rope.theta = reader.number_or({"rope_theta"}, kTheta, formats::kPositiveRange);
   rope.factor = 32, rope.original_max_position_embeddings = 4096;
   rope.beta_fast = 32, rope.beta_slow = 1;
   rope.truncate = false;
+  reading.warn_of_own_rope(rope);
   return rope;
 }
 

@@ -113,6 +113,7 @@ std::vector<std::int64_t> FamilyReader::still_layers(
       reader_.integer_or({"no_rope_layer_interval"}, 4, formats::kCountRange);
   const std::vector<std::int64_t> layers = all_layers(config());
   if (turning && turning->size() != layers.size()) {
+    if (is_unread("num_hidden_layers")) return {};
     problem("no_rope_layers", "has " + std::to_string(turning->size()) +
                                   " entries, but there are " + std::to_string(config().layers) +
                                   " layers");

@@ -10,7 +10,7 @@ namespace {
 bool claims(const FamilyInput& input) { return is_of_type(input.config, {"ministral3"}); }
 
 // What the class has where a file says nothing of rope.
-formats::RawRope class_rope() {
+formats::RawRope class_rope(FamilyReader& reading) {
   formats::RawRope rope;
   rope.type = "yarn";
   rope.theta = 1e6;
@@ -18,6 +18,7 @@ formats::RawRope class_rope() {
   rope.beta_fast = 32, rope.beta_slow = 1;
   rope.mscale = rope.mscale_all_dim = 1;
   rope.llama_4_scaling_beta = 0.1;
+  reading.warn_of_own_rope(rope);
   return rope;
 }
 
@@ -38,7 +39,7 @@ Translation translate(const FamilyInput& input) {
           ? formats::read_rope(reader,
                                {.theta = 1e4, .whole_when_default = true, .scales_queries = true},
                                {}, config.head_dim)
-          : class_rope();
+          : class_rope(reading);
   reading.set_rope(rope, "half");
   config.attention.temperature = rope.llama_4_scaling_beta.value_or(0);
   config.attention.temperature_length =

@@ -93,6 +93,11 @@ void FamilyReader::read_ropes_by_type(double theta, double local_theta,
     formats::RopeDefaults defaults{.theta = fallback, .whole_when_default = true};
     if (!outside.empty()) {
       defaults.theta = reader_.number_or({outside}, fallback, formats::kPositiveRange);
+      const bool null_base = has_key(outside) && !reader_.has(outside);
+      if (null_base && own.is_object() && !own.contains("rope_theta")) {
+        warning(reader_.prefix() + outside + " is null, on which transformers fails: the base is " +
+                Json(fallback).dump());
+      }
       const bool clash = own.is_object() && own.contains("rope_theta") && reader_.has(outside) &&
                          own["rope_theta"] != *reader_.raw(outside);
       if (clash) {

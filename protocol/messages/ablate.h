@@ -36,16 +36,19 @@ struct AblateRequest {
                     "at a random row up to here; or what bounds it by --limit: window (farther "
                     "keys are not seen), clamp (they are read as if they stood there), sink (the "
                     "weight on key 0), bias (what the encoding adds to the score, times it)",
+            .title = "What is done",
             .choices = "zero|mean|resample|window|clamp|sink|bias"});
     v("limit", limit,
       About{.help = "of window, clamp (tokens), sink (a weight) or bias (a factor)"});
     v("by", by,
       About{.help = "heads one by one, layer by layer, or together (default: together where heads "
                     "are named, else one by one)",
+            .title = "At a time",
             .choices = "head|layer|together"});
     v("maps", maps,
       About{.help = "how far every head's map moves, a pass over whole maps (auto: of up to 4 "
                     "changes)",
+            .title = "How far maps move",
             .choices = "auto|yes|no"});
   }
 };

@@ -27,11 +27,14 @@ struct AcuityRequest {
     chosen.fields(v);
     running.fields(v);
     v("bands", bands,
-      About{.help =
-                "bands of distances a:b, e.g. 1:3,4:9 (default: octaves to the trained length)"});
-    v("seeds", seeds, About{.help = "seeds of the permutations", .low = 0});
+      About{.help = "bands of distances a:b, e.g. 1:3,4:9 (default: octaves to the trained length)",
+            .title = "Bands of distances",
+            .unit = "tokens"});
+    v("seeds", seeds,
+      About{.help = "seeds of the permutations", .title = "Seeds of the permutations", .low = 0});
     v("by", by,
       About{.help = "all heads at once (model), or also each layer or head alone",
+            .title = "At a time",
             .choices = "model|layer|head"});
   }
 };

@@ -25,9 +25,14 @@ struct AddressingRequest {
     reading.fields(v);
     chosen.fields(v);
     running.fields(v);
-    v("of", of, About{.help = "score, or the content score alone", .choices = "score|content"});
+    v("of", of,
+      About{.help = "score, or the content score alone",
+            .title = "What is split",
+            .choices = "score|content"});
     v("within", within,
       About{.help = "pairs less than this many tokens apart, from 2 (0, as by default: all)",
+            .title = "Pairs closer than",
+            .unit = "tokens",
             .low = 0});
   }
 };

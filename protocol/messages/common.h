@@ -32,6 +32,7 @@ inline constexpr About kBackendAbout{
     .help =
         "what runs attention: cuda-unverified are the CUDA kernels, which have never run on a "
         "device",
+    .title = "Attention runs",
     .choices = "fused|plain|cuda-unverified|auto"};
 inline constexpr About kInputAbout{.help = "what is read"};
 inline constexpr About kSeedAbout{.help = "seed of everything drawn", .low = 0};
@@ -71,7 +72,7 @@ struct Opening {
   template <class V>
   void fields(V& v) {
     v("set", set, kSetAbout);
-    v("dtype", dtype, About{.help = "computed in", .choices = kDtypes});
+    v("dtype", dtype, About{.help = "computed in", .title = "Computed in", .choices = kDtypes});
     v("device", device, kDeviceAbout), v("threads", threads, kThreadsAbout);
   }
 };
@@ -107,6 +108,7 @@ struct Reading {
     v("input", input, kInputAbout);
     v("length", length,
       About{.help = "tokens read of a text (default: the model's trained context)",
+            .unit = "tokens",
             .low = 1,
             .high = kMostTokens});
     v("seed", seed, kSeedAbout);

@@ -21,7 +21,8 @@ struct CostRequest {
     v("model", model,
       About{.help = "model, or a config.json or run configuration: no weights are read",
             .argument = "MODEL"});
-    v("length", length, About{.help = "tokens of one forward pass", .low = 1, .high = kMostTokens});
+    v("length", length,
+      About{.help = "tokens of one forward pass", .unit = "tokens", .low = 1, .high = kMostTokens});
     v("set", set, kSetAbout);
   }
 };

@@ -29,10 +29,18 @@ struct DemandRequest {
     running.fields(v);
     v("fit", fit,
       About{.help = "also fit a bias by layer, head and distance (12 texts or more); --out "
-                    "FILE.safetensors keeps it, \"MODEL (bias_table=FILE)\" reads it"});
+                    "FILE.safetensors keeps it, \"MODEL (bias_table=FILE)\" reads it",
+            .title = "Fit a bias"});
     v("steps", steps,
-      About{.help = "steps of the fit at most", .low = 1, .high = 1000, .needs = "fit"});
-    v("start", start, About{.help = "what the fit starts from: zero, or window:W", .needs = "fit"});
+      About{.help = "steps of the fit at most",
+            .title = "Steps of the fit",
+            .low = 1,
+            .high = 1000,
+            .needs = "fit"});
+    v("start", start,
+      About{.help = "what the fit starts from: zero, or window:W",
+            .title = "The fit starts from",
+            .needs = "fit"});
   }
 };
 

@@ -30,19 +30,35 @@ struct DistanceRequest {
     v("models", models, kModelsAbout);
     reading.fields(v);
     running.fields(v);
-    v("near", near, About{.help = "near distances a:b (default 1:N/16)"});
-    v("far", far, About{.help = "far distances a:b (default 15N/16:N)"});
-    v("pairs", pairs, About{.help = "samples for each histogram", .low = 1, .high = 1e9});
+    v("near", near,
+      About{.help = "near distances a:b (default 1:N/16)",
+            .title = "Near distances",
+            .unit = "tokens"});
+    v("far", far,
+      About{.help = "far distances a:b (default 15N/16:N)",
+            .title = "Far distances",
+            .unit = "tokens"});
+    v("pairs", pairs,
+      About{.help = "samples for each histogram",
+            .title = "Pairs of a histogram",
+            .low = 1,
+            .high = 1e9});
     v("leave_out_first", leave_out_first,
       About{.help = "key 0 is no key of the histogram (default: where it is [BOS])",
+            .title = "Leave out key 0",
             .wire_only = true});
-    v("per_head", per_head, About{.help = "the same for every head"});
+    v("per_head", per_head, About{.help = "the same for every head", .title = "Every head, too"});
     v("heads", heads,
       About{.help = "heads whose coefficients, bias and sweep are shown, e.g. L2H1,L3H0 (default: "
-                    "the first of the middle layer; of models that rotate alone)"});
-    v("bases", bases, About{.help = "bases of the sweep", .low = 2, .high = 1e15});
+                    "the first of the middle layer; of models that rotate alone)",
+            .title = "Heads of the sweep"});
+    v("bases", bases,
+      About{.help = "bases of the sweep", .title = "Bases of the sweep", .low = 2, .high = 1e15});
     v("factors", factors,
-      About{.help = "factors of the sweep that positions are divided by", .low = 1, .high = 1e9});
+      About{.help = "factors of the sweep that positions are divided by",
+            .title = "Factors of the sweep",
+            .low = 1,
+            .high = 1e9});
   }
 };
 

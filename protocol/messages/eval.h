@@ -32,6 +32,7 @@ struct TaskOptions {
       About{.help = "texts read, evenly spread over those that are long enough (default: all), or "
                     "samples of the task at each length (default: 512, 100 where a length has two "
                     "parts, 20 where it is a text)",
+            .title = "Texts or samples",
             .low = 1,
             .high = 1e9});
   }
@@ -52,6 +53,7 @@ struct PerplexityOptions : TaskOptions {
   void list_measure(V& v) {
     v("window", window,
       About{.help = "which tokens count: disjoint, sliding:STRIDE, last_k:K or per_position",
+            .title = "Window rule",
             .of = kOf});
     v("metric", metric,
       About{.help = "what is measured; ids without bytes have bits_per_token for bits_per_byte",
@@ -72,6 +74,25 @@ struct PerplexityOptions : TaskOptions {
   bool operator==(const PerplexityOptions&) const = default;
 };
 
+// What is hidden in a text may be looked for in what a model writes.
+struct NeedleOptions : TaskOptions {
+  bool generate = false;
+  template <class V>
+  void list_generate(V& v) {
+    v("generate", generate,
+      About{.help = "the value counts anywhere in 128 tokens that are written, greedy, as RULER "
+                    "counts it (default: it must be the answer's next words, which one pass "
+                    "decides)",
+            .title = "Look in what is written",
+            .of = "task=needle|needle_noise"});
+  }
+  template <class V>
+  void fields(V& v) {
+    list_lengths(v), list_trials(v), list_generate(v);
+  }
+  bool operator==(const NeedleOptions&) const = default;
+};
+
 // A task against length, for one model or several: an EvalResult.
 struct EvalRequest {
   static constexpr const char* method = "eval";
@@ -79,7 +100,8 @@ struct EvalRequest {
   std::string task;
   std::vector<std::string> models;
   Running running;
-  PerplexityOptions perplexity;  // all options of all tasks
+  PerplexityOptions perplexity;  // all options of all tasks, but needle's own
+  NeedleOptions needle;          // its own alone
   std::int64_t seed = 0;
   template <class V>
   void fields(V& v) {
@@ -88,6 +110,7 @@ struct EvalRequest {
             .argument = "TASK"});
     v("models", models, kModelsAbout);
     perplexity.fields(v);
+    needle.list_generate(v);
     running.fields(v);
     v("seed", seed, kSeedAbout);
   }

@@ -29,19 +29,24 @@ struct GenerateRequest {
     v("model", model, kModelAbout);
     reading.fields(v);
     running.fields(v);
-    v("tokens", tokens, About{.help = "how many to add", .low = 1, .high = 1e6});
+    v("tokens", tokens,
+      About{.help = "how many to add", .title = "Tokens to add", .low = 1, .high = 1e6});
     v("temperature", temperature, About{.help = "0 is greedy", .low = 0});
     v("whole", whole,
       About{.help = "the whole text is read again for every token, without a cache of keys and "
-                    "values"});
+                    "values",
+            .title = "Read all again for each token"});
     v("extend", extend,
       About{.help = "past the trained context positions go on; otherwise the last tokens that fit "
-                    "are read again as a text of their own"});
+                    "are read again as a text of their own",
+            .title = "Past the trained context"});
     v("head", head,
       About{.help = "where this head looks as each token is written, as it comes: L3H5, or L3 for "
-                    "the mean of a layer's heads"});
+                    "the mean of a layer's heads",
+            .title = "Where this head looks"});
     v("top", top,
       About{.help = "keys of its largest weights that are named",
+            .title = "Keys named",
             .low = 1,
             .high = 64,
             .needs = "head"});

@@ -49,14 +49,20 @@ struct HeadsRequest {
       About{.help =
                 "tokens that repeat, of induction, induction_loss and duplicate_token (default: by "
                 "the context)",
+            .title = "Repeated after",
+            .unit = "tokens",
             .low = 0,
             .high = kMostTokens});
     v("draws", draws,
       About{.help = "draws of random tokens, of induction, induction_loss and duplicate_token",
+            .title = "Draws of random tokens",
             .low = 1,
             .high = 10000});
     v("windows", windows,
-      About{.help = "windows of window_mass, up to three (default: 16,64,256)", .low = 1});
+      About{.help = "windows of window_mass, up to three (default: 16,64,256)",
+            .title = "Weight on the last",
+            .unit = "keys",
+            .low = 1});
   }
 };
 
@@ -92,9 +98,10 @@ struct HeadRow {
 
 struct MetricInfo {
   std::string key, title, formula, note;
+  std::string unit = {};  // empty: a pure number
   template <class V>
   void fields(V& v) {
-    v("key", key), v("title", title), v("formula", formula), v("note", note);
+    v("key", key), v("title", title), v("formula", formula), v("note", note), v("unit", unit);
   }
 };
 

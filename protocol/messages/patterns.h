@@ -34,22 +34,34 @@ struct PatternsRequest {
     running.fields(v);
     v("layers", layers, About{.help = "e.g. 0,3 (default: all; 0 is the start)", .low = 0});
     v("positions", positions,
-      About{.help = "how many positions are sampled", .low = 2, .high = 4096});
+      About{.help = "how many positions are sampled",
+            .title = "Positions sampled",
+            .low = 2,
+            .high = 4096});
     v("query", query,
       About{
           .help = "whose bias is measured, of encodings without a table (default: the last token)",
+          .title = "Query of the bias",
           .low = 0});
     v("distances", distances,
       About{.help = "how far the bias tables go (default: as far as the query sees)",
+            .title = "Bias tables to distance",
+            .unit = "tokens",
             .low = 1,
             .high = kMostDistances});
     v("queries", queries,
       About{.help = "queries whose rows of content, bias and correction are shown, text by text, "
                     "e.g. 512,2048,8192 (default: the last token; of encodings with a bias alone)",
+            .title = "Queries of the rows",
             .low = 0});
-    v("texts", texts, About{.help = "of how many texts such rows are shown", .low = 1, .high = 64});
+    v("texts", texts,
+      About{.help = "of how many texts such rows are shown",
+            .title = "Texts of the rows",
+            .low = 1,
+            .high = 64});
     v("against", against,
-      About{.help = "another model, whose position products are shown beside and taken off"});
+      About{.help = "another model, whose position products are shown beside and taken off",
+            .title = "Against the model"});
   }
 };
 

@@ -26,10 +26,12 @@ struct ProfileRequest {
     running.fields(v);
     v("window", window,
       About{.help = "distances 0..W-1 that are looked at (default: the trained length)",
+            .unit = "tokens",
             .low = 0,
             .high = 1 << 20});
     v("samples", samples,
       About{.help = "pairs, and triplets of a query and two keys, of a text",
+            .title = "Samples of a text",
             .low = 1,
             .high = 1 << 20});
   }

@@ -31,9 +31,13 @@ struct QueryRequest {
     v("query", query,
       About{.help = "the token whose row is shown, counted from 0 (default: the last one)",
             .low = 0});
-    v("width", width, About{.help = "cells of a row, at most", .low = 1, .high = 8192});
+    v("width", width,
+      About{.help = "cells of a row, at most", .title = "Cells of a row", .low = 1, .high = 8192});
     v("top", top,
-      About{.help = "keys of the largest weights that are named", .low = 1, .high = 64});
+      About{.help = "keys of the largest weights that are named",
+            .title = "Keys named",
+            .low = 1,
+            .high = 64});
   }
 };
 

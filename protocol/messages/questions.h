@@ -36,7 +36,9 @@ struct QuestionTexts : ReadingMany {
   void fields(V& v) {
     ReadingMany::fields(v);
     v("texts", texts,
-      About{.help = "texts of the corpus that are read, a:b:step", .excludes = "input"});
+      About{.help = "texts of the corpus that are read, a:b:step",
+            .title = "Texts of the corpus",
+            .excludes = "input"});
   }
 };
 

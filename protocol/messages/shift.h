@@ -27,12 +27,15 @@ struct ShiftRequest {
     v("models", models, kModelsAbout);
     reading.fields(v);
     running.fields(v);
-    v("by", by, About{.help = "shifts, e.g. 1,3,16", .low = 0});
+    v("by", by,
+      About{.help = "shifts, e.g. 1,3,16", .title = "Shifts", .unit = "tokens", .low = 0});
     v("method", methods,
       About{.help = "ids (position ids start at k), tokens (k [BOS] tokens before the text)",
+            .title = "What is shifted",
             .choices = "ids|tokens"});
     v("dtypes", dtypes,
       About{.help = "computed in each of them, where no dtype is given",
+            .title = "Computed in each of",
             .choices = "f32|f64|bf16|f16",
             .wire_only = true});
   }

@@ -30,15 +30,19 @@ struct TheoryRequest {
       About{.help = "ids, comma separated (default: all; without a model those that need none)"});
     v("pairs", pairs,
       About{.help = "samples of the checks that draw pairs (default: each check's own)",
+            .title = "Pairs drawn",
             .low = 1,
             .high = 1e9});
     v("layer", layer,
       About{.help = "of the head whose curves rope.intrinsic_bias and cape.surface give",
+            .title = "Layer of the curves",
             .low = 0,
             .high = 1e6});
     v("head", head,
-      About{
-          .help = "whose curves rope.intrinsic_bias and cape.surface give", .low = 0, .high = 1e6});
+      About{.help = "whose curves rope.intrinsic_bias and cape.surface give",
+            .title = "Head of the curves",
+            .low = 0,
+            .high = 1e6});
   }
 };
 

@@ -36,11 +36,19 @@ struct XrayRequest {
             .choices = "window|clamp"});
     v("limit", limit,
       About{.help = "of the treatment (0, as by default: the trained length, of a clamp one less)",
+            .title = "Limit of distances",
+            .unit = "tokens",
             .low = 0});
-    v("by", by, About{.help = "heads one by one, or whole layers", .choices = "head|layer"});
-    v("repair", repair, About{.help = "also look for the fewest heads whose treatment is enough"});
+    v("by", by,
+      About{.help = "heads one by one, or whole layers",
+            .title = "At a time",
+            .choices = "head|layer"});
+    v("repair", repair,
+      About{.help = "also look for the fewest heads whose treatment is enough",
+            .title = "Look for a repair"});
     v("enough", enough,
       About{.help = "share of the loss that a repair returns",
+            .title = "Share of the loss",
             .low = 0,
             .high = 1,
             .needs = "repair"});

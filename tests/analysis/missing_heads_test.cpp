@@ -11,9 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/compare.h"
 #include "analysis/distance.h"
+#include "analysis/divergence.h"
 #include "analysis/heads.h"
 #include "analysis/metrics/registry.h"
+#include "analysis/patterns.h"
 #include "analysis/questions/acuity.h"
 #include "analysis/questions/addressing.h"
 #include "analysis/questions/demand.h"
@@ -21,6 +24,7 @@
 #include "analysis/questions/profile.h"
 #include "analysis/questions/xray.h"
 #include "analysis/shift.h"
+#include "analysis/theory/check.h"
 #include "formats/error.h"
 #include "text_passes.h"
 
@@ -75,11 +79,11 @@ TEST(MissingHeads, ReadersOfAllHeadsRefuse) {
 struct WithALayerBefore {
   testing::ModelPointer more, less;
 
-  WithALayerBefore() {
-    model::ModelConfig config = testing::small_config("rope");
+  explicit WithALayerBefore(const std::string& encoding = "rope", std::uint64_t seed = 3) {
+    model::ModelConfig config = testing::small_config(encoding);
     config.layers = 3, config.context = 8;
     config.linear = {.layers = {0}, .key_heads = 1, .value_heads = 2, .key_dim = 4, .value_dim = 4};
-    model::Weights weights = model::random_model(config, 3)->decoder.weights();
+    model::Weights weights = model::random_model(config, seed)->decoder.weights();
     for (at::Tensor* out : {&weights.layers[0].linear_out, &weights.layers[0].down}) {
       *out = at::zeros_like(*out);
     }
@@ -191,6 +195,150 @@ TEST_F(LayerBefore, ChangesNoDistance) {
     EXPECT_EQ(less.intrinsic.size(), 4u);
     more.note = less.note;
     EXPECT_EQ(protocol::to_json_form(more), protocol::to_json_form(less));
+  }
+}
+
+TEST_F(LayerBefore, ChangesNoComparison) {
+  const WithALayerBefore others("rope", 7);
+  const auto ask = [&](const auto& a, const auto& b, at::Tensor& between) {
+    return analyse_compare(testing::passes_for(a, 3), testing::passes_for(b, 3), nobody_,
+                           {.match = true}, &between);
+  };
+  at::Tensor of_more, of_less;
+  auto more = ask(models_.more, others.more, of_more);
+  const auto less = ask(models_.less, others.less, of_less);
+  EXPECT_EQ(less.heads.size(), 4u);
+  EXPECT_EQ(rows_of(more.heads, 1), rows_of(less.heads, 0));
+  for (protocol::HeadMatch& match : more.matches) --match.other_layer;
+  EXPECT_EQ(less.matches.size(), 4u);
+  EXPECT_EQ(rows_of(more.matches, 1), rows_of(less.matches, 0));
+  EXPECT_EQ(more.loss, less.loss);
+  ASSERT_EQ(of_more.sizes(), (at::IntArrayRef{6, 6}));
+  EXPECT_TRUE(of_more.slice(0, 2).slice(1, 2).equal(of_less));
+  EXPECT_EQ(of_more.isnan().sum().item<std::int64_t>(), 6 * 6 - 4 * 4);
+  EXPECT_NE(more.provenance.note.find("1 of its 3 layers"), std::string::npos)
+      << more.provenance.note;
+  EXPECT_EQ(less.provenance.note, "");
+}
+
+// Beside a model of whole layers those that both have are compared.
+TEST_F(LayerBefore, IsComparedByTheLayersOfBoth) {
+  model::ModelConfig config = testing::small_config("rope");
+  config.layers = 3;
+  const auto whole = model::random_model(config, 5);
+  at::Tensor between;
+  const auto result =
+      analyse_compare(testing::passes_for(models_.more, 1), testing::passes_for(whole, 1), nobody_,
+                      {.match = true}, &between);
+  ASSERT_EQ(result.heads.size(), 4u);
+  EXPECT_EQ(result.heads.front().layer, 1);
+  EXPECT_EQ(result.matches.size(), 4u);
+  for (const protocol::HeadMatch& match : result.matches) EXPECT_GE(match.layer, 1);
+  EXPECT_EQ(between.isnan().any(1).sum().item<std::int64_t>(), 2);
+  const auto pass = testing::passes_for(models_.more, 1)[0],
+             other = testing::passes_for(whole, 1)[0];
+  const at::Tensor rows = divergence_of(*pass->layer(2), *other->layer(2));
+  EXPECT_NEAR(result.heads[3].js_divergence, rows[1].mean().item<double>(), 1e-12);
+}
+
+TEST_F(LayerBefore, ChangesNoDivergenceOfEveryTwoHeads) {
+  HeadsOptions options;
+  options.metrics = {"js_divergence"};
+  const auto ask = [&](const auto& model) {
+    return analyse_heads(testing::passes_for(model, 3), options, nobody_);
+  };
+  const HeadsOutput more = ask(models_.more), less = ask(models_.less);
+  for (const char* name : {"js_divergence", "js_divergence_low", "js_divergence_high"}) {
+    const auto of = [&](const HeadsOutput& out) {
+      return protocol::find_tensor(out.tensors, name)->values<double>();
+    };
+    const auto all = of(more), some = of(less);
+    ASSERT_EQ(all.size(), 36u);
+    for (std::size_t n = 0; n < 36; ++n) {
+      const std::size_t row = n / 6, column = n % 6;
+      if (row < 2 || column < 2) {
+        EXPECT_TRUE(std::isnan(all[n])) << name << n;
+      } else if (row != column || std::string(name) == "js_divergence") {
+        EXPECT_EQ(all[n], some[(row - 2) * 4 + column - 2]) << name << n;
+      }
+    }
+  }
+  for (std::size_t n = 0; n < 6; ++n) {
+    const double mean = more.result.rows[n].values.at("js_divergence").mean;
+    if (n < 2) {
+      EXPECT_TRUE(std::isnan(mean));
+    } else {
+      EXPECT_EQ(mean, less.result.rows[n - 2].values.at("js_divergence").mean);
+    }
+  }
+}
+
+TEST_F(LayerBefore, ChangesNoRowsOfPatterns) {
+  for (const char* encoding : {"rope", "cape"}) {
+    const WithALayerBefore models(encoding);
+    const auto ask = [&](const auto& model) {
+      PatternsOptions options;
+      options.queries = {10, 20}, options.texts = 2;
+      return analyse_patterns(testing::passes_for(model, 3), options, nobody_);
+    };
+    const PatternsOutput more = ask(models.more), less = ask(models.less);
+    EXPECT_EQ(less.result.rows.size(), 16u);
+    EXPECT_EQ(rows_of(more.result.rows, 1), rows_of(less.result.rows, 0)) << encoding;
+    EXPECT_EQ(less.result.adaptive.size(), 8u);
+    EXPECT_EQ(rows_of(more.result.adaptive, 1), rows_of(less.result.adaptive, 0)) << encoding;
+    EXPECT_EQ(less.result.surfaces.size(), std::string(encoding) == "cape" ? 4u : 0u);
+    EXPECT_EQ(rows_of(more.result.surfaces, 1), rows_of(less.result.surfaces, 0)) << encoding;
+    EXPECT_NE(more.result.provenance.note.find("1 of its 3 layers"), std::string::npos);
+  }
+}
+
+// Checks of heads, on texts of which there are as many as the most demanding of them needs.
+TEST_F(LayerBefore, ChangesNoCheckOfHeads) {
+  const Texts texts = random_texts(64, 24, 32, 9);
+  const std::vector<std::pair<const char*, std::vector<const char*>>> checks = {
+      {"rope",
+       {"rope.intrinsic_bias", "rope.assumption", "rope.effective_context", "rope.local_gap",
+        "tape.neighbourhood_mean", "ape.rope_equivalence"}},
+      {"cape", {"cape.adaptive", "cape.surface"}},
+      {"tapa", {"tapa.decay", "tapa.nondegenerate"}}};
+  for (const auto& [encoding, ids] : checks) {
+    const WithALayerBefore models(encoding);
+    for (const char* id : ids) {
+      const auto ask = [&](const testing::ModelPointer& model) {
+        CheckContext context;
+        context.model = model, context.texts = &texts, context.progress = &nobody_;
+        context.seed = 1, context.pairs = 200;
+        return run_check(select_checks({id}).at(0), context);
+      };
+      const CheckResult more = ask(models.more), less = ask(models.less);
+      EXPECT_EQ(more.verdict, less.verdict) << id << ": " << more.detail;
+      EXPECT_EQ(less.detail.find("does not"), std::string::npos) << id << ": " << less.detail;
+      const auto value = [](const CheckResult& result) {
+        return protocol::to_json_form(result).at("value");
+      };
+      EXPECT_EQ(value(more), value(less)) << id;
+      EXPECT_EQ(more.samples, less.samples) << id;
+      ASSERT_EQ(more.curves.size(), less.curves.size()) << id;
+      for (std::size_t n = 0; n < more.curves.size(); ++n) {
+        EXPECT_EQ(protocol::to_json_form(more.curves[n].y),
+                  protocol::to_json_form(less.curves[n].y))
+            << id << n;
+      }
+    }
+  }
+}
+
+TEST(MissingHeads, ACheckOfAHeadThatIsNotThereIsRefused) {
+  protocol::NoProgress nobody;
+  const Texts texts = random_texts(8, 24, 32, 9);
+  CheckContext context;
+  context.model = uneven_model(), context.texts = &texts, context.progress = &nobody;
+  context.layer = 2, context.head = 2;
+  try {
+    run_check(select_checks({"rope.intrinsic_bias"}).at(0), context);
+    ADD_FAILURE() << "was not refused";
+  } catch (const formats::Error& error) {
+    EXPECT_EQ(error.message(), "there is no head 2 of layer 2");
   }
 }
 

@@ -194,6 +194,15 @@ TEST(Pair, TheBestDistanceIsToldWhereWeightsAreOne) {
   EXPECT_EQ(*pair.best_distance, 7);
 }
 
+// The first row has one key, whose weight is 1 at every distance: none gives it more.
+TEST(Pair, TheOnlyKeyOfARowHasItsWeightEverywhere) {
+  const auto pair = pair_of(exact_pair("rope"), 1, 0, 0);
+  EXPECT_EQ(pair.weight, 1);
+  for (const protocol::PairPoint& point : *pair.curve) EXPECT_EQ(point.weight, 1);
+  EXPECT_EQ(*pair.best_distance, 0);
+  EXPECT_EQ(*pair.share_above, 0);
+}
+
 // Far away too a key that truly stands there has the score that the curve gives it: the ids around
 // it are raised by 200 000, whose angles float64 knows to 2^-53 of them.
 TEST(Pair, AKeyThatStandsFarAwayHasTheScoreOfTheCurve) {

@@ -10,6 +10,7 @@
 #include "analysis/divergence.h"
 #include "analysis/heads.h"
 #include "analysis/map.h"
+#include "analysis/theory/check.h"
 #include "text_passes.h"
 
 namespace phasescope::analysis {
@@ -93,6 +94,25 @@ TEST(LearnedSinks, AreAKeyThatTwoHeadsMayShare) {
       (entropy((a + b) / 2) - (entropy(a) + entropy(b)) / 2).mean().item<double>();
   const at::Tensor within = divergence_within(*passes[0], Stack::main, nullptr);
   EXPECT_NEAR(within[0][1].item<double>(), expected, kRounding);
+}
+
+// Without queries weights are a mean over what a row sees, of latent queries too; beside a sink the
+// statement has no premise.
+TEST(LearnedSinks, AreNoMeanOfWhatARowSees) {
+  protocol::NoProgress silent;
+  const Texts texts = random_texts(1, kTokens, 32, 9);
+  const auto verdict = [&](const testing::ModelPointer& model) {
+    CheckContext context;
+    context.model = model, context.texts = &texts, context.progress = &silent;
+    return run_check(select_checks({"tape.neighbourhood_mean"}).at(0), context).verdict;
+  };
+  EXPECT_EQ(verdict(model_with_sinks()), "premise_not_met");
+  model::ModelConfig latent = small_config("rope");
+  latent.head_dim = 10, latent.kv_heads = latent.heads;
+  latent.attention.kv_rank = 7, latent.attention.q_rank = 5;
+  latent.attention.position_dim = 4, latent.attention.value_dim = 6;
+  latent.encoding.options["partial_rotary_factor"] = 0.4;
+  EXPECT_EQ(verdict(model::random_model(latent, 3)), "holds");
 }
 
 TEST(LearnedSinks, StandBesideAMap) {

@@ -240,7 +240,7 @@ TEST(CapeSurface, ReadsWhatTheLayerReads) {
   context.model = model, context.texts = &texts, context.progress = &quiet;
   const PairsRead read = pairs_read(context, 1, 60);
   ASSERT_EQ(read.query.size(), 60u);
-  const Correction f = *correction_of(*model, 1);
+  const Correction f = corrections_of(*model).at(1);
   const std::int64_t heads = f.w2.size(0);
   const at::Tensor scores =
       read.inputs.narrow(1, 0, heads) + read.inputs.narrow(1, heads, heads) + f.of(read.inputs);

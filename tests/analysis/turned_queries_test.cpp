@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <tuple>
 #include <vector>
 
+#include "analysis/content_attention.h"
 #include "analysis/questions/pair.h"
 #include "analysis/questions/treated.h"
 #include "model/attention/moved_scores.h"
@@ -98,6 +100,65 @@ TEST(TurnedQueries, KeepTheirNormAndTemperatureAtOtherDistances) {
       EXPECT_EQ(hook.layers, 2);
     }
   }
+}
+
+// By hand: q.k of unit mean square each, without a turn or a temperature.
+double content_by_hand(const model::AttentionProgram& program, double eps, std::int64_t head,
+                       std::int64_t row, std::int64_t column) {
+  const at::Tensor q = program.q_plain[0][head][row].to(at::kDouble);
+  const at::Tensor k = program.k_plain[0][head][column].to(at::kDouble);
+  const auto size = static_cast<double>(q.size(0));
+  const double norms = (q.square().sum().item<double>() / size + eps) *
+                       (k.square().sum().item<double>() / size + eps);
+  return q.dot(k).item<double>() / std::sqrt(norms * size);
+}
+
+// The content is what is left of the score without the turn: the norm behind that is in it, and a
+// temperature, which is of the position, is not. As kernels have it, and as plain operations do.
+TEST(TurnedQueries, HaveTheirNormInTheContent) {
+  for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
+    const auto model = model::in_dtype(normed_model(true, {1}), dtype);
+    const auto pass = testing::passes_for(model, 1, kTokens)[0];
+    // Some tens of roundings of numbers of up to 3.
+    const double most = dtype == at::kDouble ? 1e-12 : 1e-5;
+    for (const std::int64_t layer : {0, 1}) {
+      const AttentionPointer attention = pass->layer(layer);
+      const at::Tensor content = attention->content(attention->whole())[0];
+      const model::ScoreParts parts = attention->scores(attention->whole());
+      const at::Tensor of_probes =
+          content_attention(*attention).scores(attention->whole()).score[0];
+      for (const auto& [head, row, column] :
+           {std::tuple{0, 19, 2}, std::tuple{1, 7, 7}, std::tuple{1, 12, 0}}) {
+        const double expected =
+            content_by_hand(attention->program(), model->config().norm_eps, head, row, column);
+        const auto at = [&](const at::Tensor& x) { return x[head][row][column].item<double>(); };
+        EXPECT_NEAR(at(content), expected, most);
+        EXPECT_NEAR(at(parts.content[0]), expected, most);
+        EXPECT_NEAR(at(of_probes), expected, most);
+        const at::Tensor zero = at::zeros({1}, at::kLong);
+        const auto pair = attention->pair_scores(zero, zero + head, zero + row, zero + column);
+        EXPECT_NEAR(pair.content.item<double>(), expected, most);
+        // At its own place a pair has no turn, and layer 0 no temperature.
+        if (row != column || layer != 0) continue;
+        EXPECT_NEAR(at(parts.positional[0]), 0, most);
+      }
+    }
+  }
+}
+
+// Of latent attention the channels that have a position are no content, for whoever reads it.
+TEST(TurnedQueries, ContentOfLatentAttentionIsTheSameForProbes) {
+  model::ModelConfig config = testing::small_config("rope");
+  config.head_dim = 10, config.kv_heads = config.heads;
+  config.attention.kv_rank = 7, config.attention.position_dim = 4, config.attention.value_dim = 6;
+  config.encoding.options["partial_rotary_factor"] = 0.4;
+  const auto pass = testing::passes_for(model::random_model(config, 3, at::kDouble), 1, kTokens)[0];
+  const AttentionPointer attention = pass->layer(1);
+  const at::Tensor content = attention->scores(attention->whole()).content;
+  const at::Tensor of_probes = content_attention(*attention).scores(attention->whole()).score;
+  const at::Tensor off = (content - of_probes).masked_select(of_probes.isfinite());
+  EXPECT_EQ(off.numel(), config.heads * kTokens * (kTokens + 1) / 2);
+  EXPECT_LT(off.abs().max().item<double>(), 1e-12);
 }
 
 // The curve of a pair goes through the score that the pair has.

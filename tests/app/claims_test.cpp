@@ -385,6 +385,45 @@ class AllDone : public FakeRun {
   using Run::call;
 };
 
+// A page of what is kept says the same on every machine, whatever stands in its folder.
+TEST_F(DeskRunsTest, OfWhatIsKeptAloneKnowNothingOfThisMachine) {
+  const std::vector<std::string> words{"eval", "perplexity", "a", "b", "--lengths", "64"};
+  const std::vector<std::string> sweep{
+      "sweep", std::string(PHASESCOPE_SOURCE) + "/sample_configs/sweeps/copy.json"};
+  class Keeping : public AllDone {
+   public:
+    protocol::Reply call(const std::string& method, json params) override {
+      if (method != "jobs.keep") return AllDone::call(method, std::move(params));
+      requests.push_back({method, std::move(params)});
+      return {protocol::to_json_form(protocol::KeptResult{}), {}};
+    }
+    using Run::call;
+  };
+  Keeping run;
+  DeskRunOptions options{.folder = folder_ / "claims", .run_missing = true};
+  run_.replies["eval"] = {protocol::to_json_form(protocol::EvalResult{.task = "perplexity"}), {}};
+  EXPECT_TRUE(DeskRuns(run_, options).of(words).whole);
+  EXPECT_TRUE(DeskRuns(run, options).of(sweep).whole);
+  options.kept = folder_ / "kept", options.kept_alone = true;
+  run.requests.clear();
+  fs::path place;
+  {
+    DeskRuns alone(run, options);
+    EXPECT_TRUE(alone.of(words).result.is_null());
+    alone.of(sweep);
+    ASSERT_FALSE(run.requests.empty());
+    place = run.requests[0].params.at("cells")[0].at("dir").get<std::string>();
+    for (const FakeRun::Request& request : run.requests) {
+      EXPECT_EQ(request.params.dump().find((folder_ / "claims").string()), std::string::npos);
+    }
+    // The line that runs it again is of the folder that was named.
+    EXPECT_NE(alone.line_of(sweep).find((folder_ / "claims/jobs/copy").string()),
+              std::string::npos);
+    EXPECT_TRUE(fs::exists(place.parent_path().parent_path().parent_path()));
+  }
+  EXPECT_FALSE(fs::exists(place.parent_path().parent_path().parent_path()));
+}
+
 // Every sweep has its first seed before any has its second.
 TEST_F(DeskRunsTest, GoThroughSweepsSeedBySeed) {
   const std::string folder = std::string(PHASESCOPE_SOURCE) + "/sample_configs/sweeps/";

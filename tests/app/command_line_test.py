@@ -134,6 +134,7 @@ class Desk(InAFolder):
         page, kept = SOURCE / "docs/desk_results.md", SOURCE / "docs/desk_results"
         os.symlink(SOURCE / "sample_configs", self.folder / "sample_configs")
         shutil.copytree(kept, self.folder / "docs/desk_results")
+        self.leave_a_job_half_done(kept / "even_pairs.jsonl")
         done = phasescope("reproduce", "--kept", "docs/desk_results", "--out", "docs/desk_results.md",
                           folder=self.folder, seconds=300)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -141,6 +142,15 @@ class Desk(InAFolder):
                          page.read_text(encoding="utf-8"))
         for file in kept.iterdir():  # and reading changes nothing
             self.assertEqual((self.folder / "docs/desk_results" / file.name).read_bytes(), file.read_bytes(), file)
+
+    def leave_a_job_half_done(self, kept):
+        """As an earlier --desk leaves one that was ended: the same training, short of its last step, not evaluated."""
+        line = json.loads(kept.read_text(encoding="utf-8").splitlines()[0])
+        job = self.folder / "out/reproduce/jobs" / kept.stem / line["name"]
+        job.mkdir(parents=True)
+        (job / "config.json").write_text(json.dumps(line["asked"]), encoding="utf-8")
+        (job / "status.json").write_text(json.dumps({**line["status"], "state": "cancelled", "step": 7}),
+                                         encoding="utf-8")
 
 
 class Training(InAFolder):
@@ -188,6 +198,21 @@ class Stopping(InAFolder):
             status = json.loads(path.read_text(encoding="utf-8"))
             if status["state"] == "running":
                 os.kill(status["pid"], signal.SIGKILL)
+
+    def test_a_picture_is_ended_by_one_interrupt(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            drawing = subprocess.Popen([str(PROGRAMS / "phasescope"), "view", "rope", "--screenshot", "views", "--size",
+                                        "640x480"], cwd=self.folder, stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.addCleanup(drawing.kill)
+            deadline = time.monotonic() + 30
+            # Its worker is there: it draws, and no longer reads its own words.
+            children = Path(f"/proc/{drawing.pid}/task/{drawing.pid}/children")
+            while time.monotonic() < deadline and not children.read_text(encoding="utf-8"):
+                time.sleep(0.02)
+            drawing.send_signal(number)
+            # Drawn are two dozen views, each after its answers: that takes longer than this.
+            self.assertEqual(drawing.wait(timeout=2), -number)
 
     def test_what_ends_a_sweep_has_its_jobs_saved(self):
         self.addCleanup(self.end_jobs)
@@ -338,68 +363,6 @@ class Writing(InAFolder):
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertIn("nohost.invalid", done.stderr)
         self.assertIn("could not resolve hostname", done.stderr)
-
-
-class Bytes(InAFolder):
-    def test_row38_a_model_of_bytes_reads_any_bytes(self):  # 17.A9
-        # The bundled tokenizer: [BOS] is 0, every byte is its own id.
-        done = phasescope("tokenize", "rope", "--prompt", b"caf\xe9 \xff")
-        self.assertEqual(json.loads(done.stdout), [0, *b"caf\xe9 \xff"])
-        (self.folder / "latin1.txt").write_bytes(b"caf\xe9" * 8)
-        read = phasescope("heads", "rope", "--text", "latin1.txt", "--out", "h.json", folder=self.folder)
-        self.assertEqual(read.returncode, 0, read.stderr)
-        self.assertEqual(phasescope("generate", "rope", "--prompt", b"\xff", "--tokens", "2").returncode, 0)
-
-    def test_row38_the_command_of_any_bytes_runs_again(self):  # 17.A9, 17.A10
-        done = json.loads(phasescope("heads", "rope", "--prompt", b"\xff'ab\\", "--json").stdout)
-        again = json.loads(shell(done["provenance"]["command"] + " --json", self.folder).stdout)
-        self.assertEqual(again["rows"], done["rows"])
-
-    def test_row38_a_model_of_characters_names_the_first_byte_it_cannot_read(self):
-        tokenizer = SOURCE / "tests/data/hf/tokenizers/gpt2_bytelevel"
-        done = phasescope("tokenize", str(tokenizer), "--prompt", b"caf\xe9")
-        self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn("not UTF-8 (byte 3 of the text)", done.stderr)
-
-
-class Shells(InAFolder):
-    """What shells complete and man shows follows from what the verbs declare."""
-
-    def completed(self, *words):
-        line = " ".join(f"'{word}'" for word in words)
-        done = shell(f"source <(phasescope --completion bash)\nCOMP_WORDS=({line})\n"
-                     f"COMP_CWORD={len(words) - 1}\n_phasescope\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"", self.folder)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        return done.stdout.splitlines()
-
-    def test_bash_completes_verbs_options_models_and_files(self):
-        self.assertEqual(self.completed("phasescope", "patt"), ["patterns"])
-        self.assertEqual(self.completed("phasescope", "map", "--hea"), ["--head"])
-        for name in ("tapestry.json", "tapes of mine"):
-            (self.folder / name).touch()
-        self.assertEqual(sorted(self.completed("phasescope", "map", "tape")), ["tape", "tapes of mine", "tapestry.json"])
-        self.assertEqual(self.completed("phasescope", "map", "no-such"), [""])
-
-    def test_every_option_is_in_every_page(self):
-        help_of_map = set(re.findall(r"--[a-z-]+", phasescope("map", "--help").stdout.split("Example")[0]))
-        self.assertGreater(len(help_of_map), 10)
-        for words in (["--completion", "fish"], ["--completion", "zsh"], ["--man"]):
-            page = phasescope(*words).stdout.replace("\\-", "-")
-            if "fish" in words:
-                page = page.replace(" -l ", " --")
-            self.assertEqual({option for option in help_of_map if option not in page}, set(), words)
-        self.assertEqual(set(verbs()), set(re.findall(r"(?m)^\.SS (.*)$", phasescope("--man").stdout)))
-
-    def test_man_finds_nothing_wrong_with_the_page(self):
-        if not shutil.which("groff"):
-            self.skipTest("groff is not installed")
-        done = shell("phasescope --man | groff -man -ww -Tutf8 > page", self.folder)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-
-    def test_an_unknown_shell_is_refused(self):
-        done = phasescope("--completion", "tcsh")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("bash, zsh or fish", done.stderr)
 
 
 class Costs(InAFolder):

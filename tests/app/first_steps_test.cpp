@@ -10,8 +10,10 @@
 
 #include "app/cli/doctor_facts.h"
 #include "app/verbs/factories.h"
+#include "app/window/session_file.h"
 #include "cli_tools.h"
 #include "fake_run.h"
+#include "formats/file_system.h"
 #include "protocol/messages/models.h"
 
 namespace phasescope::app {
@@ -27,10 +29,22 @@ TEST(FirstSteps, FormsThatAVerbNeverHasAreRefusedBeforeItRuns) {
       {"info", "rope", "--out", "i.npy"},
       {"check", "rope", "--reference", "r.safetensors", "--out", "c.pdf"},
       {"generate", "rope", "--prompt", "a", "--out", "g.csv"},
+      {"cost", "rope", "--out", "c.npy"},
+      {"theory", "--list", "--out", "t.svg"},
+      {"theory", "tape", "--out", "t.safetensors"},
+      {"prove", "proof-sink", "--out", "p.npy"},
+      {"tokenize", "rope", "--prompt", "a", "--out", "t.csv"},
+      {"formula", "score = content", "--out", "f.png"},
+      {"text", "rope", "--prompt", "a", "--out", "t.npy"},
+      {"capture", "rope", "--prompt", "a", "--out", "c.svg"},
+      {"map", "rope", "--prompt", "a", "--out", "m.md"},
   };
   for (const std::vector<std::string>& words : commands) {
     EXPECT_TRUE(has_words(complaint(words), "has nothing to write as")) << words[0];
   }
+  // What is there is named, and what is not is not.
+  const std::string said = complaint({"tokenize", "rope", "--prompt", "a", "--out", "t.csv"});
+  EXPECT_TRUE(has_words(said, "use .json or a folder")) << said;
   // Where a head looks is a table.
   const auto verb = generate_verb();
   EXPECT_TRUE(has_words(verb->missing_forms(), ".csv"));
@@ -73,13 +87,36 @@ TEST(FirstSteps, AFolderOfModelsThatIsNotThereIsNamed) {
   ::setenv("PHASESCOPE_ASSETS", "/nowhere", 1);
   FakeRun run;
   run.replies["models.list"] = {{{"models", nlohmann::json::array()}}, {}};
+  ::setenv("XDG_STATE_HOME", "/nowhere", 1);
   const Output output = models_verb()->run(run);
+  ::unsetenv("XDG_STATE_HOME");
   const std::vector<Fact> facts = folder_facts();
   ::unsetenv("PHASESCOPE_ASSETS");
   ASSERT_EQ(output.tables.size(), 1u);
   EXPECT_EQ(output.tables[0].notes,
             std::vector<std::string>{"the folder of the bundled models is not there: /nowhere"});
   EXPECT_EQ(facts[0].hint, "PHASESCOPE_ASSETS names it");
+}
+
+// cli.md: bundled and recent models; a session that cannot be read is the window's to tell of.
+TEST(FirstSteps, ModelsThatTheWindowHasOpenedAreListed) {
+  const TemporaryFolder folder;
+  ::setenv("XDG_STATE_HOME", folder.path().c_str(), 1);
+  Session session = default_session();
+  session.recent = {"/data/newest", "/data/older"};
+  std::filesystem::create_directories(default_session_path().parent_path());
+  save_session(formats::real_file_system(), default_session_path(), session);
+  FakeRun run;
+  run.replies["models.list"] = {{{"models", nlohmann::json::array()}}, {}};
+  const Output listed = models_verb()->run(run);
+  std::ofstream(default_session_path()) << "{";
+  const Output broken = models_verb()->run(run);
+  ::unsetenv("XDG_STATE_HOME");
+  EXPECT_EQ(listed.result["recent"], nlohmann::json({"/data/newest", "/data/older"}));
+  ASSERT_EQ(listed.tables.size(), 2u);
+  EXPECT_TRUE(has_words(text_of(listed.tables[1]), "/data/newest\n/data/older\n"));
+  EXPECT_EQ(broken.result["recent"], nlohmann::json::array());
+  EXPECT_EQ(broken.tables.size(), 1u);
 }
 
 TEST(FirstSteps, AnOptionThatIsGivenTwiceIsNamed) {
@@ -121,8 +158,8 @@ TEST(FirstSteps, AFileAboveALimitIsAnErrorAndNotTheEnd) {
 
 TEST(FirstSteps, AModelWhoseNameIsNoTextIsRefusedAndNotCalledAbsent) {
   const std::string said = complaint({"info", "m\xff"});
-  EXPECT_TRUE(has_words(said, "has to be UTF-8")) << said;
-  EXPECT_TRUE(has_words(said, "m\xff")) << said;
+  EXPECT_TRUE(has_words(said, "is asked in UTF-8, and this name is not")) << said;
+  EXPECT_TRUE(has_words(said, "m\\xff")) << said;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // What train and sweep say of what a worker told them.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +10,7 @@
 #include "app/verbs/verbs.h"
 #include "formats/error.h"
 #include "protocol/json_form.h"
+#include "protocol/messages/bench.h"
 #include "protocol/messages/jobs.h"
 #include "protocol/messages/sweep.h"
 #include "tests/app/fake_run.h"
@@ -52,6 +54,36 @@ TEST(TrainVerb, AKeyThatStandsTwiceIsRefused) {
   FakeRun run;
   EXPECT_THROW(output_of(run, {"train", file}, all_verbs()), formats::Error);
   EXPECT_TRUE(run.requests.empty());
+}
+
+// A page's section: the numbers, the line that measured them, and nothing where a row has nothing.
+TEST(BenchVerb, StepsAreASectionOfThePage) {
+  const TemporaryFolder folder;
+  const std::string config = folder.path() / "rope.json", page = folder.path() / "page.md";
+  std::ofstream(config) << R"({"train": {"steps": 5}})";
+  FakeRun run;
+  protocol::StepBench bench{.processor = "Some CPU", .threads = 1, .runs = 1};
+  protocol::StepBenchRow row{.name = "rope", .dtype = "f32", .length = 64, .windows = 2};
+  row.forward_ms = 12.5, row.step_ms = 40.25, row.over_first = 1, row.peak_mb = 99;
+  row.rival_ms = row.speedup_over_rival = std::nan("");
+  bench.rows = {row};
+  run.replies["bench.step"] = {protocol::to_json_form(bench), {}};
+  run.replies["worker.info"] = {json{{"version", "1"}, {"torch", "2"}, {"threads", 1}}, {}};
+  const auto written = [&] {
+    const Output output =
+        output_of(run, {"bench", "step", config, "--runs", "1", "--write", page}, all_verbs());
+    EXPECT_EQ(output.files.size(), 1u);
+    return output.files.empty() ? std::string() : output.files[0].text;
+  };
+  const std::string first = written();
+  EXPECT_NE(first.find("\n## Steps of trainings, Some CPU, 1 thread\n"), std::string::npos)
+      << first;
+  EXPECT_NE(first.find("| rope | f32 | 64 | 2 | 12.5 | 40.25 |"), std::string::npos) << first;
+  EXPECT_NE(first.find("1 thread, medians of 1 interleaved run; the rival"), std::string::npos);
+  EXPECT_EQ(first.find("nan"), std::string::npos) << first;
+  // Measured again it stands in its own place.
+  std::ofstream(page) << first;
+  EXPECT_EQ(written(), first);
 }
 
 // A worker whose one job has come to `state` when it is asked again.

@@ -1,6 +1,7 @@
 // 17.A7: no option is accepted and dropped. Every option of every verb's help, given beside the
 // verb's own example, must change what is asked of the worker; what no candidate can change is a
-// fault.
+// fault. Whether the worker then does with it what was asked is seen by
+// command_line_dropped_test.py.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -67,7 +68,8 @@ const std::map<std::string, Words> kMeansNothingWithout = {{"demand --steps", {"
                                                            {"generate --top", {"--head", "L0H0"}}};
 // Options that mean nothing beside what the verb's example says, and what they are tried with.
 const std::map<std::string, Words> kTriedWith = {{"view --record", {}},
-                                                 {"data --check", {"missing_duplicate"}}};
+                                                 {"data --check", {"missing_duplicate"}},
+                                                 {"eval --generate", {"needle", "rope"}}};
 // It becomes the worker, whose own options these are.
 const std::string kBecomesTheWorker = "worker";
 

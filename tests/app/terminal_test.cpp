@@ -24,9 +24,14 @@ TEST(Terminal, NothingInATextMovesOrPaintsIt) {
 }
 
 TEST(Terminal, TextStaysAsItIs) {
-  const std::string text = "caf\xc3\xa9 \xe6\xbc\xa2 \xf0\x9f\x98\x80 latin \xe9\n\tnext";
+  const std::string text = "caf\xc3\xa9 \xe6\xbc\xa2 \xf0\x9f\x98\x80\n\tnext";
   EXPECT_EQ(for_terminal(text), text);
   EXPECT_EQ(for_terminal("a\n\tb", Breaks::escaped), "a\\x0a\\x09b");
+}
+
+// Of Latin-1, and half of a character.
+TEST(Terminal, Row38_BytesThatAreNoUtf8AreEscaped) {
+  EXPECT_EQ(for_terminal("caf\xe9 \xff\xc3"), "caf\\xe9 \\xff\\xc3");
 }
 
 // A tensor's name, of a model that was downloaded.

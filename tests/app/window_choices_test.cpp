@@ -1,13 +1,18 @@
 // What views ask for, by what was chosen in them.
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "app/cli/given_input.h"
+#include "app/figures/job_figures.h"
 #include "app/views/arcs_view.h"
 #include "app/views/compare_view.h"
 #include "app/views/distance_view.h"
 #include "app/views/extrapolation_view.h"
+#include "app/views/head_values.h"
 #include "app/views/heads_view.h"
 #include "app/views/map_view.h"
 #include "app/views/patterns_view.h"
@@ -16,6 +21,16 @@
 #include "app/views/theory_view.h"
 #include "app/views/views.h"
 #include "formats/error.h"
+#include "protocol/messages/ablate.h"
+#include "protocol/messages/acuity.h"
+#include "protocol/messages/addressing.h"
+#include "protocol/messages/cost.h"
+#include "protocol/messages/demand.h"
+#include "protocol/messages/generate.h"
+#include "protocol/messages/pair.h"
+#include "protocol/messages/profile.h"
+#include "protocol/messages/query.h"
+#include "protocol/messages/xray.h"
 #include "tests/app/made_up_worker.h"
 #include "tests/app/one_view.h"
 
@@ -38,6 +53,91 @@ TEST(Fields, TakeWhatWasChosenAndLeaveTheRestAsItIs) {
   EXPECT_EQ(request.models, std::vector<std::string>{"rope"});
   EXPECT_EQ(with_choices(protocol::DistanceRequest{}, json("nonsense")).pairs,
             protocol::DistanceRequest{}.pairs);
+}
+
+template <class... Requests>
+std::vector<std::vector<std::string>> titles_of_forms() {
+  const auto titles = []<class Request>(Request request) {
+    std::vector<std::string> list;
+    for (const protocol::BoundField& field : protocol::detail::bound_fields(request))
+      list.push_back(title_of(field));
+    return list;
+  };
+  return {titles(Requests{})...};
+}
+
+// 19: a form shows titles, never the words of JSON, and no two of its lines read alike.
+TEST(Fields, HaveTitlesInEveryForm) {
+  namespace p = protocol;
+  const auto forms =
+      titles_of_forms<p::AblateRequest, p::AcuityRequest, p::AddressingRequest, p::CompareRequest,
+                      p::CostRequest, p::DemandRequest, p::DistanceRequest, p::EvalRequest,
+                      p::GenerateRequest, p::HeadsRequest, p::PairRequest, p::PatternsRequest,
+                      p::ProfileRequest, p::QueryRequest, p::ShiftRequest, p::TheoryRequest,
+                      p::XrayRequest>();
+  for (const auto& form : forms) {
+    EXPECT_EQ(std::set(form.begin(), form.end()).size(), form.size()) << form.front();
+    for (const std::string& title : form) {
+      EXPECT_EQ(title.find('_'), title.npos) << title;
+      EXPECT_TRUE(std::isupper(static_cast<unsigned char>(title.at(0)))) << title;
+    }
+  }
+  EXPECT_EQ(title_of_key("weight_decay"), "Weight decay");
+}
+
+// What stands beside the numbers of an evaluation, of each kind of what it may read.
+TEST(Evaluations, SayWhatTheyRead) {
+  const auto words = [](const json& params) {
+    return words_of_reading(protocol::request_of<protocol::EvalRequest>(params));
+  };
+  EXPECT_EQ(words({{"task", "perplexity"}}), "perplexity of the bundled validation texts");
+  EXPECT_EQ(words({{"task", "perplexity"}, {"corpus", true}}),
+            "perplexity of the bundled validation texts");
+  EXPECT_EQ(words({{"task", "perplexity"}, {"corpus", "a.txt"}}),
+            "perplexity of the texts of a.txt");
+  EXPECT_EQ(words({{"task", "perplexity"}, {"input", {{"text", "a"}}}}), "perplexity of one text");
+  EXPECT_EQ(words({{"task", "perplexity"}, {"corpus", {"a", "b"}}}),
+            "perplexity of texts that were given");
+  EXPECT_EQ(words({{"task", "copy"}}), "copy of samples of the task");
+}
+
+// A text and the length that it was read to tell an answer from those of others.
+TEST(Asking, KnowsWhichTextItWasOf) {
+  TextInput text;
+  text.words = SharedText("a b"), text.length = 7;
+  const Asked asked{{{"length", 7}}, text.words};
+  EXPECT_TRUE(asked.is_of(text));
+  EXPECT_FALSE(Asked({}, text.words).is_of(text));
+  text.words = SharedText("b a");
+  EXPECT_FALSE(asked.is_of(text));
+}
+
+// 19: two jobs of one name are told apart by the ends of their folders.
+TEST(Jobs, OfOneNameAreToldApart) {
+  const auto job = [](const char* dir, const char* name) {
+    protocol::JobStatus status;
+    status.dir = dir, status.name = name;
+    return status;
+  };
+  const std::vector<protocol::JobStatus> jobs{job("/jobs/rope", "rope"), job("/jobs/tapa", "tapa"),
+                                              job("/other/tapa", "tapa"), job("/jobs/x", "tapa"),
+                                              job("/jobs/y", "")};
+  EXPECT_EQ(names_of_jobs(jobs), (std::map<std::string, std::string>{{"/jobs/rope", "rope"},
+                                                                     {"/jobs/tapa", "jobs/tapa"},
+                                                                     {"/other/tapa", "other/tapa"},
+                                                                     {"/jobs/x", "tapa, x"},
+                                                                     {"/jobs/y", "y"}}));
+}
+
+// 19: the choice of a metric has its title and its unit; the key is said on hover.
+TEST(Metrics, AreCalledByTitleAndUnit) {
+  const protocol::MetricInfo metric{
+      .key = "mean_distance", .title = "Mean distance", .formula = "f", .unit = "tokens"};
+  protocol::HeadsResult result;
+  result.metrics = {metric};
+  EXPECT_EQ(heading_of(result, "mean_distance"), "Mean distance (tokens)");
+  EXPECT_EQ(heading_of(result, "top1_mass"), "Top1 mass");
+  EXPECT_TRUE(described(metric).ends_with("mean_distance"));
 }
 
 TEST(Pairs, AreReadAsTheyAreTyped) {

@@ -362,6 +362,36 @@ TEST(OpeningAModel, IsDoneAmongTheFoldersOfTheWorkersMachine) {
 
 // --- the file dialog ------------------------------------------------------------------------------
 
+// A name of Latin-1 is listed with its escape and read as it is; as a model it is refused, since
+// the worker is asked in UTF-8.
+TEST_F(WindowFiles, Row38_NamesOfBytesAreListedAndTexts) {
+  const std::string file = write("caf\xe9.txt", "words of Latin-1's friends");
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_);
+  testing::HeadlessImGui gui;
+  FileDialog dialog;
+  const auto frames = [&](int count) {
+    for (int i = 0; i < count; ++i) gui.begin_frame(), dialog.draw(context_), gui.end_frame();
+  };
+  const auto press = [&](ImGuiKey key) {
+    ImGui::GetIO().AddKeyEvent(key, true), frames(2);
+    ImGui::GetIO().AddKeyEvent(key, false), frames(3);
+  };
+  for (const char* what : {"model", "text"}) {
+    window_.open_dialog = what;
+    frames(5);
+    press(ImGuiKey_Tab), press(ImGuiKey_DownArrow);  // "..", and the file below it
+    press(ImGuiKey_Enter);
+    const bool refused = window_.open_dialog == "model";
+    EXPECT_EQ(refused, what == std::string("model"));
+    if (refused) press(ImGuiKey_Escape);
+    EXPECT_EQ(window_.open_dialog, "") << what;
+  }
+  fs::current_path(before);
+  EXPECT_EQ(edit_.session().text.words, "words of Latin-1's friends");
+  EXPECT_EQ(edit_.session().text.name, file);
+}
+
 // Without the mouse: from the path to the entries, into a folder by Enter, to a file in it and by
 // Enter its text; the space bar alone selects a folder and stays.
 TEST_F(WindowFiles, FoldersAreEnteredByTheKeyboard) {

@@ -249,7 +249,7 @@ TEST(Forms, NameAFieldByItsTitleAndUnit) {
                   protocol::detail::bound_fields(defaults));
       });
     });
-  for (const char* words : {"far end (tokens)", "times over", "automatic"})
+  for (const char* words : {"Far end (tokens)", "times over", "automatic"})
     EXPECT_NE(said.find(words), said.npos) << said;
   for (const char* words : {"far_end", "rounds", "by itself"})
     EXPECT_EQ(said.find(words), said.npos) << said;

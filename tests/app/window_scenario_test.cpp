@@ -89,15 +89,15 @@ TEST(Scenario, ChooseWhatAnEvaluationReads) {
     Stage& stage = stage_of(ctx);
     const auto choices = [&] { return stage.session().views.get<ExtrapolationState>().choices; };
     ctx->ItemClick("//###extrapolation/###options");
-    ctx->ItemInputValue("//$FOCUSED/trials", "4");
+    ctx->ItemInputValue("//$FOCUSED/###trials", "4");
     IM_CHECK_EQ(choices().options.value("trials", 0), 4);
-    ctx->ItemInputValue("//$FOCUSED/trials", "many");
+    ctx->ItemInputValue("//$FOCUSED/###trials", "many");
     IM_CHECK_EQ(choices().options.value("trials", 0), 4);
-    ctx->ItemInputValue("//$FOCUSED/lengths", "0");
+    ctx->ItemInputValue("//$FOCUSED/###lengths", "0");
     IM_CHECK(!choices().options.contains("lengths"));
-    ctx->ItemInputValue("//$FOCUSED/lengths", "64,128");
-    ctx->ItemClick("//$FOCUSED/corpus");
-    ctx->ItemInputValue("//$FOCUSED/path of the corpus", "some texts");
+    ctx->ItemInputValue("//$FOCUSED/###lengths", "64,128");
+    ctx->ItemClick("//$FOCUSED/###corpus");
+    ctx->ItemInputValue("//$FOCUSED/###path of corpus", "some texts");
     IM_CHECK(choices().options["lengths"] == nlohmann::json({64, 128}));
     ctx->KeyPress(ImGuiKey_Escape);
     ctx->Yield(3);
@@ -106,7 +106,7 @@ TEST(Scenario, ChooseWhatAnEvaluationReads) {
     IM_CHECK_STR_EQ(asked.value("corpus", "").c_str(), "some texts");
     IM_CHECK_STR_EQ(asked.value("lengths", nlohmann::json()).dump().c_str(), "[64,128]");
     ctx->ItemClick("//###extrapolation/###options");
-    ctx->ItemInputValue("//$FOCUSED/trials", "");  // as the command line has it by default
+    ctx->ItemInputValue("//$FOCUSED/###trials", "");  // as the command line has it by default
     IM_CHECK(!choices().options.contains("trials"));
     ctx->ItemClick("//$FOCUSED/Reset");
     IM_CHECK_EQ(choices().options.value("trials", 0), 16);
@@ -119,7 +119,7 @@ TEST(Scenario, TheFormHasTheOptionsOfTheTaskAlone) {
   play([](ImGuiTestContext* ctx) {
     Stage& stage = stage_of(ctx);
     const auto has = [&](const char* field) {
-      const std::string item = std::string("//$FOCUSED/") + field;
+      const std::string item = std::string("//$FOCUSED/###") + field;
       return ctx->ItemInfo(item.c_str(), ImGuiTestOpFlags_NoError).ID != 0;
     };
     ctx->ItemClick("//###extrapolation/###options");

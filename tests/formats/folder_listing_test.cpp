@@ -14,6 +14,9 @@ TEST(ListedEntries, AreFoldersFirstWithoutWhatIsHiddenOrNoText) {
   fs.make_directory(folder / "z");
   EXPECT_EQ(listed_entries(folder.path()),
             (std::vector<ListedEntry>{{"z", true}, {"a.gguf", false}, {"b.bin", false}}));
+  EXPECT_EQ(listed_entries(folder.path(), ListedNames::of_bytes_too),
+            (std::vector<ListedEntry>{
+                {"z", true}, {"a.gguf", false}, {"b.bin", false}, {"half\xc3", false}}));
   EXPECT_THROW(listed_entries(folder / "nowhere"), FileError);
 }
 

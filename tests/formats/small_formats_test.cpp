@@ -113,6 +113,26 @@ TEST(TextFile, Row20_WhatNeverEndsIsRefused) {
   writer.join();
 }
 
+// Nobody begins to write: a reader that waits for it cannot be ended by the first Ctrl-C either.
+TEST(TextFile, Row20_APipeWithoutAWriterIsGivenUp) {
+  const TemporaryFolder folder;
+  const std::filesystem::path pipe = folder / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_TRUE(tells(error_of([&] { read_text_file(pipe); }), "nobody writes into this pipe"));
+  // One that takes its time to begin, and then to write.
+  std::thread writer([&pipe] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::ofstream file(pipe);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    file << "[1, 2";
+    file.flush();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    file << ", 3]";
+  });
+  EXPECT_EQ(json_from_file(pipe), nlohmann::json({1, 2, 3}));
+  writer.join();
+}
+
 TEST(TextCollection, ReadsTheBundledValidationTexts) {
   const auto path = std::filesystem::path(PHASESCOPE_SOURCE) / "assets/texts/validation.jsonl";
   const auto texts = read_text_collection(path);

@@ -219,6 +219,54 @@ TEST(ClassDefaults, ANullScalingIsNone) {
   }
 }
 
+// A rope of null is none to these classes, which scale their own then; an empty one is plain.
+TEST(ClassDefaults, ANullRopeIsTheClassesOwnAndToldSo) {
+  for (const char* type : {"gpt_oss", "ministral3"}) {
+    const Translation without = translated(small({{"model_type", type}}));
+    EXPECT_EQ(without.config.encoding.options.at("scaling"), "yarn") << type;
+    EXPECT_FALSE(any_tells(without.warnings, "is null"));
+    for (const char* key : {"rope_parameters", "rope_scaling"}) {
+      const Translation null = translated(small({{"model_type", type}, {key, nullptr}}));
+      EXPECT_EQ(write_model_config(null.config), write_model_config(without.config)) << type;
+      EXPECT_TRUE(any_tells(null.warnings, std::string(key) + " is null")) << type << key;
+    }
+    const Translation empty =
+        translated(small({{"model_type", type}, {"rope_parameters", Json::object()}}));
+    EXPECT_FALSE(empty.config.encoding.options.contains("scaling")) << type;
+  }
+}
+
+// On a base of null transformers fails; the class's own is taken, and never without a word.
+TEST(ClassDefaults, ANullBaseIsToldOf) {
+  for (const auto& [type, base] : {std::pair{"llama", 1e4}, std::pair{"smollm3", 2e6},
+                                   std::pair{"gpt_oss", 1.5e5}, std::pair{"gemma3_text", 1e6}}) {
+    const Translation read = translated(small({{"model_type", type}, {"rope_theta", nullptr}}));
+    EXPECT_EQ(read.config.encoding.options.at("base"), base) << type;
+    EXPECT_TRUE(any_tells(read.warnings, "rope_theta is null")) << type;
+    const Json inside = {{"rope_theta", 500.0}};
+    if (std::string(type) == "gemma3_text") continue;  // which has its ropes by layer type
+    const Translation plain = translated(
+        small({{"model_type", type}, {"rope_theta", nullptr}, {"rope_parameters", inside}}));
+    EXPECT_EQ(plain.config.encoding.options.at("base"), 500.0) << type;
+    EXPECT_FALSE(any_tells(plain.warnings, "rope_theta is null")) << type;
+  }
+}
+
+// One thing that is wrong is one sentence, by the name that it has in the file.
+TEST(ClassDefaults, OneWrongNumberIsOneSentence) {
+  for (const char* type : {"gemma3n_text", "gemma4_text"}) {
+    const std::string told =
+        refusal_of(small({{"model_type", type}, {"head_dim", 8}, {"num_kv_shared_layers", 99}}));
+    EXPECT_NE(told.find("num_kv_shared_layers: is 99 of 4 layers"), std::string::npos) << told;
+    EXPECT_EQ(told.find("no earlier layer"), std::string::npos) << told;
+  }
+  const std::string told = refusal_of(small({{"model_type", "smollm3"},
+                                             {"num_hidden_layers", std::int64_t{1} << 40},
+                                             {"no_rope_layers", {1, 1, 1, 0}}}));
+  EXPECT_NE(told.find("num_hidden_layers: must be"), std::string::npos) << told;
+  EXPECT_EQ(told.find("no_rope_layers"), std::string::npos) << told;
+}
+
 // What a single layer of Gemma 4 has of its own is read, or refused by its name.
 TEST(ClassDefaults, OneLayersOwnKeysAreRefused) {
   Json config = small({{"model_type", "gemma4_text"}, {"head_dim", 8}});

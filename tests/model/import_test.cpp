@@ -170,6 +170,30 @@ TEST(ImportedProducts, GiveSoftmaxOfTheirScores) {
   }
 }
 
+// What the view would show is the map, whatever was asked for: the option is refused, and what is
+// left of the file is told.
+TEST(ImportedMaps, HaveNoScale) {
+  const TemporaryFolder folder;
+  const fs::path out = folder.path() / "m", file = folder.path() / "all.safetensors";
+  const at::Tensor q = drawn({2, 5, 4}, 7);
+  write_tensors(formats::real_file_system(), file,
+                {{"attn", causal_maps({2, 5, 5})}, {"q", q}, {"k", q}});
+  for (const char* as : {"auto", "maps"}) {
+    try {
+      imported({file}, out, {.as = as, .scale = 0.25});
+      ADD_FAILURE() << as;
+    } catch (const formats::Error& error) {
+      EXPECT_EQ(error.code(), "bad_usage");
+      EXPECT_EQ(error.message(), "these are maps, and a scale is of queries and keys");
+    }
+    EXPECT_FALSE(fs::exists(out));
+  }
+  EXPECT_EQ(imported({file}, out, {.as = "qk", .scale = 0.25}).config.attention.scale, 0.25);
+  EXPECT_EQ(imported({file}, out).notes,
+            (std::vector<std::string>{"q was left out: the maps are there",
+                                      "k was left out: the maps are there"}));
+}
+
 TEST(Import, SaysWhatDoesNotFit) {
   const TemporaryFolder folder;
   const fs::path file = folder.path() / "attn.npy", out = folder.path() / "m";

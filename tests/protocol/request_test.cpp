@@ -136,6 +136,19 @@ TEST(Request, RefusesWhatBelongsToAnother) {
   EXPECT_EQ(fields_of<EvalRequest>().at(3).help.find("of perplexity: which tokens count"), 0u);
 }
 
+TEST(Request, WhatBelongsToTwoTasksIsTakenByBoth) {
+  for (const char* task : {"needle", "needle_noise"}) {
+    const json asked{{"task", task}, {"models", {"m"}}, {"generate", true}};
+    EXPECT_EQ(params_of(request_of<EvalRequest>(asked)), asked) << task;
+  }
+  for (const char* task : {"perplexity", "passkey"}) {
+    EXPECT_EQ(
+        refusal<EvalRequest>({{"task", task}, {"models", {"m"}}, {"generate", false}}).message,
+        "--generate is of the task needle or needle_noise alone; " + std::string(task) +
+            " has no such option");
+  }
+}
+
 TEST(Request, SaysItselfAsACommandLine) {
   MapRequest map{.model = "my model", .head = "L2H1"};
   map.rows = Range{100, 200};

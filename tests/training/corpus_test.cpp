@@ -97,7 +97,6 @@ TEST_F(TrainingCorpus, DocumentsStandOneBehindTheOther) {
   write(folder / "a.txt", "first text");
   write(folder / "c", "third");
   write(folder / ".hidden", "not this");
-  write(folder / "inner/d.txt", "nor this");
   write(lines,
         "{\"text\": \"first text\"}\n\n{\"text\": \"the\\nsecond\", \"name\": \"b\"}\n"
         "{\"text\": \"third\"}");
@@ -106,6 +105,23 @@ TEST_F(TrainingCorpus, DocumentsStandOneBehindTheOther) {
   EXPECT_EQ(notices_, 1);
   opened(lines);
   EXPECT_EQ(notices_, 0);  // and not prepared again
+}
+
+// Texts lie in folders by year, by author: all of them are read, each once, and nothing hidden.
+TEST_F(TrainingCorpus, FoldersInAFolderAreReadToo) {
+  data_.bos = 1;
+  const fs::path folder = folder_.path() / "texts";
+  write(folder / "b/2.txt", "second");
+  write(folder / "b/deeper/3.txt", "third");
+  write(folder / "a.txt", "first");
+  write(folder / "c.jsonl", "{\"text\": \"fourth\"}\n");
+  write(folder / ".git/objects", "not this");
+  write(folder / "b/.hidden", "nor this");
+  fs::create_directories(folder / "empty");
+  fs::create_directory_symlink("..", folder / "b/up");  // it leads back to where it stands
+  const std::string between(1, '\x01');
+  EXPECT_EQ(all_of(opened(folder)),
+            ids_in("first" + between + "second" + between + "third" + between + "fourth"));
 }
 
 // With documents apart each token has its document's number, counted within its window; what is

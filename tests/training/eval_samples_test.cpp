@@ -1,6 +1,8 @@
 // Tasks asked of models: the metric of tasks/ on the same predictions, intervals, rows, resuming.
 #include "training/evals/eval_samples.h"
 
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "formats/error.h"
@@ -235,6 +238,101 @@ TEST(EvalSamples, DepthsAreTheColumnsOfATextsMap) {
     n += cell.n;
   }
   EXPECT_EQ(n, 30);
+}
+
+// ---- Answers in what is written -----------------------------------------------------------------
+
+// Layers that add nothing, an embedding and a head of single ones: behind each byte stands the one
+// that `next` has for it, whatever stood before.
+EvalModel model_that_writes(const std::string& name, const std::map<char, char>& next) {
+  RunConfig config;
+  config.model.context = 64, config.model.layers = 1;
+  config.model.width = 256, config.model.heads = 2, config.model.kv_heads = 2;
+  config.model.ffn_width = 16, config.model.vocab_size = 256, config.model.tie_embeddings = false;
+  const auto made = model::random_model(model_config_of(config), 7);
+  const at::NoGradGuard no_gradients;
+  const model::Weights& weights = made->decoder.weights();
+  for (const model::LayerWeights& layer : weights.layers) layer.wo.zero_(), layer.down.zero_();
+  weights.embedding.copy_(at::eye(256));
+  weights.head.zero_();
+  for (const auto& [byte, behind] : next) weights.head[behind][byte] = 1;
+  return {name, made};
+}
+
+// Behind "is": `first`, then the value and no digit any more.
+std::map<char, char> writing(const std::string& first, const std::string& value) {
+  const std::string text = "s" + first + value + "x";
+  std::map<char, char> next{{'x', 'x'}};
+  for (std::size_t n = 0; n + 1 < text.size(); ++n) next[text[n]] = text[n + 1];
+  return next;
+}
+
+// A seed whose first sample has a value of seven different digits, of which each has one behind it.
+std::pair<int64_t, std::string> seed_and_value(const Task& task, int64_t length) {
+  for (int64_t seed = 0;; ++seed) {
+    const std::string value =
+        task.draw(static_cast<std::uint64_t>(seed), {length}, 0).answer.substr(1);
+    std::string digits = value;
+    std::ranges::sort(digits);
+    if (std::ranges::adjacent_find(digits) == digits.end()) return {seed, value};
+  }
+}
+
+// RULER's metric: the value anywhere in 128 tokens. What begins with it is what one pass calls
+// right, by the proof of experiments.md.
+TEST(EvalSamples, ANeedleMayStandAnywhereInWhatIsWritten) {
+  for (const char* name : {"needle", "needle_noise"}) {
+    const auto [seed, value] = seed_and_value(tasks::task_named(name), 3);
+    const std::vector<EvalModel> models{
+        model_that_writes("at once", writing(" ", value)),
+        model_that_writes("later", writing(": ", value)),
+        model_that_writes("never", writing(" ", value.substr(0, 6)))};
+    protocol::NoProgress progress;
+    NoEvalLog log;
+    protocol::EvalRequest request = request_of_task(name, {3}, 1);
+    request.seed = seed;
+    const auto passed = eval_task(name).run(models, request, progress, log);
+    request.needle.generate = true;
+    const auto written = eval_task(name).run(models, request, progress, log);
+    ASSERT_EQ(written.rows.size(), 3u) << name;
+    EXPECT_EQ(written.metric, "contained");
+    for (std::size_t m = 0; m < 3; ++m) {
+      EXPECT_EQ(written.rows[m].metric, "contained");
+      EXPECT_EQ(written.rows[m].value, m < 2 ? 1 : 0) << name << ", " << models[m].name;
+      EXPECT_EQ(*written.rows[m].exact, m == 0 ? 1 : 0) << name << ", " << models[m].name;
+      EXPECT_EQ(passed.rows[m].value, m == 0 ? 1 : 0) << name << ", " << models[m].name;
+    }
+    ASSERT_EQ(written.differences.size(), 2u);
+    EXPECT_EQ(written.differences[1].difference.mean, -1);
+    EXPECT_NE(written.provenance[0].note.find("anywhere in 128 tokens"), std::string::npos);
+  }
+}
+
+// One right sample of 20, the blind guesser's share, and a log that keeps both ways apart.
+TEST(EvalSamples, WrittenAnswersAreRowsLikeOthers) {
+  const auto [seed, value] = seed_and_value(tasks::task_named("needle"), 2);
+  const std::vector<EvalModel> models{model_that_writes("m", writing(": ", value))};
+  protocol::NoProgress progress;
+  CountingLog log;
+  protocol::EvalRequest request = request_of_task("needle", {2}, 20);
+  request.seed = seed;
+  EXPECT_EQ(eval_task("needle").run(models, request, progress, log).rows[0].value, 0);
+  request.needle.generate = true;
+  const auto result = eval_task("needle").run(models, request, progress, log);
+  EXPECT_EQ(log.added, 2);
+  const protocol::EvalRow& row = result.rows.at(0);
+  EXPECT_EQ(row.value, 1.0 / 20);
+  EXPECT_EQ(row.n, 20);
+  EXPECT_LT(*row.low, row.value);
+  EXPECT_GT(*row.high, row.value);
+  // 128 digits hold 122 values of seven.
+  EXPECT_DOUBLE_EQ(*row.blind, 122.0 / 9e6);
+  int64_t in_cells = 0;
+  for (const protocol::EvalCell& cell : result.cells) in_cells += cell.n;
+  EXPECT_EQ(in_cells, 20);
+  const auto again = eval_task("needle").run(models, request, progress, log);
+  EXPECT_EQ(log.added, 2);
+  EXPECT_EQ(protocol::to_json_form(again.rows), protocol::to_json_form(result.rows));
 }
 
 TEST(EvalSamples, AModelOfOtherIdsIsRefused) {

@@ -235,11 +235,11 @@ TEST_F(JobProcess, Row24LongKilledAtFiftyRandomMoments) {
 
 // ---- Memory that is not there --------------------------------------------------------------------
 
-// Steps of 64 MB of logits, more than a heap keeps: each asks the system for memory.
+// Steps of 32 MB of logits, more than a heap keeps: each asks the system for memory.
 RunConfig large_steps(const fs::path& folder, int64_t steps) {
   RunConfig config = small_run(folder, steps);
   config.train.curriculum.clear();
-  config.train.batch_tokens = 65'536, config.train.threads = 1;
+  config.train.batch_tokens = 32'768, config.train.threads = 1;
   // Of other products a library holds some of the memory, and does not say how much it wanted.
   config.train.dtype = "f32";
   config.train.checkpoint_every = 1000;
@@ -305,8 +305,8 @@ TEST_F(JobProcess, Row21AStepWithoutMemoryIsMadeInSmallerParts) {
   const auto losses = curve_of(dir), wanted = curve_of(whole);
   ASSERT_EQ(losses.size(), wanted.size());
   for (std::size_t n = 0; n < wanted.size(); ++n) {
-    // float32 sums of 65,536 losses in another order: their rounding grows as its root, 256 * 6e-8.
-    EXPECT_NEAR(losses[n], wanted[n], 2e-5 * wanted[n]) << n;
+    // float32 sums of 32,768 losses in another order: their rounding grows as its root, 181 * 6e-8.
+    EXPECT_NEAR(losses[n], wanted[n], 1.5e-5 * wanted[n]) << n;
   }
 }
 

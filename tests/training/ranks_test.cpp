@@ -288,6 +288,29 @@ TEST_F(TrainingRanks, ASignalToAnyOfThemEndsAllWithACheckpoint) {
   EXPECT_EQ(newest->step, static_cast<int64_t>(read_metrics(dir / "metrics.jsonl").size()));
 }
 
+// torchrun's LOCAL_RANK counts a machine's ranks, each of which has a device of its own.
+TEST(RankPlaces, RanksOfAMachineHaveADeviceEach) {
+  const RankPlace second{.rank = 5, .size = 8, .local = 1};
+  EXPECT_EQ(device_of_rank("cuda", second), "cuda:1");
+  EXPECT_EQ(device_of_rank("cuda:3", second), "cuda:3");
+  EXPECT_EQ(device_of_rank("cpu", second), "cpu");
+  EXPECT_EQ(device_of_rank("cuda", {.rank = 5, .size = 8}), "cuda");
+  EXPECT_EQ(device_of_rank("cuda", {.rank = 0, .size = 1, .local = 0}), "cuda");
+}
+
+// No device of CUDA is here: each rank says so, in a sentence, and none waits for the others.
+TEST_F(TrainingRanks, OnADeviceThatIsNotThereTheyEnd) {
+  RunConfig config = small_run(folder_.path(), 5);
+  const fs::path dir = folder_.path() / "ranks";
+  make(dir, config);
+  config.train.device = "cuda:99";  // a cluster's nodes have others than who made the folder
+  std::ofstream(dir / "config.json") << to_json(config);
+  const auto ids = start_ranks(dir, 2, "5");
+  EXPECT_EQ(end_of(ids[0]), 3) << said_by(0);
+  EXPECT_NE(said_by(0).find("the device cuda:99 is not there"), std::string::npos) << said_by(0);
+  EXPECT_EQ(end_of(ids[1]), 4) << said_by(1);
+}
+
 TEST_F(TrainingRanks, AGroupThatIsNotWholeOrNotToldIsRefused) {
   const fs::path dir = folder_.path() / "ranks";
   make(dir, small_run(folder_.path(), 5));

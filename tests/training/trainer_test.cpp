@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -362,6 +363,31 @@ TEST(Job, Row26GoesOnWhenASaveFails) {
     EXPECT_EQ(read_job(dir, CurveDetail::none).state, "done");
     EXPECT_EQ(curve_of(dir), wanted) << operation;
   }
+}
+
+// A disk with room for a status and for no checkpoint.
+class TooSmallForACheckpoint final : public formats::FaultyFileSystem {
+ public:
+  using FaultyFileSystem::FaultyFileSystem;
+  std::unique_ptr<formats::WritableFile> create(const fs::path& path) override {
+    if (path.parent_path().filename().string().starts_with("step-")) {
+      throw formats::FileError("nothing more fits", path, ENOSPC);
+    }
+    return FaultyFileSystem::create(path);
+  }
+};
+
+TEST(Job, SaysAtItsEndWhyTheLastCheckpointIsNotThere) {
+  TemporaryFolder folder;
+  const fs::path dir = folder.path() / "j";
+  write_job(dir, small_run(folder.path(), 4));
+  TooSmallForACheckpoint files(dir);
+  EXPECT_EQ(run_job(files, dir), 4);
+  const std::string said = read_job(dir, CurveDetail::none).message;
+  EXPECT_EQ(said.find("the last checkpoint could not be saved: the checkpoint of step 4 was not "
+                      "saved: nothing more fits"),
+            0u)
+      << said;
 }
 
 TEST(Job, ADiskThatIsFullAtTheEndFailsAndTheJobCanBeResumed) {

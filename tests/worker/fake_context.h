@@ -22,6 +22,7 @@ class FakeContext final : public RequestContext {
  public:
   void progress(double fraction, std::string_view text) override {
     last_fraction = fraction;
+    fractions.push_back(fraction);
     said.emplace_back(text);
     if (cancel_when_told) cancel = true;
   }
@@ -34,6 +35,7 @@ class FakeContext final : public RequestContext {
   bool cancel = false;
   bool cancel_when_told = false;  // once anything has been said of the progress
   std::vector<std::string> said;
+  std::vector<double> fractions;  // beside what was said
   double last_fraction = -1;
   std::vector<protocol::TensorRef> sent;
 

@@ -1,9 +1,17 @@
 // The program itself: what it says of itself, how it ends, what it makes of bad words.
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <cctype>
+#include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
 
 #include "protocol/channel.h"
 #include "protocol/client.h"
@@ -113,6 +121,57 @@ TEST(Program, BadWordsEndItWithStatusTwo) {
   }
 }
 
+// The process that this one has started.
+pid_t only_child() {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    if (!std::isdigit(static_cast<unsigned char>(entry.path().filename().string()[0]))) continue;
+    std::ifstream file(entry.path() / "stat");
+    const std::string line{std::istreambuf_iterator<char>(file), {}};
+    const std::size_t name = line.rfind(')');  // what stands in front may hold anything
+    if (name == line.npos || line[name + 2] == 'Z') continue;
+    if (std::stol(line.substr(name + 4)) == ::getpid()) return std::stoi(line);
+  }
+  return 0;
+}
+
+// Room for so much more than it has now.
+void leave_room(pid_t pid, rlim_t bytes) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/statm");
+  rlim_t pages = 0;
+  file >> pages;
+  const rlimit limit{pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + bytes, RLIM_INFINITY};
+  ASSERT_EQ(::prlimit(pid, RLIMIT_AS, &limit, nullptr), 0);
+}
+
+// reliability.md, row 21: memory that is not there, for a capture of 1 GB and for a pass over a
+// text each of whose activations takes 46 MB.
+TEST(Row21, ACaptureAndAPassWithoutMemoryLeaveTheWorkerAlive) {
+  protocol::WorkerClient client(options({"--threads", "1"}));
+  const json small = {{"model", "rope"}, {"input", {{"prompt", "to every thing"}}}};
+  const json before = client.call("text.read", small).result["tokens"];
+  ASSERT_FALSE(before.empty());
+  const pid_t pid = only_child();
+  ASSERT_GT(pid, 0);
+  leave_room(pid, rlim_t{100} << 20);
+  const auto long_text = [](std::size_t tokens) {
+    return json{
+        {"model", "rope"}, {"input", {{"prompt", std::string(tokens, 'a')}}}, {"length", tokens}};
+  };
+  json capture = long_text(8000);
+  capture["what"] = {"attn"}, capture["layers"] = {0};
+  for (const auto& [method, params] :
+       {std::pair{"capture", capture}, std::pair{"text.read", long_text(60'000)}}) {
+    const auto error = error_of(client, method, params);
+    EXPECT_EQ(error.code, "out_of_memory") << method << ": " << error.message;
+    for (const char* part : {"were wanted", "are free"}) {
+      EXPECT_NE(error.message.find(part), std::string::npos) << method << ": " << error.message;
+    }
+    EXPECT_NE(error.hint.find("a shorter text"), std::string::npos) << error.hint;
+    EXPECT_EQ(client.call("text.read", small).result["tokens"], before) << method;
+  }
+  EXPECT_EQ(only_child(), pid);  // the same worker
+}
+
 // Bundled models are listed without opening any: what a worker has read is what is lost with it.
 TEST(Row22, AModelIsReadAgainAfterADeath) {
   ::setenv("PHASESCOPE_TEST_HANDLERS", "1", 1);
@@ -125,6 +184,36 @@ TEST(Row22, AModelIsReadAgainAfterADeath) {
   client.restart();
   EXPECT_EQ(client.call("heads", question).result["rows"], before);
   ::unsetenv("PHASESCOPE_TEST_HANDLERS");
+}
+
+// reliability.md, row 24: killed while it reads a model (a new worker has read none, and takes
+// longer for it than the shortest of these times), it is told how it ended, and another one reads
+// it.
+TEST(Row24, KilledWhileItReadsAModelItIsToldAndAnotherReadsIt) {
+  protocol::WorkerClient client(options({"--threads", "1"}));
+  const json question = {{"model", "rope"}, {"input", {{"prompt", "to every thing"}}}};
+  const json before = client.call("text.read", question).result["tokens"];
+  int killed_in_it = 0;
+  for (const int delay_ms : {0, 2, 10, 40}) {
+    client.restart();
+    client.call("worker.info", json::object());  // it is there, and has read nothing
+    const pid_t pid = only_child();
+    ASSERT_GT(pid, 0);
+    std::thread killer([pid, delay_ms] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
+      ::kill(pid, SIGKILL);
+    });
+    const auto error = error_of(client, "text.read", question);
+    killer.join();
+    if (error.code.empty()) continue;  // it was quicker
+    ++killed_in_it;
+    EXPECT_EQ(error.code, "worker_died") << error.message;
+    ASSERT_TRUE(client.death());
+    EXPECT_EQ(client.death()->signal, SIGKILL);
+  }
+  EXPECT_GE(killed_in_it, 1);
+  client.restart();
+  EXPECT_EQ(client.call("text.read", question).result["tokens"], before);
 }
 
 TEST(Row25, TheProgramLeavesWhenItsInputEnds) {

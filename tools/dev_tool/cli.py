@@ -91,9 +91,10 @@ def parser():
     verbs.add_parser("parity", help="make docs/parity.md again from the tests that compare with references")
     verbs.add_parser("docs", help="make the pages that follow from lists (methods, results, verbs, what is registered) again")
     verbs.add_parser("roofline", help="write what the CUDA kernels can reach by count into docs/cuda.md again")
-    one = verbs.add_parser("guards", help="take what holds the rows of docs/reliability.md out of the sources, one after "
-                           "the other, and see their tests fail")
-    one.add_argument("rows", nargs="*", type=int, metavar="ROW", help="these rows alone")
+    one = verbs.add_parser("guards", help="take what holds the rows of docs/reliability.md out of a copy of the sources, "
+                           "one after the other, and see their tests fail; goes on where it was ended")
+    one.add_argument("--only", nargs="+", type=int, default=[], metavar="ROW", help="these rows alone")
+    one.add_argument("--again", action="store_true", help="those that have been seen, too")
     verbs.add_parser("house", help="draw docs/house.svg again, what each target of the build links")
     verbs.add_parser("pictures", help="draw the pictures of the documents again, each by the command above it")
     one = verbs.add_parser("looks", help="draw every view in software and show which look otherwise than before")
@@ -205,7 +206,7 @@ VERBS = {
     "parity": lambda _: parity.parity(),
     "docs": lambda _: make_docs(),
     "roofline": lambda _: roofline.write(),
-    "guards": lambda options: guards.guards(options.rows),
+    "guards": lambda options: guards.guards(options.only, options.again),
     "house": lambda _: house.draw(),
     "pictures": lambda _: pictures.draw(),
     "looks": lambda options: looks.looks(options.update),

@@ -14,6 +14,7 @@
 #include "tasks/named_sample.h"
 #include "tasks/vocabulary.h"
 #include "training/evals/task_answers.h"
+#include "training/evals/written_answers.h"
 #include "training/task_data.h"
 
 namespace phasescope::training {
@@ -81,6 +82,8 @@ struct SampleRequest {
   int64_t trials = 0;
   std::uint64_t seed = 0;
   model::Backend backend = model::Backend::fused;
+  bool written = false;  // answers are looked for in what a model writes
+  std::string metric;
 };
 
 std::vector<int64_t> rising_lengths(std::vector<int64_t> lengths, const Task& task,
@@ -112,10 +115,17 @@ SampleRequest sample_request(const protocol::EvalRequest& asked, const Task& tas
   const protocol::TaskOptions& options =
       asked.perplexity;  // the others are refused with the request
   const int64_t trials = options.trials;
+  const bool written = asked.needle.generate;
+  if (written && task.info().written == 0) {
+    throw formats::bad_usage("the answers of " + task.info().key + " are decided by one pass",
+                             "generate");
+  }
   return {.lengths = rising_lengths(options.lengths, task, models),
           .trials = trials > 0 ? trials : usual_trials(task.info()),
           .seed = static_cast<std::uint64_t>(asked.seed),
-          .backend = model::backend_named(asked.running.backend)};
+          .backend = model::backend_named(asked.running.backend),
+          .written = written,
+          .metric = written ? "contained" : task.info().metric};
 }
 
 // Every length that samples are drawn at: those asked for, or all cells up to the longest.
@@ -170,9 +180,10 @@ class ModelSamples {
 
   void run(const std::map<int64_t, tasks::Chance>& chances, protocol::EvalResult& result) {
     const std::vector<Ids> lengths = drawn_lengths(task_, request_.lengths);
+    lengths_ = static_cast<double>(lengths.size());
     for (std::size_t n = 0; n < lengths.size(); ++n) {
-      progress_.progress(static_cast<double>(n) / static_cast<double>(lengths.size()),
-                         entry_.name + " at " + words_of(lengths[n]));
+      done_ = static_cast<double>(n) / lengths_;
+      progress_.progress(done_, entry_.name + " at " + words_of(lengths[n]));
       measure(lengths[n]);
     }
     if (cells_.empty()) std::rethrow_exception(refused_);
@@ -199,7 +210,8 @@ class ModelSamples {
   std::string key_of(const Ids& length) const {
     return task_.info().key + " " + words_of(length) + ", seed " + std::to_string(request_.seed) +
            ", " + std::to_string(request_.trials) + " samples, " + entry_.name + " " +
-           entry_.model->report.sha256 + " " + model::name_of_dtype(entry_.model->decoder.dtype());
+           entry_.model->report.sha256 + " " + model::name_of_dtype(entry_.model->decoder.dtype()) +
+           (request_.written ? ", written" : "");
   }
 
   void measure(const Ids& length) {
@@ -213,7 +225,7 @@ class ModelSamples {
       samples.push_back(task_.draw(request_.seed, length, static_cast<std::uint64_t>(n)));
     }
     try {
-      cells_[length] = answered_samples(entry_, task_, samples, options_);
+      cells_[length] = scores_of(samples);
     } catch (const formats::Error& error) {
       if (error.code() != "bad_input") throw;
       // Its positions do not reach so far; shorter ones may do.
@@ -227,14 +239,20 @@ class ModelSamples {
     log_.add(key, std::move(rows));
   }
 
+  std::vector<SampleScore> scores_of(const std::vector<Sample>& samples) {
+    if (!request_.written) return answered_samples(entry_, task_, samples, options_);
+    protocol::PartOfProgress part(progress_, done_, done_ + 1.0 / lengths_);
+    return written_samples(*entry_.model, task_, samples, kernels_, request_.backend, part);
+  }
+
   void add_row(int64_t length, const tasks::Chance& chance, protocol::EvalResult& result) const {
     const std::vector<SampleScore> samples = samples_of(length);
     if (samples.empty()) return;
-    const analysis::Interval interval = metric_of(task_.info().metric, samples, draws_);
+    const analysis::Interval interval = metric_of(request_.metric, samples, draws_);
     protocol::EvalRow row;
     row.model = entry_.name;
     row.encoding = entry_.model->encoding().info().key;
-    row.metric = task_.info().metric;
+    row.metric = request_.metric;
     row.length = length;
     row.value = interval.mean;
     row.low = interval.low, row.high = interval.high;
@@ -253,7 +271,7 @@ class ModelSamples {
       for (const auto& [column, part] : columns_of(length, scores)) {
         protocol::EvalCell cell{
             .model = entry_.name, .row = static_cast<double>(length[0]), .column = column};
-        cell.value = metric_of(task_.info().metric, part, draws_).mean;
+        cell.value = metric_of(request_.metric, part, draws_).mean;
         cell.n = static_cast<int64_t>(part.size());
         result.cells.push_back(std::move(cell));
       }
@@ -279,11 +297,16 @@ class ModelSamples {
     provenance.dtype = model::name_of_dtype(entry_.model->decoder.dtype());
     provenance.set_ran(protocol::listed(kernels_));
     provenance.seed = static_cast<int64_t>(request_.seed);
-    provenance.note = std::to_string(request_.trials) + " samples at each length" +
-                      (task_.info().dimensions > 1
-                           ? " of every pair, a row's length standing for all pairs up to it"
-                           : "") +
-                      "; intervals by sample; one pass, greedy" + notes_;
+    provenance.note =
+        std::to_string(request_.trials) + " samples at each length" +
+        (task_.info().dimensions > 1
+             ? " of every pair, a row's length standing for all pairs up to it"
+             : "") +
+        "; intervals by sample; " +
+        (request_.written ? "the answer anywhere in " + std::to_string(task_.info().written) +
+                                " tokens that are written, greedy"
+                          : std::string("one pass, greedy")) +
+        notes_;
     const std::string& from = entry_.model->report.weights_from;
     if (!from.empty()) provenance.note += "; weights " + from;
     return provenance;
@@ -297,6 +320,7 @@ class ModelSamples {
   analysis::Draws draws_;
   model::ForwardOptions options_;
   model::AllRan kernels_;
+  double lengths_ = 1, done_ = 0;  // how many there are, and which share of them is measured
   std::exception_ptr refused_;
   std::map<Ids, std::vector<SampleScore>> cells_;
   std::string notes_;
@@ -305,9 +329,13 @@ class ModelSamples {
 // ---- The task ------------------------------------------------------------------------------------
 
 // What guessing gets at every length of a row; of two parts the mean over all cells.
-std::map<int64_t, tasks::Chance> chances_of(const Task& task, const std::vector<int64_t>& lengths) {
+std::map<int64_t, tasks::Chance> chances_of(const Task& task, const SampleRequest& request) {
   std::map<int64_t, tasks::Chance> chances;
-  for (const int64_t length : lengths) {
+  for (const int64_t length : request.lengths) {
+    if (request.written) {
+      chances[length] = task.chance_written();
+      continue;
+    }
     if (task.info().dimensions == 1) {
       chances[length] = task.chance({length});
       continue;
@@ -327,10 +355,10 @@ std::map<int64_t, tasks::Chance> chances_of(const Task& task, const std::vector<
 using SamplesByLength = std::map<int64_t, std::vector<SampleScore>>;
 
 // What `other` is above `first` at each length that both have whole.
-void add_differences(const Task& task, const std::vector<EvalModel>& models, std::size_t other,
-                     const SamplesByLength& of_first, const SamplesByLength& of_other,
-                     const analysis::Draws& draws, protocol::EvalResult& result) {
-  const std::string& metric = task.info().metric;
+void add_differences(const std::string& metric, const std::vector<EvalModel>& models,
+                     std::size_t other, const SamplesByLength& of_first,
+                     const SamplesByLength& of_other, const analysis::Draws& draws,
+                     protocol::EvalResult& result) {
   const bool loss = metric == "perplexity";
   for (const auto& [length, samples] : of_other) {
     const auto found = of_first.find(length);
@@ -353,10 +381,10 @@ protocol::EvalResult evaluate_samples(const std::vector<EvalModel>& models,
   const SampleRequest request = sample_request(asked, task, models);
   const tasks::TaskInfo& info = task.info();
   protocol::EvalResult result;
-  result.task = info.key, result.metric = info.metric;
+  result.task = info.key, result.metric = request.metric;
   result.length_unit = info.length_unit, result.counted = "samples";
   if (!info.columns.empty()) result.rows_of = info.rows, result.columns_of = info.columns;
-  const auto chances = chances_of(task, request.lengths);
+  const auto chances = chances_of(task, request);
   const auto count = static_cast<double>(models.size());
   SamplesByLength first;
   for (std::size_t m = 0; m < models.size(); ++m) {
@@ -369,7 +397,8 @@ protocol::EvalResult evaluate_samples(const std::vector<EvalModel>& models,
     if (m == 0) {
       first = std::move(samples);
     } else {
-      add_differences(task, models, m, first, samples, analysis::Draws(request.seed), result);
+      add_differences(request.metric, models, m, first, samples, analysis::Draws(request.seed),
+                      result);
     }
   }
   const double blind = chances.begin()->second.blind;
@@ -413,10 +442,11 @@ std::vector<EvalTask> sample_tasks() {
   std::vector<EvalTask> list;
   for (const auto& task : tasks::all_tasks()) {
     const tasks::TaskInfo& info = task->info();
-    list.push_back(
-        {{info.key, info.title, info.help + "; " + info.metric + " against " + info.length_unit,
-          info.source, protocol::options_of<protocol::TaskOptions>()},
-         evaluate_samples});
+    list.push_back({{info.key, info.title,
+                     info.help + "; " + info.metric + " against " + info.length_unit, info.source,
+                     info.written > 0 ? protocol::options_of<protocol::NeedleOptions>()
+                                      : protocol::options_of<protocol::TaskOptions>()},
+                    evaluate_samples});
   }
   return list;
 }

@@ -33,6 +33,7 @@ Part part_of(const std::string& metric, const SampleScore& one) {
   if (metric == "accuracy") return {static_cast<double>(one.correct), counted};
   if (metric == "exact_match") return {one.exact() ? 1.0 : 0.0, 1};
   if (metric == "perplexity") return {one.nats, counted};
+  if (metric == "contained") return {one.contained ? 1.0 : 0.0, 1};
   throw formats::internal_error("no such metric of samples: " + metric);
 }
 
@@ -74,7 +75,7 @@ Interval mean_of_parts(const std::vector<double>& parts, double value,
 }  // namespace
 
 nlohmann::json written(const SampleScore& s) {
-  return {s.correct, s.counted, s.nats, s.yes, s.found, s.depth};
+  return {s.correct, s.counted, s.nats, s.yes, s.found, s.depth, s.contained};
 }
 
 SampleScore score_of_row(const nlohmann::json& row) {
@@ -83,7 +84,8 @@ SampleScore score_of_row(const nlohmann::json& row) {
           .nats = row.at(2).get<double>(),
           .yes = row.at(3).get<std::int64_t>(),
           .found = row.at(4).get<std::int64_t>(),
-          .depth = row.at(5).get<double>()};
+          .depth = row.at(5).get<double>(),
+          .contained = row.size() > 6 && row.at(6).get<bool>()};
 }
 
 Interval metric_of(const std::string& metric, std::span<const SampleScore> samples,

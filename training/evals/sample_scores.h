@@ -17,17 +17,20 @@ struct SampleScore {
   double nats = 0;                        // of these
   std::int64_t yes = 0, found = 0;        // those whose target is 1, and of them the right ones
   double depth = 0;                       // where the answer stands in it, 0 to 1
+  bool contained = false;                 // of a text that was written: the answer is in it
   bool exact() const { return correct == counted; }
 };
 
-// [correct, counted, nats, yes, found, depth], and back. Throws what nlohmann::json throws.
+// [correct, counted, nats, yes, found, depth, contained], and back; what was written by an older
+// version has no last one. Throws what nlohmann::json throws.
 nlohmann::json written(const SampleScore& score);
 SampleScore score_of_row(const nlohmann::json& row);
 
 // The metric of a task (TaskInfo::metric) over samples: "accuracy" is right answers among those
 // that count, "exact_match" samples all of whose answers are right, "balanced_accuracy" the mean of
 // the shares of right answers among targets 1 and among the others, "perplexity" that of the
-// answers that count. The interval is over samples, which are independent draws. Throws Error
+// answers that count, "contained" samples whose answer stands in what was written. The interval is
+// over samples, which are independent draws. Throws Error
 // "internal" for another metric.
 analysis::Interval metric_of(const std::string& metric, std::span<const SampleScore> samples,
                              const analysis::Draws& draws);

@@ -126,13 +126,14 @@ class TrainingJob {
     }
   }
 
+  RunConfig of_this_rank() const {  // with the device that is its own
+    RunConfig own = config_;
+    if (ranks_) own.train.device = device_of_rank(own.train.device, ranks_->place());
+    return own;
+  }
+
   Trainer prepared() {
     reporter_.set_state("running");
-    if (ranks_ && ranks_->size() > 1 && !model::device_named(config_.train.device).is_cpu()) {
-      throw formats::bad_input(
-          "several processes train on processors alone, not on " + config_.train.device,
-          "train.device", "train.device=cpu, or one process");
-    }
     const auto from = opened();
     Trainer trainer = config_.of_text() ? of_text(from) : of_task(from);
     const EvalSection& eval = config_.eval;
@@ -207,7 +208,7 @@ class TrainingJob {
              " bytes, SHA-256 " + corpus->sha256());
     record_data(corpus->sha256());
     record_tokenizer();
-    return Trainer(config_, corpus,
+    return Trainer(of_this_rank(), corpus,
                    read_validation_texts(config_.data.validation, config_.model.context), from);
   }
 
@@ -216,7 +217,7 @@ class TrainingJob {
     log_line("samples of " + config_.task.name + ", SHA-256 of the first " + task->sha256());
     record_data(task->sha256());
     if (config_.eval.every > 0 && writes()) say_what_guessing_gets(*task);
-    return Trainer(config_, std::move(task), from);
+    return Trainer(of_this_rank(), std::move(task), from);
   }
 
   void say_what_guessing_gets(const TaskData& task) {
@@ -398,8 +399,9 @@ class TrainingJob {
     try {
       verify_checkpoint(files_, checkpoint_folder(checkpoints_, trainer.steps_done()));
     } catch (const formats::Error& error) {
+      const std::string why = not_saved_.empty() ? error.message() : not_saved_;
       throw formats::Error(
-          "internal", "the last checkpoint could not be saved: " + error.message(), dir_.string(),
+          "internal", "the last checkpoint could not be saved: " + why, dir_.string(),
           "make room and resume the job: it repeats the steps since the one before");
     }
   }
@@ -431,6 +433,7 @@ class TrainingJob {
         },
         options);
     if (!outcome.message.empty()) reporter_.warn(outcome.message);
+    not_saved_ = outcome.in_place() ? "" : outcome.message;
   }
 
   formats::FileSystem& files_;
@@ -442,6 +445,7 @@ class TrainingJob {
   int64_t told_ = 0;          // the last step whose metrics are written
   int64_t made_smaller_ = 0;  // the step that was last made again in smaller parts
   bool ranks_differ_ = false;
+  std::string not_saved_;  // why the last checkpoint that was written is not there
 };
 
 // Paths are meant from where the job was started, which a resume may not be.

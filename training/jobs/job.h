@@ -31,7 +31,7 @@ inline constexpr const char* kRankArgument = "--job-rank";
 // job writes, log.txt beside standard error; the others read checkpoints, text and the model that
 // it begins with from where it says. A rank that is gone ends all others with status 4, and the
 // steps done before are saved; where it went in the middle of a validation, up to the last
-// checkpoint alone. Ranks compute on the CPU: another train.device is refused with status 2.
+// checkpoint alone. Of the train.device "cuda" each rank of a machine has a device of its own.
 int run_job_as_rank(const std::filesystem::path& dir);
 
 enum class ExistingJob { refuse, resume };

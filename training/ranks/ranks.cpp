@@ -122,6 +122,9 @@ RankPlace rank_place() {
   RankPlace place;
   place.size = static_cast<int>(number_in("WORLD_SIZE", 1, 100'000));
   place.rank = static_cast<int>(number_in("RANK", 0, place.size - 1));
+  if (const char* local = "LOCAL_RANK"; !variable(local).empty()) {
+    place.local = static_cast<int>(number_in(local, 0, place.size - 1));
+  }
   const char* patience = "PHASESCOPE_RANK_TIMEOUT";
   if (!variable(patience).empty()) {
     place.patience = std::chrono::seconds(number_in(patience, 1, 1'000'000));
@@ -138,6 +141,11 @@ RankPlace rank_place() {
     place.attempt = again;
   }
   return place;
+}
+
+std::string device_of_rank(const std::string& device, const RankPlace& place) {
+  const bool own = device == "cuda" && place.size > 1 && place.local;
+  return own ? device + ":" + std::to_string(*place.local) : device;
 }
 
 std::string Ranks::name() const {
@@ -227,14 +235,15 @@ void Ranks::add_up_bucket(std::span<const at::Tensor> tensors) const {
     flat.push_back(tensor.reshape({-1}));
   }
   const std::int64_t piece = (count + size() - 1) / size();
-  flat.push_back(at::zeros({piece * size() - count}, at::kFloat));
-  at::Tensor own = at::cat(flat), pieces = at::empty({piece * size()}, at::kFloat);
+  flat.push_back(at::zeros({piece * size() - count}, flat[0].options()));
+  at::Tensor own = at::cat(flat).cpu(), pieces = at::empty({piece * size()}, at::kFloat);
   std::vector<std::int64_t> even;
   exchange(
       [&](c10d::ProcessGroupGloo& gloo) { return gloo.alltoall_base(pieces, own, even, even); });
   at::Tensor sum = pieces.narrow(0, 0, piece).clone();
   for (int r = 1; r < size(); ++r) sum.add_(pieces.narrow(0, r * piece, piece));
   exchange([&](c10d::ProcessGroupGloo& gloo) { return gloo._allgather_base(own, sum); });
+  own = own.to(flat[0].device());
   std::int64_t at = 0;
   for (const at::Tensor& tensor : tensors) {
     tensor.copy_(own.narrow(0, at, tensor.numel()).view(tensor.sizes()));

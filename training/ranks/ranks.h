@@ -1,11 +1,12 @@
 #pragma once
 // Several processes that train one model together, as torchrun starts them: each reads its rows of
-// a step's batch, and what they found is put together here, by c10d on Gloo (CPU tensors).
+// a step's batch, and what they found is put together here, by c10d on Gloo, in the host's memory.
 #include <ATen/core/Tensor.h>
 
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,10 +20,15 @@ struct RankPlace {
   std::uint16_t port = 0;     // MASTER_PORT
   bool listens = false;       // whether the launcher itself listens there, as torchrun's agent does
   std::string attempt = "0";  // which start of the group it is
+  std::optional<int> local;   // LOCAL_RANK, where it is set: its number among those of its machine
   std::chrono::seconds patience{600};  // with a rank that says nothing: PHASESCOPE_RANK_TIMEOUT
 };
 // Throws Error "bad_usage" for variables that are missing or no numbers in their range.
 RankPlace rank_place();
+
+// Which device a rank computes on: of "cuda" each of a machine's ranks has one of its own, the one
+// of its number there; any other name is meant as it stands.
+std::string device_of_rank(const std::string& device, const RankPlace& place);
 
 // The group, as one of its ranks sees it. All ranks call the same functions in the same order; what
 // one waits for longer than `patience`, or a rank that is gone, throws Error "worker_died".
@@ -41,6 +47,7 @@ class Ranks {
   int rank() const { return place_.rank; }
   int size() const { return place_.size; }
   bool first() const { return place_.rank == 0; }
+  const RankPlace& place() const { return place_; }
   std::string name() const;  // "rank 1 of 2"
 
   // Rank 0's text, at every rank; that of the others is not looked at.
@@ -49,9 +56,10 @@ class Ranks {
   std::vector<double> gathered(std::span<const double> own) const;
   // Every tensor becomes the sum of the ranks' tensors of that place in the list, added in the
   // order of the ranks, ((0 + 1) + 2) + ..., so that all ranks have the same bits, and those of one
-  // process that adds the same parts one after the other. All are float32 and of the same shapes
-  // everywhere. Each rank sends and receives 2 (size - 1) / size times their bytes, like a ring's
-  // all-reduce, which adds in an order of its own for each piece.
+  // process that adds the same parts one after the other. All are float32, of the same shapes
+  // everywhere, and on one device, from which they go to the host's memory and back. Each rank
+  // sends and receives 2 (size - 1) / size times their bytes, like a ring's all-reduce, which adds
+  // in an order of its own for each piece.
   void add_up(std::span<const at::Tensor> tensors) const;
 
  private:

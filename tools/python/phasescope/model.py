@@ -46,12 +46,12 @@ class Model:
     def __repr__(self):
         return f"<phasescope model {self.name}>"
 
-    def ask(self, method, text=None, ids=None, inputs=None, progress=None, **parameters):
+    def ask(self, method, /, text=None, ids=None, inputs=None, progress=None, **parameters):
         """A method with `model`."""
         return self.worker.call(method, progress, model=self.name, input=reading_of(text, ids, inputs),
                                 **{**self.opening, **parameters})
 
-    def ask_with(self, method, others=(), text=None, ids=None, inputs=None, progress=None, **parameters):
+    def ask_with(self, method, /, others=(), text=None, ids=None, inputs=None, progress=None, **parameters):
         """A method with `models`: this one and others, names or Models of the same worker."""
         names = [self.name, *(getattr(other, "name", other) for other in others)]
         return self.worker.call(method, progress, models=names, input=reading_of(text, ids, inputs),

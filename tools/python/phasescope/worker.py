@@ -87,7 +87,7 @@ class Worker:
     def __exit__(self, *_):
         self.close()
 
-    def call(self, method, progress=None, **parameters):
+    def call(self, method, /, progress=None, **parameters):
         """The Result of a method of docs/protocol.md, with its parameters by name. `progress(fraction,
         text)` is told how far it is; an interrupt from the keyboard cancels it. Throws Failure."""
         parameters = {name: value for name, value in parameters.items() if value is not None}
