@@ -21,7 +21,7 @@ class ViewVerb : public Verb {
   std::string name() const override { return "view"; }
   std::string help() const override { return "the window"; }
   std::string example() const override {
-    return "phasescope view rope tapa_norm --screenshot out/window.png";
+    return "phasescope view rope --screenshot out/window.png";
   }
   Takes takes() const override { return {.out = false, .json = false}; }
   void declare(Options& options) override {
