@@ -2,33 +2,17 @@
 // up in the order of the ranks, and go back.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <thread>
 #include <vector>
 
 #include "tests/model/phantom_device.h"
+#include "tests/training/free_port.h"
 #include "training/ranks/ranks.h"
 
 namespace phasescope::training {
 namespace {
-
-// One that nobody listens at now.
-std::uint16_t port_for_ranks() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  auto* plain = reinterpret_cast<sockaddr*>(&address);
-  EXPECT_EQ(::bind(socket, plain, length), 0);
-  EXPECT_EQ(::getsockname(socket, plain, &length), 0);
-  ::close(socket);
-  return ntohs(address.sin_port);
-}
 
 // The gradients of a rank: three tensors of other shapes, whose sums no two orders round alike.
 std::vector<at::Tensor> gradients_of(int rank) {
@@ -46,7 +30,7 @@ TEST(RanksOnADevice, AddUpWhatLiesThere) {
 #endif
   constexpr int kRanks = 3;
   const at::Device device = model::phantom_device();
-  const std::uint16_t port = port_for_ranks();
+  const std::uint16_t port = free_port();
   std::vector<std::vector<at::Tensor>> found(kRanks);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < kRanks; ++rank) {

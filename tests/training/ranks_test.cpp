@@ -2,9 +2,7 @@
 #include "training/ranks/ranks.h"
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +18,7 @@
 
 #include "formats/error.h"
 #include "tests/temporary_folder.h"
+#include "tests/training/free_port.h"
 #include "tests/training/small_run.h"
 #include "training/checkpoint.h"
 #include "training/jobs/job.h"
@@ -46,20 +45,6 @@ bool within(double seconds, const std::function<bool()>& holds) {
 std::string text_of(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// One that nobody listens at now.
-int free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  auto* plain = reinterpret_cast<sockaddr*>(&address);
-  EXPECT_EQ(::bind(socket, plain, length), 0);
-  EXPECT_EQ(::getsockname(socket, plain, &length), 0);
-  ::close(socket);
-  return ntohs(address.sin_port);
 }
 
 class TrainingRanks : public testing::Test {
