@@ -172,6 +172,15 @@ struct SumScores {
 
 }  // namespace
 
+cuda::OnePass cuda::one_pass(const CudaAttention& a) {
+  const bool with_table = std::holds_alternative<TableVariant>(a.variant);
+  if (a.tokens.any() || !(with_table || std::holds_alternative<PlainVariant>(a.variant))) return {};
+  int device = 0, most = 0;
+  PHASESCOPE_CUDA(cudaGetDevice(&device));
+  PHASESCOPE_CUDA(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return most < one_pass_bytes(a.shape.head_dim) ? OnePass{} : one_pass_plan(a, with_table);
+}
+
 bool cuda_takes_hopper_form(const CudaAttention& a) {
   if (!a.hopper || a.tokens.any() || cuda_capability() != kHopperCapability) return false;
   const auto has_strides = [](const InputTensor& t) {
@@ -225,6 +234,10 @@ std::size_t gradient_workspace(const CudaAttention& attention) {
   }
   const AttentionShape& s = attention.shape;
   std::int64_t floats = cuda::delta_size(s);
+  if (const cuda::OnePass plan = cuda::one_pass(attention); plan.units > 0) {
+    floats += plan.distances + plan.floats;
+    return static_cast<std::size_t>(floats) * sizeof(float) + plan.flags;
+  }
   if (std::holds_alternative<TableVariant>(attention.variant)) {
     floats += cuda::table_blocks(attention).floats;
   } else if (std::holds_alternative<FireVariant>(attention.variant)) {

@@ -62,6 +62,14 @@ struct CudaAttention : AttentionInputs {
   /// Tables' gradients: blocks that share a head's queries each keep sums by distance, in at most
   /// so many bytes of the workspace; one block a head, of 4 bytes a distance, where that is more.
   std::size_t table_bytes = std::size_t{64} << 20;
+  /// Plain scores and tables without numbers of tokens: the backward pass makes dq beside dk and dv
+  /// where sums of it in float32 fit so many bytes of the workspace in enough parts to keep a
+  /// device busy, and by itself elsewhere; 0: always by itself.
+  std::size_t dq_bytes = std::size_t{160} << 20;
+  /// Whether blocks add to one such sum by atomic operations instead of to parts of their own, and
+  /// to one of a table's gradient: longer texts then fit, and the last bits of dq and of the
+  /// table's gradient differ from time to time.
+  bool atomic_dq = false;
   void* stream = nullptr;  ///< cudaStream_t
   /// Whether the forward pass is to be the Hopper form where there is one.
   bool hopper = false;
@@ -98,10 +106,11 @@ struct CudaGradients : Gradients {
   void* distance_workspace = nullptr;
 };
 
-/// Linear in queries and keys; of CAPE, see cape_bytes.
+/// Linear in queries and keys, and dq_bytes at most; of CAPE, see cape_bytes.
 std::size_t cuda_backward_workspace(const CudaAttention& attention);
 
-/// Enqueues the backward pass; the same bits every time. Throws like the forward pass.
+/// Enqueues the backward pass; the same bits every time but for atomic_dq. Throws like the forward
+/// pass.
 void cuda_attention_backward(const CudaAttention& attention, const SavedForward& saved,
                              const CudaGradients& gradients);
 

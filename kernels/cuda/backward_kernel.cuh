@@ -1,6 +1,7 @@
 #pragma once
 // The backward pass in Ampere form, the same bits every time: no atomics. Scores are computed again
-// from q, k and the saved log-sum-exp, once for each result:
+// from q, k and the saved log-sum-exp, once for each result (one_pass_kernel.cuh has all of them
+// from one pass, for some scores):
 //
 //   attention_delta_kernel      delta = d_out . out of a row
 //   attention_sinks_kernel      gradients of the sinks, from these
@@ -15,9 +16,10 @@
 //   1. one stage of copies, chunks of 32 columns to keep registers low.
 //   2. where the registers do for it, warps of two times 16 rows, so that what is loaded of the
 //      other operand feeds four products (TilePair).
-//   3. this one: a table's gradient is summed where dq is made, in place of a kernel that computed
+//   3. a table's gradient is summed where dq is made, in place of a kernel that computed
 //      all scores and their gradients once more for it (seven products a pair of tiles in place of
 //      nine); not yet run.
+//   4. one_pass_kernel.cuh: dq, dk and dv of a pair of tiles together (five products); not yet run.
 
 #include <cuda_runtime.h>
 

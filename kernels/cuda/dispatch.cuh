@@ -9,6 +9,7 @@
 #include "kernels/cuda/backward_kernel.cuh"
 #include "kernels/cuda/buckets_kernel.cuh"
 #include "kernels/cuda/forward_kernel.cuh"
+#include "kernels/cuda/one_pass_kernel.cuh"
 #include "kernels/cuda/problem_of.cuh"
 #include "kernels/cuda/score_sums_kernel.cuh"
 #include "kernels/cuda/top_keys_kernel.cuh"
@@ -196,8 +197,42 @@ void launch_dq(const CudaAttention& a, const BackwardLaunch<Score>& parameters) 
          parameters);
 }
 
-/// `dq` launches what makes it, and `finish` is called once dq, dk and dv are launched: both like
-/// with_type_and_dim's, with the parameters too.
+/// Whether the gradient of a table is asked for.
+inline bool wants_table(const CudaAttention& a, const Gradients& gradients) {
+  const auto* table = std::get_if<TableVariant>(&a.variant);
+  const auto* to = std::get_if<TableGradients>(&gradients.variant);
+  return table && table->length > 0 && to && to->values;
+}
+
+/// dk and dv of all keys, by themselves.
+template <typename T, int D, DeviceScore Score>
+void launch_dkv(const CudaAttention& a, const BackwardLaunch<Score>& parameters) {
+  constexpr bool kHalves = kKeyBands<D, Score> == 2;
+  using Layout = PairLayout<D, Score, true, 1, kHalves ? kPairStages<D, Score> : 1>;
+  launch("dkv", &attention_dkv_kernel<T, D, Score>,
+         dim3{tiles_of(a.shape.keys), static_cast<unsigned>(a.shape.kv_heads),
+              static_cast<unsigned>(a.shape.batch)},
+         kThreads, kHalves ? Layout::kBytesWithOperands : Layout::kBytes, a.stream, parameters);
+}
+
+/// dq, dk and dv in one pass, where one_pass() says so; else false, and nothing is launched.
+template <typename T, int D, DeviceScore Score>
+bool launch_in_one_pass(const CudaAttention& a, const CudaGradients& gradients,
+                        const BackwardLaunch<Score>& parameters) {
+  if constexpr (kHasFewRegisters<Score>) {
+    const OnePass plan = one_pass(a);
+    if (plan.units == 0) return false;
+    BackwardLaunch<Score> pass = parameters;
+    if (!wants_table(a, gradients)) pass.distances = nullptr;
+    launch_one_pass<T, D>(a, plan, pass);
+    return true;
+  } else {
+    return false;
+  }
+}
+
+/// `dq` launches what makes it by itself, and `finish` is called once dq, dk and dv are launched:
+/// both like with_type_and_dim's, with the parameters too.
 template <DeviceScore Score, class Dq, class Finish>
 void backward_with(const CudaAttention& a, const SavedForward& saved,
                    const CudaGradients& gradients, const Score& score, const Dq& dq,
@@ -222,13 +257,11 @@ void backward_with(const CudaAttention& a, const SavedForward& saved,
     constexpr int kDim = decltype(dim)::value;
     if (a.shape.queries > 0) {
       launch_delta<T>(a, parameters.saved, static_cast<int>(parameters.problem.state_dim), delta);
-      dq(type, dim, parameters);
     }
-    const dim3 grid{tiles_of(a.shape.keys), static_cast<unsigned>(a.shape.kv_heads), batch};
-    constexpr bool kHalves = kKeyBands<kDim, Score> == 2;
-    using Layout = PairLayout<kDim, Score, true, 1, kHalves ? kPairStages<kDim, Score> : 1>;
-    launch("dkv", &attention_dkv_kernel<T, kDim, Score>, grid, kThreads,
-           kHalves ? Layout::kBytesWithOperands : Layout::kBytes, a.stream, parameters);
+    if (!launch_in_one_pass<T, kDim>(a, gradients, parameters)) {
+      if (a.shape.queries > 0) dq(type, dim, parameters);
+      launch_dkv<T, kDim>(a, parameters);
+    }
     launch_sinks(a, saved, delta, gradients.sinks);
     finish(type, dim, parameters);
     launch_gradient_sums<T, kDim>(a, gradients, parameters, batch);

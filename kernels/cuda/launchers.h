@@ -63,6 +63,72 @@ constexpr TableBlocks table_blocks(const CudaAttention& a) {
   return {static_cast<unsigned>(count), count * heads * block_distances(s)};
 }
 
+/// The backward pass in one kernel (one_pass_kernel.cuh): keys of a block, and its shared memory.
+/// That of 128 channels fits devices of compute capability 8.0, 8.7 and from 9.0 on, not 8.6
+/// or 8.9.
+inline constexpr int kOnePassKeys = 2 * kRows;
+constexpr int one_pass_bytes(std::int64_t padded_dim) {
+  return (padded_dim <= 64 ? 99 : 163) * 1024;
+}
+/// Multiprocessors of an H100 and an H200, which blocks fill evenly. On fewer than kLeastBlocks of
+/// them the kernels that make dq by itself, which use all, are faster by count, though they compute
+/// more: at 64 channels they take 1.15 times as long (docs/cuda.md).
+inline constexpr std::int64_t kMultiprocessors = 132, kLeastBlocks = 116;
+
+/// How it is launched, and what it has of the workspace behind delta. A unit is a head of keys of a
+/// text, with its group of heads.
+struct OnePass {
+  unsigned units = 0;   // of a launch; 0: dq has a kernel of its own
+  unsigned groups = 0;  // blocks of a unit, which share its keys
+  // Sums of dq of each query, and of a table's gradient: one a group, or, where atomic, one in all.
+  unsigned partials = 0;
+  bool atomic = false;
+  std::int64_t distances = 0;  // floats of a table's sums: partials times block_distances() a head
+  std::int64_t floats = 0;     // of the sums of dq
+  std::size_t flags = 0;       // bytes, one a tile of queries of each of these sums
+};
+
+/// By the sizes alone, so that the bits follow from them too: sums fit dq_bytes, and those of
+/// tables table_bytes (one a head where that is more).
+constexpr OnePass one_pass_plan(const CudaAttention& a, bool with_table) {
+  const AttentionShape& s = a.shape;
+  const std::int64_t heads = s.heads / s.kv_heads, units = s.batch * s.kv_heads;
+  const std::int64_t tiles = heads * tiles_of(s.queries);
+  const std::int64_t tile_floats = std::int64_t{kRows} * (s.head_dim <= 64 ? 64 : 128);
+  // Of one sum of a unit with its flags.
+  const std::int64_t bytes = std::max<std::int64_t>(tiles * (tile_floats * 4 + 1), 1);
+  const std::int64_t room = static_cast<std::int64_t>(a.dq_bytes) / bytes;
+  if (room == 0 || units == 0 || s.queries == 0) return {};
+  const std::int64_t launches =
+      (units + std::min<std::int64_t>(room, 65535) - 1) / std::min<std::int64_t>(room, 65535);
+  const std::int64_t at_once = (units + launches - 1) / launches;
+  const std::int64_t blocks = (s.keys + kOnePassKeys - 1) / kOnePassKeys;
+  const std::int64_t table_floats = with_table ? s.batch * s.heads * block_distances(s) : 0;
+  std::int64_t groups = blocks, partials = 1;
+  if (!a.atomic_dq) {
+    groups = std::min(blocks, room / at_once);
+    if (with_table) {
+      const std::int64_t fitting = static_cast<std::int64_t>(a.table_bytes) / (table_floats * 4);
+      groups = std::min(groups, std::max<std::int64_t>(1, fitting));
+    }
+    if (groups < blocks) {
+      if (groups * at_once < kLeastBlocks) return {};
+      const std::int64_t turns = groups * at_once / kMultiprocessors;
+      if (turns > 0) groups = std::max<std::int64_t>(1, turns * kMultiprocessors / at_once);
+    }
+    partials = groups;
+  }
+  return {static_cast<unsigned>(at_once),
+          static_cast<unsigned>(groups),
+          static_cast<unsigned>(partials),
+          a.atomic_dq,
+          partials * table_floats,
+          at_once * partials * tiles * tile_floats,
+          a.atomic_dq ? 0 : static_cast<std::size_t>(at_once * partials * tiles)};
+}
+/// The same where the variant has that form and the current device room for it.
+OnePass one_pass(const CudaAttention& a);
+
 constexpr std::int64_t diagonals_size(const AttentionShape& s) {
   return s.heads * tile_distances(s) * kThreads;
 }

@@ -42,6 +42,13 @@ __device__ __forceinline__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
 }
 
+/// Keeps the compiler from computing before a loop what follows from these numbers: it would hold
+/// that in registers where there are none left.
+template <typename... Numbers>
+__device__ __forceinline__ void compute_anew(Numbers&... numbers) {
+  (..., [&] { asm volatile("" : "+r"(numbers)); }());
+}
+
 /// Four 8 x 8 matrices of 16-bit values; each lane gives the address of one row of 8.
 __device__ __forceinline__ void load_matrices(std::uint32_t address, std::uint32_t (&r)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"

@@ -8,8 +8,8 @@
 
 namespace phasescope::kernels::cuda {
 
-/// Entries of a table's gradient from what the blocks of attention_dq_table_kernel left: one thread
-/// an entry, grid.y heads.
+/// Entries of a table's gradient from what the blocks of attention_dq_table_kernel left, or of the
+/// backward pass in one kernel: one thread an entry, grid.y heads.
 struct TableLaunch {
   AttentionShape shape;
   TableVariant table;
@@ -56,9 +56,9 @@ template <DeviceScore Score>
 void backward_with_table(const CudaAttention& a, const SavedForward& saved,
                          const CudaGradients& gradients, const Score& score) {
   const auto& table = std::get<TableVariant>(a.variant);
-  const auto* to = std::get_if<TableGradients>(&gradients.variant);
-  const bool wanted = to && to->values && table.length > 0;
-  const unsigned blocks = table_blocks(a).count;
+  const bool wanted = wants_table(a, gradients);
+  const OnePass plan = one_pass(a);
+  const unsigned blocks = plan.units > 0 ? plan.partials : table_blocks(a).count;
   const auto dq = [&](auto type, auto dim, const auto& parameters) {
     using T = decltype(type);
     constexpr int kDim = decltype(dim)::value;
@@ -70,11 +70,12 @@ void backward_with_table(const CudaAttention& a, const SavedForward& saved,
   };
   backward_with(a, saved, gradients, score, dq, [&](auto, auto, const auto& parameters) {
     if (!wanted) return;
+    const auto& to = std::get<TableGradients>(gradients.variant);
     launch("table", &attention_table_kernel,
            dim3{blocks_of(table.length), static_cast<unsigned>(a.shape.heads), 1}, kThreads, 0,
            a.stream,
-           TableLaunch{a.shape, table, parameters.distances, static_cast<int>(blocks), to->values,
-                       to->head_stride});
+           TableLaunch{a.shape, table, parameters.distances, static_cast<int>(blocks), to.values,
+                       to.head_stride});
   });
 }
 

@@ -1,8 +1,9 @@
 #pragma once
 // Sums of the scores' gradients by distance, which the blocks that make dq leave on their way: each
-// warp adds up the diagonals of its 16 rows in shared memory of its own, the block joins the warps
-// once a pair of tiles, and adds them to memory that no other block writes. Where a block takes
-// several stretches of queries it adds to the same sums, so that memory stays linear in the length.
+// warp adds up the diagonals of its rows in shared memory of its own, the block joins the warps
+// once a pair of tiles, and adds them to memory that no other block writes, or to that of all.
+// Where a block takes several stretches of queries it adds to the same sums, so that memory stays
+// linear in the length.
 
 #include <cuda_runtime.h>
 
@@ -19,6 +20,36 @@ inline constexpr int kStagedRows = 8, kStagedPitch = 40;
 __device__ __forceinline__ constexpr std::uint32_t staged_offset(int row, int column) {
   return static_cast<std::uint32_t>(row * kStagedPitch + column) * 4;
 }
+
+/// The sums of a warp's 47 diagonals of 16 rows x 32 columns: of lane n those of column minus row
+/// n - 15 and, below lane 15, n + 17. `staged` has room for kStagedRows; __syncwarp before it is
+/// used again.
+struct DiagonalSums {
+  float low = 0, high = 0;
+
+  template <int kChunk>
+  __device__ __forceinline__ DiagonalSums(std::uint32_t staged, int lane,
+                                          const float (&gradient)[kChunk][4]) {
+    static_assert(kChunk * 8 == 32);
+#pragma unroll
+    for (int n = 0; n <= kChunk; ++n) {
+      // Columns 8 n - 8 of the chunk on: of row r those, of row r + 8 the 8 behind them.
+      float2 pair{0, 0};
+      if (n > 0) pair = {gradient[n - 1][0], gradient[n - 1][1]};
+      if (n < kChunk) pair = {pair.x + gradient[n][2], pair.y + gradient[n][3]};
+      store_shared(staged + staged_offset(lane / 4, 8 * n + lane % 4 * 2), pair);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int row = 0; row < kStagedRows; ++row) {
+      const int column = lane + row - (kStagedRows - 1);
+      if (column >= 0) low += load_shared<float>(staged + staged_offset(row, column));
+      if (column + 32 < kStagedPitch) {
+        high += load_shared<float>(staged + staged_offset(row, column + 32));
+      }
+    }
+  }
+};
 
 /// Distances of 16 rows and 64 columns: number m of warp w is that of the tiles' distance
 /// 16 w + m - 63, row minus column.
@@ -52,20 +83,10 @@ class TableSums {
   template <int kChunk>
   __device__ __forceinline__ void add(int band, int first,
                                       const float (&gradient)[kChunk][4]) const {
-    static_assert(kChunk * 8 == 32 && 2 * kChunk * 8 == kRows);
+    static_assert(2 * kChunk * 8 == kRows);
     const std::uint32_t staged = shared_ + static_cast<std::uint32_t>(own_warp()) * kStagedBytes;
     const int lane = own_lane();
-    stage(staged, gradient);
-    __syncwarp();
-    float low = 0, high = 0;  // of diagonals lane and lane + 32 of 47, column minus row plus 7
-#pragma unroll
-    for (int row = 0; row < kStagedRows; ++row) {
-      const int column = lane + row - (kStagedRows - 1);
-      if (column >= 0) low += load_shared<float>(staged + staged_offset(row, column));
-      if (column + 32 < kStagedPitch) {
-        high += load_shared<float>(staged + staged_offset(row, column + 32));
-      }
-    }
+    auto [low, high] = DiagonalSums(staged, lane, gradient);
     // Where the diagonals' sums are: what is behind the first chunk's is the second one's alone.
     const std::uint32_t last = place(band, own_warp(), kWarpDistances - 1 - first - lane);
     if (first == 0) {
@@ -118,19 +139,6 @@ class TableSums {
     return n >= Which::kFirst * kRows && n < (Which::kLast + 1) * kRows - 1;
   }
 
-  template <int kChunk>
-  __device__ static __forceinline__ void stage(std::uint32_t staged,
-                                               const float (&gradient)[kChunk][4]) {
-#pragma unroll
-    for (int n = 0; n <= kChunk; ++n) {
-      // Columns 8 n - 8 of the chunk on: of row r those, of row r + 8 the 8 behind them.
-      float2 pair{0, 0};
-      if (n > 0) pair = {gradient[n - 1][0], gradient[n - 1][1]};
-      if (n < kChunk) pair = {pair.x + gradient[n][2], pair.y + gradient[n][3]};
-      store_shared(staged + staged_offset(own_lane() / 4, 8 * n + own_lane() % 4 * 2), pair);
-    }
-  }
-
   __device__ static int own_warp() { return static_cast<int>(threadIdx.x) / 32; }
   __device__ static int own_lane() { return static_cast<int>(threadIdx.x) % 32; }
   __device__ std::uint32_t place(int band, int warp, int m) const {
@@ -146,6 +154,83 @@ class TableSums {
 
   const AttentionShape& shape_;
   float* const& distances_;
+  std::uint32_t shared_;
+};
+
+/// The same of a block with two tiles of keys, whose eight warps have 32 keys and 32 queries each:
+/// number m of a warp is that of the distance m - 31 from its first key to its first query.
+class KeyTableSums {
+  static constexpr int kWarps = 2 * kThreads / 32, kDistances = 63, kPitch = 64;
+  static constexpr std::uint32_t kStagedBytes = kStagedRows * kStagedPitch * 4;
+
+ public:
+  /// Of shared memory.
+  static constexpr int kBytes = kWarps * (static_cast<int>(kStagedBytes) + kPitch * 4);
+
+  __device__ explicit KeyTableSums(std::uint32_t shared) : shared_(shared) {}
+
+  /// Takes the gradients of the warp's 16 keys of a band, of band 0 before those of band 1.
+  template <int kChunk>
+  __device__ __forceinline__ void add(int band, const float (&gradient)[kChunk][4]) const {
+    const int thread = own_thread(), warp = thread / 32, lane = thread % 32;
+    auto [low, high] =
+        DiagonalSums(shared_ + static_cast<std::uint32_t>(warp) * kStagedBytes, lane, gradient);
+    // Of band 0, whose keys come 16 before, the distances are as much larger.
+    const int first = band == 0 ? 16 : 0;
+    if (band == 0) {
+      if (lane < 16) store_shared(place(warp, lane), 0.0f);
+    } else {
+      low += load_shared<float>(place(warp, lane));
+      if (lane < 15) high += load_shared<float>(place(warp, lane + 32));
+    }
+    store_shared(place(warp, first + lane), low);
+    if (lane < 15) store_shared(place(warp, first + 32 + lane), high);
+    __syncwarp();
+  }
+
+  /// What the warps of the tiles that are seen have taken of the thread's diagonal: those of the
+  /// second tile of keys, then, a tile's distance on, those of the first one. All threads call it,
+  /// and may use the shared memory for something else then.
+  __device__ __forceinline__ float join(bool first_seen, bool second_seen) const {
+    const int thread = own_thread();
+    __syncthreads();
+    float sum = 0;
+#pragma unroll
+    for (int warp = 0; warp < kWarps; ++warp) {
+      const int tile = warp / 4;
+      const int m = thread - (1 - tile) * kRows - 32 - warp % 2 * 32 + warp % 4 / 2 * 32;
+      if ((tile == 0 ? first_seen : second_seen) && m >= 0 && m < kDistances) {
+        sum += load_shared<float>(place(warp, m));
+      }
+    }
+    __syncthreads();
+    return sum;
+  }
+  /// Adds that to a head's block_distances() numbers at `to`, where number `first` is diagonal 0 of
+  /// the second tile of keys.
+  __device__ static void add_to(float* to, int first, float sum, bool first_seen, bool second_seen,
+                                bool atomic) {
+    const int thread = own_thread();
+    const bool of_first = first_seen && thread >= kRows && thread < 3 * kRows - 1;
+    const bool of_second = second_seen && thread < 2 * kRows - 1;
+    if (!of_first && !of_second) return;
+    if (atomic) {
+      atomicAdd(to + (first + thread), sum);
+    } else {
+      to[first + thread] += sum;
+    }
+  }
+
+ private:
+  __device__ static int own_thread() {
+    int thread = static_cast<int>(threadIdx.x);
+    compute_anew(thread);
+    return thread;
+  }
+  __device__ std::uint32_t place(int warp, int m) const {
+    return shared_ + kWarps * kStagedBytes + static_cast<std::uint32_t>(warp * kPitch + m) * 4;
+  }
+
   std::uint32_t shared_;
 };
 

@@ -28,13 +28,16 @@ __device__ __forceinline__ std::uint32_t chunk_offset(int row, int chunk) {
   return static_cast<std::uint32_t>((row * (D / 8) + place) * 16);
 }
 
-/// Starts copying rows first .. first + 63 of a (rows, channels) tensor; what does not exist is 0.
-template <typename T, int D>
+/// Starts copying rows first .. first + 63 of a (rows, channels) tensor, by a block of kBlock
+/// threads; what does not exist is 0.
+template <typename T, int D, int kBlock = kThreads>
 __device__ __forceinline__ void copy_tile(std::uint32_t tile, const T* from, std::int64_t stride,
                                           int first, int rows, int channels) {
-  // A thread copies the same chunk of every kThreads / kChunks-th row.
-  constexpr int kChunks = D / 8, kStep = kThreads / kChunks;
-  const int thread = static_cast<int>(threadIdx.x), chunk = thread % kChunks;
+  // A thread copies the same chunk of every kBlock / kChunks-th row.
+  constexpr int kChunks = D / 8, kStep = kBlock / kChunks;
+  int thread = static_cast<int>(threadIdx.x);
+  if constexpr (kBlock > kThreads) compute_anew(thread);
+  const int chunk = thread % kChunks;
   const bool inside = chunk * 8 < channels;
   const T* source = from + (first + thread / kChunks) * stride + chunk * 8;
 #pragma unroll
@@ -86,13 +89,22 @@ __device__ __forceinline__ void load_values(std::uint32_t tile, int first, int d
   load_matrices_transposed(tile + operand_offset<D>(first, d, lane), b);
 }
 
-/// Entries of a table for the 127 distances of a tile pair: entry n belongs to distance first + n.
+/// The 16 x 16 operand whose rows are the tile's channels 16 d .., and whose columns its rows
+/// first .. first + 15.
+template <int D>
+__device__ __forceinline__ void load_exchanged(std::uint32_t tile, int first, int d, int lane,
+                                               std::uint32_t (&a)[4]) {
+  load_matrices_transposed(tile + columns_offset<D>(first, d, lane), a);
+}
+
+/// Entries of a table for the 127 distances of a tile pair: entry n belongs to distance first + n,
+/// and thread n of kThreads copies it.
 inline constexpr int kEntriesBytes = kThreads * 4;
 
 template <class Score>
 __device__ __forceinline__ void copy_entries(std::uint32_t entries, const Score& score,
-                                             std::int64_t head, int first) {
-  const int n = static_cast<int>(threadIdx.x);
+                                             std::int64_t head, int first,
+                                             int n = static_cast<int>(threadIdx.x)) {
   copy_word_async(entries + static_cast<std::uint32_t>(n) * 4, score.entry(head, first + n));
 }
 

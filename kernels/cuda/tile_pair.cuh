@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <type_traits>
 #include <variant>
 
 #include "kernels/cuda/attention_cuda.h"
@@ -114,8 +115,9 @@ __device__ __forceinline__ constexpr std::uint32_t pair_offset(int row, int colu
 /// or v, d_out_state or state; then entries, log-sum-exp and delta of the queries, pieces, and
 /// arrays of one number for each pair, or weights and gradients of all pairs as 16-bit operands.
 /// What changes from pair to pair, the columns and what follows up to the pieces, may have two
-/// stages.
-template <int D, DeviceScore Score, bool kBackward = true, int kCount = 1, int kStages = 1>
+/// stages. A block may have two tiles of keys (kKeyTiles), then as rows, with entries of their own.
+template <int D, DeviceScore Score, bool kBackward = true, int kCount = 1, int kStages = 1,
+          int kKeyTiles = 1>
 struct PairLayout {
   static constexpr int kStateDim = D;
   struct Tiles {
@@ -127,9 +129,10 @@ struct PairLayout {
   static constexpr Tiles tiles(std::uint32_t first) {
     return {first, first + kDots, first + kDots + kTileBytes<D>};
   }
-  static constexpr std::uint32_t kColumnTiles = kCount * kTiles;
+  static constexpr std::uint32_t kColumnTiles = kCount * kKeyTiles * kTiles;
   static constexpr std::uint32_t kEntries = kColumnTiles + kTiles;
-  static constexpr std::uint32_t kLse = kEntries + (Score::kEntries ? kCount * kEntriesBytes : 0);
+  static constexpr std::uint32_t kLse =
+      kEntries + (Score::kEntries ? kCount * kKeyTiles * kEntriesBytes : 0);
   static constexpr std::uint32_t kDelta = kLse + kCount * kRows * 4;
   static constexpr std::uint32_t kStage = kDelta + kCount * kRows * 4 - kColumnTiles;
   static constexpr std::uint32_t kPieces = kColumnTiles + kStages * kStage;
@@ -137,7 +140,7 @@ struct PairLayout {
   static constexpr int kBytes = static_cast<int>(kPairs);
   static constexpr int kPairBytes = kRows * kPairPitch * 4;
   static constexpr int kBytesWithPairs = kBytes + kPairBytes;
-  static constexpr int kOperandBytes = kTileBytes<kRows>;
+  static constexpr int kOperandBytes = kKeyTiles * kTileBytes<kRows>;
   static constexpr int kBytesWithOperands = kBytes + 2 * kOperandBytes;
 };
 
@@ -148,16 +151,20 @@ struct PairLayout {
 /// bands, which share what is loaded of the columns. Bands of queries are 16 rows each of two tiles
 /// beside each other. Bands of keys (transposed) are 32 rows of one tile; a warp takes the one or
 /// the other half of the queries, and the sums over all queries of one half of the channels:
-/// weights and gradients change hands in shared memory.
+/// weights and gradients change hands in shared memory. There a block may have a second tile of
+/// keys, of four warps more: functions that are given a first key then take that of the warp's own
+/// tile (key_tile()), but for those that copy, which take that of the first.
 template <typename T, int D, bool kTransposed, DeviceScore Score, bool kBackward = true,
-          int kCount = 1, int kStages = 1>
+          int kCount = 1, int kStages = 1, int kKeyTiles = 1>
 class TilePair {
   static constexpr int kRowTiles = kTransposed ? 1 : kCount;
   static constexpr bool kHalves = kTransposed && kCount == 2;
   // Whether nothing but the gradients of scores reads weights from registers.
   static constexpr bool kFolds = !kTransposed || kHalves;
-  using Layout = PairLayout<D, Score, kBackward, kRowTiles, kStages>;
+  using Layout = PairLayout<D, Score, kBackward, kRowTiles, kStages, kKeyTiles>;
+  static constexpr int kBlock = kKeyTiles * kThreads;
   static_assert(kCount == 1 || (!Score::kPieces && !Score::kTokens));
+  static_assert(kKeyTiles == 1 || kHalves);
 
  public:
   static constexpr int kStateDim = Layout::kStateDim;
@@ -172,7 +179,7 @@ class TilePair {
       : launch_(launch),
         problem_(launch.problem),
         shape_(launch.problem.shape),
-        warp_(static_cast<int>(threadIdx.x) / 32),
+        warp_(static_cast<int>(threadIdx.x) / 32 - key_tile() * (kThreads / 32)),
         lane_(static_cast<int>(threadIdx.x) % 32),
         shared_(shared_memory()),
         pieces_(shared_ + Layout::kPieces) {}
@@ -181,6 +188,10 @@ class TilePair {
   __device__ void take_part(int part) { part_ = part; }
   __device__ int part() const { return part_; }
 
+  /// Of a block with several tiles of keys, the warp's; its number is among those of that tile.
+  __device__ static int key_tile() {
+    return kKeyTiles == 1 ? 0 : static_cast<int>(threadIdx.x) / kThreads;
+  }
   __device__ int warp() const { return warp_; }
   __device__ int lane() const { return lane_; }
   __device__ int channels() const { return static_cast<int>(shape_.head_dim); }
@@ -192,7 +203,7 @@ class TilePair {
 
   __device__ const Pieces<Score::kPieces>& pieces() const { return pieces_; }
   __device__ Entries<Score> entries(int band = 0) const {
-    return {shared_ + Layout::kEntries + stage_ + tile_of(band) * kEntriesBytes, pieces_};
+    return {shared_ + Layout::kEntries + stage_ + row_tile(band) * kEntriesBytes, pieces_};
   }
 
   /// Starts copying 64 queries of a head for each tile of them, with their log-sum-exp, the sink in
@@ -207,19 +218,9 @@ class TilePair {
 
   /// Starts copying 64 keys of a kv head.
   __device__ void fetch_keys(int batch, int kv_head, int first) {
-    const auto tiles = kTransposed ? rows_of_band(0) : columns(fetched_);
-    if constexpr (Score::kProducts) {
-      const InputTensor& k = k_of(problem_, part_);
-      copy_tile<T, D>(tiles.dots, pointer<T>(k, batch, kv_head), k.row, first, keys(), channels());
-    }
-    if constexpr (kBackward) {
-      copy_tile<T, D>(tiles.values, pointer<T>(problem_.v, batch, kv_head), problem_.v.row, first,
-                      keys(), channels());
-    }
-    if constexpr (kBackward && Score::kState) {
-      copy_tile<T, kStateDim>(tiles.state, pointer<T>(problem_.state, batch, kv_head),
-                              problem_.state.row, first, keys(), state_channels());
-    }
+#pragma unroll
+    for (int tile = 0; tile < kKeyTiles; ++tile)
+      fetch_key_tile(batch, kv_head, first + tile * kRows, tile);
   }
 
   /// Starts copying the entries of the pair of tiles whose first query and key these are.
@@ -228,7 +229,9 @@ class TilePair {
 #pragma unroll
       for (int tile = 0; tile < kRowTiles; ++tile) {
         copy_entries(entries(tile).at - stage_ + fetched_, problem_.score, head,
-                     Chunk<false>::first_distance(position(first_query + tile * kRows), first_key));
+                     Chunk<false>::first_distance(position(first_query + tile * kRows),
+                                                  first_key + key_tile() * kRows),
+                     static_cast<int>(threadIdx.x) - key_tile() * kThreads);
       }
     }
   }
@@ -243,6 +246,7 @@ class TilePair {
   }
   /// Of a pair that is there.
   __device__ void start(int head) {
+    compute_anew();
     head_ = head;
     sum_rows<T, D>(
         problem_.score, [this](int d, std::uint32_t(&a)[4]) { dot_rows()(0, d, a); }, lane_,
@@ -311,12 +315,23 @@ class TilePair {
       weigh(visibility, query_of(first_query, band), first_key, first, band, dots[band],
             tangent[band]);
     }
-    multiply_values(bands, first);
+    const auto finish = [&](const auto& some) {
+      using Some = std::remove_cvref_t<decltype(some)>;
+      compute_anew();
+      multiply_values(some, first);
 #pragma unroll
-    for (int band = Which::kFirst; band < Which::kLast; ++band) {
-      const auto chunk = chunk_of(query_of(first_query, band), first_key, first, band);
-      differentiate(chunk, band, dots[band], tangent[band]);
-      taken(band);
+      for (int band = Some::kFirst; band < Some::kLast; ++band) {
+        const auto chunk = chunk_of(query_of(first_query, band), first_key, first, band);
+        differentiate(chunk, band, dots[band], tangent[band]);
+        taken(band);
+      }
+    };
+    if constexpr (kKeyTiles == 1) {
+      finish(bands);
+    } else {
+      // A thread has no registers for the gradients of both bands' weights.
+      finish(Bands<0, 1>{});
+      finish(Bands<1, 2>{});
     }
   }
 
@@ -400,11 +415,19 @@ class TilePair {
   /// Keeps the gradients of the chunk for the warps of the same keys, as compute() did with the
   /// weights; both are seen after the next __syncthreads.
   __device__ __forceinline__ void keep_gradients() const {
-    static_assert(kHalves && Score::kDots == 1 && 2 * kColumns == kRows);
 #pragma unroll
-    for (int band = 0; band < kCount; ++band) {
-      keep_operand(operands(1), band, gradient[band].dot);
-    }
+    for (int band = 0; band < kCount; ++band) keep_gradients(band, packed_gradients(band));
+  }
+  /// The same in two steps for each band, between which half of the registers hold them.
+  struct Packed {
+    std::uint32_t pairs[kColumns / 8][2];
+  };
+  __device__ __forceinline__ Packed packed_gradients(int band) const {
+    static_assert(kHalves && Score::kDots == 1 && 2 * kColumns == kRows);
+    return packed(gradient[band].dot);
+  }
+  __device__ __forceinline__ void keep_gradients(int band, const Packed& gradients) const {
+    keep_operand(operands(1), band, gradients);
   }
   /// sums += weights of all queries . d_out, and gradients . q: of the warp's channels.
   __device__ __forceinline__ void add_kept_values(float (&sums)[kCount][D / 16][4]) const {
@@ -413,6 +436,12 @@ class TilePair {
   __device__ __forceinline__ void add_kept_dots(float (&sums)[kCount][D / 16][4]) const {
     add_kept(operands(1), columns(stage_).dots, sums);
   }
+  /// Where what keep_gradients() keeps of a tile of keys lies, and that tile's k.
+  __device__ std::uint32_t kept_gradients(int tile) const { return operands_of_key_tile(1, tile); }
+  __device__ std::uint32_t keys_of_tile(int tile) const {
+    return Layout::tiles(shared_ + static_cast<std::uint32_t>(tile) * Layout::kTiles).dots;
+  }
+
   /// Writes the warp's channels of its 32 keys, of the 64 from `first` on.
   __device__ __forceinline__ void write_kept(const OutputTensor& to, int batch, int head, int first,
                                              const float (&sums)[kCount][D / 16][4],
@@ -531,9 +560,19 @@ class TilePair {
   }
 
  private:
+  /// Where two tiles of keys leave no registers for what could be computed before the loop over the
+  /// pairs.
+  __device__ __forceinline__ void compute_anew() {
+    if constexpr (kKeyTiles > 1) cuda::compute_anew(shared_, lane_, warp_);
+  }
+
   /// Of a band its tile of rows, its first query, and the warp's first row in the tile.
   __device__ static std::uint32_t tile_of(int band) {
     return kTransposed ? 0 : static_cast<std::uint32_t>(band);
+  }
+  /// Where its rows lie among those of the block.
+  __device__ static std::uint32_t row_tile(int band) {
+    return kKeyTiles == 1 ? tile_of(band) : static_cast<std::uint32_t>(key_tile());
   }
   __device__ static int query_of(int first_query, int band) {
     return first_query + static_cast<int>(tile_of(band)) * kRows;
@@ -542,18 +581,33 @@ class TilePair {
     return kHalves ? warp_ / 2 * 32 + band * 16 : warp_ * 16;
   }
   __device__ std::uint32_t operands(int array) const {
-    return shared_ + Layout::kPairs + static_cast<std::uint32_t>(array * Layout::kOperandBytes);
+    return operands_of_key_tile(array, key_tile());
+  }
+  __device__ std::uint32_t operands_of_key_tile(int array, int tile) const {
+    return shared_ + Layout::kPairs +
+           static_cast<std::uint32_t>(array * Layout::kOperandBytes + tile * kTileBytes<kRows>);
   }
 
+  __device__ static __forceinline__ Packed packed(const Numbers& numbers) {
+    Packed result;
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        result.pairs[n][half] = Half<T>::pack(numbers[n][2 * half], numbers[n][2 * half + 1]);
+      }
+    }
+    return result;
+  }
   __device__ __forceinline__ void keep_operand(std::uint32_t to, int band,
-                                               const Numbers& numbers) const {
+                                               const Packed& numbers) const {
 #pragma unroll
     for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int row = warp_row(band) + lane_ / 4 + 8 * half;
         store_shared(to + accumulator_offset<kRows>(row, own_chunk() / 8 + n, lane_),
-                     Half<T>::pack(numbers[n][2 * half], numbers[n][2 * half + 1]));
+                     numbers.pairs[n][half]);
       }
     }
   }
@@ -583,7 +637,7 @@ class TilePair {
     return Layout::tiles(shared_ + Layout::kColumnTiles + stage);
   }
   __device__ typename Layout::Tiles rows_of_band(int band) const {
-    return Layout::tiles(shared_ + tile_of(band) * Layout::kTiles);
+    return Layout::tiles(shared_ + row_tile(band) * Layout::kTiles);
   }
   /// Rows of a band as operands: of q or k, and of d_out or v.
   __device__ auto dot_rows() const {
@@ -597,26 +651,47 @@ class TilePair {
     };
   }
 
+  __device__ void fetch_key_tile(int batch, int kv_head, int first, int tile) const {
+    const auto tiles =
+        kTransposed ? Layout::tiles(shared_ + static_cast<std::uint32_t>(tile) * Layout::kTiles)
+                    : columns(fetched_);
+    if constexpr (Score::kProducts) {
+      const InputTensor& k = k_of(problem_, part_);
+      copy_tile<T, D, kBlock>(tiles.dots, pointer<T>(k, batch, kv_head), k.row, first, keys(),
+                              channels());
+    }
+    if constexpr (kBackward) {
+      copy_tile<T, D, kBlock>(tiles.values, pointer<T>(problem_.v, batch, kv_head), problem_.v.row,
+                              first, keys(), channels());
+    }
+    if constexpr (kBackward && Score::kState) {
+      copy_tile<T, kStateDim>(tiles.state, pointer<T>(problem_.state, batch, kv_head),
+                              problem_.state.row, first, keys(), state_channels());
+    }
+  }
   __device__ void fetch_tile(int batch, int head, int first, int tile) const {
     const auto tiles = kTransposed ? columns(fetched_) : rows_of_band(tile);
     const DeviceSaved& saved = launch_.saved;
     if constexpr (Score::kProducts) {
       const InputTensor& q = q_of(problem_, part_);
-      copy_tile<T, D>(tiles.dots, pointer<T>(q, batch, head), q.row, first, queries(), channels());
+      copy_tile<T, D, kBlock>(tiles.dots, pointer<T>(q, batch, head), q.row, first, queries(),
+                              channels());
     }
     if constexpr (kBackward) {
-      copy_tile<T, D>(tiles.values, pointer<T>(saved.d_out, batch, head), saved.d_out.row, first,
-                      queries(), channels());
+      copy_tile<T, D, kBlock>(tiles.values, pointer<T>(saved.d_out, batch, head), saved.d_out.row,
+                              first, queries(), channels());
     }
     if constexpr (kBackward && Score::kState) {
       const InputTensor& d_state = saved.d_out_state;
       copy_tile<T, kStateDim>(tiles.state, pointer<T>(d_state, batch, head), d_state.row, first,
                               d_state.data ? queries() : 0, state_channels());
     }
-    const int n = static_cast<int>(threadIdx.x) % kRows, query = first + n;
+    int thread = static_cast<int>(threadIdx.x);
+    if constexpr (kKeyTiles > 1) cuda::compute_anew(thread);
+    const int n = thread % kRows, query = first + n;
     const bool exists = query < queries();
     const std::int64_t at = (batch * shape_.heads + head) * shape_.queries + query;
-    if (threadIdx.x < kRows) {
+    if (thread < kRows) {
       // Rows that do not exist or see no key: +inf makes every weight 0. Sums of scores have none.
       const float lse = exists && saved.lse
                             ? lse_with_sink(saved.lse[at] * kLog2e, sink_of(problem_, head))
@@ -624,6 +699,7 @@ class TilePair {
       store_shared(number_of_query(Layout::kLse + fetched_, tile, n),
                    lse == -INFINITY ? INFINITY : lse);
     } else if constexpr (kBackward) {
+      if (kBlock > 2 * kRows && thread >= 2 * kRows) return;
       store_shared(number_of_query(Layout::kDelta + fetched_, tile, n),
                    exists ? launch_.delta[at] : 0.0f);
     }
@@ -698,7 +774,7 @@ class TilePair {
         weight[band][n][e] = fast_exp2(t[n][e] - of_query(Layout::kLse, chunk, band, n, e));
       }
     }
-    if constexpr (kHalves) keep_operand(operands(0), band, weight[band]);
+    if constexpr (kHalves) keep_operand(operands(0), band, packed(weight[band]));
 #pragma unroll
     for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll

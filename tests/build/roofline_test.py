@@ -20,7 +20,9 @@ class Roofline(unittest.TestCase):
 
     def test_the_sources_have_the_tiles_that_were_counted(self):
         self.assertEqual(roofline.constants(), {"kRows": roofline.ROWS, "kThreads": 32 * roofline.WARPS,
-                                                "kColumns": roofline.COLUMNS})
+                                                "kColumns": roofline.COLUMNS,
+                                                "kOnePassTiles": roofline.ONE_PASS_TILES})
+        self.assertEqual(roofline.ONE_PASS_WARPS, roofline.ONE_PASS_TILES * roofline.WARPS)
 
     def test_the_counts_by_hand(self):
         # Forward at D 128: for a tile of 64 keys and 2 of queries a warp loads, in each of two chunks of 32 keys, 8 steps
@@ -28,7 +30,8 @@ class Roofline(unittest.TestCase):
         # 4 warps are 1536 cycles of 128 bytes, and k and v, 16 KiB each, 256: for two pairs of tiles.
         self.assertEqual(roofline.loads("forward", 128), 96)
         self.assertEqual(roofline.cycles("forward", 128, 4096),
-                         {"tensor cores": 512, "shared memory": 896, "exponentials": 256, "instructions": 128})
+                         {"tensor cores": 512, "shared memory": 896, "exponentials": 256, "instructions": 128,
+                          "memory": 0})
         # At D 64 the queries are loaded once, and all takes half as many steps.
         self.assertEqual(roofline.loads("forward", 64), 40)
         # Of dq in each of two chunks of 32 keys: 8 steps x (2 + 2) fragments for scores, as many for d_out . v, and k
@@ -44,17 +47,42 @@ class Roofline(unittest.TestCase):
         # With probes a warp takes 16 keys at a time at D 128: 4 x 8 steps x 2 loads of queries, 64 of keys and values.
         self.assertEqual((roofline.loads("probes", 64), roofline.loads("probes", 128)), (48, 128))
 
+    def test_the_counts_of_the_backward_pass_in_one_kernel_by_hand(self):
+        # At D 128 of 64 queries and 128 keys a warp has 32 keys x 32 queries. Scores: 8 steps of 16 channels x (2 x 16
+        # keys + 2 x 16 queries), 32 loads. d_out . v: the same 16 keys at a time, 8 x 2 x (1 + 2), 48. dv: 4 groups of
+        # 16 queries x (2 fragments of weights + 4 of half of the channels), 24, and dk the same. dq: 8 groups of 16 keys
+        # x (2 of gradients + 2 of a quarter of the channels), 32. 160 loads of 512 bytes by 8 warps, q and d_out, 32 KiB,
+        # weights and gradients, 16 KiB each: 704 KiB by 128 bytes a cycle for two pairs of tiles.
+        self.assertEqual(roofline.loads("one pass", 128), 32 + 48 + 24 + 24 + 32)
+        # 5 products of 2 x 64 x 64 x 128 flops; 64 x 128 floats of dq to memory and back for the two pairs.
+        self.assertEqual(roofline.cycles("one pass", 128, 4096, 32),
+                         {"tensor cores": 1280, "shared memory": 2816, "exponentials": 256, "instructions": 384,
+                          "memory": 1024})
+        # At D 64 half as many steps and channels: 16 + 24 + 4 x (2 + 2) twice + 8 x (2 + 1).
+        self.assertEqual(roofline.loads("one pass", 64), 16 + 24 + 16 + 16 + 24)
+        self.assertEqual(roofline.cycles("one pass", 64, 4096)["shared memory"], 1728)
+
+    def test_the_one_pass_is_faster_by_either_limit(self):
+        # Where it is taken with a block for each multiprocessor (kernels/cuda/launchers.h).
+        for device in roofline.DEVICES:
+            for d in (64, 128):
+                one, two = (roofline.limits(name, d, device) for name in ("backward", "backward, dq by itself"))
+                self.assertGreater(one[0], two[0])
+                self.assertGreater(one[1], two[1])
+        self.assertGreaterEqual(roofline.limits("backward", 128, "H100")[1], roofline.GOALS["backward"])
+
     def test_the_counts_of_the_hopper_form_by_hand(self):
         # At D 128: 8 wgmma for scores, one for each 16 channels, and for averages one for each 16 keys and 64 channels,
         # 4 x 2. Each reads 2 KiB: 32 KiB, and with k and v, 32 KiB for two groups, 48 KiB by 128 bytes a cycle.
         self.assertEqual((roofline.group_products(64), roofline.group_products(128)), (8, 16))
         self.assertEqual(roofline.cycles("hopper", 128, 4096),
-                         {"tensor cores": 512, "shared memory": 384, "exponentials": 256, "instructions": 128})
+                         {"tensor cores": 512, "shared memory": 384, "exponentials": 256, "instructions": 128,
+                          "memory": 0})
         self.assertEqual(roofline.cycles("hopper probes", 128, 4096)["instructions"], 224)
 
     def test_no_device_is_faster_than_its_maker_says(self):
         for device, peak in (("A100", 312), ("H100", 989), ("H200", 989)):
-            units, clock, flops, reached = roofline.DEVICES[device]
+            units, clock, flops, reached, _ = roofline.DEVICES[device]
             self.assertAlmostEqual(units * clock * flops / 1e3, peak, delta=0.01 * peak)
             for name in roofline.PASSES:
                 for d in (64, 128):

@@ -1,5 +1,6 @@
 // Gradients of tables, which blocks that make dq sum by distance on their way: with fewer blocks
-// than there are stretches of queries, each takes several.
+// than there are stretches of queries, each takes several. Where dq is made by itself:
+// cuda_one_pass_test.cpp has the other form.
 
 #include <gtest/gtest.h>
 
@@ -55,8 +56,11 @@ TEST_P(CudaTableGradients, AreRightInAnyNumberOfBlocks) {
     // time, and so has other sums than without them.
     const bool probes = problem.shape.head_dim == 128;
     Case one(problem), two(problem);
-    expect_right(type, problem, one, probes, 0, 1);
-    expect_right(type, problem, two, probes, 0, bytes_for(problem.shape, 2));
+    const auto with_bytes = [](std::size_t bytes) {
+      return [bytes](CudaAttention& a) { a.dq_bytes = 0, a.table_bytes = bytes; };
+    };
+    expect_right(type, problem, one, probes, with_bytes(1));
+    expect_right(type, problem, two, probes, with_bytes(bytes_for(problem.shape, 2)));
     EXPECT_EQ(one.dq, two.dq);  // which each stretch of queries makes by itself
   }
 }
@@ -101,6 +105,7 @@ TEST(CudaChecks, TablesOfNoQueryHaveNoGradient) {
 TEST(CudaChecks, BlocksOfTablesFitTheirMemory) {
   CudaAttention a;
   a.variant = TableVariant{};
+  a.dq_bytes = 0;
   const auto blocks = [&a](std::int64_t heads, std::int64_t length) {
     a.shape = {1, heads, heads, length, length, 64};
     const cuda::TableBlocks found = cuda::table_blocks(a);

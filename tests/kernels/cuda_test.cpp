@@ -139,13 +139,19 @@ void expect_right(const HalfType& type, const Problem& problem, bool with_probes
 }
 
 void expect_right(const HalfType& type, const Problem& problem, Case& c, bool with_probes,
-                  std::size_t cape_bytes, std::size_t table_bytes) {
+                  std::size_t cape_bytes) {
+  expect_right(type, problem, c, with_probes, [&](CudaAttention& attention) {
+    if (with_probes || cape_bytes > 0) {
+      attention.cape_bytes = std::max<std::size_t>(cape_bytes, 1);
+    }
+  });
+}
+
+void expect_right(const HalfType& type, const Problem& problem, Case& c, bool with_probes,
+                  const DeviceChange& change) {
   SCOPED_TRACE(std::string(type.name) + " " + problem_name(problem));
   DeviceCase device(type, c);
-  if (with_probes || cape_bytes > 0) {
-    device.attention.cape_bytes = std::max<std::size_t>(cape_bytes, 1);
-  }
-  if (table_bytes > 0) device.attention.table_bytes = table_bytes;
+  change(device.attention);
   std::unique_ptr<DeviceProbes> probes;
   if (with_probes) {
     probes = std::make_unique<DeviceProbes>(device.attention, 9);

@@ -1,6 +1,7 @@
 """What the CUDA kernels can reach at most, computed from counts and from nothing measured: of a pair of tiles
 (64 queries, 64 keys) how long each unit of a multiprocessor is busy, by the loops of kernels/cuda (forward_kernel.cuh,
-tile_pair.cuh, backward_kernel.cuh, forward_hopper.cuh). `./dev roofline` writes the table of docs/cuda.md anew."""
+tile_pair.cuh, backward_kernel.cuh, one_pass_kernel.cuh, forward_hopper.cuh). `./dev roofline` writes the table of
+docs/cuda.md anew."""
 
 import re
 
@@ -16,24 +17,39 @@ WARPS, COLUMNS = 4, 32  # columns of a chunk, backward
 BANDS = {"forward": {64: 2, 128: 2}, "probes": {64: 2, 128: 2}, "dq": {64: 2, 128: 2}, "dkv": {64: 2, 128: 1}}
 WIDTH = {"forward": {64: 64, 128: 32}, "probes": {64: 32, 128: 16}}
 LOAD_BYTES = 512  # of an ldmatrix.x4
+ONE_PASS_WARPS, ONE_PASS_TILES = 8, 2  # of a block of the backward pass in one kernel: its tiles of keys
 
 # Multiprocessors, clock in GHz at which the maker's peak holds, dense bfloat16 flops a clock and multiprocessor, and
 # the part of these that mma.sync reaches: on Hopper wgmma alone reaches all, and 0.62 is assumed here, not measured.
+# Then the maker's bytes a second of memory, in 1e9 (A100 of 80 GB, all SXM).
 HOPPER = ("H100", "H200")  # that have the Hopper form, whose products are wgmma
-DEVICES = {"A100": (108, 1.41, 2048, 1.0), "H100": (132, 1.83, 4096, 0.62), "H200": (132, 1.83, 4096, 0.62)}
+DEVICES = {"A100": (108, 1.41, 2048, 1.0, 2039), "H100": (132, 1.83, 4096, 0.62, 3350),
+           "H200": (132, 1.83, 4096, 0.62, 4800)}
 # A clock and multiprocessor: bytes of shared memory, results of the special-function unit, warps' instructions.
 SHARED_BYTES, SPECIAL, ISSUED = 128, 16, 4
 # Of a score, beside its exponential: forward a multiply-add, maximum, sum and half a conversion; of probes a maximum and
 # two multiply-adds more.
-PER_SCORE = {"forward": 4, "probes": 7, "dq": 12, "dkv": 12, "hopper": 4, "hopper probes": 7}
-PASSES = {"forward": ("forward",), "forward, all probes of a row": ("probes",), "backward": ("dq", "dkv"),
+PER_SCORE = {"forward": 4, "probes": 7, "dq": 12, "dkv": 12, "one pass": 12, "hopper": 4, "hopper probes": 7}
+PASSES = {"forward": ("forward",), "forward, all probes of a row": ("probes",), "backward": ("one pass",),
+          "backward, dq by itself": ("dq", "dkv"),
           "forward, Hopper form": ("hopper",), "forward, Hopper form, all probes of a row": ("hopper probes",)}
 GOALS = {"forward": 330, "backward": 280}  # TFLOP/s on an H100 at D 128
 PROBES_GOAL = 1.35  # times the forward pass without
 
 
+def one_pass_loads(d):
+    """Of one of eight warps, for a tile of queries and two of keys: 32 keys and 32 queries."""
+    steps, groups = d // 16, ROWS // 16
+    scores = steps * (2 + 2)
+    weights = steps * (2 * 1 + 2 * 2)  # d_out . v: 16 keys after the other, with the columns again
+    sums = 2 * groups * (2 + steps // 2)  # dv and dk: of all queries and half of the channels
+    return scores + weights + sums + ONE_PASS_TILES * groups * (2 + steps // 4)  # dq: of a quarter of them
+
+
 def loads(kernel, d):
     """ldmatrix.x4 of a warp for one tile and all tiles of rows of its block."""
+    if kernel == "one pass":
+        return one_pass_loads(d)
     steps, groups, bands = d // 16, ROWS // 16, BANDS[kernel][d]
     if kernel in WIDTH:  # q again for each chunk of keys; keys and values once
         return (ROWS // WIDTH[kernel][d]) * steps * bands + 2 * steps * groups
@@ -47,17 +63,27 @@ def loads(kernel, d):
 
 def tiles(kernel, d):
     """Of rows of a block: bands of keys are of one tile."""
+    if kernel == "one pass":
+        return ONE_PASS_TILES
     return 1 if kernel == "dkv" else BANDS[kernel][d]
 
 
 def copied(kernel, d):
     """Bytes that are written to shared memory for the same: two tiles, and what bands of keys exchange."""
+    if kernel == "one pass":
+        return 2 * ROWS * d * 2 + 2 * ONE_PASS_TILES * ROWS * ROWS * 2
     return 2 * ROWS * d * 2 + (2 * ROWS * ROWS * 2 if kernel == "dkv" and BANDS[kernel][d] == 2 else 0)
 
 
 def products(kernel):
     """Of 64 x 64 x D, each 2 * 64 * 64 * D flops; two mma of 16 x 8 x 16 of each part for each ldmatrix of columns."""
-    return {"dq": 3, "dkv": 4}.get(kernel, 2)
+    return {"dq": 3, "dkv": 4, "one pass": 5}.get(kernel, 2)
+
+
+def memory_bytes(kernel, d):
+    """Of a pair of tiles, that surely go to memory and back where nothing is kept on the way: of the float32 sums of dq,
+    which each tile of queries reads and writes for two tiles of keys."""
+    return 2 * ROWS * d * 4 / ONE_PASS_TILES if kernel == "one pass" else 0
 
 
 def group_products(d):
@@ -70,15 +96,17 @@ def shared_bytes(kernel, d):
     """That a pair of tiles reads and writes of shared memory."""
     if kernel.startswith("hopper"):  # a tile of keys and one of values come for two groups
         return group_products(d) * ROWS * 16 * 2 + 2 * ROWS * d * 2 / 2
-    return (WARPS * loads(kernel, d) * LOAD_BYTES + copied(kernel, d)) / tiles(kernel, d)
+    warps = ONE_PASS_WARPS if kernel == "one pass" else WARPS
+    return (warps * loads(kernel, d) * LOAD_BYTES + copied(kernel, d)) / tiles(kernel, d)
 
 
-def cycles(kernel, d, flops_a_clock):
+def cycles(kernel, d, flops_a_clock, memory_a_clock=float("inf")):
     """{unit: cycles of a multiprocessor for a pair of tiles}."""
     shared = shared_bytes(kernel, d)
     scores = ROWS * ROWS
     return {"tensor cores": products(kernel) * 2 * scores * d / flops_a_clock, "shared memory": shared / SHARED_BYTES,
-            "exponentials": scores / SPECIAL, "instructions": PER_SCORE[kernel] * scores / 32 / ISSUED}
+            "exponentials": scores / SPECIAL, "instructions": PER_SCORE[kernel] * scores / 32 / ISSUED,
+            "memory": memory_bytes(kernel, d) / memory_a_clock}
 
 
 def is_hopper(name):
@@ -88,12 +116,12 @@ def is_hopper(name):
 def limits(name, d, device):
     """(least, most) TFLOP/s of a pass and what binds: all units one after the other, and all of them at once."""
     kernels = PASSES[name]
-    units, clock, flops, reached = DEVICES[device]
+    units, clock, flops, reached, memory = DEVICES[device]
     if is_hopper(name):
         reached = 1
-    all_cycles = [cycles(kernel, d, flops * reached) for kernel in kernels]
+    all_cycles = [cycles(kernel, d, flops * reached, memory / units / clock) for kernel in kernels]
     together = {unit: sum(one[unit] for one in all_cycles) for unit in all_cycles[0]}
-    useful = {1: 4, 2: 10}[len(kernels)] * ROWS * ROWS * d
+    useful = (10 if name.startswith("backward") else 4) * ROWS * ROWS * d
     most = sum(max(one.values()) for one in all_cycles)
     scale = useful * units * clock * 1e9 / 1e12
     return scale / sum(together.values()), scale / most, max(together, key=together.get)
@@ -119,6 +147,11 @@ def verdicts():
         word = "within" if most >= goal else "beyond"
         sentences.append(f"The goal of {goal} TFLOP/s {name} at D 128 on an H100 is {word} the Ampere form's reach "
                          f"({most:.0f} at most).")
+    least = min(limits("backward", d, device)[n] / limits("backward, dq by itself", d, device)[n]
+                for d in (64, 128) for device in DEVICES for n in range(2))
+    word = "faster" if least > 1 else "not faster everywhere"
+    sentences.append(f"By either limit the backward pass in one kernel is {word} ({least:.2f} times, at least) than with "
+                     "kernels of dq's own.")
     for form, words in (("forward", "Ampere form"), ("forward, Hopper form", "Hopper form")):
         cost = probes_cost(128, "H100", form)
         word = "within" if cost <= PROBES_GOAL else "beyond"
@@ -152,5 +185,7 @@ def constants():
     """Of the sources, by which this was counted."""
     folder = ROOT / "kernels" / "cuda"
     text = "".join((folder / name).read_text(encoding="utf-8") for name in ("launchers.h", "tile_pair.cuh", "tile.cuh"))
-    return {name: int(value) for name, value in re.findall(r"inline constexpr int (kRows|kThreads|kColumns) = (\d+);",
-                                                           text)}
+    found = {name: int(value) for name, value in re.findall(r"inline constexpr int (kRows|kThreads|kColumns) = (\d+);",
+                                                            text)}
+    found["kOnePassTiles"] = int(re.search(r"inline constexpr int kOnePassKeys = (\d+) \* kRows;", text)[1])
+    return found

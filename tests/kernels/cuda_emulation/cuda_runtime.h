@@ -53,6 +53,11 @@ inline cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cud
   if (bytes != 0) std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
+using cudaStream_t = void*;
+inline cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t) {
+  if (bytes != 0) std::memset(data, value, bytes);
+  return cudaSuccess;
+}
 inline cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 inline cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
@@ -64,10 +69,25 @@ inline cudaError_t cudaGetDevice(int* device) {
 }
 /// The compute capability of the device that is emulated, for tests to change: 90 for 9.0.
 inline int emulated_capability = 80;
-enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor, cudaDevAttrComputeCapabilityMinor };
+/// Shared memory of a block. Devices of compute capability 8.6 and 8.9 have the least: 99 KiB.
+inline int emulated_shared_bytes() { return (emulated_capability == 90 ? 227 : 99) * 1024; }
+enum cudaDeviceAttr {
+  cudaDevAttrComputeCapabilityMajor,
+  cudaDevAttrComputeCapabilityMinor,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin
+};
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  *value = attribute == cudaDevAttrComputeCapabilityMajor ? emulated_capability / 10
-                                                          : emulated_capability % 10;
+  switch (attribute) {
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = emulated_capability / 10;
+      break;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = emulated_capability % 10;
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = emulated_shared_bytes();
+      break;
+  }
   return cudaSuccess;
 }
 struct cudaDeviceProp {
@@ -138,6 +158,13 @@ inline unsigned __ballot_sync(unsigned, bool condition,
 /// The place of the lowest bit from 1 on, 0 for none.
 inline int __ffs(int bits) { return bits ? std::countr_zero(static_cast<unsigned>(bits)) + 1 : 0; }
 inline int __popc(unsigned bits) { return std::popcount(bits); }
+
+/// Threads take turns, in an order of their own each time.
+inline float atomicAdd(float* to, float value) {
+  const float before = *to;
+  *to = before + value;
+  return before;
+}
 
 inline float __cosf(float x) { return std::cos(x); }
 inline float __sinf(float x) { return std::sin(x); }

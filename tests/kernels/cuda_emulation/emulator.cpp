@@ -27,8 +27,6 @@ namespace {
 constexpr unsigned kWarp = 32;
 constexpr std::size_t kStackBytes = 128 * 1024;
 constexpr unsigned char kPoison = 0xFF;
-/// Of a block. Devices of compute capability 8.6 and 8.9 have the least: 99 KiB.
-std::size_t shared_limit() { return (emulated_capability == 90 ? 227 : 99) * 1024; }
 
 int open_ranges = 0;
 
@@ -511,8 +509,9 @@ void Block::enter() {
 
 void run_kernel(Index grid, unsigned threads, std::size_t shared_bytes,
                 const std::function<void()>& body) {
-  if (threads == 0 || threads % kWarp != 0 || threads > 1024 || shared_bytes > shared_limit() ||
-      grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535) {
+  if (threads == 0 || threads % kWarp != 0 || threads > 1024 ||
+      shared_bytes > static_cast<std::size_t>(emulated_shared_bytes()) || grid.x == 0 ||
+      grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535) {
     throw std::runtime_error("No device takes a launch of this size.");
   }
   if (open_ranges == 0) throw std::runtime_error("The launch is in no NVTX range.");
