@@ -5,7 +5,6 @@ real worker or is refused."""
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -16,22 +15,13 @@ import python_cases  # noqa: E402
 
 SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
 PROGRAMS = Path(os.environ.get("PHASESCOPE_BUILD", SOURCE / "build/release")) / "bin"
-SKIPPED = 77
 
-try:
-    import numpy
-except ImportError:
-    # The numpy of Debian belongs to Debian's own Python.
-    if sys.executable != "/usr/bin/python3" and subprocess.run(
-            ["/usr/bin/python3", "-c", "import numpy"], capture_output=True, check=False).returncode == 0:
-        os.execv("/usr/bin/python3", ["/usr/bin/python3", "-B", *sys.argv])
-    print("skipped: numpy (Debian's python3-numpy) is not installed")
-    sys.exit(SKIPPED)
-
+python_cases.need_numpy()
 sys.path.insert(0, str(SOURCE / "tools" / "python"))
 os.environ.setdefault("PHASESCOPE", str(PROGRAMS / "phasescope"))
 os.environ.setdefault("PHASESCOPE_WORKER", str(PROGRAMS / "phasescope-worker"))
 
+import numpy  # noqa: E402
 import phasescope  # noqa: E402
 from phasescope.worker import Worker  # noqa: E402
 

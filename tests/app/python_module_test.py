@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import types
 import unittest
 from pathlib import Path
@@ -18,21 +19,12 @@ import python_cases  # noqa: E402
 SOURCE = Path(os.environ["PHASESCOPE_SOURCE"])
 BIN = Path(os.environ["PHASESCOPE_BUILD"]) / "bin"
 MODULE = SOURCE / "tools" / "python"
-SKIPPED = 77
 
-try:
-    import numpy
-except ImportError:
-    # The numpy of Debian belongs to Debian's own Python.
-    if sys.executable != "/usr/bin/python3" and subprocess.run(
-            ["/usr/bin/python3", "-c", "import numpy"], capture_output=True, check=False).returncode == 0:
-        os.execv("/usr/bin/python3", ["/usr/bin/python3", "-B", *sys.argv])
-    print("skipped: numpy (Debian's python3-numpy) is not installed")
-    sys.exit(SKIPPED)
-
+python_cases.need_numpy()
 sys.path.insert(0, str(MODULE))
 os.environ.update(PHASESCOPE=str(BIN / "phasescope"), PHASESCOPE_WORKER=str(BIN / "phasescope-worker"))
 
+import numpy  # noqa: E402
 import phasescope  # noqa: E402
 from phasescope import crc32c, frames  # noqa: E402
 
@@ -69,6 +61,11 @@ class Wire(unittest.TestCase):
             frames.decode(preamble, bytes(rest))
         with self.assertRaises(frames.FrameError):
             frames.Preamble(b"x" + frame[1:frames.PREAMBLE_BYTES])
+
+    def test_a_name_that_is_no_utf8_is_refused_before_it_is_sent(self):
+        """As Python has a file's name of Latin-1: half of a surrogate pair for each byte."""
+        with self.assertRaisesRegex(ValueError, "model is no UTF-8, in which the worker is asked"):
+            frames.plain(os.fsdecode(b"m\xe9"), "model")
 
     def test_bfloat16_becomes_float32_exactly(self):
         bits = numpy.array([0x3F80, 0xC049, 0x7F80, 0x0001], "<u2")
@@ -137,6 +134,69 @@ class Answers(unittest.TestCase):
                 worker.call("models.list")
         self.assertGreater(len(self.rope.heads(text=TEXT)["rows"]), 0)
 
+    def test_what_no_request_can_hold_is_refused_and_the_worker_lives(self):
+        half = "\udcff"
+        for error, parameters in ((TypeError, {"text": b"abc"}), (TypeError, {"text": TEXT, "size": object()}),
+                                  (ValueError, {"text": half}), (ValueError, {"text": TEXT, half: 1})):
+            with self.assertRaises(error):
+                self.rope.map(**parameters)
+        # The protocol's word for a number that is none is refused by its field, not by the frame.
+        with self.assertRaises(phasescope.Failure) as caught:
+            self.rope.distance(text=TEXT, near=(float("nan"), 4))
+        self.assertEqual(caught.exception.code, "bad_usage")
+        self.assertGreater(len(self.rope.heads(text=TEXT)["rows"]), 0)
+
+    def test_parameters_are_given_as_python_has_them(self):
+        whole = self.rope.heads(text=TEXT, metrics=["entropy", "mean_distance"])["rows"]
+        self.assertEqual(self.rope.heads(text=TEXT, metrics={"mean_distance", "entropy"})["rows"], whole)
+        ids = numpy.array([list(TEXT.encode())])
+
+        class Tensor:
+            def tolist(self):
+                return ids.tolist()
+        rows = [self.rope.heads(ids=one, metrics=("entropy",))["rows"] for one in (ids.tolist(), ids, ids[0], Tensor())]
+        for other in rows[1:]:
+            self.assertEqual(other, rows[0])
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "rope"
+            command_line("convert", "rope", "--to", "phasescope", "--out", path)
+            rows = phasescope.open(path).heads(text=TEXT, metrics=["entropy", "mean_distance"])["rows"]
+            self.assertEqual(rows, whole)
+
+    def test_a_shared_worker_that_died_is_replaced(self):
+        model = phasescope.open("rope", threads=1)
+        model.worker._process.kill()
+        for _ in range(3):
+            with self.assertRaises(phasescope.Failure) as caught:
+                model.map(text=TEXT)
+            self.assertIn("starts another one", str(caught.exception))
+            # Its own way to here alone: an error that is thrown again would gather those of all callers.
+            depth, trace = 0, caught.exception.__traceback__
+            while trace:
+                depth, trace = depth + 1, trace.tb_next
+            self.assertLess(depth, 6)
+        again = phasescope.open("rope", threads=1)
+        self.assertIsNot(again.worker, model.worker)
+        self.assertEqual(again.map(text=TEXT)["head"], 0)
+
+    def test_threads_and_sessions_beside_each_other(self):
+        rows = {}
+        with phasescope.Worker() as worker, phasescope.Worker() as other:
+            def ask(n):
+                model = phasescope.Model((worker, other)[n % 2], "rope")
+                rows[n] = model.heads(text=TEXT[:20 + n // 2], metrics=["entropy"])["rows"]
+            threads = [threading.Thread(target=ask, args=(n,)) for n in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        self.assertEqual(sorted(rows), list(range(8)))
+        for n in range(0, 8, 2):
+            self.assertEqual(rows[n], rows[n + 1])
+            self.assertEqual(rows[n], self.rope.heads(text=TEXT[:20 + n // 2], metrics=["entropy"])["rows"])
+        with self.assertRaises(phasescope.Failure):
+            worker.call("models.list")
+
     def test_an_interrupt_cancels_and_the_worker_lives(self):
         with phasescope.Worker() as worker:
             def interrupt(*_):
@@ -153,6 +213,19 @@ class Answers(unittest.TestCase):
             command_line("map", "rope", "--prompt", TEXT, "--head", "L1H2", "--size", "32x32", "--out", folder)
             theirs = [path.read_text() for path in sorted(Path(folder).glob("*.svg"))]
         self.assertEqual([figure.svg for figure in drawn], theirs)
+
+    def test_a_figure_is_of_the_model_as_it_was_opened(self):
+        slow = phasescope.open("rope", set={"encoding.base": 50.0})
+        drawn = phasescope.figures("map", slow, head="L1H2", prompt=TEXT, size=(32, 32))
+        with tempfile.TemporaryDirectory() as folder:
+            command_line("map", "rope", "--set", "encoding.base=50.0", "--prompt", TEXT, "--head", "L1H2", "--size",
+                         "32x32", "--out", folder)
+            theirs = [path.read_text() for path in sorted(Path(folder).glob("*.svg"))]
+        self.assertEqual([figure.svg for figure in drawn], theirs)
+        plain = phasescope.figures("map", self.rope, head="L1H2", prompt=TEXT, size=(32, 32))
+        self.assertNotEqual([figure.svg for figure in drawn], [figure.svg for figure in plain])
+        with self.assertRaisesRegex(ValueError, "different ways"):
+            phasescope.figures("distance", slow, self.rope)
 
 
 class Dump(unittest.TestCase):
@@ -204,6 +277,36 @@ class Dump(unittest.TestCase):
         with phasescope.dump(path, "maps"):
             self.run_model(attn_mask=mask)
         numpy.testing.assert_allclose(self.map_of(path, (0, 2)), self.weights(0, 2, 8 ** -0.5), atol=WEIGHTS)
+
+    def test_a_causal_mask_of_float16_is_one(self):
+        path = self.folder / "qk.safetensors"
+        mask = numpy.where(numpy.tril(numpy.ones((12, 12), bool)), 0, -65504).astype(numpy.float16)
+        with phasescope.dump(path):
+            self.run_model(attn_mask=mask)
+        numpy.testing.assert_allclose(self.map_of(path, (1, 1)), self.weights(1, 1, 8 ** -0.5), atol=WEIGHTS)
+
+    def test_layers_that_see_later_tokens_are_told_of(self):
+        path = self.folder / "qk.safetensors"
+        with self.assertWarnsRegex(UserWarning, "--causal no"):
+            with phasescope.dump(path):
+                self.run_model()
+        self.assertTrue(path.is_file())
+        mixed = self.folder / "mixed.safetensors"
+        with self.assertRaisesRegex(ValueError, "some layers see later tokens"):
+            with phasescope.dump(mixed):
+                self.run_model()
+                self.run_model(is_causal=True)
+        self.assertFalse(mixed.exists())
+
+    def test_a_row_that_sees_nothing_has_no_weights(self):
+        path = self.folder / "maps.safetensors"
+        mask = numpy.tril(numpy.ones((12, 12), bool))
+        mask[:, 0] = False  # padding in front: its own row sees nothing
+        with phasescope.dump(path, "maps"):
+            self.run_model(attn_mask=mask)
+        maps = read_safetensors(path)["attn.0"]
+        numpy.testing.assert_array_equal(maps[:, 0], 0)
+        numpy.testing.assert_allclose(maps[:, 1:].sum(-1), 1, atol=WEIGHTS)
 
     def test_what_cannot_be_said_is_refused_and_nothing_is_written(self):
         path = self.folder / "none.safetensors"

@@ -4,8 +4,11 @@ import contextlib
 import json
 import math
 import struct
+import warnings
 
 import numpy
+
+_HIDDEN = -1e4  # what masks of all floating types add to a score that nobody sees is below this
 
 
 def write_safetensors(path, tensors):
@@ -53,20 +56,23 @@ def dump(path, what="qk"):
             model(ids)
 
     what="qk": queries (times whatever scale is not 1/sqrt(d)) and keys; a mask that is more than causal
-    cannot be said by them and is refused. what="maps": the weights, computed here in float32 with scale
+    cannot be said by them and is refused; of layers that see later tokens too a warning says how to open
+    the file. what="maps": the weights, computed here in float32 with scale
     and mask; N x N of each head. One text at a time; a cache (fewer queries than keys) is refused.
     Nothing is written where the model throws."""
     if what not in ("qk", "maps"):
         raise ValueError(f"what is 'qk' or 'maps', not {what!r}")
     import torch.nn.functional as functional
-    layers = []
+    layers, sees_later = [], []
     original = functional.scaled_dot_product_attention
 
     def recorded(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **more):
-        layers.append(_layer(what, _array(query), _array(key), None if attn_mask is None else _array(attn_mask),
-                             is_causal, scale))
-        return original(query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal,
-                        scale=scale, **more)
+        out = original(query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal,
+                       scale=scale, **more)
+        mask = None if attn_mask is None else _array(attn_mask)
+        layers.append(_layer(what, _array(query), _array(key), mask, is_causal, scale))
+        sees_later.append(not is_causal and query.shape[-2] > 1 and (mask is None or bool(numpy.all(_seen(mask)))))
+        return out
 
     functional.scaled_dot_product_attention = recorded
     try:
@@ -78,8 +84,14 @@ def dump(path, what="qk"):
                            "them to write_maps, or choose its attention implementation 'sdpa'")
     if what == "maps":
         write_maps(path, layers)
-    else:
-        write_qk(path, [q for q, _ in layers], [k for _, k in layers])
+        return
+    if any(sees_later) != all(sees_later):
+        raise ValueError("some layers see later tokens and others do not, which queries and keys cannot say; use "
+                         "what='maps'")
+    write_qk(path, [q for q, _ in layers], [k for _, k in layers])
+    if any(sees_later):
+        warnings.warn("every query of these layers sees later tokens too, which the file cannot say: open it with "
+                      "phasescope import --causal no", stacklevel=3)
 
 
 def _array(value):
@@ -119,9 +131,13 @@ def _layer(what, query, key, mask, is_causal, scale):
 
 def _says_causal(mask, causal):
     """Whether a mask lets every query see the keys up to its own, or all keys, and adds nothing."""
-    seen = mask if mask.dtype == bool else mask > numpy.finfo(numpy.float32).min / 2
+    seen = _seen(mask)
     adds_nothing = mask.dtype == bool or not numpy.any(mask[seen])
     return adds_nothing and (bool(numpy.all(seen)) or bool(numpy.all(seen == causal)))
+
+
+def _seen(mask):
+    return mask if mask.dtype == bool else mask > _HIDDEN
 
 
 def _weights(query, key, mask, causal, scale):
@@ -131,5 +147,7 @@ def _weights(query, key, mask, causal, scale):
     if mask is not None:
         mask = mask[0] if mask.ndim == 4 else mask
         scores = numpy.where(mask, scores, -numpy.inf) if mask.dtype == bool else scores + mask
-    scores = numpy.exp(scores - scores.max(-1, keepdims=True))
-    return scores / scores.sum(-1, keepdims=True)
+    most = scores.max(-1, keepdims=True)
+    scores = numpy.exp(scores - numpy.where(numpy.isneginf(most), 0, most))
+    # A row that sees nothing (of padding) has no weights.
+    return scores / numpy.maximum(scores.sum(-1, keepdims=True), numpy.finfo(numpy.float32).tiny)

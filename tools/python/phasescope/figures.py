@@ -5,7 +5,10 @@ import tempfile
 from pathlib import Path
 
 from . import programs
+from .model import Model
 from .worker import Failure
+
+_BETWEEN = {"size": "x"}  # what stands between the two of a pair, where it is no colon
 
 
 class Figure:
@@ -41,9 +44,16 @@ class Figures(list):
 
 
 def figures(verb, *arguments, host=None, **options):
-    """What `phasescope VERB ARGUMENTS --options` draws. Options by name, underscores for dashes: a list
-    is joined by commas, a pair (a, b) is a:b, a mapping is given entry by entry, True is a flag."""
-    words = [verb, *(getattr(one, "name", str(one)) for one in arguments)]
+    """What `phasescope VERB ARGUMENTS --options` draws. Arguments are models (opened here or by name),
+    paths and words. Options by name, underscores for dashes: a list is joined by commas, a pair (a, b)
+    is a:b (a size AxB), a mapping is given entry by entry, True is a flag. What a model was opened with
+    holds here too; of several models it must be the same."""
+    models = [one for one in arguments if isinstance(one, Model)]
+    if any(one.opening != models[0].opening or one.worker.host != models[0].worker.host for one in models):
+        raise ValueError("models that were opened in different ways cannot be in one command")
+    words = [verb, *(str(one.name if isinstance(one, Model) else one) for one in arguments)]
+    if models:
+        host, options = host or models[0].worker.host, {**models[0].opening, **options}
     for name, value in options.items():
         words += _option("--" + name.replace("_", "-"), value)
     return figures_of_command(words, host)
@@ -57,7 +67,7 @@ def _option(name, value):
     if isinstance(value, dict):
         return [word for key, item in value.items() for word in (name, f"{key}={item}")]
     if isinstance(value, tuple):
-        return [name, ":".join(map(str, value))]
+        return [name, _BETWEEN.get(name[2:], ":").join(map(str, value))]
     if isinstance(value, list):
         return [name, ",".join(map(str, value))]
     return [name, str(value)]

@@ -1,6 +1,7 @@
 """The frames that pass between a program and a worker: docs/protocol.md has their bytes."""
 
 import json
+import math
 import mmap
 import os
 import struct
@@ -25,20 +26,39 @@ class FrameError(RuntimeError):
 
 
 def encode(kind, request, body):
-    """A frame without tensors."""
-    header = json.dumps({"body": body}, default=_plain).encode()
+    """A frame without tensors, of a body that plain() made."""
+    header = json.dumps({"body": body}, allow_nan=False).encode()
     fields = [MAGIC, VERSION, kind, 0, 0, request, len(header), 0, 0]
     preamble = _PREAMBLE.pack(*fields, 0)[:-4]
     return preamble + struct.pack("<I", crc32c(preamble)) + header + struct.pack("<I", crc32c(header))
 
 
-def _plain(value):
-    """Numbers and arrays of numpy, tuples and sets as JSON has them."""
-    if isinstance(value, numpy.generic):
-        return value.item()
-    if isinstance(value, numpy.ndarray):
-        return value.tolist()
-    return str(value)
+def plain(value, name="a parameter"):
+    """What JSON has for a value: arrays (numpy's, and tensors), sets and tuples are lists, paths are
+    texts, and numbers that are not finite the words that the protocol has for them. What a request
+    cannot hold is refused here: a worker that cannot read a frame ends, and all its models with it."""
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else "nan" if value != value else "inf" if value > 0 else "-inf"
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{name} is no UTF-8, in which the worker is asked (of a file: rename it, or give a link "
+                             "to it that has another name)") from None
+        return value
+    if isinstance(value, dict):
+        return {plain(str(key), name): plain(item, f"{name}[{key!r}]") for key, item in value.items()}
+    if isinstance(value, (set, frozenset)):
+        value = sorted(value)
+    if isinstance(value, (list, tuple, range)):
+        return [plain(item, name) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist(), name)
+    raise TypeError(f"{name} cannot be of the type {type(value).__name__}")
 
 
 class Preamble:

@@ -1,24 +1,28 @@
 """A model that a worker has open, with the methods that a notebook needs most."""
 
 import atexit
+import os
+import threading
 
 from .worker import Worker
 
-_shared = {}
+_shared, _shared_lock = {}, threading.Lock()
 
 
 def _shared_worker(**place):
     key = tuple(sorted(place.items()))
-    if key not in _shared:
-        _shared[key] = Worker(**place)
-        atexit.register(_shared[key].close)
-    return _shared[key]
+    with _shared_lock:
+        if key not in _shared or _shared[key].ended:
+            _shared[key] = Worker(**place)
+            atexit.register(_shared[key].close)
+        return _shared[key]
 
 
 def open(name, worker=None, device="", threads=0, host=None, **opening):
     """A Model: a bundled name, a folder or a file. Without a worker, one is started and shared by all
-    models of the same device, threads and host. `opening`: set={"encoding.base": 1e6}, dtype="f64",
-    backend="plain", given with each request. Throws Failure where it cannot be opened."""
+    models of the same device, threads and host; another one where it has died. `opening`:
+    set={"encoding.base": 1e6}, dtype="f64", backend="plain", given with each request. Throws Failure where
+    it cannot be opened."""
     model = Model(worker or _shared_worker(device=device, threads=threads, host=host), name, **opening)
     model.info()
     return model
@@ -39,7 +43,8 @@ class Model:
     file) for what is read. Each returns a Result."""
 
     def __init__(self, worker, name, **opening):
-        self.worker, self.name, self.opening = worker, name, opening
+        self.worker, self.opening = worker, opening
+        self.name = os.fspath(name) if isinstance(name, os.PathLike) else name
         # What opens a model but does not run it.
         self._opening_only = {key: value for key, value in opening.items() if key != "backend"}
 

@@ -25,6 +25,10 @@ class Failure(RuntimeError):
         super().__init__(message + (f" ({hint})" if hint else ""))
         self.code, self.message, self.where, self.hint = code, message, where, hint
 
+    def again(self):
+        """The same for another caller: each has where it was thrown, and by what, of its own."""
+        return Failure(self.code, self.message, self.where, self.hint)
+
 
 class Result(dict):
     """What a method returns, as docs/results.md has it, and its arrays by name in `tensors`."""
@@ -65,7 +69,7 @@ class Worker:
         self._send_lock, self._lock = threading.Lock(), threading.Lock()
         self._waiting, self._last_id, self._ended = {}, 0, None
         self._sent_at = time.monotonic()
-        self._greeted = queue.Queue()
+        self._greeted, self.hello = queue.Queue(), None
         threading.Thread(target=self._read_errors, daemon=True).start()
         threading.Thread(target=self._read_frames, daemon=True).start()
         transports = ["inline"] + ["memfd"] * (host is None)
@@ -78,7 +82,7 @@ class Worker:
             self.close()
             raise Failure("worker_died", "the worker said nothing for two minutes") from None
         if isinstance(greeting, Failure):
-            raise greeting
+            raise greeting.again()
         self.hello = greeting
 
     def __enter__(self):
@@ -89,12 +93,14 @@ class Worker:
 
     def call(self, method, /, progress=None, **parameters):
         """The Result of a method of docs/protocol.md, with its parameters by name. `progress(fraction,
-        text)` is told how far it is; an interrupt from the keyboard cancels it. Throws Failure."""
-        parameters = {name: value for name, value in parameters.items() if value is not None}
+        text)` is told how far it is; an interrupt from the keyboard cancels it. Throws Failure, and
+        TypeError or ValueError for what no request can hold."""
+        parameters = {frames.plain(name): frames.plain(value, name) for name, value in parameters.items()
+                      if value is not None}
         answers = queue.Queue()
         with self._lock:
             if self._ended:
-                raise self._ended
+                raise self._ended.again()
             self._last_id += 1
             request = self._last_id
             self._waiting[request] = answers
@@ -107,6 +113,11 @@ class Worker:
         finally:
             with self._lock:
                 self._waiting.pop(request, None)
+
+    @property
+    def ended(self):
+        """Whether it answers no more: it was closed, or died."""
+        return self._ended is not None
 
     def close(self):
         """Ends the worker."""
@@ -132,7 +143,7 @@ class Worker:
                 if progress:
                     progress(body.get("fraction", -1), body.get("text", ""))
             elif isinstance(body, Failure):
-                raise body
+                raise body.again()
             else:
                 raise Failure(*(body.get(key, "") for key in ("code", "message", "where", "hint")))
 
@@ -152,7 +163,8 @@ class Worker:
             try:
                 self._socket.sendall(data)
             except OSError as error:
-                raise self._ended or Failure("worker_died", f"the worker takes no more requests: {error}") from None
+                ended = self._ended or Failure("worker_died", f"the worker takes no more requests: {error}")
+                raise ended.again() from None
 
     def _read_errors(self):
         for line in self._process.stderr:
@@ -216,7 +228,8 @@ class Worker:
             how = str(error) or type(error).__name__
         words = "; it said: " + " / ".join(list(self._said)[-5:]) if self._said else ""
         reason = f" ({error})" if isinstance(error, FrameEnd) else ""
-        return Failure("worker_died", f"the worker is gone: {how}{reason}{words}")
+        return Failure("worker_died", f"the worker is gone: {how}{reason}{words}",
+                       hint="phasescope.open() starts another one" if self.hello else "")
 
     def _end(self, failure):
         with self._lock:
