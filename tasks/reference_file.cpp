@@ -39,6 +39,12 @@ class FileChecker {
     } catch (const Json::exception& error) {
       throw formats::bad_input(std::string("a row has not the form of its kind: ") + error.what(),
                                place_);
+    } catch (const formats::Error& error) {
+      // A task that cannot read an example knows nothing of the file.
+      const std::string& where = error.where();
+      if (where.starts_with(place_)) throw;
+      throw formats::bad_input(error.message() + (where.empty() ? "" : ": " + where), place_,
+                               error.hint());
     }
   }
   FileCheck result() const {

@@ -11,6 +11,7 @@
 #include "formats/json.h"
 #include "formats/manifest.h"
 #include "formats/sha256.h"
+#include "training/jobs/plain_file.h"
 
 namespace phasescope::training {
 namespace {
@@ -151,7 +152,7 @@ SaveOutcome save_checkpoint(formats::FileSystem& fs, const path& root, int64_t s
 }
 
 std::optional<int64_t> best_checkpoint(const formats::FileSystem& fs, const path& root) {
-  if (!fs.exists(root / kBest)) return std::nullopt;
+  if (!fs.exists(root / kBest) || !is_plain_file(root / kBest)) return std::nullopt;
   const std::string text = fs.read(root / kBest);
   return formats::step_of_checkpoint(text.substr(0, text.find('\n')));
 }

@@ -194,13 +194,14 @@ void Corpus::require_a_window(const DataSection& data, int64_t context) const {
 
 Corpus Corpus::open(const fs::path& path, const DataSection& data, int64_t context,
                     const formats::Tokenizer* tokenizer,
-                    const std::function<void(const std::string&)>& notice) {
+                    const std::function<void(const std::string&)>& notice,
+                    const std::function<void()>& look_up) {
   const int64_t bos = beginning_of(data, tokenizer);
   PrepareOptions options;
   options.tokenizer = tokenizer;
   options.between = bos;
   options.cache = user_cache() / "phasescope/tokens";
-  options.notice = notice;
+  options.notice = notice, options.look_up = look_up;
   Corpus corpus(prepare_corpus(path, options), bos, data);
   corpus.by_bytes_ = tokenizer == nullptr;
   corpus.require_a_window(data, context);

@@ -53,10 +53,13 @@ class Corpus {
          const formats::Tokenizer* tokenizer = nullptr);
   // Opens a text file, a folder or a .jsonl file, read window by window from a file of ids
   // (prepared_corpus.h; what is prepared is kept in $XDG_CACHE_HOME/phasescope/tokens). Between two
-  // documents stands the beginning's id. `notice` is told what takes a while.
-  static Corpus open(const std::filesystem::path& path, const DataSection& data, int64_t context,
-                     const formats::Tokenizer* tokenizer = nullptr,
-                     const std::function<void(const std::string&)>& notice = {});
+  // documents stands the beginning's id. `notice` is told what takes a while, and what `look_up`
+  // throws ends it (PrepareOptions).
+  static Corpus open(
+      const std::filesystem::path& path, const DataSection& data, int64_t context,
+      const formats::Tokenizer* tokenizer = nullptr,
+      const std::function<void(const std::string&)>& notice = {},
+      const std::function<void()>& look_up = [] {});
 
   // Inputs: the beginning id, then the text; targets: the text itself, one place further.
   Batch batch(const TrainSection& train, int64_t context, int64_t step) const;

@@ -64,4 +64,11 @@ void LossWatch::load(const nlohmann::json& state) {
   kept_ = Kept{kept.at("step").get<int64_t>(), kept.at("value").get<double>()};
 }
 
+std::string words_of_jump(double loss, double gradient_norm) {
+  if (std::isfinite(loss) && !std::isfinite(gradient_norm)) {
+    return "the norm of its gradient is no finite number";
+  }
+  return "its loss of " + std::to_string(loss) + " jumps";
+}
+
 }  // namespace phasescope::training

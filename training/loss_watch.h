@@ -48,4 +48,8 @@ class LossWatch {
   std::optional<Kept> kept_;
 };
 
+// Why a step jumps: "its loss of 5.200000 jumps", or that its gradient, of this norm, is no finite
+// number though the loss is one.
+std::string words_of_jump(double loss, double gradient_norm);
+
 }  // namespace phasescope::training

@@ -16,6 +16,7 @@
 #include "formats/json.h"
 #include "formats/read_only_file.h"
 #include "formats/sha256.h"
+#include "formats/text_input.h"
 
 namespace phasescope::training {
 namespace {
@@ -28,40 +29,15 @@ constexpr std::size_t kRead = std::size_t{1} << 20;
 
 bool of_lines(const fs::path& path) { return path.extension() == ".jsonl"; }
 
-// Folder by folder, in the order of the names. `above`: the folders on the way, which a link in
-// them may lead back to.
-void add_files(const fs::path& folder, std::vector<fs::path> above, std::vector<fs::path>& files) {
-  std::error_code error;
-  const fs::path own = fs::canonical(folder, error);
-  if (std::ranges::find(above, own) != above.end()) return;
-  above.push_back(own);
-  for (const std::string& name : formats::real_file_system().list(folder)) {
-    if (name.starts_with('.')) continue;
-    if (fs::is_directory(folder / name, error)) {
-      add_files(folder / name, above, files);
-    } else {
-      files.push_back(folder / name);
-    }
-  }
-}
-
-std::vector<fs::path> files_of(const fs::path& path) {
-  std::error_code error;
-  if (!fs::exists(path, error)) {
-    throw formats::bad_input("there is no such file", path.string(), "check the path");
-  }
-  if (!fs::is_directory(path, error)) return {path};
-  std::vector<fs::path> files;
-  add_files(path, {}, files);
-  if (files.empty()) throw formats::bad_input("the folder holds no text", path.string());
-  return files;
+std::string sha256_of(const fs::path& file, const PrepareOptions& options) {
+  return formats::sha256_of_file(file, [&](auto) { options.look_up(); });
 }
 
 // The hash of the one file, or of the list of the hashes of several.
-std::string sha256_of(const std::vector<fs::path>& files) {
-  if (files.size() == 1) return formats::sha256_of_file(files[0]);
+std::string sha256_of(const std::vector<fs::path>& files, const PrepareOptions& options) {
+  if (files.size() == 1) return sha256_of(files[0], options);
   std::string list;
-  for (const fs::path& file : files) list += formats::sha256_of_file(file) + "\n";
+  for (const fs::path& file : files) list += sha256_of(file, options) + "\n";
   return formats::sha256_hex(std::string_view(list));
 }
 
@@ -94,6 +70,7 @@ class IdsOfDocuments {
     if (writer_.count() > 0) writer_.add({&options_.between, 1});
   }
   void add(std::string_view text) {
+    options_.look_up();
     waiting_ += text;
     while (waiting_.size() > options_.piece) {
       const std::size_t end = end_of_piece(waiting_, options_.piece);
@@ -175,12 +152,13 @@ std::string identity_of(const formats::Tokenizer* tokenizer, const fs::path& fir
 }
 
 // The ids that lie there, if they are the ones that were written.
-std::optional<TokenFile> kept_ids(const fs::path& ids, const fs::path& about, int width) {
+std::optional<TokenFile> kept_ids(const fs::path& ids, const fs::path& about, int width,
+                                  const PrepareOptions& options) {
   std::error_code error;
   if (!fs::exists(ids, error) || !fs::exists(about, error)) return std::nullopt;
   try {
     const std::string sha256 = formats::json_from_file(about).value("sha256", "");
-    if (formats::sha256_of_file(ids) == sha256) return TokenFile(ids, width);
+    if (sha256_of(ids, options) == sha256) return TokenFile(ids, width);
   } catch (const std::exception&) {
     // One of them cannot be read, or is not what was written: both are made anew.
   }
@@ -229,14 +207,14 @@ void write_ids(const std::vector<fs::path>& files, const fs::path& ids, const fs
 }  // namespace
 
 PreparedCorpus prepare_corpus(const fs::path& path, const PrepareOptions& options) {
-  const std::vector<fs::path> files = files_of(path);
+  const std::vector<fs::path> files = formats::files_of_corpus(path);
   const std::int64_t bytes = size_of(files);
   const bool as_it_stands = options.tokenizer == nullptr && files.size() == 1 && files[0] == path;
   if (as_it_stands && !of_lines(path)) {
     TokenFile text(path, 1);  // before it is hashed: what changes later is noticed when it is read
-    return {std::move(text), sha256_of(files), bytes};
+    return {std::move(text), sha256_of(files, options), bytes};
   }
-  std::string sha256 = sha256_of(files);
+  std::string sha256 = sha256_of(files, options);
   const std::int64_t known = options.tokenizer ? options.tokenizer->vocab_size() : 256;
   const int width = token_width(std::max(known, options.between + 1));
   std::string key = std::string(kForm) + "\n" + sha256 + "\n";
@@ -246,7 +224,9 @@ PreparedCorpus prepare_corpus(const fs::path& path, const PrepareOptions& option
          " " + std::to_string(options.piece);
   key = formats::sha256_hex(std::string_view(key));
   const fs::path ids = options.cache / (key + ".ids"), about = options.cache / (key + ".json");
-  if (auto kept = kept_ids(ids, about, width)) return {std::move(*kept), std::move(sha256), bytes};
+  if (auto kept = kept_ids(ids, about, width, options)) {
+    return {std::move(*kept), std::move(sha256), bytes};
+  }
   if (options.notice) {
     options.notice("putting the ids of " + path.string() + ", " + std::to_string(bytes) +
                    " bytes, into " + ids.string());
@@ -256,7 +236,7 @@ PreparedCorpus prepare_corpus(const fs::path& path, const PrepareOptions& option
 }
 
 void check_corpus(const fs::path& path, std::int64_t least) {
-  const std::vector<fs::path> files = files_of(path);
+  const std::vector<fs::path> files = formats::files_of_corpus(path);
   const std::int64_t bytes = size_of(files);
   const bool text = !of_lines(files[0]);
   if (bytes > 0 && (!text || bytes >= least)) return;

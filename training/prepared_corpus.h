@@ -28,6 +28,9 @@ struct PrepareOptions {
   // before a space where there is no line's end, or behind a character.
   std::size_t piece = std::size_t{32} << 20;
   std::function<void(const std::string&)> notice;  // told what takes a while
+  // Called between two pieces that are read or hashed, at most 1 MiB of a text or a line of .jsonl;
+  // what it throws ends the preparing and leaves nothing behind.
+  std::function<void()> look_up = [] {};
 };
 
 // A text file by bytes is read as it stands. Of all else the ids are kept in a file of `cache`,

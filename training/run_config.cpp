@@ -48,13 +48,26 @@ std::string unknown_key_sentence(const std::string& key) {
   return "no such key";
 }
 
+// A whole number that is what was written: 64 bits hold it, and of those with a point or an
+// exponent a double tells it from its neighbours.
+bool is_held(const json& given) {
+  constexpr double kMostOfDouble = 9007199254740992;  // 2^53
+  if (given.is_number_unsigned()) {
+    return given.get<std::uint64_t>() <=
+           static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  }
+  return given.is_number_integer() || std::abs(given.get<double>()) <= kMostOfDouble;
+}
+
 // What a value should have been, by the type of the schema's own; empty where it fits.
 std::string wrong_type(const json& expected, const json& given) {
   if (expected.is_number_integer()) {
     const bool whole =
         given.is_number_integer() ||
         (given.is_number() && std::floor(given.get<double>()) == given.get<double>());
-    return whole ? "" : "a whole number";
+    if (!whole) return "a whole number";
+    return is_held(given) ? ""
+                          : "a whole number of at most 64 bits (2^53 where it has an exponent)";
   }
   if (expected.is_number()) return given.is_number() ? "" : "a number";
   if (expected.is_string()) return given.is_string() ? "" : "a text";
@@ -404,6 +417,15 @@ json to_json(const RunConfig& config) { return protocol::to_json_form(config); }
 json with_defaults(const json& config) {
   json whole = schema();
   whole.merge_patch(config);
+  return whole;
+}
+
+json as_noted(const json& config) {
+  json whole = with_defaults(config);
+  json& device = whole["train"]["device"];
+  if (!device.is_string()) return whole;
+  const auto name = device.get<std::string>();
+  device = name.substr(0, name.find(':'));
   return whole;
 }
 

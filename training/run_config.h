@@ -286,7 +286,8 @@ struct TrainSection {
     v("steps", steps, About{.help = "of the optimiser", .low = 1});
     v("batch_tokens", batch_tokens,
       About{.help = "a step, whatever the windows' length; one window of the context at least",
-            .low = 1});
+            .low = 1,
+            .high = 1e8});
     v("checkpoint_every", checkpoint_every, About{.help = "steps", .low = 1});
     v("keep_checkpoints", keep_checkpoints, About{.help = "the newest ones", .low = 2});
     v("keep_steps", keep_steps, About{.help = "checkpoints of these steps are never deleted"});
@@ -376,7 +377,8 @@ struct EvalSection {
     v("every", every, About{.help = "steps between validations; 0: at the end alone", .low = 0});
     v("windows", windows,
       About{.help = "of the context's length, spread over the validation texts; samples of a task",
-            .low = 1});
+            .low = 1,
+            .high = 1e6});
     v("probe_every", probe_every,
       About{.help = "steps between measurements of every head on one text; 0: none", .low = 0});
     v("probe_text", probe_text,
@@ -413,6 +415,10 @@ RunConfig run_config_from_file(const std::filesystem::path& path);
 
 // A configuration as it was written once, with the defaults of what came later.
 nlohmann::json with_defaults(const nlohmann::json& config);
+
+// The same as a checkpoint notes it: of a device its kind alone ("cuda" of "cuda:1"), since the
+// number says where a process computed, and not what came out.
+nlohmann::json as_noted(const nlohmann::json& config);
 
 // Applies "a.b=c" to a configuration's JSON. The value is read as JSON where it is JSON, as text
 // otherwise. Throws Error "bad_usage" for an address that the schema does not have (with the near

@@ -334,10 +334,11 @@ protocol::MetricPoint Trainer::step() {
   const double value = summed_over_ranks(add_gradients(own, index, batch.counted()));
   const double norm = optimiser_.clip_gradients(config_.train.clip);
   const bool jumps = watch_.jumps(value) || watch_.jumps(std::isfinite(norm) ? value : norm);
-  if (jumps && config_.train.spike == "rewind") throw LossSpike{index + 1, value};
+  if (jumps && config_.train.spike == "rewind") throw LossSpike{index + 1, value, norm};
   if (!jumps && (!std::isfinite(value) || !std::isfinite(norm))) {
     throw formats::bad_input(
-        "the loss is no finite number any more at step " + std::to_string(index + 1),
+        std::string(std::isfinite(value) ? "the norm of the gradient" : "the loss") +
+            " is no finite number any more at step " + std::to_string(index + 1),
         "train.learning_rate", "try a smaller one");
   }
   const double rate = learning_rate_at(config_.train, index);
@@ -526,7 +527,7 @@ nlohmann::json Trainer::state() const {
       {"data", {{"corpus_sha256", data_sha256()}, {"next_step", steps_done()}, {"order", order_}}},
       {"watch", watch_.state()},
       {"random", {{"kind", "counter"}, {"seed", config_.train.seed}}},
-      {"config", to_json(config_)},
+      {"config", as_noted(to_json(config_))},
       {"made_with", made_with()}};
 }
 
@@ -544,7 +545,7 @@ std::string Trainer::differences_from(const nlohmann::json& state) const {
     }
   };
   // Checkpoints of before have neither.
-  if (state.contains("config")) compare(with_defaults(state.at("config")), to_json(config_));
+  if (state.contains("config")) compare(as_noted(state.at("config")), as_noted(to_json(config_)));
   if (state.contains("made_with")) compare(state.at("made_with"), made_with());
   std::string words;
   for (const std::string& one : list) words += (words.empty() ? "" : ", ") + one;

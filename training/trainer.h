@@ -37,8 +37,8 @@ struct Validation {
 
 // Thrown in place of a step's update where the loss jumps and train.spike is "rewind".
 struct LossSpike {
-  int64_t step = 0;  // the one that was not made, counted from 1
-  double loss = 0;
+  int64_t step = 0;           // the one that was not made, counted from 1
+  double loss = 0, norm = 0;  // before the gradient was clipped
 };
 
 // What a training needs, from a step that was measured.

@@ -169,13 +169,14 @@ std::string asked_otherwise(const nlohmann::json& cell) {
   }
 }
 
-// A cell that says what it is about can be trained, and is not taken for what was trained, or
-// evaluated, otherwise.
+// A cell that says what it is about can be trained and evaluated, and is not taken for what was
+// trained, or evaluated, otherwise.
 void check_cell(const nlohmann::json& cell) {
   if (!cell.contains("config")) return;
   const fs::path dir = folder_of(cell);
   training::model_config_of(training::run_config_from_json(
       training::filled_in_from_model(cell.at("config")), dir.filename().string()));
+  if (cell.contains("eval") && cell.at("eval").is_object()) training::check_eval(cell.at("eval"));
   const std::string keys = asked_otherwise(cell);
   if (keys.empty()) return;
   throw formats::bad_input("the job in the sweep's folder was asked otherwise, in: " + keys,

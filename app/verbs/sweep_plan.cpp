@@ -132,6 +132,22 @@ SweepJob job_of(const SweepBase& base, const Choice& choice) {
   return job;
 }
 
+// Gives the last job a folder of its own. What was written in two ways, "rope" and {"key": "rope"},
+// is one training all the same.
+void tell_apart(std::vector<SweepJob>& jobs, const std::string& where) {
+  SweepJob& last = jobs.back();
+  const std::string name = last.name;
+  for (const SweepJob& job : jobs) {
+    if (&job == &last || (job.name != name && !job.name.starts_with(name + "_"))) continue;
+    if (job.group != last.group || job.config != last.config) continue;
+    throw formats::bad_input("two jobs of the sweep are the same: " + job.name,
+                             where + ", key grid");
+  }
+  for (int n = 2; std::ranges::count(jobs, last.name, &SweepJob::name) > 1; ++n) {
+    last.name = name + "_" + std::to_string(n);
+  }
+}
+
 json base_of(const json& plan, const std::filesystem::path& file) {
   const json base = plan.value("base", json());
   if (base.is_object()) return base;
@@ -193,8 +209,7 @@ SweepPlan sweep_plan(const std::filesystem::path& file) {
     for (const SweepBase& base : bases) {
       sweep.jobs.push_back(job_of(base, choice));
       sweep.jobs.back().seed = seed_of(choice, grid);
-      const auto same = std::ranges::count(sweep.jobs, sweep.jobs.back().name, &SweepJob::name);
-      if (same > 1) sweep.jobs.back().name += "_" + std::to_string(same);
+      tell_apart(sweep.jobs, where);
     }
   }
   return sweep;

@@ -70,6 +70,9 @@ class TrainVerb : public Verb {
     if (!config_.empty()) {
       start_.config =
           formats::json_from_file(config_, {.duplicate_keys = formats::DuplicateKeys::refuse});
+      if (!start_.config.is_object()) {
+        throw formats::bad_input("a run configuration must be a JSON object", config_);
+      }
       start_.name = std::filesystem::path(config_).stem().string();
     }
     if (!from_.empty()) begin_with_model();
@@ -163,7 +166,7 @@ class TrainVerb : public Verb {
     if (job.state == "cancelled") output.status = 130;
     if (job.state == "failed" || job.state == "died") {
       throw protocol::RequestError(
-          {job.state == "died" ? "worker_died" : "bad_input",
+          {job.state == "died" ? "worker_died" : job.code.value_or("bad_input"),
            "the training " + job.state + (job.message.empty() ? "" : ": " + job.message), job.dir,
            "phasescope train --resume --job " + job.dir});
     }

@@ -155,6 +155,7 @@ inline bool is_live(const std::string& state) {
 // running and nobody holds its lock.
 struct JobStatus {
   std::string dir, name, kind, state, message;
+  std::optional<std::string> code;  // of a failed one: the error's, as in ErrorInfo
   int64_t pid = 0, step = 0, steps = 0, tokens = 0;
   double seconds = 0, seconds_left = 0;
   std::string kernel;  // what has run a training's attention since it was last started or resumed
@@ -169,6 +170,7 @@ struct JobStatus {
   template <class V>
   void fields(V& v) {
     v("dir", dir), v("name", name), v("kind", kind), v("state", state), v("message", message);
+    v("code", code, About{.title = "kind of the error"});
     v("pid", pid), v("step", step), v("steps", steps), v("tokens", tokens);
     v("seconds", seconds, About{.title = "time", .unit = "s"});
     v("seconds_left", seconds_left, About{.title = "time left", .unit = "s"});

@@ -5,6 +5,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "app/cli/cli.h"
 #include "app/verbs/verbs.h"
@@ -54,6 +57,54 @@ TEST(TrainVerb, AKeyThatStandsTwiceIsRefused) {
   FakeRun run;
   EXPECT_THROW(output_of(run, {"train", file}, all_verbs()), formats::Error);
   EXPECT_TRUE(run.requests.empty());
+}
+
+// Who follows a job ends with the status of its process: 5 where memory was lacking, and not 2.
+TEST(TrainVerb, AFailedJobKeepsTheKindOfItsError) {
+  const auto code_of = [](const char* state, std::optional<std::string> code) {
+    FakeRun run;
+    protocol::JobStatus job;
+    job.dir = "/j", job.state = state, job.code = std::move(code);
+    run.replies["jobs.start"] = run.replies["jobs.show"] = {protocol::to_json_form(job), {}};
+    try {
+      output_of(run, {"train", "--job", "/j", "--resume"}, all_verbs());
+    } catch (const protocol::RequestError& error) {
+      return error.info().code;
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(code_of("failed", "out_of_memory"), "out_of_memory");
+  EXPECT_EQ(code_of("failed", "internal"), "internal");
+  EXPECT_EQ(code_of("failed", std::nullopt), "bad_input");  // of a version that did not say
+  EXPECT_EQ(code_of("died", std::nullopt), "worker_died");
+}
+
+TEST(TrainVerb, AConfigurationThatIsNoObjectIsNamed) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() / "c.json";
+  std::ofstream(file) << "[1]";
+  FakeRun run;
+  try {
+    output_of(run, {"train", file}, all_verbs());
+    ADD_FAILURE();
+  } catch (const formats::Error& error) {
+    EXPECT_EQ(error.where(), file);
+    EXPECT_NE(error.message().find("must be a JSON object"), std::string::npos) << error.message();
+  }
+  EXPECT_TRUE(run.requests.empty());
+}
+
+// What guessing gets is worked out by length: of one that a task does not have it would be read
+// past the end of two numbers (addition), or take minutes (s5).
+TEST(DataVerb, ALengthThatATaskDoesNotHaveIsRefusedFirst) {
+  for (const auto& [task, length] : {std::pair("addition", "3"),
+                                     {"addition", "3,4,5"},
+                                     {"s5", "100000000"},
+                                     {"bucket_sort", "0"}}) {
+    FakeRun run;
+    EXPECT_THROW(output_of(run, {"data", task, "--length", length}, all_verbs()), formats::Error)
+        << task << " " << length;
+  }
 }
 
 // A page's section: the numbers, the line that measured them, and nothing where a row has nothing.

@@ -93,6 +93,17 @@ TEST_F(SweepFile, IsEveryCombinationOfItsGrid) {
   EXPECT_NE(plan.jobs[0].group, plan.jobs[1].group);
 }
 
+// Values whose letters are no names may look alike in one: each of their jobs has its own all the
+// same.
+TEST_F(SweepFile, JobsThatAreCalledAlikeHaveFoldersOfTheirOwn) {
+  const SweepPlan plan =
+      plan_of({{"base", "base.json"}, {"grid", {{"data.corpus", {"a b", "a-b", "a:b", "a+b"}}}}});
+  std::vector<std::string> names;
+  for (const SweepJob& job : plan.jobs) names.push_back(job.name);
+  const std::string name = "data.corpus-a-b";
+  EXPECT_EQ(names, (std::vector<std::string>{name, name + "_2", name + "_3", name + "_4"}));
+}
+
 TEST_F(SweepFile, WithoutAGridIsOneJob) {
   const SweepPlan plan = plan_of({{"base", {{"train", {{"steps", 3}}}}}});
   ASSERT_EQ(plan.jobs.size(), 1u);
@@ -116,6 +127,9 @@ TEST_F(SweepFile, SaysWhatItCannotRead) {
   refused({{"base", "base.json"}, {"jobs", 0}}, "1 to 1024");
   refused({{"base", "base.json"}, {"eval", {{"lengths", {1}}}}}, "task");
   refused({{"base", "nowhere.json"}}, "nowhere.json");
+  // Trained twice it would count as two seeds, of which there is one.
+  refused({{"base", "base.json"}, {"grid", {{"encoding", {"rope", {{"key", "rope"}}}}}}},
+          "two jobs of the sweep are the same: encoding-rope");
 }
 
 // The one that is shipped: nine trainings, each of which the run configuration's checks take.

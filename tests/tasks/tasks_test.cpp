@@ -341,6 +341,18 @@ TEST(Reference, WhatIsNotThereIsADifference) {
             "rows.jsonl, line 1, vocabulary: 20, not 19");
 }
 
+// Whatever a task cannot read is told with its line, as what differs is.
+TEST(Reference, ARowThatIsNoExampleIsToldWithItsLine) {
+  EXPECT_EQ(checked([](auto& rows) { rows[3]["prompt"] = "12+x="; }),
+            "an operand has other signs than digits (rows.jsonl, line 4)");
+  EXPECT_EQ(checked([](auto& rows) { rows[2]["prompt"] = "12"; }),
+            "a prompt of addition is not a+b=: 12 (rows.jsonl, line 3)");
+  EXPECT_EQ(checked([](auto& rows) {
+              rows.back()["rows"] = {0, 9};
+            }),
+            "a metric names no row (rows.jsonl, line 5)");
+}
+
 TEST(Reference, RowsOfNoKindAndMetricsThatDoNotFitAreRefused) {
   const auto says = [](const std::string& text, const char* words) {
     return text.find(words) != std::string::npos ? "" : text;

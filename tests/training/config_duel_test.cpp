@@ -101,6 +101,17 @@ TEST_F(ConfigDuels, RefuseOtherBatchesAndOtherDuels) {
             std::string::npos);
 }
 
+// Its trainings would stand in the folder of another one.
+TEST_F(ConfigDuels, AFolderOfAJobIsLeftAsItIs) {
+  const ConfigDuel duel = duel_in("job");
+  fs::create_directories(duel.dir);
+  std::ofstream(duel.dir / "config.json") << to_json(duel.a);
+  write_status(formats::real_file_system(), duel.dir, {.state = "done"});
+  EXPECT_NE(refusal(duel).find("the folder holds a job"), std::string::npos);
+  EXPECT_FALSE(fs::exists(duel.dir / "duel.json"));
+  EXPECT_FALSE(fs::exists(duel.dir / "units.jsonl"));
+}
+
 // A cancel that comes while both train leaves them saved and stopped.
 TEST_F(ConfigDuels, ACancelStopsTheTrainings) {
   struct Cancelling final : protocol::Progress {

@@ -224,6 +224,32 @@ TEST_F(TrainingCorpus, Row32WhatIsHalfMadeOrDamagedIsMadeAnew_Risk3) {
   EXPECT_EQ(notices_, 1);
 }
 
+// What ends the preparing, at whichever piece, leaves nothing behind, and the next one is whole.
+TEST_F(TrainingCorpus, PreparingIsEndedBetweenAnyTwoPieces) {
+  struct Ended {};
+  write(folder_.path() / "texts/a.txt", small_text());
+  write(folder_.path() / "texts/b.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+  const auto ids_after = [this](int looks, const char* cache) {
+    PrepareOptions options;
+    options.cache = folder_.path() / cache;
+    options.look_up = [&looks] {
+      if (looks-- == 0) throw Ended{};
+    };
+    const PreparedCorpus corpus = prepare_corpus(folder_.path() / "texts", options);
+    return corpus.ids.read(0, corpus.ids.size());
+  };
+  // Each of two files is hashed and read, and each line is a document.
+  constexpr int kLeastLooks = 2 + 1 + 2;
+  for (int looks = 0; looks < kLeastLooks; ++looks) {
+    EXPECT_THROW(ids_after(looks, "ended"), Ended) << looks;
+    std::error_code none;
+    for (const auto& left : fs::directory_iterator(folder_.path() / "ended", none)) {
+      ADD_FAILURE() << looks << ": " << left.path();
+    }
+  }
+  EXPECT_EQ(ids_after(1'000'000, "ended"), ids_after(1'000'000, "whole"));
+}
+
 TEST_F(TrainingCorpus, ATextThatChangesWhileItIsReadIsNotTrainedOn) {
   const fs::path path = folder_.path() / "text.txt";
   write(path, small_text());

@@ -218,6 +218,14 @@ TEST_F(PerplexityTask, TokensThatCountAreCounted) {  // 17.A6
 TEST_F(PerplexityTask, WhatCannotBeReadIsAnError) {
   EXPECT_THROW(run({{"lengths", {100'000}}}), formats::Error);
   EXPECT_THROW(run({{"lengths", {0}}}), protocol::RequestError);
+  // Nothing of that size is made first, which on a large machine would be had.
+  try {
+    run({{"lengths", {32, 2'000'000'000}}});
+    ADD_FAILURE();
+  } catch (const formats::Error& error) {
+    EXPECT_EQ(error.code(), "bad_usage");
+    EXPECT_NE(error.message().find("not 2000000000"), std::string::npos) << error.message();
+  }
   EXPECT_THROW(run({{"metric", "bits"}}), protocol::RequestError);
   EXPECT_THROW(run({{"trials", "many"}}), protocol::RequestError);
   EXPECT_THROW(eval_task("perplexty"), formats::Error);

@@ -8,10 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "formats/error.h"
 #include "formats/faulty_file_system.h"
 #include "tests/temporary_folder.h"
 #include "tests/training/small_run.h"
 #include "training/checkpoint.h"
+#include "training/jobs/eval_rows.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
 #include "training/jobs/metrics_log.h"
@@ -203,6 +205,7 @@ TEST_F(JobFaults, Risk8DoneMeansThatTheLastCheckpointVerifies) {
   EXPECT_EQ(run_job(rotting, dir), 4);
   const auto status = read_job(dir, CurveDetail::none);
   EXPECT_EQ(status.state, "failed");
+  EXPECT_EQ(status.code, "internal");  // which is status 4
   EXPECT_NE(status.message.find("the last checkpoint could not be saved"), std::string::npos)
       << status.message;
   FaultyFileSystem files(dir);
@@ -228,6 +231,16 @@ TEST_F(JobFaults, Risk19AFolderOfAnybodysIsReadWithLimits) {
     const bool of_checkpoint = std::string(name).starts_with("checkpoints");
     EXPECT_EQ(found.newest->step, of_checkpoint ? kSteps - kBetweenSaves : kSteps) << name;
   }
+  // Nor does whoever goes on there read without an end.
+  const fs::path again = write_job("j");
+  fs::create_symlink("/dev/zero", again / "metrics.jsonl");
+  config_.train.csv = true;
+  std::ofstream(again / "config.json") << to_json(config_);
+  EXPECT_EQ(run_job(again), 0);
+  EXPECT_TRUE(find_newest_checkpoint(formats::real_file_system(), again / "checkpoints").newest);
+  fs::create_symlink("/dev/zero", again / "rows.jsonl");
+  EXPECT_THROW(EvalRows(formats::real_file_system(), again / "rows.jsonl"), formats::Error);
+  config_.train.csv = false;
   const fs::path dir = write_job("j");
   ASSERT_EQ(run_job(dir), 0);
   for (const char* name : {"status.json", "log.txt", "metrics.jsonl"}) {

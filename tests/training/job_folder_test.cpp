@@ -356,12 +356,14 @@ TEST(JobReporter, Risk20_AStateWithoutAMessageKeepsTheLastWarning) {
 TEST(JobFolder, Risk4_WhatKilledWritersLeftBehindGoes) {
   TemporaryFolder folder;
   const fs::path dir = made_job(folder.path() / "j", "running");
-  for (const char* name : {"status.json.123-4.tmp", "metrics.jsonl.9-0.tmp", "mine.tmp"}) {
+  for (const char* name :
+       {"status.json.123-4.tmp", "metrics.jsonl.9-0.tmp", "metrics.csv.9-1.tmp", "mine.tmp"}) {
     std::ofstream(dir / name) << "half";
   }
   remove_job_litter(real(), dir);
   EXPECT_FALSE(fs::exists(dir / "status.json.123-4.tmp"));
   EXPECT_FALSE(fs::exists(dir / "metrics.jsonl.9-0.tmp"));
+  EXPECT_FALSE(fs::exists(dir / "metrics.csv.9-1.tmp"));
   EXPECT_TRUE(fs::exists(dir / "mine.tmp"));
   EXPECT_TRUE(fs::exists(dir / "status.json"));
 }

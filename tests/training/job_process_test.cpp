@@ -128,8 +128,9 @@ class JobProcess : public testing::Test {
     return caught && saves_now(dir);
   }
 
-  // Trains once undisturbed and once with so many deaths, one in two of them in a save.
-  void expect_the_same_after_kills(const RunConfig& config, int kills) {
+  // Trains once undisturbed and once with so many deaths, at least `least` of them before the last
+  // step; every second one is looked for in a save.
+  void expect_the_same_after_kills(const RunConfig& config, int kills, int least = 3) {
     const std::string name = config.of_text() ? "text" : config.task.name;
     const fs::path whole = folder_.path() / (name + "_whole"), dir = folder_.path() / name;
     start_training(real(), start_of(whole, config));
@@ -146,8 +147,9 @@ class JobProcess : public testing::Test {
       }
       start_training(real(), resume_of(dir));
     }
-    EXPECT_GE(killed, std::min(kills, 3));
-    EXPECT_GE(in_saves, 1) << "no kill fell into a save";
+    EXPECT_GE(killed, least);
+    // A save may be over before it is seen, on a disk that is quick.
+    EXPECT_GE(in_saves, std::max(1, least / 4)) << "too few kills fell into a save";
     ASSERT_TRUE(has_state(dir, "done")) << log_tail(dir, 50);
     EXPECT_EQ(curve_of(dir), curve_of(whole));
     const fs::path checkpoints = dir / "checkpoints";
@@ -226,10 +228,11 @@ TEST_F(JobProcess, Row24WhatIsLeftOutAndTheBestCheckpointSurviveKills) {
   expect_the_same_after_kills(config, 4);
 }
 
+// So many steps that all deaths come before the last one: between two of them it makes some tens.
 TEST_F(JobProcess, Row24LongKilledAtFiftyRandomMoments) {
-  expect_the_same_after_kills(saving_text(folder_.path(), 600), 50);
+  expect_the_same_after_kills(saving_text(folder_.path(), 4000), 50, 50);
   for (const char* name : {"missing_duplicate_rope", "copy_rope", "tree_copy_ape"}) {
-    expect_the_same_after_kills(small_task(name, 120), 12);
+    expect_the_same_after_kills(small_task(name, 400), 12, 12);
   }
 }
 

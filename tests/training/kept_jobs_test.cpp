@@ -109,6 +109,11 @@ TEST_F(KeptJobsTest, OfAnotherConfigurationOrEvalDoNotCount) {
   }
 }
 
+// It would be read to an end that it does not have.
+TEST_F(KeptJobsTest, ADeviceIsNoFileOfKeptJobs) {
+  EXPECT_THROW(keep_jobs(disk(), "/dev/full", {}, nullptr), formats::Error);
+}
+
 TEST_F(KeptJobsTest, WhatIsNotDoneIsNotKept) {
   write_finished(folder_.path() / "here/a");
   protocol::JobStatus status{.kind = "eval", .state = "cancelled"};

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
@@ -78,6 +80,8 @@ TEST(RunConfig, WhatAFieldDoesNotTakeIsSaid) {
   };
   says("train", {{"steps", 0}}, "must be at least 1");
   says("train", {{"threads", -1}}, "must be 0 to 1024");
+  says("train", {{"batch_tokens", 1e15}}, "must be 1 to 100000000");
+  says("eval", {{"windows", 1e12}}, "must be 1 to 1000000");
   says("train", {{"final_share", 1.5}}, "must be 0 to 1");
   says("train", {{"dtype", "f16"}}, "must be f32 or bf16");
   says("train", {{"backend", "best"}}, "must be auto, fused, plain or cuda-unverified");
@@ -115,6 +119,40 @@ TEST(RunConfig, ValuesOutOfRangeAreProblems) {
   const json too_long = {{{"length", 512}, {"share", 0.5}}};
   EXPECT_NE(problem_with({{"train", {{"curriculum", too_long}}}}).find("train.curriculum"),
             std::string::npos);
+}
+
+// What 64 bits do not hold would be another number: 1e19 and 2^63 are below 0 there, and 2^53 + 1
+// is no double.
+TEST(RunConfig, WholeNumbersThatAreNotHeldAreProblems) {
+  const auto seeded = [](const char* number) {
+    return json{{"train", {{"seed", json::parse(number)}}}};
+  };
+  for (const char* number : {"1e19", "-1e19", "1e300", "9223372036854775808", "9007199254740994.0",
+                             "18446744073709551615"}) {
+    EXPECT_NE(problem_with(seeded(number)).find("train.seed: expected a whole number of at most"),
+              std::string::npos)
+        << number;
+  }
+  EXPECT_NE(problem_with(seeded("1.5")).find("expected a whole number but"), std::string::npos);
+  const auto seed = [&](const char* number) {
+    return run_config_from_json(seeded(number), "test.json").train.seed;
+  };
+  EXPECT_EQ(seed("9223372036854775807"), std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(seed("-9223372036854775808"), std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(seed("2e3"), 2000);
+  EXPECT_EQ(seed("9007199254740992.0"), int64_t{1} << 53);
+}
+
+// Which of its kind a device was says nothing of the bits, and ties no resume to it.
+TEST(RunConfig, ACheckpointNotesTheKindOfADevice) {
+  const auto noted = [](const char* device) {
+    const json whole = as_noted({{"train", {{"device", device}}}});
+    EXPECT_EQ(whole.at("train").at("steps"), RunConfig{}.train.steps);
+    return whole.at("train").at("device").get<std::string>();
+  };
+  EXPECT_EQ(noted("cuda:1"), "cuda");
+  EXPECT_EQ(noted("cuda"), "cuda");
+  EXPECT_EQ(noted("cpu"), "cpu");
 }
 
 TEST(RunConfig, SettingsAddressKeysByTheirDots) {

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -179,6 +180,14 @@ TEST(LossWatch, JumpsAreMeasuredByTheLossesBefore) {
   EXPECT_TRUE(again.jumps(2.001));
   EXPECT_FALSE(again.jumps(2));
   EXPECT_FALSE(LossWatch(watching("off", 0)).jumps(std::nan("")));
+}
+
+// A gradient may overflow where the loss before it does not: the loss is not said to have jumped.
+TEST(LossWatch, AJumpIsToldByWhatIsWrong) {
+  const double infinite = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(words_of_jump(5.5, infinite), "the norm of its gradient is no finite number");
+  EXPECT_EQ(words_of_jump(9.25, 3), "its loss of 9.250000 jumps");
+  EXPECT_TRUE(words_of_jump(infinite, infinite).starts_with("its loss of inf"));
 }
 
 // A state with a loss that is no number would be null in a checkpoint, which nothing could resume.

@@ -248,6 +248,13 @@ TEST(Trainer, Row36SaysWhatACheckpointWasMadeWithOtherwise_Risk18) {
     const std::string words = trainer_of(config).differences_from(changed);
     EXPECT_EQ(words.find(std::string(key) + " (" + value.dump() + " before"), 0u) << words;
   }
+  // Ranks of one machine have a GPU each; whoever resumes has the first, or another one.
+  nlohmann::json of_a_rank = trainer_of(config).state();
+  of_a_rank["config"]["train"]["device"] = "cpu:1";
+  EXPECT_EQ(trainer_of(config).differences_from(of_a_rank), "");
+  of_a_rank["config"]["train"]["device"] = "cuda:1";
+  EXPECT_EQ(trainer_of(config).differences_from(of_a_rank),
+            "train.device (\"cuda\" before, now \"cpu\")");
   RunConfig reseeded = config;
   reseeded.train.seed += 1;
   EXPECT_NE(trainer_of(config).differences_from(trainer_of(reseeded).state()).find("train.seed ("),

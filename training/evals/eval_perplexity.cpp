@@ -29,6 +29,8 @@ namespace {
 
 constexpr int64_t kBatchTokens = 4096;  // read at once
 constexpr int64_t kPositionBuckets = 64;
+// Of a window: what a model has for each position is made before a text is looked at.
+constexpr int64_t kLongestWindow = int64_t{1} << 24;
 
 // ---- What was asked for --------------------------------------------------------------------------
 
@@ -70,6 +72,11 @@ std::vector<int64_t> lengths_of(std::vector<int64_t> lengths,
     return {context, 2 * context, 4 * context};
   }
   std::sort(lengths.begin(), lengths.end());
+  if (lengths.back() > kLongestWindow) {
+    throw formats::bad_usage("a window has " + std::to_string(kLongestWindow) +
+                                 " tokens at most, not " + std::to_string(lengths.back()),
+                             "lengths");
+  }
   lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
   return lengths;
 }

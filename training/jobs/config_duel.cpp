@@ -72,6 +72,9 @@ void require_this_duel(formats::FileSystem& files, const ConfigDuel& duel) {
   const fs::path path = duel.dir / kAboutFile;
   const json own = about(duel);
   if (!fs::exists(path)) {
+    if (is_job(duel.dir)) {
+      throw formats::bad_usage("the folder holds a job", duel.dir.string(), "name another folder");
+    }
     formats::write_file_atomically(files, path, own.dump(1) + "\n");
     return;
   }

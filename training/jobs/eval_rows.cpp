@@ -4,12 +4,14 @@
 #include <utility>
 
 #include "training/jobs/job_reporter.h"
+#include "training/jobs/plain_file.h"
 
 namespace phasescope::training {
 
 EvalRows::EvalRows(formats::FileSystem& files, std::filesystem::path path)
     : files_(files), path_(std::move(path)) {
   if (!files_.exists(path_)) return;
+  require_plain_file(path_);
   const std::string text = files_.read(path_);
   torn_ = !text.empty() && text.back() != '\n';
   std::istringstream lines(text);

@@ -202,8 +202,11 @@ class TrainingJob {
   Trainer of_text(const std::shared_ptr<const model::Model>& from) {
     const fs::path text = find_corpus(config_.data.corpus, log_line);
     const auto tokenizer = text_tokenizer(config_, from.get());
+    // A large text takes a while, and a rank's request is obeyed with those of the others.
     auto corpus = std::make_shared<const Corpus>(
-        Corpus::open(text, config_.data, config_.model.context, tokenizer.get(), log_line));
+        Corpus::open(text, config_.data, config_.model.context, tokenizer.get(), log_line, [this] {
+          if (!ranks_) control_.look_up();
+        }));
     log_line("training text " + text.string() + ", " + std::to_string(corpus->bytes()) +
              " bytes, SHA-256 " + corpus->sha256());
     record_data(corpus->sha256());
@@ -268,10 +271,7 @@ class TrainingJob {
 
   void load_newest(Trainer& trainer) {
     const std::optional<Checkpoint> newest = newest_checkpoint();
-    if (!newest) {
-      log_line("begins at step 0");
-      return;
-    }
+    if (!newest) return log_line("begins at step 0");
     trainer.load(*newest);
     told_ = trainer.steps_done();
     if (const std::string other = trainer.differences_from(newest->state); !other.empty()) {
@@ -318,9 +318,9 @@ class TrainingJob {
     }
     reporter_.set_kernel(trainer.kernel());
     if (trainer.skipped() > skipped) {
-      reporter_.warn("step " + std::to_string(point.step) + " was left out: its loss of " +
-                     std::to_string(point.loss) + " jumps; " + std::to_string(trainer.skipped()) +
-                     " steps were left out so far");
+      reporter_.warn("step " + std::to_string(point.step) + " was left out: " +
+                     words_of_jump(point.loss, point.gradient_norm.value_or(0)) + "; " +
+                     std::to_string(trainer.skipped()) + " steps were left out so far");
     }
     const bool at_end = point.step >= config_.train.steps;
     const int64_t every = config_.eval.every;
@@ -375,8 +375,8 @@ class TrainingJob {
 
   // To the last checkpoint, and on with other data.
   void go_back(Trainer& trainer, const LossSpike& spike) {
-    const std::string jump = "the loss of step " + std::to_string(spike.step) + " jumps to " +
-                             std::to_string(spike.loss);
+    const std::string jump =
+        "step " + std::to_string(spike.step) + ": " + words_of_jump(spike.loss, spike.norm);
     const std::optional<Checkpoint> newest = newest_checkpoint();
     const int64_t order = trainer.order() + 1;
     if (!newest || order > kMostOrders) {
@@ -516,16 +516,16 @@ int ended(JobReporter& reporter, Function&& work) {
   } catch (const protocol::Cancelled&) {
     return cancelled(reporter);
   } catch (const protocol::RequestError& error) {
-    reporter.set_state("failed", error.what());
+    reporter.fail(error.info().code, error.what());
     return status_of_code(error.info().code);
   } catch (const formats::Error& error) {
     // A forward pass that was told to stop says so in this way.
     if (error.code() == "cancelled") return cancelled(reporter);
-    reporter.set_state("failed", error.full_text());
+    reporter.fail(error.code(), error.full_text());
     return status_of_code(error.code());
   } catch (const std::exception& exception) {
     const formats::Error error = memory_or_internal_error(exception);
-    reporter.set_state("failed", error.full_text());
+    reporter.fail(error.code(), error.full_text());
     return status_of_code(error.code());
   }
 }

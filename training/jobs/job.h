@@ -58,6 +58,10 @@ protocol::JobStatus start_training(formats::FileSystem& files, const JobStart& s
 protocol::JobStatus start_eval(formats::FileSystem& files, const JobStart& start,
                                const nlohmann::json& request);
 
+// Throws what can be said of the request of an eval, of whichever models, before they are there:
+// for options, a task or lengths that there are not.
+void check_eval(const nlohmann::json& request);
+
 // The folders of a training and of an eval that another program will run, a cluster's: checked as
 // those above, with their configurations alone. One that holds a job already is left as it is.
 void prepare_training(formats::FileSystem& files, const JobStart& start);

@@ -245,7 +245,7 @@ fs::path new_job_folder(const std::string& name) {
 
 void remove_job_litter(formats::FileSystem& files, const fs::path& dir) {
   static const std::regex form(R"((config|status|control|result|lock)\.json\.\d+-\d+\.tmp|)"
-                               R"(metrics\.jsonl\.\d+-\d+\.tmp)");
+                               R"(metrics\.(jsonl|csv)\.\d+-\d+\.tmp)");
   try {
     for (const std::string& name : files.list(dir)) {
       if (std::regex_match(name, form)) files.remove(dir / name);

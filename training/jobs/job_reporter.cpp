@@ -73,6 +73,11 @@ void JobReporter::set_state(const std::string& state, const std::string& message
   write(true);
 }
 
+void JobReporter::fail(const std::string& code, const std::string& message) {
+  status_.code = code;
+  set_state("failed", message);
+}
+
 void JobReporter::begin_after(int64_t steps_done, double seconds) {
   status_.step = steps_done;
   status_.seconds = last_time_ = seconds;
@@ -128,6 +133,13 @@ void JobReporter::write(bool at_once) {
   if (!at_once && now - last_write_ < kStatusEvery) return;
   last_write_ = now;
   guarded("status.json cannot be written", [&] { write_status(files_, dir_, status_); });
+}
+
+void JobControl::look_up() {
+  const auto now = steady_clock::now();
+  if (now - looked_up_ < kPausePoll) return;
+  looked_up_ = now;
+  obey([] {});
 }
 
 void JobControl::wait_while_paused() {

@@ -36,6 +36,8 @@ class JobReporter {
   // What ran attention; said in the log too, when it changes.
   void set_kernel(const std::string& kernel);
   void set_state(const std::string& state, const std::string& message = {});
+  // The same of a job that ends by an error, whose code says which exit status is meant.
+  void fail(const std::string& code, const std::string& message);
   // What the blind guesser gets of the validation samples.
   void set_blind(double bits, double right) {
     status_.blind_bits = bits, status_.blind_right = right;
@@ -91,6 +93,8 @@ class JobControl {
     }
     if (cancel_wanted()) throw JobCancelled{stop_signal()};
   }
+  // The same, ten times a second at most, for work in small pieces that has nothing to save.
+  void look_up();
   // What control.json says now, without regard to signals.
   JobRequest asked() const { return read_request(dir_); }
   // Waits while the job is paused, and says whether it is to end.
@@ -107,6 +111,7 @@ class JobControl {
 
   std::filesystem::path dir_;
   JobReporter& reporter_;
+  std::chrono::steady_clock::time_point looked_up_{};
 };
 
 // A job's folder as the Progress of what it runs, which is paused wherever it asks whether it is

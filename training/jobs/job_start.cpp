@@ -1,4 +1,5 @@
 #include <chrono>
+#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -10,6 +11,7 @@
 #include "protocol/model_reading.h"
 #include "protocol/request.h"
 #include "protocol/spawn.h"
+#include "tasks/task.h"
 #include "training/corpus.h"
 #include "training/evals/eval_task.h"
 #include "training/head_probe.h"
@@ -64,11 +66,11 @@ JobStatus queued(formats::FileSystem& files, const fs::path& dir, const std::str
   return status;
 }
 
-JobStatus launch(formats::FileSystem& files, const fs::path& dir, const std::string& kind,
-                 int64_t steps, const fs::path& program) {
-  const JobStatus status = queued(files, dir, kind, steps);
+// The process of a job that is queued.
+JobStatus process_begun(const fs::path& dir, const fs::path& program) {
+  const std::string folder = fs::absolute(dir).string();
   try {
-    protocol::start_detached({program.string(), kJobArgument, status.dir}, dir / job_file::log);
+    protocol::start_detached({program.string(), kJobArgument, folder}, dir / job_file::log);
   } catch (const std::system_error& error) {
     throw formats::internal_error("the job's process cannot be started: " + error.code().message(),
                                   program.string());
@@ -76,9 +78,31 @@ JobStatus launch(formats::FileSystem& files, const fs::path& dir, const std::str
   return wait_until_running(dir);
 }
 
-void make_job_folder(formats::FileSystem& files, const fs::path& dir, const json& config) {
-  formats::make_directories(files, dir);
+JobStatus launch(formats::FileSystem& files, const fs::path& dir, const std::string& kind,
+                 int64_t steps, const fs::path& program) {
+  queued(files, dir, kind, steps);
+  return process_begun(dir, program);
+}
+
+void write_config(formats::FileSystem& files, const fs::path& dir, const json& config) {
   formats::write_file_atomically(files, dir / job_file::config, config.dump(1) + "\n");
+}
+
+// Nobody else makes a job of the folder while `work` does: of two that start there at once one
+// comes too late.
+template <class Function>
+void alone_in(formats::FileSystem& files, const fs::path& dir, Function&& work) {
+  formats::make_directories(files, dir);
+  const std::optional<JobLock> lock = JobLock::try_take(dir);
+  if (!lock) throw folder_in_use(dir);
+  work();
+}
+
+// The folder of a job that is not started, unless another one has it meanwhile.
+void prepare(formats::FileSystem& files, const fs::path& dir, const json& config) {
+  alone_in(files, dir, [&] {
+    if (!fs::exists(dir / job_file::config)) write_config(files, dir, config);
+  });
 }
 
 // Paths of a configuration are meant from where the job was started.
@@ -199,6 +223,11 @@ JobStatus resume(formats::FileSystem& files, const JobStart& start) {
   return status;
 }
 
+formats::Error holds_a_job(const fs::path& dir) {
+  return formats::bad_usage("the folder holds a job already", dir.string(),
+                            "add --resume to go on with it, or name another folder");
+}
+
 }  // namespace
 
 std::string asked_otherwise(const fs::path& dir, const json& config) {
@@ -216,13 +245,20 @@ std::string eval_asked_otherwise(const fs::path& dir, const json& request) {
   return in_words(differing_keys(eval_alone(request, dir), eval_alone(own.at("eval_job"), dir)));
 }
 
+void check_eval(const json& request) {
+  const json asked = eval_alone(request, "model");
+  const auto eval = protocol::request_of<protocol::EvalRequest>(asked);
+  const tasks::Task* task = tasks::find_task(eval.task);
+  if (task == nullptr) return;
+  for (const int64_t length : eval.perplexity.lengths) {
+    task->check_length(tasks::Ids(static_cast<std::size_t>(task->info().dimensions), length));
+  }
+}
+
 JobStatus start_training(formats::FileSystem& files, const JobStart& start) {
   const bool there = !start.dir.empty() && fs::exists(start.dir / job_file::config);
   if (there && start.existing == ExistingJob::resume) return resume(files, start);
-  if (there) {
-    throw formats::bad_usage("the folder holds a job already", start.dir.string(),
-                             "add --resume to go on with it, or name another folder");
-  }
+  if (there) throw holds_a_job(start.dir);
   if (!start.config.is_object()) {
     throw formats::bad_usage("there is no job in the folder and no configuration to start one",
                              start.dir.string());
@@ -231,7 +267,10 @@ JobStatus start_training(formats::FileSystem& files, const JobStart& start) {
   model::device_named(config.train.device);  // here; a cluster's nodes have others
   const fs::path dir =
       start.dir.empty() ? new_job_folder(name_of(start, config.encoding.at("key"))) : start.dir;
-  make_job_folder(files, dir, to_json(config));
+  alone_in(files, dir, [&] {
+    if (fs::exists(dir / job_file::config)) throw holds_a_job(dir);
+    write_config(files, dir, to_json(config));
+  });
   return begun(files, start, dir, config.train.steps);
 }
 
@@ -241,24 +280,30 @@ JobStatus start_eval(formats::FileSystem& files, const JobStart& start, const js
       start.dir.empty()
           ? new_job_folder(name_of(start, "eval-" + asked.at("task").get<std::string>()))
           : start.dir;
-  if (is_job(dir)) {  // and not merely prepared
+  const auto require_free = [&dir] {
+    if (!is_job(dir)) return;  // or merely prepared
     throw formats::bad_usage(
         "the folder holds a job already", dir.string(),
         "jobs resume goes on with one that was cut short; or name another folder");
-  }
-  make_job_folder(files, dir, {{"eval_job", asked}});
-  return launch(files, dir, "eval", 100, start.program);
+  };
+  require_free();
+  alone_in(files, dir, [&] {
+    require_free();
+    write_config(files, dir, {{"eval_job", asked}});
+    queued(files, dir, "eval", 100);
+  });
+  return process_begun(dir, start.program);
 }
 
 void prepare_training(formats::FileSystem& files, const JobStart& start) {
   if (fs::exists(start.dir / job_file::config)) return;
-  make_job_folder(files, start.dir, to_json(config_to_start(start)));
+  prepare(files, start.dir, to_json(config_to_start(start)));
 }
 
 void prepare_eval(formats::FileSystem& files, const JobStart& start, const json& request) {
   if (fs::exists(start.dir / job_file::config)) return;
   const json asked = eval_to_start(protocol::request_of<protocol::EvalRequest>(request));
-  make_job_folder(files, start.dir, {{"eval_job", asked}});
+  prepare(files, start.dir, {{"eval_job", asked}});
 }
 
 JobStatus control_job(formats::FileSystem& files, const fs::path& dir, const std::string& request,

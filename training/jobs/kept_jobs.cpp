@@ -15,6 +15,7 @@
 #include "protocol/messages/eval.h"
 #include "training/jobs/job_folder.h"
 #include "training/jobs/metrics_log.h"
+#include "training/jobs/plain_file.h"
 
 namespace phasescope::training {
 namespace {
@@ -36,6 +37,7 @@ std::string name_of_cell(const fs::path& dir) { return dir.lexically_normal().fi
 Lines lines_of(const formats::FileSystem& files, const fs::path& file) {
   Lines lines;
   if (!files.exists(file)) return lines;
+  require_plain_file(file);
   std::istringstream stream(files.read(file));
   std::int64_t number = 0;
   for (std::string line; std::getline(stream, line);) {

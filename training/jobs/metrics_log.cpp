@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "protocol/json_form.h"
+#include "training/jobs/plain_file.h"
 
 namespace phasescope::training {
 namespace {
@@ -38,6 +39,7 @@ Points points_of(std::istream& lines) {
 }  // namespace
 
 std::vector<protocol::MetricPoint> read_metrics(const std::filesystem::path& path) {
+  if (!is_plain_file(path)) return {};
   std::ifstream file(path);
   return points_of(file);
 }
@@ -147,6 +149,7 @@ MetricsLog::~MetricsLog() = default;
 void MetricsLog::open() {
   if (file_) return;
   if (fs_.exists(path_)) {
+    require_plain_file(path_);
     const std::string before = fs_.read(path_);
     torn_ = !before.empty() && before.back() != '\n';
     drop_later_lines(before);
