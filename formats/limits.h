@@ -1,5 +1,5 @@
 #pragma once
-// Bounds of requests that the command line and the worker hold to alike.
+// Bounds that several readers hold to alike.
 #include <cstdint>
 #include <string>
 
@@ -9,6 +9,9 @@ namespace phasescope::formats {
 
 // Beyond any text; what is counted in bytes and multiply-accumulates of one stays within an int64.
 inline constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
+
+// Ids of a vocabulary are in [0, kMaxVocabulary).
+inline constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 24;
 
 // Throws Error "bad_usage" unless `length` is one of a text.
 inline void require_length(std::int64_t length) {

@@ -23,13 +23,13 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
   return cost[a.size()][b.size()];
 }
 
-std::string joined(const std::vector<std::string>& names) {
+}  // namespace
+
+std::string comma_list(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
   return text;
 }
-
-}  // namespace
 
 std::vector<std::string> names_near(const std::string& name,
                                     const std::vector<std::string>& known) {
@@ -44,8 +44,8 @@ std::vector<std::string> names_near(const std::string& name,
 
 std::string near_names(const std::string& name, const std::vector<std::string>& known) {
   const std::vector<std::string> near = names_near(name, known);
-  if (!near.empty()) return "; near: " + joined(near);
-  return known.size() <= 12 && !known.empty() ? "; known: " + joined(known) : "";
+  if (!near.empty()) return "; near: " + comma_list(near);
+  return known.size() <= 12 && !known.empty() ? "; known: " + comma_list(known) : "";
 }
 
 std::string hint_of_names(const std::vector<std::string>& unknown,
@@ -56,7 +56,7 @@ std::string hint_of_names(const std::vector<std::string>& unknown,
       if (std::ranges::find(near, one) == near.end()) near.push_back(std::move(one));
     }
   }
-  return near.empty() ? "known: " + joined(known) : "near: " + joined(near);
+  return near.empty() ? "known: " + comma_list(known) : "near: " + comma_list(near);
 }
 
 }  // namespace phasescope::formats

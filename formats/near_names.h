@@ -5,6 +5,9 @@
 
 namespace phasescope::formats {
 
+// "a, b, c".
+std::string comma_list(const std::vector<std::string>& names);
+
 // Those of `known` within a small edit distance of `name` (a third of its letters, at least one),
 // or that contain it.
 std::vector<std::string> names_near(const std::string& name, const std::vector<std::string>& known);

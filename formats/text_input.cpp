@@ -74,6 +74,24 @@ std::size_t end_of_piece(std::string_view all, std::size_t least_end, std::size_
   return end;
 }
 
+// Folder by folder, in the order of the names. `above`: the folders on the way, which a link in
+// them may lead back to.
+void add_files(const std::filesystem::path& folder, std::vector<std::filesystem::path> above,
+               std::vector<std::filesystem::path>& files) {
+  std::error_code error;
+  const std::filesystem::path own = std::filesystem::canonical(folder, error);
+  if (std::ranges::find(above, own) != above.end()) return;
+  above.push_back(own);
+  for (const std::string& name : real_file_system().list(folder)) {
+    if (name.starts_with('.')) continue;
+    if (std::filesystem::is_directory(folder / name, error)) {
+      add_files(folder / name, above, files);
+    } else {
+      files.push_back(folder / name);
+    }
+  }
+}
+
 }  // namespace
 
 std::string read_text_file(const std::filesystem::path& path, std::uintmax_t max_bytes) {
@@ -112,6 +130,18 @@ std::vector<NamedText> read_text_collection(const std::filesystem::path& path) {
   return texts;
 }
 
+std::vector<std::filesystem::path> files_of_corpus(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    throw bad_input("there is no such file", path.string(), "check the path");
+  }
+  if (!std::filesystem::is_directory(path, error)) return {path};
+  std::vector<std::filesystem::path> files;
+  add_files(path, {}, files);
+  if (files.empty()) throw bad_input("the folder holds no text", path.string());
+  return files;
+}
+
 std::vector<NamedText> read_corpus(const std::filesystem::path& path) {
   if (path.extension() == ".jsonl") return read_text_collection(path);
   std::error_code error;
@@ -119,11 +149,16 @@ std::vector<NamedText> read_corpus(const std::filesystem::path& path) {
     return {{path.filename().string(), read_text_file(path)}};
   }
   std::vector<NamedText> texts;
-  for (const std::string& name : real_file_system().list(path)) {
-    if (name.starts_with('.') || std::filesystem::is_directory(path / name, error)) continue;
-    texts.push_back({name, read_text_file(path / name)});
+  for (const std::filesystem::path& file : files_of_corpus(path)) {
+    const std::string name = file.lexically_relative(path).generic_string();
+    if (file.extension() != ".jsonl") {
+      texts.push_back({name, read_text_file(file)});
+      continue;
+    }
+    for (NamedText& line : read_text_collection(file)) {
+      texts.push_back({name + ":" + line.name, std::move(line.text)});
+    }
   }
-  if (texts.empty()) throw bad_input("the folder holds no text", path.string());
   return texts;
 }
 

@@ -22,9 +22,13 @@ struct NamedText {
 // name the line.
 std::vector<NamedText> read_text_collection(const std::filesystem::path& path);
 
-// The texts of a corpus: of a .jsonl file its lines, of a folder its files (a text each, in the
-// order of their names; folders in it and hidden files are not read), of any other file the whole.
-// Throws Error "bad_input".
+// The files of a corpus: of a folder those in it, in the order of their names, with those of the
+// folders in it; what is hidden is left out, and so is a link to a folder on the way. Of a file
+// itself. Throws Error "bad_input" where there is none.
+std::vector<std::filesystem::path> files_of_corpus(const std::filesystem::path& path);
+
+// The texts of a corpus: of a .jsonl file its lines, of any other file the whole, of a folder those
+// of all its files, which are named by their way from it. Throws Error "bad_input".
 std::vector<NamedText> read_corpus(const std::filesystem::path& path);
 
 // A text in pieces of at least `bytes` each, which end with a line, or with a word where lines are

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "formats/error.h"
+#include "formats/limits.h"
 #include "formats/tokenizers/symbols.h"
 #include "formats/utf8.h"
 
@@ -11,7 +12,6 @@ namespace phasescope::formats {
 namespace {
 
 constexpr std::int64_t kBytes = 256;
-constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 24;
 
 std::string hex_mark(const char* format, unsigned value) {
   char text[16];
@@ -70,10 +70,14 @@ std::size_t broken_length(std::string_view text, std::size_t at) {
 
 std::optional<std::int64_t> read_bos(const Json& description, const std::string& where) {
   if (!description.contains("bos") || description["bos"].is_null()) return std::nullopt;
-  if (!description["bos"].is_number_integer()) {
-    throw bad_input("tokenizer.bos must be an integer or null", where + ", key tokenizer.bos");
+  const Json& bos = description["bos"];
+  const bool too_large = bos.is_number_unsigned() && bos.get<std::uint64_t>() > kMaxVocabulary;
+  if (!bos.is_number_integer() || too_large) {
+    throw bad_input("tokenizer.bos must be an integer up to " + std::to_string(kMaxVocabulary) +
+                        " or null, but is " + shortened(bos.dump()),
+                    where + ", key tokenizer.bos");
   }
-  return description["bos"].get<std::int64_t>();
+  return bos.get<std::int64_t>();
 }
 
 std::int64_t read_vocab_size(const Json& description, const std::string& where,

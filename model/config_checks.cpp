@@ -92,7 +92,8 @@ void check_experts(const ModelConfig& config, formats::ConfigProblems& problems)
                                        std::to_string(experts.groups_per_token) +
                                        ", must divide the " + std::to_string(experts.count) +
                                        " experts");
-  } else if (experts.per_token > experts.count / experts.groups * experts.groups_per_token) {
+  } else if (experts.groups > 1 &&
+             experts.per_token > experts.count / experts.groups * experts.groups_per_token) {
     problems.add("experts.per_token", "is more than the experts in a token's groups");
   } else if (experts.groups_by_two && experts.count / experts.groups < 2) {
     problems.add("experts.groups", "must have two experts each, by which they are ranked");

@@ -32,12 +32,6 @@ const char* type_text(const Json& fallback) {
   return "a text";
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 // "above 0", "at least 1", "from 0 to 1".
 std::string range_text(const OptionInfo& option) {
   const auto number = [&](double end) {
@@ -65,7 +59,7 @@ std::string fault_of(const Json& value, const OptionInfo& option) {
     for (const std::string& choice : option.choices) {
       if (value == choice) return {};
     }
-    return value.dump() + " is not known; known: " + joined(option.choices);
+    return value.dump() + " is not known; known: " + formats::comma_list(option.choices);
   }
   return {};
 }

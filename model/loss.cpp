@@ -19,10 +19,6 @@ at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets, do
                                 at::Reduction::Mean, -1, smoothing);
 }
 
-at::Tensor next_token_loss(const at::Tensor& logits, const at::Tensor& ids) {
-  return cross_entropy(logits.slice(1, 0, -1), ids.slice(1, 1));
-}
-
 at::Tensor token_losses_of(const Decoder& decoder, const at::Tensor& hidden, const at::Tensor& ids,
                            const ForwardOptions& options) {
   const ModelConfig& config = decoder.config();

@@ -6,9 +6,6 @@
 
 namespace phasescope::model {
 
-// Mean cross-entropy in nats of predicting ids[:, 1:] from logits[:, :-1]; differentiable.
-// logits (B, N, V), ids (B, N).
-at::Tensor next_token_loss(const at::Tensor& logits, const at::Tensor& ids);
 // Mean cross-entropy in nats of given targets (B, N) int64, negative ones left out; logits (B, N,
 // V). Of each target's chance the share `smoothing` is spread evenly over all V ids, its own among
 // them (arXiv 1512.00567, Section 7).

@@ -86,10 +86,13 @@ std::vector<double> frequencies_of(const Encoding& encoding, std::int64_t length
   return {list.const_data_ptr<double>(), list.const_data_ptr<double>() + list.numel()};
 }
 
-std::string channels_of(std::size_t planes, std::int64_t head_dim) {
-  const auto turned = static_cast<std::int64_t>(2 * planes);
-  const std::string all = std::to_string(head_dim);
-  return turned == head_dim ? "all " + all : "first " + std::to_string(turned) + " of " + all;
+std::string channels_of(const std::vector<double>& frequencies, std::int64_t head_dim) {
+  const auto paired = static_cast<std::int64_t>(2 * frequencies.size());
+  const std::int64_t still = 2 * std::ranges::count(frequencies, 0.0);
+  const std::string all = std::to_string(head_dim), some = std::to_string(paired - still);
+  if (paired == head_dim) return still == 0 ? "all " + all : some + " of " + all;
+  const std::string first = "first " + std::to_string(paired) + " of " + all;
+  return still == 0 ? first : some + " of the " + first;
 }
 
 // Which position each plane turns by, where tokens have several.
@@ -142,7 +145,7 @@ RopePlanRow row_of(const ModelConfig& config, const Encoding& encoding, std::int
   if (encoding.options().contains("layout")) {
     row.encoding += ", " + encoding.options().at("layout").get<std::string>();
   }
-  row.channels = channels_of(row.frequencies.size(), config.shape_of(layer).head_dim);
+  row.channels = channels_of(row.frequencies, config.shape_of(layer).head_dim);
   row.magnitude = magnitude_of(encoding);
   row.axes = axes_of(encoding, row.frequencies.size());
   return row;

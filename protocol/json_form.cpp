@@ -1,12 +1,35 @@
 #include "protocol/json_form.h"
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 namespace phasescope::protocol::detail {
 namespace {
+
+template <class T>
+bool holds(const json& j) {
+  using Limits = std::numeric_limits<T>;
+  if (j.is_number_unsigned()) return std::in_range<T>(j.get<std::uint64_t>());
+  if (j.is_number_integer()) return std::in_range<T>(j.get<std::int64_t>());
+  if (!j.is_number_float()) return true;  // get_to() tells of another type
+  const double number = j.get<double>();
+  return number >= static_cast<double>(Limits::min()) &&
+         number < static_cast<double>(Limits::max()) + 1;
+}
+
+// What T does not hold would come out as some other number.
+template <class T>
+void read_integer(const json& j, T& value) {
+  if (!holds<T>(j)) {
+    throw std::invalid_argument("the number " + j.dump() + " is outside the whole numbers of " +
+                                std::to_string(8 * sizeof(T)) + " bits");
+  }
+  j.get_to(value);
+}
 
 template <class T>
 void read_list(const json& j, std::vector<T>& values) {
@@ -33,10 +56,10 @@ double read_double(const json& j) {
 }
 
 void read_one(const json& j, bool& value) { j.get_to(value); }
-void read_one(const json& j, int& value) { j.get_to(value); }
-void read_one(const json& j, long& value) { j.get_to(value); }
-void read_one(const json& j, long long& value) { j.get_to(value); }
-void read_one(const json& j, unsigned long& value) { j.get_to(value); }
+void read_one(const json& j, int& value) { read_integer(j, value); }
+void read_one(const json& j, long& value) { read_integer(j, value); }
+void read_one(const json& j, long long& value) { read_integer(j, value); }
+void read_one(const json& j, unsigned long& value) { read_integer(j, value); }
 void read_one(const json& j, double& value) { value = read_double(j); }
 void read_one(const json& j, float& value) { value = static_cast<float>(read_double(j)); }
 void read_one(const json& j, std::string& value) { j.get_to(value); }

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "formats/base64.h"
@@ -56,15 +57,16 @@ std::string range_text(const About& about) {
   return high ? "at most " + number_text(about.high) : "";
 }
 
-double in_range(double value, const About& about) {
+// `given` is the number as it was written.
+double in_range(double value, const About& about, const std::string& given) {
   if (std::isnan(value) || value < about.low || value > about.high) {
-    expected("a number " + range_text(about), number_text(value));
+    expected("a number " + range_text(about), given);
   }
   return value;
 }
 
 std::int64_t integer_in_range(std::int64_t value, const About& about) {
-  in_range(static_cast<double>(value), about);
+  in_range(static_cast<double>(value), about, std::to_string(value));
   return value;
 }
 
@@ -77,18 +79,32 @@ std::string among_choices(std::string word, const About& about) {
   return word;
 }
 
+// What is said of a number with more digits than are read.
+constexpr const char* kOf64Bits = " of 64 bits";
+
 template <class T>
 T number_of(std::string_view word, const char* wanted) {
   T value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (word.empty() || error != std::errc() || end != word.data() + word.size()) {
-    expected(wanted, in_quotes(std::string(word)));
+  const bool whole_word = !word.empty() && end == word.data() + word.size();
+  if (whole_word && error == std::errc::result_out_of_range) {
+    expected(wanted + std::string(kOf64Bits), std::string(word));
   }
+  if (!whole_word || error != std::errc()) expected(wanted, in_quotes(std::string(word)));
   return value;
 }
 
-std::int64_t integer_of(std::string_view word) {
-  return number_of<std::int64_t>(word, "a whole number");
+constexpr const char* kWhole = "a whole number";
+
+std::int64_t integer_of(std::string_view word) { return number_of<std::int64_t>(word, kWhole); }
+
+// `whole` is what is expected where `value`, which stands in `shown_of`, is no whole number.
+std::int64_t integer_of(const json& value, const char* whole, const json& shown_of) {
+  if (!value.is_number_integer()) expected(whole, shown(shown_of));
+  if (value.is_number_unsigned() && !std::in_range<std::int64_t>(value.get<std::uint64_t>())) {
+    expected(std::string(kWhole) + kOf64Bits, value.dump());
+  }
+  return value.get<std::int64_t>();
 }
 
 // The two numbers of "a:b" or "HxW".
@@ -102,11 +118,8 @@ std::pair<std::int64_t, std::int64_t> pair_of(const std::string& word, char betw
 
 std::pair<std::int64_t, std::int64_t> pair_of(const json& value, char between, const char* wanted) {
   if (value.is_string()) return pair_of(value.get<std::string>(), between, wanted);
-  if (!value.is_array() || value.size() != 2 || !value[0].is_number_integer() ||
-      !value[1].is_number_integer()) {
-    expected(wanted, shown(value));
-  }
-  return {value[0].get<std::int64_t>(), value[1].get<std::int64_t>()};
+  if (!value.is_array() || value.size() != 2) expected(wanted, shown(value));
+  return {integer_of(value[0], wanted, value), integer_of(value[1], wanted, value)};
 }
 
 constexpr const char* kRange = "a range a:b";
@@ -153,8 +166,7 @@ Strings distinct_words(const Strings& words, const About& about) {
 Integers read_integers(const json& value, const About& about) {
   Integers numbers;
   for (const json& item : value.is_array() ? value : json::array({value})) {
-    if (!item.is_number_integer()) expected("a list of whole numbers", shown(value));
-    numbers.push_back(integer_in_range(item.get<std::int64_t>(), about));
+    numbers.push_back(integer_in_range(integer_of(item, "a list of whole numbers", value), about));
   }
   return numbers;
 }
@@ -297,7 +309,7 @@ std::string FieldType<T>::type(const About& about) {
   const std::string range = range_text(about);
   if constexpr (OptionalOf<T>::value) return FieldType<typename OptionalOf<T>::Inner>::type(about);
   if constexpr (std::is_same_v<T, bool>) return "true or false";
-  if constexpr (std::is_same_v<T, std::int64_t>) return "a whole number";
+  if constexpr (std::is_same_v<T, std::int64_t>) return kWhole;
   if constexpr (std::is_same_v<T, double>) return "a number";
   if constexpr (std::is_same_v<T, Strings>) return "words";
   if constexpr (std::is_same_v<T, Integers>) return "whole numbers";
@@ -340,11 +352,10 @@ T FieldType<T>::read(const json& value, const About& about) {
     return value.get<bool>();
   } else if constexpr (std::is_same_v<T, std::int64_t>) {
     if (value.is_boolean() && about.when_true != 0) return value.get<bool>() ? about.when_true : 0;
-    if (!value.is_number_integer()) expected("a whole number", shown(value));
-    return integer_in_range(value.get<std::int64_t>(), about);
+    return integer_in_range(integer_of(value, kWhole, value), about);
   } else if constexpr (std::is_same_v<T, double>) {
     if (!value.is_number()) expected("a number", shown(value));
-    return in_range(value.get<double>(), about);
+    return in_range(value.get<double>(), about, value.dump());
   } else if constexpr (std::is_same_v<T, std::string>) {
     if (!value.is_string()) expected("a word", shown(value));
     return among_choices(value.get<std::string>(), about);
@@ -380,7 +391,7 @@ T FieldType<T>::parse(const std::string& word, const About& about) {
   } else if constexpr (std::is_same_v<T, double>) {
     const auto value = number_of<double>(word, "a number");
     if (!std::isfinite(value)) expected("a finite number", word);
-    return in_range(value, about);
+    return in_range(value, about, word);
   } else if constexpr (std::is_same_v<T, Strings>) {
     Strings words = split_words(word);
     if (words.empty()) expected("words", in_quotes(word));

@@ -103,6 +103,7 @@ class FormulaReader {
   double constant_of(int id, const Token& token, const char* what) const;
   void require_same(const Token& token, const std::vector<int>& args) const;
   int both(Op op, int left, int right, int column);
+  void refuse_division_by_zero(int by, int column) const;
 
   // [from:to]
   int slice(int value);

@@ -272,7 +272,17 @@ int FormulaReader::both(Op op, int left, int right, int column) {
   Token token;
   token.text = std::string("'") + name_of(op) + "'", token.column = column;
   require_same(token, {left, right});
+  if (op == Op::divide) refuse_division_by_zero(right, column);
   return made({.op = op, .args = {left, right}, .column = column});
+}
+
+void FormulaReader::refuse_division_by_zero(int by, int column) const {
+  const Node& node = formula_.at(by);
+  const auto zero = std::ranges::find(node.numbers, 0.0);
+  if (zero == node.numbers.end()) return;
+  if (node.width == 1) fail(column, "this divides by 0");
+  fail(column, "number " + std::to_string(zero - node.numbers.begin() + 1) + " of the " +
+                   std::to_string(node.width) + " that this divides by is 0");
 }
 
 int FormulaReader::slice(int value) {
@@ -309,9 +319,14 @@ int FormulaReader::constant(std::vector<double> numbers, int column) {
 
 int FormulaReader::made(Node node) {
   const int column = node.column;
+  const Op op = node.op;
   const std::size_t before = formula_.nodes.size();
   const int id = formula_.add(std::move(node));
   const Node& here = formula_.at(id);
+  if (!std::ranges::all_of(here.numbers, [](double number) { return std::isfinite(number); })) {
+    fail(column, std::string("what ") + formats::in_quotes(name_of(op)) +
+                     " makes of these numbers is infinite or no number");
+  }
   if (here.width > kWidest) {
     fail(column, "a value of " + std::to_string(here.width) + " numbers; 4096 are the most");
   }

@@ -70,7 +70,7 @@ Formula FormulaReader::read() {
     fail(peek().column, found(peek()) + " stands after the score, which ends a formula");
   }
   find_units(formula_);
-  warn_of_logarithms(formula_);
+  warn_of_zeros(formula_);
   warn_of_idle_parameters(formula_);
   return std::move(formula_);
 }

@@ -236,17 +236,19 @@ Known at_zero(const Formula& f, const Node& node, const std::vector<Known>& valu
 
 void find_units(Formula& formula) { Units(formula).write(); }
 
-void warn_of_logarithms(Formula& formula) {
+void warn_of_zeros(Formula& formula) {
   std::vector<Known> values;
   for (const Node& node : formula.nodes) {
     values.push_back(at_zero(formula, node, values));
-    const bool logarithm = node.op == Op::log || node.op == Op::log1p;
-    if (!logarithm) continue;
-    const Known of = values[static_cast<std::size_t>(node.args[0])];
-    if (of == (node.op == Op::log ? 0.0 : -1.0)) {
-      formula.warnings.push_back("column " + std::to_string(node.column) +
-                                 ": the logarithm is of 0 where lam is 0");
-    }
+    const auto is = [&](std::size_t arg, double number) {
+      return values[static_cast<std::size_t>(node.args[arg])] == number;
+    };
+    const bool logarithm =
+        (node.op == Op::log && is(0, 0.0)) || (node.op == Op::log1p && is(0, -1.0));
+    if (!logarithm && !(node.op == Op::divide && is(1, 0.0))) continue;
+    formula.warnings.push_back("column " + std::to_string(node.column) +
+                               (logarithm ? ": the logarithm is of 0" : ": this divides by 0") +
+                               " where lam is 0");
   }
 }
 

@@ -9,8 +9,8 @@ namespace phasescope::formula {
 // as it is: units are told, not enforced.
 void find_units(Formula& formula);
 
-// A warning for each logarithm whose argument is 0 where lam is 0.
-void warn_of_logarithms(Formula& formula);
+// A warning for each logarithm of 0 and each division by 0 where lam is 0.
+void warn_of_zeros(Formula& formula);
 
 // A warning for each parameter that the score does not read.
 void warn_of_idle_parameters(Formula& formula);

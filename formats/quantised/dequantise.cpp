@@ -31,6 +31,9 @@ const Quantiser& quantiser_named(const std::string& method, const std::string& w
     if (quantiser.method == method) return quantiser;
     known += (known.empty() ? "" : ", ") + std::string(quantiser.method);
   }
+  if (method.empty())
+    throw bad_input("the weights are quantised, and nothing says how",
+                    where + ", key quantization_config.quant_method", "known: " + known);
   throw bad_input("the weights are quantised by " + in_quotes(method) + ", which cannot be read",
                   where + ", key quantization_config.quant_method", "known: " + known);
 }

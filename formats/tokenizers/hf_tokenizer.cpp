@@ -9,13 +9,12 @@
 #include "formats/tokenizers/added_tokens.h"
 #include "formats/tokenizers/byte_letters.h"
 #include "formats/tokenizers/post_processors.h"
+#include "formats/tokenizers/space_mark.h"
 #include "formats/tokenizers/subword_model.h"
 #include "formats/tokenizers/token_decoders.h"
 
 namespace phasescope::formats {
 namespace {
-
-constexpr const char* kSpaceMark = "\u2581";
 
 template <typename Part>
 std::unique_ptr<Part> read_part(const JsonFields& file, const char* name,
@@ -45,7 +44,8 @@ class HfTokenizer : public Tokenizer {
     // Rows of the embedding that no token has are ids too: they decode to nothing.
     vocab_size_ = std::max(vocab_size_, embedding_rows.value_or(0));
     marks_spaces_ =
-        decoder_ && joined(decoder_->decode({"x", kSpaceMark}, BrokenBytes::keep), "") == "x ";
+        decoder_ &&
+        joined(decoder_->decode({"x", std::string(kSpaceMark)}, BrokenBytes::keep), "") == "x ";
   }
 
   std::string name() const override { return model_->name(); }
@@ -128,13 +128,6 @@ class HfTokenizer : public Tokenizer {
   const std::string* token_of(std::int64_t id) const {
     const std::string* added = added_.token_of(id);
     return added ? added : model_->vocabulary().token_of(id);
-  }
-
-  static std::string with_spaces(std::string token) {
-    for (std::size_t at = 0; (at = token.find(kSpaceMark, at)) != std::string::npos; ++at) {
-      token.replace(at, std::string_view(kSpaceMark).size(), " ");
-    }
-    return token;
   }
 
   std::string decoded(std::span<const std::int64_t> ids, SpecialTokens special,

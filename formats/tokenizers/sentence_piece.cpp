@@ -16,6 +16,7 @@
 #include "formats/tokenizers/growth.h"
 #include "formats/tokenizers/hf_tokenizer.h"
 #include "formats/tokenizers/sentence_piece_file.h"
+#include "formats/tokenizers/space_mark.h"
 #include "formats/tokenizers/subword_model.h"
 #include "formats/tokenizers/token_decoders.h"
 #include "formats/tokenizers/vocabulary.h"
@@ -26,8 +27,6 @@ namespace {
 
 using Kind = SentencePieceFile::Kind;
 using Piece = SentencePieceFile::Piece;
-
-constexpr std::string_view kSpaceMark = "\u2581";
 
 // A text as the model sees it; origins[i] is where byte i comes from, with one more for the end.
 struct Normalized {
@@ -361,13 +360,6 @@ class SentencePiece : public Tokenizer {
 
   static char byte_of(const Piece& piece) {
     return static_cast<char>(std::max(0, byte_of_token(piece.text)));
-  }
-
-  static std::string with_spaces(std::string text) {
-    for (std::size_t at = 0; (at = text.find(kSpaceMark, at)) != std::string::npos; ++at) {
-      text.replace(at, kSpaceMark.size(), " ");
-    }
-    return text;
   }
 
   // A byte piece the vocabulary lacks is unknown.

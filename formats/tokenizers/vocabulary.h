@@ -7,12 +7,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "formats/limits.h"
 #include "formats/tokenizers/json_fields.h"
 
 namespace phasescope::formats {
-
-// Ids are in [0, kMaxVocabulary).
-inline constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 24;
 
 // Lets maps of strings be asked with string_views.
 struct TextHash {
@@ -24,7 +22,7 @@ struct TextHash {
 template <typename Value>
 using TextMap = std::unordered_map<std::string, Value, TextHash, std::equal_to<>>;
 
-// Tokens and their ids. Ids may have gaps.
+// Tokens and their ids, which are in [0, kMaxVocabulary) and may have gaps.
 class Vocabulary {
  public:
   Vocabulary() = default;

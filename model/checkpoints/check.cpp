@@ -28,7 +28,8 @@ constexpr const char* kRule =
     "float64: 1e-10; otherwise max(1e-5, 3 x the reference's own float32 error), relative to the "
     "tensor's largest magnitude, from the float64 tensor; where the file has none, from the "
     "float32 "
-    "one, which is off by that error itself: it is added";
+    "one, which is off by that error itself: it is added; weights (w.NAME): a unit of the dtype "
+    "computed in, float32's at least";
 
 // One tensor to compare: "n33.logits_f64" is {"n33.", "logits", true}.
 struct Target {
@@ -65,6 +66,11 @@ double relative_error(const at::Tensor& ours, const at::Tensor& reference) {
   const at::Tensor finite = at::where(b.isinf(), 0.0, b.abs());
   const double scale = finite.max().item<double>();
   return difference.max().item<double>() / (scale > 0 ? scale : 1.0);
+}
+
+// What a number of this dtype may be off by for the rounding of its last place, relative to it.
+double unit_of(at::ScalarType dtype) {
+  return dtype == at::kBFloat16 ? 0x1p-8 : dtype == at::kHalf ? 0x1p-11 : 0x1p-23;
 }
 
 std::string number_text(double number) {
@@ -137,13 +143,42 @@ class Checker {
 
   void sort_tensors() {
     for (const formats::TensorEntry& entry : file_.tensors()) {
-      if (!place(entry, "", entry.name)) {
+      if (!compare_weight(entry) && !place(entry, "", entry.name)) {
         const std::size_t dot = entry.name.find('.');
         const bool placed = dot != std::string::npos &&
                             place(entry, entry.name.substr(0, dot + 1), entry.name.substr(dot + 1));
         if (!placed) leave_out(entry.name, "no capture has this name");
       }
     }
+  }
+
+  // "w.NAME": a weight as it is read, decoded where it is quantised, by its canonical name.
+  bool compare_weight(const formats::TensorEntry& entry) {
+    if (!entry.name.starts_with("w.")) return false;
+    const std::string name = entry.name.substr(2);
+    const NamedTensors weights =
+        named_tensors(model_->config(), model_->encoding(), model_->decoder.weights());
+    const auto ours = std::ranges::find(weights, name, &NamedTensors::value_type::first);
+    if (ours == weights.end()) return false;
+    const at::Tensor reference = read(entry);
+    TensorComparison comparison;
+    comparison.name = entry.name;
+    comparison.tolerance = options_.tolerance.value_or(unit_of(options_.dtype));
+    hold_against(ours->second, reference, comparison);
+    result_.compared.push_back(comparison);
+    return true;
+  }
+
+  static void hold_against(const at::Tensor& ours, const at::Tensor& reference,
+                           TensorComparison& comparison) {
+    if (ours.sizes() == reference.sizes()) {
+      comparison.error = relative_error(ours, reference);
+      comparison.passed = comparison.error <= comparison.tolerance;
+      return;
+    }
+    comparison.error = std::numeric_limits<double>::quiet_NaN();
+    comparison.why = "the shape is " + formats::shape_text(ours.sizes()) + ", the reference's " +
+                     formats::shape_text(reference.sizes());
   }
 
   bool place(const formats::TensorEntry& entry, const std::string& prefix,
@@ -239,15 +274,12 @@ class Checker {
     TensorComparison comparison;
     comparison.name = target.entry->name;
     comparison.tolerance = tolerance(group, target, exact != nullptr);
-    if (ours->second.sizes() == reference.sizes()) {
-      comparison.error = blind.defined() ? relative_error(without(blind, target.name, ours->second),
-                                                          without(blind, target.name, reference))
-                                         : relative_error(ours->second, reference);
-      comparison.passed = comparison.error <= comparison.tolerance;
+    const bool same = ours->second.sizes() == reference.sizes();
+    if (blind.defined() && same) {
+      hold_against(without(blind, target.name, ours->second),
+                   without(blind, target.name, reference), comparison);
     } else {
-      comparison.error = std::numeric_limits<double>::quiet_NaN();
-      comparison.why = "the shape is " + formats::shape_text(ours->second.sizes()) +
-                       ", the reference's " + formats::shape_text(reference.sizes());
+      hold_against(ours->second, reference, comparison);
     }
     result_.compared.push_back(comparison);
   }

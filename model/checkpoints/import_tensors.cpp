@@ -334,6 +334,18 @@ void write(formats::FileSystem& fs, const std::filesystem::path& folder, const M
   save_model(fs, folder, config, *encoding, weights);
 }
 
+// A pair that is hidden is NaN where this program writes a map, and weighs nothing. The other
+// weights of its row sum to 1, which is looked at later, so that no other NaN gets through.
+void hidden_to_zero(Read& read) {
+  bool any = false;
+  for (auto& [number, map] : read.kinds.at("attn")) {
+    const at::Tensor hidden = map.isnan();
+    if (!hidden.any().item<bool>()) continue;
+    map = map.masked_fill(hidden, 0), any = true;
+  }
+  if (any) read.note("a NaN in a map is a pair that is hidden, and weighs 0");
+}
+
 Imported import_maps(formats::FileSystem& fs, Read& read, const std::filesystem::path& folder,
                      const ImportOptions& options) {
   if (options.scale != 0) {
@@ -341,6 +353,7 @@ Imported import_maps(formats::FileSystem& fs, Read& read, const std::filesystem:
                              "leave it out, or give q and k with --as qk");
   }
   check_numbers(read, "attn", options.renumber);
+  if (read.kinds.contains("attn")) hidden_to_zero(read);
   const std::vector<at::Tensor> maps = ordered(read.kinds, "attn");
   std::vector<Parameters> layers;
   for (std::size_t n = 0; n < maps.size(); ++n) {

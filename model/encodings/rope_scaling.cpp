@@ -11,6 +11,11 @@
 
 namespace phasescope::model {
 
+OptionInfo shift_option() {
+  constexpr auto kFarthest = static_cast<double>(kFarthestShift);
+  return {"shift", 0, "position ids start here", {}, -kFarthest, kFarthest};
+}
+
 std::vector<OptionInfo> rope_options() {
   const OptionNeed stretched = {"scaling",
                                 {"linear", "ntk", "dynamic", "yarn", "llama3", "longrope"}};
@@ -19,7 +24,7 @@ std::vector<OptionInfo> rope_options() {
   return {
       base_option(),
       layout_option(),
-      {"shift", 0, "position ids start here"},
+      shift_option(),
       {"scaling",
        "none",
        "how it is stretched to longer texts",

@@ -10,6 +10,11 @@
 
 namespace phasescope::model {
 
+// Beyond it an angle has lost more than half of a float64's digits.
+inline constexpr std::int64_t kFarthestShift = std::int64_t{1} << 31;
+// "shift", where position ids start: no farther from 0 than that.
+OptionInfo shift_option();
+
 // RoPE's options: base, layout, shift, and its scalings to longer texts.
 std::vector<OptionInfo> rope_options();
 

@@ -83,7 +83,7 @@ const EncodingInfo& tape_info() {
                        {},
                        0,
                        kNoLimit}),
-           {"shift", 0, "position ids start here"},
+           shift_option(),
            {"shift_limit",
             0,
             "longer texts get no shift (public code); 0: no limit",

@@ -33,6 +33,15 @@ std::int64_t count_of(const FamilyReader& reading, const char* key, std::int64_t
   return reader.has_or_null(key) ? reader.integer_or({key}, 0, {.min = 0}) : by_class;
 }
 
+// Of a size that follows from others and that the file says otherwise.
+void warn_of_other_size(FamilyReader& reading, const char* key, std::int64_t own,
+                        const char* what) {
+  const Json* said = reading.reader().raw(key);
+  if (said == nullptr || *said == Json(own)) return;
+  reading.warning(reading.reader().prefix() + key + " " + formats::shortened(said->dump(), 60) +
+                  " is not read: " + std::to_string(own) + " channels of a head " + what);
+}
+
 void read_experts(FamilyReader& reading, const DeepseekDefaults& defaults) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
@@ -122,7 +131,12 @@ void read_deepseek(FamilyReader& reading, const char* layout, const DeepseekDefa
   attention.value_dim = reader.integer_or({"v_head_dim"}, 128, formats::kCountRange);
   const std::int64_t content = reader.integer_or({"qk_nope_head_dim"}, 128, formats::kCountRange);
   config.head_dim = content + attention.position_dim;
-  formats::RawRope rope = formats::read_rope(reader, kWholeHeads, {}, attention.position_dim);
+  // Files have both beside what they are made of; the library's own value of them comes from there.
+  deepseek_v2::warn_of_other_size(reading, "head_dim", attention.position_dim, "turn");
+  deepseek_v2::warn_of_other_size(reading, "qk_head_dim", config.head_dim, "make a query");
+  formats::RawRope rope =
+      formats::read_rope(reader, kWholeHeads, {},
+                         reading.channels_in_pairs("qk_rope_head_dim", attention.position_dim));
   if (rope.partial_rotary_factor != 1 || rope.type == "proportional") {
     reading.problem(rope.type == "proportional" ? "rope_type" : "partial_rotary_factor",
                     "latent attention turns all of a head's qk_rope_head_dim channels");

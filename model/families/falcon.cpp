@@ -42,8 +42,8 @@ bool read_structure(FamilyReader& reading) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
   const bool grouped = reader.boolean_or({"new_decoder_architecture"}, false);
-  const bool one_key = reader.boolean_or({"multi_query"}, true);
-  const bool parallel = reader.boolean_or({"parallel_attn"}, true);
+  const bool one_key = reading.switch_or("multi_query", true);
+  const bool parallel = reading.switch_or("parallel_attn", true);
   const std::int64_t norms =
       reader.integer_or({"num_ln_in_parallel_attn"}, grouped ? 2 : 1, {.min = 1, .max = 2});
   if (grouped) {

@@ -36,6 +36,27 @@ const std::map<std::string, std::string>& activation_names() {
   return names;
 }
 
+// Fields of ours by what files call them, the usual name first.
+const std::map<std::string, std::vector<std::string>>& names_in_files() {
+  static const std::map<std::string, std::vector<std::string>> names = {
+      {"attention.convolution", {"conv_kernel_size", "sconv_kernel_size"}},
+      {"attention.position_dim", {"qk_rope_head_dim"}},
+      {"attention.shared_layers", {"num_kv_shared_layers"}},
+      {"experts.count", {"num_experts", "num_local_experts", "n_routed_experts"}},
+      {"experts.groups", {"n_group"}},
+      {"experts.layers", {"moe_layers", "mlp_only_layers"}},
+      {"experts.per_token", {"num_experts_per_tok", "top_k_experts", "experts_per_token"}},
+      {"experts.shared_count", {"n_shared_experts"}},
+      {"experts.width", {"moe_intermediate_size"}},
+      {"head.rows", {"unpadded_vocab_size"}},
+      {"linear.value_heads", {"linear_num_value_heads"}},
+      {"num_attention_heads", {"num_attention_heads", "n_head", "n_heads", "num_heads"}},
+      {"num_hidden_layers", {"num_hidden_layers", "n_layer", "n_layers", "num_layers"}},
+      {"streams.count", {"altup_num_inputs"}},
+  };
+  return names;
+}
+
 // What `architectures` names first; empty where it names nothing.
 std::string first_class(const Json& config) {
   const Json classes = config.value("architectures", Json());
@@ -116,8 +137,10 @@ bool FamilyReader::has_key(const std::string& key) const {
   return object_.is_object() && object_.contains(key);
 }
 
-bool FamilyReader::switch_or(const std::string& key, bool fallback) const {
-  return reader_.boolean_or({key}, fallback && !reader_.has_or_null(key));
+bool FamilyReader::switch_or(const std::string& key, bool fallback) {
+  const bool says_null = reader_.has_or_null(key) && !reader_.has(key);
+  if (says_null && fallback) warning(reader_.prefix() + key + " is null, which is no");
+  return reader_.boolean_or({key}, fallback && !says_null);
 }
 
 std::string FamilyReader::activation(formats::FieldNames names, const std::string& fallback) {
@@ -138,7 +161,9 @@ void FamilyReader::layer_norm(formats::FieldNames eps_names, double eps) {
 void FamilyReader::read_head(const std::string& head_tensor, bool tied_by_default) {
   // Inside a wrapper of several kinds of input the library goes by what the wrapper says.
   const formats::ConfigReader whole(input_.config, problems_);
-  const auto own = reader_.boolean({"tie_word_embeddings"});
+  auto own = reader_.boolean({"tie_word_embeddings"});
+  if (!own && reader_.has_or_null("tie_word_embeddings"))
+    own = switch_or("tie_word_embeddings", tied_by_default);
   const bool tied = whole.boolean({"tie_word_embeddings"}).value_or(own.value_or(tied_by_default));
   if (own && *own != tied) {
     warning("tie_word_embeddings " + Json(tied).dump() + " outside is taken over " +
@@ -178,6 +203,13 @@ void FamilyReader::warn_of_own_rope(const formats::RawRope& own) {
   }
 }
 
+std::optional<std::int64_t> FamilyReader::channels_in_pairs(const std::string& key,
+                                                            std::int64_t channels) {
+  if (channels % 2 == 0) return channels;
+  problem(key, "is " + std::to_string(channels) + ", but channels turn in pairs");
+  return std::nullopt;
+}
+
 void FamilyReader::require_whole_heads(const formats::RawRope& rope) {
   if (rope.type == "proportional" || rope.partial_rotary_factor == 1) return;
   problem("partial_rotary_factor",
@@ -211,6 +243,24 @@ std::optional<std::int64_t> FamilyReader::known_head_dim() const {
   return result_.config.head_dim;
 }
 
+std::string FamilyReader::key_in_file(const std::string& ours) const {
+  const auto found = names_in_files().find(ours);
+  if (found == names_in_files().end()) return (has_key(ours) ? reader_.prefix() : "") + ours;
+  for (const std::string& name : found->second) {
+    if (has_key(name)) return reader_.prefix() + name;
+  }
+  return reader_.prefix() + found->second.front();
+}
+
+void FamilyReader::check_whole() {
+  formats::ConfigProblems found;
+  check_model_config(config(), found);
+  for (const std::string& one : found.list()) {
+    const std::size_t end = one.find(": ");
+    problems_.add(key_in_file(one.substr(0, end)), one.substr(end + 2));
+  }
+}
+
 Translation FamilyReader::finish(std::function<TensorPlace(const std::string&)> place) {
   check_layer_types();
   check_other_ropes();
@@ -221,11 +271,17 @@ Translation FamilyReader::finish(std::function<TensorPlace(const std::string&)> 
   if (problems_.empty() && has_split_head(reader_, config())) {
     formats::check_heads(problems_, config().width, config().heads, config().kv_heads, {});
   }
-  if (problems_.empty()) check_model_config(config(), problems_);
+  if (problems_.empty()) check_whole();
   problems_.throw_if_any(input_.where);
   for (const std::string& note : reader_.notes()) warning(note);
   warn_of_unused_windows();
   for (const std::string& sentence : unread_key_warnings(reader_, config())) warning(sentence);
+  for (const std::string& sentence : null_key_warnings(reader_, config())) {
+    const std::string start = sentence.substr(0, sentence.find(':'));  // "KEY is null"
+    const bool told = std::ranges::any_of(
+        result_.warnings, [&](const std::string& other) { return other.starts_with(start); });
+    if (!told) warning(sentence);
+  }
   std::string left_out;
   for (const std::string& field : reader_.left_out()) {
     left_out += (left_out.empty() ? "" : ", ") + reader_.prefix() + field;

@@ -44,8 +44,8 @@ class FamilyReader {
   // Whether `architectures` names a class with a head of the vocabulary, or nothing.
   bool has_head_class() const;
   bool has_key(const std::string& key) const;  // with null too
-  // A switch of which null is no, as Python has it.
-  bool switch_or(const std::string& key, bool fallback) const;
+  // A switch of which null is no, as Python has it; a warning where that is not the fallback.
+  bool switch_or(const std::string& key, bool fallback);
   // The MLP's activation in our words, from its name in these files.
   std::string activation(formats::FieldNames names, const std::string& fallback);
   // LayerNorm with a bias, in place of RMSNorm.
@@ -71,7 +71,7 @@ class FamilyReader {
   // layers of must be there with its base; `share`: of a head that the plain rope turns where it
   // says none.
   formats::RawRope rope_of_type(const char* layer_type, formats::RopeDefaults defaults,
-                                std::int64_t head_dim, double share = 1);
+                                std::optional<std::int64_t> head_dim, double share = 1);
   // Both ropes of classes that read older files too (Gemma 3 and 3n, OLMo 3): rope_theta and
   // rope_scaling are of the layers that see all, `local_name` is the base of the others (empty: the
   // class's own). What rope_parameters has outside the layer types is not read, and finish() says
@@ -86,6 +86,8 @@ class FamilyReader {
   // Those layers turn nothing (NoPE).
   void take_rope_off(const std::vector<std::int64_t>& layers);
 
+  // How many channels turn, where they make pairs; none, and a problem of their key, where not.
+  std::optional<std::int64_t> channels_in_pairs(const std::string& key, std::int64_t channels);
   // A problem where the rope is of a part of the head.
   void require_whole_heads(const formats::RawRope& rope);
   void set_rope(const formats::RawRope& rope, const char* layout);
@@ -113,6 +115,10 @@ class FamilyReader {
   void warn_of_unused_windows();
   // A problem where layers slide by a window that the file says is none.
   void require_window();
+  // Problems of the configuration as a whole, under the file's own names.
+  void check_whole();
+  // The file's name of a field of ours, with the prefix; ours where no file has one.
+  std::string key_in_file(const std::string& ours) const;
   // Whether a field is missing or could not be read: what is held against it would be nonsense.
   bool is_unread(const std::string& key) const;
   // The head size, where the sizes that give it could be read and give a whole one.

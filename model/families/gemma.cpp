@@ -82,7 +82,7 @@ void read_gemma_n(FamilyReader& reading, const GemmaNDefaults& defaults) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
   read_llama_part(reading, defaults.sizes, 1e-6);
-  config.mlp.activation = "gelu_tanh";
+  config.mlp.activation = reading.activation({"hidden_activation"}, "gelu_pytorch_tanh");
   config.norm.placement = "sandwich";
   EmbeddingConfig& embedding = config.embedding;
   embedding.scale = std::sqrt(static_cast<double>(config.width));

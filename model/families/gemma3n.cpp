@@ -105,7 +105,7 @@ void read_streams(FamilyReader& reading) {
   ModelConfig& config = reading.config();
   config.streams.count = reader.integer_or({"altup_num_inputs"}, 4, formats::kCountRange);
   config.streams.active = reader.integer_or({"altup_active_idx"}, 0, {.min = 0});
-  config.streams.scaled = reader.boolean_or({"altup_correct_scale"}, true);
+  config.streams.scaled = reading.switch_or("altup_correct_scale", true);
   config.attention.low_rank = reader.integer_or({"laurel_rank"}, 64, formats::kCountRange);
 }
 

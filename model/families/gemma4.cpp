@@ -25,7 +25,16 @@ bool claims(const FamilyInput& input) {
 // Sizes of the layers that see everything, by either name.
 struct FullSizes {
   std::int64_t head_dim = 0, kv_heads = 0;
+  const char* head_dim_key = "global_head_dim";
 };
+
+// A size that the file has under both names, and not alike.
+void note_clash(FamilyReader& reading, const char* key, std::int64_t outside, const char* inner,
+                std::int64_t taken) {
+  if (!reading.reader().has(key) || outside == taken) return;
+  reading.warning(std::string("per_layer_config ") + inner + " " + std::to_string(taken) +
+                  " is taken over " + key + " " + std::to_string(outside));
+}
 
 // A rope, or anything else that a single layer has in the file, would be another one in the model.
 void check_per_layer_keys(FamilyReader& reading, const Json& given) {
@@ -77,20 +86,29 @@ FullSizes per_layer_sizes(FamilyReader& reading, const Json& given, FullSizes si
 }
 
 // config's own sizes become those of the layers that see everything, the others stand in a group.
-void read_sizes(FamilyReader& reading) {
+// Gives the key that their head size comes from.
+const char* read_sizes(FamilyReader& reading) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
   FullSizes full{
       reader.integer_or({"global_head_dim"}, 512, formats::kCountRange),
       reader.integer_or({"num_global_key_value_heads"}, config.kv_heads, formats::kCountRange)};
   const Json* given = reader.raw("per_layer_config");
-  if (given != nullptr && given->is_object()) full = per_layer_sizes(reading, *given, full);
+  if (given != nullptr && given->is_object() && !given->empty()) {
+    const FullSizes outside = full;
+    full = per_layer_sizes(reading, *given, full);
+    full.head_dim_key = "per_layer_config";
+    note_clash(reading, "global_head_dim", outside.head_dim, "head_dim", full.head_dim);
+    note_clash(reading, "num_global_key_value_heads", outside.kv_heads, "num_key_value_heads",
+               full.kv_heads);
+  }
   const std::vector<std::int64_t>& local = config.attention.local_layers;
   if (!local.empty()) {
     config.layer_groups.push_back(
         {.layers = local, .kv_heads = config.kv_heads, .head_dim = config.head_dim});
   }
   config.head_dim = full.head_dim, config.kv_heads = full.kv_heads;
+  return full.head_dim_key;
 }
 
 // Full layers may have no values of their own, and layers without keys twice the MLP.
@@ -167,7 +185,7 @@ Translation translate(const FamilyInput& input) {
       config.layers - 1);
   std::erase(attention.local_layers, config.layers - 1);  // the library has the last one see all
   const std::int64_t local_head_dim = config.head_dim;
-  read_sizes(reading);
+  const char* full_head_dim = read_sizes(reading);
   read_values_of_keys(reading);
   read_experts(reading);
   reading.read_head("lm_head.weight", true);
@@ -176,7 +194,8 @@ Translation translate(const FamilyInput& input) {
   const Json* said = reader.raw("rope_parameters");
   const bool unsaid = said == nullptr || said->empty();
   const formats::RopeDefaults full_rope{.theta = 1e6, .partial_rotary_factor = unsaid ? 1.0 : 0.25};
-  formats::RawRope full = reading.rope_of_type("full_attention", full_rope, config.head_dim);
+  formats::RawRope full = reading.rope_of_type(
+      "full_attention", full_rope, reading.channels_in_pairs(full_head_dim, config.head_dim));
   if (unsaid) {
     full.type = "proportional";
     if (full.partial_rotary_factor == 1) full.partial_rotary_factor = 0.25;

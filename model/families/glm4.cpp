@@ -30,7 +30,7 @@ Translation translate(const FamilyInput& input) {
   ModelConfig& config = reading.config();
   read_llama_part(reading, {.kv_heads = 2, .head_dim = 128, .context = 131072}, 1.5625e-7);
   AttentionConfig& attention = config.attention;
-  attention.q_bias = reading.reader().boolean_or({"attention_bias"}, true);
+  attention.q_bias = reading.switch_or("attention_bias", true);
   attention.k_bias = attention.v_bias = attention.q_bias;
   attention.o_bias = false;
   config.norm.placement = "sandwich";

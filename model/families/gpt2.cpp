@@ -52,7 +52,7 @@ Translation translate(const FamilyInput& input) {
   reading.layer_norm({"layer_norm_epsilon"}, 1e-5);
   AttentionConfig& attention = config.attention;
   attention.q_bias = attention.k_bias = attention.v_bias = attention.o_bias = true;
-  if (!reader.boolean_or({"scale_attn_weights"}, true)) attention.scale = 1;
+  if (!reading.switch_or("scale_attn_weights", true)) attention.scale = 1;
   attention.scale_by_layer = reader.boolean_or({"scale_attn_by_inverse_layer_idx"}, false);
   config.mlp = {.gated = false,
                 .activation = reading.activation({"activation_function"}, "gelu_new"),

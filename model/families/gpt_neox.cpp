@@ -45,10 +45,10 @@ Translation translate(const FamilyInput& input) {
   config.head_dim = config.width / config.heads;
   config.ffn_width = reader.required_integer({"intermediate_size"});
   config.context = reader.integer_or({"max_position_embeddings"}, 2048, formats::kCountRange);
-  config.residual = reader.boolean_or({"use_parallel_residual"}, true) ? "parallel" : "sequential";
+  config.residual = reading.switch_or("use_parallel_residual", true) ? "parallel" : "sequential";
   reading.layer_norm({"layer_norm_eps"}, 1e-5);
   AttentionConfig& attention = config.attention;
-  attention.q_bias = reader.boolean_or({"attention_bias"}, true);
+  attention.q_bias = reading.switch_or("attention_bias", true);
   attention.k_bias = attention.v_bias = attention.o_bias = attention.q_bias;
   config.mlp = {.gated = false,
                 .activation = reading.activation({"hidden_act"}, "gelu"),

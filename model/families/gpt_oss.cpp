@@ -72,7 +72,7 @@ Translation translate(const FamilyInput& input) {
   ModelConfig& config = reading.config();
   read_llama_part(reading, {.kv_heads = 8, .head_dim = 64, .context = 131072}, 1e-5);
   AttentionConfig& attention = config.attention;
-  attention.q_bias = reader.boolean_or({"attention_bias"}, true);
+  attention.q_bias = reading.switch_or("attention_bias", true);
   attention.k_bias = attention.v_bias = attention.o_bias = attention.q_bias;
   attention.window = reader.integer_or({"sliding_window"}, 128, formats::kCountRange);
   attention.sink_layers = all_layers(config);

@@ -88,7 +88,7 @@ void read_mlps(FamilyReader& reading) {
   experts.scale = reader.number_or({"route_scale"}, 8.0, formats::kPositiveRange);
   experts.router = "sigmoid";
   experts.choice_bias = true;
-  if (!reader.boolean_or({"shared_expert_sink"}, true)) {
+  if (!reading.switch_or("shared_expert_sink", true)) {
     reading.problem("shared_expert_sink", "shared experts outside the router cannot be read");
   }
   experts.width = reader.integer_or({"moe_intermediate_size"}, 3072, formats::kCountRange);

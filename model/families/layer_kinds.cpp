@@ -65,14 +65,23 @@ void FamilyReader::check_layer_types() {
 }
 
 void FamilyReader::require_window() {
-  // First: a key that is asked for counts as read.
   const AttentionConfig& attention = config().attention;
-  if (attention.window == 0 || attention.local_layers.empty()) return;
-  const bool none = has_key("sliding_window") && !reader_.has("sliding_window");
-  if (!none || reader_.has("sliding_window_size")) return;
-  problem("sliding_window", "is null, and " +
-                                formats::shortened(words_of_layers(attention.local_layers), 67) +
-                                " slide by it: give their number of tokens");
+  const std::vector<std::int64_t>& layers = attention.local_layers;
+  if (layers.empty()) return;
+  const auto require = [&](const std::string& key, const std::string& otherwise,
+                           const std::string& do_by_it) {
+    if (!has_key(key) || reader_.has(key) || (!otherwise.empty() && reader_.has(otherwise))) return;
+    problem(key, "is null, and " + formats::shortened(words_of_layers(layers), 67) + " " +
+                     do_by_it + ": give their number of tokens");
+  };
+  const bool one = layers.size() == 1;
+  // A key that is asked for counts as read.
+  if (attention.window > 0) {
+    require("sliding_window", "sliding_window_size", one ? "slides by it" : "slide by it");
+  }
+  if (attention.chunk > 0) {
+    require("attention_chunk_size", "", one ? "sees runs of it" : "see runs of it");
+  }
 }
 
 // A window that the file has by name and the model has not.

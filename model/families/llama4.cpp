@@ -1,5 +1,8 @@
 #include "model/families/llama4.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "formats/utf8.h"
 #include "model/families/expert_places.h"
 #include "model/families/family_reader.h"
@@ -46,7 +49,7 @@ void read_attention(FamilyReader& reading) {
     if (chunked) attention.local_layers.push_back(layer);
   }
   reading.take_rope_off(still);
-  attention.qk_norm_after = reader.boolean_or({"use_qk_norm"}, true);
+  attention.qk_norm_after = reading.switch_or("use_qk_norm", true);
   const bool tuned = tunes_temperature(reading);
   if (still.empty() || !tuned) return;
   attention.temperature = reader.number_or({"attn_scale"}, 0.1, {.min = 0});
@@ -70,8 +73,10 @@ void read_experts(FamilyReader& reading) {
       reader.integer_or({"interleave_moe_layer_step"}, 1, formats::kCountRange);
   if (const auto listed = reader.numbers({"moe_layers"}, {.min = 0, .max = 1e6})) {
     for (const double layer : *listed) {
+      if (layer != std::floor(layer)) reading.problem("moe_layers", "must be numbers of layers");
       experts.layers.push_back(static_cast<std::int64_t>(layer));
     }
+    std::ranges::sort(experts.layers);  // the class asks whether a layer is among them
     return;
   }
   for (const std::int64_t layer : all_layers(config)) {

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "formats/utf8.h"
 #include "model/families/deepseek_v2.h"
 #include "model/families/family_reader.h"
 #include "model/families/llama.h"
@@ -49,6 +50,12 @@ void read_windows(FamilyReader& reading) {
   attention.window = reader.has("sliding_window_size")
                          ? reader.integer_or({"sliding_window_size"}, 127, {.min = 0}) + 1
                          : reader.integer_or({"sliding_window"}, 129, formats::kCountRange);
+  const bool both = reader.has("sliding_window_size") && reader.has("sliding_window");
+  if (both && *reader.raw("sliding_window") != Json(attention.window)) {
+    reading.warning("sliding_window_size " + reader.raw("sliding_window_size")->dump() +
+                    ", of the keys before the query's own, is taken over sliding_window " +
+                    formats::shortened(reader.raw("sliding_window")->dump(), 60));
+  }
   read_kinds(reading);
   attention.sink_layers = attention.local_layers;
   if (attention.local_layers.empty()) return;

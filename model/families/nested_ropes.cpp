@@ -45,7 +45,7 @@ bool FamilyReader::has_layers_of(const std::string& layer_type) const {
 }
 
 formats::RawRope FamilyReader::rope_of_type(const char* layer_type, formats::RopeDefaults defaults,
-                                            std::int64_t head_dim, double share) {
+                                            std::optional<std::int64_t> head_dim, double share) {
   has_ropes_by_type_ = true;
   const Json* own = parameters_of_type(layer_type);
   const Json *parameters = reader_.raw("rope_parameters"), *scaling = reader_.raw("rope_scaling");

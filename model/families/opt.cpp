@@ -48,13 +48,13 @@ Translation translate(const FamilyInput& input) {
   if (embedded != config.width) config.embedding.width = embedded;
   config.positions_skip_padding = true;
   reading.layer_norm({}, 1e-5);
-  const bool before = reader.boolean_or({"do_layer_norm_before"}, true);
+  const bool before = reading.switch_or("do_layer_norm_before", true);
   config.norm.placement = before ? "pre" : "post";
   config.norm.at_end = before && !reader.boolean_or({"_remove_final_layer_norm"}, false);
-  if (!reader.boolean_or({"layer_norm_elementwise_affine"}, true)) {
+  if (!reading.switch_or("layer_norm_elementwise_affine", true)) {
     reading.problem("layer_norm_elementwise_affine", "norms without weights cannot be read");
   }
-  const bool bias = reader.boolean_or({"enable_bias"}, true);
+  const bool bias = reading.switch_or("enable_bias", true);
   AttentionConfig& attention = config.attention;
   attention.q_bias = attention.k_bias = attention.v_bias = attention.o_bias = bias;
   config.mlp = {.gated = false,

@@ -27,7 +27,7 @@ Translation translate(const FamilyInput& input) {
   ModelConfig& config = reading.config();
   read_llama_sizes(reader, config, {.kv_heads = 2, .context = 4096});
   reading.layer_norm({"norm_epsilon"}, 1e-5);
-  const bool bias = reader.boolean_or({"use_bias"}, true);
+  const bool bias = reading.switch_or("use_bias", true);
   AttentionConfig& attention = config.attention;
   attention.q_bias = attention.k_bias = attention.v_bias = attention.o_bias = bias;
   config.mlp = {.gated = false,

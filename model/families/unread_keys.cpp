@@ -26,8 +26,9 @@ bool has_other_pairs(const Json& value, const ModelConfig& config) {
 }
 
 bool has_other_positions(const Json& value, const ModelConfig& config) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kNames = {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kNames = {
       {{"rope", "rope"},
+       {"rope_gptj", "rope"},
        {"rotary", "rope"},
        {"absolute", "learned"},
        {"learned", "learned"},
@@ -40,6 +41,11 @@ bool has_other_positions(const Json& value, const ModelConfig& config) {
   return std::ranges::none_of(kNames, [&](const auto& known) {
     return known.first == name && known.second == config.encoding.key;
   });
+}
+
+bool has_other_norms(const Json& value, const ModelConfig& config) {
+  const AttentionConfig& attention = config.attention;
+  return is_true(value) != (attention.qk_norm != "none" || attention.qk_norm_after);
 }
 
 struct UnreadKey {
@@ -80,6 +86,34 @@ constexpr UnreadKey kUnreadKeys[] = {
      "windows are as this family has them"},
     {"sliding_window", [](const Json& value, const ModelConfig&) { return is_true(value); },
      "this family has no such window"},
+    {"attn_logit_softcapping",
+     [](const Json& value, const ModelConfig& config) {
+       return is_true(value) && value != config.attention.soft_cap;
+     },
+     "scores are capped as this family has it"},
+    {"attention_multiplier",
+     [](const Json& value, const ModelConfig& config) {
+       return is_true(value) && value != config.score_scale();
+     },
+     "scores are scaled as this family has it"},
+    {"use_qk_norm", &has_other_norms, "q and k are normed as this family has it"},
+    {"qk_layernorm", &has_other_norms, "q and k are normed as this family has it"},
+    {"add_full_attention_sink_bias",
+     [](const Json& value, const ModelConfig& config) {
+       const AttentionConfig& attention = config.attention;
+       const bool has = std::ranges::any_of(
+           attention.sink_layers, [&](std::int64_t layer) { return !config.is_local(layer); });
+       return is_true(value) != has;
+     },
+     "layers that see everything have sinks as this family has them"},
+    {"add_swa_attention_sink_bias",
+     [](const Json& value, const ModelConfig& config) {
+       const AttentionConfig& attention = config.attention;
+       const bool has = std::ranges::any_of(
+           attention.sink_layers, [&](std::int64_t layer) { return config.is_local(layer); });
+       return is_true(value) != has && !attention.local_layers.empty();
+     },
+     "layers that slide have sinks as this family has them"},
     {"per_layer_config", [](const Json& value, const ModelConfig&) { return is_true(value); },
      "layers have the sizes that the rest of the file gives"},
 };
@@ -126,6 +160,44 @@ constexpr RouterKey kRouterKeys[] = {
      "the number of groups that a token has"},
 };
 
+// Of positions, of what layers see, of the scores' scale, of norms and of routers. A null base is
+// read_rope's, a null window FamilyReader::require_window's.
+constexpr std::string_view kNullSaysNothing[] = {"rope_parameters",
+                                                 "partial_rotary_factor",
+                                                 "rotary_pct",
+                                                 "layer_types",
+                                                 "mlp_layer_types",
+                                                 "no_rope_layers",
+                                                 "no_rope_layer_interval",
+                                                 "sliding_window_pattern",
+                                                 "full_attention_interval",
+                                                 "attn_scale",
+                                                 "floor_scale",
+                                                 "query_pre_attn_scalar",
+                                                 "attention_multiplier",
+                                                 "embedding_multiplier",
+                                                 "residual_multiplier",
+                                                 "logits_scaling",
+                                                 "global_head_dim",
+                                                 "qk_rope_head_dim",
+                                                 "qk_nope_head_dim",
+                                                 "v_head_dim",
+                                                 "kv_lora_rank",
+                                                 "d_rel",
+                                                 "rel_extent",
+                                                 "log_scaling_alpha",
+                                                 "rms_norm_eps",
+                                                 "layer_norm_eps",
+                                                 "layer_norm_epsilon",
+                                                 "norm_epsilon",
+                                                 "norm_eps",
+                                                 "hidden_act",
+                                                 "num_experts_per_tok",
+                                                 "first_k_dense_replace",
+                                                 "n_group",
+                                                 "topk_group",
+                                                 "num_kv_shared_layers"};
+
 std::string shown(const std::string& key, const Json& value) {
   return key + " " + formats::shortened(value.dump(), 60) + " is not read";
 }
@@ -157,6 +229,19 @@ std::vector<std::string> unread_key_warnings(const formats::ConfigReader& reader
     const bool declared =
         std::ranges::any_of(kUnreadKeys, [&](const UnreadKey& one) { return key == one.key; });
     if (!declared) list.push_back(reader.prefix() + shown(key, *reader.raw(key)));
+  }
+  return list;
+}
+
+std::vector<std::string> null_key_warnings(const formats::ConfigReader& reader,
+                                           const ModelConfig& config) {
+  std::vector<std::string> list;
+  for (const std::string_view key : kNullSaysNothing) {
+    // Where no layer slides it says as much.
+    if (key == "sliding_window_pattern" && config.attention.window == 0) continue;
+    if (!reader.has_or_null(key) || reader.has(key)) continue;
+    list.push_back(reader.prefix() + std::string(key) +
+                   " is null: it is read as if it were not there");
   }
   return list;
 }

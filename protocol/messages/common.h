@@ -39,7 +39,7 @@ inline constexpr About kSeedAbout{.help = "seed of everything drawn", .low = 0};
 inline constexpr About kFolderAbout{.help = "folder to write", .wire_only = true};
 inline constexpr About kCorpusAbout{
     .help =
-        "over many texts: the bundled validation texts, or those of a file, a folder (without the "
+        "over many texts: the bundled validation texts, or those of a file, a folder (with the "
         "folders in it) or a .jsonl file",
     .excludes = "input"};
 inline constexpr const char* kDtypes = "f32|f64|bf16|f16";

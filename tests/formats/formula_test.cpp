@@ -64,6 +64,15 @@ TEST(FormulaReader, SaysTheColumnOfWhatIsWrong) {
       {"let a = 1;\nlet b = 2;\nscore = a + unheard",
        "line 3, column 13: \"unheard\" is not known here"},
       {"score = 1 \xC3\xA4", "column 11: \"\xC3\xA4\" has no meaning in a formula"},
+      {"score = content - lam/0", "column 22: this divides by 0"},
+      {"score = content - lam/(d - 8)", "column 22: this divides by 0"},
+      {"score = content + sum(1/planes)", "column 24: number 1 of the 4 that this divides by is 0"},
+      {"score = content + log(0)*lam",
+       "column 19: what \"log\" makes of these numbers is infinite or no number"},
+      {"score = content + sqrt(-2)",
+       "column 19: what \"sqrt\" makes of these numbers is infinite or no number"},
+      {"score = content + 0^-1*lam",
+       "column 20: what \"^\" makes of these numbers is infinite or no number"},
       {"",
        "column 1: expected param, let or score but found the end of the formula; a formula ends "
        "with score = ..."},
@@ -128,10 +137,16 @@ TEST(FormulaWarnings, NameParametersThatNothingReads) {
                                       "column 23: the score does not read w"}));
 }
 
-TEST(FormulaWarnings, NameLogarithmsOfZero) {
+TEST(FormulaWarnings, NameLogarithmsOfZeroAndDivisionsByIt) {
   EXPECT_EQ(read_formula("score = content - log(lam)", kSizes).warnings,
             std::vector<std::string>{"column 19: the logarithm is of 0 where lam is 0"});
   EXPECT_TRUE(read_formula("score = content - log(1+lam)", kSizes).warnings.empty());
+  EXPECT_EQ(read_formula("score = content/lam", kSizes).warnings,
+            std::vector<std::string>{"column 16: this divides by 0 where lam is 0"});
+  EXPECT_EQ(read_formula("score = content + (i - j)/(i - j)", kSizes).warnings,
+            std::vector<std::string>{"column 26: this divides by 0 where lam is 0"});
+  EXPECT_TRUE(read_formula("score = content/(1 + lam)", kSizes).warnings.empty());
+  EXPECT_TRUE(read_formula("score = content/max(lam, 1)", kSizes).warnings.empty());
 }
 
 TEST(FormulaForms, AreWhatKernelsKnow) {

@@ -205,6 +205,7 @@ TEST_F(BadQuantised, UnknownMethodsAreRefusedByNameWithThoseThatAreKnown) {
        {"fp8", "mxfp4", "gptq", "awq", "compressed-tensors", "bitsandbytes", "config.json"}) {
     EXPECT_TRUE(tells(error, known));
   }
+  EXPECT_TRUE(tells(refused({{"bits", 4}}, gptq_), "nothing says how"));
 }
 
 TEST_F(BadQuantised, SettingsThatCannotBeReadAreNamed) {

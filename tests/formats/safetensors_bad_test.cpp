@@ -78,7 +78,7 @@ TEST_F(BadSafetensors, Row2_NotJson) {
 }
 
 TEST_F(BadSafetensors, Row2_NotAnObject) {
-  EXPECT_TRUE(tells(refused(with_header("[]")), "array"));
+  EXPECT_TRUE(tells(refused(with_header("[]")), "the header is an array"));
   EXPECT_TRUE(tells(refused(with_header("3")), "must be a JSON object"));
   EXPECT_TRUE(tells(refused(with_header("\"x\"")), "must be a JSON object"));
   EXPECT_TRUE(tells(refused(with_header("null")), "must be a JSON object"));
@@ -110,7 +110,8 @@ TEST_F(BadSafetensors, Row3_Hole) {
 }
 
 TEST_F(BadSafetensors, Row3_Reversed) {
-  EXPECT_TRUE(tells(refused(with_header("{" + tensor("back", "[1]", 8, 4) + "}", 8)), "back"));
+  EXPECT_TRUE(tells(refused(with_header("{" + tensor("back", "[1]", 8, 4) + "}", 8)),
+                    "\"back\" has data_offsets that are not [begin, end]"));
 }
 
 TEST_F(BadSafetensors, Row3_PastTheEnd) {

@@ -178,6 +178,12 @@ TEST(Corpus, IsAFileAFolderOrACollection) {  // 17.A8
   std::filesystem::create_directory(folder.path() / "c");
   EXPECT_EQ(names(read_corpus(folder.path())), "a.txt=one;b.md=two;");
   EXPECT_TRUE(tells(error_of([&] { read_corpus(folder.path() / "c"); }), "holds no text"));
+  // As a training reads it: folders in it too, and of a .jsonl file in it the lines.
+  folder.file("c/inner.txt", "three");
+  folder.file("c/lines.jsonl", R"({"name": "x", "text": "y"})");
+  std::filesystem::create_directory_symlink("..", folder.path() / "c/up");
+  EXPECT_EQ(names(read_corpus(folder.path())),
+            "a.txt=one;b.md=two;c/inner.txt=three;c/lines.jsonl:x=y;");
   EXPECT_TRUE(tells(error_of([&] { read_corpus(folder.path() / "d"); }), "no such file"));
 }
 

@@ -111,6 +111,9 @@ TEST(MakeTokenizer, Row18_BadDescriptionsAreNamed) {
   EXPECT_TRUE(tells(refused({{"type", "bytes"}, {"vocab_size", 1e30}}), "tokenizer.vocab_size"));
   EXPECT_TRUE(tells(refused({{"type", "bytes"}, {"bos", 256}}), "tokenizer.bos"));
   EXPECT_TRUE(tells(refused({{"type", "bytes"}, {"bos", "x"}}), "tokenizer.bos"));
+  // Of 64 bits with a sign it would be -1.
+  EXPECT_TRUE(tells(refused({{"type", "bytes"}, {"bos", 18446744073709551615u}}),
+                    "but is 18446744073709551615"));
 }
 
 }  // namespace

@@ -217,6 +217,28 @@ TEST(Check, FailsForWrongNumbersAndListsWhatItLeavesOut) {
   EXPECT_FALSE(run().passed);
 }
 
+// "w.NAME" is a weight of the model, as exact as float32 is.
+TEST(Check, HoldsWeightsByTheirNames) {
+  const std::string llama = golden("hf/models/llama").string();
+  TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "reference.safetensors";
+  const std::string name = "model.layers.0.self_attn.q_proj.weight";
+  at::Tensor weight = golden_tensor("hf/models/llama/model.safetensors", name).clone();
+  const auto run = [&](const std::string& as) {
+    write_tensors(formats::real_file_system(), file, {{"w." + as, weight}});
+    return check_against(llama, file);
+  };
+  EXPECT_TRUE(run(name).passed);
+  ASSERT_EQ(run(name).compared.size(), 1u);
+  EXPECT_EQ(run(name).compared[0].error, 0);
+  EXPECT_EQ(run("model.layers.0.self_attn.qkv_proj.weight").not_compared.size(), 1u);
+  weight[1][2] += 1e-5 * weight.abs().max();
+  EXPECT_FALSE(run(name).passed);
+  weight = weight.slice(0, 1).contiguous();
+  EXPECT_FALSE(run(name).passed);
+  EXPECT_NE(run(name).compared[0].why.find("the shape is"), std::string::npos);
+}
+
 // The reference's own loss is what float32 is granted, and no part of the error.
 TEST(Check, MeasuresFloat32AgainstTheFloat64OfTheFile) {
   TemporaryFolder folder;

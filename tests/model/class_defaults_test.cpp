@@ -267,6 +267,161 @@ TEST(ClassDefaults, OneWrongNumberIsOneSentence) {
   EXPECT_EQ(told.find("no_rope_layers"), std::string::npos) << told;
 }
 
+// Problems of what files say together have the files' keys, and the place of the text's.
+TEST(ClassDefaults, ProblemsHaveTheKeysOfTheFile) {
+  struct Case {
+    Json config;
+    const char* told;
+  };
+  const std::string most = "must lie in 1..6, the number of experts, but is 9";
+  const Json six = {{"num_experts_per_tok", 9}};
+  const auto with = [](const char* type, const char* count, Json own) {
+    own.update({{"model_type", type}, {count, 6}});
+    return small(own);
+  };
+  for (const auto& [config, key] :
+       {std::pair{with("mixtral", "num_local_experts", six), "num_experts_per_tok"},
+        std::pair{with("qwen3_moe", "num_experts", six), "num_experts_per_tok"},
+        std::pair{with("deepseek_v2", "n_routed_experts", six), "num_experts_per_tok"},
+        std::pair{with("gpt_oss", "num_local_experts", {{"experts_per_token", 9}}),
+                  "experts_per_token"},
+        std::pair{with("gemma4_text", "num_experts",
+                       {{"top_k_experts", 9}, {"enable_moe_block", true}, {"head_dim", 8}}),
+                  "top_k_experts"}}) {
+    const std::string told = refusal_of(config);
+    EXPECT_NE(told.find("cannot be used: " + std::string(key) + ": " + most), std::string::npos)
+        << told;
+  }
+  for (const Case& c :
+       {Case{{{"model_type", "deepseek_v3"}, {"qk_rope_head_dim", 7}},
+             "cannot be used: qk_rope_head_dim: is 7, but channels turn in pairs"},
+        Case{{{"model_type", "gemma4_text"}, {"head_dim", 8}, {"global_head_dim", 21}},
+             "cannot be used: global_head_dim: is 21, but channels turn in pairs"},
+        Case{{{"model_type", "gemma3n_text"},
+              {"head_dim", 8},
+              {"altup_num_inputs", 65},
+              {"num_kv_shared_layers", 0}},
+             "altup_num_inputs: must lie in 1..64"},
+        Case{{{"model_type", "qwen3_next"},
+              {"head_dim", 8},
+              {"linear_num_key_heads", 2},
+              {"linear_num_value_heads", 3}},
+             "linear_num_value_heads: 3 is no multiple of the 2 key heads"},
+        Case{{{"model_type", "llama4_text"}, {"attention_chunk_size", nullptr}},
+             "attention_chunk_size: is null, and layers 0-2 see runs of it"}}) {
+    EXPECT_NE(refusal_of(small(c.config)).find(c.told), std::string::npos)
+        << refusal_of(small(c.config));
+  }
+  Json text = with("mixtral", "num_local_experts", six);
+  EXPECT_NE(refusal_of({{"model_type", "llava"}, {"text_config", text}})
+                .find("text_config.num_experts_per_tok: must lie in 1..6"),
+            std::string::npos);
+}
+
+// Null reads as a missing key, and never without a word where that decides a number.
+TEST(ClassDefaults, ANullThatSaysNothingIsToldOf) {
+  for (const auto& [type, key] :
+       {std::pair{"llama", "rms_norm_eps"}, std::pair{"llama", "rope_parameters"},
+        std::pair{"cohere2", "layer_types"}, std::pair{"phi", "layer_norm_eps"},
+        std::pair{"granite", "attention_multiplier"}, std::pair{"phi", "partial_rotary_factor"},
+        std::pair{"smollm3", "no_rope_layers"}, std::pair{"llama4_text", "floor_scale"},
+        std::pair{"mixtral", "num_experts_per_tok"}}) {
+    Json config = small({{"model_type", type}});
+    const Translation without = translated(config);
+    EXPECT_FALSE(any_tells(without.warnings, " is null")) << type;
+    config[key] = nullptr;
+    const Translation read = translated(config);
+    EXPECT_EQ(write_model_config(read.config), write_model_config(without.config)) << type << key;
+    EXPECT_TRUE(any_tells(read.warnings, std::string(key) + " is null")) << type << key;
+  }
+  // Where null says something the model has it, and needs no word.
+  const Translation said = translated(small({{"model_type", "deepseek_v3"},
+                                             {"q_lora_rank", nullptr},
+                                             {"rope_scaling", nullptr},
+                                             {"n_routed_experts", 16}}));
+  EXPECT_EQ(said.config.attention.q_rank, 0);
+  EXPECT_FALSE(any_tells(said.warnings, " is null"));
+}
+
+// A switch of null is off in Python, whatever the class has by default.
+TEST(ClassDefaults, ANullSwitchOfAttentionIsOffAndToldOf) {
+  const auto read = [](const char* type, const char* key) {
+    return translated(small({{"model_type", type}, {key, nullptr}, {"head_dim", 8}}));
+  };
+  EXPECT_TRUE(translated(small({{"model_type", "llama4_text"}})).config.attention.qk_norm_after);
+  EXPECT_FALSE(read("llama4_text", "use_qk_norm").config.attention.qk_norm_after);
+  EXPECT_TRUE(any_tells(read("llama4_text", "use_qk_norm").warnings, "use_qk_norm is null"));
+  EXPECT_FALSE(read("gpt_oss", "attention_bias").config.attention.q_bias);
+  EXPECT_FALSE(read("glm4", "attention_bias").config.attention.q_bias);
+  EXPECT_EQ(read("gpt2", "scale_attn_weights").config.attention.scale, 1);
+  EXPECT_EQ(read("falcon", "multi_query").config.kv_heads, 4);  // one for each head
+  EXPECT_TRUE(read("gemma2", "of_no_meaning").config.tie_embeddings);
+  EXPECT_FALSE(read("gemma2", "tie_word_embeddings").config.tie_embeddings);
+  EXPECT_EQ(read("deepseek_v3", "rope_interleave").config.encoding.options.at("layout"), "half");
+  EXPECT_TRUE(
+      any_tells(read("deepseek_v3", "rope_interleave").warnings, "rope_interleave is null"));
+}
+
+// The class of Llama 4 asks whether a layer is in the list, in whatever order.
+TEST(ClassDefaults, ExpertsOfLlama4StandInTheListedLayers) {
+  const auto with = [](const Json& layers) {
+    return small({{"model_type", "llama4_text"}, {"moe_layers", layers}});
+  };
+  EXPECT_EQ(translated(with({3, 1})).config.experts.layers, (std::vector<std::int64_t>{1, 3}));
+  EXPECT_NE(refusal_of(with({1.5})).find("moe_layers: must be numbers of layers"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(with({1, 4})).find("moe_layers: must be layers of the model"),
+            std::string::npos)
+      << refusal_of(with({1, 4}));
+}
+
+// Gemma 3n and 4 read the name of their activation, as Gemma 2 and 3 do.
+TEST(ClassDefaults, GemmasActivationIsTheFiles) {
+  for (const char* type : {"gemma3n_text", "gemma4_text"}) {
+    Json config = small({{"model_type", type}, {"head_dim", 8}, {"num_kv_shared_layers", 0}});
+    EXPECT_EQ(translated(config).config.mlp.activation, "gelu_tanh") << type;
+    config["hidden_activation"] = "silu";
+    EXPECT_EQ(translated(config).config.mlp.activation, "silu") << type;
+  }
+}
+
+// Sizes that follow from others, or that a file has twice, are told of where they disagree.
+TEST(ClassDefaults, SizesThatDisagreeAreToldOf) {
+  Json deepseek = small({{"model_type", "deepseek_v3"},
+                         {"n_routed_experts", 16},
+                         {"qk_rope_head_dim", 6},
+                         {"qk_nope_head_dim", 8},
+                         {"head_dim", 6},
+                         {"qk_head_dim", 14}});
+  EXPECT_FALSE(any_tells(translated(deepseek).warnings, "head_dim"));
+  deepseek.update({{"head_dim", 8}, {"qk_head_dim", 16}});
+  const Translation read = translated(deepseek);
+  EXPECT_TRUE(any_tells(read.warnings, "head_dim 8 is not read: 6 channels of a head turn"));
+  EXPECT_TRUE(
+      any_tells(read.warnings, "qk_head_dim 16 is not read: 14 channels of a head make a query"));
+  Json mimo = small({{"model_type", "mimo_v2_flash"}, {"sliding_window_size", 7}});
+  EXPECT_EQ(translated(mimo).config.attention.window, 8);
+  mimo["sliding_window"] = 8;
+  EXPECT_FALSE(any_tells(translated(mimo).warnings, "is taken over"));
+  mimo["sliding_window"] = 7;
+  EXPECT_EQ(translated(mimo).config.attention.window, 8);
+  EXPECT_TRUE(any_tells(translated(mimo).warnings,
+                        "sliding_window_size 7, of the keys before the query's own, is taken over "
+                        "sliding_window 7"));
+  Json gemma = small({{"model_type", "gemma4_text"}, {"head_dim", 8}, {"global_head_dim", 16}});
+  gemma["layer_types"] =
+      Json::array({"sliding_attention", "sliding_attention", "full_attention", "full_attention"});
+  const Json wide = {{"head_dim", 16}};
+  gemma["per_layer_config"] = {{"2", wide}, {"3", wide}};
+  EXPECT_FALSE(any_tells(translated(gemma).warnings, "is taken over"));
+  gemma.update({{"global_head_dim", 32}, {"num_global_key_value_heads", 1}});
+  EXPECT_TRUE(any_tells(translated(gemma).warnings,
+                        "per_layer_config head_dim 16 is taken over global_head_dim 32"));
+  EXPECT_TRUE(any_tells(
+      translated(gemma).warnings,
+      "per_layer_config num_key_value_heads 2 is taken over num_global_key_value_heads 1"));
+}
+
 // What a single layer of Gemma 4 has of its own is read, or refused by its name.
 TEST(ClassDefaults, OneLayersOwnKeysAreRefused) {
   Json config = small({{"model_type", "gemma4_text"}, {"head_dim", 8}});

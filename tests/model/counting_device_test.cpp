@@ -29,6 +29,7 @@
 #include "model/checkpoints/open_model.h"
 #include "model/feed_forward.h"
 #include "model/loss.h"
+#include "next_token_loss.h"
 #include "phantom_device.h"
 #include "protocol/json_form.h"
 #include "protocol/progress.h"
@@ -258,7 +259,7 @@ TEST_P(AnalysesThere, MapsAreTheSame) {
   for (const char* of : {"weight", "score", "content", "positional"}) {
     SCOPED_TRACE(of);
     protocol::MapRequest options;
-    options.head = "L1H1";
+    options.head = {"L1H1"};
     options.of = of;
     expect_same([&](const auto& model) {
       return analysis::analyse_map(*passes_of(model)[0], options).result;

@@ -17,7 +17,7 @@
 #include "kernels/cuda/verified.h"
 #include "model/attention/cuda_attention.h"
 #include "model/attention/fused_attention.h"
-#include "model/loss.h"
+#include "next_token_loss.h"
 
 namespace phasescope::model {
 namespace {

@@ -18,7 +18,7 @@
 #include "golden.h"
 #include "model/attention/fused_attention.h"
 #include "model/checkpoints/open_model.h"
-#include "model/loss.h"
+#include "next_token_loss.h"
 
 namespace phasescope::model {
 namespace {
@@ -388,6 +388,30 @@ TEST_P(EveryEncoding, ShiftedIdsChangeNothingWhereItIsClaimed) {
   EXPECT_LT(relative_error(model->decoder.forward(ids, {.position_ids = given}),
                            model->decoder.forward(ids, {.shift = 16})),
             1e-12);
+}
+
+// As far as the verb "shift" goes; farther on, ids added to it leave an int64.
+TEST(Encodings, ShiftsEndWhereAnglesDo) {
+  for (const char* key : {"rope", "tape"}) {
+    ModelConfig config =
+        tiny_model({.name = key, .encoding = key, .options = {}}, at::kDouble)->config();
+    const auto error_of = [&](std::int64_t shift) -> std::string {
+      config.encoding.options["shift"] = shift;
+      try {
+        make_encoding(config);
+      } catch (const formats::Error& error) {
+        return error.full_text();
+      }
+      return {};
+    };
+    constexpr std::int64_t kFarthest = std::int64_t{1} << 31;
+    EXPECT_EQ(error_of(kFarthest), "") << key;
+    for (const std::int64_t far : {kFarthest + 1, std::numeric_limits<std::int64_t>::max(),
+                                   std::numeric_limits<std::int64_t>::min()}) {
+      EXPECT_NE(error_of(far).find("from -2147483648 to 2147483648"), std::string::npos)
+          << key << ' ' << error_of(far);
+    }
+  }
 }
 
 // Ids four times as far apart, each at a fourth of its id: the places that there were before.

@@ -75,6 +75,19 @@ TEST(ImportedMaps, AreTheMapsOfTheModel) {
   EXPECT_THROW(maps_of(folder.path() / "m", 12), formats::Error);
 }
 
+// As `map --out x.npy` writes it.
+TEST(ImportedMaps, OfThisProgramHaveNoNumberWhereAPairIsHidden) {
+  const TemporaryFolder folder;
+  const at::Tensor map = causal_maps({1, 1, 7, 7});
+  const at::Tensor hidden = at::ones({7, 7}, at::kBool).triu(1);
+  write(folder.path() / "map.npy", map[0][0].masked_fill(hidden, NAN));
+  const Imported done = imported({folder.path() / "map.npy"}, folder.path() / "m");
+  EXPECT_TRUE(done.config.attention.causal);
+  EXPECT_EQ(done.notes,
+            std::vector<std::string>{"a NaN in a map is a pair that is hidden, and weighs 0"});
+  EXPECT_LT((maps_of(folder.path() / "m", 7)[0][0] - map[0][0]).abs().max().item<float>(), 1e-5);
+}
+
 TEST(ImportedMaps, OfSeveralFilesAreALayerEach) {
   const TemporaryFolder folder;
   const at::Tensor maps = at::softmax(drawn({2, 2, 5, 5}, 4), -1);
@@ -211,7 +224,8 @@ TEST(Import, SaysWhatDoesNotFit) {
   EXPECT_EQ(fault_of({file}, out, {.as = "qk"}), "there is no tensor called q");
   maps[0][0][0][0] = NAN;
   write(file, maps);
-  EXPECT_EQ(fault_of({file}, out), "attn of layer 0 holds a NaN or an infinity");
+  EXPECT_EQ(fault_of({file}, out),
+            "the map of layer 0 does not sum to 1 in head 0, row 0: 0.000000");
   EXPECT_EQ(fault_of({folder.path() / "a.txt"}, out), ".npy and .safetensors files are imported");
   EXPECT_FALSE(fs::exists(out));
 }

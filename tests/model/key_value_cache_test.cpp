@@ -85,6 +85,37 @@ TEST_P(EveryEncodingInPieces, IsTheWholeText) {
   EXPECT_LE(relative_error(in_pieces(*model, ids, {}), truth), 2 * whole + kRoundingOfPieces);
 }
 
+// What generation does: each token is the likeliest after the text before it, which with a cache is
+// read a token at a time and without one anew.
+TEST_P(EveryEncodingInPieces, WritesTheTokensThatWholeTextsLeadTo) {
+  constexpr std::int64_t kPrompt = 9, kWritten = 12;
+  const at::NoGradGuard no_grad;
+  const auto exact = tiny_model(GetParam(), at::kDouble);
+  const auto model = tiny_model(GetParam(), at::kFloat);
+  const std::string why = cache_obstacle(exact->decoder, kPrompt + kWritten);
+  if (!why.empty()) {
+    EXPECT_TRUE(why.starts_with(GetParam().encoding + ": ")) << why;
+    GTEST_SKIP() << why;
+  }
+  at::Tensor text = random_ids(1, kPrompt, exact->config().vocab_size);
+  KeyValueCache kept(exact->decoder, kPrompt + kWritten);
+  KeyValueCache kept_narrow(model->decoder, kPrompt + kWritten);
+  const auto last = [](const at::Tensor& logits) { return logits[0][-1]; };
+  for (std::int64_t n = 0; n < kWritten; ++n) {
+    SCOPED_TRACE(n);
+    const at::Tensor unread = text.narrow(1, kept.length(), text.size(1) - kept.length());
+    const at::Tensor truth = last(as_a_whole(*exact, text, {.backend = Backend::plain}));
+    const at::Tensor ours =
+        last(as_a_whole(*exact, unread, {.backend = Backend::plain, .cache = &kept}));
+    ASSERT_LT(relative_error(ours, truth), kSumsInFloat64);
+    ASSERT_EQ(ours.argmax().item<std::int64_t>(), truth.argmax().item<std::int64_t>());
+    const double whole = relative_error(last(as_a_whole(*model, text, {})), truth);
+    const at::Tensor narrow = last(as_a_whole(*model, unread, {.cache = &kept_narrow}));
+    ASSERT_LE(relative_error(narrow, truth), 2 * whole + kRoundingOfPieces);
+    text = at::cat({text, truth.argmax().view({1, 1})}, 1);
+  }
+}
+
 // The list is to be looked at: an encoding that is refused for nothing would pass the test above.
 TEST(TextsInPieces, AreRefusedForTheseEncodingsAlone) {
   std::set<std::string> names;

@@ -71,7 +71,6 @@ TEST(OpenModel, ListsTheQuirksThatItReproduces) {
       {"t5", {"scores are q.k times 1, ", "logits are multiplied by"}},
       {"opt_350m_style", {"norms stand behind", "wide and projected"}},
       {"bert", {"norms stand behind", "the embedding is normed"}},
-      {"falcon_rw_alibi", {}},
       {"llama", {}},
   };
   for (const auto& [name, sentences] : quirks) {

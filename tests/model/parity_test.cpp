@@ -14,6 +14,7 @@
 #include "model/checkpoints/check.h"
 #include "model/checkpoints/open_model.h"
 #include "model/loss.h"
+#include "next_token_loss.h"
 
 namespace phasescope::model {
 namespace {

@@ -27,12 +27,15 @@ bool has_family(const std::string& key) {
   return std::ranges::any_of(families(), [&](const Family& family) { return family.key == key; });
 }
 
-// Outputs of a forward pass in a reference file: not its ids, nor the weights it lists.
+// Outputs of a forward pass in a reference file, and the weights it lists: not its ids, nor weights
+// of all experts in one tensor, which have no canonical name.
 std::size_t outputs_in(const fs::path& reference) {
   const auto file = formats::SafetensorsFile::open(reference);
   return static_cast<std::size_t>(
       std::ranges::count_if(file.tensors(), [](const formats::TensorEntry& entry) {
-        return entry.name != "input_ids" && !entry.name.starts_with("w.");
+        const bool of_experts =
+            entry.name.starts_with("w.") && entry.name.find(".experts.") != std::string::npos;
+        return entry.name != "input_ids" && !of_experts;
       }));
 }
 

@@ -84,7 +84,9 @@ TEST(RopePlan, KeepsTheSlowPlanesStillWherePartOfThemTurns) {
   ModelConfig config = of_four_layers();
   config.head_dim = 20;
   config.encoding.options = {{"base", 1000.0}, {"turning_planes", 0.25}};
-  const std::vector<double> list = rope_plan(config, 64).at(0).frequencies;
+  const RopePlanRow row = rope_plan(config, 64).at(0);
+  EXPECT_EQ(row.channels, "4 of 20");  // 0, 1 and their partners 10, 11
+  const std::vector<double>& list = row.frequencies;
   ASSERT_EQ(list.size(), 10u);
   for (std::int64_t m = 0; m < 10; ++m) {
     // int(0.25 * 20 // 2) = 2 planes turn, with the powers of the whole head.

@@ -130,9 +130,11 @@ TEST(Ropes, OfOtherFamiliesAreNamedWhereTheyAreNotRead) {
     Json value, own;  // what the family does anyway says nothing
   };
   for (const Case& c :
-       {Case{"llama", "rope_interleave", true, false}, Case{"llama", "use_rope", false, true},
+       {Case{"llama", "rope_interleave", true, false},
+        Case{"llama", "use_rope", false, true},
         Case{"cohere2", "rope_interleave", false, true},
-        Case{"llama", "llama_4_scaling_beta", 0.1, 0}, Case{"llama", "alibi", true, false},
+        Case{"llama", "llama_4_scaling_beta", 0.1, 0},
+        Case{"llama", "alibi", true, false},
         Case{"llama", "position_embedding_type", "alibi", "rope"},
         Case{"llama", "attn_temperature_tuning", 4, 0},
         Case{"llama", "attention_chunk_size", 8192, nullptr},
@@ -140,6 +142,14 @@ TEST(Ropes, OfOtherFamiliesAreNamedWhereTheyAreNotRead) {
         Case{"llama", "sliding_window", 4096, nullptr},
         Case{"llama", "per_layer_config", {{"1", {{"head_dim", 4}}}}, Json::object()},
         Case{"glm4", "sliding_window", 4096, nullptr},
+        Case{"mimo_v2_flash", "add_full_attention_sink_bias", true, false},
+        Case{"cohere2", "position_embedding_type", "alibi", "rope_gptj"},
+        Case{"llama", "attn_logit_softcapping", 30.0, nullptr},
+        Case{"llama", "attention_multiplier", 0.5, 0},
+        Case{"llama", "use_qk_norm", true, false},
+        Case{"qwen3_next", "use_qk_norm", false, true},
+        Case{"llama", "qk_layernorm", true, false},
+        Case{"mimo_v2_flash", "add_swa_attention_sink_bias", false, true},
         Case{"deepseek_v3", "use_mrope", true, false}}) {
     Json config = config_of(c.family);
     config[c.key] = c.value;

@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+
 #include "formats/base64.h"
 #include "protocol/error_info.h"
 #include "protocol/messages/compare.h"
@@ -49,7 +53,7 @@ TEST(Request, WritesWhatDiffersFromItsDefaultsAlone) {
 }
 
 TEST(Request, ReadsBackWhatItWrites) {
-  MapRequest request{.model = "rope", .head = "L2H1", .of = "content", .top = 3};
+  MapRequest request{.model = "rope", .head = {"L2H1"}, .of = "content", .top = 3};
   request.cols = Range{0, 7};
   request.reading.length = 99;
   request.running.dtype = "f64";
@@ -62,6 +66,8 @@ TEST(Request, TakesTheFormsThatRequestsHaveAlwaysHad) {
       {{"model", "rope"}, {"rows", "3:9"}, {"set", {{"encoding.base", 1e6}}}, {"cols", nullptr}});
   EXPECT_EQ(map.rows, (Range{3, 9}));
   EXPECT_EQ(map.running.set.list, std::vector<std::string>{"encoding.base=1000000.0"});
+  EXPECT_EQ(request_of<MapRequest>({{"model", "rope"}, {"head", "L2H1"}}).head,
+            std::vector<std::string>{"L2H1"});
   const auto heads = request_of<HeadsRequest>(
       {{"model", "rope"}, {"corpus", true}, {"metrics", "entropy,sink"}, {"thumbnails", true}});
   EXPECT_EQ(heads.metrics, (std::vector<std::string>{"entropy", "sink"}));
@@ -96,6 +102,72 @@ TEST(Request, RefusesValuesOfAnotherFormRangeOrChoiceByTheirName) {
   EXPECT_EQ(refusal<ShiftRequest>({{"method", {"ids", "both"}}}).where, "method");
   EXPECT_EQ(refusal<HeadsRequest>({{"corpus", 3}}).where, "corpus");
   EXPECT_EQ(refusal<CompareRequest>(json::array()).message, "compare must be an object");
+}
+
+template <class R>
+std::string refused_word(const std::string& key, const std::string& word) {
+  R request;
+  for (BoundField& field : detail::bound_fields(request)) {
+    if (field.key != key) continue;
+    try {
+      field.parse(word);
+    } catch (const RequestError& error) {
+      return error.info().message;
+    }
+  }
+  ADD_FAILURE() << key << " " << word << " was taken";
+  return {};
+}
+
+TEST(Request, SaysANumberOutsideItsRangeAsItWasWritten) {
+  const std::string range = "expected a number from 1 to 1000000000 but got ";
+  EXPECT_EQ(refused_word<DistanceRequest>("pairs", "9223372036854775807"),
+            range + "9223372036854775807");
+  EXPECT_EQ(refusal<DistanceRequest>({{"pairs", 9223372036854775807}}).message,
+            range + "9223372036854775807");
+  EXPECT_EQ(refused_word<DistanceRequest>("pairs", "1.5"),
+            "expected a whole number but got \"1.5\"");
+}
+
+// 2^64 - 1 in 64 bits with a sign is -1, which some fields take.
+TEST(Request, ReadsNoNumberOfMoreDigitsThanAWholeNumberHas) {
+  const std::string wanted = "expected a whole number of 64 bits but got ";
+  constexpr auto most = std::numeric_limits<std::uint64_t>::max();
+  EXPECT_EQ(refusal<DistanceRequest>({{"pairs", most}}).message, wanted + "18446744073709551615");
+  EXPECT_EQ(refusal<ShiftRequest>({{"by", {1, most}}}).message, wanted + "18446744073709551615");
+  EXPECT_EQ(refusal<MapRequest>({{"rows", {0, most}}}).message, wanted + "18446744073709551615");
+  EXPECT_EQ(refused_word<DistanceRequest>("pairs", "18446744073709551615"),
+            wanted + "18446744073709551615");
+  EXPECT_EQ(refused_word<ShiftRequest>("by", "1,99999999999999999999"),
+            wanted + "99999999999999999999");
+}
+
+template <class T>
+struct OneNumber {
+  T number = 0;
+  template <class V>
+  void fields(V& v) {
+    v("number", number);
+  }
+};
+
+template <class T>
+void expect_outside(const json& number) {
+  EXPECT_THROW((from_json_form<OneNumber<T>>(json{{"number", number}})), std::invalid_argument)
+      << number;
+}
+
+TEST(JsonForm, ReadsNoNumberThatItsTypeDoesNotHold) {
+  expect_outside<int>(2147483648);
+  expect_outside<int>(-2147483649);
+  expect_outside<long>(9223372036854775808u);
+  expect_outside<long>(1e20);
+  expect_outside<unsigned long>(-1);
+  const auto read = [](const json& j) { return from_json_form<OneNumber<long>>(j).number; };
+  EXPECT_EQ(read({{"number", std::numeric_limits<std::int64_t>::min()}}),
+            std::numeric_limits<std::int64_t>::min());
+  EXPECT_EQ(read({{"number", 9223372036854775807u}}), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(read({{"number", 4.0}}), 4);
 }
 
 // What is named twice would be measured and drawn twice; compare may stand a model beside itself.
@@ -150,7 +222,7 @@ TEST(Request, WhatBelongsToTwoTasksIsTakenByBoth) {
 }
 
 TEST(Request, SaysItselfAsACommandLine) {
-  MapRequest map{.model = "my model", .head = "L2H1"};
+  MapRequest map{.model = "my model", .head = {"L2H1"}};
   map.rows = Range{100, 200};
   map.size = {64, 32};
   map.reading.input = {.prompt = "it's", .name = "prompt"};
@@ -158,6 +230,8 @@ TEST(Request, SaysItselfAsACommandLine) {
   EXPECT_EQ(command_line(map),
             "phasescope map 'my model' --prompt 'it'\\''s' --set encoding.scaling=yarn --set "
             "encoding.factor=2 --head L2H1 --rows 100:200 --size 64x32");
+  EXPECT_EQ(command_line(MapRequest{.model = "rope", .head = {"L0H1", "L2"}}),
+            "phasescope map rope --head L0H1,L2");
   ShiftRequest shift{.models = {"rope", "rope (yarn x2)"}};
   shift.by = {1, 5};
   EXPECT_EQ(command_line(shift), "phasescope shift rope 'rope (yarn x2)' --by 1,5");

@@ -20,6 +20,7 @@ LIST = ROOT / "tests" / "guards.json"
 PAGE_TEST = str(ROOT / "tests" / "build")
 FAILED = re.compile(r"^\[  FAILED  \] (\w+\.\w+)", re.MULTILINE)
 BEGUN = re.compile(r"^\[ RUN      \] (\w+\.\w+)", re.MULTILINE)
+LONG = re.compile(r"[Rr]ow\d+Long")  # repeats of a quicker case, for hours
 ENDED = re.compile(r"^\[(?:       OK|  FAILED|  SKIPPED) \] (\w+\.\w+)", re.MULTILINE)
 LIMIT_S = 600
 # The copy, with a build folder of its own; and what it has of the tree without a copy.
@@ -175,12 +176,12 @@ def without(guard, folder=COPY):
 # ---- what fails --------------------------------------------------------------------------------------------------
 
 def cases_of(row):
-    """Every case of GoogleTest with a row's number, as suite.case."""
+    """Every case of GoogleTest with a row's number, as suite.case, but for those of the long tests."""
     if PAGE_TEST not in sys.path:
         sys.path.insert(0, PAGE_TEST)
     import reliability_test  # not at the top: without tests/ every other verb goes on
     names = [one.split(": ")[1] for one in reliability_test.tests_by_row()[str(row)]]
-    return [name for name in names if "." in name]
+    return [name for name in names if "." in name and not LONG.search(name)]
 
 
 def failures(program, row):

@@ -93,7 +93,7 @@ KINDS = {
          Line("app/views/views.cpp", r"^  views\.push_back\(std::make_unique<\w+>\(\)\);$",
               "  views.push_back(std::make_unique<NewNameView>());"),
          source("app/CMakeLists.txt", "views", "NEW_NAME_view", indent=2),
-         Line("tests/app/CMakeLists.txt", r"^    (worker_requests|\w+_view)_test\.cpp$",
+         Line("tests/app/CMakeLists.txt", r"^    (worker_requests|\w+_view)_test\.cpp( \w+_test\.cpp)*$",
               "    NEW_NAME_view_test.cpp")],
         ["what it asks, shows and saves in app/views/NEW_NAME_view.cpp",
          "./dev looks --update takes its picture for right, once it was looked at"]),

@@ -27,13 +27,14 @@ def package():
     return 0
 
 
-def cpack(folder):
+def cpack(folder, generators="DEB;TXZ", settings=()):
     with tempfile.TemporaryDirectory() as scratch:
-        done = subprocess.run([CPACK, "--config", folder / "CPackConfig.cmake", "-B", scratch, "-G", "DEB;TXZ"],
+        done = subprocess.run([CPACK, "--config", folder / "CPackConfig.cmake", "-B", scratch, "-G", generators,
+                               *settings],
                               capture_output=True, text=True, cwd=folder)
         if done.returncode:
             raise DevError("cpack failed: " + (done.stderr or done.stdout).strip().splitlines()[-1])
-        made = sorted(path for path in Path(scratch).iterdir() if path.suffix in (".deb", ".xz"))
+        made = sorted(path for path in Path(scratch).iterdir() if path.suffix in (".deb", ".xz", ".gz"))
         return [Path(shutil.copy(path, FOLDER)) for path in made]
 
 

@@ -74,7 +74,7 @@ def test(quick=False, long=False, werror=False, extra=()):
         os.environ[debian.SERVERS] = "1"
     folder = build.build("release", werror=werror, anywhere=long)
     select = ["-LE", "^(" + "|".join(left_out(quick, long)) + ")$"]
-    good = run_ctest(folder, select + list(extra), counts, CTEST, at_once=machine.cores() + (2 if quick else 1))
+    good = run_ctest(folder, select + list(extra), counts, CTEST)
     if not quick and not extra:
         good = (long_sanitizers if long else quick_sanitizers)(select, counts, werror) and good
     say("tests finished")
@@ -113,11 +113,10 @@ def told(counts):
     return counts.failed == 0 and not (in_ci and empty)
 
 
-def run_ctest(folder, arguments, counts, ctest, env=None, at_once=machine.cores() + 1):
+def run_ctest(folder, arguments, counts, ctest, env=None):
     """Runs ctest in a build folder, adds its cases to counts, and says whether it was content.
 
-    More tests run at once than there are cores: many wait for other processes, for locks and for clocks, the short
-    ones of an everyday run most.
+    Two more tests run at once than there are cores: many wait for other processes, for locks and for clocks.
     """
     results = folder / "test-results"
     shutil.rmtree(results, ignore_errors=True)
@@ -125,7 +124,7 @@ def run_ctest(folder, arguments, counts, ctest, env=None, at_once=machine.cores(
     report = results / "ctest-report.xml"
     say(f"testing {folder.name}")
     command = [ctest, "--test-dir", folder, "--output-on-failure", "--timeout", str(TIMEOUT_S),
-               "--no-tests=ignore", "--output-junit", report, f"-j{at_once}",
+               "--no-tests=ignore", "--output-junit", report, f"-j{machine.cores() + 2}",
                "--test-output-size-passed", str(KEPT_BYTES),
                *arguments]
     done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL,

@@ -7,8 +7,8 @@
 #include "../attention_keeper.h"
 #include "../encoding_variants.h"
 #include "../golden.h"
+#include "../next_token_loss.h"
 #include "formats/error.h"
-#include "model/loss.h"
 
 namespace phasescope::model {
 namespace {
