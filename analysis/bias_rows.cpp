@@ -39,14 +39,21 @@ class BiasRows {
   }
 
   std::vector<protocol::BiasRow> run(protocol::Progress& progress) {
+    const std::size_t texts = std::min(passes_.size(), options_.texts);
+    const auto all = static_cast<double>(options_.queries.size() * texts);
+    std::size_t begun = 0;  // rows of all queries, those that no text has among them
     for (const std::int64_t query : options_.queries) {
       progress.throw_if_cancelled();
       std::size_t shown = 0;
-      for (std::size_t t = 0; t < passes_.size() && shown < options_.texts; ++t) {
+      for (std::size_t t = 0; t < passes_.size() && shown < texts; ++t) {
         if (passes_[t]->tokens() <= query) continue;
+        const auto before = static_cast<double>(begun + shown);
+        protocol::PartOfProgress part(progress, before / all, (before + 1) / all);
+        const Watching watching(*passes_[t], part);
         read(*passes_[t], t, query);
         ++shown;
       }
+      begun += texts;
       if (shown == 0) refuse(query);
     }
     return std::move(rows_);

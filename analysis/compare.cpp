@@ -105,18 +105,6 @@ struct TextHeads {
   at::Tensor between;  // (heads of a, heads of b); undefined where it is not asked for
 };
 
-// What runs within a pass is cancelled as the pass is, and leaves it to the pass to say how far it
-// is.
-class WithinAPass final : public protocol::Progress {
- public:
-  explicit WithinAPass(const protocol::Progress& pass) : pass_(pass) {}
-  void progress(double, std::string_view) override {}
-  bool cancelled() const override { return pass_.cancelled(); }
-
- private:
-  const protocol::Progress& pass_;
-};
-
 TextHeads text_heads(TextPass& a, Stack a_stack, TextPass& b, Stack b_stack, bool match,
                      protocol::Progress& progress) {
   const std::int64_t a_tokens = a.tokens(a_stack), b_tokens = b.tokens(b_stack);
@@ -136,7 +124,7 @@ TextHeads text_heads(TextPass& a, Stack a_stack, TextPass& b, Stack b_stack, boo
         a_stack);
   }
   TextHeads heads;
-  WithinAPass within(second);
+  CancelOnly within(second);
   const Watching watching(b, second);
   std::vector<at::Tensor> rows{at::empty({0, a_tokens}, at::kDouble)};
   b.visit_layers_with_maps(

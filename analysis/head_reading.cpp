@@ -104,10 +104,4 @@ void add_rows(HeadReading& reading, std::int64_t row_begin, std::span<const doub
   }
 }
 
-HeadReading reading_of_map(std::span<const double> weights, std::int64_t tokens) {
-  HeadReading reading(tokens, distance_edges(tokens, tokens));
-  add_rows(reading, 0, weights);
-  return reading;
-}
-
 }  // namespace phasescope::analysis

@@ -51,7 +51,4 @@ struct HeadReading {
 void add_rows(HeadReading& reading, std::int64_t row_begin, std::span<const double> weights,
               std::span<const double> scores = {});
 
-// The whole of an explicit causal map (tokens, tokens), with a bucket for every distance.
-HeadReading reading_of_map(std::span<const double> weights, std::int64_t tokens);
-
 }  // namespace phasescope::analysis

@@ -27,9 +27,12 @@ struct MapOutput {
 // Head, region, cells, quantity and pooling of the request; its model and text are the pass's.
 // There are never more cells than rows and columns, and where there are as many every cell is one
 // pair, exactly. Mean cells of weights count masked pairs as 0, so that the sum of a row of cells
-// times their width is 1; the profiles are means over unmasked pairs. The maxima of a layer are the
-// mean of its heads'. Throws Error "bad_usage" for ranges outside the text, and for top keys of no
-// single head.
-MapOutput analyse_map(TextPass& pass, const protocol::MapRequest& asked);
+// times their width is 1; the profiles are means over unmasked pairs. Of several heads it is the
+// mean of theirs, each counting once however often it is named; maxima are the mean of their
+// maxima. Throws Error "bad_usage" for ranges outside the text, heads of several stacks, and top
+// keys of no single head.
+MapOutput analyse_map(TextPass& pass, const protocol::MapRequest& asked,
+                      protocol::Progress& progress);
+MapOutput analyse_map(TextPass& pass, const protocol::MapRequest& asked);  // nobody watches
 
 }  // namespace phasescope::analysis

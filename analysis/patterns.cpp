@@ -17,6 +17,7 @@
 #include "analysis/bias_rows.h"
 #include "analysis/layer_frequencies.h"
 #include "analysis/model_sides.h"
+#include "analysis/state_spectrum.h"
 #include "analysis/tensors.h"
 #include "analysis/theory/cape_surface.h"
 #include "analysis/theory/orthogonal_matrices.h"
@@ -40,60 +41,6 @@ at::Tensor long_tensor(const std::vector<std::int64_t>& values) {
   at::Tensor out = at::empty({static_cast<std::int64_t>(values.size())}, at::kLong);
   std::copy(values.begin(), values.end(), out.data_ptr<std::int64_t>());
   return out;
-}
-
-// The power spectrum of a state, (N + 1) at frequencies pi n / N, over heads and channels; z as in
-// position_products.
-at::Tensor power_of_state(const at::Tensor& z) {
-  const at::Tensor heads = z[0].flatten(-2).to(at::kDouble).transpose(1, 2);  // (H, 2 planes, N)
-  const std::int64_t tokens = heads.size(2);
-  at::Tensor power = at::zeros({tokens + 1}, at::kDouble);
-  for (const at::Tensor& channels : heads.flatten(0, 1).split(64)) {
-    power += at::fft_rfft(channels, 2 * tokens).abs().square().sum(0);
-  }
-  return power;
-}
-
-// Mean of G over heads and all pairs of tokens at each distance. The sums over pairs are an
-// autocorrelation, which the transform of the power gives without N x N products.
-std::vector<double> mean_by_distance(const at::Tensor& power, std::int64_t heads,
-                                     const at::Tensor& distances) {
-  const std::int64_t tokens = power.size(0) - 1;
-  const at::Tensor pairs = at::arange(tokens, 0, -1, at::kDouble) * heads;
-  const at::Tensor means = at::fft_irfft(power, 2 * tokens).slice(0, 0, tokens) / pairs;
-  return to_vector<double>(means.index_select(0, distances));
-}
-
-// Where spectra are shown: evenly in the logarithm, from one turn in the text to half a turn a
-// token, but no closer to each other than the transform has frequencies.
-std::vector<std::int64_t> spectrum_places(std::int64_t tokens) {
-  constexpr int kPlaces = 96;
-  std::vector<std::int64_t> places;
-  for (int n = 0; n <= kPlaces; ++n) {
-    const double share = n / double{kPlaces};
-    const auto place = static_cast<std::int64_t>(
-        std::llround(2 * std::pow(static_cast<double>(tokens) / 2, share)));
-    if (place <= tokens && (places.empty() || place > places.back())) places.push_back(place);
-  }
-  return places;
-}
-
-// Share of the power between each place and the next: (places - 1).
-std::vector<double> spectrum_shares(const at::Tensor& power,
-                                    const std::vector<std::int64_t>& places) {
-  auto values = to_vector<double>(power);
-  for (std::size_t n = 1; n + 1 < values.size(); ++n) values[n] *= 2;  // both signs of a frequency
-  double all = 0;
-  for (const double x : values) all += x;
-  std::vector<double> shares;
-  for (std::size_t n = 0; n + 1 < places.size(); ++n) {
-    double sum = 0;
-    for (std::int64_t at = places[n]; at < places[n + 1]; ++at) {
-      sum += values[static_cast<std::size_t>(at)];
-    }
-    shares.push_back(sum / all);
-  }
-  return shares;
 }
 
 // What the model adds to the embeddings of tokens 0..count-1, (count, C) in float64; undefined
@@ -130,21 +77,24 @@ class PatternsAnalysis {
     out_.result.model = pass_.model().report.name;
     out_.result.encoding = info.key;
     out_.result.formula = info.formula;
-    progress.progress(0.1, "reading the position states");
+    protocol::PartOfProgress states(progress, 0, 0.4), curves(progress, 0.4, 0.6),
+        rows(progress, 0.6, 0.8), contexts(progress, 0.8, 1);
+    states.progress(0, "reading the position states");
     if (has_states()) {
-      add_states();
+      add_states(states);
     } else {
       add_table();
     }
     add_frequencies();
     add_angles();
     progress.throw_if_cancelled();
-    progress.progress(0.5, "reading the bias curves");
-    add_bias(progress);
-    progress.progress(0.7, "reading single queries");
-    add_rows(progress);
-    if (!out_.result.rows.empty()) add_adaptive(progress);
+    curves.progress(0, "reading the bias curves");
+    add_bias(curves);
+    rows.progress(0, "reading single queries");
+    add_rows(rows);
+    if (!out_.result.rows.empty()) add_adaptive(contexts);
     add_surfaces();
+    add_note_of_unread();
     if (!out_.result.rows.empty() || !out_.result.bias.empty()) add_note_of_missing_heads();
     if (out_.result.layers.empty() && out_.result.bias.empty()) {
       out_.result.why_empty =
@@ -185,6 +135,11 @@ class PatternsAnalysis {
     }
   }
 
+  protocol::PartOfProgress part_of_text(protocol::Progress& progress, std::size_t text) const {
+    const auto texts = static_cast<double>(passes_.size());
+    return {progress, static_cast<double>(text) / texts, static_cast<double>(text + 1) / texts};
+  }
+
   bool wanted(std::int64_t index) const {
     return !options_.layers || std::ranges::find(*options_.layers, index) != options_.layers->end();
   }
@@ -213,7 +168,8 @@ class PatternsAnalysis {
     if (wanted(0)) add_state(0, z, z, rows);
   }
 
-  void add_states() {
+  void add_states(protocol::Progress& progress) {
+    const Watching watching(pass_, progress);
     out_.result.products = "G_ij = sum_m Re(z_i conj z_j), mean over heads";
     const model::Decoder& decoder = pass_.model().decoder;
     const std::int64_t layers = decoder.config().layers;
@@ -306,6 +262,20 @@ class PatternsAnalysis {
     note += (note.empty() || words.empty() ? "" : "; ") + words;
   }
 
+  // What was asked for of a bias that is not there to be shown is said, not dropped.
+  void add_note_of_unread() {
+    const auto add = [this](bool unread, const char* option, const std::string& why) {
+      if (unread) add_note(std::string(option) + " changes nothing: " + why);
+    };
+    add(options_.query && !reads_query_, "--query",
+        reads_distances_ ? "the tables go as far as --distances says"
+                         : "there is no bias of a query to measure");
+    add(options_.distances && !reads_distances_, "--distances", "no table of distances is shown");
+    add(options_.texts != PatternsOptions().texts && out_.result.rows.empty(), "--texts",
+        std::string("no rows of queries are shown") +
+            (options_.queries.empty() ? ", as no --queries were named" : ""));
+  }
+
   void add_note_of_missing_heads() {
     const std::string why = missing_heads(pass_.model().config());
     if (!why.empty()) add_note(why + ": curves and rows are of the heads that there are");
@@ -344,9 +314,11 @@ class PatternsAnalysis {
     BiasRowsOptions options;
     options.queries = options_.queries;
     if (options.queries.empty()) {
-      if (!added().corrects) return;
+      if (!added(progress).corrects) return;
+      reads_query_ = true;
       options.queries = {options_.query.value_or(pass_.tokens() - 1)};
     }
+    out_.of_all_texts = true;
     options.texts = static_cast<std::size_t>(options_.texts);
     options.wanted = [this](std::int64_t layer) { return wanted(layer); };
     out_.result.rows = bias_rows(passes_, options, progress);
@@ -376,9 +348,10 @@ class PatternsAnalysis {
     }
     for (std::size_t t = 0; t < passes_.size() && !all.empty(); ++t) {
       progress.throw_if_cancelled();
-      progress.progress(0.7 + 0.3 * static_cast<double>(t) / static_cast<double>(passes_.size()),
-                        "reading single queries of all texts");
+      protocol::PartOfProgress part = part_of_text(progress, t);
+      part.progress(0, "reading single queries of all texts");
       if (passes_[t]->tokens() <= all.front().query) continue;  // the least of them
+      const Watching watching(*passes_[t], part);
       const std::int64_t tokens = passes_[t]->tokens();
       for (AdaptiveQuery& one : all) one.texts += tokens > one.query;
       passes_[t]->visit_layers_with_maps([&](const AttentionPointer& attention) {
@@ -457,8 +430,11 @@ class PatternsAnalysis {
     const std::int64_t length = options_.distances.value_or(query + 1);
     const auto tables = tables_by_layer(length);
     const bool any = !tables.empty();
+    const Added& in = added(progress);
     // A table that the encoding makes for some texts alone, as fire does, is read like a term.
-    const bool measures = added().corrects || (!any && added().table);
+    const bool measures = in.corrects || (!any && in.table);
+    reads_distances_ = any;
+    reads_query_ = measures || (any && !options_.distances);
     if (!any && !measures) return;
     const std::int64_t farthest = any && measures ? std::max(length, query + 1)
                                   : any           ? length
@@ -502,8 +478,10 @@ class PatternsAnalysis {
     bool table = false;
     bool corrects = false;  // no table of distances, or more than one
   };
-  Added added() {
+  const Added& added(const protocol::Progress& progress) {
     if (!added_) {
+      CancelOnly cancelling(progress);
+      const Watching watching(pass_, cancelling);
       const auto layer = pass_.layer(first_layer_with_maps(pass_.model().config()));
       const model::AttentionProgram& program = layer->program();
       added_ = {program.is<model::TableProgram>(), program.is<model::CapeProgram>() ||
@@ -527,13 +505,16 @@ class PatternsAnalysis {
   // Positional term of one query's keys by distance, averaged over the texts that reach it.
   void add_term(std::int64_t query, const char* what, protocol::Progress& progress) {
     const at::NoGradGuard no_gradients;
+    out_.of_all_texts = true;
     std::vector<at::Tensor> sums(static_cast<std::size_t>(pass_.model().config().layers));
     std::int64_t texts = 0;
-    for (const auto& pass : passes_) {
+    for (std::size_t t = 0; t < passes_.size(); ++t) {
       progress.throw_if_cancelled();
-      if (pass->tokens() <= query) continue;
+      if (passes_[t]->tokens() <= query) continue;
       ++texts;
-      pass->visit_layers_with_maps([&](const AttentionPointer& attention) {
+      protocol::PartOfProgress part = part_of_text(progress, t);
+      const Watching watching(*passes_[t], part);
+      passes_[t]->visit_layers_with_maps([&](const AttentionPointer& attention) {
         if (!wanted(attention->layer())) return;
         const model::Region region{attention->whole().heads, {query, query + 1}, {0, query + 1}};
         const at::Tensor row = attention->scores(region).positional[0].select(1, 0);
@@ -557,6 +538,7 @@ class PatternsAnalysis {
   TextPass& pass_;
   std::optional<Added> added_;
   std::vector<std::int64_t> spectrum_places_;
+  bool reads_query_ = false, reads_distances_ = false;
   bool fixed_ = false;                  // later layers have the state of one before
   std::vector<std::int64_t> shown_at_;  // where states are shown that differ
   PatternsOutput out_;

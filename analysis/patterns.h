@@ -30,6 +30,8 @@ struct PatternsOutput {
   protocol::PatternsResult result;
   // pe_dot.L (S, S), pe_dot_heads.L (H, S, S), surface.L (H, A, B)
   std::vector<protocol::TensorRef> tensors;
+  // Whether curves or rows are of all texts that reach a query; states are of the first one.
+  bool of_all_texts = false;
 };
 
 // State 0 is the initial one, n the one after n layers; an encoding whose state never changes

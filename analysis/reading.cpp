@@ -13,6 +13,7 @@
 
 #include "analysis/model_sides.h"
 #include "analysis/random.h"
+#include "analysis/shift.h"
 #include "analysis/tensors.h"
 #include "formats/error.h"
 #include "formats/text_input.h"
@@ -298,6 +299,25 @@ std::string written_words(const protocol::WrittenToken& token) {
   return words;
 }
 
+// What would be lost at the end of a table of positions is not begun. The last token that is
+// written is not read again.
+void require_positions_of_all(const model::Model& model, const Text& prompt,
+                              const GenerateOptions& options) {
+  const bool encodes = model.config().encoder_layers > 0;
+  const std::int64_t before = encodes ? 1 : std::ssize(prompt.ids);
+  const std::int64_t read = before + options.tokens - 1;
+  const std::int64_t there = positions_of(model, read);
+  if (there == read) return;
+  throw formats::bad_input(
+      "the model has a table of " + std::to_string(there) + " positions, and " +
+          std::to_string(options.tokens) + " tokens after " + std::to_string(before) + " take " +
+          std::to_string(read),
+      "tokens",
+      before > there ? "give a shorter prompt, or leave out extend"
+                     : "give " + std::to_string(there - before + 1) +
+                           " at most, or leave out extend, which has the last ones read again");
+}
+
 void check_generate(const model::ModelConfig& config, const GenerateOptions& options) {
   if (options.tokens < 1) throw formats::bad_usage("tokens must be at least 1", "tokens");
   if (options.top < 1) throw formats::bad_usage("top must be at least 1", "top");
@@ -314,6 +334,7 @@ void check_generate(const model::ModelConfig& config, const GenerateOptions& opt
 protocol::GenerateResult generate(const model::Model& model, const Text& prompt,
                                   const GenerateOptions& options, protocol::Progress& progress) {
   check_generate(model.config(), options);
+  if (options.extend) require_positions_of_all(model, prompt, options);
   using Clock = std::chrono::steady_clock;
   Writer writer(model, prompt, options);
   protocol::GenerateResult out;

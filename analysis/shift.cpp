@@ -282,16 +282,12 @@ bool has_positions(const model::Model& model, std::int64_t tokens, std::int64_t 
 
 // The shortest text that has anything to compare is of two tokens.
 void require_room(const model::Model& model, std::int64_t shift) {
-  if (has_positions(model, 2, shift) || !has_positions(model, 2, 0)) return;
-  std::int64_t fits = 0, leaves = shift;
-  while (leaves - fits > 1) {
-    const std::int64_t middle = fits + (leaves - fits) / 2;
-    (has_positions(model, 2, middle) ? fits : leaves) = middle;
-  }
+  const std::int64_t there = positions_of(model, shift + 2);
+  if (there == shift + 2) return;
   throw formats::bad_input("a shift by " + std::to_string(shift) +
                                " moves any text past the end of this model's table of " +
-                               std::to_string(fits + 2) + " positions",
-                           "by", "give shifts of " + std::to_string(fits) + " at most");
+                               std::to_string(there) + " positions",
+                           "by", "give shifts of " + std::to_string(there - 2) + " at most");
 }
 
 void require_positions(const model::Model& model, std::int64_t tokens,
@@ -344,14 +340,23 @@ RunDifference run_difference(TextPass& run, TextPass& other, std::int64_t offset
     out.position.push_back(products.ratio), out.products.push_back(products.whole);
   }
   const auto difference = [&](const at::Tensor& a, const at::Tensor& b) {
-    const at::Tensor moved = b.narrow(1, offset, run.tokens());
-    return ((a - moved).abs().max() / a.abs().max()).item<double>();
+    return relative_difference(b.narrow(1, offset, run.tokens()), a);
   };
   out.hidden = difference(run.hidden(), other.hidden());
   const bool head = run.model().config().head.present;
   out.logits = head ? difference(run.logits(), other.logits()) : std::nan("");
   progress.progress(1, "reading the text");
   return out;
+}
+
+std::int64_t positions_of(const model::Model& model, std::int64_t most) {
+  if (most <= 2 || has_positions(model, 2, most - 2) || !has_positions(model, 2, 0)) return most;
+  std::int64_t fits = 0, leaves = most - 2;
+  while (leaves - fits > 1) {
+    const std::int64_t middle = fits + (leaves - fits) / 2;
+    (has_positions(model, 2, middle) ? fits : leaves) = middle;
+  }
+  return fits + 2;
 }
 
 std::int64_t tokens_that_shift(const model::Model& model, std::int64_t tokens,

@@ -46,6 +46,11 @@ struct ShiftOptions {
   std::uint64_t seed = 0;  // of the bootstrap
 };
 
+// How many of the positions 0 .. most - 1 the model has: fewer than `most` where a learned table
+// ends. `most` again where it has not even two. Asked of two positions at a time, so that no text
+// of `most` tokens is made.
+std::int64_t positions_of(const model::Model& model, std::int64_t most);
+
 // How many tokens of a text of `tokens` tokens the largest of these shifts leaves within the
 // positions that the model has: fewer than `tokens` where a learned table ends. `tokens` again
 // where not even two tokens would fit.

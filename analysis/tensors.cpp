@@ -30,6 +30,11 @@ std::string dtype_name(at::ScalarType type) {
 
 }  // namespace
 
+double relative_difference(const at::Tensor& value, const at::Tensor& reference) {
+  const at::Tensor off = (value - reference).abs().max();
+  return off.item<double>() == 0 ? 0 : (off / reference.abs().max()).item<double>();
+}
+
 protocol::TensorRef tensor_ref(const std::string& name, const at::Tensor& tensor) {
   at::Tensor plain = tensor.detach().to(at::kCPU).contiguous();
   if (plain.scalar_type() == at::kBool) plain = plain.to(at::kByte);

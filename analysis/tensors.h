@@ -25,6 +25,10 @@ inline void append(std::vector<double>& to, const at::Tensor& from) {
   to.insert(to.end(), values.begin(), values.end());
 }
 
+// Largest absolute difference over the largest magnitude of `reference`; 0 where nothing differs,
+// of a reference that is 0 throughout too.
+double relative_difference(const at::Tensor& value, const at::Tensor& reference);
+
 // A tensor of a reply that shares the torch tensor's memory where it is contiguous. Floating types
 // keep their dtype; booleans become U8.
 protocol::TensorRef tensor_ref(const std::string& name, const at::Tensor& tensor);

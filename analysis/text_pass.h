@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -160,6 +161,18 @@ class Watching {
 
  private:
   TextPass& pass_;
+};
+
+// Who watches a pass through it hears nothing of how far the pass is, and cancels it all the same:
+// for what runs within a step that says itself how far it is.
+class CancelOnly final : public protocol::Progress {
+ public:
+  explicit CancelOnly(const protocol::Progress& whole) : whole_(whole) {}
+  void progress(double, std::string_view) override {}
+  bool cancelled() const override { return whole_.cancelled(); }
+
+ private:
+  const protocol::Progress& whole_;
 };
 
 }  // namespace phasescope::analysis

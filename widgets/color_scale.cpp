@@ -48,11 +48,6 @@ void draw_color_scale(const MapSpec& map, float height, bool titled) {
                         color_u32(color_at(map.colormap, t, ground)));
   }
   list->AddRect(at, {at.x + width, at.y + height}, ImGui::GetColorU32(ImGuiCol_Border));
-  const ValueRange range = drawn_range(map.colormap, map.range);
-  const double low =
-      map.log_decades > 0 ? range.high * std::pow(10.0, -map.log_decades) : range.low;
-  const double middle = map.log_decades > 0 ? range.high * std::pow(10.0, -map.log_decades / 2.0)
-                                            : (range.low + range.high) / 2;
   float widest = 0;
   const auto label = [&](double value, float y) {
     const std::string words = short_number(value);
@@ -60,14 +55,39 @@ void draw_color_scale(const MapSpec& map, float height, bool titled) {
                   ImGui::ColorConvertFloat4ToU32(palette().quiet), words.c_str());
     widest = std::max(widest, ImGui::GetFont()->CalcTextSizeA(font, 1e9F, 0, words.c_str()).x);
   };
-  label(range.high, at.y - 1);
-  label(middle, at.y + (height - font) / 2);
-  label(low, at.y + height - font);
+  label(value_at_place(map, 1), at.y - 1);
+  label(value_at_place(map, 0.5), at.y + (height - font) / 2);
+  label(value_at_place(map, 0), at.y + height - font);
   titled = titled && !map.value_label.empty();
   if (titled) draw_scale_title(map.value_label, {at.x + width + 4 + widest + 4, at.y}, height);
   ImGui::Dummy({width + font * (titled ? 4.2F : 3.2F), height});
   if (!map.value_label.empty() && ImGui::IsItemHovered())
     ImGui::SetTooltip("%s: %s", map.value_label.c_str(), scale_text(map).c_str());
+}
+
+void draw_color_line(const MapSpec& map) {
+  const float line = ImGui::GetTextLineHeight(), gap = ImGui::GetFontSize() * 0.4F;
+  const auto words = [](const std::string& text) {
+    ImGui::TextColored(palette().quiet, "%s", text.c_str());
+  };
+  words((map.value_label.empty() ? "" : map.value_label + " ") +
+        short_number(value_at_place(map, 0)));
+  ImGui::SameLine(0, gap);
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const ImVec2 size{std::round(ImGui::GetFontSize() * 5), std::round(line * 0.7F)};
+  const float top = at.y + (line - size.y) / 2;
+  ImDrawList* list = ImGui::GetWindowDrawList();
+  const Ground ground = window_ground();
+  for (int x = 0; x < static_cast<int>(size.x); ++x) {
+    const float left = at.x + static_cast<float>(x);
+    list->AddRectFilled({left, top}, {left + 1, top + size.y},
+                        color_u32(color_at(map.colormap, (x + 0.5) / size.x, ground)));
+  }
+  list->AddRect({at.x, top}, {at.x + size.x, top + size.y}, ImGui::GetColorU32(ImGuiCol_Border));
+  ImGui::Dummy({size.x, line});
+  if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", scale_text(map).c_str());
+  ImGui::SameLine(0, gap);
+  words(short_number(value_at_place(map, 1)));
 }
 
 }  // namespace phasescope::widgets

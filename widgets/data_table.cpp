@@ -137,16 +137,44 @@ std::string markdown_cell(const std::string& words) {
   return out;
 }
 
-// A number at the right edge of a cell. Where the column is cut off at the table's edge its first
-// digits would be read for all of it, so that nothing of it is shown before it is scrolled to.
+// A number at the right edge of a cell, or of the part of it that is in sight where the column is
+// cut off at the table's edge. Of a number that has no room there its first digits would be read
+// for all of it: it is said under the pointer.
 void draw_at_the_right(const std::string& words) {
+  const float begin = ImGui::GetCursorScreenPos().x;
+  const float seen = ImGui::GetCurrentTable()->InnerClipRect.Max.x - begin;
   const float width = ImGui::CalcTextSize(words.c_str()).x;
-  const float room = std::max(0.0F, ImGui::GetContentRegionAvail().x - width);
-  const float end = ImGui::GetCursorScreenPos().x + room + width;
-  if (end > ImGui::GetCurrentTable()->InnerClipRect.Max.x + 1)
-    return ImGui::TextColored(palette().quiet, "...");
+  const float cell = std::max(ImGui::GetContentRegionAvail().x, width);
+  if (width > seen + 1) {
+    ImGui::TextColored(palette().quiet, "...");
+    return ImGui::SetItemTooltip("%s", words.c_str());
+  }
+  const float room = std::max(0.0F, std::min(cell, seen) - width);
   ImGui::SetCursorPosX(ImGui::GetCursorPosX() + room);
   ImGui::TextUnformatted(words.c_str());
+}
+
+// Words that have no room in their cell, or in the part of it that is in sight, end in an ellipsis.
+// They take their whole width all the same, so that the column can be fitted to them. True where
+// they were cut.
+bool draw_at_the_left(const std::string& words, const ImVec4& color) {
+  const float begin = ImGui::GetCursorScreenPos().x;
+  const float seen = ImGui::GetCurrentTable()->InnerClipRect.Max.x - begin;
+  const float room = std::min(ImGui::GetContentRegionAvail().x, seen);
+  const ImVec2 size = ImGui::CalcTextSize(words.c_str());
+  const bool cut = size.x > room + 1 && room > 0 && words.find('\n') == words.npos;
+  ImGui::PushStyleColor(ImGuiCol_Text, color);
+  if (cut) {
+    const float top = ImGui::GetCursorScreenPos().y;
+    ImGui::RenderTextEllipsis(ImGui::GetWindowDrawList(), {begin, top},
+                              {begin + room, top + size.y}, begin + room, words.c_str(), nullptr,
+                              &size);
+    ImGui::Dummy(size);
+  } else {
+    ImGui::TextUnformatted(words.c_str());
+  }
+  ImGui::PopStyleColor();
+  return cut;
 }
 
 // True where it was clicked. No higher than a line of words.
@@ -160,15 +188,14 @@ bool draw_box(const TableCell& cell) {
 }
 
 void draw_words(const TableColumn& column, const TableCell& cell) {
-  if (cell.color >= 0)
-    ImGui::TextColored(series_text(cell.color), "%s", cell.words.c_str());
-  else if (cell.tone != TableCell::Tone::plain)
-    ImGui::TextColored(color_of(cell.tone), "%s", cell.words.c_str());
-  else if (column.numbers)
+  const bool plain = cell.color < 0 && cell.tone == TableCell::Tone::plain;
+  std::string help = cell.help;
+  if (plain && column.numbers)
     draw_at_the_right(text_of(cell));
-  else
-    ImGui::TextUnformatted(cell.words.c_str());
-  if (!cell.help.empty()) ImGui::SetItemTooltip("%s", cell.help.c_str());
+  else if (draw_at_the_left(cell.words,
+                            cell.color >= 0 ? series_text(cell.color) : color_of(cell.tone)))
+    help = cell.words + (help.empty() ? "" : "\n") + help;
+  if (!help.empty()) ImGui::SetItemTooltip("%s", help.c_str());
 }
 
 // Of every column of numbers the longest text, among as many rows as are looked at in no time.

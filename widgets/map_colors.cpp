@@ -45,6 +45,12 @@ Rgba cell_color(const MapSpec& map, double value, Ground ground) {
   return color_at(map.colormap, scale_place(map, value), ground);
 }
 
+double value_at_place(const MapSpec& map, double t) {
+  const ValueRange range = drawn_range(map.colormap, map.range);
+  if (map.log_decades > 0) return range.high * std::pow(10.0, (t - 1) * map.log_decades);
+  return range.low + t * (range.high - range.low);
+}
+
 std::array<Rgba, 256> color_table(Colormap map, Ground ground) {
   std::array<Rgba, 256> table;
   for (std::size_t i = 0; i < table.size(); ++i)

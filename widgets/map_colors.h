@@ -20,6 +20,9 @@ Rgba color_at(Colormap map, double t, Ground ground);
 // As cell_color(map, value) on a light ground.
 Rgba cell_color(const MapSpec& map, double value, Ground ground);
 
+// The value that stands at t in 0..1 on the map's colour scale: what scale_place gives back as t.
+double value_at_place(const MapSpec& map, double t);
+
 // 256 entries of it, what the heatmap's shader looks up.
 std::array<Rgba, 256> color_table(Colormap map, Ground ground);
 

@@ -260,15 +260,16 @@ void keep_frame(ImVec2 frame) {
   kept->SetFloat(up, std::min(kept->GetFloat(up), frame.y));
 }
 
-// Returns what is to be said at the pointer outside of the axes.
+// Returns what is to be said at the pointer outside of the axes. `across`: what the labels beside
+// the plot take of its width.
 std::string draw_inside(const PlotSpec& plot, const PlotDraw& options, const Fitting& fitting,
-                        ImVec2 size) {
+                        ImVec2 size, float across) {
   const bool refit = fitting.now;
   const float labels = labels_room();
   const AxisRanges ranges = axis_ranges(plot, fitting.frame.x, fitting.frame.y);
   // Of equal axes x follows y in ImPlot, unless its limits are set.
   set_axis(plot.x, {ImAxis_X1, ranges.x, options.link_x, refit, false, options.axis_labels, true,
-                    options.x_ticks, size.x - labels, !plot.equal_axes || refit});
+                    options.x_ticks, size.x - across, !plot.equal_axes || refit});
   set_axis(plot.y,
            {ImAxis_Y1, ranges.y, options.link_y, refit, plot.map.has_value() || options.downward,
             options.axis_labels && label_fits(plot.y, size.y), options.y_tick_labels,
@@ -277,6 +278,8 @@ std::string draw_inside(const PlotSpec& plot, const PlotDraw& options, const Fit
   for (const Marker& marker : plot.markers) shade_beyond(marker);
   if (plot.map && options.texture) draw_map(*plot.map, *options.texture);
   std::string words = plot.map ? draw_margin(*plot.map) : "";
+  for (std::size_t i = 0; i < plot.series.size(); ++i)
+    draw_band(plot.series[i], static_cast<int>(i));
   for (std::size_t i = 0; i < plot.series.size(); ++i)
     draw_series(plot.series[i], static_cast<int>(i));
   int place = 0;
@@ -398,11 +401,16 @@ void draw_menu(const PlotSpec& plot, const PlotDraw& options, PlotDrawn& drawn, 
 
 PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) {
   PlotDrawn drawn;
+  const unsigned linked = options.link_x ? 1 : 0;  // axes that are not any more are fitted
   const Fitting fitting = plot.equal_axes ? fitting_of_equal(options.version, size)
-                                          : Fitting{must_refit(options.version), size};
+                                          : Fitting{must_refit(2 * options.version + linked), size};
   const ImPlotFlags flags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend | ImPlotFlags_NoMouseText |
                             ImPlotFlags_NoMenus | (plot.equal_axes ? ImPlotFlags_Equal : 0) |
                             (plot.map && options.crosshair ? ImPlotFlags_Crosshairs : 0);
+  // Known from the frame before: names of layers and heads take more than numbers do.
+  ImGuiStorage* kept = ImGui::GetStateStorage();
+  const ImGuiID beside_plot = ImGui::GetID("labels beside");
+  const float across = kept->GetFloat(beside_plot, labels_room());
   // A frame around axes that have one already is too much.
   ImGui::PushStyleVar(ImGuiStyleVar_FrameBorderSize, 0.0F);
   // Half of the last tick's label stands beyond the axis.
@@ -413,7 +421,7 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
     ImGui::PopStyleVar();
     return drawn;
   }
-  const std::string beside = draw_inside(plot, options, fitting, size);
+  const std::string beside = draw_inside(plot, options, fitting, size, across);
   bool menu = false;
   if (ImPlot::IsPlotHovered()) {
     const ImPlotPoint at = ImPlot::GetPlotMousePos();
@@ -428,8 +436,13 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
     point_at(plot, options, drawn);
   }
   drawn.plot_size = ImPlot::GetPlotSize();
+  const ImPlotRect limits = ImPlot::GetPlotLimits();
+  drawn.x = {limits.X.Min, limits.X.Max}, drawn.y = {limits.Y.Min, limits.Y.Max};
+  drawn.fitted = fitting.now;
   ImPlot::EndPlot();
+  if (drawn.double_clicked) *fitted_version() = 0;
   if (plot.equal_axes) keep_frame(drawn.plot_size);
+  if (drawn.plot_size.x > 0) kept->SetFloat(beside_plot, size.x - drawn.plot_size.x);
   ImPlot::PopStyleVar();
   ImGui::PopStyleVar();
   if (!beside.empty()) ImGui::SetTooltip("%s", beside.c_str());

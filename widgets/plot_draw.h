@@ -26,6 +26,7 @@ struct PlotRing {
 // Limits that several plots share, so that zooming one zooms all; kept by the caller.
 struct AxisLink {
   double low = 0, high = 1;
+  bool operator==(const AxisLink&) const = default;
 };
 
 struct PlotDraw {
@@ -63,6 +64,8 @@ struct PlotDrawn {
   bool clicked = false;                // without dragging
   bool double_clicked = false;         // or all was asked for from the menu
   ImVec2 plot_size{0, 0};              // pixels inside the axes
+  AxisLink x, y;                       // the limits of the axes
+  bool fitted = false;                 // to the data, in this frame
 };
 
 // The twin of svg_of in the window: title, legend, plot, notes. The same words and numbers. The

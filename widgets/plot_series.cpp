@@ -5,12 +5,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+#include <string>
 
 #include "widgets/theme.h"
 
 namespace phasescope::widgets {
 namespace {
+
+// The line keeps its colour on it, and several bands over each other are still told apart.
+constexpr float kBandOpacity = 0.22F;
+
+// Of a series for ImPlot, which shows it nowhere.
+std::string imgui_id_of(int index) { return "##" + std::to_string(index); }
 
 ImPlotSpec line_look(const Series& series) {
   ImPlotSpec look;
@@ -19,10 +25,10 @@ ImPlotSpec line_look(const Series& series) {
   return look;
 }
 
+// The colour has the opacity itself: ImPlot would multiply a FillAlpha into it twice.
 ImPlotSpec fill_look(const Series& series, float alpha) {
   ImPlotSpec look;
-  look.FillColor = series_vec(series.color);
-  look.FillAlpha = alpha;
+  look.FillColor = series_vec(series.color, alpha);
   look.LineColor = series_vec(series.color);
   return look;
 }
@@ -101,13 +107,9 @@ void draw_points(const Series& series) {
 }
 
 void draw_line(const Series& series, const char* name) {
-  const int count = count_of(series);
-  for (const auto& [begin, end] : band_runs(series))
-    ImPlot::PlotShaded(name, &series.x[begin], &series.low[begin], &series.high[begin],
-                       static_cast<int>(end - begin), fill_look(series, 0.22F));
   draw_points(series);
   if (series.dashed || series.quiet) return draw_dashed(series);
-  ImPlot::PlotLine(name, series.x.data(), series.y.data(), count, line_look(series));
+  ImPlot::PlotLine(name, series.x.data(), series.y.data(), count_of(series), line_look(series));
 }
 
 void draw_histogram(const Series& series, const char* name) {
@@ -183,10 +185,18 @@ void draw_scatter(const Series& series, const char* name) {
 
 }  // namespace
 
+void draw_band(const Series& series, int index) {
+  if (series.kind != SeriesKind::line || series.x.empty()) return;
+  const std::string name = imgui_id_of(index);
+  for (const auto& [begin, end] : band_runs(series))
+    ImPlot::PlotShaded(name.c_str(), &series.x[begin], &series.low[begin], &series.high[begin],
+                       static_cast<int>(end - begin), fill_look(series, kBandOpacity));
+}
+
 void draw_series(const Series& series, int index) {
   if (series.x.empty() || series.y.empty()) return;
-  char name[24];
-  std::snprintf(name, sizeof name, "##%d", index);
+  const std::string words = imgui_id_of(index);
+  const char* name = words.c_str();
   switch (series.kind) {
     case SeriesKind::line:
       return draw_line(series, name);

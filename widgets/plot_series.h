@@ -4,7 +4,9 @@
 
 namespace phasescope::widgets {
 
-// Between ImPlot::BeginPlot and EndPlot; `index` tells the series of a plot apart.
+// Between ImPlot::BeginPlot and EndPlot; `index` tells the series of a plot apart. The bands of all
+// series stand below the lines of all: a band over another's line would change its colour.
+void draw_band(const Series& series, int index);
 void draw_series(const Series& series, int index);
 
 // What stands before the series' name in a legend.

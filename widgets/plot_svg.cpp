@@ -346,19 +346,14 @@ void draw_margin(Page& page, const MapSpec& map) {
 }
 
 void draw_color_scale(SvgWriter& svg, const MapSpec& map, const Frame& frame) {
-  const ValueRange range = drawn_range(map.colormap, map.range);
-  const auto value_at = [&](double t) {
-    if (map.log_decades > 0) return range.high * std::pow(10.0, (t - 1) * map.log_decades);
-    return range.low + t * (range.high - range.low);
-  };
   const double left = frame.left + frame.width + 14, steps = 48;
   for (int i = 0; i < steps; ++i)
     svg.rect(left, frame.top + frame.height * (1 - (i + 1) / steps), 13, frame.height / steps + 0.6,
              hex_of(color_at(map.colormap, (i + 0.5) / steps, ground_of(svg))));
   svg.rect(left, frame.top, 13, frame.height, "none", 1, svg.ink().frame);
   for (const double t : {0.0, 0.5, 1.0})
-    svg.text(left + 18, frame.top + frame.height * (1 - t) + 4, short_number(value_at(t)),
-             {10.5, svg.ink().ink});
+    svg.text(left + 18, frame.top + frame.height * (1 - t) + 4,
+             short_number(value_at_place(map, t)), {10.5, svg.ink().ink});
   // Beside the scale there is room for so much; a longer title ends where that ends.
   constexpr double kRoom = 60;
   const bool longer = text_width(map.value_label, 10.5) > kRoom;
@@ -489,6 +484,37 @@ void draw_cell(SvgWriter& svg, const GridCell& cell, const Frame& frame) {
   svg.rect(frame.left, frame.top, frame.width, frame.height, "none", 1, svg.ink().frame);
 }
 
+// The look of all maps of a grid where they share a colour scale; nullptr where they do not.
+const MapSpec* shared_scale(const GridSpec& grid) {
+  const MapSpec* first = nullptr;
+  for (const GridCell& cell : grid.cells) {
+    if (cell.plot || cell.map.values.empty()) return nullptr;
+    if (!first) first = &cell.map;
+    const bool same = cell.map.colormap == first->colormap && cell.map.range == first->range &&
+                      cell.map.log_decades == first->log_decades;
+    if (!same) return nullptr;
+  }
+  return first;
+}
+
+constexpr double kFlatScaleLine = 20;
+
+// In a line: what the colours are of, and a strip between the ends of the scale.
+void draw_flat_scale(SvgWriter& svg, const MapSpec& map, double x, double y) {
+  constexpr double kWidth = 96, kHeight = 10, kGap = 6;
+  constexpr int kSteps = 48;
+  const std::string low =
+      (map.value_label.empty() ? "" : map.value_label + " ") + short_number(value_at_place(map, 0));
+  svg.text(x, y + kHeight - 1, low, {kNoteSize, svg.ink().ink});
+  const double left = x + text_width(low, kNoteSize) + kGap;
+  for (int i = 0; i < kSteps; ++i)
+    svg.rect(left + kWidth * i / kSteps, y, kWidth / kSteps + 0.6, kHeight,
+             hex_of(color_at(map.colormap, (i + 0.5) / kSteps, ground_of(svg))));
+  svg.rect(left, y, kWidth, kHeight, "none", 1, svg.ink().frame);
+  svg.text(left + kWidth + kGap, y + kHeight - 1, short_number(value_at_place(map, 1)),
+           {kNoteSize, svg.ink().ink});
+}
+
 }  // namespace
 
 std::string svg_of(const GridSpec& grid, int width, FigureTheme theme) {
@@ -501,9 +527,12 @@ std::string svg_of(const GridSpec& grid, int width, FigureTheme theme) {
   const int rows = (static_cast<int>(grid.cells.size()) + columns - 1) / columns;
   const auto notes = note_lines(grid.notes, width - 2 * edge);
   const auto title = title_lines(grid.title, width - 2 * edge);
-  const double top = 40 + further_lines(title), bottom = top + rows * (height + caption + gap);
+  const MapSpec* scale = shared_scale(grid);
+  const double top = 40 + further_lines(title), end = top + rows * (height + caption + gap);
+  const double bottom = end + (scale ? kFlatScaleLine : 0);
   SvgWriter svg(width, bottom + 8 + kNoteLine * notes.size(), theme);
   draw_title(svg, title, edge, 24);
+  if (scale) draw_flat_scale(svg, *scale, edge, end + 2);
   for (std::size_t i = 0; i < grid.cells.size(); ++i) {
     const double x = edge + (i % columns) * (side + gap);
     const std::size_t row = i / columns;

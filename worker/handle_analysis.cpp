@@ -15,6 +15,7 @@
 #include "analysis/tensors.h"
 #include "analysis/theory/check.h"
 #include "formats/error.h"
+#include "model/encodings/rope_scaling.h"
 #include "protocol/messages/distance.h"
 #include "protocol/messages/heads.h"
 #include "protocol/messages/map.h"
@@ -49,6 +50,9 @@ void note_stack(const model::Model& model, Texts& texts) {
     texts.add_note("of " + model.report.name + " the decoder's self-attention is measured");
   }
 }
+
+// Who hears of the opening of one model of several: the words alone, where its part begins.
+protocol::PartOfProgress opening_of(protocol::Progress& part) { return {part, 0, 0}; }
 
 // ---- heads --------------------------------------------------------------------------------------
 
@@ -102,7 +106,7 @@ Reply map(const protocol::MapRequest& request, RequestContext& context) {
   texts = only_first(std::move(texts));
   const auto pass = pass_cache().get(model, texts.items[0],
                                      model::backend_named(request.running.backend), context);
-  analysis::MapOutput out = analysis::analyse_map(*pass, request);
+  analysis::MapOutput out = analysis::analyse_map(*pass, request, context);
   texts.add_note(out.result.provenance.note);
   out.result.provenance =
       provenance_of(asked(request), context, {model}, &texts, out.result.provenance.ran);
@@ -129,23 +133,16 @@ Reply one_query(const protocol::QueryRequest& request, RequestContext& context) 
 
 // ---- patterns -----------------------------------------------------------------------------------
 
-// What was asked for of a bias or of positions that the encoding has not is said, not dropped.
-void note_unread(const protocol::PatternsRequest& request, const protocol::PatternsResult& result,
+// What is read of one text alone, or not at all, is said.
+void note_unread(const protocol::PatternsRequest& request, const analysis::PatternsOutput& out,
                  Texts& texts) {
-  if (request.queries.empty()) {
+  const protocol::PatternsResult& result = out.result;
+  if (!out.of_all_texts) {
     note_first(texts);
-  } else if (!result.layers.empty() || !result.bias.empty()) {
-    note_first(texts, "positions and curves");
+  } else if (!result.layers.empty()) {
+    note_first(texts, "positions");
   }
-  if (request.layers) return;  // which may have none where others have
-  const bool curves = request.distances || request.query;
-  const bool rows = !request.queries.empty() || request.texts != protocol::PatternsRequest{}.texts;
-  if ((curves || rows) && result.bias.empty() && result.rows.empty()) {
-    texts.add_note("of what was asked about the bias nothing is shown: " + result.encoding +
-                   " has none");
-  } else if (rows && result.rows.empty()) {
-    texts.add_note("no rows of the bias are shown: no queries were named");
-  }
+  if (request.layers) return;  // which may have no state where others have
   if (request.positions != protocol::PatternsRequest{}.positions && result.layers.empty()) {
     texts.add_note("no positions are sampled: " + result.encoding + " has no position products");
   }
@@ -162,23 +159,25 @@ Reply patterns(const protocol::PatternsRequest& request, RequestContext& context
   options.distances = request.distances;
   options.queries = request.queries, options.texts = request.texts;
   options.seed = static_cast<std::uint64_t>(request.reading.seed);
-  const Passes passes = passes_of(model, texts, request.running.backend, context);
-  analysis::PatternsOutput out = analysis::analyse_patterns(passes, options, context);
+  protocol::PartOfProgress own(context, 0, request.against ? 0.5 : 1), beside(context, 0.5, 1);
+  const Passes passes = passes_of(model, texts, request.running.backend, own);
+  analysis::PatternsOutput out = analysis::analyse_patterns(passes, options, own);
   for (protocol::BiasRow& row : out.result.rows) {
     row.text_name = texts.items[static_cast<std::size_t>(row.text)].name;
   }
   std::vector<ModelPointer> models = {model};
   if (request.against) {
+    protocol::PartOfProgress opening = opening_of(beside);
     const auto [other, others] =
-        open_with_texts(request, *request.against, context, DefaultInput::first_session);
+        open_with_texts(request, *request.against, context, DefaultInput::first_session, &opening);
     options.queries.clear();
     analysis::add_against(
-        out, analysis::analyse_patterns(passes_of(other, others, request.running.backend, context),
-                                        options, context));
+        out, analysis::analyse_patterns(passes_of(other, others, request.running.backend, beside),
+                                        options, beside));
     models.push_back(other);
   }
   texts.add_note(out.result.provenance.note);
-  note_unread(request, out.result, texts);
+  note_unread(request, out, texts);
   out.result.provenance = provenance_of(asked(request), context, models, &texts, ran_of(passes));
   return reply_of(out.result, std::move(out.tensors));
 }
@@ -218,9 +217,6 @@ void require_steps_of_one(const Texts& texts) {
     }
   }
 }
-
-// Who hears of the opening of one model of several: the words alone, where its part begins.
-protocol::PartOfProgress opening_of(protocol::Progress& part) { return {part, 0, 0}; }
 
 protocol::DistanceModel distance_of(const protocol::DistanceRequest& request,
                                     RequestContext& context, protocol::Progress& progress,
@@ -269,15 +265,13 @@ Reply distance(const protocol::DistanceRequest& request, RequestContext& context
 
 // ---- shift --------------------------------------------------------------------------------------
 
-// Beyond these, an angle has lost more than half of a float64's digits, and no memory holds the
-// tokens that stand before the text.
-constexpr std::int64_t kFarthestShift = std::int64_t{1} << 31;
+// No memory holds more tokens before the text.
 constexpr std::int64_t kMostTokensBefore = std::int64_t{1} << 24;
 
 void check_shifts(const analysis::ShiftOptions& options) {
   // Beside shifted ids, too many added tokens are left out.
   const bool ids = std::ranges::count(options.methods, analysis::ShiftMethod::ids) > 0;
-  const std::int64_t most = ids ? kFarthestShift : kMostTokensBefore;
+  const std::int64_t most = ids ? model::kFarthestShift : kMostTokensBefore;
   for (const std::int64_t shift : options.by) {
     if (shift >= 0 && shift <= most) continue;
     throw formats::bad_usage("a shift must be from 0 to " + std::to_string(most) + " " +
@@ -327,6 +321,14 @@ void note_far_shifts(const analysis::ShiftOptions& options, Texts& texts) {
                  std::to_string(analysis::kTokensBesideIds) + "; --method tokens has them read");
 }
 
+// Neither its maps nor its queries and keys are made anew of other tokens or positions.
+void refuse_imports(const model::Model& model) {
+  if (model.encoding().info().key != "imported") return;
+  throw formats::Error("not_applicable",
+                       model.report.name + " is an import, whose maps no shift moves", "model",
+                       "choose a model that reads texts");
+}
+
 Reply shift(const protocol::ShiftRequest& request, RequestContext& context) {
   const std::vector<std::string>& names = request.models;
   require_models(names);
@@ -340,6 +342,7 @@ Reply shift(const protocol::ShiftRequest& request, RequestContext& context) {
     protocol::PartOfProgress opening = opening_of(part);
     ModelTexts in =
         open_with_texts(request, names[n], context, DefaultInput::first_session, &opening);
+    refuse_imports(*in.model);
     if (!request.reading.corpus.asked) in.texts = only_first(std::move(in.texts));
     require_ids_alone(in.texts, "shift");
     note_stack(*in.model, in.texts);
@@ -365,11 +368,14 @@ Reply shift(const protocol::ShiftRequest& request, RequestContext& context) {
 
 // ---- theory -------------------------------------------------------------------------------------
 
-// The checks of one model, or those that need none. Models and texts stay where they are.
+// The checks of one model, or those that need none. Models and texts stay where they are. What one
+// of several cannot do is its own answer; of the only one it is that of the request.
 void run_checks(const std::vector<analysis::TheoryCheck>& checks, const ModelTexts* in,
                 const protocol::TheoryRequest& request, protocol::Progress& progress,
                 model::AllRan& kernels, protocol::TheoryResult& result) {
   double done = 0;
+  const bool several = request.check.size() != 1 || request.models.size() > 1;
+  analysis::CheckSamples samples;
   const std::string on = in == nullptr ? "" : " on " + in->model->report.name;
   for (const analysis::TheoryCheck& check : checks) {
     progress.throw_if_cancelled();
@@ -386,7 +392,9 @@ void run_checks(const std::vector<analysis::TheoryCheck>& checks, const ModelTex
     given.progress = &part;
     given.backend = model::backend_named(request.running.backend);
     given.kernels = &kernels;
-    result.checks.push_back(analysis::run_check(check, given));
+    given.samples = &samples;
+    result.checks.push_back(several ? analysis::run_check_among_others(check, given)
+                                    : analysis::run_check(check, given));
   }
 }
 

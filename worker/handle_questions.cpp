@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <iterator>
 #include <regex>
+#include <set>
 
 #include "analysis/formula.h"
 #include "analysis/map.h"
+#include "analysis/model_sides.h"
 #include "analysis/questions/acuity.h"
 #include "analysis/questions/addressing.h"
 #include "analysis/questions/demand.h"
@@ -118,12 +120,22 @@ void note_unchosen(const protocol::AcuityRequest& request, analysis::Texts& text
   }
 }
 
+// A permutation that is drawn twice is not two of them.
+void check_seeds(const std::vector<std::int64_t>& seeds) {
+  if (seeds.empty()) throw formats::bad_usage("acuity needs a seed at least", "seeds");
+  std::set<std::int64_t> known;
+  for (const std::int64_t seed : seeds) {
+    if (known.insert(seed).second) continue;
+    throw formats::bad_usage("seed " + std::to_string(seed) + " is named twice", "seeds");
+  }
+}
+
 Reply acuity(const protocol::AcuityRequest& request, RequestContext& context) {
   analysis::AcuityOptions options;
   for (const std::string& band : request.bands) {
     options.bands.push_back(analysis::band_named(band));
   }
-  if (request.seeds.empty()) throw formats::bad_usage("acuity needs a seed at least", "seeds");
+  check_seeds(request.seeds);
   options.seeds.assign(request.seeds.begin(), request.seeds.end());
   options.by = request.by;
   options.layers = request.chosen.layers, options.heads = request.chosen.heads;
@@ -137,6 +149,9 @@ Reply acuity(const protocol::AcuityRequest& request, RequestContext& context) {
 
 // ---- xray ---------------------------------------------------------------------------------------
 
+// No memory holds the scores of longer ones; drawn texts are as long as they are asked to be.
+constexpr std::int64_t kMostDrawn = std::int64_t{1} << 24;
+
 // A text of twice the trained length, where none is asked for.
 protocol::XrayRequest with_length(protocol::XrayRequest request, const model::Model& model) {
   std::int64_t& length = request.reading.length;
@@ -149,7 +164,21 @@ protocol::XrayRequest with_length(protocol::XrayRequest request, const model::Mo
         "nothing past the trained length of " + std::to_string(trained) + " tokens to look at",
         "length", "give a longer one");
   }
+  if (length > kMostDrawn && !model.tokenizer) {
+    throw formats::bad_usage("a text of " + std::to_string(length) + " tokens is not drawn",
+                             "length", "give " + std::to_string(kMostDrawn) + " at most");
+  }
   return request;
+}
+
+// Where failures begin is not looked for in texts that end before the length that was asked for.
+void require_length(const analysis::Texts& texts, std::int64_t asked) {
+  const std::int64_t longest = texts.longest();
+  if (asked <= longest) return;
+  throw formats::bad_input(
+      "no text has the " + std::to_string(asked) + " tokens that were asked for: the longest has " +
+          std::to_string(longest),
+      "length", "give " + std::to_string(longest) + " at most, or longer texts");
 }
 
 // Those with rows past the trained length.
@@ -176,6 +205,7 @@ Reply xray(const protocol::XrayRequest& given, RequestContext& context) {
   options.layers = request.chosen.layers, options.heads = request.chosen.heads;
   options.seed = static_cast<std::uint64_t>(request.reading.seed);
   analysis::Texts texts = question_texts(request.reading, context, *model);
+  require_length(texts, given.reading.length);
   keep_long_ones(texts, model->config().context);
   protocol::XrayResult result = analysis::analyse_xray(model, texts, options, context);
   return answer_of(request, std::move(result), context, model, texts);
@@ -183,12 +213,25 @@ Reply xray(const protocol::XrayRequest& given, RequestContext& context) {
 
 // ---- pair ---------------------------------------------------------------------------------------
 
+// The head that is named; where none is and the first layer has no maps, of the first that has
+// some.
+analysis::HeadName head_of_pair(const protocol::PairRequest& request, const model::Model& model,
+                                analysis::Texts& texts) {
+  analysis::HeadName head = analysis::parse_head(request.head);
+  if (head.head < 0) throw formats::bad_usage("a pair is one of a single head", "head");
+  const bool named = request.head != protocol::PairRequest{}.head;
+  if (named || analysis::has_head(model.config(), head.layer, head.head)) return head;
+  head.layer = analysis::first_layer_with_maps(model.config());
+  texts.add_note("layer 0 has no maps: the first head of layer " + std::to_string(head.layer) +
+                 " is shown");
+  return head;
+}
+
 Reply pair(const protocol::PairRequest& request, RequestContext& context) {
   const ModelPointer model = context.models().open(request.model, request.running, context);
-  const analysis::Texts texts =
+  analysis::Texts texts =
       only_first(read_input(request.reading, {}, context, *model, DefaultInput::first_session));
-  const analysis::HeadName head = analysis::parse_head(request.head);
-  if (head.head < 0) throw formats::bad_usage("a pair is one of a single head", "head");
+  const analysis::HeadName head = head_of_pair(request, *model, texts);
   analysis::PairOptions options;
   options.layer = head.layer, options.head = head.head;
   options.query = request.query, options.key = request.key;

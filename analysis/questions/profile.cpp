@@ -397,12 +397,6 @@ protocol::ProfileRow row_of(std::int64_t layer, std::int64_t head,
 
 }  // namespace
 
-double mean_step(const std::vector<double>& curve) {
-  double sum = 0;
-  for (std::size_t t = 0; t + 1 < curve.size(); ++t) sum += std::abs(curve[t + 1] - curve[t]);
-  return sum / static_cast<double>(curve.size() - 1);
-}
-
 SemanticScore semantic_score(const std::vector<double>& difference, double mass) {
   constexpr double eps = std::numeric_limits<double>::epsilon();
   SemanticScore score;

@@ -12,9 +12,6 @@
 
 namespace phasescope::analysis {
 
-// Mean |s(t+1) - s(t)|; `curve` has two values or more.
-double mean_step(const std::vector<double>& curve);
-
 // The score of d(t): 1 - erfc(sign(d(0)) m / sqrt(2 v)) / 2, m the mean and v the variance of all
 // t, and the share of t at which d has the sign it has at 0. `mass`: what rounding is measured by.
 struct SemanticScore {

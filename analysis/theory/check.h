@@ -1,6 +1,7 @@
 #pragma once
 // A theorem check: what it states, what it is given, what it answers.
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,11 +18,18 @@ struct Model;
 
 namespace phasescope::analysis {
 
+struct TapaSamples;
 struct Texts;
 
 using protocol::CheckCurve;
 using protocol::CheckResult;
 using protocol::Verdict;
+
+// What several checks read alike of one model, its texts and a seed, from the first that asked for
+// it.
+struct CheckSamples {
+  std::map<std::int64_t, std::shared_ptr<const TapaSamples>> tapa;  // by pairs a head
+};
 
 struct CheckContext {
   std::shared_ptr<const model::Model> model;  // float32; null where a check runs by itself
@@ -33,6 +41,7 @@ struct CheckContext {
   // What runs attention, but in passes that a check runs by plain operations whatever is asked.
   model::Backend backend{};             // fused
   protocol::AllRan* kernels = nullptr;  // gathers what ran attention; null for nobody
+  CheckSamples* samples = nullptr;  // kept for the model's next checks; null: each reads its own
 };
 
 // What a check is measured on.
@@ -72,5 +81,10 @@ std::vector<TheoryCheck> select_checks(const std::vector<std::string>& ids);
 // A construction is nothing of the model's: with one the premise is not met. Throws Error
 // "bad_usage" where a check needs a model and there is none.
 CheckResult run_check(const TheoryCheck& check, const CheckContext& context);
+
+// The same of a check among others, which go on whatever this one cannot do: its error is its
+// answer, undecided. Throws what is of the request and not of the check: Errors "cancelled",
+// "bad_usage" and "out_of_memory".
+CheckResult run_check_among_others(const TheoryCheck& check, const CheckContext& context);
 
 }  // namespace phasescope::analysis

@@ -40,14 +40,24 @@ std::int64_t layer_terms(const model::Decoder& decoder, std::int64_t tokens) {
   return terms;
 }
 
+// The units of an MLP or of an expert, whose sum is what it gives; a layer of experts alone has no
+// MLP.
+template <class Units>
+void reorder_units(Units& units, Random& random) {
+  if (!units.up.defined()) return;
+  const auto order = random.permutation(units.up.size(0));
+  at::Tensor index = at::empty({units.up.size(0)}, at::kLong);
+  std::copy(order.begin(), order.end(), index.data_ptr<std::int64_t>());
+  for (at::Tensor* rows : {&units.gate, &units.up, &units.gate_bias, &units.up_bias}) {
+    if (rows->defined()) *rows = rows->index_select(0, index);
+  }
+  units.down = units.down.index_select(1, index);
+}
+
 }  // namespace
 
 std::shared_ptr<const model::Model> in_float64(const std::shared_ptr<const model::Model>& model) {
   return with_weights(*model, model::converted(model->decoder.weights(), at::kDouble));
-}
-
-double relative_difference(const at::Tensor& value, const at::Tensor& reference) {
-  return ((value - reference).abs().max() / reference.abs().max()).item<double>();
 }
 
 double Residuals::largest() const { return worst_of(worst_of(logits, attention), products); }
@@ -71,6 +81,14 @@ const char* name_of_outputs(const model::Decoder& decoder) {
   return decoder.config().head.present ? "logits" : "hidden states";
 }
 
+std::vector<std::int64_t> another_order(Random& random, std::int64_t tokens) {
+  std::vector<std::int64_t> order = random.permutation(tokens);
+  while (std::ranges::is_sorted(order)) order = random.permutation(tokens);
+  return order;
+}
+
+bool is_import(const model::Model& model) { return model.encoding().info().key == "imported"; }
+
 Residuals larger_of(const Residuals& a, const Residuals& b) {
   return {worst_of(a.logits, b.logits), worst_of(a.attention, b.attention),
           worst_of(a.products, b.products)};
@@ -82,13 +100,10 @@ std::shared_ptr<const model::Model> reordered(const std::shared_ptr<const model:
   Random random(seed);
   model::Weights weights = model->decoder.weights();
   for (model::LayerWeights& layer : weights.layers) {
-    const auto order = random.permutation(layer.up.size(0));
-    at::Tensor index = at::empty({layer.up.size(0)}, at::kLong);
-    std::copy(order.begin(), order.end(), index.data_ptr<std::int64_t>());
-    for (at::Tensor* rows : {&layer.gate, &layer.up, &layer.gate_bias, &layer.up_bias}) {
-      if (rows->defined()) *rows = rows->index_select(0, index);
-    }
-    layer.down = layer.down.index_select(1, index);
+    reorder_units(layer, random);
+    for (model::ExpertWeights& expert : layer.experts) reorder_units(expert, random);
+    for (model::ExpertWeights& expert : layer.shared_experts) reorder_units(expert, random);
+    reorder_units(layer.shared_expert, random);
   }
   return with_weights(*model, std::move(weights));
 }

@@ -8,14 +8,13 @@
 #include <vector>
 
 #include "analysis/head_grid.h"
+#include "analysis/random.h"
+#include "analysis/tensors.h"
 #include "analysis/text_pass.h"
 #include "analysis/theory/check.h"
 #include "analysis/theory/verdicts.h"
 
 namespace phasescope::analysis {
-
-// Largest absolute difference over the largest magnitude of `reference`.
-double relative_difference(const at::Tensor& value, const at::Tensor& reference);
 
 // The three things that a transformation of the positions must not move: logits (relative; of a
 // model without a head its last hidden states), attention weights (absolute), PE dot products
@@ -25,6 +24,14 @@ struct Residuals {
   double largest() const;
 };
 Residuals residuals_of(TextPass& run, TextPass& other);
+
+// A random order of two tokens or more that is not the one they have, so that a check of it could
+// fail.
+std::vector<std::int64_t> another_order(Random& random, std::int64_t tokens);
+
+// Whether a model is an import of maps, or of queries and keys: it has no values and no outputs, so
+// that nothing is said of what its layers give.
+bool is_import(const model::Model& model);
 
 // What Residuals::logits is of in this model: (B, N, V), or without a head the last hidden states
 // (B, N, C); and its name.
@@ -39,7 +46,8 @@ Residuals larger_of(const Residuals& a, const Residuals& b);
 // one anew from the configuration).
 std::shared_ptr<const model::Model> in_float64(const std::shared_ptr<const model::Model>& model);
 
-// The same function with its float32 sums taken in another order: channels of every MLP permuted.
+// The same function with its float32 sums taken in another order: the units of every MLP and of
+// every expert permuted.
 std::shared_ptr<const model::Model> reordered(const std::shared_ptr<const model::Model>& model,
                                               std::uint64_t seed);
 

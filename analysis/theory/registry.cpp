@@ -127,6 +127,16 @@ std::string not_of_this_model(const TheoryCheck& check, const CheckContext& cont
   return "premise: scores as the encoding makes them; this reading changes those of some heads";
 }
 
+// The answer with whose it is.
+CheckResult attributed(CheckResult result, const TheoryCheck& check, const CheckContext& context) {
+  result.id = check.info.id;
+  result.statement = check.info.statement;
+  result.source = check.info.source;
+  result.model = context.model != nullptr ? context.model->report.name : "construction";
+  result.seed = static_cast<std::int64_t>(context.seed);
+  return result;
+}
+
 }  // namespace
 
 CheckResult run_check(const TheoryCheck& check, const CheckContext& context) {
@@ -134,14 +144,20 @@ CheckResult run_check(const TheoryCheck& check, const CheckContext& context) {
     throw formats::bad_usage(check.info.id + " needs a model", "models");
   }
   const std::string why_not = not_of_this_model(check, context);
-  CheckResult result =
-      why_not.empty() ? check.run(context) : not_measured(Verdict::premise_not_met, why_not);
-  result.id = check.info.id;
-  result.statement = check.info.statement;
-  result.source = check.info.source;
-  result.model = context.model != nullptr ? context.model->report.name : "construction";
-  result.seed = static_cast<std::int64_t>(context.seed);
-  return result;
+  return attributed(
+      why_not.empty() ? check.run(context) : not_measured(Verdict::premise_not_met, why_not), check,
+      context);
+}
+
+CheckResult run_check_among_others(const TheoryCheck& check, const CheckContext& context) {
+  try {
+    return run_check(check, context);
+  } catch (const formats::Error& error) {
+    const std::string& code = error.code();
+    if (code == "cancelled" || code == "bad_usage" || code == "out_of_memory") throw;
+    return attributed(not_measured(Verdict::undecided, "not measured: " + error.full_text()), check,
+                      context);
+  }
 }
 
 }  // namespace phasescope::analysis

@@ -14,6 +14,7 @@
 #include "analysis/theory/matrix_product.h"
 #include "analysis/theory/rope_sums.h"
 #include "analysis/worst.h"
+#include "formats/error.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -211,14 +212,25 @@ CheckCurve curve_of_head(const BiasHead& head, const std::vector<double>& freque
   return curve;
 }
 
-// The model's own frequencies under linear scaling: what its encoding makes of it.
-std::vector<double> scaled_frequencies(const CheckContext& context) {
+// The model under linear scaling; null where it has another one, or takes none.
+std::shared_ptr<const model::Model> scaled_model(const CheckContext& context) {
   if (context.model->config().encoding.key != "rope" ||
       context.model->encoding().options().value("scaling", "none") != std::string("none")) {
-    return {};
+    return nullptr;
   }
-  const auto scaled = model::with_overrides(
-      context.model, {{"rope.scaling", "linear"}, {"rope.factor", std::to_string(kFactor)}});
+  try {
+    return model::with_overrides(
+        context.model, {{"rope.scaling", "linear"}, {"rope.factor", std::to_string(kFactor)}});
+  } catch (const formats::Error& error) {
+    if (error.code() != "bad_input") throw;
+    return nullptr;  // its sines are stored
+  }
+}
+
+// The model's own frequencies under linear scaling: what its encoding makes of it.
+std::vector<double> scaled_frequencies(const CheckContext& context) {
+  const auto scaled = scaled_model(context);
+  if (scaled == nullptr) return {};
   TextPass pass(scaled, first_ids(context, 64), asked_options(context));
   const std::optional<Rotation> rotation = rotation_of_all(pass);
   return rotation ? rotation->frequencies : std::vector<double>();
@@ -240,8 +252,10 @@ CheckResult run_rope_effective_context(const CheckContext& context) {
   const std::vector<EffectiveContext> got =
       effective_contexts(means, angles, last, context.progress);
   const std::string name = name_of(HeadGrid(context.model->config()).present().front());
-  CheckCurve half = curve_of("half gone", {"head", "distance", false, true}, {}, {});
-  CheckCurve zero = curve_of("gone", {"head", "distance", false, true}, {}, {});
+  CheckCurve half =
+      curve_of("half gone", {"head, layer after layer", "distance (tokens)", false, true}, {}, {});
+  CheckCurve zero =
+      curve_of("gone", {"head, layer after layer", "distance (tokens)", false, true}, {}, {});
   for (std::size_t h = 0; h < got.size(); ++h) {
     if (got[h].half) half.x.push_back(double(h)), half.y.push_back(double(*got[h].half));
     if (got[h].zero) zero.x.push_back(double(h)), zero.y.push_back(double(*got[h].zero));
@@ -259,7 +273,7 @@ CheckResult run_rope_effective_context(const CheckContext& context) {
         answer(Verdict::undecided, {0, kRopeEffectiveContextIdentity, 0, std::int64_t(got.size())},
                detail +
                    "; numbers without verdict: the identity of linear scaling is tried on "
-                   "RoPE without a scaling");
+                   "RoPE that has none and takes one");
   } else {
     double worst = 0;
     for (const BiasHead& head : means) {

@@ -303,6 +303,9 @@ std::string missing_premise(const model::Model& model) {
   const model::AttentionConfig& attention = model.config().attention;
   const model::Encoding& encoding = model.encoding();
   if (!encoding.has_state()) return "q and k rotated by fixed angles; this encoding does not";
+  if (model.config().encoding.key == "tape") {
+    return "q and k rotated by fixed angles; here layers update the positions";
+  }
   const model::StartContext two_tokens = start_context(model.decoder, 2, at::kDouble);
   if (encoding.start(two_tokens).table.defined()) {
     return "q and k rotated by fixed angles and nothing else; here the layers share more than "

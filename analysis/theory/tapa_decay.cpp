@@ -68,8 +68,8 @@ CheckResult tapa_decay_alone(const CheckContext& context) {
 
 CheckResult run_tapa_decay(const CheckContext& context) {
   if (context.model == nullptr) return tapa_decay_alone(context);
-  const TapaSamples samples =
-      tapa_samples(context, context.pairs > 0 ? context.pairs : kPairsOfModel);
+  const auto kept = tapa_samples(context, context.pairs > 0 ? context.pairs : kPairsOfModel);
+  const TapaSamples& samples = *kept;
   if (samples.heads.empty()) return samples.refused;
   std::vector<std::pair<std::string, HeadVerdict>> verdicts;
   std::vector<CheckCurve> curves;

@@ -90,7 +90,8 @@ CheckCurve at_other_sizes(const std::string& label, double dims, double g, bool 
 // A model has one D: g, and what it would do in another one.
 CheckResult run_tapa_dimension(const CheckContext& context) {
   if (context.model == nullptr) return tapa_dimension_alone(context);
-  const TapaSamples samples = tapa_samples(context, context.pairs > 0 ? context.pairs : 5000);
+  const auto kept = tapa_samples(context, context.pairs > 0 ? context.pairs : 5000);
+  const TapaSamples& samples = *kept;
   if (samples.heads.empty()) return samples.refused;
   const auto dims = static_cast<double>(samples.phase_channels);
   double largest = 0;

@@ -104,7 +104,8 @@ CheckResult tapa_linear_phase_of_model(const TapaSamples& samples) {
 
 CheckResult run_tapa_linear_phase(const CheckContext& context) {
   if (context.model == nullptr) return tapa_linear_phase_alone(context);
-  const TapaSamples samples = tapa_samples(context, context.pairs > 0 ? context.pairs : 20000);
+  const auto kept = tapa_samples(context, context.pairs > 0 ? context.pairs : 20000);
+  const TapaSamples& samples = *kept;
   if (samples.heads.empty()) return samples.refused;
   CheckResult result = tapa_linear_phase_of_model(samples);
   if (samples.linear_phase) return result;

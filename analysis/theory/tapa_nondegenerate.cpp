@@ -51,8 +51,9 @@ CheckResult tapa_nondegenerate_alone(const CheckContext& context) {
 
 CheckResult run_tapa_nondegenerate(const CheckContext& context) {
   if (context.model == nullptr) return tapa_nondegenerate_alone(context);
-  const TapaSamples samples =
+  const auto kept =
       tapa_samples(context, context.pairs > 0 ? context.pairs : kTapaNondegeneratePairs);
+  const TapaSamples& samples = *kept;
   if (samples.heads.empty()) return samples.refused;
   std::vector<std::pair<std::string, HeadVerdict>> verdicts;
   std::vector<CheckCurve> curves;

@@ -47,9 +47,7 @@ void read_head(const DrawnPairs& drawn, const model::LayerAttention& attention, 
   }
 }
 
-}  // namespace
-
-TapaSamples tapa_samples(const CheckContext& context, std::int64_t pairs) {
+TapaSamples read_samples(const CheckContext& context, std::int64_t pairs) {
   TapaSamples out;
   const CheckResult no_phases = not_measured(
       Verdict::premise_not_met,
@@ -85,6 +83,16 @@ TapaSamples tapa_samples(const CheckContext& context, std::int64_t pairs) {
   for (auto& [of, one] : heads) out.heads.push_back(std::move(one));
   if (out.heads.empty()) out.refused = no_phases;
   return out;
+}
+
+}  // namespace
+
+std::shared_ptr<const TapaSamples> tapa_samples(const CheckContext& context, std::int64_t pairs) {
+  if (context.samples == nullptr)
+    return std::make_shared<const TapaSamples>(read_samples(context, pairs));
+  std::shared_ptr<const TapaSamples>& kept = context.samples->tapa[pairs];
+  if (kept == nullptr) kept = std::make_shared<const TapaSamples>(read_samples(context, pairs));
+  return kept;
 }
 
 }  // namespace phasescope::analysis

@@ -1,6 +1,7 @@
 #pragma once
 // TAPA's amplitudes, angles and scores of a model's pairs at chosen distances.
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,7 @@ struct TapaSamples {
   CheckResult refused;  // where `heads` is empty: the premise that is not met
 };
 // In float64, about `pairs` a head. Distances evenly spread in the logarithm up to the longest that
-// at least 8 texts have.
-TapaSamples tapa_samples(const CheckContext& context, std::int64_t pairs);
+// at least 8 texts have. Read once for all checks of a context that keeps samples.
+std::shared_ptr<const TapaSamples> tapa_samples(const CheckContext& context, std::int64_t pairs);
 
 }  // namespace phasescope::analysis

@@ -3,6 +3,12 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "analysis/theory/equality.h"
 #include "analysis/theory/orthogonal_matrices.h"
 #include "analysis/worst.h"
@@ -10,25 +16,77 @@
 namespace phasescope::analysis {
 namespace {
 
+// Hidden states, and position states by the encoding that reads them: layers may have others, whose
+// states are no updates of each other.
 class Recorder final : public model::Observer {
  public:
+  explicit Recorder(const model::Decoder& decoder) : decoder_(decoder) {}
   void on_hidden(std::int64_t, const at::Tensor& hidden) override { hiddens.push_back(hidden); }
-  void on_position(std::int64_t, const model::PositionState& state) override {
-    if (state.z.defined()) states.push_back(state.z);
+  void on_position(std::int64_t index, const model::PositionState& state) override {
+    if (!state.z.defined()) return;
+    const bool behind = index == decoder_.config().layers;
+    const model::Encoding& own = behind ? decoder_.encoding() : decoder_.encoding_of(index);
+    // What stands behind the last layer is of the model's own encoding, which no layer may read.
+    if (behind && !states.contains(&own)) return;
+    states[&own].push_back(state.z);
   }
-  std::vector<at::Tensor> hiddens, states;
+  std::vector<at::Tensor> hiddens;
+  std::map<const model::Encoding*, std::vector<at::Tensor>> states;
+
+ private:
+  const model::Decoder& decoder_;
 };
 
 void cleared(at::Tensor& x) {
   if (x.defined()) x = x * 0;  // what is no number stays none
 }
 
+// W_V; or W_O where values are made of what keys are made of, or of a state.
+void clear_values(model::LayerWeights& layer) {
+  cleared(layer.wv), cleared(layer.bv);
+  if (!layer.wv.defined()) cleared(layer.wo);
+  cleared(layer.linear_out);
+}
+
+// What an MLP or an expert ends with.
+template <class Units>
+void clear_end(Units& units) {
+  cleared(units.down), cleared(units.down_bias);
+}
+
+bool adds_more(const model::LayerWeights& layer) {
+  return layer.layer_input.defined() || layer.layer_scale.defined() ||
+         layer.stream_router.defined() || layer.low_rank_in.defined();
+}
+
+// The premise that a model does not meet, and what it has in its place; empty where it meets all.
+std::string unlike_the_lemma(const model::Model& model) {
+  const model::Decoder& decoder = model.decoder;
+  const model::ModelConfig& config = decoder.config();
+  if (config.encoder_layers > 0) {
+    return "residuals past two branches; here a third one reads an encoder";
+  }
+  if (config.norm.placement != "pre") {
+    return "residuals past both branches, their norms before them; this model's norms are \"" +
+           config.norm.placement + "\"";
+  }
+  if (std::ranges::any_of(decoder.weights().layers, adds_more)) {
+    return "an attention and an MLP past which the residuals go; here layers add or scale more";
+  }
+  if (is_import(model)) {
+    return "a residual past an attention with values; of an import the maps alone are known";
+  }
+  return {};
+}
+
 // A model of layers that do nothing: W_V, what the MLP ends with, and the updates of positions 0.
 model::Decoder without_branches(const model::Decoder& decoder, bool with_values) {
   model::Weights weights = decoder.weights();
   for (model::LayerWeights& layer : weights.layers) {
-    if (!with_values) cleared(layer.wv), cleared(layer.bv);
-    cleared(layer.bo), cleared(layer.down), cleared(layer.down_bias);
+    if (!with_values) clear_values(layer);
+    cleared(layer.bo), clear_end(layer), clear_end(layer.shared_expert);
+    for (model::ExpertWeights& expert : layer.experts) clear_end(expert);
+    for (model::ExpertWeights& expert : layer.shared_experts) clear_end(expert);
     for (const char* name :
          {"post_attention_linear", "post_attention_linear.0", "post_attention_linear.1",
           "down_proj", "down_proj.0", "down_proj.1"}) {
@@ -47,35 +105,39 @@ double moved(const std::vector<at::Tensor>& states) {
   return worst;
 }
 
+// How far layers have moved what they read.
+struct Moves {
+  double hidden = 0;
+  std::optional<double> state;  // none of a model without states
+  std::int64_t samples = 0;     // hidden states
+};
+
+Moves moves_of(const Recorder& recorder) {
+  Moves out{moved(recorder.hiddens), std::nullopt,
+            static_cast<std::int64_t>(recorder.hiddens.size())};
+  for (const auto& [encoding, states] : recorder.states) {
+    out.state = worst_of(out.state.value_or(0), moved(states));
+  }
+  return out;
+}
+
 CheckResult tape_identity_layer_of_model(const CheckContext& context) {
-  const model::ModelConfig& config = context.model->config();
-  if (config.norm.placement != "pre" || config.encoder_layers > 0) {
-    return not_measured(Verdict::premise_not_met,
-                        "premise: residuals past both branches, their norms before them; this "
-                        "model's norms are \"" +
-                            config.norm.placement + "\"");
-  }
-  if (context.model->encoding().info().key == "imported") {
-    return not_measured(Verdict::premise_not_met,
-                        "premise: a residual past an attention with values; of an import the maps "
-                        "alone are known");
-  }
+  const std::string unmet = unlike_the_lemma(*context.model);
+  if (!unmet.empty()) return not_measured(Verdict::premise_not_met, "premise: " + unmet);
   const at::Tensor ids = first_ids(context, 64);
   const auto run_tape_identity_layer = [&](bool with_values) {
-    Recorder recorder;
-    without_branches(context.model->decoder, with_values)
-        .hidden(ids, plain_options(context), &recorder);
-    return recorder;
+    const model::Decoder decoder = without_branches(context.model->decoder, with_values);
+    Recorder recorder(decoder);
+    decoder.hidden(ids, plain_options(context), &recorder);
+    return moves_of(recorder);
   };
-  const Recorder got = run_tape_identity_layer(false), control = run_tape_identity_layer(true);
+  const Moves got = run_tape_identity_layer(false), control = run_tape_identity_layer(true);
   Parts parts;
-  parts.below("hidden states of every layer from the embedding, float32", moved(got.hiddens), 0);
-  if (!got.states.empty()) {
-    parts.below("position states from the first", moved(got.states), 0);
-  }
-  parts.control("with W_V left", moved(control.hiddens), 0);
+  parts.below("hidden states of every layer from the embedding, float32", got.hidden, 0);
+  if (got.state) parts.below("position states from the first", *got.state, 0);
+  parts.control("with W_V left", control.hidden, 0);
   CheckResult result = parts.result();
-  result.samples = static_cast<std::int64_t>(got.hiddens.size());
+  result.samples = got.samples;
   return result;
 }
 

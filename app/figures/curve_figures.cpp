@@ -284,7 +284,7 @@ std::vector<GroupedFigure> figures_of(const protocol::EvalResult& result, const 
 PlotSpec pe_by_distance_figure(const protocol::PatternsResult& result, const ModelNames& names) {
   PlotSpec plot{.id = "pe_by_distance_" + names.file_name(result.model),
                 .title = names.short_name(result.model) + ": PE dot product by distance"};
-  plot.x = distance_axis(), plot.y.label = "mean G";
+  plot.x = distance_axis(), plot.y.label = "mean PE dot product G";
   for (const protocol::PatternsLayer& layer : result.layers) {
     Series series{.label = layer.layer == 0 ? "start" : "after L" + std::to_string(layer.layer - 1),
                   .color = int(layer.layer)};
@@ -454,10 +454,39 @@ PlotSpec check_figure(const protocol::CheckResult& check, const protocol::CheckC
   return plot;
 }
 
-// Curves with their bounds, each bound once: one that all share is "bound".
-void add_curves(PlotSpec& plot, const std::vector<const protocol::CheckCurve*>& curves) {
+using CheckCurves = std::vector<const protocol::CheckCurve*>;
+
+// What checks call the ends of the interval of what they measured: "95 % band, low, L0H0" and
+// "95 % band, high, L0H0".
+constexpr std::string_view kBandLow = "95 % band, low", kBandHigh = "95 % band, high";
+
+// Takes the two ends of a band out of `curves`, the first of which is what was measured; both null
+// where there are not two at its points.
+std::pair<const protocol::CheckCurve*, const protocol::CheckCurve*> take_band(CheckCurves& curves) {
+  const auto end_called = [&](std::string_view name) -> const protocol::CheckCurve* {
+    const auto found = std::ranges::find_if(curves, [&](const auto* curve) {
+      return curve->label.starts_with(name) && curve->x == curves[0]->x;
+    });
+    return found == curves.end() ? nullptr : *found;
+  };
+  const auto *low = end_called(kBandLow), *high = end_called(kBandHigh);
+  if (low == nullptr || high == nullptr || low == curves[0] || high == curves[0]) return {};
+  std::erase(curves, low), std::erase(curves, high);
+  return {low, high};
+}
+
+// Curves with their bounds, each bound once: one that all share is "bound". What was measured with
+// a band is a line through its points, as a band is drawn along one.
+void add_curves(PlotSpec& plot, CheckCurves curves) {
+  const auto [low, high] = take_band(curves);
   for (const protocol::CheckCurve* curve : curves) {
     plot.series.push_back(series_of(*curve, int(plot.series.size())));
+  }
+  if (low != nullptr) {
+    Series& measured = plot.series.front();
+    measured.kind = SeriesKind::line, measured.points = widgets::PointShape::circle;
+    measured.low = low->y, measured.high = high->y;
+    plot.notes.emplace_back("band: 95 % interval of what was measured");
   }
   const auto same = [&](const auto* other) {
     return other->x == curves[0]->x && other->bound == curves[0]->bound;
@@ -487,7 +516,7 @@ std::string measured_numbers(const protocol::CheckResult& check) {
 }
 
 std::vector<PlotSpec> check_figures(const protocol::CheckResult& check, const ModelNames& names) {
-  std::vector<std::vector<const protocol::CheckCurve*>> groups;
+  std::vector<CheckCurves> groups;
   for (const protocol::CheckCurve& curve : check.curves) {
     const auto found = std::ranges::find_if(groups, [&](const auto& group) {
       return group.size() < kCurvesAFigure && same_axes(*group[0], curve);

@@ -55,6 +55,11 @@ void add_notes(std::vector<std::string>& notes, std::span<const protocol::Proven
 std::string stack_note(const std::string& stack);
 
 // ---- maps ----
+// Whose map it is, without the model: "cross.L3H1", "L3 (mean of heads)", "mean of L0H1, L2H3".
+std::string head_name(const protocol::MapResult& result);
+// Why B's map cannot be subtracted from A's, as they are not about the same tokens; empty where it
+// can.
+std::string difference_obstacle(const protocol::MapResult& a, const protocol::MapResult& b);
 // `map` (h, w). Weights are drawn on 0..1, signed values centred at 0. `sink` (h): what the head's
 // learned sink takes of each row, drawn beside the map; empty without one.
 widgets::PlotSpec attention_map_figure(const protocol::MapResult& result, const Grid& map,
@@ -71,6 +76,8 @@ widgets::PlotSpec map_difference_figure(const protocol::MapResult& a, const Grid
                                         const ModelNames& names);
 
 // ---- heads ----
+// What a metric is called, with its unit: "Entropy (nats)".
+std::string heading_of(const protocol::MetricInfo& metric);
 // `thumbnails` (L, H, S, S); captions name the head and its value of `metric`.
 widgets::GridSpec head_grid_figure(const protocol::HeadsResult& result, const Grid& thumbnails,
                                    const std::string& metric, const ModelNames& names);
@@ -149,6 +156,9 @@ std::vector<GroupedFigure> figures_of(const protocol::PatternsResult& result,
 // "start", "after L2": the positions' state 0 and 3.
 std::string state_name(int64_t layer);
 std::string pe_dot_id(const std::string& model, int64_t layer);
+// Says that a map's rows and columns are the positions of a result, of which each cell has one, and
+// that its values are their PE dot products.
+void name_positions(widgets::MapSpec& map, const protocol::PatternsResult& result);
 // PE dot products of one state, `grid` (S, S), on a scale of its own unless one is given.
 widgets::PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer,
                                 const Grid& grid, const ModelNames& names,

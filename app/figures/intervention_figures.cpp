@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "app/figures/intervals.h"
 
@@ -224,6 +226,22 @@ PlotSpec heads_divergence_figure(const protocol::HeadsResult& result, const Grid
   return plot;
 }
 
+namespace {
+
+// Rows and columns of a matrix of heads that have a number: where a layer has a state in place of
+// attention, or fewer heads than others, cells stand for heads that are not there.
+std::pair<int64_t, int64_t> heads_that_are_there(const Grid& matrix) {
+  const int64_t rows = matrix.shape.at(0), columns = matrix.shape.at(1);
+  std::vector<bool> row(static_cast<size_t>(rows)), column(static_cast<size_t>(columns));
+  for (int64_t n = 0; n < rows * columns; ++n) {
+    if (std::isnan(matrix.values[static_cast<size_t>(n)])) continue;
+    row[static_cast<size_t>(n / columns)] = column[static_cast<size_t>(n % columns)] = true;
+  }
+  return {std::ranges::count(row, true), std::ranges::count(column, true)};
+}
+
+}  // namespace
+
 PlotSpec matched_heads_figure(const protocol::CompareResult& result, const Grid& matrix,
                               HeadsALayer heads, const ModelNames& names) {
   const int64_t rows = matrix.shape.at(0), columns = matrix.shape.at(1);
@@ -247,9 +265,11 @@ PlotSpec matched_heads_figure(const protocol::CompareResult& result, const Grid&
   plot.series.push_back(std::move(marks));
   plot.notes.push_back(kDivergenceNote);
   std::string dots = "dots: the pairing with the smallest sum of divergences";
-  if (rows != columns) {
-    dots += "; " + std::to_string(std::max(rows, columns) - std::min(rows, columns)) +
-            " heads of " + (rows > columns ? a : b) + " have no partner";
+  const auto [heads_of_a, heads_of_b] = heads_that_are_there(matrix);
+  if (heads_of_a != heads_of_b) {
+    const int64_t alone = std::abs(heads_of_a - heads_of_b);
+    dots += "; " + std::to_string(alone) + (alone == 1 ? " head of " : " heads of ") +
+            (heads_of_a > heads_of_b ? a : b) + (alone == 1 ? " has" : " have") + " no partner";
   }
   plot.notes.push_back(std::move(dots));
   if (!result.provenance.note.empty()) plot.notes.push_back(result.provenance.note);

@@ -5,6 +5,7 @@
 #include "app/figures/figures.h"
 #include "app/figures/map_look.h"
 #include "formats/error.h"
+#include "formats/sha256.h"
 #include "protocol/sink_words.h"
 
 namespace phasescope::app {
@@ -24,10 +25,6 @@ std::string prefix_of(const std::string& stack) { return stack.empty() ? "" : st
 std::string head_name(int64_t layer, int64_t head) {
   if (head < 0) return "L" + std::to_string(layer) + " (mean of heads)";
   return "L" + std::to_string(layer) + "H" + std::to_string(head);
-}
-
-std::string head_name(const MapResult& result) {
-  return prefix_of(result.stack) + head_name(result.layer, result.head);
 }
 
 MapSpec map_spec(const MapResult& result, const Grid& grid) {
@@ -54,6 +51,17 @@ void label_axes(PlotSpec& plot) {
 // The same for the name of a file.
 std::string head_id(const MapResult& result) {
   const std::string stack = result.stack.empty() ? "" : result.stack + "_";
+  if (!result.heads.empty()) {
+    // As many other heads are another file.
+    std::string names;
+    for (const std::string& name : result.heads) names += (names.empty() ? "" : "_") + name;
+    constexpr std::size_t kLongest = 40;
+    if (names.size() > kLongest) {
+      names = std::to_string(result.heads.size()) + "_heads_" +
+              formats::sha256_hex(std::string_view(names)).substr(0, 8);
+    }
+    return stack + "mean_of_" + names;
+  }
   return stack + "L" + std::to_string(result.layer) + "H" +
          (result.head < 0 ? "mean" : std::to_string(result.head));
 }
@@ -89,7 +97,42 @@ std::string caption(const HeadsResult& result, int64_t layer, int64_t head,
   return found == values.end() ? name : name + "  " + short_number(found->second.mean);
 }
 
+std::string in_a_row(const std::vector<std::string>& words) {
+  std::string all;
+  for (const std::string& word : words) all += (all.empty() ? "" : ", ") + word;
+  return all;
+}
+
+bool of_the_same_cells(const MapResult& a, const MapResult& b) {
+  const auto cells = [](const MapResult& map) {
+    return std::vector<std::int64_t>{map.row_begin,  map.row_end, map.column_begin,
+                                     map.column_end, map.height,  map.width};
+  };
+  return cells(a) == cells(b) && a.of == b.of && a.pool == b.pool;
+}
+
+// So many heads are named in a title; of more their number is said.
+constexpr size_t kMostInATitle = 4;
+
 }  // namespace
+
+std::string head_name(const MapResult& result) {
+  if (result.heads.empty()) return prefix_of(result.stack) + head_name(result.layer, result.head);
+  if (result.heads.size() <= kMostInATitle) return "mean of " + in_a_row(result.heads);
+  return "mean of " + std::to_string(result.heads.size()) + " heads";
+}
+
+std::string difference_obstacle(const MapResult& a, const MapResult& b) {
+  if (a.provenance.text_hash != b.provenance.text_hash)
+    return "A - B is not drawn: the two models read the text as different tokens.";
+  if (!of_the_same_cells(a, b))
+    return "A - B is not drawn: the two maps are not of the same queries and keys.";
+  return "";
+}
+
+std::string heading_of(const protocol::MetricInfo& metric) {
+  return metric.title + (metric.unit.empty() ? "" : " (" + metric.unit + ")");
+}
 
 Grid grid_of(const protocol::TensorRef& tensor) {
   Grid grid{.shape = tensor.shape};
@@ -138,6 +181,8 @@ PlotSpec attention_map_figure(const MapResult& result, const Grid& map, const Mo
       "queries [" + std::to_string(result.row_begin) + ", " + std::to_string(result.row_end) +
       "), keys [" + std::to_string(result.column_begin) + ", " + std::to_string(result.column_end) +
       ") of " + tokens_of(result) + ", cells: " + result.pool);
+  if (result.heads.size() > kMostInATitle)
+    plot.notes.push_back("mean of " + in_a_row(result.heads));
   if (!result.stack.empty()) plot.notes.push_back(stack_note(result.stack));
   if (!std::isnan(result.learned_sink)) {
     plot.notes.push_back(std::string(protocol::kSinksBesideWeights) + "; the sink has " +
@@ -264,8 +309,10 @@ void label_head_axes(PlotSpec& plot, int64_t layers, int64_t heads) {
 
 PlotSpec metric_map_figure(const HeadsResult& result, const std::string& metric,
                            const ModelNames& names) {
+  const auto info = std::ranges::find(result.metrics, metric, &protocol::MetricInfo::key);
+  const bool known = info != result.metrics.end();
   PlotSpec plot{.id = "metric_" + metric + "_" + names.file_name(result.model),
-                .title = names.short_name(result.model) + ": " + metric};
+                .title = names.short_name(result.model) + ": " + (known ? info->title : metric)};
   label_head_axes(plot, result.layers, result.heads);
   MapSpec map{.rows = int(result.layers), .cols = int(result.heads)};
   map.row_name = "layer", map.col_name = "head";
@@ -277,10 +324,8 @@ PlotSpec metric_map_figure(const HeadsResult& result, const std::string& metric,
   }
   map.colormap = Colormap::viridis;
   map.range = widgets::value_range(map.values);
-  map.value_label = metric;
-  for (const protocol::MetricInfo& info : result.metrics) {
-    if (info.key == metric) plot.notes.push_back(info.title + " = " + info.formula);
-  }
+  map.value_label = known ? heading_of(*info) : metric;
+  if (known) plot.notes.push_back(info->title + " = " + info->formula);
   if (!result.stack.empty()) plot.notes.push_back(stack_note(result.stack));
   plot.notes.push_back("scale " + short_number(map.range.low) + " .. " +
                        short_number(map.range.high) + samples_of(result, metric));
@@ -308,6 +353,14 @@ std::string pe_dot_id(const std::string& model, int64_t layer) {
   return "pe_dot_" + model + "_" + state;
 }
 
+void name_positions(MapSpec& map, const protocol::PatternsResult& result) {
+  map.row_name = "position i", map.col_name = "position j";
+  map.value_label = "PE dot product G";
+  if (result.positions.empty()) return;
+  map.row_end = map.col_end = double(std::max(result.position_count, result.positions.back() + 1));
+  map.samples.assign(result.positions.begin(), result.positions.end());
+}
+
 PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer, const Grid& grid,
                        const ModelNames& names, std::optional<widgets::ValueRange> range) {
   PlotSpec plot{
@@ -317,15 +370,9 @@ PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer, co
   plot.y.label = "position i", plot.y.of = widgets::Coordinate::position;
   plot.legend = false;
   MapSpec map{.rows = int(grid.shape.at(0)), .cols = int(grid.shape.at(1)), .values = grid.values};
-  if (!result.positions.empty()) {
-    map.row_end = map.col_end =
-        double(std::max(result.position_count, result.positions.back() + 1));
-    map.samples.assign(result.positions.begin(), result.positions.end());
-  }
-  map.row_name = "position i", map.col_name = "position j";
+  name_positions(map, result);
   map.range = range.value_or(widgets::value_range(grid.values));
   map.colormap = colors_of(map.range);
-  map.value_label = "G";
   plot.notes = {result.products, sampling_note(result), widgets::scale_note(map)};
   std::erase(plot.notes, "");
   plot.map = std::move(map);

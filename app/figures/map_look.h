@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "protocol/messages/map.h"
 #include "widgets/plot_spec.h"
@@ -39,7 +40,8 @@ struct MapLook {
 // window copies it as a command.
 struct DrawnMap : protocol::MapRequest {
   MapLook look{.scale = "linear"};
-  std::string minus, minus_head;
+  std::string minus;
+  std::vector<std::string> minus_head;
   bool subtracts() const { return !minus.empty() || !minus_head.empty(); }
   template <class V>
   void fields(V& v) {
@@ -49,7 +51,8 @@ struct DrawnMap : protocol::MapRequest {
     v("minus", minus,
       About{.help = "model whose map is subtracted: A, B and A - B are drawn, A and B on one "
                     "scale (with --minus-head alone: the same model)"});
-    v("minus_head", minus_head, About{.help = "its head (default: the same)"});
+    v("minus_head", minus_head,
+      About{.help = "its head, or several for their mean (default: the same)"});
   }
 };
 

@@ -66,19 +66,24 @@ GridSpec products_grid(const PatternsResult& result, const std::map<int64_t, Gri
   for (const auto* all : {&means, &heads}) {
     for (const auto& [layer, values] : *all) widen(range, values.values, any);
   }
+  const auto map_of = [&](const Grid& stack, size_t n) {
+    MapSpec map = map_in_stack(stack, n, range);
+    name_positions(map, result);
+    return map;
+  };
   size_t columns = 0;
   for (const auto& [layer, stack] : heads) columns = std::max(columns, size_t(stack.shape[0]));
   grid.columns = columns == 0 ? int(means.size()) : int(columns) + 1;
   for (const auto& [layer, mean] : means) {
     grid.cells.push_back(
-        {map_in_stack(mean, 0, range), state_name(layer) + (columns > 0 ? ", mean of heads" : "")});
+        {map_of(mean, 0), state_name(layer) + (columns > 0 ? ", mean of heads" : "")});
     for (size_t head = 0; head < columns; ++head) {
       const auto stack = heads.find(layer);
       const std::string caption = state_name(layer) + " H" + std::to_string(head);
       if (stack == heads.end()) {  // one state for all heads
-        grid.cells.push_back({map_in_stack(mean, 0, range), caption + " (the same)"});
+        grid.cells.push_back({map_of(mean, 0), caption + " (the same)"});
       } else {
-        grid.cells.push_back({map_in_stack(stack->second, head, range), caption});
+        grid.cells.push_back({map_of(stack->second, head), caption});
       }
     }
   }
@@ -101,7 +106,7 @@ GridSpec surfaces_grid(const PatternsResult& result, const std::map<int64_t, Gri
       MapSpec map = map_in_stack(stack, size_t(head), range);
       map.row_begin = result.surface_content.front(), map.row_end = result.surface_content.back();
       map.col_begin = result.surface_bias.front(), map.col_end = result.surface_bias.back();
-      map.row_name = "content", map.col_name = "bias", map.value_label = "f";
+      map.row_name = "content", map.col_name = "bias", map.value_label = "f (score)";
       std::string caption = "L" + std::to_string(layer) + "H" + std::to_string(head);
       for (const protocol::SurfaceOfHead& one : result.surfaces) {
         if (one.layer != layer || one.head != head) continue;
@@ -151,6 +156,23 @@ PlotSpec angles_figure(const PatternsResult& result, const ModelNames& names) {
   return plot;
 }
 
+// Times the width of a text's lines that those of text `n` of so many have: each further one's are
+// wider than those of the one before, so that dashed lines of one colour are told apart, up to
+// three and a half times.
+double width_of_text(size_t n, size_t texts) {
+  if (n < 2) return 1;
+  return 1 + std::min(0.75 * double(n - 1), 2.5 * double(n - 1) / double(texts - 2));
+}
+
+// "text 1, text 2": those whose lines are dashed, in the order of their widths.
+std::string further_texts(std::span<const protocol::BiasRow> rows) {
+  std::string names;
+  for (const protocol::BiasRow& row : rows.subspan(1)) {
+    names += (names.empty() ? "" : ", ") + row.text_name;
+  }
+  return names;
+}
+
 // One head's row: content, base and correction, the texts apart.
 PlotSpec rows_figure(const PatternsResult& result, std::span<const protocol::BiasRow> rows,
                      const ModelNames& names) {
@@ -169,7 +191,8 @@ PlotSpec rows_figure(const PatternsResult& result, std::span<const protocol::Bia
                            .x = {row.distances.begin(), row.distances.end()},
                            .y = values,
                            .color = color,
-                           .width = what == std::string_view("content") ? 0.8 : 1.6,
+                           .width = (what == std::string_view("content") ? 0.8 : 1.6) *
+                                    width_of_text(size_t(text), rows.size()),
                            .dashed = text > 0});
   };
   for (const protocol::BiasRow& row : rows) {
@@ -182,9 +205,10 @@ PlotSpec rows_figure(const PatternsResult& result, std::span<const protocol::Bia
     if (!row.correction.empty()) add("bias and correction", row, row.positional, 3);
     ++text;
   }
-  plot.notes = {
-      "dashed: further texts; the base bias is that of every text; CAPE (arXiv "
-      "2405.14722), Figure 1"};
+  plot.notes = {"the base bias is that of every text; CAPE (arXiv 2405.14722), Figure 1"};
+  if (const std::string further = further_texts(rows); !further.empty()) {
+    plot.notes.push_back("dashed, each wider than the one before: " + further);
+  }
   for (const protocol::AdaptiveBiasOfHead& one : result.adaptive) {
     if (one.layer != first.layer || one.head != first.head || one.query != first.query) continue;
     plot.notes.push_back((one.kind.empty() ? one.why : one.kind) + ": slope in ln(distance) " +
@@ -259,8 +283,15 @@ void add_against_figures(const PatternsResult& result, const std::map<int64_t, G
                         layer);
     plot.title = names.short_name(result.model) + " - " + names.short_name(result.against) +
                  ": PE dot products, " + state_name(layer);
+    plot.map->value_label = "difference of G";
     figures.push_back({"against", layer, std::move(plot)});
   }
+}
+
+// "layer 1" or "layers 0..3, 5".
+std::string in_words(const std::string& layers) {
+  const bool one = layers.find_first_not_of("0123456789") == std::string::npos;
+  return (one ? "layer " : "layers ") + layers;
 }
 
 }  // namespace
@@ -292,9 +323,10 @@ std::optional<PlotSpec> rope_plan_figure(const protocol::LoadReport& report,
   plot.x.label = "plane";
   plot.y = {.label = "radians a token", .scale = Scale::log10};
   for (const protocol::RopePlanRow& row : report.rope_plan) {
-    plot.notes.push_back("layers " + row.layers + ": " + words_of(row));
+    const std::string layers = in_words(row.layers);
+    plot.notes.push_back(layers + ": " + words_of(row));
     if (row.frequencies.empty()) continue;
-    Series series{.label = "layers " + row.layers,
+    Series series{.label = layers,
                   .kind = SeriesKind::scatter,
                   .y = row.frequencies,
                   .color = int(plot.series.size())};

@@ -5,6 +5,7 @@
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
 #include "app/figures/published.h"
+#include "app/figures/shift_words.h"
 
 namespace phasescope::app {
 
@@ -23,29 +24,28 @@ struct ShiftQuantity {
   std::string id, title, label;
   std::string published;  // the metric of the published series, without the method
   std::optional<double> (*value)(const ShiftRow&);
-  const protocol::IntervalEnd& (*low)(const ShiftRow&);
-  const protocol::IntervalEnd& (*high)(const ShiftRow&);
+  protocol::IntervalEnd ShiftRow::*low;
+  protocol::IntervalEnd ShiftRow::*high;
 };
 
 ShiftQuantity attention_quantity() {
-  return {"shift", "Shift stability: attention difference by layer", "attention difference (1e-2)",
+  return {"shift",
+          "Shift stability: attention difference by layer",
+          "attention difference (1e-2)",
           "attention difference ",
           [](const ShiftRow& row) { return std::optional<double>(row.attention_difference); },
-          [](const ShiftRow& row) -> const auto& {return row.attention_low;
+          &ShiftRow::attention_low,
+          &ShiftRow::attention_high};
 }
-, [](const ShiftRow& row) -> const auto& { return row.attention_high; }
-};  // namespace
-}  // namespace phasescope::app
 
 ShiftQuantity position_quantity() {
-  return {"shift_positions", "Shift stability: difference of position products by layer",
-          "100 ||G - G'|| / ||G||", "position difference ",
+  return {"shift_positions",
+          "Shift stability: difference of position products by layer",
+          "100 ||G - G'|| / ||G||",
+          "position difference ",
           [](const ShiftRow& row) { return row.position_difference; },
-          [](const ShiftRow& row) -> const auto& {return row.position_low;
-}
-, [](const ShiftRow& row) -> const auto& { return row.position_high; }
-}
-;
+          &ShiftRow::position_low,
+          &ShiftRow::position_high};
 }
 
 bool is_zero(const Series& series) {
@@ -59,6 +59,30 @@ std::string unmoved_note(const PlotSpec& plot) {
     if (is_zero(series)) names += (names.empty() ? "" : ", ") + series.label;
   }
   return names.empty() ? "" : "exactly 0 in every layer, so not on the log axis: " + names;
+}
+
+// A curve that the axis has no place for is said to be there in the legend.
+void name_zeros(PlotSpec& plot) {
+  for (Series& series : plot.series) {
+    if (is_zero(series)) series.label += ": exactly 0";
+  }
+}
+
+// A band that reaches 0 has no lower end on a log axis: it goes on to the end of the axis, which is
+// said. Called where all series stand, as these say where the axis ends.
+void draw_bands_to_the_end(PlotSpec& plot) {
+  const double end = widgets::axis_range(plot, true).low;
+  bool any = false;
+  for (Series& series : plot.series) {
+    for (size_t n = 0; n < series.low.size(); ++n) {
+      if (!(series.low[n] <= 0 && series.high[n] > 0)) continue;
+      series.low[n] = end, any = true;
+    }
+  }
+  if (!any) return;
+  plot.y.low = end;
+  plot.notes.push_back("a band down to the end of the axis, at " + widgets::short_number(end) +
+                       ", reaches 0 or below, which has no place on it");
 }
 
 // The published rows of the encodings and methods that were measured, where one shift is theirs.
@@ -76,8 +100,9 @@ void add_published_shift(PlotSpec& plot, const ShiftQuantity& quantity,
   }
   if (any) {
     plot.notes.emplace_back(
-        "pale: published (TAPE, arXiv 2501.00712, Table 8; layers 1, 2, 4, 8 counted from 1), not "
-        "measured here: the order of the encodings and the zeros can be compared");
+        "pale, each by the shape of its points: published (TAPE, arXiv 2501.00712, Table 8; layers "
+        "1, 2, 4, 8 counted from 1), not measured here: the order of the encodings and the zeros "
+        "can be compared");
   }
 }
 
@@ -105,7 +130,7 @@ PlotSpec by_layer_figure(const protocol::ShiftResult& result, const ModelNames& 
     }
     Series& series = plot.series[line->second];
     series.x.push_back(double(row.layer)), series.y.push_back(*value);
-    add_ends(series, quantity.low(row), quantity.high(row));
+    add_ends(series, row.*quantity.low, row.*quantity.high);
     if (layers.insert(row.layer).second) {
       plot.x.ticks.push_back({double(row.layer), "L" + std::to_string(row.layer)});
     }
@@ -113,14 +138,21 @@ PlotSpec by_layer_figure(const protocol::ShiftResult& result, const ModelNames& 
   plot.notes.push_back(
       "colour: model; full line: ids, dashed: tokens; thicker: larger shift; float32");
   if (std::string note = unmoved_note(plot); !note.empty()) plot.notes.push_back(std::move(note));
-  for (Series& series : plot.series) {
-    if (is_zero(series)) series.label += ": exactly 0";
-  }
+  name_zeros(plot);
   add_published_shift(plot, quantity, result);
+  draw_bands_to_the_end(plot);
+  // Which may be of more layers than the models have.
+  for (const Series& series : plot.series) {
+    for (const double layer : series.x) {
+      if (series.quiet && layers.insert(int64_t(layer)).second) {
+        plot.x.ticks.push_back({layer, "L" + std::to_string(int64_t(layer))});
+      }
+    }
+  }
   plot.notes.push_back(result.formula);
   for (const protocol::ShiftExpectation& one : result.expected) {
-    plot.notes.push_back(names.short_name(one.model) + " under shifted ids: " + one.expected +
-                         " (" + one.why + ")");
+    plot.notes.push_back(names.short_name(one.model) +
+                         " under shifted ids: " + shift_words(one.expected) + " (" + one.why + ")");
   }
   add_notes(plot.notes, result.provenance, names);
   return plot;
@@ -152,6 +184,7 @@ PlotSpec by_shift_figure(const protocol::ShiftResult& result, const ModelNames& 
   plot.notes.push_back(
       "dashed: float64; rounding grows with the shift, in float64 nine digits lower");
   if (std::string note = unmoved_note(plot); !note.empty()) plot.notes.push_back(std::move(note));
+  name_zeros(plot);
   return plot;
 }
 
@@ -165,6 +198,10 @@ size_t shifts_of_ids(const protocol::ShiftResult& result) {
 }
 
 }  // namespace
+
+std::string shift_words(const std::string& expected) {
+  return expected == "refused" ? "moves, within its table" : expected;
+}
 
 PlotSpec shift_figure(const protocol::ShiftResult& result, const ModelNames& names) {
   return by_layer_figure(result, names, attention_quantity());

@@ -95,7 +95,7 @@ PlotSpec xray_unseen(const protocol::XrayResult& result, const ModelNames& names
   map.value_label = "weight";
   map.range = {0, 1};
   map.row_name = "plane", map.col_name = "head";
-  plot.x.label = "head", plot.x.of = widgets::Coordinate::head, plot.y.label = "plane";
+  plot.x.label = "head", plot.y.label = "plane";  // heads of all layers: its numbers are none
   plot.legend = false;
   plot.notes.push_back("mean weight of the rows past the trained length on unseen " +
                        (result.unseen.empty() ? std::string() : result.unseen.front().of));

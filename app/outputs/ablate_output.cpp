@@ -39,7 +39,7 @@ Table ablate_table(const protocol::AblateResult& result) {
 namespace {
 
 Table blocks_table(const protocol::AblateResult& result) {
-  Table table{.title = "change of the loss by position",
+  Table table{.title = "change of the loss by position (nats a token)",
               .columns = {"change", "begin", "end", "value", "low", "high", "n"}};
   for (const protocol::AblateRow& row : result.rows) {
     for (const protocol::LossBlock& block : row.positions) {

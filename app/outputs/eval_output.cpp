@@ -33,8 +33,9 @@ Table eval_table(const protocol::EvalResult& result) {
                                             protocol::to_json_form(result.rows), columns);
   if (result.length_unit) {
     table.headings["length"] = "length (" + *result.length_unit + ")";
-    table.headings["n"] = result.counted.value_or("samples");
   }
+  if (result.counted || result.length_unit)
+    table.headings["n"] = result.counted.value_or("samples");
   add_notes(table.notes, result.provenance, names_in(result));
   return table;
 }

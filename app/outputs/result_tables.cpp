@@ -6,6 +6,7 @@
 
 #include "app/figures/intervals.h"
 #include "app/figures/published.h"
+#include "app/figures/shift_words.h"
 #include "protocol/messages/map.h"
 
 namespace phasescope::app {
@@ -27,6 +28,23 @@ void add_row(Table& table, const std::string& model, const std::string& where,
                         {"skewness", h.skewness},
                         {"above 0", h.share_positive},
                         {"pairs", h.pairs}});
+}
+
+// Of a head that is not there, over one text or many.
+bool is_none(const json& value) {
+  return (value.is_object() ? value.value("mean", json()) : value) == "nan";
+}
+
+Table states_of(std::string title, const std::vector<protocol::PatternsLayer>& layers) {
+  Table table = table_of<protocol::PatternsLayer>(std::move(title), json::array(),
+                                                  {"layer", "mean_abs_z", "sd_abs_z", "drift"});
+  for (const protocol::PatternsLayer& layer : layers) {
+    table.rows.push_back({{"layer", layer.layer},
+                          {"mean_abs_z", protocol::detail::write_double(layer.mean_abs_z)},
+                          {"sd_abs_z", protocol::detail::write_double(layer.sd_abs_z)},
+                          {"drift", protocol::detail::write_double(layer.drift)}});
+  }
+  return table;
 }
 
 }  // namespace
@@ -64,7 +82,11 @@ bool has_values(const protocol::HeadsResult& heads, const std::string& metric) {
 Table heads_table(const protocol::HeadsResult& heads, json rows) {
   Table table{.columns = {"layer", "head"}, .rows = std::move(rows)};
   for (const protocol::MetricInfo& metric : heads.metrics) {
-    if (has_values(heads, metric.key)) table.columns.push_back(metric.key);
+    if (!has_values(heads, metric.key)) continue;
+    table.columns.push_back(metric.key);
+    for (json& row : table.rows) {
+      if (is_none(row.value(metric.key, json()))) row.erase(metric.key);
+    }
   }
   return table;
 }
@@ -104,15 +126,32 @@ Table profile_bands_table(const protocol::HeadsResult& heads) {
 }
 
 Table states_table(const protocol::PatternsResult& patterns) {
-  Table table = table_of<protocol::PatternsLayer>("", json::array(),
-                                                  {"layer", "mean_abs_z", "sd_abs_z", "drift"});
-  for (const protocol::PatternsLayer& layer : patterns.layers) {
-    table.rows.push_back({{"layer", layer.layer},
-                          {"mean_abs_z", protocol::detail::write_double(layer.mean_abs_z)},
-                          {"sd_abs_z", protocol::detail::write_double(layer.sd_abs_z)},
-                          {"drift", protocol::detail::write_double(layer.drift)}});
-  }
+  Table table = states_of("", patterns.layers);
   table.notes = {patterns.products, sampling_note(patterns)};
+  return table;
+}
+
+Table against_states_table(const protocol::PatternsResult& patterns) {
+  return states_of("the states of " + patterns.against, patterns.against_layers);
+}
+
+Table bias_rows_table(const protocol::PatternsResult& patterns) {
+  Table table{.title = "rows of single queries",
+              .columns = {"layer", "head", "query", "text", "text_name", "distance", "content",
+                          "base", "correction", "positional"},
+              .for_files = true};
+  for (const protocol::BiasRow& row : patterns.rows) {
+    for (size_t n = 0; n < row.distances.size(); ++n) {
+      json line{{"layer", row.layer}, {"head", row.head},           {"query", row.query},
+                {"text", row.text},   {"text_name", row.text_name}, {"distance", row.distances[n]}};
+      const auto add = [&](const char* part, const std::vector<double>& values) {
+        if (n < values.size()) line[part] = protocol::detail::write_double(values[n]);
+      };
+      add("content", row.content), add("base", row.base);
+      add("correction", row.correction), add("positional", row.positional);
+      table.rows.push_back(std::move(line));
+    }
+  }
   return table;
 }
 
@@ -162,7 +201,7 @@ Table shift_table(const protocol::ShiftResult& result) {
     line["logits"] = protocol::detail::write_double(row.logits_difference);
     line["n"] = row.n, line["of"] = row.unit;
     if (row.expected.empty()) continue;
-    line["declared"] = row.expected;
+    line["declared"] = shift_words(row.expected);
     // One layer that moves is a line that moves.
     const std::string before = line.value("verdict", "");
     if (before.empty() || before == "rounding") line["verdict"] = row.verdict;
@@ -172,8 +211,8 @@ Table shift_table(const protocol::ShiftResult& result) {
   table.notes = {result.formula, "position: of the last layer shown",
                  "each layer's 95 % interval, over n texts or blocks of one: --json and --out"};
   for (const protocol::ShiftExpectation& one : result.expected) {
-    table.notes.push_back(one.model + " declares of shifted ids: " + one.expected + " (" + one.why +
-                          ")");
+    table.notes.push_back(one.model + " declares of shifted ids: " + shift_words(one.expected) +
+                          " (" + one.why + ")");
   }
   if (std::ranges::any_of(result.rows, [&](const auto& row) { return row.dtype != dtype; })) {
     table.notes.push_back("in " + dtype +
@@ -303,7 +342,7 @@ std::optional<widgets::PlotSpec> largest_difference(Run& run, const protocol::Co
   const auto ask = [&](size_t which) {
     map.model = models[which];
     const bool named = chosen.find('.') != std::string::npos || stacks[which].empty();
-    map.head = named ? chosen : stacks[which] + "." + chosen;
+    map.head = {named ? chosen : stacks[which] + "." + chosen};
     maps[which] = run.ask<protocol::MapResult>(map);
   };
   ask(0);

@@ -51,7 +51,8 @@ R result_of(const protocol::Reply& reply) {
 
 // Whether a metric of a heads result is one number of each head: some are curves, or of the model.
 bool has_values(const protocol::HeadsResult& heads, const std::string& metric);
-// `rows` of a heads result, its metrics in the order of the result.
+// `rows` of a heads result, its metrics in the order of the result; a head that is not there has
+// none.
 Table heads_table(const protocol::HeadsResult& heads, nlohmann::json rows);
 
 // The distance profiles of every head, a row for each distance; without rows where the result has
@@ -89,6 +90,11 @@ nlohmann::json provenance_of(const Result& result) {
 
 // Magnitude and drift of the position states of a patterns result, and what its G is.
 Table states_table(const protocol::PatternsResult& patterns);
+// The same of the model that it is held against; without rows where there is none.
+Table against_states_table(const protocol::PatternsResult& patterns);
+// Every row of single queries, a line for each distance, for files; without rows where there is
+// none.
+Table bias_rows_table(const protocol::PatternsResult& patterns);
 // A row for each bias curve, its values at distances 0, 1, 2, 4, .. and the last.
 Table bias_table(const protocol::PatternsResult& patterns);
 

@@ -381,7 +381,7 @@ class Report {
       for (const auto& row : {*near, *far}) {
         const std::string head = "L" + std::to_string(row.layer) + "H" + std::to_string(row.head);
         auto request = of_text(about<protocol::MapRequest>(model));
-        request.head = head;
+        request.head = {head};
         request.pool = "max";
         const auto answer =
             ask<protocol::MapResult>(request, "map_" + file_name(model) + "_" + head);

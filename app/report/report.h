@@ -25,7 +25,7 @@ struct ReportRequest {
     v("corpus", corpus,
       protocol::About{.help =
                           "texts of what is measured over many: the bundled validation texts, or "
-                          "those of a file, a folder (without the folders in it) or a .jsonl "
+                          "those of a file, a folder (with the folders in it) or a .jsonl "
                           "file"});
     running.fields(v);
   }

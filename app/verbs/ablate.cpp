@@ -23,6 +23,7 @@ class AblateVerb : public Verb {
            "phasescope ablate rope --head all --how sink --limit 0.1 --texts 0:70:35\n"
            "phasescope ablate rope --set encoding.base=5e4 --texts 0:70:35";
   }
+  std::string missing_forms() const override { return request_.how == "mean" ? "" : kNoArrays; }
   void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
     auto [ablate, json, tensors] = run.ask<protocol::AblateResult>(request_);

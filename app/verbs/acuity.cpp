@@ -18,6 +18,7 @@ class AcuityVerb : public Verb {
   std::string example() const override {
     return "phasescope acuity rope --texts 0:70:35 --length 64 --seeds 1 --bands 1:3,4:9,16:33";
   }
+  std::string missing_forms() const override { return kNoArrays; }
   void declare(Options& options) override {
     options.request(request_);
     others_.declare(options);

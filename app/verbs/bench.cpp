@@ -345,7 +345,7 @@ class BenchVerb : public Verb {
 
   // One 256 x 256 view of a map whose text has been read already: what a zoom step costs.
   BenchResult map(Run& run) const {
-    protocol::MapRequest request{.model = "rope", .head = "L1H1", .pool = "max"};
+    protocol::MapRequest request{.model = "rope", .head = {"L1H1"}, .pool = "max"};
     // The first call starts the worker, which opens the model and reads the text.
     BenchRow first = timed_row("first map, from the start of the worker", 1, 1e3, "ms",
                                [&] { run.call(request); });

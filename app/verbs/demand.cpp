@@ -17,6 +17,7 @@ class DemandVerb : public Verb {
     return "at which distances each head wants more weight, and the bias that would repair it";
   }
   std::string example() const override { return "phasescope demand rope --texts 0:70:20"; }
+  std::string missing_forms() const override { return request_.fit ? "" : kNoArrays; }
   void declare(Options& options) override {
     options.request(request_);
     others_.declare(options);
@@ -28,9 +29,8 @@ class DemandVerb : public Verb {
     const auto answers = others_.ask<protocol::DemandResult>(run, request_);
     Output output = question_output(answers, names_of(answers));
     output.without_tensors =
-        request_.fit ? "no bias by distance lowers the loss of texts that it was not fitted on, "
-                       "so no table is written"
-                     : "without --fit there is no table to write";
+        "no bias by distance lowers the loss of texts that it was not fitted on, so no table is "
+        "written";
     return output;
   }
 

@@ -73,7 +73,7 @@ class HeadsVerb : public Verb {
     if (sort_.empty() || rows.empty()) return rows;
     const auto has = [&](const nlohmann::json& row) { return row.contains(sort_); };
     if (std::none_of(rows.begin(), rows.end(), has)) {
-      throw formats::bad_usage("no metric is called \"" + sort_ + "\"", "--sort");
+      throw formats::bad_usage("no metric that is shown is called \"" + sort_ + "\"", "--sort");
     }
     const auto rank = [&](const nlohmann::json& row) {
       if (!has(row)) return -std::numeric_limits<double>::infinity();

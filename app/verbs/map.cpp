@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "app/figures/map_look.h"
-#include "app/figures/mean_map.h"
 #include "app/outputs/result_tables.h"
 #include "app/verbs/factories.h"
 #include "app/verbs/verb.h"
@@ -33,7 +32,7 @@ Table top_keys_table(const std::vector<protocol::TopKeys>& queries) {
 class MapVerb : public Verb {
  public:
   std::string name() const override { return "map"; }
-  std::string help() const override { return "attention map of a head"; }
+  std::string help() const override { return "attention map of a head, or the mean of several"; }
   std::string example() const override {
     return "phasescope map rope --head L2H1 --out out/map.svg";
   }
@@ -72,10 +71,14 @@ class MapVerb : public Verb {
   // What is said of a map, and its arcs. The facts are text, so that a .csv holds the map itself.
   static void add(const Map& map, const std::string& title, const ModelNames& names,
                   Output& output) {
-    Table facts =
-        facts_table(title, map.json,
-                    {"model", "stack", "layer", "head", "tokens", "keys", "row_begin", "row_end",
-                     "column_begin", "column_end", "height", "width", "of", "pool", "low", "high"});
+    std::vector<std::string> keys = {"model",      "stack",  "layer",     "head",    "heads",
+                                     "tokens",     "keys",   "row_begin", "row_end", "column_begin",
+                                     "column_end", "height", "width",     "of",      "pool",
+                                     "low",        "high"};
+    if (!map.result.heads.empty()) {  // one layer and one head say nothing of a mean
+      std::erase_if(keys, [](const std::string& key) { return key == "layer" || key == "head"; });
+    }
+    Table facts = facts_table(title, map.json, keys);
     if (!map.result.stack.empty()) facts.notes.push_back(stack_note(map.result.stack));
     facts.notes.push_back(map.result.provenance.note);
     output.text += (output.text.empty() ? "" : "\n") + text_of(facts);

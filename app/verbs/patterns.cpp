@@ -30,6 +30,9 @@ class PatternsVerb : public Verb {
     output.figures = plots_of(std::move(figures));
     output.grids = grids_of(patterns, output.tensors, names);
     if (!patterns.layers.empty()) output.tables.push_back(states_table(patterns));
+    if (!patterns.against_layers.empty()) {
+      output.tables.push_back(against_states_table(patterns));
+    }
     if (!patterns.bias.empty()) output.tables.push_back(bias_table(patterns));
     if (!patterns.adaptive.empty()) output.tables.push_back(adaptive_table(patterns));
     if (!patterns.surfaces.empty()) {
@@ -41,6 +44,11 @@ class PatternsVerb : public Verb {
     for (const std::string& note :
          {patterns.formula, patterns.why_empty, patterns.provenance.note}) {
       if (!note.empty()) output.tables.back().notes.push_back(note);
+    }
+    if (!patterns.rows.empty()) {
+      output.tables.back().notes.push_back(
+          "rows of single queries are curves: --json and --out have them");
+      output.tables.push_back(bias_rows_table(patterns));
     }
     return output;
   }

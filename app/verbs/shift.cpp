@@ -14,6 +14,7 @@ class ShiftVerb : public Verb {
     return "phasescope shift rope tape tapa --by 3\n"
            "phasescope shift rope tape --by 1,1000,1000000 --method ids";
   }
+  std::string missing_forms() const override { return kNoArrays; }
   void declare(Options& options) override { options.request(request_); }
   Output run(Run& run) override {
     auto [shift, json, tensors] = run.ask<protocol::ShiftResult>(request_);

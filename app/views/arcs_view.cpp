@@ -74,7 +74,8 @@ void ArcsView::ask(ViewContext& context) {
   if (tokens == 0 && report && report->length > kMostQueries) return;
   const TextInput text = context.text_for(model);
   protocol::MapRequest request{.model = model};
-  request.head = (at.stack.empty() ? "" : at.stack + ".") + name_of_head(at.layer, at.head);
+  const bool stacks = context.has_stacks(model) && !at.stack.empty();
+  request.head = {(stacks ? at.stack + "." : "") + name_of_head(at.layer, at.head)};
   request.top = std::clamp<int64_t>(context.state<ArcsState>().keys, 1, kMostKeys);
   request.size = {1, 1};
   request.rows = queries_asked(context.session(), tokens);
@@ -167,9 +168,9 @@ void ArcsView::draw_answer(ViewContext& context, const MapAnswer& answer) {
   if (answer.result.stack != "cross") spec.key_text = spec.query_text;
   spec.query = static_cast<int>(at.query.value_or(-1));
   spec.key = static_cast<int>(at.key.value_or(-1));
-  spec.pointed_query =
-      static_cast<int>(context.hover().at(widgets::Coordinate::token).value_or(-1));
-  spec.pointed_key = static_cast<int>(context.hover().key.value_or(-1));
+  const widgets::Hover pointed = marks_on(context, context.hover(), model);
+  spec.pointed_query = static_cast<int>(pointed.at(widgets::Coordinate::token).value_or(-1));
+  spec.pointed_key = static_cast<int>(pointed.key.value_or(-1));
   if (at.query && revealed_ != at.query && *at.query < spec.tokens) spec.reveal = spec.query;
   revealed_ = at.query;
   const auto drawn = widgets::draw_arcs(spec);

@@ -49,6 +49,13 @@ bool is_oblong(const PlotSpec& plot) {
   return more > 2 * fewer;
 }
 
+void centre_marks(PlotSpec& plot) {
+  if (!plot.map) return;
+  for (widgets::Series& series : plot.series)
+    for (std::vector<double>* places : {&series.x, &series.y})
+      for (double& place : *places) place = std::floor(place) + 0.5;
+}
+
 std::string CompareView::help_text() const {
   return "Two open models on the session's text, or over a corpus, or one model on that text (A) "
          "and "
@@ -180,7 +187,10 @@ bool CompareView::draw_model_choice(const ViewContext& context, const char* id,
                                     const std::string& now, std::string& chosen) {
   const Session& session = context.session();
   ImGui::SetNextItemWidth(ImGui::GetFontSize() * 9);
-  if (!ImGui::BeginCombo(id, short_name(session, now).c_str())) return false;
+  if (!ImGui::BeginCombo(id, short_name(session, now).c_str())) {
+    tooltip(now);
+    return false;
+  }
   bool changed = false;
   for (const std::string& model : session.models) {
     if (ImGui::Selectable(short_name(session, model).c_str(), model == now))
@@ -253,11 +263,13 @@ void CompareView::draw_controls(ViewContext& context) {
 void CompareView::show_pair(ViewContext& context, const HeadMatch& heads) {
   const Models models = models_of(context);
   const auto place = std::ranges::find(context.session().models, models.a);
+  const bool stacks = context.has_stacks(models.b);
   context.edit.apply("Show two heads", [&](Session& s) {
     s.selection.model = place - context.session().models.begin();
     s.selection.layer = heads.layer, s.selection.head = heads.head;
     auto map = s.views.get<MapState>();
     map.b = models.b, map.b_layer = heads.other_layer, map.b_head = heads.other_head;
+    map.b_stack = stacks ? s.selection.stack : "";  // both were compared in it
     map.b_text = s.views.get<CompareState>().other;
     if (map.show == "a") map.show = "both";
     s.views.set(map);
@@ -301,7 +313,11 @@ std::string CompareView::key_of(const ViewContext& context) const {
 }
 
 void CompareView::draw_results(ViewContext& context) {
-  const auto& plots = plots_.get(key_of(context), [&] { return plots_of(context); });
+  const auto& plots = plots_.get(key_of(context), [&] {
+    std::vector<PlotSpec> made = plots_of(context);
+    std::ranges::for_each(made, centre_marks);
+    return made;
+  });
   const bool one = of_one_model(context);
   const bool now = one ? context.requests.of(kDivergences).answers_now()
                        : context.requests.of(kCompare).answers_now();

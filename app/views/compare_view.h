@@ -31,6 +31,9 @@ inline constexpr Asks<protocol::HeadsResult> kDivergences{"compare", protocol::H
 // Whether a matrix of heads has over twice as many on one side as on the other: as a strip of
 // square cells its names would lie on each other, so its cells take the room that there is.
 bool is_oblong(const widgets::PlotSpec& plot);
+// Puts the marks of a map's cells in their middles: in a figure's file they leave room for the
+// cell's number, which the window does not write.
+void centre_marks(widgets::PlotSpec& plot);
 
 // Two open models, or one on two texts, head by head: how far the same heads are apart, which heads
 // of any layer are most alike, and where in the text the losses differ; and the heads of one model

@@ -38,6 +38,16 @@ std::vector<PlotSpec> plots_shown(const DistanceResult& result, const DistanceSt
   return plots_of(std::move(figures));
 }
 
+// Why no model has such a figure.
+std::string words_of_none(const DistanceState& state) {
+  const std::string none = "None of the open models has \"" + state.figure + "\"";
+  if (state.figure == "intrinsic bias" || state.figure == "head bias")
+    return none + ": it is defined for rotary encodings.";
+  if (state.layer < 0) return none + ".";
+  return none + " of L" + std::to_string(state.layer) +
+         (state.head < 0 ? "." : "H" + std::to_string(state.head) + ".");
+}
+
 // The histogram of all layers, of one, or of one head, where the model has it and heads were
 // measured apart.
 const protocol::NearFar* histogram_of(const DistanceModel& model, const DistanceState& state) {
@@ -221,9 +231,7 @@ void DistanceView::draw_results(ViewContext& context, const DistanceAnswers& ans
     shorten_labels(made);
     return made;
   });
-  if (plots.empty())
-    return widgets::draw_empty("None of the open models has a " + state.figure +
-                               ": it is defined for rotary encodings.");
+  if (plots.empty()) return widgets::draw_empty(words_of_none(state));
   const auto& numbers = numbers_.get(key + what, [&] { return numbers_of(context, result); });
   const bool table = state.figure == "near - far" && !numbers.models.empty();
   const float room = ImGui::GetContentRegionAvail().y;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/figures/figures.h"
 #include "app/views/field_form.h"
 
 namespace phasescope::app {
@@ -56,10 +57,6 @@ std::vector<std::string> metric_keys(const HeadsResult& result) {
   std::vector<std::string> keys;
   for (const MetricInfo& metric : result.metrics) keys.push_back(metric.key);
   return keys;
-}
-
-std::string heading_of(const MetricInfo& metric) {
-  return metric.title + (metric.unit.empty() ? "" : " (" + metric.unit + ")");
 }
 
 std::string heading_of(const HeadsResult& result, const std::string& metric) {

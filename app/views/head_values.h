@@ -23,7 +23,6 @@ const protocol::MetricInfo* metric_of(const protocol::HeadsResult& result, const
 // Those that are one number a head.
 std::vector<std::string> metric_keys(const protocol::HeadsResult& result);
 // "Entropy (nats)"; of a metric that the result does not tell of, its key in words.
-std::string heading_of(const protocol::MetricInfo& metric);
 std::string heading_of(const protocol::HeadsResult& result, const std::string& metric);
 // Its title, its formula, what is to be said of it, and the key that the command line has for it.
 std::string described(const protocol::MetricInfo& metric);

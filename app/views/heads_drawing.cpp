@@ -9,6 +9,7 @@
 #include "app/views/head_values.h"
 #include "app/views/heads_view.h"
 #include "app/views/intervene_view.h"
+#include "widgets/color_scale.h"
 #include "widgets/plot_draw.h"
 #include "widgets/theme.h"
 
@@ -17,6 +18,10 @@ namespace {
 
 // In font sizes: panes that stand beside each other are no narrower.
 constexpr float kNarrowest = 18;
+// In font sizes: a choice among metrics has room for the longest of them ("Mean distance without
+// key 0 (tokens)") before an answer says which there are, and in which units, so that what stands
+// behind it stays where it is.
+constexpr float kMetricChoice = 18, kNarrowMetricChoice = 6;
 
 // What is measured of a model and not of a head, with its intervals.
 std::string words_of_model(const protocol::HeadsResult& result) {
@@ -88,16 +93,18 @@ void draw_stack_choice(ViewContext& context) {
 }
 
 bool HeadsView::draw_metric_choice(const ViewContext& context, const char* label,
-                                   std::string& metric, const std::vector<std::string>& keys) {
+                                   std::string& metric, const std::vector<std::string>& keys,
+                                   float width) {
   const auto heading = [&](const std::string& key) { return heading_in(context, key); };
-  return draw_named_choice(label, metric, keys, heading);
+  return draw_named_choice(label, metric, keys, heading, width);
 }
 
 void HeadsView::draw_controls(ViewContext& context) {
   auto state = context.state<HeadsState>();
   const auto* answer = first_answer(context);
   const auto keys = answer ? metric_keys(answer->result) : std::vector<std::string>{state.metric};
-  bool changed = draw_metric_choice(context, "##metric", state.metric, keys);
+  bool changed = draw_metric_choice(context, "##metric", state.metric, keys,
+                                    kMetricChoice * ImGui::GetFontSize());
   if (answer)
     if (const MetricInfo* metric = metric_of(answer->result, state.metric))
       tooltip(described(*metric));
@@ -144,11 +151,16 @@ void HeadsView::draw_chosen(ViewContext& context) {
   }
   std::string words = "Mean of " + std::to_string(heads) + (heads == 1 ? " head:" : " heads:");
   std::string lines = words;
-  for (const auto& [metric, sum] : sums) {
+  const auto add = [&](const std::string& metric, const std::pair<double, int>& sum) {
     const std::string mean =
         heading_in(context, metric) + " " + widgets::short_number(sum.first / sum.second);
     words += "  " + mean, lines += "\n" + mean;
-  }
+  };
+  // That of the pictures first: there may be room for no other.
+  if (const auto shown = sums.find(state.metric); shown != sums.end())
+    add(shown->first, shown->second);
+  for (const auto& [metric, sum] : sums)
+    if (metric != state.metric) add(metric, sum);
   if (ImGui::SmallButton("Clear")) {
     state.chosen.clear();
     context.set_state("Choose no heads", state);
@@ -285,9 +297,14 @@ void HeadsView::draw_table(ViewContext& context) {
 void HeadsView::draw_scatter(ViewContext& context) {
   auto state = context.state<HeadsState>();
   const std::vector<std::string>& keys = rows(context).metrics;
-  bool changed = draw_metric_choice(context, "up", state.up, keys);
+  const ImGuiStyle& style = ImGui::GetStyle();
+  const float labels = ImGui::CalcTextSize("upacross").x + 2 * style.ItemInnerSpacing.x;
+  const float room = ImGui::GetContentRegionAvail().x - labels - style.ItemSpacing.x;
+  const float width = std::clamp(room / 2, kNarrowMetricChoice * ImGui::GetFontSize(),
+                                 kMetricChoice * ImGui::GetFontSize());
+  bool changed = draw_metric_choice(context, "up", state.up, keys, width);
   ImGui::SameLine();
-  changed |= draw_metric_choice(context, "across", state.across, keys);
+  changed |= draw_metric_choice(context, "across", state.across, keys, width);
   if (changed) context.set_state("Scatter other metrics", state);
   if (const std::string words = words_left_out(context); !words.empty())
     ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
@@ -324,19 +341,21 @@ bool HeadsView::larger_beside(const ViewContext& context, ImVec2 room, ImVec2 wh
   });
 }
 
-// One pane fills the room; several share its width or its height.
+// One pane fills the room; several share its width or its height, which is scrolled where it is too
+// low for what they show.
 void HeadsView::draw_panes(ViewContext& context, ImVec2 room) {
   using Draw = void (HeadsView::*)(ViewContext&);
   struct Pane {
     const char* name;
     Draw draw;
-    float part;  // of the room, beside the others
+    float part;    // of the room, beside the others
+    float lowest;  // in font sizes
   };
   const auto state = context.state<HeadsState>();
   std::vector<Pane> panes;
-  if (state.pictures) panes.push_back({"pictures", &HeadsView::draw_pictures, 1.6F});
-  if (state.table) panes.push_back({"table", &HeadsView::draw_table, 1});
-  if (state.scatter) panes.push_back({"scatter", &HeadsView::draw_scatter, 1.2F});
+  if (state.pictures) panes.push_back({"pictures", &HeadsView::draw_pictures, 1.6F, 9});
+  if (state.table) panes.push_back({"table", &HeadsView::draw_table, 1, 9});
+  if (state.scatter) panes.push_back({"scatter", &HeadsView::draw_scatter, 1.2F, 16});
   if (panes.empty()) return widgets::draw_empty("Tick Pictures, Table or Scatter above.");
   float parts = 0;
   for (const Pane& pane : panes) parts += pane.part;
@@ -348,7 +367,8 @@ void HeadsView::draw_panes(ViewContext& context, ImVec2 room) {
   for (const Pane& pane : panes) {
     const float part = pane.part / parts;
     if (beside && &pane != &panes.front()) ImGui::SameLine();
-    const ImVec2 size = beside ? ImVec2(whole.x * part, room.y) : ImVec2(room.x, whole.y * part);
+    const float high = std::max(whole.y * part, ImGui::GetFontSize() * pane.lowest);
+    const ImVec2 size = beside ? ImVec2(whole.x * part, room.y) : ImVec2(0, high);
     if (ImGui::BeginChild(pane.name, size)) (this->*pane.draw)(context);
     ImGui::EndChild();
   }
@@ -391,6 +411,10 @@ void HeadsView::draw_content(ViewContext& context) {
   if (ImGui::BeginChild("panes", room)) draw_panes(context, room);
   ImGui::EndChild();
   if (!rows_whole_) context.window.moving = true;
+  if (context.state<HeadsState>().pictures) {
+    widgets::draw_color_line(look_of_pictures());
+    ImGui::SameLine(0, ImGui::GetFontSize() * 1.5F);
+  }
   draw_chosen(context);
   widgets::draw_notes(notes);
 }

@@ -63,6 +63,8 @@ HeadCaption caption_of(const HeadsResult& result, int64_t cell, double value, bo
 
 }  // namespace
 
+widgets::MapSpec look_of_pictures() { return {.value_label = "weight"}; }
+
 std::string HeadsView::help_text() const {
   return "Every head of every open model. Pictures: layers down, heads across, queries from top to "
          "bottom, keys from left to right; white to blue (on a dark ground dark to white) is "
@@ -99,12 +101,16 @@ void HeadsView::add_commands(std::vector<Command>& list) const {
                     }});
 }
 
+// One for each model on show.
 std::string HeadsView::command_line(const ViewContext& context) const {
-  const std::string model = selected_model(context.session());
-  if (model.empty()) return "";
   const auto state = context.state<HeadsState>();
-  return command_of<protocol::HeadsRequest>({context.requests.of(kHeads, model).asked()}) +
-         (state.sorted ? " --sort " + state.metric + (state.ascending ? " --ascending" : "") : "");
+  std::string commands;
+  for (const Asked& asked : asked_of_all(context, kHeads)) {
+    commands += (commands.empty() ? "" : " && ") + command_of<protocol::HeadsRequest>({asked});
+    if (state.sorted) commands += " --sort " + state.metric;
+    if (state.sorted && state.ascending) commands += " --ascending";
+  }
+  return commands;
 }
 
 void HeadsView::ask(ViewContext& context) {
@@ -254,6 +260,7 @@ const widgets::HeadGridSpec& HeadsView::spec_of(const ViewContext& context, std:
       serials_of(answer) + (state.sorted ? state.metric + (state.ascending ? " up" : "") : "");
   return grids_[context.session().models[index]].spec.get(key, [&] {
     widgets::HeadGridSpec spec;
+    spec.look = look_of_pictures();
     spec.layers = static_cast<int>(answer->result.layers);
     spec.heads = static_cast<int>(answer->result.heads);
     const auto* tensor = protocol::find_tensor(answer->tensors, "thumbnails");

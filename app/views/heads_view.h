@@ -117,9 +117,9 @@ class HeadsView : public View {
   static const HeadsAnswer* first_answer(const ViewContext& context);
   // What a metric is called, with its unit.
   std::string heading_in(const ViewContext& context, const std::string& metric) const;
-  // A choice among metrics by their headings.
+  // A choice among metrics by their headings, so many pixels wide.
   bool draw_metric_choice(const ViewContext& context, const char* label, std::string& metric,
-                          const std::vector<std::string>& keys);
+                          const std::vector<std::string>& keys, float width);
   static ChosenHead chosen_head(const ViewContext& context, std::size_t model,
                                 const protocol::HeadsResult& result, int cell);
   const Rows& rows(const ViewContext& context);
@@ -162,6 +162,9 @@ class HeadsView : public View {
   widgets::DataTable table_;
   widgets::TableArrangement shown_;  // as the table was last arranged from the session
 };
+
+// The colours of every head's picture, and what they are of.
+widgets::MapSpec look_of_pictures();
 
 // Which stack's heads are shown of an encoder-decoder, by Compare too: that of the session.
 void draw_stack_choice(ViewContext& context);

@@ -263,8 +263,12 @@ void InterveneView::draw_new_edit(ViewContext& context) {
   changed |= draw_choice("##whose", state.whose, {"head", "layer", "all"});
   const std::string heads = heads_chosen(context.session().selection, state.whose);
   tooltip("The selected head, all of its layer, or all: " + heads);
-  if (changed) context.set_state("Choose an intervention", state);
-  auto& limit = limits_.try_emplace(way.how, way.limit).first->second;
+  if (changed) {
+    held_limit_.reset();  // of what was chosen before
+    context.set_state("Choose an intervention", state);
+  }
+  const auto kept = state.limits.find(way.how);
+  double limit = held_limit_.value_or(kept == state.limits.end() ? way.limit : kept->second);
   bool moved = false;
   if (way.most > 0) {
     next_control(ImGui::GetFontSize() * 12);
@@ -279,9 +283,14 @@ void InterveneView::draw_new_edit(ViewContext& context) {
         way.whole && known ? 4 * static_cast<double>(report->model.context) : way.most;
     if (ImGui::SliderFloat(label.c_str(), &value, way.whole ? 1.0F : 0.0F, static_cast<float>(most),
                            "", scale))
-      limit = value;
-    tooltip(way.help);
+      held_limit_ = limit = value;
     moved = ImGui::IsItemDeactivatedAfterEdit();
+    tooltip(way.help);
+  }
+  if (moved) {
+    held_limit_.reset();
+    state.limits[way.how] = limit;
+    context.set_state("Choose a limit", state, "limit");
   }
   const ReadingEdit edit = edit_of(way.how, heads, limit);
   const auto edits = edits_of(protocol::model_reading(selected_model(context.session())).settings);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "app/views/question_view.h"
@@ -14,12 +15,13 @@ namespace phasescope::app {
 struct InterveneState : QuestionForm {
   static constexpr const char* kView = "intervene";
   InterveneState() { reads = "text"; }
-  std::string how = "zero";    // of what is done next
-  std::string whose = "head";  // the selected head, its layer, all
+  std::string how = "zero";              // of what is done next
+  std::string whose = "head";            // the selected head, its layer, all
+  std::map<std::string, double> limits;  // of each way, as chosen last
   template <class V>
   void fields(V& v) {
     QuestionForm::fields(v);
-    v("how", how), v("whose", whose);
+    v("how", how), v("whose", whose), v("limits", limits);
   }
 };
 
@@ -96,8 +98,8 @@ class InterveneView
   void draw_parameter(ViewContext& context, const protocol::EncodingNumber& number,
                       const protocol::EncodingNumber& first);
 
-  std::map<std::string, double> limits_;  // of each way, as typed last
-  std::map<std::string, float> held_;     // sliders that are held, by key
+  std::optional<double> held_limit_;   // while its slider is held
+  std::map<std::string, float> held_;  // sliders that are held, by key
 };
 
 }  // namespace phasescope::app

@@ -31,26 +31,6 @@ constexpr int64_t kLogLines = 200;
 // In font sizes: what is said of a job, its tabs, and a curve that can be read.
 constexpr float kJobHeight = 26;
 
-// sample_configs/ stands beside assets/ in the source tree and inside it where installed.
-fs::path config_folder() {
-  const fs::path beside = assets_folder().parent_path() / "sample_configs";
-  std::error_code error;
-  return fs::is_directory(beside, error) ? beside : assets_folder() / "sample_configs";
-}
-
-// "desk/tapa", "paper/rope".
-std::vector<std::string> config_names() {
-  std::vector<std::string> names;
-  for (const char* kind : {"desk", "paper"}) {
-    std::error_code error;
-    for (const auto& entry : fs::directory_iterator(config_folder() / kind, error))
-      if (entry.path().extension() == ".json")
-        names.push_back(std::string(kind) + "/" + entry.path().stem().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 using protocol::is_live;
 
 widgets::TableCell::Tone tone_of_job(const std::string& state) {
@@ -113,6 +93,16 @@ std::vector<std::string> dirs_drawn(const JobsState& state) {
 
 std::string step_of(const std::string& checkpoint) {
   return checkpoint.starts_with("step-") ? checkpoint.substr(5) : checkpoint;
+}
+
+// The result of an eval that has ended, as its verb has it.
+Output output_of_eval(const JobStatus& job) {
+  const auto result = protocol::from_json_form<protocol::EvalResult>(job.result);
+  return eval_output(result, job.result, names_in(result));
+}
+
+float button_width(const char* word) {
+  return ImGui::CalcTextSize(word).x + 2 * ImGui::GetStyle().FramePadding.x;
 }
 
 void paragraph_in(const ImVec4& color, const std::string& words) {
@@ -222,27 +212,30 @@ std::vector<Saved> JobsView::saved(ViewContext& context) {
   const auto state = context.state<JobsState>();
   const auto* answer = context.requests.of(kJob, state.dir).answer();
   if (!answer) return {};
-  Output output{.result = protocol::to_json_form(answer->result)};
-  output.figures = {plot_of(context)};
-  return {
-      {"", std::move(output), "phasescope jobs show " + protocol::shell_word(answer->result.dir)}};
+  const JobStatus& job = answer->result;
+  if (job.kind == "eval" && !job.result.is_object()) return {};
+  Output output{.result = protocol::to_json_form(job)};
+  if (job.kind == "eval")
+    output = output_of_eval(job);
+  else
+    output.figures = {plot_of(context)};
+  return {{"", std::move(output), "phasescope jobs show " + protocol::shell_word(job.dir)}};
 }
 
-void JobsView::start_training(ViewContext& context) {
-  const auto state = context.state<JobsState>();
-  protocol::StartRequest request{
-      .kind = "train", .name = fs::path(state.source).stem().string(), .config = state.run};
+void JobsView::start(ViewContext& context, const protocol::StartRequest& request) {
   acted_at_ = std::chrono::steady_clock::now();
   context.requests.ask_again(context.requests.of(kStart), request);
 }
 
+void JobsView::start_training(ViewContext& context) {
+  const auto state = context.state<JobsState>();
+  start(context,
+        {.kind = "train", .name = fs::path(state.source).stem().string(), .config = state.run});
+}
+
 void JobsView::start_eval(ViewContext& context) {
   const auto request = context.state<JobsState>().evaluation.request(context.session().models);
-  acted_at_ = std::chrono::steady_clock::now();
-  context.requests.ask_again(
-      context.requests.of(kStart),
-      protocol::StartRequest{
-          .kind = "eval", .name = request.task, .config = protocol::params_of(request)});
+  start(context, {.kind = "eval", .name = request.task, .config = protocol::params_of(request)});
 }
 
 void JobsView::draw_bar(ViewContext& context) {
@@ -267,7 +260,7 @@ void JobsView::draw_bar(ViewContext& context) {
 void JobsView::load_source(ViewContext& context, JobsState& state, const std::string& path) {
   try {
     state.run = config_to_clone(formats::json_from_file(path));
-    lines_.forget();
+    state.typed.clear(), lines_.forget();
   } catch (const formats::Error& error) {
     context.window.say(error.full_text(), true);
   }
@@ -288,12 +281,13 @@ bool JobsView::draw_source(ViewContext& context, JobsState& state) {
   tooltip("A run configuration of sample_configs/; a job's Clone begins with its own");
   next_control(ImGui::GetFontSize() * 12);
   ImGui::SetNextItemWidth(ImGui::GetFontSize() * 12);
-  const bool entered =
-      ImGui::InputTextWithHint("##file", "or a file", &path_, ImGuiInputTextFlags_EnterReturnsTrue);
+  constexpr auto kEntered = ImGuiInputTextFlags_EnterReturnsTrue;
+  const bool entered = ImGui::InputTextWithHint("##file", "or a file", &state.file, kEntered);
+  changed |= ImGui::IsItemEdited();
   tooltip("The path of a run configuration");
-  if (entered && !path_.empty()) {
-    state.source = path_;
-    load_source(context, state, path_);
+  if (entered && !state.file.empty()) {
+    state.source = state.file;
+    load_source(context, state, state.file);
     changed = true;
   }
   return changed;
@@ -306,7 +300,7 @@ void JobsView::draw_form(ViewContext& context) {
   const auto* answer = question.answer();
   const bool current = answer && question.answers_now();
   const bool fine = current && answer->result.problem.empty();
-  next_control(ImGui::CalcTextSize("Train").x + 2 * ImGui::GetStyle().FramePadding.x);
+  next_control(button_width("Train"));
   ImGui::BeginDisabled(!fine || context.requests.of(kStart).waiting());
   if (ImGui::Button("Train")) start_training(context);
   tooltip("Starts it as a job of its own, which goes on without this window");
@@ -321,10 +315,12 @@ void JobsView::draw_form(ViewContext& context) {
   if (current) paragraph_in(widgets::palette().bad, answer->result.problem);
   if (question.failed()) draw_question(context, context.requests.of(kJobForm), "form");
   if (ImGui::BeginChild("fields")) {
-    if (answer) changed |= lines_.draw(answer->result, state.run);
+    if (answer) changed |= lines_.draw(answer->result, state.run, state.typed);
   }
   ImGui::EndChild();
-  if (changed) context.set_state("Change the configuration", state, "configuration");
+  if (changed) return context.set_state("Change the configuration", state, "configuration");
+  if (state.typed != context.state<JobsState>().typed)  // no step of undo
+    context.edit.apply_silently([&](Session& s) { s.views.set(state); });
 }
 
 // ---- the list -------------------------------------------------------------------------------
@@ -389,6 +385,7 @@ void JobsView::draw_list(ViewContext& context) {
 
 void JobsView::draw_buttons(ViewContext& context, const JobStatus& job) {
   const auto act = [&](const char* word, const char* action, bool enabled) {
+    next_control(button_width(word));
     ImGui::BeginDisabled(!enabled || context.requests.of(kControl).waiting());
     if (ImGui::SmallButton(word)) {
       acted_at_ = std::chrono::steady_clock::now();
@@ -396,22 +393,22 @@ void JobsView::draw_buttons(ViewContext& context, const JobStatus& job) {
                                  protocol::ControlRequest{.dir = job.dir, .action = action});
     }
     ImGui::EndDisabled();
-    ImGui::SameLine();
   };
   act("Pause", "pause", job.state == "running");
   act("Resume", "resume", job.state == "paused" || !is_live(job.state));
   act("Cancel", "cancel", is_live(job.state));
+  next_control(button_width("Clone"));
   ImGui::BeginDisabled(job.kind != "train" || !job.config.is_object());
   if (ImGui::SmallButton("Clone")) {
     auto state = context.state<JobsState>();
     state.form = true, state.source = names_of_jobs({&job, 1}).at(job.dir);
     state.run = config_to_clone(job.config);
-    lines_.forget();
+    state.typed.clear(), lines_.forget();
     context.set_state("Clone a job", state);
   }
   ImGui::EndDisabled();
   tooltip("A new training that begins with this one's configuration");
-  ImGui::SameLine();
+  next_control(button_width("Remove..."));
   ImGui::BeginDisabled(is_live(job.state) || context.requests.of(kControl).waiting());
   if (ImGui::SmallButton("Remove...")) ImGui::OpenPopup("remove");
   ImGui::EndDisabled();
@@ -443,29 +440,31 @@ void JobsView::draw_removal(ViewContext& context, const JobStatus& job) {
 // What was trained, as a model of the window; two of its checkpoints beside each other.
 void JobsView::draw_opening(ViewContext& context, const JobStatus& job) {
   if (job.checkpoints.empty()) return;
-  if (ImGui::Button("Open the model")) open_model(context, job.dir);
+  if (ImGui::Button("Open the model")) open_model_or_say(context, job.dir);
   tooltip("Its newest checkpoint, in all views");
   if (job.checkpoints.size() < 2) return;
-  const auto has = [&](const std::string& name) {
+  auto state = context.state<JobsState>();
+  const auto there = [&](const std::string& name) {
     return std::ranges::find(job.checkpoints, name) != job.checkpoints.end();
   };
-  if (!has(first_)) first_ = job.checkpoints.front();
-  if (!has(second_)) second_ = job.checkpoints.back();
-  ImGui::SameLine();
+  if (!there(state.first)) state.first = job.checkpoints.front();
+  if (!there(state.second)) state.second = job.checkpoints.back();
+  const float width = ImGui::GetFontSize() * 7;
+  next_control(ImGui::CalcTextSize("or compare").x + ImGui::GetStyle().ItemSpacing.x + width);
   ImGui::AlignTextToFramePadding();
   ImGui::TextUnformatted("or compare");
-  const float width = ImGui::GetFontSize() * 7;
   ImGui::SameLine();
-  draw_choice("##first", first_, job.checkpoints, width);
-  ImGui::SameLine();
-  draw_choice("##second", second_, job.checkpoints, width);
-  ImGui::SameLine();
-  ImGui::BeginDisabled(first_ == second_);
+  bool changed = draw_choice("##first", state.first, job.checkpoints, width);
+  next_control(width);
+  changed |= draw_choice("##second", state.second, job.checkpoints, width);
+  if (changed) context.set_state("Choose checkpoints", state, "checkpoints");
+  next_control(button_width("Open both"));
+  ImGui::BeginDisabled(state.first == state.second);
   if (ImGui::Button("Open both"))
-    for (const std::string& checkpoint : {first_, second_})
-      open_model(context, job.dir + "/checkpoints/" + checkpoint);
+    for (const std::string& checkpoint : {state.first, state.second})
+      open_model_or_say(context, job.dir + "/checkpoints/" + checkpoint);
   ImGui::EndDisabled();
-  tooltip("Steps " + step_of(first_) + " and " + step_of(second_) +
+  tooltip("Steps " + step_of(state.first) + " and " + step_of(state.second) +
           " as two models: maps, curves and the comparison follow");
 }
 
@@ -476,7 +475,6 @@ void JobsView::draw_head(ViewContext& context, const JobStatus& job) {
   tooltip(job.dir);
   ImGui::SameLine();
   ImGui::TextColored(widgets::color_of(tone_of_job(job.state)), "%s", job.state.c_str());
-  ImGui::SameLine();
   draw_buttons(context, job);
   const auto& colors = widgets::palette();
   paragraph_in(job.state == "running" ? colors.quiet : colors.warn, job.message);
@@ -524,10 +522,8 @@ void JobsView::draw_log(ViewContext& context, const JobStatus& job) {
 void JobsView::draw_result(ViewContext& context, const JobStatus& job) {
   if (!job.result.is_object())
     return widgets::draw_empty("The result is here once the job is done.");
-  const auto& output = result_.get(job.dir + std::to_string(job.result.size()), [&] {
-    const auto result = protocol::from_json_form<protocol::EvalResult>(job.result);
-    return eval_output(result, job.result, names_in(result));
-  });
+  const auto& output =
+      result_.get(job.dir + std::to_string(job.result.size()), [&] { return output_of_eval(job); });
   for (const widgets::PlotSpec& plot : output.figures) {
     ImGui::PushID(plot.id.c_str());
     widgets::PlotDraw options;
@@ -567,8 +563,9 @@ void JobsView::draw_content(ViewContext& context) {
   draw_question(context, context.requests.of(kStart), "start");
   if (context.requests.of(kControl).failed())
     draw_question(context, context.requests.of(kControl), "control");
-  if (context.requests.of(kJobs).failed())
-    draw_question(context, context.requests.of(kJobs), "jobs");
+  // Asked again every second: that it is on its way is said before the first answer alone.
+  if (auto& jobs = context.requests.of(kJobs); jobs.failed() || !jobs.answer())
+    draw_question(context, jobs, "jobs");
   if (const auto* started = context.requests.of(kStart).answer();
       started && started->serial != started_serial_) {
     started_serial_ = started->serial;

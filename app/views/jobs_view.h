@@ -22,10 +22,14 @@ struct JobsState {
   std::string source = "desk/tapa";  // what it began with: a shipped configuration, a file, a job
   nlohmann::json run;                // the configuration in it; null: as the source has it
   EvalChoices evaluation;            // all texts, at the lengths that the worker takes by itself
+  ConfigLines::Typed typed = {};     // what of it is being typed
+  std::string file;                  // the path of a configuration, as typed
+  std::string first, second;         // checkpoints to compare; empty: the first and the last
   template <class V>
   void fields(V& v) {
     v("dir", dir), v("beside", beside), v("curve", curve), v("form", form);
-    v("source", source), v("run", run), v("evaluation", evaluation);
+    v("source", source), v("run", run), v("evaluation", evaluation), v("typed", typed);
+    v("file", file), v("first", first), v("second", second);
   }
 };
 
@@ -80,6 +84,7 @@ class JobsView : public View {
   void draw_result(ViewContext& context, const protocol::JobStatus& job);
   std::vector<protocol::JobStatus> jobs_drawn(const ViewContext& context) const;
   widgets::PlotSpec plot_of(const ViewContext& context) const;
+  void start(ViewContext& context, const protocol::StartRequest& request);
   void start_training(ViewContext& context);
   void start_eval(ViewContext& context);
 
@@ -93,8 +98,6 @@ class JobsView : public View {
   mutable Cached<Names> names_;
   widgets::DataTable list_table_;
   std::vector<std::string> configs_;  // names of shipped run configurations
-  std::string path_;                  // of a file, as typed
-  std::string first_, second_;        // checkpoints to compare
   bool log_seen_ = false;
   std::chrono::steady_clock::time_point polled_at_;
   std::chrono::steady_clock::time_point acted_at_;  // a job was started or told something

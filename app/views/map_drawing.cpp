@@ -15,7 +15,6 @@ namespace phasescope::app {
 namespace {
 
 using protocol::MapResult;
-using widgets::AxisLink;
 using widgets::MapSpec;
 using widgets::PlotSpec;
 
@@ -23,50 +22,6 @@ constexpr int kCellStep = 64, kMostCells = 768;
 // In lines of text: a map with less room than this has no curves beside it.
 constexpr float kRoomForCurves = 18, kCurveHeight = 5, kCurveWidth = 5;
 constexpr float kLeastMap = 9;  // of one among several
-// Above so many tokens none has room for its text.
-constexpr double kMostNamed = 256;
-
-// The largest cell of each row: of the weights of a query the mean is one by its number of keys.
-std::vector<float> largest_of_rows(const Answer<MapResult>& answer) {
-  const Grid cells = grid_of(*protocol::find_tensor(answer.tensors, "map"));
-  std::vector<float> largest(static_cast<std::size_t>(answer.result.height), std::nanf(""));
-  auto cell = cells.values.begin();
-  for (float& row : largest)
-    for (std::int64_t n = 0; n < answer.result.width && cell != cells.values.end(); ++n, ++cell)
-      if (std::isfinite(*cell) && !(row >= *cell)) row = *cell;
-  return largest;
-}
-
-// The mean of each column of cells, or (upright) what each row of cells has, beside the map.
-PlotSpec profile_plot(const Answer<MapResult>& answer, bool upright) {
-  const MapResult& map = answer.result;
-  const bool largest = upright && map.of == "weight";
-  PlotSpec plot;
-  plot.id = upright ? "by_query" : "by_key";
-  plot.legend = false;
-  (upright ? plot.x : plot.y).label = largest ? "largest" : "mean";
-  (upright ? plot.y : plot.x).of = upright ? widgets::Coordinate::query : widgets::Coordinate::key;
-  const auto* found =
-      protocol::find_tensor(answer.tensors, upright ? "row_profile" : "column_profile");
-  if (!found) return plot;
-  const auto begin = static_cast<double>(upright ? map.row_begin : map.column_begin);
-  const auto end = static_cast<double>(upright ? map.row_end : map.column_end);
-  const std::vector<float> values =
-      largest ? largest_of_rows(answer)
-              : std::vector<float>(found->values<float>().begin(), found->values<float>().end());
-  const double step = (end - begin) / static_cast<double>(std::max<std::size_t>(1, values.size()));
-  widgets::Series series;
-  series.width = 1.2;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const double at = begin + (static_cast<double>(i) + 0.5) * step;
-    // Where the mask hides every pair there is no mean: the curve has a gap.
-    const double value = std::isfinite(values[i]) ? values[i] : std::nan("");
-    series.x.push_back(upright ? value : at);
-    series.y.push_back(upright ? at : value);
-  }
-  plot.series.push_back(std::move(series));
-  return plot;
-}
 
 std::string words_of_show(const std::string& show) {
   return show == "a" ? "A" : show == "both" ? "A | B" : "A | B | A-B";
@@ -90,23 +45,6 @@ bool draw_optional(const char* label, std::optional<double>& value, double now) 
     value = number, changed = true;
   ImGui::EndDisabled();
   return changed;
-}
-
-// Labels in the middle of the cells of [low, high], where `pixels` a cell are enough for them.
-std::vector<widgets::AxisTick> ticks_of(const ViewContext& context, std::size_t model,
-                                        const AxisLink& axis, float pixels, bool upright) {
-  std::vector<widgets::AxisTick> ticks;
-  const double span = axis.high - axis.low;
-  if (span > kMostNamed || pixels / span < (upright ? ImGui::GetFontSize() : 6.0)) return ticks;
-  float widest = 0;
-  for (auto place = static_cast<int64_t>(std::floor(axis.low)); place < axis.high; ++place) {
-    const std::string token = token_text(context, model, place);
-    if (token.empty()) continue;
-    ticks.push_back({static_cast<double>(place) + 0.5, token});
-    widest = std::max(widest, ImGui::CalcTextSize(token.c_str()).x);
-  }
-  if (!upright && widest + 3 > pixels / static_cast<float>(span)) ticks.clear();
-  return ticks;
 }
 
 // What a value under the pointer is of where a cell holds several pairs; empty of single ones.
@@ -141,6 +79,11 @@ void MapView::draw_title(ViewContext& context) {
   ImGui::AlignTextToFramePadding();
   ImGui::TextUnformatted(words.c_str());
   ImGui::PopFont();
+  if (!maps.empty() && !maps[0].answer->result.heads.empty()) {
+    std::string all = model + "\nMean of";
+    for (const std::string& head : maps[0].answer->result.heads) all += " " + head;
+    return tooltip(all);
+  }
   tooltip(model + "\n" +
           (at.head < 0 ? "Mean of all heads of the layer" : "Alt and the arrow keys change it"));
 }
@@ -279,6 +222,8 @@ bool MapView::draw_b(const ViewContext& context, MapState& state) {
       tooltip(session.models[i]);
     }
     ImGui::EndCombo();
+  } else {
+    tooltip(session.models[now]);
   }
   next_control(7 * ImGui::GetFontSize());
   changed |= draw_head_of_b(context, state);
@@ -352,8 +297,8 @@ double MapView::ratio() const {
 // before.
 void MapView::set_token_ticks(const ViewContext& context, Picture& picture,
                               std::size_t model) const {
-  picture.x_ticks = ticks_of(context, model, x_, picture.axes.x, false);
-  picture.y_ticks = ticks_of(context, model, y_, picture.axes.y, true);
+  picture.x_ticks = token_ticks(context, model, x_, picture.axes.x, false);
+  picture.y_ticks = token_ticks(context, model, y_, picture.axes.y, true);
 }
 
 // What several maps have at one place: the pointer is over one of them alone.
@@ -405,10 +350,13 @@ void MapView::draw_one(ViewContext& context, const Scene& scene, std::size_t n, 
     draw_menu_items(context);
   };
   const Selection& at = context.session().selection;
-  if (at.query) options.mark_y = static_cast<double>(*at.query) + 0.5;
-  if (at.key) options.mark_x = static_cast<double>(*at.key) + 0.5;
+  const auto is_token_of_a = [&](int64_t place) {
+    return same_token(context, scene.maps[0].model, model, place);
+  };
+  if (at.query && is_token_of_a(*at.query)) options.mark_y = static_cast<double>(*at.query) + 0.5;
+  if (at.key && is_token_of_a(*at.key)) options.mark_x = static_cast<double>(*at.key) + 0.5;
   ImGui::PushID(static_cast<int>(n));
-  const auto drawn = draw_figure(context, plot, options);
+  const auto drawn = draw_figure(context, plot, options, model);
   ImGui::PopID();
   picture.axes = drawn.plot_size;
   picture.labels = {options.size.x - drawn.plot_size.x, options.size.y - drawn.plot_size.y};
@@ -416,9 +364,14 @@ void MapView::draw_one(ViewContext& context, const Scene& scene, std::size_t n, 
     pointer_text_ = widgets::cell_text(*plot.map, *drawn.pointer);
     if (!pointer_text_.empty() && !pooled.empty()) pointer_text_ += " (" + pooled + ")";
   }
-  if (drawn.clicked && drawn.pointer)
-    select_pair(context, static_cast<int64_t>(std::floor(drawn.pointer->y)),
-                static_cast<int64_t>(std::floor(drawn.pointer->x)));
+  if (drawn.clicked && drawn.pointer) {
+    const auto query = static_cast<int64_t>(std::floor(drawn.pointer->y));
+    const auto key = static_cast<int64_t>(std::floor(drawn.pointer->x));
+    if (is_token_of_a(query) && is_token_of_a(key))
+      select_pair(context, query, key);
+    else
+      context.window.say("B reads other tokens there than A: choose the pair in A");
+  }
   if (drawn.double_clicked) show_region(context, {}), applied_tokens_ = 0;
   const int wanted = std::clamp(
       static_cast<int>(std::max(drawn.plot_size.x, drawn.plot_size.y)) / kCellStep * kCellStep,
@@ -440,7 +393,7 @@ void MapView::draw_single(ViewContext& context, const Scene& scene, ImVec2 room)
   if (context.state<MapState>().square) size = widgets::squared(ratio(), size, pictures_[0].labels);
   const MapAnswer& answer = *scene.maps[0].answer;
   const auto& curves = profiles_.get(serials_of(&answer), [&] {
-    return std::array<PlotSpec, 2>{profile_plot(answer, false), profile_plot(answer, true)};
+    return std::array<PlotSpec, 2>{map_profile(answer, false), map_profile(answer, true)};
   });
   const Dimmed dimmed(scene.old(0));
   widgets::PlotDraw options;
@@ -577,10 +530,11 @@ void MapView::draw_content(ViewContext& context) {
   if (context.models() == 0)
     return widgets::draw_empty("The map of a head will be here. Tick a model, pick a head.");
   for (const Side& side : sides(context)) {
-    for (auto* question : questions_of(context, side))
-      draw_question(context, *question,
+    if (side.obstacle.empty())
+      draw_question(context, question_of(context, side),
                     short_name(context.session(), context.session().models[side.model]));
-    if (!side.obstacle.empty()) ImGui::TextWrapped("%s", side.obstacle.c_str());
+    else
+      ImGui::TextWrapped("%s", side.obstacle.c_str());
   }
   draw_maps(context);
 }

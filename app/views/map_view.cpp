@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 
-#include "app/figures/mean_map.h"
 #include "app/outputs/result_tables.h"
 #include "app/views/heads_view.h"
 #include "formats/error.h"
@@ -19,17 +18,13 @@ using widgets::PlotSpec;
 constexpr auto kRest = std::chrono::milliseconds(160);
 // Tokens around a pair that is gone to where all of the text is on show.
 constexpr int64_t kNeighbourhood = 48;
+// Above so many tokens none has room for its text.
+constexpr double kMostNamed = 256;
 // The fewest tokens that keys zoom to.
 constexpr int64_t kLeastZoomed = 8;
 
 int64_t whole(double value, int64_t tokens) {
   return std::clamp<int64_t>(static_cast<int64_t>(value), 0, tokens);
-}
-
-std::string in_a_row(const std::vector<std::string>& words) {
-  std::string all;
-  for (const std::string& word : words) all += (all.empty() ? "" : ", ") + word;
-  return all;
 }
 
 // Queries and keys of a text as the asked model reads it, in the stack of the head; 0 before it has
@@ -105,9 +100,27 @@ bool can_be_subtracted(const std::vector<Asked>& asked) {
   return alike(one, other);
 }
 
+// The largest cell of each row: of the weights of a query the mean is one by its number of keys.
+std::vector<float> largest_of_rows(const Answer<MapResult>& answer) {
+  const Grid cells = grid_of(*protocol::find_tensor(answer.tensors, "map"));
+  std::vector<float> largest(static_cast<std::size_t>(answer.result.height), std::nanf(""));
+  auto cell = cells.values.begin();
+  for (float& row : largest)
+    for (std::int64_t n = 0; n < answer.result.width && cell != cells.values.end(); ++n, ++cell)
+      if (std::isfinite(*cell) && !(row >= *cell)) row = *cell;
+  return largest;
+}
+
 // "enc.L3H1".
 std::string head_in_stack(const std::string& stack, int64_t layer, int64_t head) {
   return (stack.empty() ? "" : stack + ".") + name_of_head(layer, head);
+}
+
+// The selected head as it is called in a model: a stack is chosen for the encoder-decoders among
+// the models, and the others have one.
+std::string selected_head(const ViewContext& context, const std::string& model) {
+  const Selection& at = context.session().selection;
+  return head_in_stack(context.has_stacks(model) ? at.stack : "", at.layer, at.head);
 }
 
 int64_t clamped_begin(int64_t middle, int64_t size, int64_t tokens) {
@@ -157,6 +170,51 @@ Region zoomed(const Region& now, double by, const Selection& selection, int64_t 
   const auto columns = stretched(now.col_begin, now.col_end, selection.key, keys);
   const Region region{rows.first, rows.second, columns.first, columns.second};
   return region == Region{0, queries, 0, keys} ? Region{} : region;
+}
+
+PlotSpec map_profile(const Answer<MapResult>& answer, bool upright) {
+  const MapResult& map = answer.result;
+  const bool largest = upright && map.of == "weight";
+  PlotSpec plot;
+  plot.id = upright ? "by_query" : "by_key";
+  plot.legend = false;
+  (upright ? plot.x : plot.y).label = largest ? "largest" : "mean";
+  (upright ? plot.y : plot.x).of = upright ? widgets::Coordinate::query : widgets::Coordinate::key;
+  const auto* found =
+      protocol::find_tensor(answer.tensors, upright ? "row_profile" : "column_profile");
+  if (!found) return plot;
+  const auto begin = static_cast<double>(upright ? map.row_begin : map.column_begin);
+  const auto end = static_cast<double>(upright ? map.row_end : map.column_end);
+  const std::vector<float> values = largest ? largest_of_rows(answer) : grid_of(*found).values;
+  const double step = (end - begin) / static_cast<double>(std::max<std::size_t>(1, values.size()));
+  widgets::Series series;
+  series.width = 1.2;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double at = begin + (static_cast<double>(i) + 0.5) * step;
+    // Where the mask hides every pair there is no mean: the curve has a gap.
+    const double value = std::isfinite(values[i]) ? values[i] : std::nan("");
+    series.x.push_back(upright ? value : at);
+    series.y.push_back(upright ? at : value);
+  }
+  plot.series.push_back(std::move(series));
+  return plot;
+}
+
+std::vector<widgets::AxisTick> token_ticks(const ViewContext& context, std::size_t model,
+                                           const widgets::AxisLink& axis, float pixels,
+                                           bool upright) {
+  std::vector<widgets::AxisTick> ticks;
+  const double span = axis.high - axis.low;
+  if (span > kMostNamed || pixels / span < (upright ? ImGui::GetFontSize() : 6.0)) return ticks;
+  float widest = 0;
+  for (auto place = static_cast<int64_t>(std::floor(axis.low)); place < axis.high; ++place) {
+    const std::string token = token_text(context, model, place);
+    if (token.empty()) continue;
+    ticks.push_back({static_cast<double>(place) + 0.5, token});
+    widest = std::max(widest, ImGui::CalcTextSize(token.c_str()).x);
+  }
+  if (!upright && widest + 3 > pixels / static_cast<float>(span)) ticks.clear();
+  return ticks;
 }
 
 std::string MapView::help_text() const {
@@ -219,7 +277,7 @@ void MapView::add_commands(std::vector<Command>& list) const {
 std::vector<Asked> MapView::asked_of_maps(const ViewContext& context) const {
   std::vector<Asked> asked;
   for (const Side& side : sides(context))
-    for (const auto* question : questions_of(context, side)) asked.push_back(question->asked());
+    if (side.obstacle.empty()) asked.push_back(question_of(context, side).asked());
   return asked;
 }
 
@@ -228,7 +286,7 @@ std::string MapView::command_line(const ViewContext& context) const {
   const std::vector<Shown> maps = maps_shown(context);
   const auto all = sides(context);
   const bool difference = context.state<MapState>().show == "difference" && all.size() == 2;
-  if (difference && all[0].heads.empty() && can_be_subtracted(asked))
+  if (difference && can_be_subtracted(asked))
     return command_of_map(asked[0], look_to_say(context, maps, true), &asked[1]);
   return command_of_maps(asked, look_to_say(context, maps, false));
 }
@@ -254,9 +312,9 @@ MapLook MapView::look_to_say(const ViewContext& context, const std::vector<Shown
 
 std::string MapView::words_of(const Session& session, const Shown& shown) {
   const MapResult& map = shown.answer->result;
-  const std::string name = short_name(session, map.model) + " ";
-  if (!shown.heads.empty()) return name + "mean of " + shown.heads;
-  return name + (map.stack.empty() ? "" : map.stack + ".") + name_of_head(map.layer, map.head) +
+  const std::string head =
+      map.heads.empty() ? head_in_stack(map.stack, map.layer, map.head) : head_name(map);
+  return short_name(session, map.model) + " " + head +
          (shown.text.empty() ? "" : " on " + shown.text);
 }
 
@@ -275,22 +333,24 @@ std::vector<MapView::Side> MapView::sides(const ViewContext& context) const {
   const auto state = context.state<MapState>();
   const Selection& at = session.selection;
   const std::size_t a = std::min(static_cast<std::size_t>(at.model), session.models.size() - 1);
-  std::vector<Side> sides{{a, head_in_stack(at.stack, at.layer, at.head), false, ""}};
+  std::vector<Side> sides{{a, {selected_head(context, session.models[a])}, false, ""}};
   sides[0].text = context.text_for(session.models[a]);
   if (state.mean) {
     // Heads of another stack than is on show are not told apart in what is chosen.
-    sides[0].heads = chosen_heads(context, a);
-    for (std::string& head : sides[0].heads)
-      if (!at.stack.empty()) head = at.stack + "." + head;
-    if (sides[0].heads.size() > 1) return sides;
-    sides[0].heads.clear();
+    std::vector<std::string> chosen = chosen_heads(context, a);
+    for (std::string& head : chosen)
+      if (!at.stack.empty() && context.has_stacks(session.models[a])) head = at.stack + "." + head;
+    if (chosen.size() > 1) {
+      sides[0].heads = std::move(chosen);
+      return sides;
+    }
   }
   if (state.show == "a") return sides;
   const auto named = std::ranges::find(session.models, state.b);
   std::size_t b = a == 0 ? 1 : 0;
   if (named != session.models.end()) b = static_cast<std::size_t>(named - session.models.begin());
   if (b >= session.models.size()) b = a;
-  Side side{b, sides[0].head, b == a, ""};
+  Side side{b, {selected_head(context, session.models[b])}, b == a, ""};
   side.text = context.text_for(session.models[b]);
   // A model that reads no words has seeded ids, whatever the text is.
   if (const KeptText& own = text_of_b(context); !own.words.empty() && !side.text.words.empty()) {
@@ -298,10 +358,11 @@ std::vector<MapView::Side> MapView::sides(const ViewContext& context) const {
     side.text_name = name_of_text(own.name, own.words);
   }
   if (state.b_layer >= 0)
-    side.head = head_in_stack(state.b_stack, state.b_layer, state.b_head);
+    side.heads = {head_in_stack(context.has_stacks(session.models[b]) ? state.b_stack : "",
+                                state.b_layer, state.b_head)};
   else
     side.obstacle = head_obstacle(context, b);
-  if (b != a || side.head != sides[0].head || !side.text_name.empty())
+  if (b != a || side.heads != sides[0].heads || !side.text_name.empty())
     sides.push_back(std::move(side));
   return sides;
 }
@@ -324,19 +385,6 @@ QuestionOf<MapResult>& MapView::question_of(const ViewContext& context, const Si
   return context.of(side.beside ? kMapBeside : kMap, side.model);
 }
 
-// A question for each head that it is the mean of, or for the one head that it is; none for what
-// cannot be shown.
-std::vector<QuestionOf<MapResult>*> MapView::questions_of(const ViewContext& context,
-                                                          const Side& side) const {
-  if (!side.obstacle.empty()) return {};
-  if (side.heads.empty()) return {&question_of(context, side)};
-  std::vector<QuestionOf<MapResult>*> questions;
-  for (const std::string& head : side.heads)
-    questions.push_back(
-        &context.requests.of(kMapOfOne, context.session().models[side.model] + " " + head));
-  return questions;
-}
-
 bool MapView::ready(const ViewContext& context) const {
   context.models_known();
   return std::ranges::all_of(sides(context),
@@ -347,19 +395,17 @@ void MapView::ask(ViewContext& context) {
   const auto state = context.state<MapState>();
   const Region& region = context.session().region;
   for (const Side& side : sides(context)) {
-    const auto questions = questions_of(context, side);
-    for (std::size_t i = 0; i < questions.size(); ++i) {
-      const std::string& model = context.session().models[side.model];
-      protocol::MapRequest request{.model = model};
-      request.head = side.heads.empty() ? side.head : side.heads[i];
-      request.of = state.of, request.pool = state.pool;
-      request.size = {cells_, cells_};
-      const auto [queries, keys] = sizes_of(*questions[i], side.text, request.head);
-      request.rows = range_of(region.row_begin, region.row_end, queries);
-      request.cols = range_of(region.col_begin, region.col_end, keys);
-      set_text(request.reading, side.text);
-      context.requests.ask(*questions[i], request, side.text.words);
-    }
+    if (!side.obstacle.empty()) continue;
+    auto& question = question_of(context, side);
+    protocol::MapRequest request{.model = context.session().models[side.model]};
+    request.head = side.heads;
+    request.of = state.of, request.pool = state.pool;
+    request.size = {cells_, cells_};
+    const auto [queries, keys] = sizes_of(question, side.text, side.heads.front());
+    request.rows = range_of(region.row_begin, region.row_end, queries);
+    request.cols = range_of(region.col_begin, region.col_end, keys);
+    set_text(request.reading, side.text);
+    context.requests.ask(question, request, side.text.words);
   }
   // For the axes: the question that the text's own view asks.
   if (context.models_known()) ask_for_tokens(context);
@@ -370,41 +416,12 @@ std::vector<MapView::Shown> MapView::maps_shown(const ViewContext& context) cons
   std::vector<Shown> maps;
   for (const Side& side : sides(context)) {
     if (!side.obstacle.empty()) continue;
-    if (!side.heads.empty()) {
-      if (auto mean = mean_shown(context, side)) maps.push_back(*mean);
-      continue;
-    }
     const auto& question = question_of(context, side);
     const auto* answer = question.answer();
     if (answer && protocol::find_tensor(answer->tensors, "map"))
-      maps.push_back({answer, side.model, !question.answers_now(), "", side.text_name});
+      maps.push_back({answer, side.model, !question.answers_now(), side.text_name});
   }
   return maps;
-}
-
-// Made once the maps of all its heads are there; until then the last one stays, as what it is: old.
-std::optional<MapView::Shown> MapView::mean_shown(const ViewContext& context,
-                                                  const Side& side) const {
-  const auto questions = questions_of(context, side);
-  const bool all = std::ranges::all_of(questions, [](const auto* question) {
-    return question->answers_now() && protocol::find_tensor(question->answer()->tensors, "map");
-  });
-  if (all) {
-    std::string key;
-    for (const auto* question : questions) key += serials_of(question->answer());
-    mean_.get(key, [&] {
-      std::vector<AnsweredMap> maps;
-      for (const auto* question : questions)
-        maps.push_back({question->answer()->result, question->answer()->tensors});
-      AnsweredMap mean = mean_map(maps);
-      const Asked& asked = questions.front()->asked();
-      return MapAnswer{std::move(mean.result), std::move(mean.tensors), asked, next_serial()};
-    });
-  }
-  if (mean_.version() == 0) return std::nullopt;
-  const bool other_model = mean_.value().result.model != context.session().models[side.model];
-  if (other_model) return std::nullopt;
-  return Shown{&mean_.value(), side.model, !all, in_a_row(side.heads)};
 }
 
 bool MapView::Scene::old(std::size_t plot) const {
@@ -431,10 +448,6 @@ PlotSpec MapView::plot_of(const ViewContext& context, const Shown& shown,
                           const MapLook& look) const {
   const MapAnswer& answer = *shown.answer;
   PlotSpec plot = map_figure(context, shown);
-  if (!shown.heads.empty()) {
-    plot.id = "map_" + names_of(context.session()).file_name(answer.result.model) + "_mean";
-    plot.title = words_of(context.session(), shown) + ": " + answer.result.of;
-  }
   apply_look(plot, look);
   const protocol::Provenance& made = answer.result.provenance;
   if (!made.kernel.empty()) plot.notes.back() += "; computed by " + made.kernel + ", " + made.dtype;
@@ -454,10 +467,8 @@ std::vector<Saved> MapView::saved(ViewContext& context) {
     if (!all.empty() && all[0].folder == folder)
       folder += "_" + name_of_head(answer.result.layer, answer.result.head) +
                 (shown.text.empty() ? "" : "_other_text");
-    std::vector<Asked> asked{answer.asked};
-    if (!shown.heads.empty()) asked = asked_of_maps(context);
     all.push_back({std::move(folder), std::move(output),
-                   command_of_maps(asked, look_to_say(context, maps, false))});
+                   command_of_map(answer.asked, look_to_say(context, maps, false))});
   }
   if (context.state<MapState>().show != "difference" || maps.size() < 2) return all;
   const MapAnswer &a = *maps[0].answer, &b = *maps[1].answer;
@@ -479,7 +490,7 @@ MapView::Scene MapView::scene_of(ViewContext& context) {
   scene.maps = maps_shown(context);
   const auto state = context.state<MapState>();
   std::string key = names_key(context) + protocol::to_json_form(state.look).dump() + "/";
-  for (const Shown& one : scene.maps) key += serials_of(one.answer) + one.heads;
+  for (const Shown& one : scene.maps) key += serials_of(one.answer);
   const MapLook& look = look_.get(key, [&] { return look_of(context, scene.maps); });
   for (std::size_t i = 0; i < scene.maps.size(); ++i) {
     scene.plots.push_back(

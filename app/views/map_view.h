@@ -41,10 +41,6 @@ inline constexpr Asks<protocol::MapResult> kMap{"map", protocol::MapRequest::met
 inline constexpr Asks<protocol::MapResult> kMapBeside{"map beside", protocol::MapRequest::method,
                                                       "computing the map"};
 
-// One of several heads whose mean is shown; asked about "MODEL HEAD".
-inline constexpr Asks<protocol::MapResult> kMapOfOne{"map of one", protocol::MapRequest::method,
-                                                     "computing the map"};
-
 // "12, 3": a query and a key; "12": a query, and itself as the key. Nothing where it is neither.
 std::optional<std::pair<int64_t, int64_t>> pair_in(const std::string& words);
 // The region on show, moved so that a pair is in its middle; a small one where all of the text is
@@ -54,6 +50,15 @@ Region region_around(const Region& now, int64_t query, int64_t key, int64_t quer
 // selected pair, or its own middle where none is. Empty, which is all, where that is all.
 Region zoomed(const Region& now, double by, const Selection& selection, int64_t queries,
               int64_t keys);
+
+// Beside a map: the mean of each column of cells, or (upright) the largest weight of each row of
+// cells, whose mean says nothing, and of other quantities its mean.
+widgets::PlotSpec map_profile(const Answer<protocol::MapResult>& answer, bool upright);
+// The texts of the tokens on [axis.low, axis.high] as labels in the middle of their cells; none
+// where a cell of so many pixels has no room for one.
+std::vector<widgets::AxisTick> token_ticks(const ViewContext& context, std::size_t model,
+                                           const widgets::AxisLink& axis, float pixels,
+                                           bool upright);
 
 // The attention map of the selected head, from the whole down to single pairs; two models side by
 // side or their difference.
@@ -77,20 +82,18 @@ class MapView : public View {
     const MapAnswer* answer;
     std::size_t model;
     bool old;
-    std::string heads = {};  // "L0H1, L2H3" where it is their mean
-    std::string text = {};   // what it is called where it is not the session's
+    std::string text = {};  // what it is called where it is not the session's
   };
 
  private:
   // A or B: whose map it is.
   struct Side {
     std::size_t model = 0;
-    std::string head;                     // as a request has it: "L3H1", "cross.L0H2"
-    bool beside = false;                  // asked as kMapBeside
-    std::string obstacle;                 // why it cannot be shown; empty where it can
-    std::vector<std::string> heads = {};  // that it is the mean of; none where it is one head
-    TextInput text = {};                  // what it reads
-    std::string text_name = {};           // where that is not the session's
+    std::vector<std::string> heads;  // as a request has them: "L3H1", "cross.L0H2"; several: mean
+    bool beside = false;             // asked as kMapBeside
+    std::string obstacle;            // why it cannot be shown; empty where it can
+    TextInput text = {};             // what it reads
+    std::string text_name = {};      // where that is not the session's
   };
   struct Picture {
     widgets::HeatmapTexture texture;
@@ -121,10 +124,7 @@ class MapView : public View {
   bool draw_text_of_b(const ViewContext& context, MapState& state);
   std::vector<Asked> asked_of_maps(const ViewContext& context) const;
   QuestionOf<protocol::MapResult>& question_of(const ViewContext& context, const Side& side) const;
-  std::vector<QuestionOf<protocol::MapResult>*> questions_of(const ViewContext& context,
-                                                             const Side& side) const;
   std::vector<Shown> maps_shown(const ViewContext& context) const;
-  std::optional<Shown> mean_shown(const ViewContext& context, const Side& side) const;
   Scene scene_of(ViewContext& context);
   void draw_controls(ViewContext& context);
   bool draw_colors(ViewContext& context, MapState& state);
@@ -154,7 +154,6 @@ class MapView : public View {
   double ratio() const;
 
   std::array<Picture, 3> pictures_;
-  mutable Cached<MapAnswer> mean_;
   mutable Cached<KeptText> text_of_b_;
   Cached<MapLook> look_;
   Cached<std::array<widgets::PlotSpec, 2>> profiles_;

@@ -1,5 +1,6 @@
 #include "app/views/models_view.h"
 
+#include <imgui_internal.h>  // of words that are cut
 #include <misc/cpp/imgui_stdlib.h>
 
 #include <algorithm>
@@ -81,6 +82,27 @@ std::vector<ModelSummary> with_opened(const ViewContext& context, std::vector<Mo
   return list;
 }
 
+struct NameDrawn {
+  bool clicked = false, cut = false;
+};
+
+// A row by the name of its model, which ends in an ellipsis where its column does: a long reading
+// would look like another one.
+NameDrawn draw_row_name(const std::string& name, bool selected) {
+  const ImVec2 at = ImGui::GetCursorScreenPos(), size = ImGui::CalcTextSize(name.c_str());
+  const float room = ImGui::GetContentRegionAvail().x;
+  const float top = at.y + ImGui::GetCurrentWindow()->DC.CurrLineTextBaseOffset;
+  NameDrawn drawn{.cut = size.x > room + 1};
+  // The row's own words, which would run on to the column's end, are there for its name alone.
+  if (drawn.cut) ImGui::PushStyleColor(ImGuiCol_Text, ImVec4(0, 0, 0, 0));
+  drawn.clicked = ImGui::Selectable(name.c_str(), selected, ImGuiSelectableFlags_SpanAllColumns);
+  if (!drawn.cut) return drawn;
+  ImGui::PopStyleColor();
+  ImGui::RenderTextEllipsis(ImGui::GetWindowDrawList(), {at.x, top}, {at.x + room, top + size.y},
+                            at.x + room, name.c_str(), nullptr, &size);
+  return drawn;
+}
+
 // Why an open model could not be opened; empty where it could, or where nobody has tried.
 std::string failure_of(const ViewContext& context, const std::string& model) {
   if (place_of(context.session(), model) < 0) return "";
@@ -158,16 +180,17 @@ void ModelsView::draw_row(ViewContext& context, const ModelSummary& model,
     ImGui::PushStyleColor(ImGuiCol_CheckMark, widgets::series_vec(color));
   }
   if (ImGui::Checkbox("##open", &open))
-    open ? open_model(context, model.name) : close_model(context, model.name);
+    open ? open_model_or_say(context, model.name) : close_model(context, model.name);
   if (place >= 0) ImGui::PopStyleColor();
   ImGui::TableNextColumn();
   ImGui::AlignTextToFramePadding();
   const bool selected = place >= 0 && place == session.selection.model;
   const std::string name = listed.short_name(model.name);
-  if (ImGui::Selectable(name.c_str(), selected, ImGuiSelectableFlags_SpanAllColumns))
-    place >= 0 ? select_model(context, place) : open_model(context, model.name);
+  const NameDrawn drawn = draw_row_name(name, selected);
+  if (drawn.clicked)
+    place >= 0 ? select_model(context, place) : open_model_or_say(context, model.name);
   const std::string failure = failure_of(context, model.name);
-  tooltip((failure.empty() ? "" : failure + "\n") + model.title +
+  tooltip((failure.empty() ? "" : failure + "\n") + (drawn.cut ? name + "\n" : "") + model.title +
           (model.note.empty() ? "" : "\n" + model.note) +
           (model.path.empty() ? "" : "\n" + model.path) +
           (name == model.name || model.name == model.path ? "" : "\n" + model.name));
@@ -278,7 +301,7 @@ void ModelsView::draw_row_menu(ViewContext& context, const std::string& model) {
   const bool open = place_of(context.session(), model) >= 0;
   const auto& recent = context.session().recent;
   if (ImGui::MenuItem(open ? "Close" : "Open"))
-    open ? close_model(context, model) : open_model(context, model);
+    open ? close_model(context, model) : open_model_or_say(context, model);
   const bool known = std::ranges::find(recent, model) != recent.end();
   if (known && !open && ImGui::MenuItem("Forget it (its files stay)"))
     context.edit.apply("Forget " + model, [&](Session& s) { std::erase(s.recent, model); });

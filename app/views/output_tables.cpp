@@ -3,6 +3,7 @@
 #include <imgui.h>
 
 #include <algorithm>
+#include <map>
 
 #include "app/views/kept_tables.h"
 #include "app/views/model_table.h"
@@ -35,6 +36,20 @@ widgets::TableCell cell_of(const Table& table, const json& row, const std::strin
   return cell;
 }
 
+// Names of open models have their colours, as everywhere.
+void color_models(const Session& session, const Table& table, widgets::TableSpec& spec) {
+  const auto column =
+      static_cast<std::size_t>(std::ranges::find(table.columns, "model") - table.columns.begin());
+  if (column >= spec.columns.size()) return;
+  const ModelNames names = names_of(session);
+  std::map<std::string, int> colors;
+  for (const std::string& model : session.models)
+    colors[names.short_name(model)] = names.color(model);
+  for (auto& row : spec.rows)
+    if (const auto found = colors.find(row[column].words); found != colors.end())
+      row[column].color = found->second;
+}
+
 }  // namespace
 
 widgets::TableSpec spec_of(const Table& table) {
@@ -43,7 +58,11 @@ widgets::TableSpec spec_of(const Table& table) {
   for (std::size_t c = 0; c < count; ++c) {
     const bool words = std::ranges::any_of(
         table.rows, [&](const json& row) { return value_in(row, table.columns[c]).is_string(); });
-    spec.columns.push_back({.title = table.heading(table.columns[c]), .numbers = !words});
+    // As the verb's table and its files call it, where that is no title: a search takes both.
+    const std::string& key = table.columns[c];
+    const std::string& heading = table.heading(key);
+    spec.columns.push_back(
+        {.title = heading == key ? words_of_key(key) : heading, .numbers = !words, .key = key});
   }
   for (const json& row : table.rows) {
     auto& line = spec.rows.emplace_back();
@@ -62,6 +81,7 @@ const json* OutputTables::draw(ViewContext& context, const std::string& key, con
       auto& made = *tables_.emplace_back(std::make_unique<Prepared>());
       made.table = &table;
       made.spec = spec_of(table);
+      color_models(context.session(), table, made.spec);
       // Dear ImGui keeps the order of columns by their names for as long as a table has one id.
       made.spec.id = "table" + std::to_string(tables_.size());
       for (const widgets::TableColumn& column : made.spec.columns)

@@ -47,6 +47,7 @@ void add_cells(const std::vector<widgets::GridSpec>& grids, std::vector<GroupedF
       PlotSpec plot{.id = grid.id + "_" + std::to_string(n), .title = grid.cells[n].caption};
       plot.map = grid.cells[n].map, plot.legend = false, plot.notes = grid.notes;
       plot.x.label = plot.map->col_name, plot.y.label = plot.map->row_name;
+      if (products) plot.x.of = plot.y.of = widgets::Coordinate::position;
       figures.push_back({products ? "dot products side by side" : "f of content and bias",
                          static_cast<int64_t>(n / columns), std::move(plot)});
     }
@@ -77,10 +78,11 @@ std::string PatternsView::help_text() const {
          "frequencies of the rotation, and which layers turn by which of them (rope plan).";
 }
 
+// One for each model on show, of what is on show of it.
 std::string PatternsView::command_line(const ViewContext& context) const {
-  const std::string model = selected_model(context.session());
-  if (model.empty()) return "";
-  return command_of<protocol::PatternsRequest>({context.requests.of(kPatterns, model).asked()});
+  if (context.state<PatternsState>().figure == kRopePlan)
+    return command_of<protocol::InfoRequest>(asked_of_all(context, kInfo));
+  return command_of<protocol::PatternsRequest>(asked_of_all(context, kPatterns));
 }
 
 void PatternsView::ask(ViewContext& context) {

@@ -116,7 +116,8 @@ void QueryKeyView::draw_content(ViewContext& context) {
   if (plots.empty()) return widgets::draw_empty("This head has no q and k that could be read.");
   grid_.draw(plots, plots_.version(), {.old = !question.answers_now()},
              [&](const PlotSpec& plot, widgets::PlotDraw options) {
-               draw_figure(context, plot, std::move(options));
+               draw_figure(context, plot, std::move(options),
+                           static_cast<std::size_t>(context.session().selection.model));
              });
 }
 

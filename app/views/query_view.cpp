@@ -47,6 +47,20 @@ std::string model_asked(const Answer<QueryResult>& answer) {
   return answer.asked.params.value("model", "");
 }
 
+// Models that cut the text into other tokens have another one at the number that all are asked
+// for.
+std::string other_tokens_at(const ViewContext& context, int64_t query) {
+  const auto selected = static_cast<std::size_t>(context.session().selection.model);
+  std::string words;
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    if (same_token(context, selected, i, query)) continue;
+    words += (words.empty() ? "query " + std::to_string(query) + " is " : ", ") + "\"" +
+             token_text(context, i, query) + "\" in " +
+             short_name(context.session(), context.session().models[i]);
+  }
+  return words;
+}
+
 }  // namespace
 
 std::string QueryView::help_text() const {
@@ -190,7 +204,9 @@ void QueryView::draw_one(ViewContext& context, const widgets::PlotSpec& plot,
                                   : token_text(context, static_cast<std::size_t>(model), key);
     return name_of_head(layer, head) + ", key " + with_token(key, token);
   };
-  const auto drawn = draw_figure(context, plot, std::move(options));
+  std::optional<std::size_t> own_tokens;
+  if (model >= 0) own_tokens = static_cast<std::size_t>(model);
+  const auto drawn = draw_figure(context, plot, std::move(options), own_tokens);
   if (!drawn.pointer || model < 0) return;
   const auto [layer, head] = head_at(drawn.pointer->y);
   const auto key = static_cast<int64_t>(std::floor(drawn.pointer->x));
@@ -219,6 +235,9 @@ void QueryView::draw_content(ViewContext& context) {
   if (context.models() == 0)
     return widgets::draw_empty("Where a token looks in every head will be here. Tick a model.");
   draw_questions(context, kQuery);
+  if (const auto& query = context.session().selection.query)
+    if (const std::string others = other_tokens_at(context, *query); !others.empty())
+      widgets::draw_notes({others});
   const QueryAnswers answers = shown_answers(context, kQuery);
   if (answers.empty()) return;
   const auto state = context.state<QueryState>();

@@ -13,6 +13,9 @@ namespace {
 constexpr float kFigureHeight = 17, kTablesHeight = 10;
 // Around the rows of a figure: its legend and the axis below it.
 constexpr float kAroundRows = 8;
+constexpr float kFigureWidth = 22;
+// Of a view, that figures in several lines take before they are scrolled.
+constexpr float kMostOfRoom = 0.75F;
 
 std::string seconds_in_words(double seconds) {
   if (seconds < 1) return "under a second";
@@ -81,6 +84,21 @@ float height_of_rows(const Output& output) {
   for (const widgets::PlotSpec& figure : output.figures)
     if (!figure.map) rows = std::max(rows, figure.y.ticks.size());
   return rows == 0 ? 0 : ImGui::GetFontSize() * (static_cast<float>(rows) + kAroundRows);
+}
+
+// Figures that stand beside each other.
+int figures_across(std::size_t figures, float width) {
+  const int fits = std::max(1, static_cast<int>(width / (ImGui::GetFontSize() * kFigureWidth)));
+  return std::min(static_cast<int>(figures), fits);
+}
+
+// Pixels that all of them take, one line below the other.
+float height_of_lines(std::size_t figures, float width) {
+  if (figures == 0) return 0;
+  const auto across = static_cast<std::size_t>(figures_across(figures, width));
+  const auto lines = static_cast<float>((figures + across - 1) / across);
+  const float line = ImGui::GetFontSize() * kFigureHeight;
+  return lines * line + (lines - 1) * ImGui::GetStyle().ItemSpacing.y;
 }
 
 const ShownGroup* group_of(const std::vector<ShownGroup>& groups, const std::string& name) {
@@ -161,18 +179,22 @@ bool AnyQuestionView::draw_figure_choice(const std::vector<ShownGroup>& groups,
   return changed;
 }
 
-void AnyQuestionView::draw_plot_of(ViewContext& context, const Output& output,
-                                   const QuestionForm& form, std::uint64_t version) {
-  const std::string end = figure_of_selection(context.session().selection);
+std::vector<const widgets::PlotSpec*> AnyQuestionView::figures_shown(
+    const Session& session, const Output& output, const QuestionForm& form) const {
+  const std::string end = figure_of_selection(session.selection);
   std::vector<const widgets::PlotSpec*> figures;
   for (const widgets::PlotSpec& figure : output.figures)
     if (form.figure.empty() ? figure.id.ends_with(end) : figure.title == form.figure)
       figures.push_back(&figure);
   if (figures.empty() && !output.figures.empty()) figures.push_back(&output.figures.front());
+  return figures;
+}
+
+void AnyQuestionView::draw_plot_of(ViewContext& context, const Output& output,
+                                   const QuestionForm& form, std::uint64_t version) {
+  const auto figures = figures_shown(context.session(), output, form);
   const ImVec2 room = ImGui::GetContentRegionAvail();
-  const float least = ImGui::GetFontSize() * 22;
-  const int fits = std::max(1, static_cast<int>(room.x / least));
-  const int across = std::min(static_cast<int>(figures.size()), fits);
+  const int across = figures_across(figures.size(), room.x);
   const float gap = ImGui::GetStyle().ItemSpacing.x;
   const float width = (room.x - gap * static_cast<float>(across - 1)) / static_cast<float>(across);
   const bool one_line = static_cast<int>(figures.size()) <= across;
@@ -206,8 +228,10 @@ void AnyQuestionView::draw_shown(ViewContext& context, const std::vector<ShownGr
   const auto place = static_cast<std::uint64_t>(shown - groups.data());
   const ImVec2 room = ImGui::GetContentRegionAvail();
   if (!shown->output.figures.empty()) {
+    const std::size_t figures = figures_shown(context.session(), shown->output, form).size();
     const float height = std::max(
-        {ImGui::GetFontSize() * kFigureHeight, room.y * 0.55F, height_of_rows(shown->output)});
+        {ImGui::GetFontSize() * kFigureHeight, room.y * 0.55F, height_of_rows(shown->output),
+         std::min(height_of_lines(figures, room.x), room.y * kMostOfRoom)});
     if (ImGui::BeginChild("figures", {0, height})) {
       const Dimmed dimmed(old);
       draw_plot_of(context, shown->output, form, version * 64 + place);

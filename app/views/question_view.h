@@ -82,6 +82,8 @@ class AnyQuestionView : public View {
                   const QuestionForm& form, std::uint64_t version, bool old);
 
  private:
+  std::vector<const widgets::PlotSpec*> figures_shown(const Session& session, const Output& output,
+                                                      const QuestionForm& form) const;
   void draw_plot_of(ViewContext& context, const Output& output, const QuestionForm& form,
                     std::uint64_t version);
   OutputTables tables_;

@@ -5,6 +5,7 @@
 
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
+#include "app/figures/shift_words.h"
 #include "app/outputs/result_tables.h"
 #include "app/views/kept_tables.h"
 #include "widgets/theme.h"
@@ -59,16 +60,19 @@ std::string without_source(const std::string& label) {
   return label.substr(0, open) + (tokens ? " tokens" : " ids");
 }
 
-// "rope ids" of "rope ids by 3": which shift is shown stands above a figure of one.
-std::string without_shift(const std::string& label, int64_t by, bool of_all) {
-  const std::string end = " by " + std::to_string(by);
-  return of_all || !label.ends_with(end) ? label : label.substr(0, label.size() - end.size());
+// "rope ids" of "rope ids by 3", and "rope ids: exactly 0" of "rope ids by 3: exactly 0": which
+// shift is shown stands above a figure of one.
+std::string without_shift(std::string label, int64_t by, bool of_all) {
+  const std::string words = " by " + std::to_string(by);
+  const std::size_t at = label.rfind(words), end = at + words.size();
+  const bool found = at != std::string::npos && (end == label.size() || label[end] == ':');
+  return of_all || !found ? label : label.erase(at, words.size());
 }
 
 // What a model's encoding declares of shifted ids, and why.
 std::string declared(const ShiftResult& result, const std::string& model) {
   for (const protocol::ShiftExpectation& one : result.expected)
-    if (one.model == model) return one.expected + " under shifted ids: " + one.why;
+    if (one.model == model) return shift_words(one.expected) + " under shifted ids: " + one.why;
   return "";
 }
 

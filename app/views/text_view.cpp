@@ -134,6 +134,19 @@ std::string token_text(const ViewContext& context, std::size_t model, int64_t pl
   return answer->result.tokens[static_cast<std::size_t>(place)].text;
 }
 
+bool same_token(const ViewContext& context, std::size_t a, std::size_t b, int64_t place) {
+  const std::string one = token_text(context, a, place), other = token_text(context, b, place);
+  return one.empty() || other.empty() || one == other;
+}
+
+widgets::Hover marks_on(const ViewContext& context, widgets::Hover marks, std::size_t model) {
+  const int64_t of = marks.model.value_or(context.session().selection.model);
+  const auto owner = static_cast<std::size_t>(std::max<int64_t>(0, of));
+  for (std::optional<int64_t>* place : {&marks.query, &marks.key, &marks.token})
+    if (*place && !same_token(context, owner, model, **place)) place->reset();
+  return marks;
+}
+
 std::vector<std::pair<int, int>> tokens_with(const std::vector<TokenReading>& tokens,
                                              const std::string& words) {
   std::vector<std::pair<int, int>> found;
@@ -459,12 +472,14 @@ void TextView::draw_strip(ViewContext& context, const Readers& readers, std::siz
       .tokens = &tokens, .version = strip.tokens.version(), .high_loss = kHighLoss};
   if (less) spec.high_loss = kHighDifference, spec.difference = true;
   spec.found = &found;
-  spec.pointed = static_cast<int>(context.hover().at(widgets::Coordinate::token).value_or(-1));
-  spec.pointed_key = static_cast<int>(context.hover().key.value_or(-1));
+  const widgets::Hover pointed = marks_on(context, context.hover(), owner);
+  spec.pointed = static_cast<int>(pointed.at(widgets::Coordinate::token).value_or(-1));
+  spec.pointed_key = static_cast<int>(pointed.key.value_or(-1));
   spec.reveal = first ? reveal_ : -1;
   const Selection& at = context.session().selection;
-  spec.selected = static_cast<int>(at.query.value_or(-1));
-  spec.second = static_cast<int>(at.key.value_or(-1));
+  const widgets::Hover selected = marks_on(context, marks_of(at), owner);
+  spec.selected = static_cast<int>(selected.query.value_or(-1));
+  spec.second = static_cast<int>(selected.key.value_or(-1));
   if (!text_first_) draw_colors(context, readers, owner, spec);
   widgets::TokenStripDrawn drawn;
   {
@@ -479,7 +494,11 @@ void TextView::draw_strip(ViewContext& context, const Readers& readers, std::siz
     context.point_at(hover);
   }
   if (drawn.clicked < 0) return;
-  const bool again = at.query == drawn.clicked;
+  const bool again = selected.query == drawn.clicked;
+  // A number is a token of the selected model: another one's tokens are selected with that model.
+  const auto model = static_cast<std::size_t>(std::max<int64_t>(0, at.model));
+  if (!same_token(context, model, owner, drawn.clicked))
+    select_model(context, static_cast<int64_t>(owner));
   select_query(context, again ? std::nullopt : std::optional<int64_t>(drawn.clicked));
 }
 

@@ -55,6 +55,12 @@ void ask_for_tokens(ViewContext& context);
 // The text of a token as the session's i-th model reads it, with visible whitespace; empty before
 // that is known.
 std::string token_text(const ViewContext& context, std::size_t model, int64_t place);
+// Whether two models have the same token at a place of the text, as far as their tokens are known:
+// those that cut it into other tokens have another word there.
+bool same_token(const ViewContext& context, std::size_t a, std::size_t b, int64_t place);
+// What of the marks is of this model too: a query, a key or a token is of the model that was
+// pointed at or selected, and of another one where that has the same token there.
+widgets::Hover marks_on(const ViewContext& context, widgets::Hover marks, std::size_t model);
 
 // Ranges [begin, end) of the tokens whose texts together hold `words`, signs for whitespace read as
 // what they stand for, capitals as they are. A match begins and ends anywhere in its tokens.

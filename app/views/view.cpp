@@ -1,11 +1,14 @@
 #include "app/views/view.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
+#include "app/views/text_view.h"
 #include "app/window/copy_picture.h"
 #include "app/window/export_dialog.h"
 #include "protocol/error_info.h"
+#include "widgets/busy.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -21,6 +24,9 @@ bool link(const char* word) {
   ImGui::PopStyleColor();
   return pressed;
 }
+
+// From so many models on: a bar each would leave no room for what is there already.
+constexpr std::size_t kSharing = 3;
 
 float link_width(const char* word) { return ImGui::CalcTextSize(word).x + 8; }
 
@@ -136,13 +142,73 @@ void View::draw_menu_items(ViewContext& context) {
   if (ImGui::MenuItem("Copy the command")) copy_command(context);
 }
 
+// Nothing where the figure is fitted to its data: where nobody zoomed it, and where none of what it
+// has now is within the limits that others were zoomed to.
+std::optional<FigureLimits> View::limits_of(const ViewContext& context, const std::string& key,
+                                            const widgets::PlotSpec& plot) const {
+  const auto moving = moving_limits_.find(ImGui::GetID(plot.id.c_str()));
+  if (moving != moving_limits_.end()) return moving->second;
+  const auto zoomed = context.state<FiguresState>().zoomed;
+  const auto found = zoomed.find(key);
+  if (found == zoomed.end()) return std::nullopt;
+  const auto shows = [](const widgets::AxisLink& limits, const widgets::ValueRange& data,
+                        widgets::Scale scale) {
+    const bool an_axis = limits.low < limits.high && std::isfinite(limits.high - limits.low) &&
+                         (scale != widgets::Scale::log10 || limits.low > 0);
+    return an_axis && limits.low < data.high && limits.high > data.low;
+  };
+  const widgets::AxisRanges data = widgets::axis_ranges(plot, 1, 1);
+  const FigureLimits& limits = found->second;
+  if (!shows(limits.x, data.x, plot.x.scale) || !shows(limits.y, data.y, plot.y.scale))
+    return std::nullopt;
+  return limits;
+}
+
+// What the wheel or a drag has moved is a step of undo once the hand rests.
+void View::keep_limits(ViewContext& context, const std::string& key, ImGuiID figure,
+                       const widgets::PlotDrawn& drawn, bool linked) {
+  if (drawn.plot_size.x <= 0) return;
+  auto state = context.state<FiguresState>();
+  if (drawn.double_clicked) {
+    moving_limits_.erase(figure), seen_limits_.erase(figure);
+    if (state.zoomed.erase(key) > 0) context.set_state("Show all of a figure", state);
+    return;
+  }
+  const FigureLimits now{drawn.x, drawn.y};
+  const auto [seen, first] = seen_limits_.try_emplace(figure, now);
+  const bool moved = !first && seen->second != now && (linked || !drawn.fitted);
+  seen->second = now;
+  const bool moving = moving_limits_.contains(figure);
+  // A selected part is shown when the right button is let go.
+  const bool held = ImGui::IsAnyMouseDown() || ImGui::GetIO().MouseWheel != 0 ||
+                    ImGui::IsMouseReleased(ImGuiMouseButton_Right);
+  if (moved && held && (moving || drawn.pointer)) {
+    moving_limits_[figure] = now;
+    context.window.moving = true;
+  } else if (moving && !held) {
+    state.zoomed[key] = moving_limits_[figure];
+    moving_limits_.erase(figure);
+    // A click whose hand trembled is none.
+    if (!drawn.clicked) context.set_state("Zoom a figure", state, "zoom " + key);
+  }
+}
+
 widgets::PlotDrawn View::draw_figure(ViewContext& context, const widgets::PlotSpec& plot,
-                                     widgets::PlotDraw options) {
-  const widgets::Hover selected = marks_of(context.session().selection);
-  options.hover = &context.hover();
+                                     widgets::PlotDraw options, std::optional<std::size_t> model) {
+  widgets::Hover pointed = context.hover(), selected = marks_of(context.session().selection);
+  if (model) {
+    pointed = marks_on(context, pointed, *model);
+    selected = marks_on(context, selected, *model);
+  }
+  options.hover = &pointed;
   if (!options.selected) options.selected = &selected;
   if (!options.menu) options.menu = [&] { draw_menu_items(context); };
+  const bool keeps = !options.link_x && !options.link_y && !plot.equal_axes;
+  const std::string key = id() + "/" + plot.id + "/" + plot.x.label + "/" + plot.y.label;
+  auto limits = keeps ? limits_of(context, key, plot) : std::nullopt;
+  if (limits) options.link_x = &limits->x, options.link_y = &limits->y;
   const auto drawn = widgets::draw_plot(plot, options);
+  if (keeps) keep_limits(context, key, ImGui::GetID(plot.id.c_str()), drawn, limits.has_value());
   if (drawn.hover.empty()) return drawn;
   context.point_at(drawn.hover);
   if (drawn.clicked) select_marks(context, drawn.hover);
@@ -220,24 +286,47 @@ Dimmed::~Dimmed() {
   tooltip("What was asked for before; the new answer is not here yet");
 }
 
-void draw_question(ViewContext& context, Question& question, const std::string& who) {
+bool draw_question(ViewContext& context, Question& question, const std::string& who) {
   widgets::BusySpec spec = context.requests.busy(question);
-  if (spec.state == widgets::BusyState::idle || spec.state == widgets::BusyState::answered) return;
+  if (spec.state == widgets::BusyState::idle || spec.state == widgets::BusyState::answered)
+    return false;
   if (!who.empty()) spec.text = who + ": " + spec.text;
   if (question.failed() && question.error().code == protocol::error_code::not_applicable) {
     ImGui::PushStyleColor(ImGuiCol_Text, widgets::palette().quiet);
     ImGui::TextWrapped("%s", spec.text.c_str());
     ImGui::PopStyleColor();
-    return;
+    return false;
   }
   if (question.failed())
-    if (const std::string model = unopened_model(context, question); !model.empty())
-      return draw_unopened(context, model, spec.text);
+    if (const std::string model = unopened_model(context, question); !model.empty()) {
+      draw_unopened(context, model, spec.text);
+      return false;
+    }
   ImGui::PushID(&question);
   const widgets::BusyAction action = widgets::draw_busy(spec);
   ImGui::PopID();
   if (action == widgets::BusyAction::cancel) context.requests.cancel(question);
   if (action == widgets::BusyAction::retry) context.requests.retry(question);
+  return action == widgets::BusyAction::cancel;
+}
+
+void draw_questions(ViewContext& context, const std::vector<Question*>& of_models) {
+  std::vector<Question*> waiting;
+  std::ranges::copy_if(of_models, std::back_inserter(waiting), &Question::waiting);
+  const bool shared = waiting.size() >= kSharing;
+  // That of them which a worker is at, where there is one.
+  const auto begun = std::ranges::find_if(waiting, &Question::begun);
+  const Question* shown = begun == waiting.end() ? nullptr : *begun;
+  if (!shown && shared) shown = waiting.front();
+  for (std::size_t i = 0; i < of_models.size(); ++i) {
+    Question& question = *of_models[i];
+    const bool one_of_many = shared && question.waiting();
+    if (one_of_many && &question != shown) continue;
+    std::string who = short_name(context.session(), context.session().models[i]);
+    if (one_of_many) who += " and " + std::to_string(waiting.size() - 1) + " more";
+    if (draw_question(context, question, who) && one_of_many)
+      for (Question* other : waiting) context.requests.cancel(*other);
+  }
 }
 
 WhatRan what_ran(const protocol::Provenance& made) {
@@ -335,8 +424,13 @@ void draw_model_name(const Session& session, std::size_t index) {
   ImGui::Dummy({side, ImGui::GetTextLineHeight()});
   ImGui::SameLine(0, side * kMarkGap);
   const std::string name = names.short_name(model);
-  ImGui::TextUnformatted(name.c_str());
-  if (name != model) tooltip(model);
+  const float room = ImGui::GetContentRegionAvail().x;
+  const bool cut = ImGui::CalcTextSize(name.c_str()).x > room + 1;
+  if (cut)
+    widgets::draw_line(name, room);
+  else
+    ImGui::TextUnformatted(name.c_str());
+  if (cut || name != model) tooltip(model);
 }
 
 void tooltip(const std::string& words) {

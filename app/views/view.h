@@ -11,6 +11,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,25 @@ namespace phasescope::app {
 // Where a view stands in the default layout; several in one slot are tabs, the first one of
 // views.cpp in front.
 enum class Slot { left_top, left_bottom, middle, middle_bottom, right, right_bottom };
+
+// The limits of a figure that was zoomed or moved by hand.
+struct FigureLimits {
+  widgets::AxisLink x, y;
+  template <class V>
+  void fields(V& v) {
+    v("x_low", x.low), v("x_high", x.high), v("y_low", y.low), v("y_high", y.high);
+  }
+  bool operator==(const FigureLimits&) const = default;
+};
+// Of all views, by the view, the figure and what its axes are of.
+struct FiguresState {
+  static constexpr const char* kView = "figures";
+  std::map<std::string, FigureLimits> zoomed;
+  template <class V>
+  void fields(V& v) {
+    v("zoomed", zoomed);
+  }
+};
 
 // What ran attention, in words; none where nothing did.
 struct WhatRan {
@@ -84,9 +104,12 @@ class View {
   // A figure in its place, linked with all views: what the pointer is at anywhere is marked in it,
   // its values are said at the pointer, a click selects what its axes are of, and the right button
   // has the menu of figures. Views draw figures with this alone. The map's click on a pair is the
-  // caller's.
+  // caller's. `model`: the session's model whose tokens its places are of, where it is of one: then
+  // a token of another model is marked where that has the same one. How it is zoomed is kept in the
+  // session and undone, but for axes that the caller links, and for equal ones.
   widgets::PlotDrawn draw_figure(ViewContext& context, const widgets::PlotSpec& plot,
-                                 widgets::PlotDraw options = {});
+                                 widgets::PlotDraw options = {},
+                                 std::optional<std::size_t> model = {});
   // Items of a context menu in the view: save, copy the picture, copy the command.
   void draw_menu_items(ViewContext& context);
   bool visible() const { return visible_; }
@@ -101,17 +124,24 @@ class View {
   void draw_tool_words(ViewContext& context);
   void draw_command_tools(ViewContext& context, bool folded);
   void ask_what_changed(ViewContext& context);
+  std::optional<FigureLimits> limits_of(const ViewContext& context, const std::string& key,
+                                        const widgets::PlotSpec& plot) const;
+  void keep_limits(ViewContext& context, const std::string& key, ImGuiID figure,
+                   const widgets::PlotDrawn& drawn, bool linked);
 
   bool visible_ = false;
   std::uint64_t asked_revision_ = 0, asked_generation_ = 0;
   std::string hovered_command_;  // as its tooltip has it, of this state of session and answers
   std::pair<std::uint64_t, std::uint64_t> hovered_state_;
+  // Of figures on the screen: as they were in the frame before, and while they are being moved.
+  std::map<ImGuiID, FigureLimits> seen_limits_, moving_limits_;
 };
 
 // --- pieces that several views use ------------------------------------------------------------
 
-// Progress or failure of a question, with its button; nothing when there is nothing to say.
-void draw_question(ViewContext& context, Question& question, const std::string& who);
+// Progress or failure of a question, with its button; nothing when there is nothing to say. True
+// where it was cancelled.
+bool draw_question(ViewContext& context, Question& question, const std::string& who);
 
 // Puts the next control on the present line where so many pixels are left on it, else on the next.
 void next_control(float width);
@@ -240,12 +270,14 @@ std::vector<Asked> asked_of_all(const ViewContext& context, const Asks<T>& asks)
   return all;
 }
 
-// Progress and failures of a view's question about every open model.
+// Progress and failures of a view's question about every open model, each in a line. Where many
+// wait they share one, whose Cancel is that of all of them.
+void draw_questions(ViewContext& context, const std::vector<Question*>& of_models);
 template <class T>
 void draw_questions(ViewContext& context, const Asks<T>& asks) {
-  for (std::size_t i = 0; i < context.models(); ++i)
-    draw_question(context, context.of(asks, i),
-                  short_name(context.session(), context.session().models[i]));
+  std::vector<Question*> of_models;
+  for (std::size_t i = 0; i < context.models(); ++i) of_models.push_back(&context.of(asks, i));
+  draw_questions(context, of_models);
 }
 
 // What ran attention for the answers shown.

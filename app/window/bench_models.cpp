@@ -101,7 +101,7 @@ Reply map_reply(const json& params) {
   result.tokens = result.keys = kTokens, result.high = 1;
   // "L3H5", or "L3" for the mean of a layer's heads.
   result.head = -1;
-  std::sscanf(request.head.c_str(), "L%" SCNd64 "H%" SCNd64, &result.layer, &result.head);
+  std::sscanf(request.head.front().c_str(), "L%" SCNd64 "H%" SCNd64, &result.layer, &result.head);
   const protocol::Range rows = request.rows.value_or(protocol::Range{0, kTokens});
   const protocol::Range columns = request.cols.value_or(protocol::Range{0, kTokens});
   result.row_begin = rows.begin, result.row_end = rows.end;

@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "app/cli/given_input.h"
+#include "formats/error.h"
 #include "formats/text_input.h"
 #include "tasks/named_sample.h"
 
@@ -241,7 +243,7 @@ std::vector<Command> commands_about(const ViewContext& context, const std::strin
                     [i](ViewContext& c) { select_model(c, static_cast<int64_t>(i)); }});
   for (const std::string& name : openable)
     list.push_back({"model.open." + name, "Open " + name, "A model that is not open", 0,
-                    [name](ViewContext& c) { open_model(c, name); }});
+                    [name](ViewContext& c) { open_model_or_say(c, name); }});
   int64_t token = 0;
   add_heads(context, words, list);
   if (std::sscanf(words.c_str(), " token %" SCNd64, &token) == 1)
@@ -255,6 +257,7 @@ std::string shortcut_text(const Command& command) {
 }
 
 void open_model(ViewContext& context, const std::string& name) {
+  require_utf8(name);
   context.edit.apply("Open " + name, [&](Session& s) {
     if (std::find(s.models.begin(), s.models.end(), name) == s.models.end())
       s.models.push_back(name);
@@ -265,6 +268,14 @@ void open_model(ViewContext& context, const std::string& name) {
     s.recent.insert(s.recent.begin(), name);
     if (s.recent.size() > kRecent) s.recent.resize(kRecent);
   });
+}
+
+void open_model_or_say(ViewContext& context, const std::string& name) {
+  try {
+    open_model(context, name);
+  } catch (const formats::Error& error) {
+    context.window.say(error.full_text(), true);
+  }
 }
 
 void open_reading(ViewContext& context, const std::string& name,

@@ -46,7 +46,10 @@ std::string shortcut_text(const Command& command);
 
 // --- commands with a parameter ------------------------------------------------------------
 
+// Throws Error "bad_input" for a name that is no UTF-8, which no worker can be told.
 void open_model(ViewContext& context, const std::string& name);
+// The same for what draws: why a name is refused becomes a notice.
+void open_model_or_say(ViewContext& context, const std::string& name);
 // Opens the model once more with other settings, named by them: "rope (yarn x2)". A reading of
 // `name` is one of the model itself.
 void open_reading(ViewContext& context, const std::string& name,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "app/window/dialog.h"
 #include "app/window/session_file.h"
 #include "formats/error.h"
 #include "widgets/theme.h"
@@ -52,12 +53,12 @@ std::vector<const FigureToSave*> ExportDialog::chosen() const {
 // A name that two of them have is numbered.
 std::vector<std::string> ExportDialog::paths(const FigureForm& form) const {
   std::vector<std::string> all;
+  const fs::path folder = whole_folder(form.folder);
   for (const FigureToSave* figure : chosen()) {
     const fs::path name = file_name_of(*figure, form);
-    fs::path path = fs::path(form.folder) / name;
+    fs::path path = folder / name;
     for (int i = 2; std::ranges::find(all, path.string()) != all.end(); ++i)
-      path = fs::path(form.folder) /
-             (name.stem().string() + "__" + std::to_string(i) + name.extension().string());
+      path = folder / (name.stem().string() + "__" + std::to_string(i) + name.extension().string());
     all.push_back(path.string());
   }
   return all;
@@ -106,7 +107,8 @@ bool ExportDialog::draw_place(FigureForm& form) {
   int there = 0;
   const auto files = paths(form);
   std::error_code error;
-  for (const std::string& path : files) there += fs::exists(path, error);
+  for (const std::string& path : files)
+    there += fs::exists(path, error) || fs::exists(sidecar_place(path), error);
   quiet_words(files.size() == 1 ? files.front()
                                 : std::to_string(files.size()) + " files, the first " + files[0]);
   if (there == 0) return false;
@@ -120,11 +122,12 @@ void ExportDialog::write(ViewContext& context, const FigureForm& form) {
   const auto files = paths(form);
   std::vector<FigureToSave> figures;
   for (const FigureToSave* figure : chosen()) figures.push_back(*figure);
+  const std::string folder = whole_folder(form.folder).string();
   context.window.run_aside([=] {
     for (std::size_t i = 0; i < files.size(); ++i)
       write_figure(formats::real_file_system(), files[i], figures[i], form, session);
     const std::string what = files.size() == 1 ? files[0] : std::to_string(files.size()) + " files";
-    return "Saved " + what + (files.size() == 1 ? "" : " in " + form.folder);
+    return "Saved " + what + (files.size() == 1 ? "" : " in " + folder);
   });
 }
 
@@ -154,8 +157,7 @@ void ExportDialog::draw(ViewContext& context) {
     which_ = request_->figures.size() == 1 ? 0 : -1;
     ImGui::OpenPopup(kExportTitle);
   }
-  ImGui::SetNextWindowPos(ImGui::GetMainViewport()->GetCenter(), ImGuiCond_Appearing, {0.5F, 0.5F});
-  ImGui::SetNextWindowSize({ImGui::GetFontSize() * 38, 0});
+  place_dialog(38, 0, ImGuiCond_Always);
   bool open = true;
   if (!ImGui::BeginPopupModal(kExportTitle, &open, ImGuiWindowFlags_NoSavedSettings)) {
     context.window.to_export.reset();

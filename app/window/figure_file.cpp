@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 
 #include "app/figures/plot_json.h"
@@ -131,6 +132,15 @@ std::string figure_bytes(const FigureToSave& figure, const FigureForm& form) {
   throw formats::bad_input("a figure has no form \"" + form.format + "\"");
 }
 
+fs::path sidecar_place(const fs::path& path) { return path.string() + ".json"; }
+
+fs::path whole_folder(const std::string& typed) {
+  const char* home = std::getenv("HOME");
+  const bool own = home && (typed == "~" || typed.starts_with("~/"));
+  if (own) return (fs::path(home) / fs::path(typed.substr(1)).relative_path()).lexically_normal();
+  return fs::absolute(typed.empty() ? "." : typed).lexically_normal();
+}
+
 void write_figure(formats::FileSystem& files, const fs::path& path, const FigureToSave& figure,
                   const FigureForm& form, const json& session) {
   if (path.has_parent_path()) formats::make_directories(files, path.parent_path());
@@ -143,7 +153,7 @@ void write_figure(formats::FileSystem& files, const fs::path& path, const Figure
   json sidecar = sidecar_of(figure.command, figure.provenance);
   sidecar[kSessionOfFigure] = session;
   const std::string text = sidecar.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
-  formats::write_file_atomically(files, path.string() + ".json", std::string_view(text));
+  formats::write_file_atomically(files, sidecar_place(path), std::string_view(text));
 }
 
 }  // namespace phasescope::app

@@ -46,7 +46,12 @@ std::string file_name_of(const FigureToSave& figure, const FigureForm& form);
 // "bad_input" for a form that the figure does not have, or where the program that makes PDF and PNG
 // is not there.
 std::string figure_bytes(const FigureToSave& figure, const FigureForm& form);
-// Into a file, with what made it in FILE.json beside it: the command and `session`.
+// FILE.json beside it, which has what made it.
+std::filesystem::path sidecar_place(const std::filesystem::path& path);
+// The folder that was typed, from the root on: "~/" is the user's own, and one without a slash at
+// its beginning is in the folder that the program was started in.
+std::filesystem::path whole_folder(const std::string& typed);
+// Into a file, with the command and `session` in the sidecar.
 void write_figure(formats::FileSystem& files, const std::filesystem::path& path,
                   const FigureToSave& figure, const FigureForm& form,
                   const nlohmann::json& session);

@@ -6,9 +6,9 @@
 
 #include <utility>
 
-#include "app/cli/given_input.h"
 #include "app/cli/output.h"
 #include "app/window/commands.h"
+#include "app/window/dialog.h"
 #include "formats/error.h"
 #include "widgets/theme.h"
 
@@ -19,6 +19,8 @@ namespace fs = std::filesystem;
 // Two titles, one identity.
 constexpr const char* kModelTitle = "Open a model###open";
 constexpr const char* kTextTitle = "Open a text###open";
+// The title, what can be opened, its path, what went wrong and the buttons.
+constexpr float kLinesAroundEntries = 5.5F;
 
 }  // namespace
 
@@ -60,7 +62,7 @@ void FileDialog::choose(ViewContext& context, const fs::path& path) {
     if (context.window.open_dialog == "text")
       read_text_file_into(context, path.string());
     else
-      require_utf8(path.string()), open_model(context, path.string());
+      open_model(context, path.string());
     context.window.open_dialog.clear();
     ImGui::CloseCurrentPopup();
   } catch (const formats::Error& error) {
@@ -69,7 +71,7 @@ void FileDialog::choose(ViewContext& context, const fs::path& path) {
 }
 
 void FileDialog::draw_entries(ViewContext& context) {
-  if (ImGui::BeginChild("entries", {0, ImGui::GetFontSize() * 22},
+  if (ImGui::BeginChild("entries", {0, list_height(22, kLinesAroundEntries)},
                         ImGuiChildFlags_Borders | ImGuiChildFlags_NavFlattened)) {
     const Place& now = place(context);
     fs::path next;
@@ -126,9 +128,7 @@ void FileDialog::draw(ViewContext& context) {
   }
   take_answer(context);
   const bool text = context.window.open_dialog == "text";
-  const ImGuiViewport* view = ImGui::GetMainViewport();
-  ImGui::SetNextWindowPos(view->GetCenter(), ImGuiCond_Appearing, {0.5F, 0.5F});
-  ImGui::SetNextWindowSize({ImGui::GetFontSize() * 40, 0});
+  place_dialog(40, 0, ImGuiCond_Always);
   bool open = true;
   if (!ImGui::BeginPopupModal(text ? kTextTitle : kModelTitle, &open,
                               ImGuiWindowFlags_NoSavedSettings)) {
@@ -147,8 +147,7 @@ void FileDialog::draw(ViewContext& context) {
   ImGui::SetNextItemWidth(-1);
   const bool entered = ImGui::InputText("##path", &path_, ImGuiInputTextFlags_EnterReturnsTrue);
   draw_entries(context);
-  if (!trouble_.empty())
-    ImGui::TextColored(widgets::palette().bad, "%s", for_terminal(trouble_).c_str());
+  say_trouble(for_terminal(trouble_));
   if (ImGui::Button("Open") || entered) choose(context, path_);
   ImGui::SameLine();
   if (ImGui::Button("Cancel") || ImGui::IsKeyPressed(ImGuiKey_Escape)) {

@@ -10,6 +10,7 @@
 #include <limits>
 #include <utility>
 
+#include "app/window/dialog.h"
 #include "app/window/opening.h"
 #include "widgets/theme.h"
 
@@ -198,7 +199,7 @@ void MainWindow::draw_file_menu() {
   if (ImGui::BeginMenu("Open a recent model", !edit_.session().recent.empty())) {
     const std::vector<std::string> recent = edit_.session().recent;  // opening changes the list
     for (const std::string& model : recent)
-      if (ImGui::MenuItem(model.c_str())) open_model(context_, model);
+      if (ImGui::MenuItem(model.c_str())) open_model_or_say(context_, model);
     ImGui::EndMenu();
   }
   ImGui::EndMenu();
@@ -238,14 +239,18 @@ void MainWindow::draw_status() {
   if (state == protocol::WorkerState::dead) words = "worker died", color = colors.bad;
   if (const int waiting = requests_.waiting(); waiting > 0)
     words = requests_.doing() + (waiting > 1 ? "  +" + std::to_string(waiting - 1) : "");
-  const float dot = ImGui::GetFontSize() * 0.28F;
-  const float width = ImGui::CalcTextSize(words.c_str()).x + dot * 6 + 12;
+  const float dot = ImGui::GetFontSize() * 0.28F, wanted = ImGui::CalcTextSize(words.c_str()).x;
+  const float width = wanted + dot * 6 + 12;
   ImGui::SameLine(std::max(ImGui::GetCursorPosX() + 8, ImGui::GetWindowWidth() - width));
   const ImVec2 at = ImGui::GetCursorScreenPos();
   ImGui::GetWindowDrawList()->AddCircleFilled({at.x + dot, at.y + ImGui::GetFrameHeight() / 2}, dot,
                                               ImGui::ColorConvertFloat4ToU32(color));
   ImGui::SetCursorPosX(ImGui::GetCursorPosX() + dot * 3.4F);
-  ImGui::TextColored(colors.quiet, "%s", words.c_str());
+  const float room = ImGui::GetWindowWidth() - ImGui::GetCursorPosX() - dot;
+  ImGui::PushStyleColor(ImGuiCol_Text, colors.quiet);
+  widgets::draw_line(words, std::min(room, wanted + 1));
+  ImGui::PopStyleColor();
+  if (wanted > room) tooltip(words);
 }
 
 void MainWindow::draw_menu() {
@@ -263,50 +268,64 @@ void MainWindow::draw_menu() {
   ImGui::EndMainMenuBar();
 }
 
-// A line across the window, and its height.
-float MainWindow::draw_line(const std::function<void()>& draw) {
+// Across the window: what happened and what follows from it, in one line where there is room, and
+// a button, where it has a title, that is never out of reach.
+MainWindow::BannerDrawn MainWindow::draw_line(const ImVec4& color, const std::string& what,
+                                              const std::string& then, const char* button) {
   const ImGuiViewport* view = ImGui::GetMainViewport();
-  const float height = ImGui::GetFrameHeight() + 10;
+  const ImGuiStyle& style = ImGui::GetStyle();
+  const ImVec2 padding{12, 5};
+  const float aside =
+      *button ? ImGui::CalcTextSize(button).x + 2 * style.FramePadding.x + style.ItemSpacing.x : 0;
+  const float room = view->WorkSize.x - 2 * padding.x - aside;
+  const auto size = [&](const std::string& words, float wrap) {
+    return ImGui::CalcTextSize(words.c_str(), nullptr, false, wrap);
+  };
+  const bool one_line = size(what + " " + then, -1).x + style.ItemSpacing.x <= room;
+  const float words = size(what, room).y + style.ItemSpacing.y + size(then, room).y;
+  const float height = std::max(ImGui::GetFrameHeight(), one_line ? 0 : words) + 2 * padding.y;
   ImGui::SetNextWindowPos(view->WorkPos);
   ImGui::SetNextWindowSize({view->WorkSize.x, height});
-  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {12, 5});
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, padding);
   const ImGuiWindowFlags flags = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoDocking |
                                  ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings;
+  bool pressed = false;
   if (ImGui::Begin("##banner", nullptr, flags)) {
-    ImGui::AlignTextToFramePadding();
-    draw();
+    ImGui::BeginGroup();
+    ImGui::PushTextWrapPos(padding.x + room);
+    if (one_line) ImGui::AlignTextToFramePadding();
+    ImGui::TextColored(color, "%s", what.c_str());
+    if (one_line) ImGui::SameLine();
+    ImGui::TextUnformatted(then.c_str());
+    ImGui::PopTextWrapPos();
+    ImGui::EndGroup();
+    if (*button) ImGui::SameLine(), pressed = ImGui::Button(button);
   }
   ImGui::End();
   ImGui::PopStyleVar();
-  return height;
+  return {height, pressed};
 }
 
 // How a worker died.
-void MainWindow::draw_death() {
-  ImGui::TextColored(widgets::palette().bad, "%s", requests_.death_notice().c_str());
-  ImGui::SameLine();
-  ImGui::TextUnformatted(requests_.gave_up()
-                             ? "It died several times; no other one is started without you."
-                             : "Another one was started and has the models again.");
-  ImGui::SameLine();
-  if (ImGui::Button(requests_.gave_up() ? "Start again" : "Dismiss")) {
-    if (requests_.gave_up())
-      requests_.start_again();
-    else
-      requests_.dismiss_death();
-  }
+float MainWindow::draw_death() {
+  const bool alone = requests_.gave_up();
+  const BannerDrawn drawn =
+      draw_line(widgets::palette().bad, requests_.death_notice(),
+                alone ? "It died several times; no other one is started without you."
+                      : "Another one was started and has the models again.",
+                alone ? "Start again" : "Dismiss");
+  if (drawn.pressed && alone) requests_.start_again();
+  if (drawn.pressed && !alone) requests_.dismiss_death();
+  return drawn.height;
 }
 
 float MainWindow::draw_banner() {
-  if (!requests_.death_notice().empty()) return draw_line([this] { draw_death(); });
+  if (!requests_.death_notice().empty()) return draw_death();
   const std::string why = requests_.recorded();
   if (why.empty()) return 0;
-  return draw_line([&] {
-    ImGui::TextColored(widgets::palette().warn, "%s.", why.c_str());
-    ImGui::SameLine();
-    ImGui::TextUnformatted(
-        "What is shown was recorded; the rest waits for the worker, which then answers all anew.");
-  });
+  constexpr const char* kThen =
+      "What is shown was recorded; the rest waits for the worker, which then answers all anew.";
+  return draw_line(widgets::palette().warn, why + ".", kThen, "").height;
 }
 
 // Left: what is read and by what. Middle: heads over extrapolation. Right: map over distance.
@@ -460,13 +479,15 @@ void MainWindow::draw_notices() {
     const WindowState::Notice& notice = window_.notices[i];
     ImGui::SetNextWindowPos({view->WorkPos.x + view->WorkSize.x - 14, bottom}, ImGuiCond_Always,
                             {1, 1});
-    ImGui::SetNextWindowSizeConstraints({0, 0}, {view->WorkSize.x * 0.45F, 400});
+    const float widest = view->WorkSize.x * 0.45F;
+    ImGui::SetNextWindowSizeConstraints({0, 0}, {widest, view->WorkSize.y * 0.57F});
     const ImGuiWindowFlags flags = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoDocking |
                                    ImGuiWindowFlags_NoMove | ImGuiWindowFlags_AlwaysAutoResize |
                                    ImGuiWindowFlags_NoSavedSettings |
                                    ImGuiWindowFlags_NoFocusOnAppearing | ImGuiWindowFlags_NoNav;
     if (ImGui::Begin(("##notice" + std::to_string(i)).c_str(), nullptr, flags)) {
-      ImGui::PushTextWrapPos(ImGui::GetFontSize() * 38);
+      ImGui::PushTextWrapPos(
+          std::min(ImGui::GetFontSize() * 38, widest - ImGui::GetStyle().WindowPadding.x));
       ImGui::TextColored(
           notice.error ? widgets::palette().bad : ImGui::GetStyleColorVec4(ImGuiCol_Text), "%s",
           notice.text.c_str());
@@ -485,9 +506,7 @@ void MainWindow::draw_notices() {
 // What was said, for whom it left too early.
 void MainWindow::draw_messages() {
   if (std::exchange(window_.messages_open, false)) ImGui::OpenPopup("Messages");
-  ImGui::SetNextWindowPos(ImGui::GetMainViewport()->GetCenter(), ImGuiCond_Appearing, {0.5F, 0.5F});
-  ImGui::SetNextWindowSize({ImGui::GetFontSize() * 46, ImGui::GetFontSize() * 26},
-                           ImGuiCond_Appearing);
+  place_dialog(46, 26, ImGuiCond_Appearing);
   bool open = true;
   if (!ImGui::BeginPopupModal("Messages", &open, ImGuiWindowFlags_NoSavedSettings)) return;
   if (ImGui::IsKeyPressed(ImGuiKey_Escape)) ImGui::CloseCurrentPopup();

@@ -52,8 +52,13 @@ class MainWindow {
   void draw_view_menu();
   void draw_status();
   float draw_banner();
-  float draw_line(const std::function<void()>& draw);
-  void draw_death();
+  struct BannerDrawn {
+    float height = 0;
+    bool pressed = false;  // its button
+  };
+  BannerDrawn draw_line(const ImVec4& color, const std::string& what, const std::string& then,
+                        const char* button);
+  float draw_death();
   void draw_dock(float top);
   void build_layout(unsigned dock);
   void scale_layout(unsigned dock, float top);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "app/cli/given_input.h"
 #include "app/window/commands.h"
 #include "app/window/session_file.h"
 #include "formats/error.h"
@@ -68,6 +69,7 @@ void open_any(ViewContext& context, const std::string& dropped) {
 
 void open_session(ViewContext& context, const fs::path& path) {
   Session opened = read_session(formats::real_file_system(), path);
+  require_utf8(opened.models);
   context.edit.apply("Open the session " + path.stem().string(), [&](Session& s) {
     opened.layout = s.layout, opened.recent = s.recent, opened.scale = s.scale;
     s = std::move(opened);

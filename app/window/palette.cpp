@@ -11,6 +11,8 @@ namespace phasescope::app {
 namespace {
 
 constexpr const char* kPaletteName = "##palette";
+// Of the window's height, below which it begins.
+constexpr float kBegin = 0.12F, kListOfWindow = 0.65F;
 
 }  // namespace
 
@@ -18,7 +20,8 @@ void CommandPalette::draw_list(ViewContext& context, const std::vector<const Com
   const Command* run =
       run_chosen_ && !found.empty() ? found[static_cast<std::size_t>(chosen_)] : nullptr;
   const float line = ImGui::GetTextLineHeightWithSpacing();
-  if (ImGui::BeginChild("found", {0, line * 12})) {
+  const float most = ImGui::GetMainViewport()->WorkSize.y * kListOfWindow;
+  if (ImGui::BeginChild("found", {0, std::min(line * 12, most)})) {
     for (std::size_t i = 0; i < found.size(); ++i) {
       const Command& command = *found[i];
       const bool chosen = static_cast<int>(i) == chosen_;
@@ -61,7 +64,7 @@ void CommandPalette::draw(ViewContext& context, const std::vector<Command>& comm
   shown_ = context.window.palette_open;
   if (!shown_) return;
   const ImGuiViewport* view = ImGui::GetMainViewport();
-  ImGui::SetNextWindowPos({view->GetCenter().x, view->WorkPos.y + view->WorkSize.y * 0.12F},
+  ImGui::SetNextWindowPos({view->GetCenter().x, view->WorkPos.y + view->WorkSize.y * kBegin},
                           ImGuiCond_Always, {0.5F, 0});
   ImGui::SetNextWindowSize({std::min(view->WorkSize.x * 0.9F, ImGui::GetFontSize() * 44), 0});
   if (!ImGui::BeginPopup(kPaletteName)) {

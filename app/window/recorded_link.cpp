@@ -46,7 +46,7 @@ std::size_t RecordedLink::drain() {
   const auto answered = std::exchange(answered_, {});
   for (const Answered& each : answered) each.callbacks.on_result(*each.reply);
   for (const Held& each : held_)
-    if (each.callbacks.on_progress) each.callbacks.on_progress(-1, "waiting for the worker,");
+    if (each.callbacks.on_progress) each.callbacks.on_progress(-1, "waiting for the worker");
   return answered.size();
 }
 

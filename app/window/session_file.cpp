@@ -154,8 +154,9 @@ Session read_session(formats::FileSystem& files, const fs::path& path) {
     throw formats::bad_input("this file holds no session of the window", path.string());
   try {
     return session_of(std::move(form));
-  } catch (const formats::Error&) {
-    throw;
+  } catch (const formats::Error& error) {
+    if (!error.where().empty()) throw;
+    throw formats::Error(error.code(), error.message(), path.string(), error.hint());
   } catch (const std::exception& error) {
     throw formats::bad_input(std::string("this session cannot be read: ") + error.what(),
                              path.string());

@@ -5,20 +5,23 @@
 
 #include <algorithm>
 
+#include "app/window/dialog.h"
 #include "app/window/opening.h"
 #include "app/window/session_file.h"
 #include "formats/error.h"
-#include "widgets/theme.h"
 
 namespace phasescope::app {
 namespace {
 
 constexpr const char* kSessionsTitle = "Sessions";
+// The title, the name, what went wrong and the buttons.
+constexpr float kLinesAroundNames = 4.5F;
 
 }  // namespace
 
 void SessionsDialog::draw_list(ViewContext& context) {
-  if (ImGui::BeginChild("names", {0, ImGui::GetFontSize() * 14}, ImGuiChildFlags_Borders)) {
+  if (ImGui::BeginChild("names", {0, list_height(14, kLinesAroundNames)},
+                        ImGuiChildFlags_Borders)) {
     if (names_.empty()) ImGui::TextDisabled("None has a name yet.");
     for (const std::string& name : names_) {
       const auto flags =
@@ -49,15 +52,14 @@ void SessionsDialog::draw(ViewContext& context, const std::function<Session()>& 
     names_ = session_names(folder_);
     trouble_.clear();
   }
-  ImGui::SetNextWindowPos(ImGui::GetMainViewport()->GetCenter(), ImGuiCond_Appearing, {0.5F, 0.5F});
-  ImGui::SetNextWindowSize({ImGui::GetFontSize() * 30, 0});
+  place_dialog(30, 0, ImGuiCond_Always);
   bool open = true;
   if (!ImGui::BeginPopupModal(kSessionsTitle, &open, ImGuiWindowFlags_NoSavedSettings)) return;
   draw_list(context);
   ImGui::SetNextItemWidth(-1);
   if (ImGui::IsWindowAppearing()) ImGui::SetKeyboardFocusHere();
   ImGui::InputTextWithHint("##name", "A name for the present session", &name_);
-  if (!trouble_.empty()) ImGui::TextColored(widgets::palette().bad, "%s", trouble_.c_str());
+  say_trouble(trouble_);
   const bool known = std::ranges::find(names_, name_) != names_.end();
   ImGui::BeginDisabled(!known);
   if (ImGui::Button("Open")) {

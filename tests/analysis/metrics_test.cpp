@@ -7,10 +7,12 @@
 #include "analysis/metrics/registry.h"
 #include "analysis/metrics/repeated.h"
 #include "formats/error.h"
+#include "map_reading.h"
 
 namespace phasescope::analysis {
 namespace {
 
+using testing::reading_of_map;
 using Weight = std::function<double(std::int64_t q, std::int64_t k)>;
 
 std::vector<double> map_of(std::int64_t tokens, const Weight& weight) {

@@ -18,6 +18,7 @@
 #include "analysis/tensors.h"
 #include "formats/error.h"
 #include "golden_tape.h"
+#include "map_reading.h"
 #include "text_passes.h"
 
 namespace phasescope::analysis {
@@ -25,6 +26,7 @@ namespace {
 
 using testing::Passes;
 using testing::passes_for;
+using testing::reading_of_map;
 using testing::small_config;
 using testing::small_model;
 using testing::weights_of;
@@ -318,7 +320,7 @@ TEST_P(EveryEncoding, MapsAreExactAndKeepTheirSums) {
   const auto model = small_model(GetParam());
   const Passes passes = passes_for(model, 1, 40);
   protocol::MapRequest options;
-  options.head = "L1H1";
+  options.head = {"L1H1"};
   options.rows = protocol::Range{10, 14}, options.cols = protocol::Range{3, 9};
   const auto zoomed = analyse_map(*passes[0], options);
   EXPECT_EQ(zoomed.result.height, 4);
@@ -347,7 +349,7 @@ TEST_P(EveryEncoding, MapsAreExactAndKeepTheirSums) {
 TEST_P(EveryEncoding, MapsNameTheTopKeysOfTheirQueries) {
   const auto passes = passes_for(small_model(GetParam()), 1, 40);
   protocol::MapRequest options;
-  options.head = "L1H1";
+  options.head = {"L1H1"};
   options.rows = protocol::Range{1, 14}, options.cols = protocol::Range{3, 9};
   options.top = 3;
   const auto out = analyse_map(*passes[0], options);
@@ -368,7 +370,7 @@ TEST_P(EveryEncoding, MapsNameTheTopKeysOfTheirQueries) {
 TEST_P(EveryEncoding, ScoresAddUp) {
   const Passes passes = passes_for(small_model(GetParam()), 1, 24);
   protocol::MapRequest options;
-  options.head = "L1H0";
+  options.head = {"L1H0"};
   const auto values = [&](const std::string& of) {
     options.of = of;
     const auto map = analyse_map(*passes[0], options);
@@ -400,7 +402,7 @@ TEST_P(EveryEncoding, ANaNIsNoMask) {
   ids[20] = 31;
   TextPass pass(model, ids_tensor(ids));
   protocol::MapRequest options;
-  options.head = "L0H0";
+  options.head = {"L0H0"};
   for (const char* of : {"weight", "score", "content", "positional"}) {
     for (const char* pool : {"mean", "max"}) {
       options.of = of, options.pool = pool;

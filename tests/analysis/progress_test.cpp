@@ -12,6 +12,7 @@
 #include "analysis/distance.h"
 #include "analysis/heads.h"
 #include "analysis/near_far_sampler.h"
+#include "analysis/patterns.h"
 #include "analysis/questions/acuity.h"
 #include "analysis/questions/addressing.h"
 #include "analysis/questions/demand.h"
@@ -116,6 +117,39 @@ TEST(Progress, OfDistancesRises) {
     sample_near_far(small_model("rope"), texts_to_watch(), spec, model::Backend::plain, progress,
                     nullptr);
   });
+}
+
+// The states, the bias of one query, its rows and those of all texts are read one after another, of
+// passes that are not kept from the first layer on each time.
+TEST(Progress, OfPatternsRises) {
+  const auto rises = [](const std::string& encoding, std::int64_t texts, double least) {
+    for (const std::int64_t keep : {0, 1 << 30}) {
+      expect_rising(encoding, least, [&](protocol::Progress& progress) {
+        const auto passes = passes_for(small_model(encoding), texts, 24, keep);
+        for (const auto& pass : passes) pass->watch(&progress);  // as the worker has it
+        analyse_patterns(passes, {.positions = 8, .queries = {9, 20}}, progress);
+      });
+    }
+  };
+  rises("tape", 1, 0.4);  // a position state alone
+  rises("cape", 1, 0.8);
+  rises("cape", 3, 0.9);
+}
+
+// What runs within a step is cancelled with it, and says nothing of how far it is itself.
+TEST(Progress, WithinAStepOnlyCancels) {
+  class Stopped final : public protocol::Progress {
+   public:
+    void progress(double, std::string_view) override { ADD_FAILURE() << "was told"; }
+    bool cancelled() const override { return true; }
+  };
+  Stopped stopped;
+  CancelOnly within(stopped);
+  within.progress(0.5, "a part of it");
+  EXPECT_TRUE(within.cancelled());
+  const auto pass = passes_for(small_model("cape"), 1, 24, 0)[0];
+  const Watching watching(*pass, within);
+  EXPECT_ANY_THROW(pass->run());
 }
 
 TEST(Progress, OfAblationsRises) {

@@ -144,6 +144,32 @@ TEST(Reading, SaysWhereAHeadLooksAsItWrites) {
   }
 }
 
+// 9 tokens are there, and the last one written is not read: 8 more take the 16 rows, 9 do not.
+TEST(Reading, NothingIsWrittenThatATableOfPositionsEndsBefore) {
+  auto config = small_config("learned");
+  config.context = 16;
+  const auto model = model::random_model(config, 3);
+  const Text prompt = random_texts(1, 9, 32, 4).items[0];
+  ToldProgress progress;
+  GenerateOptions options;
+  options.extend = true, options.tokens = 8;
+  EXPECT_EQ(generate(*model, prompt, options, progress).ids.size(), 8u);
+  progress.told.clear();
+  options.tokens = 9;
+  try {
+    generate(*model, prompt, options, progress);
+    ADD_FAILURE() << "nothing was refused";
+  } catch (const formats::Error& error) {
+    EXPECT_EQ(error.code(), "bad_input");
+    EXPECT_NE(error.message().find("a table of 16 positions"), std::string::npos)
+        << error.message();
+    EXPECT_TRUE(error.hint().starts_with("give 8 at most")) << error.hint();
+  }
+  EXPECT_TRUE(progress.told.empty());
+  options.extend = false;  // the last 16 are read
+  EXPECT_EQ(generate(*model, prompt, options, progress).ids.size(), 9u);
+}
+
 TEST(Reading, RefusesAHeadThatIsNotThere) {
   const auto model = small_model("rope");
   const Text prompt = random_texts(1, 5, 32, 4).items[0];

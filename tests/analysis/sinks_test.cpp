@@ -118,7 +118,7 @@ TEST(LearnedSinks, AreNoMeanOfWhatARowSees) {
 TEST(LearnedSinks, StandBesideAMap) {
   const auto passes = passes_for(model_with_sinks(), 1, kTokens);
   protocol::MapRequest options;
-  options.head = "L0H1";
+  options.head = {"L0H1"};
   options.rows = protocol::Range{4, 20};
   options.size = {8, kTokens};
   const auto out = analyse_map(*passes[0], options);
@@ -133,7 +133,11 @@ TEST(LearnedSinks, StandBesideAMap) {
     const double pair = sinks.slice(0, 2 * n, 2 * n + 2).mean().item<double>();
     EXPECT_NEAR(cells[static_cast<std::size_t>(n)], pair, kRounding);
   }
-  options.head = "L1H1";
+  // In a mean of two heads one without a sink has no weight on it.
+  options.head = {"L0H1", "L1H1"};
+  EXPECT_NEAR(analyse_map(*passes[0], options).result.learned_sink, sinks.mean().item<double>() / 2,
+              kRounding);
+  options.head = {"L1H1"};
   const protocol::MapResult without = analyse_map(*passes[0], options).result;
   EXPECT_TRUE(std::isnan(without.learned_sink));
   EXPECT_EQ(without.provenance.note, "");

@@ -60,7 +60,7 @@ TEST(Stacks, MapsAreThoseOfTheReference) {
     for (const Part& part : kParts) {
       for (std::int64_t layer = 0; layer < part.layers; ++layer) {
         protocol::MapRequest options;
-        options.head = std::string(part.name) + ".L" + std::to_string(layer) + "H1";
+        options.head = {std::string(part.name) + ".L" + std::to_string(layer) + "H1"};
         const MapOutput out = analyse_map(*pass, options);
         EXPECT_EQ(out.result.stack, part.name);
         EXPECT_EQ(out.result.tokens, part.queries);
@@ -110,7 +110,7 @@ TEST(Stacks, ARowOfAQueryIsThatOfTheReference) {
 TEST(Stacks, CrossAttentionIsPooledOverItsKeys) {
   const auto pass = t5_pass();
   protocol::MapRequest options;
-  options.head = "cross.L2H0";
+  options.head = {"cross.L2H0"};
   options.size = {7, 37};
   const auto pooled = analyse_map(*pass, options);
   const at::Tensor reference = expected_weights(kParts[2], 2, 0).unflatten(0, {7, 3}).mean(1);
@@ -129,10 +129,12 @@ TEST(Stacks, CrossAttentionIsPooledOverItsKeys) {
 TEST(Stacks, TheDecoderIsTheDefault) {
   const auto pass = t5_pass();
   protocol::MapRequest options;
-  options.head = "L1H2";
+  options.head = {"L1H2"};
   const auto plain = analyse_map(*pass, options);
-  options.head = "dec.L1H2";
+  options.head = {"dec.L1H2"};
   const auto named = analyse_map(*pass, options);
+  options.head = {"L1H2", "enc.L1H2"};  // of different queries
+  EXPECT_THROW(analyse_map(*pass, options), formats::Error);
   EXPECT_EQ(plain.result.stack, "dec");
   const auto a = plain.tensors[0].values<float>(), b = named.tensors[0].values<float>();
   EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end()));
@@ -218,7 +220,7 @@ TEST(Stacks, WhatIsNotThereIsSaid) {
   const auto refusal = [](TextPass& pass, const std::string& head) -> std::string {
     try {
       protocol::MapRequest options;
-      options.head = head;
+      options.head = {head};
       analyse_map(pass, options);
     } catch (const formats::Error& error) {
       EXPECT_EQ(error.code(), "bad_usage");
@@ -245,7 +247,7 @@ TEST(Stacks, WhatIsNotThereIsSaid) {
 TEST(Stacks, MapsOfFloat64ModelsAreFloat64) {
   const auto pass = t5_pass(at::kDouble);
   protocol::MapRequest options;
-  options.head = "enc.L1H0";
+  options.head = {"enc.L1H0"};
   const auto out = analyse_map(*pass, options);
   const AttentionPointer layer = pass->layer(1, Stack::encoder);
   const auto weights = to_vector<double>(layer->weights(layer->whole())[0][0]);

@@ -88,6 +88,32 @@ TEST(TapaDecay, ErrorsAreClusteredByText) {
   EXPECT_NEAR(mean_error({1, 1, 3, 3}, {0, 0, 1, 1}).error, 1, 1e-15);
 }
 
+// A progress that counts what it is told of.
+struct CountedProgress final : protocol::Progress {
+  void progress(double, std::string_view) override { ++count; }
+  bool cancelled() const override { return false; }
+  int count = 0;
+};
+
+TEST(TapaSamples, AreReadOnceForAllChecksOfAModel) {
+  const auto model = testing::small_model("tapa");
+  const Texts texts = random_texts(24, 32, model->config().vocab_size, 11);
+  CheckSamples samples;
+  const auto told = [&](const std::string& id, CheckSamples* kept) {
+    CountedProgress progress;
+    CheckContext context;
+    context.model = model, context.texts = &texts, context.progress = &progress;
+    context.pairs = 200, context.samples = kept;
+    const CheckResult result = run_check(select_checks({id}).at(0), context);
+    return std::pair{progress.count, protocol::to_json_form(result).dump()};
+  };
+  const auto first = told("tapa.decay", &samples), second = told("tapa.nondegenerate", &samples);
+  const auto alone = told("tapa.nondegenerate", nullptr);
+  EXPECT_GT(first.first, second.first);
+  EXPECT_EQ(second.first, 0);
+  EXPECT_EQ(second.second, alone.second);
+}
+
 // ---- tapa.phi_zero ------------------------------------------------------------------------------
 
 model::ModelConfig scores_config(const std::string& phase) {

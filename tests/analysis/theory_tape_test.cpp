@@ -93,8 +93,40 @@ TEST(TapeIdentityLayer, DoesNotJudgeImports) {
   const at::Tensor seen = at::ones({1, 2, 32, 32}).tril();
   model::write_tensors(formats::real_file_system(), file, {{"attn", seen / seen.sum(-1, true)}});
   model::import_tensors(formats::real_file_system(), {file}, out, {});
-  const CheckResult got = on_model("tape.identity_layer", model::open_model(out.string(), {}));
-  EXPECT_EQ(got.verdict, "premise_not_met") << got.detail;
+  const auto imported = model::open_model(out.string(), {});
+  for (const char* id : {"tape.identity_layer", "tape.permutation", "tape.shift", "ape.no_order"}) {
+    const CheckResult got = on_model(id, imported);
+    EXPECT_EQ(got.verdict, "premise_not_met") << got.detail;
+    EXPECT_FALSE(got.value.has_value()) << got.detail;  // 0 of 0 would be none
+    EXPECT_NE(got.detail.find("of an import the maps alone are known"), std::string::npos)
+        << got.detail;
+  }
+}
+
+// Outputs that are 0 whatever is read do not move; a number that is none is not 0.
+TEST(RelativeDifference, OfZerosIsZero) {
+  const at::Tensor zeros = at::zeros({2, 3}), ones = at::ones({2, 3});
+  EXPECT_EQ(relative_difference(zeros, zeros), 0);
+  EXPECT_EQ(relative_difference(3 * ones, 2 * ones), 0.5);
+  EXPECT_TRUE(std::isinf(relative_difference(ones, zeros)));
+  EXPECT_TRUE(std::isnan(relative_difference(ones / zeros - ones / zeros, ones)));
+  EXPECT_EQ(on_model("ape.no_order", model::open_model("proof-uniform", {})).value, 0);
+}
+
+// In the order that they have, two tokens would pass any check.
+TEST(TapePermutation, ReadsAnotherOrderThanTheTextHas) {
+  for (std::uint64_t seed = 0; seed < 16; ++seed) {
+    Random random(seed);
+    EXPECT_EQ(another_order(random, 2), (std::vector<std::int64_t>{1, 0})) << seed;
+  }
+  const auto model = testing::small_model("rope");
+  const Texts texts = random_texts(1, 1, model->config().vocab_size, 3);
+  protocol::NoProgress progress;
+  CheckContext context;
+  context.model = model, context.texts = &texts, context.progress = &progress;
+  for (const char* id : {"tape.permutation", "ape.no_order"}) {
+    EXPECT_EQ(run_check(select_checks({id}).at(0), context).verdict, "undecided") << id;
+  }
 }
 
 TEST(TapeNeighbourhoodMean, MeansAreTheReferences) {

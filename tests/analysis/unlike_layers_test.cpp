@@ -1,6 +1,7 @@
 // Models whose layers differ: in the rope that they turn by, in having maps at all, in their heads.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,6 +16,8 @@
 #include "analysis/patterns.h"
 #include "analysis/questions/demand.h"
 #include "analysis/questions/xray.h"
+#include "analysis/theory/check.h"
+#include "analysis/theory/equality.h"
 #include "formats/error.h"
 #include "model/positions.h"
 #include "text_passes.h"
@@ -267,6 +270,101 @@ TEST(UnlikeLayers, ATokenWithoutALogitHasNoLoss) {
     EXPECT_EQ(error.code(), "bad_input");
     EXPECT_NE(error.message().find("beyond the 20 that have a logit"), std::string::npos);
   }
+}
+
+// ---- checks of the theory ----
+
+// Layer 0 has experts alone, layer 1 an MLP alone.
+testing::ModelPointer model_of_experts() {
+  model::ModelConfig config = testing::small_config("rope");
+  config.experts.count = 4, config.experts.per_token = 2, config.experts.width = 6;
+  config.experts.shared_width = 5;
+  config.experts.layers = {0};
+  return model::random_model(config, 3);
+}
+
+// Values are made of what keys are made of.
+testing::ModelPointer latent_model() {
+  model::ModelConfig config = testing::small_config("rope");
+  config.head_dim = 10;
+  config.attention.kv_rank = 7, config.attention.position_dim = 4, config.attention.value_dim = 6;
+  config.encoding.options["partial_rotary_factor"] = 0.4;
+  return model::random_model(config, 3);
+}
+
+testing::ModelPointer two_stacks() {
+  model::ModelConfig config = testing::small_config("t5");
+  config.encoder_layers = 2;
+  return model::random_model(config, 3);
+}
+
+CheckResult checked(const std::string& id, const testing::ModelPointer& model) {
+  const Texts texts = random_texts(1, 24, model->config().vocab_size, 11);
+  protocol::NoProgress nobody;
+  CheckContext context;
+  context.model = model, context.texts = &texts, context.progress = &nobody;
+  return run_check(select_checks({id}).at(0), context);
+}
+
+// Experts' units, too, are summed in another order, which changes nothing but roundings.
+TEST(UnlikeLayers, AnotherOrderOfSumsIsTheSameFunction) {
+  const at::NoGradGuard no_gradients;
+  const auto model = model::in_dtype(model_of_experts(), at::kDouble);
+  const auto other = reordered(model, 5);
+  for (const char* what : {"experts", "shared expert", "MLP"}) {
+    const auto units = [&](const testing::ModelPointer& of) {
+      const std::vector<model::LayerWeights>& layers = of->decoder.weights().layers;
+      return what[0] == 'e'   ? layers[0].experts[1].up
+             : what[0] == 's' ? layers[0].shared_expert.up
+                              : layers[1].up;
+    };
+    EXPECT_FALSE(at::equal(units(model), units(other))) << what;
+  }
+  const at::Tensor ids = ids_tensor(random_texts(1, 24, 32, 11).items[0].ids);
+  const at::Tensor got = model->decoder.forward(ids), again = other->decoder.forward(ids);
+  // Sums of a few dozen float64 terms.
+  EXPECT_LE(relative_difference(again, got), 1e-13);
+}
+
+TEST(UnlikeLayers, ChecksReadModelsWithExperts) {
+  const auto model = model_of_experts();
+  EXPECT_LE(checked("tape.permutation", model).value.value_or(1), 1e-10);
+  EXPECT_LE(checked("tape.shift", model).value.value_or(1), 1e-7);  // 64 s 2^-53 at a shift of 10^6
+  EXPECT_EQ(checked("ape.no_order", model).verdict, "premise_not_met");  // it is rope
+}
+
+// With W_V (or W_O) and what the MLP ends with at 0 nothing is added to any stream, bit for bit.
+TEST(UnlikeLayers, ALayerThatChangesNothingHasExpertsAndStatesToo) {
+  for (const testing::ModelPointer& model :
+       {model_of_experts(), latent_model(), model_of_few_heads()}) {
+    const CheckResult got = checked("tape.identity_layer", model);
+    EXPECT_EQ(got.verdict, "holds") << got.detail;
+    EXPECT_EQ(got.value.value_or(1), 0) << got.detail;
+  }
+}
+
+// What keeps a statement from being one about a model is named as it is.
+TEST(UnlikeLayers, PremisesThatAreNotMetAreNamed) {
+  const auto expect_premise = [](const char* id, const testing::ModelPointer& model,
+                                 const char* words) {
+    const CheckResult got = checked(id, model);
+    EXPECT_EQ(got.verdict, "premise_not_met") << id << ": " << got.detail;
+    EXPECT_NE(got.detail.find(words), std::string::npos) << id << ": " << got.detail;
+  };
+  // A state is fed in the order that tokens have in memory.
+  expect_premise("tape.permutation", model_of_few_heads(), "a state that reads them");
+  expect_premise("tape.permutation", two_stacks(), "a decoder reads an encoder's");
+  expect_premise("tape.identity_layer", two_stacks(), "a third one reads an encoder");
+  expect_premise("rope.intrinsic_bias", testing::small_model("tape"),
+                 "layers update the positions");
+}
+
+// No scaling stretches sines that are stored: the identity that tries one has no verdict.
+TEST(UnlikeLayers, StoredSinesHaveNoScalingToTry) {
+  model::ModelConfig config = testing::small_config("rope");
+  config.encoding.options = {{"table_rows", 64}};
+  const CheckResult got = checked("rope.effective_context", model::random_model(config, 3));
+  EXPECT_EQ(got.verdict, "undecided") << got.detail;
 }
 
 }  // namespace

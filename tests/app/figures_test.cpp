@@ -9,7 +9,6 @@
 
 #include "app/figures/cost_figures.h"
 #include "app/figures/map_look.h"
-#include "app/figures/mean_map.h"
 #include "app/figures/plot_json.h"
 #include "app/outputs/eval_output.h"
 #include "app/outputs/result_tables.h"
@@ -184,20 +183,45 @@ TEST(Published, StandsQuietBesideWhatWasMeasured) {
   EXPECT_TRUE(rope->quiet);
   EXPECT_EQ(rope->x, (std::vector<double>{0, 1, 3, 7}));
   EXPECT_NE(rope->label.find("Table 8"), std::string::npos) << rope->label;
+  // Layers that the models have not are named on the axis too.
+  EXPECT_EQ(plot.x.ticks.back().at, 7);
+  EXPECT_EQ(plot.x.ticks.back().label, "L7");
   EXPECT_NE(series_called(plot, "published: tape", {9.08, 11.24, 12.23, 13.78}), nullptr);
   EXPECT_NE(series_called(plot, "published: tape", {0.01, 0.02, 0.04, 0.04}), nullptr);
   const widgets::PlotSpec positions = position_shift_figure(result, app::names_in(result));
   EXPECT_NE(series_called(positions, "published: tape", {0.03, 0.37, 2.75, 6.62}), nullptr);
   EXPECT_NE(series_called(positions, "published: tape, not", {0.03, 0.54, 0.44, 0.86}), nullptr);
   // What was measured is never pale, and has no published number in it.
-  size_t measured = 0;
+  size_t measured = 0, published = 0;
+  std::set<widgets::PointShape> shapes;
   for (const widgets::Series& series : plot.series) {
     EXPECT_EQ(series.quiet, series.label.starts_with("published: ")) << series.label;
     measured += !series.quiet;
+    if (series.quiet) shapes.insert(series.points), ++published;
   }
+  EXPECT_EQ(shapes.size(), published);  // of one colour, and told apart
+  EXPECT_FALSE(shapes.contains(widgets::PointShape::none));
   EXPECT_EQ(measured, 4u);
   EXPECT_NE(widgets::svg_of(plot).find("not measured here"), std::string::npos);
   EXPECT_EQ(published_shift_table(result).rows.size(), 12u);  // three models, two halves, two ways
+}
+
+// A log axis has no place for 0: the legend says where a curve is that is not to be seen.
+TEST(Figures, ShiftsThatChangeNothingAreNamed) {
+  protocol::ShiftResult result;
+  for (const int64_t by : {1, 16}) {
+    for (const char* model : {"rope", "alibi"}) {
+      protocol::ShiftRow row{.model = model, .method = "ids", .by = by};
+      row.attention_difference = model == std::string("rope") ? 1e-5 : 0;
+      result.rows.push_back(row);
+    }
+  }
+  for (const widgets::PlotSpec& plot : shift_figures(result, app::names_in(result))) {
+    for (const widgets::Series& series : plot.series)
+      EXPECT_EQ(series.label.ends_with(": exactly 0"), series.label.starts_with("alibi"))
+          << plot.id << " " << series.label;
+  }
+  EXPECT_EQ(shift_figures(result, app::names_in(result)).size(), 2U);
 }
 
 TEST(Published, StandsNowhereElse) {
@@ -339,24 +363,6 @@ TEST(Figures, ArcsJoinEachQueryWithItsKeys) {
   EXPECT_GT(plot.series[0].width, plot.series[3].width);
 }
 
-TEST(Figures, TheMeanOfHeadsWithSinksHasTheirMeanSink) {
-  const auto head = [](float a, float b) {
-    AnsweredMap map;
-    map.result.model = "rope", map.result.height = 2, map.result.width = 1;
-    map.result.learned_sink = (a + b) / 2;
-    for (const char* name : {"map", "row_profile", "sink_profile"})
-      map.tensors.push_back(protocol::TensorRef::own<float>(name, {2}, {a, b}));
-    map.tensors.push_back(protocol::TensorRef::own<float>("column_profile", {1}, {a}));
-    return map;
-  };
-  const AnsweredMap mean = mean_map({head(0.25F, 0.5F), head(0.75F, 1)});
-  EXPECT_EQ(sink_of(mean.tensors), (std::vector<float>{0.5F, 0.75F}));
-  EXPECT_DOUBLE_EQ(mean.result.learned_sink, 0.625);
-  AnsweredMap without = head(0, 1);
-  without.tensors.erase(without.tensors.begin() + 2);
-  EXPECT_TRUE(sink_of(mean_map({head(0, 1), without}).tensors).empty());
-}
-
 TEST(Figures, ARopePlanHasTheFrequenciesOfEachGroupOfLayers) {
   protocol::LoadReport report;
   report.model.name = "rope";
@@ -372,7 +378,7 @@ TEST(Figures, ARopePlanHasTheFrequenciesOfEachGroupOfLayers) {
   EXPECT_EQ(plot->series[0].x, (std::vector<double>{0, 1}));
   EXPECT_EQ(plot->notes, (std::vector<std::string>{
                              "layers 0, 2: sees 43 tokens; rope, half, first 4 of 16 channels",
-                             "layers 1: sees a state, no pairs; linear"}));
+                             "layer 1: sees a state, no pairs; linear"}));
 }
 
 TEST(MapLook, ALineOfAFewCellsHasALogScaleByItself) {

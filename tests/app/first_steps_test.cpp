@@ -38,6 +38,10 @@ TEST(FirstSteps, FormsThatAVerbNeverHasAreRefusedBeforeItRuns) {
       {"text", "rope", "--prompt", "a", "--out", "t.npy"},
       {"capture", "rope", "--prompt", "a", "--out", "c.svg"},
       {"map", "rope", "--prompt", "a", "--out", "m.md"},
+      {"shift", "rope", "--out", "s.npy"},
+      {"acuity", "rope", "--out", "a.safetensors"},
+      {"ablate", "rope", "--out", "a.npy"},
+      {"demand", "rope", "--out", "d.safetensors"},
   };
   for (const std::vector<std::string>& words : commands) {
     EXPECT_TRUE(has_words(complaint(words), "has nothing to write as")) << words[0];

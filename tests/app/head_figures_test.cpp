@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -97,6 +98,27 @@ TEST(MatchedHeads, HaveTheirNamesWhereMostHaveNoPartner) {
   }));
 }
 
+// A model of 2 layers of 2 heads, the first of which has a state in place of attention, beside one
+// of 3 heads: the cells of heads that are not there are no heads without a partner.
+TEST(MatchedHeads, CountNoHeadsThatAreNotThere) {
+  constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+  protocol::CompareResult result{.a = "rope", .b = "tapa"};
+  result.matches = {{1, 0, 0, 0, {}}, {1, 1, 0, 1, {}}};
+  const auto notes_of = [&](const Grid& matrix) {
+    std::string notes;
+    for (const std::string& note :
+         matched_heads_figure(result, matrix, {2, 3}, ModelNames({"rope", "tapa"})).notes) {
+      notes += note + "\n";
+    }
+    return notes;
+  };
+  const Grid three{{4, 3}, {kNone, kNone, kNone, kNone, kNone, kNone, 0, 1, 2, 3, 4, 5}};
+  EXPECT_NE(notes_of(three).find("; 1 head of tapa has no partner"), std::string::npos)
+      << notes_of(three);
+  const Grid two{{4, 2}, {kNone, kNone, kNone, kNone, 0, 1, 2, 3}};
+  EXPECT_EQ(notes_of(two).find("no partner"), std::string::npos) << notes_of(two);
+}
+
 // ---- maps ----
 
 // Of weights of two rows and two cells, each of which holds `pairs` x `pairs` pairs.
@@ -164,9 +186,9 @@ TEST(MapVerb, SubtractsAnotherMap) {
   const Output output = made_by(
       map_verb(), run, {"rope", "--head", "L1H1", "--minus", "tapa", "--minus-head", "L2H3"});
   ASSERT_EQ(run.requests.size(), 2U);
-  EXPECT_EQ(run.requests[0].params["head"], "L1H1");
+  EXPECT_EQ(run.requests[0].params["head"], nlohmann::json::array({"L1H1"}));
   EXPECT_EQ(run.requests[1].params["model"], "tapa");
-  EXPECT_EQ(run.requests[1].params["head"], "L2H3");
+  EXPECT_EQ(run.requests[1].params["head"], nlohmann::json::array({"L2H3"}));
   ASSERT_EQ(output.figures.size(), 3U);
   // The canned maps are equal.
   EXPECT_EQ(output.figures[2].map->values, (std::vector<float>{0, widgets::kMaskedCell, 0, 0}));

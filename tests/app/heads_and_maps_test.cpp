@@ -63,10 +63,13 @@ TEST_F(HeadsAndMaps, TheCommandSortsAsTheTableDoes) {
   Session session = default_session();
   session.views.set(HeadsState{.metric = "sink", .sorted = true, .ascending = true});
   open("heads", session);
-  EXPECT_EQ(view_->command_line(context_), "phasescope heads rope --sort sink --ascending");
+  EXPECT_EQ(view_->command_line(context_),
+            "phasescope heads rope --sort sink --ascending && "
+            "phasescope heads tapa_norm --sort sink --ascending");
   session.views.set(HeadsState{.metric = "sink", .sorted = true});
   open("heads", session);
-  EXPECT_EQ(view_->command_line(context_), "phasescope heads rope --sort sink");
+  EXPECT_EQ(view_->command_line(context_),
+            "phasescope heads rope --sort sink && phasescope heads tapa_norm --sort sink");
 }
 
 // ---- maps ----

@@ -38,7 +38,7 @@ ModelSummary summary(const std::string& name, const MadeUpShape& shape) {
   model.name = name, model.title = "made-up model", model.encoding = "rope";
   model.bundled = true, model.layers = shape.layers, model.heads = shape.heads;
   model.width = 192, model.context = shape.tokens, model.parameters = 1'900'000;
-  if (shape.stacks) model.encoder_layers = shape.layers;
+  if (shape.stacks && name != shape.one_stack) model.encoder_layers = shape.layers;
   if (name == shape.shallow) model.layers = 1;
   if (name == "tapa_norm") model.note = "departs from the paper: q_P and k_P are RMS-normed";
   return model;
@@ -79,7 +79,8 @@ Reply text_read(const nlohmann::json& params, const MadeUpShape& shape) {
       params.value("input", nlohmann::json::object()).value("text", std::string("made-up text "));
   for (int i = 0; i < shape.tokens && !words.empty(); ++i) {
     TokenReading token;
-    const char c = words[static_cast<std::size_t>(i) % words.size()];
+    const int place = result.model == shape.other_tokens ? i + 1 : i;
+    const char c = words[static_cast<std::size_t>(place) % words.size()];
     token.id = static_cast<unsigned char>(c);
     token.text = c == ' ' ? "\u00b7" : c == '\n' ? "\u21b5" : std::string(1, c);
     if (i > 0 && shape.losses) token.loss = 3 + 2.5 * std::sin(i * 0.7 + tint(result.model) * 6);
@@ -168,7 +169,11 @@ Reply query(const nlohmann::json& params, const MadeUpShape& shape) {
 Reply map(const nlohmann::json& params, const MadeUpShape& shape) {
   MapResult result;
   result.model = model_of(params);
-  const std::string head = params.value("head", std::string("L0H0"));
+  const auto heads = params.value("head", std::vector<std::string>{"L0H0"});
+  if (heads.size() > 1) result.heads = heads;
+  std::string head = heads.size() > 1 ? heads[0].substr(0, heads[0].find('H')) : heads[0];
+  if (const auto dot = head.find('.'); dot != std::string::npos)
+    result.stack = head.substr(0, dot), head.erase(0, dot + 1);
   const auto mark = head.find('H');
   result.layer = std::stoll(head.substr(1, mark - 1));
   result.head = mark == std::string::npos ? -1 : std::stoll(head.substr(mark + 1));

@@ -78,6 +78,8 @@ std::size_t MadeUpWorker::drain() {
     else if (manner_of(request) == Manner::fail)
       request.callbacks.on_error({"bad_input", "The file is not a model", "config.json",
                                   "choose a folder with a config.json"});
+    else if (manner_of(request) == Manner::unfit)
+      request.callbacks.on_error({"not_applicable", "It has no such thing", "", ""});
     else
       finish(request);
   }

@@ -23,6 +23,7 @@ struct MadeUpShape {
   int curves = 1;                 // of each check, on axes of their own
   bool sink = false;              // heads have a learned sink
   bool stacks = false;            // an encoder stands before the decoder
+  std::string one_stack = {};     // the name of a model without that encoder among the others
   bool flat_thumbnails = false;   // a tensor of another shape than it should have
   std::string jobs = "running";   // their state
   bool read_later = false;        // large answers are read beside the window, as a worker's are
@@ -32,7 +33,7 @@ struct MadeUpShape {
 // depend only on the request. For tests of the window.
 class MadeUpWorker : public WorkerLink {
  public:
-  enum class Manner { answer, hold, fail };
+  enum class Manner { answer, hold, fail, unfit };  // unfit: not of this model
 
   explicit MadeUpWorker(MadeUpShape shape = {}) : shape_(shape) {}
 

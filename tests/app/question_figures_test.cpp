@@ -90,6 +90,19 @@ TEST(QuestionFigures, XrayHasABarAShare) {
   EXPECT_EQ(plot.x.ticks.at(1).label, "L0H1");
 }
 
+// Columns are heads of all layers, so that their number is no head's.
+TEST(QuestionFigures, ColumnsOfUnseenPhasesAreNoHeadNumbers) {
+  protocol::XrayResult result{.model = "rope", .treatment = "window"};
+  result.unseen.push_back({.layer = 3, .head = 1, .planes = {0.5}});
+  int found = 0;
+  for (const widgets::PlotSpec& plot : xray_figures(result, ModelNames({"rope"}))) {
+    if (plot.id.find("unseen") == std::string::npos) continue;
+    EXPECT_TRUE(plot.x.of == widgets::Coordinate::none) << plot.id;
+    ++found;
+  }
+  EXPECT_EQ(found, 1);
+}
+
 TEST(QuestionTables, NameNoHeadWhereAWholeLayerIsTreated) {
   protocol::XrayResult result{.model = "rope", .treatment = "window"};
   result.rows = {{1, -1, about(1, 1), about(1, 1), {}}, {1, 2, about(1, 1), about(1, 1), {}}};

@@ -120,7 +120,7 @@ TEST(RecordedLink, AnswersWhatWasRecordedAndKeepsTheRestForTheWorker) {
   recorded.link->drain();
   EXPECT_EQ(known.result, (nlohmann::json{{"recorded", true}}));
   EXPECT_TRUE(unknown.result.is_null());
-  EXPECT_EQ(unknown.progress, "waiting for the worker,");
+  EXPECT_EQ(unknown.progress, "waiting for the worker");
   EXPECT_EQ(cancelled.error, "cancelled");
   EXPECT_EQ(recorded.link->recorded(), "The worker is being built, 43 of 117");
   EXPECT_EQ(recorded.live->starts(), 0);

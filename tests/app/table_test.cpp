@@ -6,6 +6,7 @@
 
 #include "app/cli/output.h"
 #include "app/cli/progress_lines.h"
+#include "app/outputs/eval_output.h"
 #include "app/outputs/paper_table.h"
 #include "app/outputs/result_tables.h"
 
@@ -30,6 +31,10 @@ TEST(Table, MarksTheBestAndWhatItsIntervalHolds) {
     result.rows.push_back(row);
   };
   add("rope", 2.3), add("tape", 2), add("none", 2.5);
+  EXPECT_EQ(eval_tables(result, names_in(result))[0].table.headings.at("n"), "seeds");
+  protocol::EvalResult windows = result;  // of perplexity over seeds
+  windows.length_unit.reset();
+  EXPECT_EQ(eval_tables(windows, names_in(windows))[0].table.headings.at("n"), "seeds");
   const Table table = results_table(result, names_in(result));
   ASSERT_EQ(table.rows.size(), 4u);
   EXPECT_EQ(mark_of(table.rows[0]["20"]), kWithinMark);

@@ -252,8 +252,8 @@ TEST(Verbs, CompareSubtractsMapsOfTheStackThatItCompared) {
       protocol::TensorRef::own<float>("map", {2, 2}, std::vector<float>(4)));
   const Output output = compare_verb()->run(run);
   ASSERT_EQ(run.requests.size(), 3u);
-  EXPECT_EQ(run.requests[1].params["head"], "enc.L1H0");
-  EXPECT_EQ(run.requests[2].params["head"], "L1H0");
+  EXPECT_EQ(run.requests[1].params["head"], json::array({"enc.L1H0"}));
+  EXPECT_EQ(run.requests[2].params["head"], json::array({"L1H0"}));
   EXPECT_EQ(output.figures.at(0).id, "divergence_t5_bert_enc");
 }
 
@@ -283,6 +283,45 @@ TEST(Verbs, DistanceWritesWhatWasAskedFor) {
   EXPECT_NE(table.find("t5: it has two stacks"), std::string::npos) << table;
 }
 
+// A layer with a state has no heads, and a row without values.
+TEST(Verbs, HeadsThatAreNotThereHaveNoValues) {
+  const json rows = {{{"layer", 0}, {"head", 0}, {"sink", "nan"}},
+                     {{"layer", 1}, {"head", 0}, {"sink", 0.25}},
+                     {{"layer", 2}, {"head", 0}, {"sink", {{"mean", "nan"}, {"n", 2}}}}};
+  protocol::HeadsResult heads;
+  heads.metrics = {{.key = "sink"}};
+  heads.rows.resize(1);
+  heads.rows[0].values["sink"] = {};
+  const std::string table = text_of(heads_table(heads, rows));
+  EXPECT_EQ(table.find("nan"), std::string::npos) << table;
+  EXPECT_NE(table.find("0.25"), std::string::npos) << table;
+}
+
+// Another model's states are told of on the terminal, and rows of queries in the folder.
+TEST(Verbs, PatternsListWhatStandsBesideTheirStates) {
+  protocol::PatternsResult patterns{.model = "rope", .against = "tape"};
+  patterns.layers = {{.layer = 0, .mean_abs_z = 1}};
+  patterns.against_layers = {{.layer = 0, .mean_abs_z = 1}, {.layer = 1, .drift = 0.25}};
+  protocol::BiasRow row{.layer = 2, .head = 1, .query = 7, .text_name = "verse"};
+  row.distances = {0, 5}, row.content = {1.5, -2.5}, row.positional = {0.5, 0.25};
+  patterns.rows = {row};
+  FakeRun run;
+  run.replies["patterns"] = {protocol::to_json_form(patterns), {}};
+  const Output output = patterns_verb()->run(run);
+  ASSERT_EQ(output.tables.size(), 3u);
+  EXPECT_EQ(output.tables[1].title, "the states of tape");
+  ASSERT_EQ(output.tables[1].rows.size(), 2u);
+  EXPECT_EQ(output.tables[1].rows.at(1)["drift"], 0.25);
+  EXPECT_TRUE(has_note(output.tables[1].notes, "rows of single queries"));
+  const Table& rows = output.tables[2];
+  EXPECT_TRUE(rows.for_files);
+  ASSERT_EQ(rows.rows.size(), 2u);
+  EXPECT_EQ(rows.rows.at(1)["distance"], 5);
+  EXPECT_EQ(rows.rows.at(1)["content"], -2.5);
+  EXPECT_EQ(rows.rows.at(1)["positional"], 0.25);
+  EXPECT_FALSE(rows.rows.at(1).contains("base"));  // it has no table
+}
+
 TEST(Verbs, PatternsListBiasCurves) {
   protocol::PatternsResult patterns{.model = "t5"};
   for (std::int64_t d = 0; d < 100; ++d) patterns.bias_distances.push_back(d);
@@ -310,7 +349,8 @@ TEST(Figures, PositionProductsSayWhichPositionsTheyShow) {
   EXPECT_TRUE(has_note(plot.notes, "2 of 16 positions, one of every 8"));
   EXPECT_TRUE(has_note(plot.notes, "G is this"));
   EXPECT_EQ(plot.map->row_end, 16);
-  EXPECT_EQ(widgets::csv_of(plot), "position i,position j,G\n0,0,1\n0,8,2\n8,0,3\n8,8,4\n");
+  EXPECT_EQ(widgets::csv_of(plot),
+            "position i,position j,PE dot product G\n0,0,1\n0,8,2\n8,0,3\n8,8,4\n");
   patterns.positions = {0, 5, 10};
   EXPECT_EQ(sampling_note(patterns), "G shows 3 of 16 positions, evenly over them");
   patterns.positions = {0, 1}, patterns.position_count = 2;
@@ -374,6 +414,24 @@ TEST(Verbs, BenchSaysWhatMeasuredAndWhatRan) {
   ASSERT_FALSE(output.figures.empty());
   EXPECT_TRUE(has_note(output.figures[0].notes, "Chip A, 2 threads"));
   EXPECT_TRUE(output.files.empty());
+}
+
+// What is saved of a metric is called what the window calls it, with its unit, not by its key.
+TEST(Figures, AMetricHasItsTitleAndItsUnit) {
+  protocol::HeadsResult heads;
+  heads.model = "rope", heads.layers = 1, heads.heads = 1;
+  protocol::HeadRow row;
+  row.values["mean_distance"] = {.mean = 3};
+  heads.rows = {row};
+  protocol::MetricInfo info;
+  info.key = "mean_distance", info.title = "Mean distance", info.unit = "tokens";
+  info.formula = "the sum of A d";
+  heads.metrics = {info};
+  const widgets::PlotSpec plot = metric_map_figure(heads, "mean_distance", ModelNames());
+  EXPECT_EQ(plot.title, "rope: Mean distance");
+  EXPECT_EQ(plot.map->value_label, "Mean distance (tokens)");
+  // One that the result does not tell of has its key alone.
+  EXPECT_EQ(metric_map_figure(heads, "sink", ModelNames()).map->value_label, "sink");
 }
 
 TEST(Figures, HeadsSayWhichPartOfAnEncoderDecoderTheyAreOf) {

@@ -220,8 +220,8 @@ TEST_F(Answers, CommandsOfTheTextThatNobodyChoseNameNone) {
   const std::map<std::string, std::string> expected{
       {"models", "phasescope info rope"},
       {"text", "phasescope text rope && phasescope text tapa_norm"},
-      {"heads", "phasescope heads rope"},
-      {"patterns", "phasescope patterns rope"},
+      {"heads", "phasescope heads rope && phasescope heads tapa_norm"},
+      {"patterns", "phasescope patterns rope && phasescope patterns tapa_norm"},
       {"distance", "phasescope distance rope tapa_norm --corpus"},
       {"shift", "phasescope shift rope tapa_norm"},
       {"theory", "phasescope theory rope tapa_norm"},
@@ -242,7 +242,9 @@ TEST_F(Answers, CommandsOfTheTextThatNobodyChoseNameNone) {
             "phasescope distance rope tapa_norm --text " + protocol::shell_word(file));
   session.text = {TextInput::kTyped, "two words", 0};
   open("heads", session);
-  EXPECT_EQ(view_->command_line(context_), "phasescope heads rope --prompt 'two words'");
+  EXPECT_EQ(view_->command_line(context_),
+            "phasescope heads rope --prompt 'two words' && "
+            "phasescope heads tapa_norm --prompt 'two words'");
 }
 
 // 17.A9: the command line and the window send the same bytes.

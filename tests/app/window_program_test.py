@@ -1,6 +1,7 @@
 """The window's program: the commands that its views copy run as they stand, and it keeps its session when it
 is told to end."""
 
+import contextlib
 import json
 import os
 import re
@@ -50,8 +51,11 @@ def display():
 
 def children(process):
     """Ids of the processes that it has started."""
-    lists = Path(f"/proc/{process.pid}/task").glob("*/children")
-    return [int(child) for each in lists for child in each.read_text().split()]
+    found = []
+    for each in Path(f"/proc/{process.pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # the thread has ended meanwhile
+            found += [int(child) for child in each.read_text(encoding="utf-8").split()]
+    return found
 
 
 def is_there(pid):
@@ -66,7 +70,7 @@ def wait_for(condition, seconds=60):
         time.sleep(0.05)
 
 
-class Signals(InAFolder):
+class OnADisplay(InAFolder):
     def setUp(self):
         super().setUp()
         self.display, server = display()
@@ -81,6 +85,8 @@ class Signals(InAFolder):
             env={**os.environ, "DISPLAY": self.display, "HOME": str(self.folder), "LIBGL_ALWAYS_SOFTWARE": "1",
                  "XDG_CONFIG_HOME": str(self.folder), "XDG_CACHE_HOME": str(self.folder)})
 
+
+class Signals(OnADisplay):
     def test_risk17_the_session_is_written_before_the_program_ends(self):  # 17.A9
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             with self.subTest(signal=number.name):
@@ -121,9 +127,51 @@ class Signals(InAFolder):
         self.assertEqual(json.loads(session.read_text(encoding="utf-8"))["models"], ["rope"])
 
 
+def ticks(process):
+    """Of a processor, that it and its workers have used: hundredths of a second."""
+    used = 0
+    for pid in [process.pid, *children(process)]:
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            # The command's name may have spaces; what follows it has none.
+            fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            used += int(fields[11]) + int(fields[12])
+    return used
+
+
+class Idle(OnADisplay):
+    def test_an_idle_window_uses_no_processor_time(self):  # 19, the audit's M5 and L of Jobs in front
+        # Views that read many texts are closed, so that it is idle soon, and Jobs is in front.
+        closed = ["extrapolation", "acuity", "cost", "distance", "shift", "patterns", "theory", "compare"]
+        session = self.folder / "idle.json"
+        session.write_text(json.dumps({"version": 2, "models": ["rope"], "selection": {}, "closed_views": closed}),
+                           encoding="utf-8")
+        program = self.start(session)
+        self.addCleanup(program.communicate)
+        self.addCleanup(program.terminate)
+        wait_for(lambda: program.poll() is not None or children(program))
+        self.assertIsNone(program.poll())
+        quiet = [ticks(program)]
+
+        def is_at_rest():  # for five seconds
+            time.sleep(1)
+            quiet.append(ticks(program))
+            return len(quiet) > 20 and quiet[-1] - quiet[-6] <= 5
+
+        def used_in_ten_seconds():
+            before = ticks(program)
+            time.sleep(10)
+            return ticks(program) - before
+
+        wait_for(is_at_rest, 400)
+        # A tick is the least that can be told; looking once a second whether it is to end takes a thousandth of that
+        # second. A window that drew by itself, twelve times a second or once, took 12 to 30 % of a core. A machine that
+        # is busy with other things may have made it look idle too early: the second ten seconds count then.
+        self.assertLessEqual(min(used_in_ten_seconds() for _ in range(2)), 5, "hundredths of a second in ten")
+
+
 if __name__ == "__main__":
     missing = [name for name in ("phasescope", "phasescope-worker", "window_test") if not (PROGRAMS / name).exists()]
-    if "Signals" in sys.argv and not shutil.which("Xvfb"):
+    if {"Signals", "Idle"} & set(sys.argv) and not shutil.which("Xvfb"):
         missing.append("Xvfb")
     if missing:
         print("skipped: there is no " + ", ".join(missing))

@@ -18,6 +18,9 @@ from collections import defaultdict
 from pathlib import Path
 from unittest import mock
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import python_cases  # noqa: E402
+
 SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
 PAGE = SOURCE / "docs" / "reliability.md"
 GUARDS = SOURCE / "tests" / "guards.json"
@@ -26,6 +29,7 @@ ROWS, RISKS = 38, 22
 BEGIN, END = "<!-- written by ./dev guards and ./dev docs -->", "<!-- end of the guards -->"
 CASE = re.compile(r"^TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\s*\)|^\s+def (test_\w+)\(", re.MULTILINE)
 NUMBER = re.compile(r"([Rr]ow|[Rr]isk)(\d+)(?:And(\d+))?(?!\d)")
+PROGRAM = re.compile(r"phasescope_test\(\s*(\w+)([^)]*)\)")
 ROW = re.compile(r"^\| (R?\d+) \| (.+?) \| (.+?) \|(.*?)\|(.*?)\|$")
 
 
@@ -45,6 +49,15 @@ def tests_by_row():
             name = f"{suite}.{case}" if suite else method
             for number in numbers_in(name):
                 found[number].append(f"{path.stem}: {name}")
+    return found
+
+
+def files_of_programs():
+    """{"formats_test": {"json_test", ...}}: the files of each GoogleTest program, as CMake's lists name them."""
+    found = defaultdict(set)
+    for path in (SOURCE / "tests").rglob("CMakeLists.txt"):
+        for name, words in PROGRAM.findall(path.read_text(encoding="utf-8")):
+            found[name + "_test"].update(Path(word).stem for word in words.split() if word.endswith("_test.cpp"))
     return found
 
 
@@ -110,6 +123,17 @@ class Page(unittest.TestCase):
         self.assertEqual(sorted(set(range(1, ROWS + 1)) - {guard["row"] for guard in guards()}), [])
         for guard in guards():
             self.assertEqual("seen" in guard, bool(guard.get("failed")), guard)
+
+    def test_every_guard_has_cases_in_its_program(self):
+        files, cases = files_of_programs(), tests_by_row()
+        without = [tool().name_of(guard) for guard in guards()
+                   if not any(one.split(": ")[0] in files[guard["program"]] for one in cases[str(guard["row"])])]
+        self.assertEqual(without, [], "no case of their row is in their program, so that none can fail")
+
+    def test_long_cases_are_not_waited_for(self):
+        cases = tool().cases_of(24)
+        self.assertIn("JobProcess.Row24DamagedFilesAreNoObstacleToAResume", cases)
+        self.assertEqual([name for name in cases if "Long" in name], [])
 
     def test_guards_can_still_be_taken_out(self):
         wrong = tool().faults(guards(), lambda name: (SOURCE / name).read_text(encoding="utf-8"))
@@ -190,4 +214,4 @@ if __name__ == "__main__":
         day = datetime.date.today().isoformat()
         PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), day), encoding="utf-8")
         sys.exit(0)
-    unittest.main()
+    python_cases.run()

@@ -131,6 +131,88 @@ TEST_F(DrawnTable, AClickOnABoxIsNoneOnItsRow) {
   }
 }
 
+// A column that the table's edge cuts off still shows a number that has room for all its digits;
+// of one that has none no digits stand there, and the pointer is told it.
+TEST(TableEdge, ShowsWholeNumbersOrNone) {
+  HeadlessImGui gui;
+  TableSpec table{.id = "edge", .columns = {{"name", "", false}, {"a long title of a column"}}};
+  table.rows = {{words_cell_of("one"), number_cell_of(0.125)},
+                {words_cell_of("two"), number_cell_of(0.125, -1234, 98760)}};
+  DataTable drawn;
+  TableDraw options;
+  float name = 0, number = 0;  // widths of words
+  const auto words_at = [&](float width) {
+    std::string all;
+    for (int frame = 0; frame < 4; ++frame)
+      gui.frame([&] {
+        name = ImGui::CalcTextSize("name").x, number = ImGui::CalcTextSize("0.125").x;
+        ImGui::BeginChild("room", {width, 300});
+        all = gui.words_of([&] { drawn.draw(table, options); });
+        ImGui::EndChild();
+      });
+    return all;
+  };
+  const auto has = [](const std::string& words, const char* part) {
+    return words.find(part) != std::string::npos;
+  };
+  const std::string wide = words_at(600);
+  EXPECT_TRUE(has(wide, "0.125 [-1234")) << wide;
+  EXPECT_FALSE(has(wide, "...")) << wide;
+  const std::string narrow = words_at(name + number + 60);
+  EXPECT_TRUE(has(narrow, "0.125")) << narrow;
+  EXPECT_TRUE(has(narrow, "...")) << narrow;
+  EXPECT_FALSE(has(narrow, "[")) << narrow;
+}
+
+// Words that run out of sight say so, and the pointer is told all of them.
+TEST(TableEdge, CutsWordsWithAnEllipsis) {
+  HeadlessImGui gui;
+  const std::string words = "rope (yarn x16, a reading with a very long name)";
+  TableSpec table{.id = "edge", .columns = {{"name", "", false}}, .rows = {{words_cell_of(words)}}};
+  for (const int color : {-1, 3}) {
+    table.rows[0][0].color = color;
+    DataTable drawn;
+    TableDraw options;
+    options.searchable = false;
+    const float width = 150;
+    ImVec2 at;
+    std::string said;
+    const auto frame = [&] {
+      gui.begin_frame(0.1F);
+      ImGui::SetNextWindowPos({0, 0});
+      ImGui::SetNextWindowSize({600, 400});
+      ImGui::Begin("test", nullptr, ImGuiWindowFlags_NoDecoration);
+      ImGui::BeginChild("room", {width, 300});
+      at = ImGui::GetCursorScreenPos();
+      said = gui.words_of([&] { drawn.draw(table, options); });
+      ImGui::EndChild();
+      ImGui::End();
+      gui.end_frame();
+    };
+    const auto times = [&] {
+      int count = 0;
+      for (std::size_t n = said.find(words); n != said.npos; n = said.find(words, n + 1)) ++count;
+      return count;
+    };
+    ImGui::GetIO().AddMousePosEvent(-100, -100);
+    for (int n = 0; n < 6; ++n) frame();
+    const ImVec4 ink = color < 0 ? ImGui::GetStyleColorVec4(ImGuiCol_Text) : series_text(color);
+    const ImU32 letters = ImGui::ColorConvertFloat4ToU32(ink);
+    float right = 0;
+    for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists)
+      for (const ImDrawVert& vertex : list->VtxBuffer)
+        if (vertex.col == letters) right = std::max(right, vertex.pos.x);
+    EXPECT_GT(right, at.x) << color;
+    EXPECT_LE(right, at.x + width + 1) << color << ": letters are cut through";
+    const int before = times();
+    EXPECT_GE(before, 1) << said;
+    const float line = ImGui::GetTextLineHeight() + ImGui::GetStyle().CellPadding.y * 2;
+    ImGui::GetIO().AddMousePosEvent(at.x + 40, at.y + 1.5F * line);
+    for (int n = 0; n < 12; ++n) frame();
+    EXPECT_GT(times(), before) << said;
+  }
+}
+
 TEST_F(DrawnTable, OtherRowsAreArrangedAnew) {
   frames();
   spec_.rows.pop_back();

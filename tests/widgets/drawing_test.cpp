@@ -1,4 +1,6 @@
 #include <gtest/gtest.h>
+#include <implot.h>
+#include <implot_internal.h>
 
 #include <algorithm>
 #include <cmath>
@@ -53,6 +55,71 @@ TEST(DrawPlot, PointsOfEveryShape) {
     // At least a triangle each.
     EXPECT_GE(drawn_vertices(gui, [&] { draw_plot(plot, {}); }), plain + 9) << int(shape);
   }
+}
+
+// The opacities of what was drawn last in a colour, in the order of drawing.
+std::vector<int> opacities_of(const ImVec4& color) {
+  constexpr ImU32 kOpacity = ImU32{0xff} << IM_COL32_A_SHIFT;
+  const ImU32 wanted = ImGui::ColorConvertFloat4ToU32(color) & ~kOpacity;
+  std::vector<int> found;
+  for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists)
+    for (const ImDrawVert& vertex : list->VtxBuffer)
+      if ((vertex.col & ~kOpacity) == wanted)
+        found.push_back(static_cast<int>(vertex.col >> IM_COL32_A_SHIFT));
+  return found;
+}
+
+// A band is as opaque as that of a file (plot_svg.cpp: 0.16) or more, and no line is below it.
+TEST(DrawPlot, BandsAreSeenBelowEveryLine) {
+  HeadlessImGui gui;
+  PlotSpec plot{.id = "plot"};
+  for (int n = 0; n < 2; ++n)
+    plot.series.push_back({.label = "a",
+                           .x = {1, 2, 3},
+                           .y = {1, 2, 3},
+                           .low = {0, 1, 2},
+                           .high = {2, 3, 4},
+                           .color = n,
+                           .in_legend = false});
+  for (const char* theme : {"light", "dark"}) {
+    apply_theme(theme);
+    drawn_vertices(gui, [&] { draw_plot(plot, {}); });
+    for (int n = 0; n < 2; ++n) {
+      const std::vector<int> drawn = opacities_of(series_vec(n));
+      ASSERT_FALSE(drawn.empty()) << theme;
+      EXPECT_GE(drawn.front(), 0.16 * 255) << theme;
+      EXPECT_LE(drawn.front(), 0.5 * 255) << theme << ": the grid is seen through it";
+      EXPECT_EQ(std::ranges::max(drawn), 255) << theme;
+    }
+    // All that is drawn of both is first the bands, then the lines.
+    std::vector<ImU32> both;
+    const ImU32 opaque = ImU32{0xff} << IM_COL32_A_SHIFT;
+    const ImU32 colors[] = {ImGui::ColorConvertFloat4ToU32(series_vec(0)),
+                            ImGui::ColorConvertFloat4ToU32(series_vec(1))};
+    for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists)
+      for (const ImDrawVert& vertex : list->VtxBuffer)
+        if ((vertex.col & opaque) != 0 &&
+            std::ranges::any_of(colors, [&](ImU32 c) { return (vertex.col | opaque) == c; }))
+          both.push_back(vertex.col & opaque);
+    EXPECT_TRUE(std::ranges::is_partitioned(both, [&](ImU32 color) { return color != opaque; }))
+        << theme;
+  }
+}
+
+// As opaque as those of a file: plot_svg.cpp has bars of 0.5.
+TEST(DrawPlot, BarsHaveTheOpacityThatFilesHave) {
+  HeadlessImGui gui;
+  PlotSpec plot{.id = "plot"};
+  plot.series.push_back({.label = "a",
+                         .kind = SeriesKind::bars,
+                         .x = {1, 2},
+                         .y = {3, 4},
+                         .color = 0,
+                         .in_legend = false});
+  drawn_vertices(gui, [&] { draw_plot(plot, {}); });
+  const std::vector<int> drawn = opacities_of(series_vec(0));
+  ASSERT_FALSE(drawn.empty());
+  EXPECT_NEAR(drawn.front(), 0.5 * 255, 1);  // of a byte's rounding
 }
 
 TEST(DrawPlot, LogAxesAndValuesThatAreNotFinite) {
@@ -116,6 +183,38 @@ TEST(DrawPlot, EqualAxesHaveOneScale) {
     EXPECT_NEAR(x, y, 1e-3 * x) << each.x;
     EXPECT_GE(x * drawn.plot_size.x, 2) << each.x;
     EXPECT_GE(y * drawn.plot_size.y, 2) << each.x;
+  }
+}
+
+// In a line of words the scale has its ends at the sides of its strip, whose colours are those of
+// color_at from the one to the other.
+TEST(DrawPlot, AColourScaleStandsInALineOfWords) {
+  HeadlessImGui gui;
+  const MapSpec weights{.value_label = "weight"};
+  const MapSpec decades{.range = {0, 1}, .log_decades = 4};
+  std::string said, said_of_decades;
+  float high = 0;
+  gui.frame([&] {
+    const float top = ImGui::GetCursorPosY();
+    said = gui.words_of([&] { draw_color_line(weights); });
+    high = ImGui::GetCursorPosY() - top;
+    said_of_decades = gui.words_of([&] { draw_color_line(decades); });
+  });
+  EXPECT_LE(high, ImGui::GetTextLineHeightWithSpacing() + 1) << "of a line's height";
+  EXPECT_NE(said.find("weight 0"), std::string::npos) << said;
+  EXPECT_LT(said.find("weight 0"), said.rfind('1')) << said;
+  EXPECT_NE(said_of_decades.find("0.0001"), std::string::npos) << said_of_decades;
+  for (const double t : {0.02, 0.5, 0.98}) {  // in the strip, whose columns are a pixel wide each
+    const Rgba wanted = color_at(Colormap::weights, t);
+    bool found = false;
+    for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists)
+      for (const ImDrawVert& vertex : list->VtxBuffer) {
+        const ImVec4 drawn = ImGui::ColorConvertU32ToFloat4(vertex.col);
+        // Neighbouring columns of the strip differ by less than this.
+        found |= std::abs(drawn.x * 255 - wanted.r) < 5 && std::abs(drawn.y * 255 - wanted.g) < 5 &&
+                 std::abs(drawn.z * 255 - wanted.b) < 5 && drawn.w == 1;
+      }
+    EXPECT_TRUE(found) << t;
   }
 }
 
@@ -194,6 +293,39 @@ TEST(DrawPlot, ASquareMapHasSquareCells) {
     for (int n = 0; n < 2; ++n) gui.frame(draw);
     EXPECT_GT(std::abs(drawn.plot_size.x / 9 - drawn.plot_size.y / 6), 4) << room.x;
   }
+}
+
+// The names of rows take more room than numbers do, which the names of columns have not: those of a
+// small square matrix stood on each other.
+TEST(DrawPlot, NamesOfColumnsDoNotTouch) {
+  HeadlessImGui gui;
+  PlotSpec plot{.id = "matrix"};
+  plot.legend = false;
+  plot.x.label = "B", plot.y.label = "A";
+  for (int n = 0; n < 16; ++n) {
+    const std::string name = "L" + std::to_string(n / 4) + "H" + std::to_string(n % 4);
+    plot.x.ticks.push_back({n + 0.5, name}), plot.y.ticks.push_back({n + 0.5, name});
+  }
+  plot.map = MapSpec{.rows = 16, .cols = 16, .values = std::vector<float>(256, 0.5F)};
+  for (int frame = 0; frame < 6; ++frame)
+    gui.frame([&] {
+      PlotDraw options;
+      options.square = true, options.notes = false, options.size = {330, 220};
+      draw_plot(plot, options);
+    });
+  ImPool<ImPlotPlot>& plots = ImPlot::GetCurrentContext()->Plots;
+  ASSERT_EQ(plots.GetBufSize(), 1);
+  const ImPlotTicker& ticker = plots.GetByIndex(0)->XAxis(0).Ticker;
+  int named = 0;
+  float end = 0;
+  for (int n = 0; n < ticker.TickCount(); ++n) {
+    const ImPlotTick& tick = ticker.Ticks[n];
+    if (!tick.ShowLabel || tick.LabelSize.x <= 0) continue;
+    ++named;
+    EXPECT_GE(tick.PixelPos - tick.LabelSize.x / 2, end) << n;
+    end = tick.PixelPos + tick.LabelSize.x / 2;
+  }
+  EXPECT_GE(named, 3);
 }
 
 // Dragging moves what is shown, upwards too; only where the pointer stays something is selected.

@@ -336,6 +336,23 @@ TEST(PlotSvg, GridHasOnePictureACell) {
   EXPECT_EQ(count_of(svg_of(grid), "<image "), 8);
 }
 
+// Cells that share a scale have it below them; of cells on scales of their own none is said.
+TEST(PlotSvg, AGridOfOneScaleHasItsColourBar) {
+  GridSpec grid;
+  grid.columns = 2;
+  MapSpec map = sample_map();
+  map.range = {0, 1}, map.value_label = "weight", map.log_decades = 0;
+  for (int i = 0; i < 4; ++i) grid.cells.push_back({map, "L0H" + std::to_string(i)});
+  const std::string shared = svg_of(grid);
+  EXPECT_NE(shared.find(">weight 0<"), std::string::npos) << shared;
+  EXPECT_NE(shared.find(">1<"), std::string::npos) << shared;
+  EXPECT_NE(shared.find(hex_of(color_at(map.colormap, 0.5 / 48))), std::string::npos);
+  EXPECT_NE(shared.find(hex_of(color_at(map.colormap, 47.5 / 48))), std::string::npos);
+  grid.cells[3].map.range.high = 2;
+  const std::string own = svg_of(grid);
+  EXPECT_EQ(own.find(">weight 0<"), std::string::npos) << own;
+}
+
 // One frame, its bars, an interval's line, and what lies beyond the marker shaded, a cell.
 TEST(PlotSvg, GridHasOneSmallPlotACell) {
   GridSpec grid;

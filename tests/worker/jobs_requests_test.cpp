@@ -139,6 +139,26 @@ TEST_F(JobsRequests, ASweepIsNotToldAnotherSweepsNumbers) {
   EXPECT_NE(told(config, nullptr).find("train.stepz"), std::string::npos);
 }
 
+// An eval that cannot be made is said before hours of training, and not behind them.
+TEST_F(JobsRequests, ASweepsEvalIsLookedAtBeforeItsTrainings) {
+  const auto told = [this](const json& eval) -> std::string {
+    json cell = {{"dir", folder_.path() / "sweep/one"}, {"group", "one"}, {"eval", eval}};
+    cell["config"] = to_json(training::small_run(folder_.path(), 3));
+    try {
+      ask("jobs.sweep", {{"cells", {cell}}});
+    } catch (const protocol::RequestError& error) {
+      return error.info().message + " (" + error.info().where + ")";
+    }
+    return "";
+  };
+  EXPECT_EQ(told({{"task", "perplexity"}, {"lengths", {16}}}), "");
+  EXPECT_EQ(told({{"task", "copy"}, {"lengths", {16, 32}}, {"trials", 5}}), "");
+  EXPECT_NE(told({{"task", "perplexity"}, {"lengthz", {16}}}).find("lengthz"), std::string::npos);
+  EXPECT_NE(told({{"task", "kopy"}, {"lengths", {16}}}).find("no such task"), std::string::npos);
+  EXPECT_NE(told({{"task", "addition"}, {"lengths", {6, 5000}}}).find("a length of addition"),
+            std::string::npos);
+}
+
 TEST_F(JobsRequests, ARunningOneIsPausedResumedAndCancelled) {
   const fs::path dir = folder_.path() / "j";
   start(dir, 100'000);

@@ -159,6 +159,9 @@ TEST(QuestionRequests, ChoicesThatChooseNothingAreRefused) {
   EXPECT_EQ(code_of(questions_handlers(), "demand", with(params(), "start", "nowhere")),
             "bad_usage");
   EXPECT_EQ(code_of(questions_handlers(), "acuity", with(params(), "bands", {"4:2"})), "bad_usage");
+  // One permutation is not two of them.
+  EXPECT_EQ(code_of(questions_handlers(), "acuity", with(params(), "seeds", {3, 1, 3})),
+            "bad_usage");
   EXPECT_EQ(code_of(questions_handlers(), "addressing", with(params(), "layers", {7})),
             "bad_usage");
   EXPECT_EQ(code_of(questions_handlers(), "xray", with(params(), "length", 64)), "bad_usage");
@@ -191,6 +194,39 @@ TEST(QuestionRequests, XrayLooksAtTwiceTheTrainedLength) {
   EXPECT_EQ(result["trained"], 64);
   EXPECT_EQ(result["rows"].size(), 4u);
   EXPECT_EQ(result["unseen"].size(), 4u);
+}
+
+// Texts of fewer tokens than were asked for would be looked at in their place, for minutes.
+TEST(QuestionRequests, XrayRefusesALengthThatNoTextHas) {
+  json given = params();
+  const std::string longer(400, 'x');
+  given["corpus"] = {longer, longer}, given["texts"] = "0:2", given["length"] = 99999999999;
+  FakeContext context;
+  try {
+    ask(questions_handlers(), "xray", given, context);
+    ADD_FAILURE() << "nothing was refused";
+  } catch (const formats::Error& error) {
+    EXPECT_EQ(error.code(), "bad_input");
+    EXPECT_EQ(error.where(), "length");
+    EXPECT_NE(error.message().find("99999999999 tokens that were asked for"), std::string::npos)
+        << error.message();
+  }
+  given["length"] = 128;
+  EXPECT_EQ(answer("xray", given)["trained"], 64);
+}
+
+// Where nobody names one; a head that is named and not there is refused.
+TEST(QuestionRequests, APairIsOfTheFirstHeadThatIsThere) {
+  model::ModelConfig config = byte_config("rope");
+  config.linear = {.layers = {0}, .key_heads = 1, .value_heads = 2, .key_dim = 4, .value_dim = 4};
+  const json given = {{"model", model_folder("state_first", config)},
+                      {"input", {{"prompt", "a few words to read"}}}};
+  const json result = answer("pair", given);
+  EXPECT_EQ(result["layer"], 1);
+  EXPECT_EQ(result["head"], 0);
+  const auto note = result["provenance"]["note"].get<std::string>();
+  EXPECT_NE(note.find("layer 0 has no maps"), std::string::npos) << note;
+  EXPECT_EQ(code_of(questions_handlers(), "pair", with(given, "head", "L0H1")), "bad_usage");
 }
 
 TEST(QuestionRequests, APairIsReadOfOneText) {

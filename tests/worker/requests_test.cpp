@@ -505,26 +505,28 @@ TEST(Requests, WhatAModelHasNoUseForIsSaid) {
     params.update(with);
     return ask("patterns", params).result["provenance"]["note"].get<std::string>();
   };
-  const std::string none = "of what was asked about the bias nothing is shown";
-  const std::vector<json> asked = {{{"distances", 9}}, {{"texts", 1}}};
-  for (const json& with : asked) {
-    EXPECT_NE(note_of_patterns("rope", with).find(none), std::string::npos) << with;
+  const auto says = [&](const char* encoding, const json& with, const std::string& words) {
+    return note_of_patterns(encoding, with).find(words) != std::string::npos;
+  };
+  // Of the layers that are named, too, and beside rows of queries.
+  for (const json& named : {json{{"layers", {0, 1}}}, json{{"queries", {3}}}}) {
+    json far = named, query = named;
+    far["distances"] = 9, query["query"] = 3;
+    EXPECT_TRUE(says("rope", far, "--distances changes nothing")) << far;
+    EXPECT_TRUE(says("rope", query, "--query changes nothing: there is no bias")) << query;
+    for (const json& with : {far, query}) EXPECT_FALSE(says("alibi", with, "changes nothing"));
+    far.update(query);
+    EXPECT_TRUE(says("alibi", far, "--query changes nothing: the tables")) << far;
   }
-  for (const json& with : {json{{"positions", 4}}, json{{"queries", {3}}}}) {  // rows of content
-    EXPECT_EQ(note_of_patterns("rope", with).find(none), std::string::npos) << with;
-  }
-  EXPECT_EQ(note_of_patterns("alibi", {{"distances", 9}}).find(none), std::string::npos);
-  const std::string of_texts = note_of_patterns("alibi", {{"texts", 1}});
-  EXPECT_EQ(of_texts.find(none), std::string::npos) << of_texts;  // it has a bias
-  EXPECT_NE(of_texts.find("no queries were named"), std::string::npos) << of_texts;
-  const std::string of_positions = note_of_patterns("alibi", {{"positions", 4}});
-  EXPECT_NE(of_positions.find("alibi has no position products"), std::string::npos) << of_positions;
-  EXPECT_EQ(note_of_patterns("rope", {{"positions", 4}}).find("no positions are sampled"),
-            std::string::npos);
+  EXPECT_TRUE(says("rope", {{"texts", 1}}, "--texts changes nothing"));
+  EXPECT_TRUE(says("alibi", {{"texts", 1}}, "no --queries were named"));
+  EXPECT_FALSE(says("rope", {{"queries", {3}}, {"texts", 1}}, "changes nothing"));
+  EXPECT_TRUE(says("alibi", {{"positions", 4}}, "alibi has no position products"));
+  EXPECT_FALSE(says("rope", {{"positions", 4}}, "no positions are sampled"));
   const json two = {{"input", {{"ids", {{1, 2, 3}, {4, 5}}}}}};
-  const std::string first = "only the first of 2 texts is read";
-  EXPECT_NE(note_of_patterns("rope", two).find(first), std::string::npos);
-  EXPECT_EQ(note_of_patterns("rope", json::object()).find("only the first"), std::string::npos);
+  EXPECT_TRUE(says("rope", two, "only the first of 2 texts is read"));
+  EXPECT_FALSE(says("rope", json::object(), "only the first"));
+  EXPECT_FALSE(says("cape", two, "only the first"));  // its corrected curves are means over both
   const auto note_of_distance = [&](const char* encoding, const json& with) {
     json params = {{"model", model_folder(encoding)}, {"input", input}};
     params.update(with);

@@ -1,10 +1,16 @@
 // Requests about shifts of a text.
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
+#include "formats/file_system.h"
 #include "model/attention/attention.h"
+#include "model/checkpoints/import_tensors.h"
+#include "model/checkpoints/tensor_io.h"
 #include "protocol/messages/provenance.h"
+#include "tests/temporary_folder.h"
 #include "tests/worker/model_requests.h"
 
 namespace phasescope::worker {
@@ -21,6 +27,20 @@ TEST(Shifting, SaysWhichAddedTokensAreLeftOut) {
       << reply.result["provenance"][0]["note"];
   given["by"] = {1};
   EXPECT_FALSE(notes(ask("shift", given), "left out"));
+}
+
+// What was measured elsewhere is not measured anew under a shift.
+TEST(Shifting, RefusesImports) {
+  const TemporaryFolder folder;
+  const std::filesystem::path maps = folder.path() / "attn.safetensors", out = folder.path() / "m";
+  const at::Tensor seen = at::ones({1, 2, 8, 8}).tril();
+  formats::FileSystem& files = formats::real_file_system();
+  model::write_tensors(files, maps, {{"attn", seen / seen.sum(-1, true)}});
+  model::import_tensors(files, {maps}, out, {});
+  const json given = {{"model", out.string()}, {"by", {1}}};
+  EXPECT_EQ(code_of("shift", given), "not_applicable");
+  EXPECT_NE(message_of("shift", given).find("an import, whose maps no shift moves"),
+            std::string::npos);
 }
 
 TEST(Shifting, LeavesRoomInATableOfPositions) {

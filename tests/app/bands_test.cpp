@@ -1,0 +1,120 @@
+// Bands of intervals in figures, and what tells lines and words of one kind apart.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "app/figures/figures.h"
+#include "app/outputs/question_output.h"
+#include "app/outputs/result_tables.h"
+#include "cli_tools.h"
+#include "protocol/messages/ablate.h"
+#include "widgets/plot_spec.h"
+
+namespace phasescope::app {
+namespace {
+
+// The two ends of an interval are a band along what was measured, not two more curves.
+TEST(Bands, TheBandOfACheckIsABand) {
+  protocol::CheckResult check{.id = "x", .model = "rope"};
+  const auto add = [&](const char* label, std::vector<double> y) {
+    check.curves.push_back({.label = label, .x_label = "distance", .x = {1, 4}, .y = std::move(y)});
+  };
+  add("measured mean score, L0H0", {1, 2}), add("sqrt(D) Gamma, L0H0", {3, 4});
+  add("95 % band, low, L0H0", {0.5, 1.5}), add("95 % band, high, L0H0", {1.25, 2.5});
+  const auto figures = check_figures(check, ModelNames({"rope"}));
+  ASSERT_EQ(figures.size(), 1u);
+  ASSERT_EQ(figures[0].series.size(), 2u);
+  const widgets::Series& measured = figures[0].series[0];
+  EXPECT_EQ(measured.kind, widgets::SeriesKind::line);
+  EXPECT_EQ(measured.low, (std::vector{0.5, 1.5}));
+  EXPECT_EQ(measured.high, (std::vector{1.25, 2.5}));
+  EXPECT_EQ(widgets::band_runs(measured).size(), 1u);
+  EXPECT_EQ(figures[0].series[1].label, "sqrt(D) Gamma, L0H0");
+  EXPECT_TRUE(figures[0].series[1].low.empty());
+  check.curves.pop_back();  // one end alone is a curve like any other
+  EXPECT_EQ(check_figures(check, ModelNames({"rope"}))[0].series.size(), 3u);
+}
+
+// A log axis has no place for 0: a band that reaches it goes on to the end of the axis.
+TEST(Bands, BandsOfShiftsThatReachZeroGoOnToTheEndOfTheAxis) {
+  protocol::ShiftResult result;
+  for (const int64_t layer : {0, 1, 2}) {
+    protocol::ShiftRow row{.model = "rope", .method = "tokens", .by = 5, .layer = layer};
+    row.attention_difference = 2;
+    row.attention_low = layer == 1 ? -0.5 : 0.5, row.attention_high = 4;
+    result.rows.push_back(row);
+  }
+  const widgets::PlotSpec plot = shift_figure(result, app::names_in(result));
+  const widgets::Series& series = plot.series.at(0);
+  const auto runs = widgets::band_runs(series, widgets::Scale::log10);
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].second, 3u);
+  EXPECT_EQ(series.low[1], widgets::axis_range(plot, true).low);
+  EXPECT_GT(series.low[1], 0);
+  EXPECT_LE(series.low[1], 0.5);
+  EXPECT_EQ(series.low[0], 0.5);
+  EXPECT_TRUE(std::ranges::any_of(plot.notes, [](const std::string& note) {
+    return note.find("reaches 0 or below") != note.npos;
+  }));
+  // Where none does nothing is said.
+  result.rows[1].attention_low = 1;
+  for (const std::string& note : shift_figure(result, app::names_in(result)).notes) {
+    EXPECT_EQ(note.find("reaches 0 or below"), note.npos) << note;
+  }
+}
+
+TEST(Figures, FurtherTextsOfARowAreToldApart) {
+  protocol::PatternsResult result{.model = "cape"};
+  for (const int64_t text : {0, 1, 2, 3}) {
+    protocol::BiasRow row{.layer = 0, .head = 0, .query = 8, .text = text};
+    row.text_name = "text " + std::to_string(text);
+    row.distances = {0, 1}, row.content = {1, 2}, row.positional = {3, 4};
+    result.rows.push_back(row);
+  }
+  const auto figures = more_figures_of(result, {}, ModelNames({"cape"}));
+  ASSERT_EQ(figures.size(), 1u);
+  std::set<std::tuple<int, bool, double>> looks;
+  for (const widgets::Series& series : figures[0].plot.series) {
+    looks.insert({series.color, series.dashed, series.width});
+    EXPECT_LE(series.width, 1.6 * 3.5) << series.label;
+  }
+  EXPECT_EQ(looks.size(), figures[0].plot.series.size());
+  EXPECT_TRUE(std::ranges::any_of(figures[0].plot.notes, [](const std::string& note) {
+    return note.find("dashed, each wider than the one before: text 1, text 2, text 3") != note.npos;
+  }));
+}
+
+// "refused" of ids past a table's end would stand beside the numbers of those before it.
+TEST(Tables, ATableOfPositionsIsSaidToMoveWithinIt) {
+  auto result = two_shifted();
+  for (protocol::ShiftRow& row : result.rows) {
+    if (row.method == "ids") row.expected = "refused", row.verdict = "as declared";
+  }
+  result.expected = {{"rope", "learned", "refused", "the table ends"}};
+  const Table table = shift_table(result);
+  EXPECT_EQ(table.rows[0]["declared"], "moves, within its table");
+  EXPECT_EQ(text_of(table).find("refused"), std::string::npos) << text_of(table);
+  for (const std::string& note : shift_figure(result, app::names_in(result)).notes) {
+    EXPECT_EQ(note.find("refused"), std::string::npos) << note;
+  }
+}
+
+// What a loss is counted in stands above its numbers.
+TEST(Tables, LossesOfAblateAndCompareAreInNats) {
+  protocol::AblateResult ablate{.model = "rope"};
+  ablate.rows = {{.change = "L0H0 zero", .loss_change = {0.5}}};
+  ablate.rows[0].positions = {{.begin = 0, .end = 8, .change = {0.5}}};
+  const std::vector<Answered<protocol::AblateResult>> answers = {{.result = ablate}};
+  const Output output = question_output(answers, ModelNames({"rope"}));
+  ASSERT_GE(output.tables.size(), 2u);
+  EXPECT_NE(text_of(output.tables[0]).find("change of the loss [nats a token]"), std::string::npos);
+  EXPECT_EQ(output.tables[1].title, "change of the loss by position (nats a token)");
+}
+
+}  // namespace
+}  // namespace phasescope::app
