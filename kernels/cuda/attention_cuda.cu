@@ -175,6 +175,7 @@ struct SumScores {
 cuda::OnePass cuda::one_pass(const CudaAttention& a) {
   const bool with_table = std::holds_alternative<TableVariant>(a.variant);
   if (a.tokens.any() || !(with_table || std::holds_alternative<PlainVariant>(a.variant))) return {};
+  if (a.dq_bytes == 0) return {};
   int device = 0, most = 0;
   PHASESCOPE_CUDA(cudaGetDevice(&device));
   PHASESCOPE_CUDA(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
