@@ -163,8 +163,9 @@ class Worker:
             try:
                 self._socket.sendall(data)
             except OSError as error:
-                ended = self._ended or Failure("worker_died", f"the worker takes no more requests: {error}")
-                raise ended.again() from None
+                # Who reads may not have seen yet that it is gone, or have its last words.
+                self._end(self._death(error))
+                raise self._ended.again() from None
 
     def _read_errors(self):
         for line in self._process.stderr:
