@@ -334,16 +334,17 @@ void write(formats::FileSystem& fs, const std::filesystem::path& folder, const M
   save_model(fs, folder, config, *encoding, weights);
 }
 
-// A pair that is hidden is NaN where this program writes a map, and weighs nothing. The other
-// weights of its row sum to 1, which is looked at later, so that no other NaN gets through.
+// A pair that is hidden is -infinity where this program writes a map (others have NaN there), and
+// weighs nothing. The other weights of its row sum to 1, which is looked at later, so that no other
+// NaN gets through.
 void hidden_to_zero(Read& read) {
   bool any = false;
   for (auto& [number, map] : read.kinds.at("attn")) {
-    const at::Tensor hidden = map.isnan();
+    const at::Tensor hidden = map.isnan().logical_or(map.isneginf());
     if (!hidden.any().item<bool>()) continue;
     map = map.masked_fill(hidden, 0), any = true;
   }
-  if (any) read.note("a NaN in a map is a pair that is hidden, and weighs 0");
+  if (any) read.note("what is no number in a map is a pair that is hidden, and weighs 0");
 }
 
 Imported import_maps(formats::FileSystem& fs, Read& read, const std::filesystem::path& folder,

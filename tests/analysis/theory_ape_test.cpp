@@ -137,6 +137,24 @@ TEST(ApeOrthogonal, GrowthIsTheReferencesAndAScaledGeneratorFails) {
   EXPECT_EQ(judge_orthogonal({scaled}).verdict, "fails");
 }
 
+// As RoFormer has it: its sines are of float32, and those of W of float64.
+TEST(ApeRopeEquivalence, AllowsForTheRoundingOfAStoredTable) {
+  model::ModelConfig config = testing::small_config("rope");
+  config.encoding.options["table_rows"] = 64;
+  const auto drawn = model::random_model(config, 2);
+  const auto planes = config.head_dim / 2;
+  const at::Tensor frequencies =
+      at::pow(1e4, -at::arange(planes, at::kDouble) / static_cast<double>(planes));
+  const at::Tensor angles = at::arange(64, at::kDouble).outer(frequencies);
+  model::Weights weights = drawn->decoder.weights();
+  weights.encoding["table"] = at::cat({angles.sin(), angles.cos()}, 1).to(at::kFloat);
+  const auto& encoding = drawn->decoder.shared_encoding();
+  const auto stored = std::make_shared<const model::Model>(
+      model::Model{drawn->report, drawn->tokenizer, model::Decoder(config, encoding, weights)});
+  const CheckResult result = on_model("ape.rope_equivalence", stored);
+  EXPECT_EQ(result.verdict, "holds") << result.detail;
+}
+
 TEST(ApeRopeEquivalence, FoldedScoresAreTheReferencesAtAnAngleOfPiToo) {
   const at::Tensor q = more("q"), k = more("k");
   const std::vector<std::int64_t> powers = whole(more("reflection_powers"));

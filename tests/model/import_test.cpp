@@ -80,12 +80,15 @@ TEST(ImportedMaps, OfThisProgramHaveNoNumberWhereAPairIsHidden) {
   const TemporaryFolder folder;
   const at::Tensor map = causal_maps({1, 1, 7, 7});
   const at::Tensor hidden = at::ones({7, 7}, at::kBool).triu(1);
-  write(folder.path() / "map.npy", map[0][0].masked_fill(hidden, NAN));
-  const Imported done = imported({folder.path() / "map.npy"}, folder.path() / "m");
-  EXPECT_TRUE(done.config.attention.causal);
-  EXPECT_EQ(done.notes,
-            std::vector<std::string>{"a NaN in a map is a pair that is hidden, and weighs 0"});
-  EXPECT_LT((maps_of(folder.path() / "m", 7)[0][0] - map[0][0]).abs().max().item<float>(), 1e-5);
+  for (const float none : {-INFINITY, NAN}) {
+    write(folder.path() / "map.npy", map[0][0].masked_fill(hidden, none));
+    const fs::path out = folder.path() / std::to_string(none);
+    const Imported done = imported({folder.path() / "map.npy"}, out);
+    EXPECT_TRUE(done.config.attention.causal);
+    EXPECT_EQ(done.notes, std::vector<std::string>{"what is no number in a map is a pair that is "
+                                                   "hidden, and weighs 0"});
+    EXPECT_LT((maps_of(out, 7)[0][0] - map[0][0]).abs().max().item<float>(), 1e-5);
+  }
 }
 
 TEST(ImportedMaps, OfSeveralFilesAreALayerEach) {
