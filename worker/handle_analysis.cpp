@@ -14,6 +14,7 @@
 #include "analysis/shift.h"
 #include "analysis/tensors.h"
 #include "analysis/theory/check.h"
+#include "analysis/theory/equality.h"
 #include "formats/error.h"
 #include "model/encodings/rope_scaling.h"
 #include "protocol/messages/distance.h"
@@ -323,7 +324,7 @@ void note_far_shifts(const analysis::ShiftOptions& options, Texts& texts) {
 
 // Neither its maps nor its queries and keys are made anew of other tokens or positions.
 void refuse_imports(const model::Model& model) {
-  if (model.encoding().info().key != "imported") return;
+  if (!analysis::is_import(model)) return;
   throw formats::Error("not_applicable",
                        model.report.name + " is an import, whose maps no shift moves", "model",
                        "choose a model that reads texts");

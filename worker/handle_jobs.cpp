@@ -157,12 +157,16 @@ std::string folder_of(const nlohmann::json& cell) {
   return cell.at("dir").get<std::string>();
 }
 
+// Whether a cell is evaluated after its training.
+bool evaluates(const nlohmann::json& cell) {
+  return cell.contains("eval") && cell.at("eval").is_object();
+}
+
 std::string asked_otherwise(const nlohmann::json& cell) {
   const fs::path dir = folder_of(cell);
   try {
     const std::string keys = training::asked_otherwise(dir, cell.at("config"));
-    const bool evaluates = cell.contains("eval") && cell.at("eval").is_object();
-    if (!keys.empty() || !evaluates) return keys;
+    if (!keys.empty() || !evaluates(cell)) return keys;
     return training::eval_asked_otherwise(dir / "eval", cell.at("eval"));
   } catch (const formats::Error&) {
     return {};  // texts that are gone are said where they are needed
@@ -176,7 +180,7 @@ void check_cell(const nlohmann::json& cell) {
   const fs::path dir = folder_of(cell);
   training::model_config_of(training::run_config_from_json(
       training::filled_in_from_model(cell.at("config")), dir.filename().string()));
-  if (cell.contains("eval") && cell.at("eval").is_object()) training::check_eval(cell.at("eval"));
+  if (evaluates(cell)) training::check_eval(cell.at("eval"));
   const std::string keys = asked_otherwise(cell);
   if (keys.empty()) return;
   throw formats::bad_input("the job in the sweep's folder was asked otherwise, in: " + keys,

@@ -33,6 +33,15 @@ class OneView : public ::testing::Test {
     }
     saved_ = view_->saved(context_);
   }
+  // What the view writes in a further frame, in a window of a size.
+  std::string words_in(ImVec2 size) {
+    gui_.begin_frame(0.1F);
+    requests_.begin_frame();
+    ImGui::SetNextWindowSize(size);
+    const std::string said = gui_.words_of([&] { view_->draw(context_); });
+    gui_.end_frame();
+    return said;
+  }
 
   const int frames_;
   phasescope::testing::HeadlessImGui gui_;

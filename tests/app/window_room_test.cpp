@@ -175,15 +175,7 @@ TEST(Room, ACurveOfAJobCanBeRead) {
 class RoomOfOne : public OneView {
  protected:
   RoomOfOne() : OneView(6) {}
-  // What the view writes in a further frame.
-  std::string words() {
-    gui_.begin_frame(0.1F);
-    requests_.begin_frame();
-    ImGui::SetNextWindowSize({900, 600});
-    const std::string said = gui_.words_of([&] { view_->draw(context_); });
-    gui_.end_frame();
-    return said;
-  }
+  std::string words() { return words_in({900, 600}); }
 };
 
 TEST_F(RoomOfOne, JobsHaveOneUnitAColumn) {

@@ -308,14 +308,7 @@ TEST(Toolbars, ChoicesOfHeadsStayWhereTheyAre) {
 class ShellOfOne : public OneView {
  protected:
   ShellOfOne() : OneView(6) {}
-  std::string words() {
-    gui_.begin_frame(0.1F);
-    requests_.begin_frame();
-    ImGui::SetNextWindowSize({900, 600});
-    const std::string said = gui_.words_of([&] { view_->draw(context_); });
-    gui_.end_frame();
-    return said;
-  }
+  std::string words() { return words_in({900, 600}); }
 };
 
 // A view that waits is never empty without a word; asked again every second, it says so once.
