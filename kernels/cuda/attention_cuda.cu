@@ -15,7 +15,7 @@ namespace phasescope::kernels {
 namespace {
 
 constexpr Limits kCudaLimits{.name = "[cuda attention] ",
-                             .channels = 128,
+                             .channels = 256,
                              .channel_step = 8,
                              .positions = std::int64_t{1} << 29,  // 32-bit numbers
                              .segments = kCudaSegments,
@@ -45,12 +45,38 @@ void check_tensor(const Tensor4<Void>& t, const CudaAttention& a) {
           "expected tensors of one 16-bit type");
 }
 
+void check_heads(const CudaAttention& a) {
+  const CudaHeads heads = cuda_padded_heads(a.shape);
+  require(heads.exist(), "expected a value_dim that is a multiple of 8 up to 256");
+  require(!heads.wide() || cuda_has_wide_form(a),
+          "expected heads of at most 128 channels for all but plain scores and added tables");
+  require(!std::holds_alternative<CapeVariant>(a.variant) ||
+              cuda::values_of(a.shape) == a.shape.head_dim,
+          "expected value_dim equal to head_dim for cape");
+}
+
+/// Of wide heads, for some kernels of which (CudaHeads) not every device has room.
+void require_room(const CudaAttention& a, bool beside_scores) {
+  const CudaHeads heads = cuda_padded_heads(a.shape);
+  const std::int64_t needed = heads.shared_bytes(beside_scores);
+  if (!heads.wide() || needed <= kCudaSharedBytes) return;
+  const std::int64_t most = cuda_shared_bytes();
+  if (most >= needed) return;
+  const std::string sentence = "expected a device whose blocks have " +
+                               std::to_string(needed / 1024) +
+                               " KiB of shared memory for gradients, content sums and more than 32 "
+                               "top keys of heads of more "
+                               "than 192 channels, but this one's have " +
+                               std::to_string(most / 1024);
+  require(false, sentence.c_str());
+}
+
 /// What the device asks for beside the limits; of sums of scores without v.
 void check_device(const CudaAttention& a, bool with_values = true) {
   const AttentionShape& s = a.shape;
   require(s.batch < 65536 && s.heads < 65536, "expected fewer than 65536 heads and batch entries");
-  require(s.value_dim == 0 || s.value_dim == s.head_dim, "expected value_dim equal to head_dim");
   require(s.keys >= 1, "expected at least one key");
+  check_heads(a);
   require(!a.query_documents == !a.key_documents,
           "expected the documents of both queries and keys, or of neither");
   require(!a.key_documents || is_aligned(a.document_workspace),
@@ -60,7 +86,7 @@ void check_device(const CudaAttention& a, bool with_values = true) {
   if (with_values) check_tensor(a.v, a);
   require(!a.gate.data || a.gate.storage == a.q.storage, "expected gates in the tensors' type");
   if (const auto* tape = std::get_if<TapeVariant>(&a.variant)) {
-    require(tape->state_dim % 8 == 0 && tape->state_dim <= (s.head_dim <= 64 ? 64 : 128),
+    require(tape->state_dim % 8 == 0 && tape->state_dim <= cuda_padded_heads(s).channels,
             "expected a state_dim that is a multiple of 8 up to the padded head_dim");
     check_tensor(tape->state, a);
   }
@@ -76,16 +102,21 @@ void require_few_heads(const CudaAttention& a) {
           "expected fewer than 65536 heads in a batch for sums by distance");
 }
 
+bool is_wide(const CudaAttention& a) { return cuda_padded_heads(a.shape).wide(); }
+
 struct Forward {
   const CudaAttention& attention;
   const CudaForwardOutputs& outputs;
 
   void operator()(const PlainVariant&) const {
-    (attention.tokens.any() ? cuda::forward_plain_tokens : cuda::forward_plain)(attention, outputs);
+    (attention.tokens.any() ? cuda::forward_plain_tokens
+     : is_wide(attention)   ? cuda::forward_plain_wide
+                            : cuda::forward_plain)(attention, outputs);
   }
   void operator()(const TableVariant& table) const {
     (table.multiplies         ? cuda::forward_table_multiplied
      : attention.tokens.any() ? cuda::forward_table_tokens
+     : is_wide(attention)     ? cuda::forward_table_wide
                               : cuda::forward_table)(attention, outputs);
   }
   void operator()(const TapaVariant&) const { cuda::forward_tapa(attention, outputs); }
@@ -109,12 +140,14 @@ struct Backward {
   const CudaGradients& gradients;
 
   void operator()(const PlainVariant&) const {
-    (attention.tokens.any() ? cuda::backward_plain_tokens : cuda::backward_plain)(attention, saved,
-                                                                                  gradients);
+    (attention.tokens.any() ? cuda::backward_plain_tokens
+     : is_wide(attention)   ? cuda::backward_plain_wide
+                            : cuda::backward_plain)(attention, saved, gradients);
   }
   void operator()(const TableVariant& table) const {
     (table.multiplies         ? cuda::backward_table_multiplied
      : attention.tokens.any() ? cuda::backward_table_tokens
+     : is_wide(attention)     ? cuda::backward_table_wide
                               : cuda::backward_table)(attention, saved, gradients);
   }
   void operator()(const TapaVariant&) const { cuda::backward_tapa(attention, saved, gradients); }
@@ -151,11 +184,14 @@ struct SumScores {
   const CudaScoreSums& sums;
 
   void operator()(const PlainVariant&) const {
-    (attention.tokens.any() ? cuda::sums_plain_tokens : cuda::sums_plain)(attention, sums);
+    (attention.tokens.any() ? cuda::sums_plain_tokens
+     : is_wide(attention)   ? cuda::sums_plain_wide
+                            : cuda::sums_plain)(attention, sums);
   }
   void operator()(const TableVariant& table) const {
     (table.multiplies         ? cuda::sums_table_multiplied
      : attention.tokens.any() ? cuda::sums_table_tokens
+     : is_wide(attention)     ? cuda::sums_table_wide
                               : cuda::sums_table)(attention, sums);
   }
   void operator()(const TapaVariant&) const { cuda::sums_tapa(attention, sums); }
@@ -175,15 +211,17 @@ struct SumScores {
 cuda::OnePass cuda::one_pass(const CudaAttention& a) {
   const bool with_table = std::holds_alternative<TableVariant>(a.variant);
   if (a.tokens.any() || !(with_table || std::holds_alternative<PlainVariant>(a.variant))) return {};
-  if (a.dq_bytes == 0) return {};
-  int device = 0, most = 0;
-  PHASESCOPE_CUDA(cudaGetDevice(&device));
-  PHASESCOPE_CUDA(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  return most < one_pass_bytes(a.shape.head_dim) ? OnePass{} : one_pass_plan(a, with_table);
+  const CudaHeads heads = cuda_padded_heads(a.shape);
+  if (a.dq_bytes == 0 || heads.wide()) return {};
+  const bool fits = cuda_shared_bytes() >= one_pass_bytes(heads.channels);
+  return fits ? one_pass_plan(a, with_table) : OnePass{};
 }
 
 bool cuda_takes_hopper_form(const CudaAttention& a) {
   if (!a.hopper || a.tokens.any() || cuda_capability() != kHopperCapability) return false;
+  if (cuda_padded_heads(a.shape).wide() || cuda::values_of(a.shape) != a.shape.head_dim) {
+    return false;
+  }
   const auto has_strides = [](const InputTensor& t) {
     return t.batch > 0 && t.head > 0 && t.row > 0;
   };
@@ -201,6 +239,10 @@ void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOut
   if (attention.shape.queries == 0) return;
   check_forward(attention, outputs, kCudaLimits);
   check_device(attention);
+  require_room(
+      attention,
+      cuda::wants_content(outputs.buckets) || cuda::wants_term(outputs.buckets) ||
+          (cuda::wants_top_keys(outputs.rows) && outputs.rows.top_count > CudaHeads::kFewTopKeys));
   check_tensor(outputs.out, attention);
   if (attention.gate.data && outputs.ungated.data) check_tensor(outputs.ungated, attention);
   if (outputs.buckets.count > 0) {
@@ -263,6 +305,7 @@ void cuda_attention_backward(const CudaAttention& attention, const SavedForward&
   const cuda::NvtxRange range("phasescope attention backward");
   check_backward(attention, given, gradients, kCudaLimits);
   check_device(attention);
+  require_room(attention, true);
   if (attention.shape.queries > 0) {
     check_tensor(given.out, attention);
     check_tensor(given.d_out, attention);
@@ -329,6 +372,13 @@ int cuda_capability() {
   PHASESCOPE_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
   PHASESCOPE_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
   return 10 * major + minor;
+}
+
+std::int64_t cuda_shared_bytes() {
+  int device = 0, most = 0;
+  PHASESCOPE_CUDA(cudaGetDevice(&device));
+  PHASESCOPE_CUDA(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return most;
 }
 
 }  // namespace phasescope::kernels

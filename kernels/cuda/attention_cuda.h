@@ -29,8 +29,46 @@ constexpr std::int64_t cuda_cape_bytes(std::int64_t heads, std::int64_t hidden) 
   return 4 * (72 * (heads + units) + 128 * (heads + hidden) + 2 * heads * units + 384);
 }
 inline constexpr std::int64_t kCudaSharedBytes = 99 * 1024;
+/// What those of compute capability 8.0, 8.7 and from 9.0 on have.
+inline constexpr std::int64_t kCudaLargeSharedBytes = 163 * 1024;
 /// At most so many heads of CAPE, whose forward pass keeps the network's weights there.
 inline constexpr std::int64_t kCudaCapeHeads = kCudaSharedBytes / (kCudaHiddenUnits * 8);
+
+/// Channels of q and k and of v and out, as the kernels pad them.
+struct CudaHeads {
+  std::int64_t channels = 0, values = 0;
+
+  /// None: there is no form of such heads.
+  constexpr bool exist() const { return channels > 0; }
+  /// Plain scores and added tables alone have a form of these.
+  constexpr bool wide() const { return channels > 128; }
+  /// Bytes of a block's shared memory that the kernels of these take at most. beside_scores: those
+  /// of gradients, of sums of content scores by distance, and of more than kFewTopKeys top keys.
+  constexpr std::int64_t shared_bytes(bool beside_scores) const {
+    return beside_scores && channels > 192 ? kCudaLargeSharedBytes : kCudaSharedBytes;
+  }
+  static constexpr std::int64_t kFewTopKeys = 32;
+};
+/// Of q and k of head_dim channels and v of value_dim (0: as many): the one list of the sizes of
+/// heads that there are kernels for.
+constexpr CudaHeads cuda_padded_heads(std::int64_t head_dim, std::int64_t value_dim) {
+  const std::int64_t values = value_dim > 0 ? value_dim : head_dim;
+  if (head_dim <= 0 || head_dim % 8 != 0 || values % 8 != 0) return {};
+  for (const CudaHeads heads : {CudaHeads{64, 64}, {128, 128}, {192, 128}, {256, 256}}) {
+    if (head_dim <= heads.channels && values <= heads.values) return heads;
+  }
+  return {};
+}
+constexpr CudaHeads cuda_padded_heads(const AttentionShape& s) {
+  return cuda_padded_heads(s.head_dim, s.value_dim);
+}
+/// Whether a variant has a form of wide heads, and whether it has one of values of another width
+/// than keys: all but CAPE.
+inline bool cuda_has_wide_form(const AttentionInputs& inputs) {
+  const auto* table = std::get_if<TableVariant>(&inputs.variant);
+  return !inputs.tokens.any() &&
+         (table ? !table->multiplies : std::holds_alternative<PlainVariant>(inputs.variant));
+}
 
 /// Bytes of the workspace that documents take: 8 for every 64 queries and every 64 keys.
 constexpr std::size_t cuda_document_bytes(const AttentionShape& s) {
@@ -46,8 +84,9 @@ constexpr std::size_t cuda_distance_bytes(const AttentionShape& s) {
 /// What forward and backward read, in device memory, and what a device needs beside it. q, k, v, a
 /// state, far q and k, results and gradients of tokens are stored in one 16-bit type, on 16-byte
 /// boundaries with strides that are multiples of 8; all other arrays are float32 but biases of
-/// tokens. head_dim is a multiple of 8 up to 128, value_dim 0 or head_dim, state_dim a multiple of
-/// 8 and at most head_dim rounded up to 64 or 128. CAPE's forward pass takes up to
+/// tokens. head_dim and value_dim are such that cuda_padded_heads() has them, and
+/// cuda_has_wide_form() where they are wide; CAPE's value_dim is its head_dim; state_dim is a
+/// multiple of 8 and at most the padded channels. CAPE's forward pass takes up to
 /// kCudaHiddenUnits, its backward pass what fits kCudaSharedBytes.
 struct CudaAttention : AttentionInputs {
   /// With documents: cuda_document_bytes() of device memory on a 16-byte boundary. Every pass
@@ -133,5 +172,7 @@ bool cuda_available(std::string& reason);
 
 /// The current device's compute capability, 90 for 9.0.
 int cuda_capability();
+/// Bytes of shared memory that a block of the current device may have. Throws like the passes.
+std::int64_t cuda_shared_bytes();
 
 }  // namespace phasescope::kernels

@@ -5,7 +5,7 @@
 namespace phasescope::kernels::cuda {
 namespace {
 
-/// A strip's sums, with those of all keys.
+/// The sums of strips, with those of all keys.
 void launch_gather(const CudaAttention& a, const CapeGradientLaunch& parameters,
                    std::int64_t tile_distances) {
   const CapeSlot& slot = parameters.memory.slot;
@@ -15,7 +15,20 @@ void launch_gather(const CudaAttention& a, const CapeGradientLaunch& parameters,
          parameters);
 }
 
-/// What a strip adds to the gradients; alone, of no rows, it ends dk and dv.
+/// Calls call(parameters) for each of the texts' strips.
+template <class Call>
+void for_each_text(const CapeGradientLaunch& first, const Call& call) {
+  for (int n = 0; n < first.texts; ++n) {
+    CapeGradientLaunch one = first;
+    one.texts = 1;
+    for (Strip* strip : {&one.content, &one.pairs.problem.score.strip}) {
+      *strip = strip_of_text(*strip, first.network.heads, strip->batch + n);
+    }
+    call(one);
+  }
+}
+
+/// What texts' strips add to the gradients; alone, of no rows, they end dk and dv.
 template <typename T, int D>
 void launch_strip(const CudaAttention& a, const CudaGradients& gradients,
                   const CapeGradientLaunch& parameters, bool with_dq) {
@@ -25,26 +38,29 @@ void launch_strip(const CudaAttention& a, const CudaGradients& gradients,
   const dim3 keys{tiles_of(strip.last_key - strip.first_key),
                   static_cast<unsigned>(a.shape.kv_heads), 1};
   const dim3 queries{tiles_of(strip.last - strip.first), heads, 1};
-  if (queries.x > 0) launch_scores<T, D>(a, scores);
-  if (parameters.with_sums) launch_gradient_sums<T, D>(a, gradients, parameters.pairs, 1);
-  launch("cape dv", &cape_dv_kernel<T, D>, keys, kThreads, PairLayout<D, StoredScore>::kBytes,
-         a.stream, parameters);
+  if (queries.x > 0) launch_scores<T, D>(a, scores, parameters.texts);
+  for_each_text(parameters, [&](const CapeGradientLaunch& text) {
+    if (text.with_sums) launch_gradient_sums<T, D>(a, gradients, text.pairs, 1);
+    launch("cape dv", &cape_dv_kernel<T, D>, keys, kThreads, PairLayout<D, StoredScore>::kBytes,
+           a.stream, text);
+  });
   if (queries.x > 0) {
     launch("cape gradients",
            is_on_fire(parameters.network.cape) ? &cape_gradients_kernel<true>
                                                : &cape_gradients_kernel<false>,
-           dim3{queries.x * keys.x, 1, 1}, kThreads,
+           dim3{queries.x * keys.x, 1, static_cast<unsigned>(parameters.texts)}, kThreads,
            static_cast<int>(cuda_cape_bytes(a.shape.heads, parameters.network.cape.hidden)),
            a.stream, parameters);
     if (parameters.with_sums) launch_gather(a, parameters, queries.x + keys.x - 1);
   }
-  if (queries.x > 0 && with_dq) {
-    launch("cape dq", &cape_dq_kernel<T, D>, queries, kThreads, kTileBytes<D>, a.stream,
-           parameters);
-  }
-  if (parameters.with_sums) {
-    launch("cape dk", &cape_dk_kernel<T, D>, keys, kThreads, kTileBytes<D>, a.stream, parameters);
-  }
+  for_each_text(parameters, [&](const CapeGradientLaunch& text) {
+    if (queries.x > 0 && with_dq) {
+      launch("cape dq", &cape_dq_kernel<T, D>, queries, kThreads, kTileBytes<D>, a.stream, text);
+    }
+    if (text.with_sums) {
+      launch("cape dk", &cape_dk_kernel<T, D>, keys, kThreads, kTileBytes<D>, a.stream, text);
+    }
+  });
 }
 
 void launch_joins(const CudaAttention& a, const CapeJoinLaunch& parameters) {
@@ -83,9 +99,9 @@ void backward_cape(const CudaAttention& a, const SavedForward& saved,
   const std::vector<Range> all_rows = row_ranges(a, memory), all_keys = key_ranges(a, memory);
   with_type_and_dim(a, [&](auto type, auto dim) {
     using T = decltype(type);
-    const auto take = [&](std::int64_t batch, const Range& rows, const Range& keys, bool with_sums,
+    const auto take = [&](const Range& texts, const Range& rows, const Range& keys, bool with_sums,
                           bool with_dq) {
-      const Strip strip = strip_of(memory, batch, rows, keys);
+      const Strip strip = strip_of(memory, texts.first, rows, keys);
       Strip content = strip;
       content.data = memory.content;
       const BackwardLaunch<StoredScore> pairs{problem_of(a, StoredScore{.strip = strip}),
@@ -95,19 +111,21 @@ void backward_cape(const CudaAttention& a, const SavedForward& saved,
                                               nullptr,
                                               nullptr,
                                               nullptr};
-      launch_strip<T, decltype(dim)::value>(
-          a, gradients, {pairs, content, network, memory, a.scale, with_sums}, with_dq);
+      launch_strip<T, decltype(dim)::value>(a, gradients,
+                                            {pairs, content, network, memory, a.scale, with_sums,
+                                             static_cast<int>(texts.last - texts.first)},
+                                            with_dq);
     };
     if (a.shape.queries > 0) launch_delta<T>(a, device_saved(saved, gradients), 0, memory.delta);
     launch_sinks(a, saved, memory.delta, gradients.sinks);
     const bool at_once = all_keys.size() == 1;
-    for (std::int64_t batch = 0; batch < a.shape.batch; ++batch) {
+    for (const Range& texts : text_ranges(a, memory)) {
       for (const Range& keys : all_keys) {
-        for (const Range& rows : all_rows) take(batch, rows, keys, true, at_once);
+        for (const Range& rows : all_rows) take(texts, rows, keys, true, at_once);
       }
       if (at_once || a.shape.queries == 0) continue;
       for (const Range& rows : all_rows) {
-        for (const Range& keys : all_keys) take(batch, rows, keys, false, true);
+        for (const Range& keys : all_keys) take(texts, rows, keys, false, true);
       }
     }
   });

@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads)
   };
   const DeviceSaved& saved = launch.saved;
   float sum =
-      dot_of_rows(row_of(saved.out), row_of(saved.d_out), static_cast<int>(s.head_dim), lane);
+      dot_of_rows(row_of(saved.out), row_of(saved.d_out), static_cast<int>(values_of(s)), lane);
   if (launch.state_dim > 0 && saved.d_out_state.data) {
     sum += dot_of_rows(row_of(saved.out_state), row_of(saved.d_out_state), launch.state_dim, lane);
   }
@@ -105,8 +105,8 @@ static __global__ void __launch_bounds__(kThreads)
 
 /// Times 16 rows of a warp (TilePair), of queries for dq and of keys for dk and dv: two where a
 /// thread has registers for them, so that what is loaded of the columns feeds four products.
-template <DeviceScore Score>
-inline constexpr int kQueryBands = kHasFewRegisters<Score> ? 2 : 1;
+template <int D, DeviceScore Score>
+inline constexpr int kQueryBands = kHasFewRegisters<Score>&& D <= 128 ? 2 : 1;
 template <int D, DeviceScore Score>
 inline constexpr int kKeyBands = kHasFewRegisters<Score>&& D == 64 ? 2 : 1;
 
@@ -117,28 +117,29 @@ inline constexpr int kPairStages = kHasFewRegisters<Score>&& D == 64 ? 2 : 1;
 /// In place of TableSums where no table's gradient is wanted.
 struct NoSums {};
 
-/// Where TableSums have shared memory: behind what a pair of tiles has, or, at 128 channels, in the
-/// first 32 rows of v, which are not read any more once all warps have the chunk of those columns.
-/// A block then takes no more than without, and the least of devices has room for it.
-template <int D, DeviceScore Score>
+/// Where TableSums have shared memory: behind what a pair of tiles has, or, from 128 channels on,
+/// in the first 32 rows of v, which are not read any more once all warps have the chunk of those
+/// columns. A block then takes no more than without, and the least of devices has room for it.
+template <int D, DeviceScore Score, int kValueDim = D>
 struct TableSumsPlace {
-  static constexpr int kTiles = kQueryBands<Score>;
-  using Layout = PairLayout<D, Score, true, kTiles, kPairStages<D, Score>>;
+  static constexpr int kTiles = kQueryBands<D, Score>;
+  using Layout = PairLayout<D, Score, true, kTiles, kPairStages<D, Score>, 1, kValueDim>;
   using Sums = TableSums<kTiles>;
-  static constexpr bool kInValues = D == 128;
+  static constexpr bool kInValues = kValueDim >= 128;
   static constexpr std::uint32_t kAt =
       kInValues ? Layout::tiles(Layout::kColumnTiles).values : Layout::kPairs;
   static constexpr int kBytes = Layout::kBytes + (kInValues ? 0 : Sums::kBytes);
-  static_assert(!kInValues || (kPairStages<D, Score> == 1 && Sums::kBytes <= kColumns * D * 2));
+  static_assert(!kInValues ||
+                (kPairStages<D, Score> == 1 && Sums::kBytes <= kColumns * kValueDim * 2));
 };
 
 /// What a block writes of a part of the pairs, for its tiles of queries from index `query` on.
-template <typename T, int D, DeviceScore Score, class Sums>
+template <typename T, int D, int kValueDim, DeviceScore Score, class Sums>
 __device__ __forceinline__ void compute_dq(const BackwardLaunch<Score>& launch, int part, int query,
                                            [[maybe_unused]] const Sums& sums) {
   constexpr bool kSums = !std::is_same_v<Sums, NoSums>;
-  constexpr int kCount = kQueryBands<Score>;
-  TilePair<T, D, false, Score, true, kCount, kPairStages<D, Score>> pair(launch);
+  constexpr int kCount = kQueryBands<D, Score>;
+  TilePair<T, D, false, Score, true, kCount, kPairStages<D, Score>, 1, kValueDim> pair(launch);
   pair.take_part(part);
   const int batch = static_cast<int>(blockIdx.z), head = static_cast<int>(blockIdx.y);
   const Visibility visibility(launch.problem, batch, head, part);
@@ -163,7 +164,7 @@ __device__ __forceinline__ void compute_dq(const BackwardLaunch<Score>& launch, 
           if constexpr (kSums) {
             constexpr int kFirst = std::remove_cvref_t<decltype(bands)>::kFirst;
             // All warps have read the values that the sums take the place of.
-            if (TableSumsPlace<D, Score>::kInValues && first == 0 && band == kFirst) {
+            if (TableSumsPlace<D, Score, kValueDim>::kInValues && first == 0 && band == kFirst) {
               __syncthreads();
             }
             sums.add(band, first, pair.d_score[band]);
@@ -203,23 +204,23 @@ __device__ __forceinline__ void compute_dq(const BackwardLaunch<Score>& launch, 
   }
 }
 
-template <typename T, int D, DeviceScore Score>
+template <typename T, int D, DeviceScore Score, int kValueDim = D>
 __global__ void __launch_bounds__(kThreads)
     attention_dq_kernel(const __grid_constant__ BackwardLaunch<Score> launch) {
   // The longest rows first.
   const int place = static_cast<int>(gridDim.x - 1 - blockIdx.x);
   for (int part = Score::kParts - 1; part >= 0; --part) {
-    compute_dq<T, D>(launch, part, place * kQueryBands<Score> * kRows, NoSums{});
+    compute_dq<T, D, kValueDim>(launch, part, place * kQueryBands<D, Score> * kRows, NoSums{});
   }
 }
 
 /// The same with the table's gradient: grid.x blocks share a head's stretches of queries, each
 /// block's sums by distance at launch.distances, (B, heads, grid.x, block_distances()).
-template <typename T, int D, DeviceScore Score>
+template <typename T, int D, DeviceScore Score, int kValueDim = D>
 __global__ void __launch_bounds__(kThreads)
     attention_dq_table_kernel(const __grid_constant__ BackwardLaunch<Score> launch) {
   static_assert(Score::kParts == 1);
-  using Place = TableSumsPlace<D, Score>;
+  using Place = TableSumsPlace<D, Score, kValueDim>;
   const AttentionShape& shape = launch.problem.shape;
   const typename Place::Sums sums(shape, launch.distances, shared_memory() + Place::kAt);
   sums.clear();
@@ -229,7 +230,9 @@ __global__ void __launch_bounds__(kThreads)
   // The longest rows first, then back and forth, so that each block has as many pairs.
   for (int turn = 0; turn * blocks < count; ++turn) {
     const int place = turn * blocks + (turn % 2 == 0 ? own : blocks - 1 - own);
-    if (place < count) compute_dq<T, D>(launch, 0, (count - 1 - place) * kStretch, sums);
+    if (place < count) {
+      compute_dq<T, D, kValueDim>(launch, 0, (count - 1 - place) * kStretch, sums);
+    }
     __syncthreads();
   }
 }
@@ -297,7 +300,7 @@ __device__ __forceinline__ void sum_by_warps(const BackwardLaunch<Score>& launch
   const int key = static_cast<int>(blockIdx.x) * kRows;
   const auto once = [](int) { return 1.0f; };
   const DeviceGradients& to = launch.gradients;
-  pair.template write<D>(to.dv, batch, kv_head, key, pair.keys(), pair.channels(), dv, once);
+  pair.template write<D>(to.dv, batch, kv_head, key, pair.keys(), pair.value_channels(), dv, once);
   if constexpr (Score::kState) {
     if (to.d_state.data) {
       pair.template write<Pair::kStateDim>(to.d_state, batch, kv_head, key, pair.keys(),
@@ -336,14 +339,68 @@ __device__ __forceinline__ void sum_by_halves(const BackwardLaunch<Score>& launc
     pair.add_kept_values(dv);
     pair.add_kept_dots(dk);
   });
-  pair.write_kept(launch.gradients.dk, batch, kv_head, key, dk, launch.problem.score.factor(0));
-  pair.write_kept(launch.gradients.dv, batch, kv_head, key, dv, 1);
+  pair.write_kept(launch.gradients.dk, batch, kv_head, key, pair.channels(), dk,
+                  launch.problem.score.factor(0));
+  pair.write_kept(launch.gradients.dv, batch, kv_head, key, pair.value_channels(), dv, 1);
 }
 
-template <typename T, int D, DeviceScore Score>
+/// Calls call(head, query) for the pairs of a tile of keys and the tiles of queries of its group's
+/// heads, once what the pair needs is there. All threads call it.
+template <class Pair, class Call>
+__device__ __forceinline__ void for_each_query_tile(Pair& pair, const Visibility& visibility,
+                                                    int key, const Call& call) {
+  const int batch = static_cast<int>(blockIdx.z), kv_head = static_cast<int>(blockIdx.y);
+  const Stretch tiles = visibility.query_tiles(key);
+  for (int n = 0; n < pair.group(); ++n) {
+    const int head = kv_head * pair.group() + n;
+    for (int tile = tiles.first; tile < tiles.last; ++tile) {
+      const int query = tile * kRows;
+      if (!visibility.may_share_document(query, key)) continue;
+      pair.fetch_queries(batch, head, query);
+      pair.begin(head, query, key);
+      for (int first = 0; first < kRows; first += kColumns) call(query, first);
+      __syncthreads();
+    }
+  }
+}
+
+/// dv and then dk by warps of 16 keys, of wide heads: a thread has registers for the sums of one of
+/// them. The scores are computed once more for that.
+template <typename T, int D, int kValueDim, DeviceScore Score>
+__device__ __forceinline__ void sum_in_turn(const BackwardLaunch<Score>& launch) {
+  static_assert(Score::kParts == 1 && !Score::kState && !Score::kTokens);
+  TilePair<T, D, true, Score, true, 1, 1, 1, kValueDim> pair(launch);
+  const int batch = static_cast<int>(blockIdx.z), kv_head = static_cast<int>(blockIdx.y);
+  const int key = static_cast<int>(blockIdx.x) * kRows;  // the longest columns first
+  const Visibility visibility(launch.problem, batch);
+  pair.fetch_keys(batch, kv_head, key);
+  {
+    float dv[kValueDim / 8][4] = {};
+    for_each_query_tile(pair, visibility, key, [&](int query, int first) {
+      pair.compute_weights(visibility, query, key, first);
+      pair.add_values(first, dv);
+    });
+    pair.template write<kValueDim>(launch.gradients.dv, batch, kv_head, key, pair.keys(),
+                                   pair.value_channels(), dv, [](int) { return 1.0f; });
+  }
+  float dk[D / 8][4] = {};
+  for_each_query_tile(pair, visibility, key, [&](int query, int first) {
+    pair.compute(visibility, query, key, first);
+    pair.add_dots(first, dk);
+  });
+  commit_copies();
+  wait_copies<0>();
+  const Score& score = launch.problem.score;
+  pair.template write<D>(launch.gradients.dk, batch, kv_head, key, pair.keys(), pair.channels(), dk,
+                         [&](int channel) { return score.factor(channel); });
+}
+
+template <typename T, int D, DeviceScore Score, int kValueDim = D>
 __global__ void __launch_bounds__(kThreads)
     attention_dkv_kernel(const __grid_constant__ BackwardLaunch<Score> launch) {
-  if constexpr (kKeyBands<D, Score> == 2) {
+  if constexpr (D > 128) {
+    sum_in_turn<T, D, kValueDim>(launch);
+  } else if constexpr (kKeyBands<D, Score> == 2) {
     sum_by_halves<T, D>(launch);
   } else {
     sum_by_warps<T, D>(launch);

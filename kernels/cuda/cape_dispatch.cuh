@@ -19,7 +19,8 @@ inline CapeNetwork cape_network(const CudaAttention& a, const CapeMemory& memory
           a.shape.heads,
           a.shape.queries,
           memory.distances,
-          memory.tables};
+          memory.tables,
+          memory.split};
 }
 
 /// From first to last - 1, in order; one of none where there are none.
@@ -40,38 +41,49 @@ inline std::vector<Range> row_ranges(const CudaAttention& a, const CapeMemory& m
 inline std::vector<Range> key_ranges(const CudaAttention& a, const CapeMemory& memory) {
   return ranges(a.shape.keys, memory.keys);
 }
+/// Texts whose strips a launch has at once.
+inline std::vector<Range> text_ranges(const CudaAttention& a, const CapeMemory& memory) {
+  if (a.shape.batch == 0) return {};
+  return ranges(a.shape.batch, memory.texts);
+}
 inline Strip strip_of(const CapeMemory& memory, std::int64_t batch, const Range& rows,
                       const Range& keys) {
   return {memory.scores, batch,     rows.first,  rows.last,
           keys.first,    keys.last, memory.rows, memory.keys};
 }
+/// That of a text, of the first of its launch.
+inline Strip strip_of_text(Strip strip, std::int64_t heads, std::int64_t text) {
+  strip.data += (text - strip.batch) * heads * strip.rows * strip.keys;
+  strip.batch = text;
+  return strip;
+}
 
 template <int kUnits, bool kFire>
-void launch_network(const CudaAttention& a, const CapeLaunch& parameters) {
-  using Block = CapeBlock<kUnits>;
+void launch_network(const CudaAttention& a, const CapeLaunch& parameters, unsigned texts) {
   const Strip& strip = parameters.content;
   // Whole tiles: rows past the last query are read too, and what they hold must be numbers.
   const unsigned tiles = tiles_of(strip.last - strip.first);
   const unsigned blocks =
-      tiles * (kRows / Block::kQueries) * tiles_of(strip.last_key - strip.first_key);
-  launch("cape network", &cape_network_kernel<kUnits, kFire>, dim3{blocks, 1, 1}, kThreads,
-         Block::bytes(a.shape.heads), a.stream, parameters);
+      tiles * (kRows / kCapeQueries) * tiles_of(strip.last_key - strip.first_key);
+  launch("cape network", &cape_network_kernel<kUnits, kFire>, dim3{blocks, 1, texts}, kThreads, 0,
+         a.stream, parameters);
 }
 
-/// The strip's scores, of which there are some.
+/// The scores of the first text's strip and of those after it, of which there are some.
 template <typename T, int D>
-void launch_scores(const CudaAttention& a, const CapeLaunch& parameters) {
+void launch_scores(const CudaAttention& a, const CapeLaunch& parameters, std::int64_t count) {
+  const unsigned texts = static_cast<unsigned>(count);
   const Strip& strip = parameters.content;
   const unsigned tiles =
       tiles_of(strip.last - strip.first) * tiles_of(strip.last_key - strip.first_key);
   launch("cape content", &cape_content_kernel<T, D>,
-         dim3{tiles, static_cast<unsigned>(a.shape.heads), 1}, kThreads, 2 * kTileBytes<D>,
+         dim3{tiles, static_cast<unsigned>(a.shape.heads), texts}, kThreads, 2 * kTileBytes<D>,
          a.stream, parameters);
   const bool few = parameters.network.cape.hidden <= 32;
   if (is_on_fire(parameters.network.cape)) {
-    (few ? &launch_network<32, true> : &launch_network<64, true>)(a, parameters);
+    (few ? &launch_network<32, true> : &launch_network<64, true>)(a, parameters, texts);
   } else {
-    (few ? &launch_network<32, false> : &launch_network<64, false>)(a, parameters);
+    (few ? &launch_network<32, false> : &launch_network<64, false>)(a, parameters, texts);
   }
 }
 

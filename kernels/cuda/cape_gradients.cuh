@@ -26,6 +26,7 @@
 
 namespace phasescope::kernels::cuda {
 
+/// Of a text's strip; of the network's gradients and their sums, of so many texts' from it on.
 struct CapeGradientLaunch {
   BackwardLaunch<StoredScore> pairs;  // its strip: scores, d score, d content in turn
   Strip content;
@@ -33,11 +34,17 @@ struct CapeGradientLaunch {
   CapeMemory memory;
   float scale;
   bool with_sums;  // dk, dv and the network's gradients are taken
+  int texts;
 
   __device__ bool begins() const { return content.first == 0; }
   __device__ bool ends() const { return content.last == pairs.problem.shape.queries; }
   __device__ int key_tiles() const {
     return static_cast<int>(tiles_of(content.last_key - content.first_key));
+  }
+  /// Of one of the texts, a pair of tiles' by its number.
+  __device__ float* slot(int text, int pair) const {
+    const std::int64_t pairs = tiles_of(content.last - content.first) * key_tiles();
+    return memory.slots + (text * pairs + pair) * memory.slot.floats();
   }
 };
 
@@ -201,15 +208,17 @@ static_assert(cuda_cape_bytes(4, 4) == 4 * (4 * kPairRow * 4 + 2 * kThreads * 4 
                   kThreads == 2 * kMostSegments,
               "what CapeGradientBlock places, over FIRE or not");
 
-/// The network's backward pass over a pair of tiles, 32 pairs of a query row at a time: a lane has
-/// a pair, a warp every fourth head or four hidden units.
+/// The network's backward pass over a pair of tiles, 32 pairs of a query row at a time, by products
+/// of tf32 numbers in two parts as forward: a warp has every fourth tile of eight heads or eight
+/// hidden units. Where sums go by pair a lane has one, a warp every fourth row.
 template <bool kFire>
 class CapeGradientBlock {
  public:
   __device__ explicit CapeGradientBlock(const CapeGradientLaunch& launch)
       : launch_(launch),
         net_(launch.network),
-        strip_(launch.pairs.problem.score.strip),
+        strip_(of_text(launch.pairs.problem.score.strip, net_.heads)),
+        contents_(of_text(launch.content, net_.heads)),
         heads_(static_cast<int>(net_.heads)),
         hidden_(static_cast<int>(net_.cape.hidden)),
         units_(static_cast<int>(launch.memory.units)),
@@ -237,7 +246,7 @@ class CapeGradientBlock {
     }
     if (!launch_.with_sums) return;
     __syncthreads();
-    float* slot = launch_.memory.slots + tile * launch_.memory.slot.floats();
+    float* slot = launch_.slot(static_cast<int>(blockIdx.z), tile);
     for (int n = thread_; n < sums(); n += kThreads) slot[n] = get(weights_, n);
   }
 
@@ -258,15 +267,12 @@ class CapeGradientBlock {
   __device__ static void add(std::uint32_t array, int n, float x) {
     put(array, n, get(array, n) + x);
   }
-  __device__ static Numbers<4> get_four(std::uint32_t array, int n) {
-    return load_shared<Numbers<4>>(array + size(n));
-  }
 
   /// The pair of a row and a column of the tiles that begin at `query` and `key`.
   __device__ void take(int query, int key, int row, int column) {
     __syncthreads();
     for (int h = warp_; h < heads_; h += 4) {
-      put(content_, h * kPairRow + lane_, *launch_.content.at(h, query + row, key + column));
+      put(content_, h * kPairRow + lane_, *contents_.at(h, query + row, key + column));
       put(d_score_, h * kPairRow + lane_, *strip_.at(h, query + row, key + column));
     }
     const int diagonal = row - column + kRows - 1;
@@ -277,18 +283,25 @@ class CapeGradientBlock {
       if (warp_ == 0) fire_.keep(net_, place, lane_);
     }
     __syncthreads();
-    float d_place = 0;
-    for (int unit = warp_ * 4; unit < units_; unit += 16) {
-      through_units(unit, place, diagonal, d_place);
+    const int first = column - lane_, group = lane_ / 4 * 4;
+    for (int tile = warp_; tile < net_.unit_tiles(); tile += 4) {
+      through_units(tile, query + row, position - key - first - group);
     }
     __syncthreads();
-    for (int h = warp_; h < heads_; h += 4) {
-      *strip_.at(h, query + row, key + column) = d_content(h);
-      add_row(hidden_ + h, place, diagonal, get(d_score_, h * kPairRow + lane_), d_place);
+    for (int tile = warp_; tile < net_.head_tiles(); tile += 4) {
+      leave_contents(tile, query + row, key + first + group);
     }
     if (!launch_.with_sums) return;
-    for (int n = thread_; n < heads_ * units_ / 4; n += kThreads) {
-      add_weights(n / (units_ / 4), n % (units_ / 4) * 4);
+    float d_place = 0;
+    for (int n = warp_; n < hidden_ + heads_; n += 4) {
+      const float gradient = n < hidden_ ? get(d_hidden_, n * kPairRow + lane_)
+                                         : get(d_score_, (n - hidden_) * kPairRow + lane_);
+      add_row(n, place, diagonal, gradient, d_place);
+    }
+    const int weight_tiles = (heads_ + 15) / 16 * net_.unit_tiles();
+    for (int n = warp_; n < 2 * weight_tiles; n += 4) {
+      const int tile = n % weight_tiles;
+      add_weights(n / weight_tiles, tile / net_.unit_tiles() * 16, tile % net_.unit_tiles() * 8);
     }
     if constexpr (kFire) {
       fire_.add_pieces(d_hidden_, d_score_);
@@ -308,64 +321,114 @@ class CapeGradientBlock {
     }
   }
 
-  /// Four hidden units after the rectifier, and the gradients before it.
-  __device__ void through_units(int unit, const CapePlace<kFire>& place, int diagonal,
-                                float& d_place) {
-    const CapeVariant& cape = net_.cape;
-    const int count = min(4, hidden_ - unit);
-    float before[4], d[4] = {};
-    for (int n = 0; n < 4; ++n) before[n] = n < count ? net_.at(unit + n, place) : 0;
-    for (int h = 0; h < heads_; ++h) {
-      const float content = get(content_, h * kPairRow + lane_);
-      const float d_score = get(d_score_, h * kPairRow + lane_);
-      for (int n = 0; n < count; ++n) {
-        before[n] = fmaf(cape.w1[(unit + n) * net_.layout.width + h], content, before[n]);
-        d[n] = fmaf(cape.w2[h * cape.hidden + unit + n], d_score, d[n]);
-      }
-    }
-    for (int n = 0; n < 4; ++n) {
-      const float d_hidden = before[n] > 0 ? d[n] : 0.01f * d[n];
-      put(active_, (unit + n) * kPairRow + lane_, leaky(before[n]));
-      put(d_hidden_, (unit + n) * kPairRow + lane_, d_hidden);
-      if (n < count) add_row(unit + n, place, diagonal, d_hidden, d_place);
+  /// The lane's two of a tile's eight rows of one of the arrays, as call(c, row), where there are
+  /// so many.
+  template <class Call>
+  __device__ __forceinline__ void for_each_row(int tile, int count, const Call& call) const {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const int row = tile * 8 + lane_ % 4 * 2 + c;
+      if (row < count) call(c, row);
     }
   }
-
-  __device__ float d_content(int head) const {
-    float sum = get(d_score_, head * kPairRow + lane_);
-    for (int m = 0; m < hidden_; ++m) {
-      sum = fmaf(net_.cape.w1[m * net_.layout.width + head], get(d_hidden_, m * kPairRow + lane_),
-                 sum);
-    }
-    return sum;
+  __device__ static std::uint32_t place_of(int row, int lane) {
+    return size(row * kPairRow + lane / 4 * 4);
+  }
+  /// Those rows as columns of the pairs.
+  __device__ __forceinline__ CapeColumns columns_of(std::uint32_t array, int tile,
+                                                    int count) const {
+    CapeColumns columns;
+    for_each_row(tile, count, [&](int c, int row) {
+      const auto numbers = load_shared<Numbers<4>>(array + place_of(row, lane_));
+#pragma unroll
+      for (int e = 0; e < 4; ++e) columns.at(e, c) = numbers.x[e];
+    });
+    return columns;
   }
 
-  /// Of a head and four hidden units: d w1_A and d w2.
-  __device__ void add_weights(int head, int unit) {
-    float first[4] = {}, second[4] = {};
-    for (int pair = 0; pair < 32; pair += 4) {
-      const Numbers<4> content = get_four(content_, head * kPairRow + pair);
-      const Numbers<4> d_score = get_four(d_score_, head * kPairRow + pair);
+  /// Eight hidden units after the rectifier, and the gradients before it; `distance` is that of the
+  /// lane's first pair.
+  __device__ void through_units(int tile, int query, int distance) {
+    CapeColumns before, d;
+    for_each_row(tile, hidden_, [&](int c, int unit) {
 #pragma unroll
-      for (int n = 0; n < 4; ++n) {
-        const Numbers<4> active = get_four(active_, (unit + n) * kPairRow + pair);
-        const Numbers<4> d_hidden = get_four(d_hidden_, (unit + n) * kPairRow + pair);
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          first[n] = fmaf(content.x[e], d_hidden.x[e], first[n]);
-          second[n] = fmaf(d_score.x[e], active.x[e], second[n]);
-        }
+      for (int e = 0; e < 4; ++e) {
+        before.at(e, c) = net_.at(unit, net_.template place<kFire>(query, distance - e));
       }
+    });
+    for (int heads = 0; heads < net_.head_tiles(); ++heads) {
+      CapeOperands operands;
+      operands.set(columns_of(content_, heads, heads_));
+      operands.multiply(net_.weights(kHeadsToUnits, heads, tile, lane_), before);
+      operands.set(columns_of(d_score_, heads, heads_));
+      operands.multiply(net_.weights(kScoresToUnits, heads, tile, lane_), d);
     }
+    for_each_row(tile, units_, [&](int c, int unit) {
+      Numbers<4> active, d_hidden;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        active.x[e] = leaky(before.at(e, c));
+        d_hidden.x[e] = before.at(e, c) > 0 ? d.at(e, c) : 0.01f * d.at(e, c);
+      }
+      store_shared(active_ + place_of(unit, lane_), active);
+      store_shared(d_hidden_ + place_of(unit, lane_), d_hidden);
+    });
+  }
+
+  /// d content of eight heads, of four keys from `key` on.
+  __device__ void leave_contents(int tile, int query, int key) const {
+    CapeColumns sums = columns_of(d_score_, tile, heads_);
+    for (int units = 0; units < net_.unit_tiles(); ++units) {
+      CapeOperands operands;
+      operands.set(columns_of(d_hidden_, units, units_));
+      operands.multiply(net_.weights(kUnitsToContents, tile, units, lane_), sums);
+    }
+    for_each_row(tile, heads_, [&](int c, int head) {
+      Numbers<4> d_content;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) d_content.x[e] = sums.at(e, c);
+      *reinterpret_cast<Numbers<4>*>(strip_.at(head, query, key)) = d_content;
+    });
+  }
+
+  /// Of 16 heads and eight hidden units: d w1_A, or d w2.
+  __device__ void add_weights(int layer, int first_head, int first_unit) {
+    const std::uint32_t heads = layer == 0 ? content_ : d_score_;
+    const std::uint32_t units = layer == 0 ? d_hidden_ : active_;
+    const int row = lane_ / 4, place = lane_ % 4;
+    const auto number = [](std::uint32_t array, int n, int count, int pair) {
+      return n < count ? get(array, n * kPairRow + pair) : 0;
+    };
+    float sums[4] = {};
+#pragma unroll
+    for (int pair = 0; pair < 32; pair += 8) {
+      CapeOperand operand;
+      CapeWeights columns;
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        operand.set(r,
+                    number(heads, first_head + row + r % 2 * 8, heads_, pair + place + r / 2 * 4));
+      }
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const Tf32Parts parts(number(units, first_unit + row, units_, pair + place + r * 4));
+        columns.high[r] = parts.high;
+        columns.low[r] = parts.low;
+      }
+      operand.multiply(columns, sums);
+    }
+#pragma unroll
     for (int n = 0; n < 4; ++n) {
-      add(weights_, head * units_ + unit + n, first[n]);
-      add(weights_, (heads_ + head) * units_ + unit + n, second[n]);
+      const int head = first_head + row + n / 2 * 8, unit = first_unit + place * 2 + n % 2;
+      if (head < heads_ && unit < units_) {
+        add(weights_, (layer * heads_ + head) * units_ + unit, sums[n]);
+      }
     }
   }
 
   const CapeGradientLaunch& launch_;
   const CapeNetwork& net_;
-  const Strip& strip_;
+  const Strip strip_, contents_;
   int heads_, hidden_, units_, thread_, lane_, warp_;
   std::uint32_t content_, d_score_;  // (heads, kPairRow)
   std::uint32_t active_, d_hidden_;  // (units, kPairRow)
@@ -374,7 +437,7 @@ class CapeGradientBlock {
   CapeFireSums fire_;
 };
 
-/// grid.x the strip's pairs of tiles, keys first.
+/// grid.x the strip's pairs of tiles, keys first; grid.z texts.
 template <bool kFire>
 __global__ void __launch_bounds__(kThreads)
     cape_gradients_kernel(const __grid_constant__ CapeGradientLaunch launch) {

@@ -1,29 +1,39 @@
 #pragma once
-// CAPE's scores, for a strip of query rows and keys of one batch entry. A score needs the content
-// scores of all heads of its pair, so these go through memory:
+// CAPE's scores, for a strip of query rows and keys of one batch entry, or of several entries whose
+// strips are whole. A score needs the content scores of all heads of its pair, so these go through
+// memory:
 //
 //   cape_tables_kernel   the biases' part of the network, which depends on the distance alone, or
 //                        over FIRE its pieces (once)
+//   cape_split_kernel    the weights as operands (once)
 //   cape_content_kernel  scale q.k of a head and a pair of tiles, by products of 16-bit values
-//   cape_network_kernel  a thread takes all heads of two or four pairs through the network, in
-//                        float32, and masks and caps the scores
+//   cape_network_kernel  a warp takes all heads of 32 pairs through the network by products of tf32
+//                        numbers, and masks and caps the scores
+//
+// A number goes there as two of tf32's, its nearest and the rest: with three products in place of
+// one, what a layer loses is 2^-21 of the sizes that it sums, near float32's own error.
 //
 // and then the forward pass over stored scores (StoredScore). Strips follow each other; where those
 // of some rows do not have all keys, the pass keeps its rows in memory between them (KeptRows).
 //
 // Ladder of versions (gains are measured on a device, none has been so far):
-//   1. this one: 16 bytes of memory traffic a score and the network on the float32 pipe, which
-//      by count cost several times plain's products; not yet run.
+//   1. a thread for two or four pairs, the network on the float32 pipe: 2 heads x units additions
+//      of products a pair.
+//   2. this one: the network on tensor cores, and 16 bytes of memory traffic a score, which by
+//   count
+//      is what it waits for now.
 
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
+#include "kernels/cuda/cape_mma.cuh"
 #include "kernels/cuda/cape_network.cuh"
 #include "kernels/cuda/scores.cuh"
 
 namespace phasescope::kernels::cuda {
 
+/// grid.z texts, whose strips lie one after the other.
 struct CapeLaunch {
   Problem<StoredScore> problem;  // its strip gets the scores
   Strip content;                 // may be the same memory
@@ -31,19 +41,27 @@ struct CapeLaunch {
   float scale;
 };
 
-/// A block for each pair of tiles: grid.x of them, keys first; grid.y heads.
+/// That of the block's text, of the first text's.
+__device__ __forceinline__ Strip of_text(Strip strip, std::int64_t heads) {
+  strip.batch += blockIdx.z;
+  strip.data += blockIdx.z * heads * strip.rows * strip.keys;
+  return strip;
+}
+
+/// A block for each pair of tiles: grid.x of them, keys first; grid.y heads; grid.z texts.
 template <typename T, int D>
 __global__ void __launch_bounds__(kThreads)
     cape_content_kernel(const __grid_constant__ CapeLaunch launch) {
   const Problem<StoredScore>& problem = launch.problem;
   const AttentionShape& shape = problem.shape;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const Strip& strip = launch.content;
+  const Strip strip = of_text(launch.content, launch.network.heads);
   const int key_tiles = static_cast<int>(tiles_of(strip.last_key - strip.first_key));
   const int key =
       static_cast<int>(strip.first_key) + static_cast<int>(blockIdx.x) % key_tiles * kRows;
-  const int query = first_row(problem) + static_cast<int>(blockIdx.x) / key_tiles * kRows;
-  const int batch = batch_of(problem), head = static_cast<int>(blockIdx.y);
+  const int query =
+      static_cast<int>(strip.first) + static_cast<int>(blockIdx.x) / key_tiles * kRows;
+  const int batch = static_cast<int>(strip.batch), head = static_cast<int>(blockIdx.y);
   const int kv_head = head / static_cast<int>(shape.heads / shape.kv_heads);
   if (!Visibility(problem, batch).sees(query, key)) return;
   const std::uint32_t rows = shared_memory(), columns = rows + kTileBytes<D>;
@@ -75,122 +93,190 @@ struct alignas(4 * kCount) Numbers {
   float x[kCount];
 };
 
-/// A thread keeps kUnits hidden units (the network's and zeros) of so many pairs in registers.
-template <int kUnits>
-struct CapeBlock {
-  static constexpr int kPairs = 128 / kUnits;           // neighbouring keys
-  static constexpr int kThreadsOfRow = kRows / kPairs;  // of a row of a tile
-  static constexpr int kQueries = kThreads / kThreadsOfRow;
-  /// Shared memory: weights of the content scores, then of the second layer, (heads, kUnits) each.
-  static constexpr int bytes(std::int64_t heads) { return static_cast<int>(heads) * kUnits * 8; }
-};
-
 __device__ __forceinline__ float leaky(float x) { return fmaxf(x, 0.01f * x); }
 
-/// The weights of both layers by heads, in shared memory; zeros for units that the network lacks.
-template <int kUnits>
-__device__ __forceinline__ void store_weights(const CapeNetwork& net) {
-  const CapeVariant& cape = net.cape;
-  const int count = static_cast<int>(net.heads) * kUnits;
-  for (int n = static_cast<int>(threadIdx.x); n < count; n += kThreads) {
-    const std::int64_t head = n / kUnits, unit = n % kUnits;
-    const bool exists = unit < cape.hidden;
-    const std::uint32_t at = shared_memory() + static_cast<std::uint32_t>(n) * 4;
-    store_shared(at, exists ? cape.w1[unit * net.layout.width + head] : 0.0f);
-    store_shared(at + static_cast<std::uint32_t>(count) * 4,
-                 exists ? cape.w2[head * cape.hidden + unit] : 0.0f);
-  }
-}
+/// What a warp takes through the network at once: 32 neighbouring keys of a query. As rows of two
+/// products, key 4g + e is row g + 8 (e % 2) of product e / 2, so that the lanes of group g read
+/// four keys of a head at once. Heads and units are columns: of eight, the lane at place t of its
+/// group has 2t and 2t + 1, as sums of a product and as operands of the next alike (there as
+/// columns t and t + 4; CapeWeights has its rows in the same order).
+struct CapeColumns {
+  float sums[2][4] = {};
 
-/// units[m] += w1_A a.
-template <int kUnits, int kPairs>
-__device__ __forceinline__ void add_content(std::uint32_t weights, const Numbers<kPairs>& a,
-                                            float (&units)[kUnits][kPairs]) {
+  /// Of key 4g + e and column 2t + c.
+  __device__ float& at(int e, int c) { return sums[e / 2][e % 2 * 2 + c]; }
+};
+
+/// The first operand of a product, 16 x 8, in two parts.
+struct CapeOperand {
+  std::uint32_t high[4], low[4];
+
+  __device__ __forceinline__ void set(int r, float x) {
+    const Tf32Parts parts(x);
+    high[r] = parts.high;
+    low[r] = parts.low;
+  }
+  /// sums += this times the weights, but for the product of both lower parts.
+  __device__ __forceinline__ void multiply(const CapeWeights& weights, float (&sums)[4]) const {
+    multiply_tf32(sums, low, weights.high);
+    multiply_tf32(sums, high, weights.low);
+    multiply_tf32(sums, high, weights.high);
+  }
+};
+
+/// The same columns as operands.
+struct CapeOperands {
+  CapeOperand rows[2];
+
+  __device__ __forceinline__ void set(const CapeColumns& columns) {
 #pragma unroll
-  for (int m = 0; m < kUnits; m += 4) {
-    const auto w = load_shared<Numbers<4>>(weights + static_cast<std::uint32_t>(m) * 4);
+    for (int n = 0; n < 2; ++n) {
 #pragma unroll
-    for (int n = 0; n < 4; ++n) {
-#pragma unroll
-      for (int e = 0; e < kPairs; ++e) units[m + n][e] = fmaf(w.x[n], a.x[e], units[m + n][e]);
+      for (int r = 0; r < 4; ++r) rows[n].set(r, columns.sums[n][r % 2 * 2 + r / 2]);
     }
   }
-}
+  __device__ __forceinline__ void multiply(const CapeWeights& weights, CapeColumns& to) const {
+#pragma unroll
+    for (int n = 0; n < 2; ++n) rows[n].multiply(weights, to.sums[n]);
+  }
+};
 
-/// sums += w2 units.
-template <int kUnits, int kPairs>
-__device__ __forceinline__ void add_units(std::uint32_t weights,
-                                          const float (&units)[kUnits][kPairs],
-                                          Numbers<kPairs>& sums) {
+/// Rows of a tile that a block takes; a warp takes every other one of them, for half of the keys.
+inline constexpr int kCapeQueries = 8;
+
+/// A warp's network, with so many hidden units in registers (those that there are and zeros).
+template <int kUnits, bool kFire>
+class CapeWarp {
+ public:
+  __device__ CapeWarp(const CapeLaunch& launch, const Strip& content, const Strip& scores)
+      : problem_(launch.problem),
+        net_(launch.network),
+        content_(content),
+        scores_(scores),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        column_(lane_ % 4 * 2) {}
+
+  /// 32 keys from `key` on.
+  __device__ __forceinline__ void take(const Visibility& visibility, int query, int key) {
+    query_ = query;
+    key_ = key + lane_ / 4 * 4;
+    const int position = query + static_cast<int>(problem_.shape.query_offset);
 #pragma unroll
-  for (int m = 0; m < kUnits; m += 4) {
-    const auto w = load_shared<Numbers<4>>(weights + static_cast<std::uint32_t>(m) * 4);
+    for (int e = 0; e < 4; ++e) place_[e] = net_.template place<kFire>(query, position - key_ - e);
+    enter_units();
+    const int head_tiles = net_.head_tiles();
+    for (int tile = 0; tile < head_tiles; ++tile) leave_heads(visibility, position, tile);
+  }
+
+ private:
+  static constexpr int kTiles = kUnits / 8;
+
+  /// The first layer.
+  __device__ __forceinline__ void enter_units() {
+    CapeColumns units[kTiles];
 #pragma unroll
-    for (int n = 0; n < 4; ++n) {
+    for (int m = 0; m < kTiles; ++m) {
 #pragma unroll
-      for (int e = 0; e < kPairs; ++e) sums.x[e] = fmaf(w.x[n], units[m + n][e], sums.x[e]);
+      for (int c = 0; c < 2; ++c) {
+        const int unit = m * 8 + column_ + c;
+        if (unit >= net_.cape.hidden) continue;
+#pragma unroll
+        for (int e = 0; e < 4; ++e) units[m].at(e, c) = net_.at(unit, place_[e]);
+      }
+    }
+    const int head_tiles = net_.head_tiles();
+    for (int tile = 0; tile < head_tiles; ++tile) {
+      CapeColumns contents;
+      read_contents(tile, contents);
+      CapeOperands heads;
+      heads.set(contents);
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m) {
+        if (m < net_.unit_tiles())
+          heads.multiply(net_.weights(kHeadsToUnits, tile, m, lane_), units[m]);
+      }
+    }
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m) {
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+#pragma unroll
+        for (int r = 0; r < 4; ++r) units[m].sums[n][r] = leaky(units[m].sums[n][r]);
+      }
+      units_[m].set(units[m]);
     }
   }
-}
 
-/// A block for each kQueries rows of a tile of keys: grid.x of them, keys first.
+  /// The second layer, to eight heads' scores.
+  __device__ __forceinline__ void leave_heads(const Visibility& visibility, int position,
+                                              int tile) {
+    CapeColumns scores;
+    read_contents(tile, scores);
+    for_each_head(tile, [&](int c, int head) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) scores.at(e, c) += net_.at(net_.cape.hidden + head, place_[e]);
+    });
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m) {
+      if (m < net_.unit_tiles())
+        units_[m].multiply(net_.weights(kUnitsToHeads, tile, m, lane_), scores);
+    }
+    for_each_head(tile, [&](int c, int head) {
+      Numbers<4> score;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        float t = scores.at(e, c) * kLog2e;
+        if (problem_.soft_cap > 0) t = capped(t, problem_.soft_cap, 1 / problem_.soft_cap);
+        score.x[e] = visibility.visible(position, key_ + e) ? t : -INFINITY;
+      }
+      *reinterpret_cast<Numbers<4>*>(scores_.at(head, query_, key_)) = score;
+    });
+  }
+
+  __device__ __forceinline__ void read_contents(int tile, CapeColumns& contents) const {
+    for_each_head(tile, [&](int c, int head) {
+      const auto content = *reinterpret_cast<const Numbers<4>*>(content_.at(head, query_, key_));
+#pragma unroll
+      for (int e = 0; e < 4; ++e) contents.at(e, c) = content.x[e];
+    });
+  }
+
+  /// The lane's two of eight heads, where they exist.
+  template <class Call>
+  __device__ __forceinline__ void for_each_head(int tile, const Call& call) const {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const int head = tile * 8 + column_ + c;
+      if (head < net_.heads) call(c, head);
+    }
+  }
+
+  const Problem<StoredScore>& problem_;
+  const CapeNetwork& net_;
+  const Strip &content_, &scores_;
+  int lane_, column_;
+  int query_ = 0, key_ = 0;
+  CapePlace<kFire> place_[4];
+  CapeOperands units_[kTiles];
+};
+
+/// A block for each kCapeQueries rows of a tile of keys: grid.x of them, keys first; grid.z texts.
 template <int kUnits, bool kFire>
 __global__ void __launch_bounds__(kThreads)
     cape_network_kernel(const __grid_constant__ CapeLaunch launch) {
-  using Block = CapeBlock<kUnits>;
-  constexpr int kPairs = Block::kPairs;
-  const Problem<StoredScore>& problem = launch.problem;
-  const CapeNetwork& net = launch.network;
-  const int thread = static_cast<int>(threadIdx.x), heads = static_cast<int>(net.heads);
-  const Strip& strip = problem.score.strip;
-  const int key_tiles = static_cast<int>(tiles_of(strip.last_key - strip.first_key));
+  const Strip scores = of_text(launch.problem.score.strip, launch.network.heads);
+  const Strip content = of_text(launch.content, launch.network.heads);
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int key_tiles = static_cast<int>(tiles_of(scores.last_key - scores.first_key));
   const int tile =
-      static_cast<int>(strip.first_key) + static_cast<int>(blockIdx.x) % key_tiles * kRows;
-  const int key = tile + thread % Block::kThreadsOfRow * kPairs;
-  const int query = first_row(problem) +
-                    static_cast<int>(blockIdx.x) / key_tiles * Block::kQueries +
-                    thread / Block::kThreadsOfRow;
-  const Visibility visibility(problem, batch_of(problem));
+      static_cast<int>(scores.first_key) + static_cast<int>(blockIdx.x) % key_tiles * kRows;
+  const int query =
+      static_cast<int>(scores.first) + static_cast<int>(blockIdx.x) / key_tiles * kCapeQueries;
+  const Visibility visibility(launch.problem, scores.batch);
   if (!visibility.sees(query / kRows * kRows, tile)) return;
-  store_weights<kUnits>(net);
-  __syncthreads();
-
-  const int position = query + static_cast<int>(problem.shape.query_offset);
-  CapePlace<kFire> place[kPairs];
-#pragma unroll
-  for (int e = 0; e < kPairs; ++e) {
-    place[e] = net.template place<kFire>(query, position - key - e);
-  }
-  float units[kUnits][kPairs];
-#pragma unroll
-  for (int m = 0; m < kUnits; ++m) {
-#pragma unroll
-    for (int e = 0; e < kPairs; ++e) {
-      units[m][e] = m < net.cape.hidden ? net.at(m, place[e]) : 0.0f;
-    }
-  }
-  const auto content_of = [&](int head) {
-    return *reinterpret_cast<const Numbers<kPairs>*>(launch.content.at(head, query, key));
-  };
-  constexpr std::uint32_t kRow = kUnits * 4;
-  std::uint32_t weights = shared_memory();
-  for (int h = 0; h < heads; ++h, weights += kRow) add_content(weights, content_of(h), units);
-#pragma unroll
-  for (int m = 0; m < kUnits; ++m) {
-#pragma unroll
-    for (int e = 0; e < kPairs; ++e) units[m][e] = leaky(units[m][e]);
-  }
-  for (int h = 0; h < heads; ++h, weights += kRow) {
-    Numbers<kPairs> score{};
-    add_units(weights, units, score);
-    const Numbers<kPairs> content = content_of(h);
-#pragma unroll
-    for (int e = 0; e < kPairs; ++e) {
-      float t = (content.x[e] + net.at(net.cape.hidden + h, place[e]) + score.x[e]) * kLog2e;
-      if (problem.soft_cap > 0) t = capped(t, problem.soft_cap, 1 / problem.soft_cap);
-      score.x[e] = visibility.visible(position, key + e) ? t : -INFINITY;
-    }
-    *reinterpret_cast<Numbers<kPairs>*>(strip.at(h, query, key)) = score;
+  CapeWarp<kUnits, kFire> network(launch, content, scores);
+  for (int row = warp / 2; row < kCapeQueries; row += 2) {
+    network.take(visibility, query + row, tile + warp % 2 * 32);
   }
 }
 

@@ -25,6 +25,9 @@ class Arrays {
   std::int64_t taken_ = 0;
 };
 
+/// Of one launch, whose grid.z they are.
+constexpr std::int64_t kMostTexts = 65535;
+
 std::int64_t padded_dim(const AttentionShape& s) { return s.head_dim <= 64 ? 64 : 128; }
 
 /// Bytes of a strip: of each pair of tiles, and of each tile of queries and of keys.
@@ -43,6 +46,8 @@ CapeMemory::CapeMemory(const CudaAttention& attention, void* memory, bool backwa
   const bool on_fire = is_on_fire(cape);
   const std::int64_t network_rows = cape.hidden + s.heads;
   tables = arrays.take(network_rows * (on_fire ? 2 * cape.fire->segments : distances));
+  split =
+      arrays.take<CapeWeights>(kCapeProducts * ((s.heads + 7) / 8) * ((cape.hidden + 7) / 8) * 32);
   if (backward) {
     const std::int64_t weights = 2 * s.heads * units;
     slot = on_fire ? CapeSlot{weights + network_rows * kMostSegments * 2, kThreads, kRows}
@@ -56,13 +61,13 @@ CapeMemory::CapeMemory(const CudaAttention& attention, void* memory, bool backwa
     sum_floats = (arrays.bytes() - before) / 4;
   }
   divide(attention, arrays.bytes(), backward);
-  scores = arrays.take(s.heads * rows * keys);
+  scores = arrays.take(texts * s.heads * rows * keys);
   const bool several = keys < s.keys;
   if (!backward) {
     if (several) kept = arrays.take(s.heads * (rows / kRows) * kept_floats(padded_dim(s)));
   } else {
-    content = arrays.take(s.heads * rows * keys);
-    slots = arrays.take((rows / kRows) * (keys / kRows) * slot.floats());
+    content = arrays.take(texts * s.heads * rows * keys);
+    slots = arrays.take(texts * (rows / kRows) * (keys / kRows) * slot.floats());
     dk = arrays.take(s.kv_heads * keys * padded_dim(s));
     dv = arrays.take(s.kv_heads * keys * padded_dim(s));
     if (several) dq = arrays.take(s.heads * rows * padded_dim(s));
@@ -70,8 +75,8 @@ CapeMemory::CapeMemory(const CudaAttention& attention, void* memory, bool backwa
   bytes = static_cast<std::size_t>(arrays.bytes());
 }
 
-/// All keys and as many rows as there is room for; where not even 64 rows of all keys have it, as
-/// many keys as rows.
+/// All keys and as many rows as there is room for, of as many texts where all rows have it; where
+/// not even 64 rows of all keys have it, as many keys as rows.
 void CapeMemory::divide(const CudaAttention& a, std::int64_t taken, bool backward) {
   const AttentionShape& s = a.shape;
   const std::int64_t score = s.heads * kRows * kRows, sums = kRows * padded_dim(s);
@@ -95,6 +100,10 @@ void CapeMemory::divide(const CudaAttention& a, std::int64_t taken, bool backwar
   }
   rows = std::min(row_tiles, query_tiles) * kRows;
   keys = std::clamp<std::int64_t>(columns, 1, key_tiles) * kRows;
+  if (rows < query_tiles * kRows || keys < key_tiles * kRows) return;
+  const std::int64_t most = std::clamp<std::int64_t>(s.batch, 1, kMostTexts);
+  const std::int64_t text = query_tiles * key_tiles * floats.pair;
+  texts = std::clamp<std::int64_t>((room - key_tiles * floats.keys) / text, 1, most);
 }
 
 }  // namespace phasescope::kernels::cuda

@@ -20,6 +20,17 @@ struct CapeSlot {
   constexpr std::int64_t floats() const { return (totals + by_diagonal + by_query + 63) / 64 * 64; }
 };
 
+/// Products that the weights are second operands of: from rows to columns. The first two are the
+/// network, the others its gradients.
+enum CapeProduct { kHeadsToUnits, kUnitsToHeads, kScoresToUnits, kUnitsToContents };
+inline constexpr unsigned kCapeProducts = 4;
+
+/// Two weights that a lane has of eight heads and eight hidden units, each in two parts
+/// (Tf32Parts): of CapeColumns' columns 2t and 2t + 1 to column g.
+struct alignas(16) CapeWeights {
+  std::uint32_t high[2], low[2];
+};
+
 /// Sizes of arrays, and where they lie in the memory given.
 struct CapeMemory {
   /// memory null: the sizes alone. Throws nothing; the problem has been checked.
@@ -29,19 +40,23 @@ struct CapeMemory {
   std::int64_t rows = 0;       ///< of a strip: whole tiles
   std::int64_t keys = 0;       ///< likewise
   std::int64_t units = 0;      ///< hidden units, whole fours
+  /// Whose strips follow each other in `scores` (and `content`): more than one where they are
+  /// whole.
+  std::int64_t texts = 1;
   CapeSlot slot;
 
-  float* tables = nullptr;  ///< CapeNetwork::tables
-  float* scores = nullptr;  ///< (heads, rows, keys)
+  float* tables = nullptr;       ///< CapeNetwork::tables
+  CapeWeights* split = nullptr;  ///< CapeNetwork::split
+  float* scores = nullptr;       ///< (texts, heads, rows, keys)
   // Where keys come in several strips.
   float* kept = nullptr;  ///< (heads, rows in tiles, kept_floats())
   float* dq = nullptr;    ///< (heads, rows, head_dim in whole tiles)
   // Backward alone.
   float* delta = nullptr;    ///< (B, heads, queries)
-  float* content = nullptr;  ///< (heads, rows, keys)
+  float* content = nullptr;  ///< (texts, heads, rows, keys)
   float* dk = nullptr;       ///< (kv_heads, keys, head_dim in whole tiles)
   float* dv = nullptr;       ///< like dk
-  float* slots = nullptr;    ///< (rows in tiles, keys in tiles, slot.floats())
+  float* slots = nullptr;    ///< (texts, rows in tiles, keys in tiles, slot.floats())
   float* joined = nullptr;   ///< (hidden + heads, distances); not over FIRE
   // Sums over strips, one after the other.
   double* totals = nullptr;      ///< (slot.totals)

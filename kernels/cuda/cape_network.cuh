@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/cape_memory.h"
+#include "kernels/cuda/cape_mma.cuh"
 #include "kernels/cuda/variants.cuh"
 #include "kernels/variants/cape_tables.h"
 
@@ -22,6 +24,13 @@ struct CapePlace<true> {
   int segment;
 };
 
+/// A number as two of tf32's.
+struct Tf32Parts {
+  std::uint32_t high, low;
+
+  __device__ explicit Tf32Parts(float x) : high(to_tf32(x)), low(to_tf32(x - of_tf32(high))) {}
+};
+
 /// All pointers are device memory. The biases' part has a row for each hidden unit, w1_B B + b1,
 /// then one for each head, B (residual forms) + b2.
 struct CapeNetwork {
@@ -32,6 +41,14 @@ struct CapeNetwork {
   std::int64_t queries;
   std::int64_t distances;  // lambda from 0 on: every one in use
   float* tables;           // (rows, distances), or (rows, segments, 2): slopes and intercepts
+  CapeWeights* split;      // (kCapeProducts, head tiles, unit tiles, lanes)
+
+  constexpr int head_tiles() const { return static_cast<int>((heads + 7) / 8); }
+  constexpr int unit_tiles() const { return static_cast<int>((cape.hidden + 7) / 8); }
+  __device__ const CapeWeights& weights(CapeProduct product, int head_tile, int unit_tile,
+                                        int lane) const {
+    return split[((product * head_tiles() + head_tile) * unit_tiles() + unit_tile) * 32 + lane];
+  }
 
   /// Of pairs that a mask leaves out, some place.
   template <bool kFire>
@@ -80,7 +97,7 @@ struct CapeNetwork {
   }
 };
 
-/// Computes network.tables, of FIRE or not.
+/// Computes network.tables, of FIRE or not, and network.split.
 void launch_cape_tables(const CudaAttention& attention, const CapeNetwork& network);
 
 }  // namespace phasescope::kernels::cuda

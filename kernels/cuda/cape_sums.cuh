@@ -30,20 +30,21 @@ __global__ void __launch_bounds__(kThreads)
   if (n < launch.count) launch.sums[n] = 0;
 }
 
-/// Calls call(slot) for the pairs of a strip's tiles that have one, of those whose tile of queries
-/// comes `ahead` tiles after its tile of keys, counted within the strip.
+/// Calls call(slot) for the pairs of the strips' tiles that have one, of those whose tile of
+/// queries comes `ahead` tiles after its tile of keys, counted within the strip; text by text.
 template <class Call>
 __device__ void for_each_slot(const CapeGradientLaunch& launch, int ahead, const Call& call) {
   const Strip& strip = launch.content;
-  const Visibility visibility(launch.pairs.problem, strip.batch);
   const int columns = launch.key_tiles();
   const int last = min(static_cast<int>(tiles_of(strip.last - strip.first)), columns + ahead);
-  for (int row = max(0, ahead); row < last; ++row) {
-    const int column = row - ahead;
-    const int query = static_cast<int>(strip.first) + row * kRows;
-    const int key = static_cast<int>(strip.first_key) + column * kRows;
-    if (!visibility.sees(query, key)) continue;
-    call(launch.memory.slots + (row * columns + column) * launch.memory.slot.floats());
+  for (int text = 0; text < launch.texts; ++text) {
+    const Visibility visibility(launch.pairs.problem, strip.batch + text);
+    for (int row = max(0, ahead); row < last; ++row) {
+      const int column = row - ahead;
+      const int query = static_cast<int>(strip.first) + row * kRows;
+      const int key = static_cast<int>(strip.first_key) + column * kRows;
+      if (visibility.sees(query, key)) call(launch.slot(text, row * columns + column));
+    }
   }
 }
 
@@ -51,16 +52,18 @@ __device__ void for_each_slot(const CapeGradientLaunch& launch, int ahead, const
 __device__ inline double sum_of_query(const CapeGradientLaunch& launch, int query) {
   const Strip& strip = launch.content;
   const CapeSlot& slot = launch.memory.slot;
-  const Visibility visibility(launch.pairs.problem, strip.batch);
   const int columns = launch.key_tiles(), tile = query / kRows;
   double sum = 0;
-  for (int column = 0; column < columns; ++column) {
-    if (!visibility.sees(static_cast<int>(strip.first) + tile * kRows,
-                         static_cast<int>(strip.first_key) + column * kRows)) {
-      continue;
+  for (int text = 0; text < launch.texts; ++text) {
+    const Visibility visibility(launch.pairs.problem, strip.batch + text);
+    for (int column = 0; column < columns; ++column) {
+      if (!visibility.sees(static_cast<int>(strip.first) + tile * kRows,
+                           static_cast<int>(strip.first_key) + column * kRows)) {
+        continue;
+      }
+      const float* sums = launch.slot(text, tile * columns + column);
+      sum += static_cast<double>(sums[slot.totals + slot.by_diagonal + query % kRows]);
     }
-    const float* sums = launch.memory.slots + (tile * columns + column) * slot.floats();
-    sum += static_cast<double>(sums[slot.totals + slot.by_diagonal + query % kRows]);
   }
   return sum;
 }

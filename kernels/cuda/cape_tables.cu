@@ -53,9 +53,33 @@ __global__ void __launch_bounds__(kThreads)
       static_cast<float>(slope), static_cast<float>(intercept)};
 }
 
+/// One warp eight heads and eight units; grid.x of them, units first; grid.y products.
+__global__ void __launch_bounds__(32) cape_split_kernel(const __grid_constant__ CapeNetwork net) {
+  const CapeVariant& cape = net.cape;
+  const std::int64_t lane = threadIdx.x, unit_tiles = net.unit_tiles();
+  const std::int64_t first_head = blockIdx.x / unit_tiles * 8;
+  const std::int64_t first_unit = blockIdx.x % unit_tiles * 8;
+  const bool from_heads = blockIdx.y == kHeadsToUnits || blockIdx.y == kScoresToUnits;
+  const bool of_first_layer = blockIdx.y == kHeadsToUnits || blockIdx.y == kUnitsToContents;
+  const auto weight = [&](std::int64_t pair) {
+    const std::int64_t row = lane % 4 * 2 + pair, column = lane / 4;
+    const std::int64_t head = first_head + (from_heads ? row : column);
+    const std::int64_t unit = first_unit + (from_heads ? column : row);
+    if (head >= net.heads || unit >= cape.hidden) return 0.0f;
+    return of_first_layer ? cape.w1[unit * net.layout.width + head]
+                          : cape.w2[head * cape.hidden + unit];
+  };
+  const Tf32Parts first(weight(0)), second(weight(1));
+  const std::int64_t tile = blockIdx.y * net.head_tiles() * unit_tiles + blockIdx.x;
+  net.split[tile * 32 + lane] = {{first.high, second.high}, {first.low, second.low}};
+}
+
 }  // namespace
 
 void launch_cape_tables(const CudaAttention& a, const CapeNetwork& network) {
+  launch("cape split", &cape_split_kernel,
+         dim3{static_cast<unsigned>(network.head_tiles() * network.unit_tiles()), kCapeProducts, 1},
+         32, 0, a.stream, network);
   const std::int64_t rows = network.cape.hidden + network.heads;
   if (is_on_fire(network.cape)) {
     launch("cape pieces", &cape_pieces_kernel, dim3{1, static_cast<unsigned>(rows), 1}, kThreads, 0,

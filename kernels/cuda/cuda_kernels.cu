@@ -20,6 +20,7 @@ class Kernels final : public CudaKernels {
     return properties.name;
   }
   int capability() const override { return cuda_capability(); }
+  std::int64_t shared_bytes() const override { return cuda_shared_bytes(); }
 
   void* allocate(std::size_t bytes) const override {
     void* data = nullptr;

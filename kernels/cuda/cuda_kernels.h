@@ -3,6 +3,7 @@
 // it, and the emulation can stand in for a device.
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "kernels/cuda/attention_cuda.h"
@@ -22,6 +23,8 @@ class CudaKernels {
   virtual std::string device_name() const = 0;
   /// Its compute capability, 90 for 9.0.
   virtual int capability() const = 0;
+  /// Bytes of shared memory that a block of it may have.
+  virtual std::int64_t shared_bytes() const = 0;
 
   virtual void* allocate(std::size_t bytes) const = 0;
   virtual void release(void* data) const noexcept = 0;

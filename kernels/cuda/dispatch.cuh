@@ -66,15 +66,17 @@ void launch_top_keys(const CudaAttention& a, const ForwardLaunch<Score>& paramet
 }
 
 /// The forward pass with its row probes but for the largest weights; grid.x tiles of queries.
-template <typename T, int D, DeviceScore Score>
+template <typename T, int D, int kValueDim = D, DeviceScore Score>
 void launch_forward(const CudaAttention& a, const ForwardLaunch<Score>& parameters,
                     const dim3& grid) {
   const auto start = [&](auto probes) {
     using Probes = decltype(probes);
-    constexpr unsigned kTiles = kForwardBands<Score>;
-    launch("forward", &attention_forward_kernel<T, D, Probes, Score>,
-           dim3{(grid.x + kTiles - 1) / kTiles, grid.y, grid.z}, kThreads,
-           ForwardLayout<D, Score, static_cast<int>(kTiles)>::kBytes, a.stream, parameters);
+    constexpr unsigned kTiles = kForwardBands<kValueDim, Score>;
+    constexpr int kBytes = ForwardLayout<D, Score, static_cast<int>(kTiles), kValueDim>::kBytes;
+    static_assert(kBytes <= kCudaSharedBytes);
+    launch("forward", &attention_forward_kernel<T, D, Probes, Score, kValueDim>,
+           dim3{(grid.x + kTiles - 1) / kTiles, grid.y, grid.z}, kThreads, kBytes, a.stream,
+           parameters);
   };
   if (wants_probes(parameters.outputs.rows)) {
     start(AllProbes{});
@@ -84,19 +86,19 @@ void launch_forward(const CudaAttention& a, const ForwardLaunch<Score>& paramete
 }
 
 /// in_hopper_form: of the same score, where there is that form of its forward pass.
-template <DeviceScore Score>
+template <class Heads = UsualHeads, DeviceScore Score>
 void forward_with(const CudaAttention& a, const CudaForwardOutputs& outputs, const Score& score,
                   ForwardLauncher* in_hopper_form = nullptr) {
   const ForwardLaunch<Score> parameters{problem_of(a, score), outputs};
   const dim3 grid{tiles_of(a.shape.queries), static_cast<unsigned>(a.shape.heads),
                   static_cast<unsigned>(a.shape.batch)};
-  with_type_and_dim(a, [&](auto type, auto dim) {
+  with_type_and_dim<Heads>(a, [&](auto type, auto dim) {
     using T = decltype(type);
     constexpr int kDim = decltype(dim)::value;
     if (in_hopper_form != nullptr && cuda_takes_hopper_form(a)) {
       in_hopper_form(a, outputs);
     } else {
-      launch_forward<T, kDim>(a, parameters, grid);
+      launch_forward<T, kDim, decltype(dim)::values>(a, parameters, grid);
     }
     if (wants_top_keys(outputs.rows)) launch_top_keys<T, kDim>(a, parameters, grid);
     if (!wants_buckets(outputs.buckets)) return;
@@ -144,9 +146,9 @@ inline void join_sums(const CudaAttention& a, const CudaScoreSums& sums) {
   join_rows(a, memory.squares, sums.square);
 }
 
-template <DeviceScore Score>
+template <class Heads = UsualHeads, DeviceScore Score>
 void sums_with(const CudaAttention& a, const CudaScoreSums& sums, const Score& score) {
-  with_type_and_dim(a, [&](auto type, auto dim) {
+  with_type_and_dim<Heads>(a, [&](auto type, auto dim) {
     launch_sums<decltype(type), decltype(dim)::value>(a, sums, problem_of(a, score),
                                                       static_cast<unsigned>(a.shape.batch));
   });
@@ -170,13 +172,13 @@ inline void launch_sinks(const CudaAttention& a, const SavedForward& saved, cons
 }
 
 /// Sums of the scores' gradients over diagonals, of a strip where scores are stored.
-template <typename T, int D, DeviceScore Score>
+template <typename T, int D, int kValueDim = D, DeviceScore Score>
 void launch_gradient_sums(const CudaAttention& a, const CudaGradients& gradients,
                           const BackwardLaunch<Score>& pairs, unsigned batch) {
   if (!gradients.scores.by_distance || gradients.scores.length == 0) return;
-  launch("gradient sums", &attention_sums_kernel<T, D, Score, true>,
+  launch("gradient sums", &attention_sums_kernel<T, D, Score, true, kValueDim>,
          dim3{tile_distances(a.shape), static_cast<unsigned>(a.shape.heads), batch}, kThreads,
-         SumsLayout<D, Score, true>::kBytes, a.stream,
+         SumsLayout<D, Score, true, kValueDim>::kBytes, a.stream,
          SumsLaunch<Score>{pairs, SumsBy::distance,
                            static_cast<double*>(gradients.distance_workspace)});
 }
@@ -187,14 +189,15 @@ inline void join_gradient_sums(const CudaAttention& a, const CudaGradients& grad
 }
 
 /// dq of all queries.
-template <typename T, int D, DeviceScore Score>
+template <typename T, int D, int kValueDim, DeviceScore Score>
 void launch_dq(const CudaAttention& a, const BackwardLaunch<Score>& parameters) {
-  constexpr unsigned kTiles = kQueryBands<Score>;
-  launch("dq", &attention_dq_kernel<T, D, Score>,
+  constexpr unsigned kTiles = kQueryBands<D, Score>;
+  using Layout = PairLayout<D, Score, true, kTiles, kPairStages<D, Score>, 1, kValueDim>;
+  static_assert(D <= 128 || Layout::kBytes <= CudaHeads{D, kValueDim}.shared_bytes(true));
+  launch("dq", &attention_dq_kernel<T, D, Score, kValueDim>,
          dim3{(tiles_of(a.shape.queries) + kTiles - 1) / kTiles,
               static_cast<unsigned>(a.shape.heads), static_cast<unsigned>(a.shape.batch)},
-         kThreads, PairLayout<D, Score, true, kTiles, kPairStages<D, Score>>::kBytes, a.stream,
-         parameters);
+         kThreads, Layout::kBytes, a.stream, parameters);
 }
 
 /// Whether the gradient of a table is asked for.
@@ -205,11 +208,11 @@ inline bool wants_table(const CudaAttention& a, const Gradients& gradients) {
 }
 
 /// dk and dv of all keys, by themselves.
-template <typename T, int D, DeviceScore Score>
+template <typename T, int D, int kValueDim, DeviceScore Score>
 void launch_dkv(const CudaAttention& a, const BackwardLaunch<Score>& parameters) {
   constexpr bool kHalves = kKeyBands<D, Score> == 2;
-  using Layout = PairLayout<D, Score, true, 1, kHalves ? kPairStages<D, Score> : 1>;
-  launch("dkv", &attention_dkv_kernel<T, D, Score>,
+  using Layout = PairLayout<D, Score, true, 1, kHalves ? kPairStages<D, Score> : 1, 1, kValueDim>;
+  launch("dkv", &attention_dkv_kernel<T, D, Score, kValueDim>,
          dim3{tiles_of(a.shape.keys), static_cast<unsigned>(a.shape.kv_heads),
               static_cast<unsigned>(a.shape.batch)},
          kThreads, kHalves ? Layout::kBytesWithOperands : Layout::kBytes, a.stream, parameters);
@@ -219,7 +222,7 @@ void launch_dkv(const CudaAttention& a, const BackwardLaunch<Score>& parameters)
 template <typename T, int D, DeviceScore Score>
 bool launch_in_one_pass(const CudaAttention& a, const CudaGradients& gradients,
                         const BackwardLaunch<Score>& parameters) {
-  if constexpr (kHasFewRegisters<Score>) {
+  if constexpr (kHasFewRegisters<Score> && D <= 128) {
     const OnePass plan = one_pass(a);
     if (plan.units == 0) return false;
     BackwardLaunch<Score> pass = parameters;
@@ -233,7 +236,7 @@ bool launch_in_one_pass(const CudaAttention& a, const CudaGradients& gradients,
 
 /// `dq` launches what makes it by itself, and `finish` is called once dq, dk and dv are launched:
 /// both like with_type_and_dim's, with the parameters too.
-template <DeviceScore Score, class Dq, class Finish>
+template <class Heads = UsualHeads, DeviceScore Score, class Dq, class Finish>
 void backward_with(const CudaAttention& a, const SavedForward& saved,
                    const CudaGradients& gradients, const Score& score, const Dq& dq,
                    const Finish& finish) {
@@ -252,35 +255,36 @@ void backward_with(const CudaAttention& a, const SavedForward& saved,
                                          own_gradients(gradients),
                                          delta + delta_size(a.shape)};
   const unsigned batch = static_cast<unsigned>(a.shape.batch);
-  with_type_and_dim(a, [&](auto type, auto dim) {
+  with_type_and_dim<Heads>(a, [&](auto type, auto dim) {
     using T = decltype(type);
-    constexpr int kDim = decltype(dim)::value;
+    constexpr int kDim = decltype(dim)::value, kValues = decltype(dim)::values;
     if (a.shape.queries > 0) {
       launch_delta<T>(a, parameters.saved, static_cast<int>(parameters.problem.state_dim), delta);
     }
     if (!launch_in_one_pass<T, kDim>(a, gradients, parameters)) {
       if (a.shape.queries > 0) dq(type, dim, parameters);
-      launch_dkv<T, kDim>(a, parameters);
+      launch_dkv<T, kDim, kValues>(a, parameters);
     }
     launch_sinks(a, saved, delta, gradients.sinks);
     finish(type, dim, parameters);
-    launch_gradient_sums<T, kDim>(a, gradients, parameters, batch);
+    launch_gradient_sums<T, kDim, kValues>(a, gradients, parameters, batch);
   });
   join_gradient_sums(a, gradients);
 }
 
-template <DeviceScore Score, class Finish>
+template <class Heads = UsualHeads, DeviceScore Score, class Finish>
 void backward_with(const CudaAttention& a, const SavedForward& saved,
                    const CudaGradients& gradients, const Score& score, const Finish& finish) {
   const auto dq = [&a](auto type, auto dim, const auto& parameters) {
-    launch_dq<decltype(type), decltype(dim)::value>(a, parameters);
+    using Size = decltype(dim);
+    launch_dq<decltype(type), Size::value, Size::values>(a, parameters);
   };
-  backward_with(a, saved, gradients, score, dq, finish);
+  backward_with<Heads>(a, saved, gradients, score, dq, finish);
 }
-template <DeviceScore Score>
+template <class Heads = UsualHeads, DeviceScore Score>
 void backward_with(const CudaAttention& a, const SavedForward& saved,
                    const CudaGradients& gradients, const Score& score) {
-  backward_with(a, saved, gradients, score, [](auto, auto, const auto&) {});
+  backward_with<Heads>(a, saved, gradients, score, [](auto, auto, const auto&) {});
 }
 
 }  // namespace phasescope::kernels::cuda

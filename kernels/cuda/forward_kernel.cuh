@@ -37,19 +37,19 @@ struct KeptRows {
 
 /// Tiles of 64 queries that a block takes: two where a thread has registers for the sums of four
 /// rows.
-template <DeviceScore Score>
-inline constexpr int kForwardBands = kHasFewRegisters<Score> ? 2 : 1;
+template <int kValues, DeviceScore Score>
+inline constexpr int kForwardBands = kHasFewRegisters<Score>&& kValues <= 128 ? 2 : 1;
 
 /// Shared memory: the queries, then a tile of keys, values and states, entries for each tile of
 /// queries, and pieces. Scores that are stored need neither queries nor keys.
-template <int D, DeviceScore Score, int kCount>
+template <int D, DeviceScore Score, int kCount, int kValueDim = D>
 struct ForwardLayout {
   static constexpr int kStateDim = D;
   static constexpr std::uint32_t kDots = Score::kStored ? 0 : kTileBytes<D>;
   static constexpr std::uint32_t kQueries = 0;
   static constexpr std::uint32_t kKeys = kCount * kDots;
   static constexpr std::uint32_t kValues = kKeys + kDots;
-  static constexpr std::uint32_t kStates = kValues + kTileBytes<D>;
+  static constexpr std::uint32_t kStates = kValues + kTileBytes<kValueDim>;
   static constexpr std::uint32_t kEntries = kStates + (Score::kState ? kTileBytes<kStateDim> : 0);
   static constexpr std::uint32_t kPieces =
       kEntries + (Score::kEntries ? kCount * kEntriesBytes : 0);
@@ -58,15 +58,16 @@ struct ForwardLayout {
   static constexpr std::uint32_t kOut = Score::kStored ? kValues : kQueries;
 };
 
-template <typename T, int D, class Probes, DeviceScore Score>
+template <typename T, int D, class Probes, DeviceScore Score, int kValueDim>
 class BlockForward {
-  static constexpr int kCount = kForwardBands<Score>;
-  using Layout = ForwardLayout<D, Score, kCount>;
+  static constexpr int kCount = kForwardBands<kValueDim, Score>;
+  using Layout = ForwardLayout<D, Score, kCount, kValueDim>;
   static constexpr int kStateDim = Layout::kStateDim;
   // Keys taken at a time: half a tile or a quarter where the registers would not do for more.
-  static constexpr bool kQuarterTiles = D == 128 && kCount == 2 && Probes::kOn;
-  static constexpr bool kHalfTiles =
-      Score::kDots == 2 || (D == 128 ? kCount == 2 || Score::kState : kCount == 2 && Probes::kOn);
+  static constexpr bool kQuarterTiles = kValueDim == 128 && kCount == 2 && Probes::kOn;
+  static constexpr bool kHalfTiles = Score::kDots == 2 || kValueDim > 128 ||
+                                     (kValueDim == 128 ? kCount == 2 || Score::kState
+                                                       : kCount == 2 && Probes::kOn);
   static constexpr int kWidth = kQuarterTiles ? kRows / 4 : kHalfTiles ? kRows / 2 : kRows;
   using Scores = float[kWidth / 8][4];
 
@@ -179,8 +180,8 @@ class BlockForward {
   }
   __device__ void fetch_values(int tile) {
     const int first = tile * kRows, keys = static_cast<int>(shape_.keys);
-    copy_tile<T, D>(shared_ + Layout::kValues, pointer<T>(problem_.v, batch_, kv_head()),
-                    problem_.v.row, first, keys, channels());
+    copy_tile<T, kValueDim>(shared_ + Layout::kValues, pointer<T>(problem_.v, batch_, kv_head()),
+                            problem_.v.row, first, keys, static_cast<int>(shape_.value_dim));
     if constexpr (Score::kState) {
       copy_tile<T, kStateDim>(shared_ + Layout::kStates,
                               pointer<T>(problem_.state, batch_, kv_head()), problem_.state.row,
@@ -203,6 +204,8 @@ class BlockForward {
   __device__ __forceinline__ void attend(const Which& bands, int tile, int following) {
 #pragma unroll 1
     for (int first = 0; first < kRows; first += kWidth) {
+      // What could be computed before the loop would take registers, of which 256 sums leave none.
+      if constexpr (kValueDim > 128) compute_anew(shared_, lane_);
       Scores s[Which::kLast];
       compute_scores(bands, tile, first, s);
       // The tile's values are there; and when its scores are done, its keys make room.
@@ -222,8 +225,9 @@ class BlockForward {
   __device__ __forceinline__ void average(const Which& bands, int first,
                                           const Scores (&s)[Which::kLast]) {
     const auto weights = [&](int band) -> const Scores& { return s[band]; };
-    accumulate<T, D, kWidth>(bands, weights, shared_ + Layout::kValues, first, lane_,
-                             [&](int band) -> float(&)[D / 8][4] { return out_[band]; });
+    accumulate<T, kValueDim, kWidth>(
+        bands, weights, shared_ + Layout::kValues, first, lane_,
+        [&](int band) -> float(&)[kValueDim / 8][4] { return out_[band]; });
     if constexpr (Score::kState) {
       accumulate<T, kStateDim, kWidth>(bands, weights, shared_ + Layout::kStates, first, lane_,
                                        [&](int) -> float(&)[kStateDim / 8][4] { return state_; });
@@ -300,20 +304,20 @@ class BlockForward {
     if constexpr (Score::kState) rescale_sums(state_, half, factor);
   }
 
-  __device__ KeptRows<D, Probes> kept_rows() const {
+  __device__ KeptRows<kValueDim, Probes> kept_rows() const {
     const int tiles = static_cast<int>(gridDim.x);
     return {kept_, head_ * tiles + (first_ - first_row(problem_)) / kRows};
   }
   __device__ void take_rows() {
-    const KeptRows<D, Probes> kept = kept_rows();
+    const KeptRows<kValueDim, Probes> kept = kept_rows();
 #pragma unroll
-    for (int n = 0; n < D / 2; ++n) out_[0][n / 4][n % 4] = kept.sums[n * kThreads];
+    for (int n = 0; n < kValueDim / 2; ++n) out_[0][n / 4][n % 4] = kept.sums[n * kThreads];
     rows_[0] = kept.rows();
   }
   __device__ void keep_rows() const {
-    const KeptRows<D, Probes> kept = kept_rows();
+    const KeptRows<kValueDim, Probes> kept = kept_rows();
 #pragma unroll
-    for (int n = 0; n < D / 2; ++n) kept.sums[n * kThreads] = out_[0][n / 4][n % 4];
+    for (int n = 0; n < kValueDim / 2; ++n) kept.sums[n * kThreads] = out_[0][n / 4][n % 4];
     kept.rows() = rows_[0];
   }
 
@@ -327,7 +331,7 @@ class BlockForward {
     for (int half = 0; half < 2; ++half) {
       normaliser[half] = write_numbers(problem_, outputs_, at, rows_[band], half);
     }
-    write_values<T, D>(problem_, outputs_, at, out_[band], normaliser);
+    write_values<T, kValueDim>(problem_, outputs_, at, out_[band], normaliser);
     if constexpr (Score::kState) {
       write_rows<T, kStateDim>(outputs_.out_state, at, shape_.queries, state_, normaliser,
                                static_cast<int>(problem_.state_dim));
@@ -346,15 +350,15 @@ class BlockForward {
   [[no_unique_address]] Pieces<Score::kPieces> pieces_;
   ScoreUnit unit_;
   float row_sum_[2];
-  float out_[kCount][D / 8][4] = {};
+  float out_[kCount][kValueDim / 8][4] = {};
   float state_[Score::kState ? kStateDim / 8 : 1][4] = {};
   RowState<Probes> rows_[kCount];
 };
 
-template <typename T, int D, class Probes, DeviceScore Score>
+template <typename T, int D, class Probes, DeviceScore Score, int kValueDim = D>
 __global__ void __launch_bounds__(kThreads)
     attention_forward_kernel(const __grid_constant__ ForwardLaunch<Score> launch) {
-  BlockForward<T, D, Probes, Score>(launch).run();
+  BlockForward<T, D, Probes, Score, kValueDim>(launch).run();
 }
 
 }  // namespace phasescope::kernels::cuda

@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kThreads)
   const RowGate<T> gate(launch.gate, launch.gate_dim, batch, head, row);
   const auto stored = [](float x) { return static_cast<std::uint16_t>(Half<T>::pack(x, 0)); };
   float sum = 0;
-  for (int c = lane; c < static_cast<int>(s.head_dim); c += 32) {
+  for (int c = lane; c < static_cast<int>(values_of(s)); c += 32) {
     const float d = Half<T>::low(d_out[c]), product = d * Half<T>::low(out[c]);
     d_values[c] = stored(d * gate.of(c));
     if (launch.d_gate.data && gate.by_channel) row_of(launch.d_gate)[c] = stored(product);
@@ -52,8 +52,8 @@ __global__ void __launch_bounds__(kThreads)
 InputTensor launch_gates(const CudaAttention& a, const SavedForward& saved,
                          const CudaGradients& gradients, void* memory) {
   const AttentionShape& s = a.shape;
-  const OutputTensor to{memory, s.heads * s.queries * s.head_dim, s.queries * s.head_dim,
-                        s.head_dim, a.q.storage};
+  const std::int64_t width = values_of(s);
+  const OutputTensor to{memory, s.heads * s.queries * width, s.queries * width, width, a.q.storage};
   const std::int64_t rows = s.batch * s.heads * s.queries;
   const auto kernel = a.q.storage == Storage::bfloat16 ? &attention_gate_kernel<__nv_bfloat16>
                                                        : &attention_gate_kernel<__half>;

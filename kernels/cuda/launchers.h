@@ -24,6 +24,11 @@ constexpr std::int64_t kept_floats(std::int64_t dim) {
 static_assert(kept_floats(64) >= kRows * kMaxTopKeys * 2, "lists of the largest weights lie there");
 inline constexpr int kMostSegments = static_cast<int>(kCudaSegments);
 
+/// Channels of v and out.
+constexpr std::int64_t values_of(const AttentionShape& s) {
+  return s.value_dim > 0 ? s.value_dim : s.head_dim;
+}
+
 /// Of one thread an entry.
 constexpr unsigned blocks_of(std::int64_t entries) {
   return static_cast<unsigned>((entries + kThreads - 1) / kThreads);
@@ -68,7 +73,7 @@ constexpr TableBlocks table_blocks(const CudaAttention& a) {
 /// or 8.9.
 inline constexpr int kOnePassKeys = 2 * kRows;
 constexpr int one_pass_bytes(std::int64_t padded_dim) {
-  return (padded_dim <= 64 ? 99 : 163) * 1024;
+  return static_cast<int>(padded_dim <= 64 ? kCudaSharedBytes : kCudaLargeSharedBytes);
 }
 /// Multiprocessors of an H100 and an H200, which blocks fill evenly. On fewer than kLeastBlocks of
 /// them the kernels that make dq by itself, which use all, are faster by count, though they compute
@@ -94,7 +99,7 @@ constexpr OnePass one_pass_plan(const CudaAttention& a, bool with_table) {
   const AttentionShape& s = a.shape;
   const std::int64_t heads = s.heads / s.kv_heads, units = s.batch * s.kv_heads;
   const std::int64_t tiles = heads * tiles_of(s.queries);
-  const std::int64_t tile_floats = std::int64_t{kRows} * (s.head_dim <= 64 ? 64 : 128);
+  const std::int64_t tile_floats = std::int64_t{kRows} * cuda_padded_heads(s).channels;
   // Of one sum of a unit with its flags.
   const std::int64_t bytes = std::max<std::int64_t>(tiles * (tile_floats * 4 + 1), 1);
   const std::int64_t room = static_cast<std::int64_t>(a.dq_bytes) / bytes;
@@ -159,6 +164,8 @@ using ForwardLauncher = void(const CudaAttention&, const CudaForwardOutputs&);
 ForwardLauncher forward_plain, forward_plain_tokens, forward_table, forward_table_multiplied,
     forward_table_tokens, forward_query_table, forward_clamp, forward_tapa, forward_tape,
     forward_fire, forward_cape;
+/// Of heads that cuda_padded_heads() calls wide.
+ForwardLauncher forward_plain_wide, forward_table_wide;
 /// In Hopper form, without the passes that follow: for what cuda_takes_hopper_form() says.
 ForwardLauncher hopper_plain, hopper_table, hopper_tapa, hopper_tape;
 
@@ -170,17 +177,17 @@ void launch_buckets(const CudaAttention& attention, const CudaForwardOutputs& ou
 InputTensor launch_gates(const CudaAttention& attention, const SavedForward& saved,
                          const CudaGradients& gradients, void* memory);
 constexpr std::size_t gate_bytes(const AttentionShape& s) {
-  return static_cast<std::size_t>(s.batch * s.heads * s.queries * s.head_dim) * 2;
+  return static_cast<std::size_t>(s.batch * s.heads * s.queries * values_of(s)) * 2;
 }
 
 using BackwardLauncher = void(const CudaAttention&, const SavedForward&, const CudaGradients&);
 BackwardLauncher backward_plain, backward_plain_tokens, backward_table, backward_table_multiplied,
     backward_table_tokens, backward_query_table, backward_clamp, backward_tapa, backward_tape,
-    backward_fire, backward_cape;
+    backward_fire, backward_cape, backward_plain_wide, backward_table_wide;
 
 using SumsLauncher = void(const CudaAttention&, const CudaScoreSums&);
 SumsLauncher sums_plain, sums_plain_tokens, sums_table, sums_table_multiplied, sums_table_tokens,
-    sums_query_table, sums_clamp, sums_tapa, sums_fire, sums_cape;
+    sums_query_table, sums_clamp, sums_tapa, sums_fire, sums_cape, sums_plain_wide, sums_table_wide;
 
 /// Sums by |distance|, (B, heads, length), of those of diagonals (B, heads, tile_distances(),
 /// kThreads); and (B, heads) of those of rows (B, heads, queries). `to` null: not wanted.

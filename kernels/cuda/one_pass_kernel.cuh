@@ -231,8 +231,9 @@ __device__ __forceinline__ void take_keys(const OnePassLaunch<Score>& launch,
       }
     }
   });
-  pair.write_kept(pass.gradients.dk, batch, kv_head, own_key, dk, pass.problem.score.factor(0));
-  pair.write_kept(pass.gradients.dv, batch, kv_head, own_key, dv, 1);
+  pair.write_kept(pass.gradients.dk, batch, kv_head, own_key, pair.channels(), dk,
+                  pass.problem.score.factor(0));
+  pair.write_kept(pass.gradients.dv, batch, kv_head, own_key, pair.value_channels(), dv, 1);
 }
 
 /// grid.x blocks share the keys of a unit, grid.y units.

@@ -15,7 +15,7 @@ namespace phasescope::kernels::cuda {
 /// Inputs of a launch with the score that its kernel is compiled for.
 template <DeviceScore Score>
 struct Problem {
-  AttentionShape shape;
+  AttentionShape shape;  // with a value_dim, never 0
   InputTensor q, k, v, state;
   std::int64_t state_dim = 0;
   Score score;

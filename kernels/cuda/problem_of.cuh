@@ -1,6 +1,6 @@
 #pragma once
-// What a launch is given, from run-time values: two 16-bit types, head dimensions up to 64 and up
-// to 128, probes off and on.
+// What a launch is given, from run-time values: two 16-bit types, padded sizes of heads, probes off
+// and on.
 
 #include <type_traits>
 #include <variant>
@@ -26,6 +26,7 @@ Problem<Score> problem_of(const CudaAttention& a, const Score& score) {
                          a.query_documents,
                          a.key_documents,
                          static_cast<const DocumentRange*>(a.document_workspace)};
+  problem.shape.value_dim = values_of(a.shape);
   if (const auto* tape = std::get_if<TapeVariant>(&a.variant)) {
     problem.state = tape->state;
     problem.state_dim = tape->state_dim;
@@ -35,15 +36,39 @@ Problem<Score> problem_of(const CudaAttention& a, const Score& score) {
   return problem;
 }
 
-/// Calls `with` with a value of the 16-bit type and an integral constant of the head dimension.
-template <class Call>
+/// Padded channels of q and k, and of v and out.
+template <int kChannels, int kValues = kChannels>
+struct HeadSize {
+  static constexpr int value = kChannels, values = kValues;
+};
+
+/// The sizes that kernels are instantiated for: with() calls `call` with that of a problem.
+struct UsualHeads {
+  template <class Call>
+  static void with(const AttentionShape& shape, const Call& call) {
+    if (cuda_padded_heads(shape).channels == 64) {
+      call(HeadSize<64>{});
+    } else {
+      call(HeadSize<128>{});
+    }
+  }
+};
+struct WideHeads {
+  template <class Call>
+  static void with(const AttentionShape& shape, const Call& call) {
+    if (cuda_padded_heads(shape).channels == 192) {
+      call(HeadSize<192, 128>{});
+    } else {
+      call(HeadSize<256>{});
+    }
+  }
+};
+
+/// Calls `with` with a value of the 16-bit type and a HeadSize.
+template <class Heads = UsualHeads, class Call>
 void with_type_and_dim(const CudaAttention& a, const Call& with) {
   const auto with_dim = [&](auto type) {
-    if (a.shape.head_dim <= 64) {
-      with(type, std::integral_constant<int, 64>{});
-    } else {
-      with(type, std::integral_constant<int, 128>{});
-    }
+    Heads::with(a.shape, [&](auto size) { with(type, size); });
   };
   if (a.q.storage == Storage::bfloat16) {
     with_dim(__nv_bfloat16{});

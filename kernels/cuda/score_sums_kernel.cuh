@@ -30,12 +30,12 @@ struct SumsLaunch {
 
 /// One number for each pair of a pair of tiles, -inf where it does not count, in the shared memory
 /// of the tiles, which have been read by then: for TAPE's there would be no room beside them.
-template <int D, DeviceScore Score, bool kGradients>
+template <int D, DeviceScore Score, bool kGradients, int kValueDim = D>
 struct SumsLayout {
-  using Tiles = PairLayout<D, Score, kGradients>;
+  using Tiles = PairLayout<D, Score, kGradients, 1, 1, 1, kValueDim>;
   static constexpr int kBytes =
       Tiles::kBytes > Tiles::kPairBytes ? Tiles::kBytes : Tiles::kPairBytes;
-  static_assert(kBytes <= kCudaSharedBytes);
+  static_assert(kBytes <= CudaHeads{D, kValueDim}.shared_bytes(kGradients));
 };
 
 /// Thread n's: of row, column or diagonal n of the pairs of tiles.
@@ -111,9 +111,9 @@ __device__ __forceinline__ void for_each_pair_of_tiles(const Problem<Score>& pro
 }
 
 /// What a block does with a pair of tiles.
-template <typename T, int D, DeviceScore Score, bool kGradients>
+template <typename T, int D, DeviceScore Score, bool kGradients, int kValueDim>
 class SumsOfTiles {
-  using Pair = TilePair<T, D, false, Score, kGradients>;
+  using Pair = TilePair<T, D, false, Score, kGradients, 1, 1, 1, kValueDim>;
 
  public:
   __device__ explicit SumsOfTiles(const SumsLaunch<Score>& launch)
@@ -222,10 +222,10 @@ __device__ __forceinline__ void write_sums(const SumsLaunch<Score>& launch, Line
 
 /// grid.x tiles of queries or of keys (of a strip where scores are stored) or distances of tiles,
 /// grid.y heads, grid.z batch entries.
-template <typename T, int D, DeviceScore Score, bool kGradients>
+template <typename T, int D, DeviceScore Score, bool kGradients, int kValueDim = D>
 __global__ void __launch_bounds__(kThreads)
     attention_sums_kernel(const __grid_constant__ SumsLaunch<Score> launch) {
-  SumsOfTiles<T, D, Score, kGradients> tiles(launch);
+  SumsOfTiles<T, D, Score, kGradients, kValueDim> tiles(launch);
   LineSums sums;
   for_each_pair_of_tiles(launch.pairs.problem, launch.by,
                          [&](int part, const Visibility& visibility, int query, int key) {

@@ -192,7 +192,7 @@ __device__ __forceinline__ void multiply_gate(const Problem<Score>& problem, con
 #pragma unroll
     for (int d = 0; d < D / 8; ++d) {
       const int channel = d * 8 + (at.lane % 4) * 2;
-      if (channel >= problem.shape.head_dim) continue;
+      if (channel >= problem.shape.value_dim) continue;
       sums[d][2 * half] *= gate.of(channel);
       sums[d][2 * half + 1] *= gate.of(channel + 1);
     }
@@ -207,7 +207,7 @@ __device__ __forceinline__ void write_values(const Problem<Score>& problem,
                                              float (&sums)[D / 8][4],
                                              const float (&normaliser)[2]) {
   const std::int64_t queries = problem.shape.queries;
-  const int channels = static_cast<int>(problem.shape.head_dim);
+  const int channels = static_cast<int>(problem.shape.value_dim);
   if (problem.gate.data != nullptr) {
     if (outputs.ungated.data != nullptr) {
       write_rows<T, D>(outputs.ungated, at, queries, sums, normaliser, channels);

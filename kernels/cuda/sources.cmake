@@ -6,10 +6,12 @@ set(PHASESCOPE_CUDA_SOURCES
   backward_fire.cu
   backward_plain.cu
   backward_plain_tokens.cu
+  backward_plain_wide.cu
   backward_query_table.cu
   backward_table.cu
   backward_table_multiplied.cu
   backward_table_tokens.cu
+  backward_table_wide.cu
   backward_tapa.cu
   backward_tape.cu
   buckets.cu
@@ -22,10 +24,12 @@ set(PHASESCOPE_CUDA_SOURCES
   forward_fire.cu
   forward_plain.cu
   forward_plain_tokens.cu
+  forward_plain_wide.cu
   forward_query_table.cu
   forward_table.cu
   forward_table_multiplied.cu
   forward_table_tokens.cu
+  forward_table_wide.cu
   forward_tapa.cu
   forward_tape.cu
   gates.cu
@@ -39,10 +43,12 @@ set(PHASESCOPE_CUDA_SOURCES
   sums_fire.cu
   sums_plain.cu
   sums_plain_tokens.cu
+  sums_plain_wide.cu
   sums_query_table.cu
   sums_table.cu
   sums_table_multiplied.cu
   sums_table_tokens.cu
+  sums_table_wide.cu
   sums_tapa.cu)
 list(TRANSFORM PHASESCOPE_CUDA_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 # Those that one architecture alone has the instructions for.

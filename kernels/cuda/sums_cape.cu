@@ -10,14 +10,19 @@ void sums_cape(const CudaAttention& a, const CudaScoreSums& sums) {
   with_type_and_dim(a, [&](auto type, auto dim) {
     using T = decltype(type);
     constexpr int kDim = decltype(dim)::value;
-    for (std::int64_t batch = 0; batch < a.shape.batch; ++batch) {
+    for (const Range& texts : text_ranges(a, memory)) {
       for (const Range& rows : row_ranges(a, memory)) {
         for (const Range& keys : key_ranges(a, memory)) {
-          const Strip strip = strip_of(memory, batch, rows, keys);
-          const auto problem = problem_of(a, StoredScore{.strip = strip});
-          const CapeLaunch scores{problem, strip, network, a.scale};
-          if (a.shape.queries > 0) launch_scores<T, kDim>(a, scores);
-          launch_sums<T, kDim>(a, sums, problem, 1);
+          const Strip strip = strip_of(memory, texts.first, rows, keys);
+          auto problem = problem_of(a, StoredScore{.strip = strip});
+          if (a.shape.queries > 0) {
+            launch_scores<T, kDim>(a, CapeLaunch{problem, strip, network, a.scale},
+                                   texts.last - texts.first);
+          }
+          for (std::int64_t text = texts.first; text < texts.last; ++text) {
+            problem.score.strip = strip_of_text(strip, a.shape.heads, text);
+            launch_sums<T, kDim>(a, sums, problem, 1);
+          }
         }
       }
     }

@@ -44,15 +44,17 @@ static __global__ void __launch_bounds__(kThreads)
 }
 
 /// dq with the blocks' sums.
-template <typename T, int D, DeviceScore Score>
+template <typename T, int D, int kValueDim, DeviceScore Score>
 void launch_dq_and_sums(const CudaAttention& a, unsigned blocks,
                         const BackwardLaunch<Score>& parameters) {
-  launch("dq and table", &attention_dq_table_kernel<T, D, Score>,
+  constexpr int kBytes = TableSumsPlace<D, Score, kValueDim>::kBytes;
+  static_assert(D <= 128 || kBytes <= CudaHeads{D, kValueDim}.shared_bytes(true));
+  launch("dq and table", &attention_dq_table_kernel<T, D, Score, kValueDim>,
          dim3{blocks, static_cast<unsigned>(a.shape.heads), static_cast<unsigned>(a.shape.batch)},
-         kThreads, TableSumsPlace<D, Score>::kBytes, a.stream, parameters);
+         kThreads, kBytes, a.stream, parameters);
 }
 
-template <DeviceScore Score>
+template <class Heads = UsualHeads, DeviceScore Score>
 void backward_with_table(const CudaAttention& a, const SavedForward& saved,
                          const CudaGradients& gradients, const Score& score) {
   const auto& table = std::get<TableVariant>(a.variant);
@@ -61,14 +63,14 @@ void backward_with_table(const CudaAttention& a, const SavedForward& saved,
   const unsigned blocks = plan.units > 0 ? plan.partials : table_blocks(a).count;
   const auto dq = [&](auto type, auto dim, const auto& parameters) {
     using T = decltype(type);
-    constexpr int kDim = decltype(dim)::value;
+    using Size = decltype(dim);
     if (wanted) {
-      launch_dq_and_sums<T, kDim>(a, blocks, parameters);
+      launch_dq_and_sums<T, Size::value, Size::values>(a, blocks, parameters);
     } else {
-      launch_dq<T, kDim>(a, parameters);
+      launch_dq<T, Size::value, Size::values>(a, parameters);
     }
   };
-  backward_with(a, saved, gradients, score, dq, [&](auto, auto, const auto& parameters) {
+  backward_with<Heads>(a, saved, gradients, score, dq, [&](auto, auto, const auto& parameters) {
     if (!wanted) return;
     const auto& to = std::get<TableGradients>(gradients.variant);
     launch("table", &attention_table_kernel,

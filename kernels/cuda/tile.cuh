@@ -23,7 +23,7 @@ inline constexpr int kTileBytes = kRows* D * 2;
 
 template <int D>
 __device__ __forceinline__ std::uint32_t chunk_offset(int row, int chunk) {
-  static_assert(D == 32 || D == 64 || D == 128);
+  static_assert(D == 32 || D % 64 == 0);
   const int place = D == 32 ? chunk ^ (row / 2 & 3) : chunk ^ (row & 7);
   return static_cast<std::uint32_t>((row * (D / 8) + place) * 16);
 }
@@ -33,19 +33,23 @@ __device__ __forceinline__ std::uint32_t chunk_offset(int row, int chunk) {
 template <typename T, int D, int kBlock = kThreads>
 __device__ __forceinline__ void copy_tile(std::uint32_t tile, const T* from, std::int64_t stride,
                                           int first, int rows, int channels) {
-  // A thread copies the same chunk of every kBlock / kChunks-th row.
-  constexpr int kChunks = D / 8, kStep = kBlock / kChunks;
+  // A thread copies the same chunk of every kBlock / kChunks-th row; where chunks are no power of
+  // two, the same one of each panel of 64 channels.
+  constexpr int kPanels = D == 192 ? 3 : 1, kChunks = D / 8 / kPanels, kStep = kBlock / kChunks;
   int thread = static_cast<int>(threadIdx.x);
   if constexpr (kBlock > kThreads) compute_anew(thread);
-  const int chunk = thread % kChunks;
-  const bool inside = chunk * 8 < channels;
-  const T* source = from + (first + thread / kChunks) * stride + chunk * 8;
 #pragma unroll
-  for (int n = 0; n < kRows / kStep; ++n) {
-    const int row = thread / kChunks + n * kStep;
-    const bool valid = inside && first + row < rows;
-    copy_async(tile + chunk_offset<D>(row, chunk), valid ? source : from, valid);
-    source += kStep * stride;
+  for (int panel = 0; panel < kPanels; ++panel) {
+    const int chunk = panel * kChunks + thread % kChunks;
+    const bool inside = chunk * 8 < channels;
+    const T* source = from + (first + thread / kChunks) * stride + chunk * 8;
+#pragma unroll
+    for (int n = 0; n < kRows / kStep; ++n) {
+      const int row = thread / kChunks + n * kStep;
+      const bool valid = inside && first + row < rows;
+      copy_async(tile + chunk_offset<D>(row, chunk), valid ? source : from, valid);
+      source += kStep * stride;
+    }
   }
 }
 

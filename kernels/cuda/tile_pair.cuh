@@ -117,7 +117,7 @@ __device__ __forceinline__ constexpr std::uint32_t pair_offset(int row, int colu
 /// What changes from pair to pair, the columns and what follows up to the pieces, may have two
 /// stages. A block may have two tiles of keys (kKeyTiles), then as rows, with entries of their own.
 template <int D, DeviceScore Score, bool kBackward = true, int kCount = 1, int kStages = 1,
-          int kKeyTiles = 1>
+          int kKeyTiles = 1, int kValueDim = D>
 struct PairLayout {
   static constexpr int kStateDim = D;
   struct Tiles {
@@ -125,9 +125,9 @@ struct PairLayout {
   };
   static constexpr std::uint32_t kDots = Score::kProducts ? kTileBytes<D> : 0;
   static constexpr std::uint32_t kTiles =
-      kDots + (kBackward ? kTileBytes<D> + (Score::kState ? kTileBytes<kStateDim> : 0) : 0);
+      kDots + (kBackward ? kTileBytes<kValueDim> + (Score::kState ? kTileBytes<kStateDim> : 0) : 0);
   static constexpr Tiles tiles(std::uint32_t first) {
-    return {first, first + kDots, first + kDots + kTileBytes<D>};
+    return {first, first + kDots, first + kDots + kTileBytes<kValueDim>};
   }
   static constexpr std::uint32_t kColumnTiles = kCount * kKeyTiles * kTiles;
   static constexpr std::uint32_t kEntries = kColumnTiles + kTiles;
@@ -155,16 +155,17 @@ struct PairLayout {
 /// keys, of four warps more: functions that are given a first key then take that of the warp's own
 /// tile (key_tile()), but for those that copy, which take that of the first.
 template <typename T, int D, bool kTransposed, DeviceScore Score, bool kBackward = true,
-          int kCount = 1, int kStages = 1, int kKeyTiles = 1>
+          int kCount = 1, int kStages = 1, int kKeyTiles = 1, int kValueDim = D>
 class TilePair {
   static constexpr int kRowTiles = kTransposed ? 1 : kCount;
   static constexpr bool kHalves = kTransposed && kCount == 2;
   // Whether nothing but the gradients of scores reads weights from registers.
   static constexpr bool kFolds = !kTransposed || kHalves;
-  using Layout = PairLayout<D, Score, kBackward, kRowTiles, kStages, kKeyTiles>;
+  using Layout = PairLayout<D, Score, kBackward, kRowTiles, kStages, kKeyTiles, kValueDim>;
   static constexpr int kBlock = kKeyTiles * kThreads;
   static_assert(kCount == 1 || (!Score::kPieces && !Score::kTokens));
   static_assert(kKeyTiles == 1 || kHalves);
+  static_assert(!kHalves || kValueDim == D);
 
  public:
   static constexpr int kStateDim = Layout::kStateDim;
@@ -195,6 +196,7 @@ class TilePair {
   __device__ int warp() const { return warp_; }
   __device__ int lane() const { return lane_; }
   __device__ int channels() const { return static_cast<int>(shape_.head_dim); }
+  __device__ int value_channels() const { return static_cast<int>(shape_.value_dim); }
   __device__ int state_channels() const { return static_cast<int>(problem_.state_dim); }
   __device__ int queries() const { return static_cast<int>(shape_.queries); }
   __device__ int keys() const { return static_cast<int>(shape_.keys); }
@@ -335,6 +337,22 @@ class TilePair {
     }
   }
 
+  /// Weights alone of the chunk from column `first` of one band.
+  __device__ __forceinline__ void compute_weights(const Visibility& visibility, int first_query,
+                                                  int first_key, int first) {
+    static_assert(!kFolds);
+    Dots<kColumns, Score> dots;
+    Numbers t;
+    const auto chunk = compute_scores(visibility, first_query, first_key, first, dots, t);
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        weight[0][n][e] = fast_exp2(t[n][e] - of_query(Layout::kLse, chunk, 0, n, e));
+      }
+    }
+  }
+
   /// Gradients of the softmax's inputs of the chunk from column `first` of the pair: what compute()
   /// has before a cap's slope and the variant's own gradients.
   __device__ void compute_input_gradients(const Visibility& visibility, int first_query,
@@ -400,9 +418,9 @@ class TilePair {
     add_dots(OneBand{}, first, [&](int) -> float(&)[D / 8][4] { return sums; });
   }
   /// Transposed: sums += weights . d_out of the queries.
-  __device__ void add_values(int first, float (&sums)[D / 8][4]) const {
+  __device__ void add_values(int first, float (&sums)[kValueDim / 8][4]) const {
     static_assert(kTransposed);
-    accumulate<T, D, kColumns>(weight[0], columns(stage_).values, first, lane_, sums);
+    accumulate<T, kValueDim, kColumns>(weight[0], columns(stage_).values, first, lane_, sums);
   }
   __device__ void add_state(int first, float (&sums)[kStateDim / 8][4]) const {
     accumulate<T, kStateDim, kColumns>(weight[0], columns(stage_).state, first, lane_, sums);
@@ -442,9 +460,9 @@ class TilePair {
     return Layout::tiles(shared_ + static_cast<std::uint32_t>(tile) * Layout::kTiles).dots;
   }
 
-  /// Writes the warp's channels of its 32 keys, of the 64 from `first` on.
+  /// Writes the warp's channels of its 32 keys, of the 64 from `first` on, that are below `width`.
   __device__ __forceinline__ void write_kept(const OutputTensor& to, int batch, int head, int first,
-                                             const float (&sums)[kCount][D / 16][4],
+                                             int width, const float (&sums)[kCount][D / 16][4],
                                              float factor) const {
 #pragma unroll
     for (int band = 0; band < kCount; ++band) {
@@ -454,7 +472,7 @@ class TilePair {
         if (row >= keys()) continue;
         write_row<T, D / 2>(
             pointer<T>(to, batch, head) + row * to.row + own_channel(), sums[band], half,
-            [factor](int) { return factor; }, channels() - own_channel(), lane_);
+            [factor](int) { return factor; }, width - own_channel(), lane_);
       }
     }
   }
@@ -560,10 +578,12 @@ class TilePair {
   }
 
  private:
-  /// Where two tiles of keys leave no registers for what could be computed before the loop over the
-  /// pairs.
+  /// Where two tiles of keys, or the sums of wide heads, leave no registers for what
+  /// could be computed before the loop over the pairs.
   __device__ __forceinline__ void compute_anew() {
-    if constexpr (kKeyTiles > 1) cuda::compute_anew(shared_, lane_, warp_);
+    if constexpr (kKeyTiles > 1 || D > 128) {
+      cuda::compute_anew(shared_, lane_, warp_);
+    }
   }
 
   /// Of a band its tile of rows, its first query, and the warp's first row in the tile.
@@ -647,7 +667,7 @@ class TilePair {
   }
   __device__ auto value_rows() const {
     return [this](int band, int d, std::uint32_t(&a)[4]) {
-      load_operand<D>(rows_of_band(band).values, warp_row(band), d, lane_, a);
+      load_operand<kValueDim>(rows_of_band(band).values, warp_row(band), d, lane_, a);
     };
   }
 
@@ -661,8 +681,8 @@ class TilePair {
                               channels());
     }
     if constexpr (kBackward) {
-      copy_tile<T, D, kBlock>(tiles.values, pointer<T>(problem_.v, batch, kv_head), problem_.v.row,
-                              first, keys(), channels());
+      copy_tile<T, kValueDim, kBlock>(tiles.values, pointer<T>(problem_.v, batch, kv_head),
+                                      problem_.v.row, first, keys(), value_channels());
     }
     if constexpr (kBackward && Score::kState) {
       copy_tile<T, kStateDim>(tiles.state, pointer<T>(problem_.state, batch, kv_head),
@@ -678,8 +698,8 @@ class TilePair {
                               channels());
     }
     if constexpr (kBackward) {
-      copy_tile<T, D, kBlock>(tiles.values, pointer<T>(saved.d_out, batch, head), saved.d_out.row,
-                              first, queries(), channels());
+      copy_tile<T, kValueDim, kBlock>(tiles.values, pointer<T>(saved.d_out, batch, head),
+                                      saved.d_out.row, first, queries(), value_channels());
     }
     if constexpr (kBackward && Score::kState) {
       const InputTensor& d_state = saved.d_out_state;
@@ -842,7 +862,8 @@ class TilePair {
       }
     }
     const auto sums = [this](int band) -> Numbers& { return d_score[band]; };
-    add_products<T, D, kColumns>(bands, value_rows(), columns(stage_).values, first, lane_, sums);
+    add_products<T, kValueDim, kColumns>(bands, value_rows(), columns(stage_).values, first, lane_,
+                                         sums);
     if constexpr (Score::kState) {
       const auto rows = [this](int band, int d, std::uint32_t(&a)[4]) {
         load_operand<kStateDim>(rows_of_band(band).state, warp_row(band), d, lane_, a);

@@ -82,7 +82,11 @@ template <typename T, int D, DeviceScore Score>
 __global__ void __launch_bounds__(kThreads, kPairBlocks)
     attention_top_keys_kernel(const __grid_constant__ TopKeysLaunch<Score> launch) {
   using Layout = PairLayout<D, Score, false>;
-  static_assert(Layout::kBytesWithPairs + LargestOfRow::bytes(kMaxTopKeys) <= kCudaSharedBytes);
+  constexpr auto bytes_with = [](std::int64_t keys) {
+    return Layout::kBytesWithPairs + LargestOfRow::bytes(keys);
+  };
+  static_assert(bytes_with(CudaHeads::kFewTopKeys) <= kCudaSharedBytes);
+  static_assert(bytes_with(kMaxTopKeys) <= CudaHeads{D, D}.shared_bytes(true));
   const Problem<Score>& problem = launch.pairs.problem;
   TilePair<T, D, false, Score, false> pair(launch.pairs);
   const int batch = batch_of(problem), head = static_cast<int>(blockIdx.y);

@@ -392,7 +392,8 @@ std::string cuda_kernel_of(const AttentionProgram& program) {
   const char* form = table != nullptr && table->multiplies ? "_multiplied"
                      : program.tokens.defined()            ? "_tokens"
                                                            : "";
-  std::string name = program.name() + std::string(form);
+  const bool wide = kernels::cuda_padded_heads(program.q.size(-1), 0).wide();
+  std::string name = program.name() + std::string(form) + (wide ? "_wide" : "");
   std::replace(name.begin(), name.end(), ' ', '_');
   return name;
 }
@@ -430,8 +431,24 @@ bool wants_gradients(const AttentionProgram& program, const at::Tensor& v) {
   return wanted;
 }
 
+namespace {
+
+// As kernels::cuda_has_wide_form(), of a program.
+bool has_wide_form(const AttentionProgram& program) {
+  const auto* table = program.as<TableProgram>();
+  return !program.tokens.defined() &&
+         (table != nullptr ? !table->multiplies : program.is<PlainProgram>());
+}
+
+std::string heads_without_form(std::int64_t width, std::int64_t values) {
+  const std::string other = values == width ? "" : " with values of " + std::to_string(values);
+  return "heads of " + std::to_string(width) + " channels" + other +
+         " have no form in the CUDA kernels";
+}
+
+}  // namespace
+
 std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, bool gradients) {
-  constexpr std::int64_t kLongestHead = 128;
   const at::ScalarType dtype = v.scalar_type();
   if (dtype != at::kBFloat16 && dtype != at::kHalf) {
     return std::string(at::toString(dtype)) + " has no form in the CUDA kernels";
@@ -453,13 +470,20 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, 
   if (fire != nullptr && fire->slope.size(1) > kernels::kCudaSegments) {
     return "a network of more than 63 knots has no form in the CUDA kernels";
   }
-  const std::int64_t width = program.q.size(-1);
-  if (width % 8 != 0 || width > kLongestHead || v.size(-1) != width) {
-    return "heads of " + std::to_string(width) + " channels have no form in the CUDA kernels";
+  const kernels::CudaHeads padded = kernels::cuda_padded_heads(program.q.size(-1), v.size(-1));
+  if (!padded.exist() ||
+      (padded.wide() && (program.q.size(-1) <= 128 || !has_wide_form(program))) ||
+      (program.is<CapeProgram>() && v.size(-1) != program.q.size(-1))) {
+    return heads_without_form(program.q.size(-1), v.size(-1));
+  }
+  if (padded.wide() && padded.shared_bytes(gradients) > cuda_kernels.load()->shared_bytes()) {
+    return "gradients of heads of " + std::to_string(program.q.size(-1)) +
+           " channels need blocks with " + std::to_string(padded.shared_bytes(gradients) / 1024) +
+           " KiB of shared memory";
   }
   if (const auto* tape = program.as<TapeProgram>()) {
     const std::int64_t state = tape->state.size(-1);
-    if (state % 8 != 0 || state > (width <= 64 ? 64 : kLongestHead)) {
+    if (state % 8 != 0 || state > padded.channels) {
       return "a position state of " + std::to_string(state) +
              " numbers a head has no form in the CUDA kernels";
     }

@@ -29,6 +29,8 @@ HOPPER_SPILLS = {"hopper_tape": 280}
 # backward pass is one kernel with a table that is added, to become less.
 TABLE_SPILLS = 60
 ONE_PASS_TABLE_SPILLS = 40
+# Of heads of more than 128 channels, in all kernels.
+WIDE_SPILLS = 48
 
 
 def compiler():
@@ -155,6 +157,15 @@ class Compiled(unittest.TestCase):
                 if "_dq_" in name or "one_pass" in name:
                     with self.subTest(kernel=name, architecture=architecture):
                         self.assertLessEqual(spilled, most)
+
+    def test_wide_heads_hardly_spill(self):
+        for name in ("forward_plain_wide", "backward_plain_wide", "forward_table_wide", "backward_table_wide"):
+            for architecture in ("sm_80", "sm_90a"):
+                log, _ = self.compile(name, "-cubin", f"-arch={architecture}", "-Xptxas", "-v")
+                cost = costs(log)
+                self.assertTrue(any("Li192" in kernel for kernel in cost) and any("Li256" in kernel for kernel in cost))
+                spilt = {kernel: size for kernel, (size, _) in cost.items() if size > WIDE_SPILLS}
+                self.assertEqual(spilt, {}, architecture)
 
     def test_the_backward_pass_in_one_kernel_spills_nothing(self):
         for architecture in ("sm_80", "sm_90a"):

@@ -121,6 +121,59 @@ TEST_P(CudaCape, StripsChangeNoBitOfTheForwardPass) {
   }
 }
 
+/// The bytes in which all texts' strips lie beside each other, one text less, and so on.
+std::vector<std::size_t> text_bytes(CudaAttention attention,
+                                    std::size_t (*workspace)(const CudaAttention&)) {
+  std::vector<std::size_t> bytes;
+  attention.cape_bytes = ~std::size_t{0};
+  for (std::int64_t text = 0; text < attention.shape.batch; ++text) {
+    bytes.push_back(workspace(attention));
+    attention.cape_bytes = bytes.back() - 1;
+  }
+  return bytes;
+}
+
+/// Three texts with padding of their own, of two tiles of queries and of keys.
+Problem of_texts(Kind kind) {
+  Problem problem{kind};
+  problem.shape = {3, 3, 1, 66, 100, 16, 0, true, 34};
+  problem.padding = Padding::holes;
+  problem.hidden = 11;
+  return problem;
+}
+
+// All texts in one launch, two and one, and one after the other.
+TEST_P(CudaCape, IsRightForTextsInOneLaunch) {
+  const Problem problem = of_texts(GetParam());
+  Case c(problem);
+  const DeviceCase device(kTypes[0], c);
+  for (const auto workspace : {&cuda_score_workspace, &cuda_backward_workspace}) {
+    const std::vector<std::size_t> bytes = text_bytes(device.attention, workspace);
+    // Each of them takes as much as the others: these are strips of whole texts.
+    EXPECT_EQ(bytes[0] - bytes[1], bytes[1] - bytes[2]);
+  }
+  std::size_t turn = 0;
+  for (const std::size_t bytes : text_bytes(device.attention, &cuda_backward_workspace)) {
+    expect_right(kTypes[turn % 2], problem, turn % 2 == 1, bytes);
+    ++turn;
+  }
+}
+
+TEST_P(CudaCape, TextsInOneLaunchChangeNoBitOfTheForwardPass) {
+  Case c(of_texts(GetParam()));
+  DeviceCase device(kTypes[1], c);
+  const DeviceArray<float> entropy(c.lse.size());
+  device.outputs.rows.entropy = entropy.data();
+  std::vector<std::vector<float>> first;
+  for (const std::size_t bytes : text_bytes(device.attention, &cuda_score_workspace)) {
+    device.attention.cape_bytes = bytes;
+    device.forward();
+    const std::vector<std::vector<float>> results{c.out, c.lse, entropy.values()};
+    if (first.empty()) first = results;
+    EXPECT_TRUE(results == first) << bytes;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Kernels, CudaCape,
                          ::testing::Values(Kind::cape, Kind::cape_add_residual, Kind::cape_fire,
                                            Kind::cape_fire_add_residual),

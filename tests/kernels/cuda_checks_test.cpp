@@ -50,7 +50,7 @@ TEST(CudaChecks, RefuseWhatTheKernelsCannotDo) {
     EXPECT_THROW(cuda_attention_forward(attention, device.outputs), std::invalid_argument);
   };
   refuses([](CudaAttention& a) { a.shape.head_dim = 20; });
-  refuses([](CudaAttention& a) { a.shape.head_dim = 136; });
+  refuses([](CudaAttention& a) { a.shape.head_dim = 264; });
   refuses([](CudaAttention& a) { a.shape.kv_heads = 3; });
   refuses([](CudaAttention& a) { a.k.row = 65; });
   refuses([](CudaAttention& a) { a.soft_cap = -1; });

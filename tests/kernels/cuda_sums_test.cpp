@@ -41,6 +41,10 @@ std::vector<Problem> sum_problems(Kind kind) {
   problem.padding = Padding::holes, problem.documents = Documents::packed;
   problem.sinks = Sinks::even, problem.soft_cap = 1.5f;
   problems.push_back(problem);
+  if (kind == Kind::plain || kind == Kind::table) {  // wide heads
+    problem.shape = {1, 1, 1, 66, 70, 192, 128, true, -4};
+    problems.push_back(problem);
+  }
   return problems;
 }
 
@@ -75,7 +79,7 @@ void expect_score_sums(const HalfType& type, const Problem& problem, bool shifte
   cuda_attention_score_sums(device.attention, sums);
   PHASESCOPE_CUDA(cudaDeviceSynchronize());
   EXPECT_EQ(pairs.values(), want.pairs);
-  // Of a score, products of up to 128 channels; TAPA's carries the rounding of a phase of hundreds
+  // Of a score, products of up to 256 channels; TAPA's carries the rounding of a phase of hundreds
   // of radians. Sums of a line are float32, of up to 64 numbers.
   const double each = (has_phase(problem.kind) ? 1e-4 : 2e-5) + (shifted ? 64 * 30 * 0x1p-24 : 0);
   const auto longest = static_cast<double>(s.keys), most = longest * static_cast<double>(s.queries);
@@ -91,6 +95,10 @@ TEST_P(CudaSums, OfScoresAreRight) {
     expect_score_sums(next_type(), problem, shifted);
     shifted = !shifted;
   }
+  if (GetParam() != Kind::plain && GetParam() != Kind::table) return;
+  Problem widest{GetParam()};
+  widest.shape = {1, 1, 1, 20, 70, 256, 0, true, 10};
+  expect_score_sums(next_type(), widest, shifted);
 }
 
 /// Weights of pairs by |distance| of each head of the batch.

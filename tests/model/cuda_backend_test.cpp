@@ -146,6 +146,55 @@ TEST_F(CudaBackend, AsksForRoomForGradientsWhereTheyAreWanted) {
             "a correction of 199 heads by 64 hidden units has no form in the CUDA kernels");
 }
 
+// Heads as latent attention (192 with values of 128) and Gemma (256) have them. Blocks of the
+// device that the emulation is have 99 KiB, too few for gradients of the latter.
+TEST_F(CudaBackend, RunsWideHeadsOfPlainScoresAndTables) {
+  for (const auto& [encoding, width, values] : {std::tuple{"none", 192, 128},
+                                                {"alibi", 192, 128},
+                                                {"none", 256, 256},
+                                                {"alibi", 256, 256}}) {
+    const auto layer =
+        first_layer(*tiny_model({encoding, encoding, Json::object()}, at::kBFloat16), 65);
+    AttentionProgram program = layer->program();
+    at::manual_seed(3);
+    const auto drawn = [&](std::int64_t heads, std::int64_t channels) {
+      return at::randn({1, heads, 65, channels}).to(at::kBFloat16);
+    };
+    program.q = program.q_plain = drawn(program.q.size(1), width);
+    program.k = program.k_plain = drawn(program.k.size(1), width);
+    program.scale = 1 / std::sqrt(static_cast<double>(width));
+    const at::Tensor v = drawn(program.k.size(1), values);
+    const bool gradients = width == 192;
+    ASSERT_EQ(cuda_obstacle(program, v, false), "");
+    ASSERT_EQ(cuda_obstacle(program, v, true),
+              gradients
+                  ? ""
+                  : "gradients of heads of 256 channels need blocks with 163 KiB of shared memory");
+    const auto pass = [&](at::ScalarType dtype, Backend backend) {
+      AttentionProgram some = in_dtype(program, dtype);
+      some.q = some.q.detach().clone().requires_grad_(gradients);
+      AllRan kernels;
+      const at::Tensor out =
+          attention(some, v.to(dtype), {.backend = backend, .kernels = &kernels}).out;
+      EXPECT_EQ(protocol::words_of(protocol::listed(kernels)),
+                backend == Backend::plain ? "plain" : "cuda-unverified");
+      if (gradients) weighted_sum(out).backward();
+      return std::pair{out.detach(), gradients ? some.q.grad() : out.detach()};
+    };
+    const auto exact = pass(at::kFloat, Backend::plain);
+    const auto ours = pass(at::kBFloat16, Backend::cuda_unverified);
+    // As below: bfloat16 keeps 8 bits of what is read and of what comes in.
+    EXPECT_LT(difference(ours.first, exact.first), 0.03 * exact.first.abs().max().item<double>());
+    EXPECT_LT(difference(ours.second, exact.second),
+              0.03 * exact.second.abs().max().item<double>());
+    program.variant = TapaProgram{};
+    EXPECT_EQ(cuda_obstacle(program, v, true),
+              "heads of " + std::to_string(width) + " channels" +
+                  (values == width ? "" : " with values of " + std::to_string(values)) +
+                  " have no form in the CUDA kernels");
+  }
+}
+
 // Held against the CPU's kernel in float32 on the same rounded inputs: bfloat16 keeps 8 bits of the
 // gradient that comes in. How near to float64 the sums are is held by the kernels' own tests.
 TEST_F(CudaBackend, GivesGradientsOfEveryOperand) {
@@ -380,6 +429,7 @@ class NoDevice final : public kernels::CudaKernels {
   }
   std::string device_name() const override { return ""; }
   int capability() const override { return 0; }
+  std::int64_t shared_bytes() const override { return 0; }
   void* allocate(std::size_t) const override { throw std::bad_alloc(); }
   void release(void*) const noexcept override {}
   void upload(void*, const void*, std::size_t) const override {}

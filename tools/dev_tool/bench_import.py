@@ -16,8 +16,10 @@ FORMAT = 1
 # The kernels of kernels/cuda by their sources' names, and the kinds of tests/kernels/cases.h that run them.
 KINDS = {
     "plain": {"plain"},
+    "plain_wide": {"plain"},
     "plain_tokens": {"forgetting", "tokens"},
     "table": {"table", "table_signed"},
+    "table_wide": {"table", "table_signed"},
     "table_multiplied": {"table_multiplied"},
     "table_tokens": {"table_tokens"},
     "query_table": {"query_table"},

@@ -1,11 +1,12 @@
 #pragma once
 // Runs the device code of kernels/cuda on the CPU, so that it can be tested without a GPU. The
-// kernels' own sources are compiled by the host's compiler; three headers in this folder stand in
+// kernels' own sources are compiled by the host's compiler; four headers in this folder stand in
 // for what only a device has (found first, by the order of the include paths):
 //
 //   cuda_runtime.h           keywords, indices, memory, warp shuffles, fast functions
 //   kernels/cuda/mma.cuh     the PTX instructions, in the layouts of the PTX ISA (section "Matrix
 //                            multiply-accumulate operation using mma instruction", m16n8k16)
+//   kernels/cuda/cape_mma.cuh  likewise m16n8k8 of tf32, for CAPE's network
 //   kernels/cuda/hopper.cuh  likewise those of the Hopper form: wgmma, TMA, mbarriers
 //   kernels/cuda/launch.cuh  the launch
 //
