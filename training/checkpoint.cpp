@@ -167,8 +167,8 @@ Checkpoint verify_checkpoint(const formats::FileSystem& fs, const path& folder) 
   const path manifest_path = folder / formats::kManifestName;
   if (!fs.exists(manifest_path)) throw formats::bad_input("it has no manifest", folder.string());
   std::error_code none;
-  const bool file = std::filesystem::is_regular_file(manifest_path, none);
-  if (!file || std::filesystem::file_size(manifest_path, none) > kMostManifestBytes) {
+  if (!is_plain_file(manifest_path) ||
+      std::filesystem::file_size(manifest_path, none) > kMostManifestBytes) {
     throw formats::bad_input("its manifest is no file, or above 16 MB", manifest_path.string());
   }
   const json manifest = formats::verified_manifest(

@@ -15,6 +15,7 @@
 #include "training/jobs/eval_rows.h"
 #include "training/jobs/job_lock.h"
 #include "training/run_config.h"
+#include "training/start/start_model.h"
 #include "worker/model_cache.h"
 #include "worker/request_input.h"
 
@@ -102,16 +103,16 @@ bool is_configuration(const std::string& name) { return name.ends_with(".json");
 training::ConfigDuel config_duel_of(const protocol::DuelRequest& request) {
   if (request.job.empty()) {
     throw formats::bad_usage("a duel of run configurations needs a folder for its trainings",
-                             "--job");
+                             "job");
   }
   if (!request.running.set.list.empty()) {
-    throw formats::bad_usage("settings are of models; a run configuration has its own", "--set",
+    throw formats::bad_usage("settings are of models; a run configuration has its own", "set",
                              "write them into the file");
   }
   if (request.seeds.empty()) throw formats::bad_usage("a duel needs a seed to train with", "seeds");
   training::ConfigDuel duel{.dir = fs::absolute(request.job).lexically_normal(),
-                            .a = training::run_config_from_file(request.a),
-                            .b = training::run_config_from_file(request.b),
+                            .a = training::whole_run_config(request.a),
+                            .b = training::whole_run_config(request.b),
                             .seeds = request.seeds,
                             .margin = request.margin,
                             .seed = static_cast<std::uint64_t>(request.seed)};
@@ -141,8 +142,7 @@ Reply duel_of_configurations(const protocol::DuelRequest& request, RequestContex
   const training::ConfigDuel duel = config_duel_of(request);
   const bool of_text = duel.a.of_text();
   if (!of_text && request.corpus.asked) {
-    throw formats::bad_usage("the configurations learn a task, whose samples are drawn",
-                             "--corpus");
+    throw formats::bad_usage("the configurations learn a task, whose samples are drawn", "corpus");
   }
   const std::int64_t length = request.lengths.empty() ? 0 : request.lengths.front();
   const training::MeasureSeed measure =
@@ -168,7 +168,7 @@ Reply duel_of_configurations(const protocol::DuelRequest& request, RequestContex
 Reply duel_of_models(const protocol::DuelRequest& request, RequestContext& context) {
   if (request.seeds != protocol::DuelRequest().seeds) {
     throw formats::bad_usage("seeds are of run configurations; models are trained already",
-                             "--seeds");
+                             "seeds");
   }
   PreparedDuel duel = prepared_duel(request, request.a, request.b, context);
   std::optional<training::JobLock> lock;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -12,6 +13,7 @@
 #include "tests/temporary_folder.h"
 #include "tests/training/small_run.h"
 #include "training/jobs/job_folder.h"
+#include "training/start/start_model.h"
 
 namespace phasescope::training {
 namespace {
@@ -99,6 +101,35 @@ TEST_F(ConfigDuels, RefuseOtherBatchesAndOtherDuels) {
   duel.a.train.learning_rate = 1e-4;
   EXPECT_NE(refusal(duel).find("another duel, which differs in: a.train.learning_rate"),
             std::string::npos);
+}
+
+// What two trainings begin with is what stands in the models that they name.
+TEST_F(ConfigDuels, TellWhichWeightsOfOpenedModelsAreAlike) {
+  const auto file = folder_.path() / "tuned.json";
+  const auto tuned = [&](const char* model) {
+    std::ofstream(file) << nlohmann::json{{"start", {{"model", model}}},
+                                          {"data", {{"corpus", folder_.path() / "text.txt"}}},
+                                          {"train", {{"steps", 1}, {"batch_tokens", 256}}},
+                                          {"eval", {{"every", 0}}}};
+    return whole_run_config(file);
+  };
+  ConfigDuel duel = duel_in("d");
+  duel.seeds = {1};
+  duel.a = tuned("alibi"), duel.b = tuned("none");
+  // The models' own, where the file has no such section.
+  EXPECT_EQ(duel.a.encoding.at("key"), "alibi");
+  EXPECT_EQ(duel.b.encoding.at("key"), "none");
+  const auto other = duel_of_configs(formats::real_file_system(), duel, measuring(), silent_);
+  // Norms alone might be equal by chance; matrices that were trained apart are not.
+  EXPECT_TRUE(std::ranges::none_of(
+      other.shared, [](const std::string& name) { return name.ends_with("proj.weight"); }));
+  EXPECT_TRUE(std::ranges::any_of(other.not_shared, [](const std::string& name) {
+    return name.ends_with("proj.weight (other weights)");
+  }));
+  duel.dir = folder_.path() / "same", duel.b = duel.a;
+  const auto same = duel_of_configs(formats::real_file_system(), duel, measuring(), silent_);
+  EXPECT_TRUE(same.not_shared.empty());
+  EXPECT_GT(same.shared.size(), 10u);
 }
 
 // Its trainings would stand in the folder of another one.

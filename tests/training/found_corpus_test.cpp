@@ -43,6 +43,12 @@ class FoundCorpus : public testing::Test {
   std::string path_, said_;
 };
 
+// A name that no file can have is none of a corpus; the other places are looked at.
+TEST_F(FoundCorpus, APlaceThatCannotBeLookedAtIsNoError) {
+  ::setenv("PHASESCOPE_CORPUS", std::string(5000, 'x').c_str(), 1);
+  EXPECT_EQ(desk_corpus_places().front().filename(), "train.txt");
+}
+
 TEST_F(FoundCorpus, Row32AnotherTextIsToldOf) {
   write(place() / "train.txt", "a text of one's own");
   EXPECT_EQ(found(), place() / "train.txt");

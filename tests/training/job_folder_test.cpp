@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <regex>
@@ -216,6 +217,25 @@ TEST(JobFolder, IsAliveWhileItsLockIsHeld) {
   EXPECT_TRUE(JobLock::try_take(dir));
 }
 
+// An array of Slurm's has hundreds of cells, each with folders to make.
+TEST(JobFolder, ALockWaitsForNobodyWhereNobodyWas) {
+  constexpr int kFolders = 30;
+  TemporaryFolder folder;
+  const auto begun = std::chrono::steady_clock::now();
+  for (int n = 0; n < kFolders; ++n) {
+    const fs::path dir = folder.path() / std::to_string(n);
+    fs::create_directory(dir);
+    const auto lock = JobLock::try_take(dir);
+    ASSERT_TRUE(lock);
+    EXPECT_EQ(fs::hard_link_count(dir / "lock.json"), 1u);
+    EXPECT_EQ(real().list(dir), std::vector<std::string>{"lock.json"});
+    EXPECT_TRUE(holder_of(dir).starts_with(this_host().name + " (process "));
+  }
+  // Of a tenth of a second for each, as two machines need that write over one another, none is
+  // left; a busy disk has it for its own work.
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, kFolders * std::chrono::milliseconds(100));
+}
+
 // A folder on a network disk that two machines see: there the lock on the folder holds nothing.
 TEST(JobFolder, Row31IsHeldByOneOfTwoMachines_Risk11) {
   TemporaryFolder folder;
@@ -241,6 +261,22 @@ TEST(JobFolder, Row31IsHeldByOneOfTwoMachines_Risk11) {
                       fs::file_time_type::clock::now() - std::chrono::seconds(61));
   EXPECT_FALSE(job_is_alive(dir, here));
   EXPECT_TRUE(JobLock::try_take(dir, here));
+}
+
+// A folder may be anybody's. What has no end is not read, and what is not there to be read is no
+// claim.
+TEST(JobFolder, ALockThatIsNoFileIsNoClaim) {
+  TemporaryFolder folder;
+  for (const char* target : {"/dev/zero", "/nowhere/at/all", "/"}) {
+    const fs::path dir = made_job(folder.path() / std::to_string(target[1]), "running");
+    fs::create_symlink(target, dir / "lock.json");
+    EXPECT_FALSE(job_is_alive(dir)) << target;
+    EXPECT_EQ(holder_of(dir), "") << target;
+    EXPECT_EQ(read_job(dir, CurveDetail::none).state, "died") << target;
+    const auto lock = JobLock::try_take(dir);
+    EXPECT_TRUE(lock) << target;
+    EXPECT_NE(holder_of(dir), "") << target;
+  }
 }
 
 TEST(JobFolder, AJobThatIsLeavingIsWaitedFor) {

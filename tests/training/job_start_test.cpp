@@ -111,5 +111,74 @@ TEST_F(JobStarts, ACancelIsObeyedWhileATextIsPrepared) {
   EXPECT_EQ(run_job(dir), 0) << log_tail(dir, 5);
 }
 
+// What stands in a job's config.json may have been changed, and what it names may be gone: a resume
+// that starts nothing of use says so, and starts nothing.
+TEST_F(JobStarts, AResumeOfWhatCannotBeUsedSaysWhy) {
+  const fs::path dir = folder_.path() / "j", nothing = folder_.path() / "nothing";
+  protocol::JobStatus status = start_training(files_, launched(dir, 5));
+  status.state = "failed", status.message = "as it was";
+  write_status(files_, dir, status);
+  const nlohmann::json whole = formats::json_from_file(dir / job_file::config);
+  const auto told = [&](const nlohmann::json& config) -> std::string {
+    std::ofstream(dir / job_file::config) << config;
+    try {
+      control_job(files_, dir, "resume", nothing);
+    } catch (const formats::Error& error) {
+      EXPECT_EQ(read_job(dir, CurveDetail::none).message, "as it was") << error.full_text();
+      return error.code() + ": " + error.full_text();
+    }
+    return "";
+  };
+  const auto with = [&whole](const char* key, const nlohmann::json& value) {
+    nlohmann::json config = whole;
+    config[nlohmann::json::json_pointer(key)] = value;
+    return config;
+  };
+  const std::string unknown = told(with("/train/stepz", 3));
+  EXPECT_TRUE(unknown.starts_with("bad_input: ") && unknown.find("train.stepz") != unknown.npos)
+      << unknown;
+  EXPECT_TRUE(told(with("/encoding/key", "ropes")).starts_with("bad_input: "));
+  EXPECT_NE(told(with("/data/corpus", "/missing.txt")).find("/missing.txt"), std::string::npos);
+  EXPECT_TRUE(told(with("/train/device", "cuda:99")).starts_with("device_unavailable: "));
+  EXPECT_TRUE(told(nlohmann::json::array()).starts_with("bad_input: "));
+  const nlohmann::json eval = {{"task", "nosuch"}, {"models", {"rope"}}, {"folder", "/"}};
+  EXPECT_NE(told({{"eval_job", eval}}).find("no such task"), std::string::npos);
+  const nlohmann::json gone = {
+      {"task", "perplexity"}, {"models", {"not/there"}}, {"folder", "/nowhere"}};
+  EXPECT_NE(told({{"eval_job", gone}}).find("/nowhere/not/there"), std::string::npos);
+}
+
+// What an eval cannot do is known before the models are: a sweep asks before it trains them.
+TEST_F(JobStarts, AnEvalIsLookedAtWithoutItsModels) {
+  const auto told = [](const nlohmann::json& asked) -> std::string {
+    try {
+      check_eval(asked);
+    } catch (const formats::Error& error) {
+      return error.code() + ": " + error.full_text();
+    }
+    return "";
+  };
+  constexpr int64_t kLongest = int64_t{1} << 24;  // windows of perplexity
+  EXPECT_EQ(told({{"task", "perplexity"}, {"lengths", {16, kLongest}}}), "");
+  const std::string longer = told({{"task", "perplexity"}, {"lengths", {16, kLongest + 1}}});
+  EXPECT_TRUE(longer.starts_with("bad_usage: a window has 16777216 tokens at most, not 16777217"))
+      << longer;
+  EXPECT_NE(told({{"task", "perplexity"}, {"window", "slides:3"}}).find("no such window rule"),
+            std::string::npos);
+  EXPECT_EQ(told({{"task", "addition"}, {"lengths", {6}}}), "");
+  EXPECT_EQ(told({{"task", "addition"}}), "");
+  EXPECT_NE(told({{"task", "addition"}, {"lengths", {5000}}}).find("a length of addition"),
+            std::string::npos);
+  JobStart start;
+  start.dir = folder_.path() / "eval";
+  EXPECT_THROW(
+      start_eval(files_, start,
+                 {{"task", "perplexity"}, {"models", {"rope"}}, {"lengths", {kLongest + 1}}}),
+      formats::Error);
+  EXPECT_THROW(start_eval(files_, start, {{"task", "perplexity"}, {"models", {"not/there"}}}),
+               formats::Error);
+  EXPECT_FALSE(fs::exists(start.dir));
+}
+
 }  // namespace
 }  // namespace phasescope::training

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -17,12 +18,14 @@
 #include <thread>
 
 #include "formats/error.h"
+#include "formats/json.h"
 #include "tests/temporary_folder.h"
 #include "tests/training/free_port.h"
 #include "tests/training/small_run.h"
 #include "training/checkpoint.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
+#include "training/jobs/joint_requests.h"
 #include "training/jobs/metrics_log.h"
 
 namespace phasescope::training {
@@ -271,6 +274,95 @@ TEST_F(TrainingRanks, ASignalToAnyOfThemEndsAllWithACheckpoint) {
   const auto newest = find_newest_checkpoint(real(), dir / "checkpoints").newest;
   ASSERT_TRUE(newest);
   EXPECT_EQ(newest->step, static_cast<int64_t>(read_metrics(dir / "metrics.jsonl").size()));
+}
+
+// A large text is hashed and cut for minutes or hours, and no rank waits for that to leave.
+TEST_F(TrainingRanks, ACancelIsObeyedWhileATextIsPrepared) {
+  setenv("XDG_CACHE_HOME", (folder_.path() / "cache").c_str(), 1);
+  RunConfig config = small_run(folder_.path(), 5);
+  fs::create_directories(folder_.path() / "texts");
+  std::ofstream(folder_.path() / "texts/a.txt") << small_text();
+  config.data.corpus = (folder_.path() / "texts").string();
+  const fs::path dir = folder_.path() / "ranks";
+  make(dir, config);
+  write_request(real(), dir, JobRequest::cancel);
+  auto ids = start_ranks(dir, 2);
+  EXPECT_EQ(end_of(ids[0]), 130) << said_by(0);
+  EXPECT_EQ(end_of(ids[1]), 130) << said_by(1);
+  EXPECT_EQ(read_job(dir, CurveDetail::none).state, "cancelled");
+  EXPECT_FALSE(fs::exists(folder_.path() / "cache/phasescope/tokens"));
+  clear_request(real(), dir);
+  ids = start_ranks(dir, 2);
+  EXPECT_EQ(end_of(ids[0]), 0) << said_by(0);
+  EXPECT_EQ(end_of(ids[1]), 0) << said_by(1);
+  unsetenv("XDG_CACHE_HOME");
+}
+
+// Work that would go on for ever, in pieces of a millisecond.
+class EndlessWork {
+ public:
+  void operator()(const std::function<void()>& look_up) {
+    while (true) {
+      look_up();
+      ++pieces_;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  int64_t pieces() const { return pieces_; }
+
+ private:
+  std::atomic<int64_t> pieces_ = 0;
+};
+
+TEST(JointRequests, AreObeyedWhileARankWorks) {
+  TemporaryFolder folder;
+  const fs::path dir = folder.path() / "j";
+  fs::create_directory(dir);
+  std::ofstream(dir / job_file::config) << "{}";
+  JobReporter reporter(real(), dir);
+  reporter.set_state("running");
+  const JobControl control(dir, reporter);
+  const Ranks alone{RankPlace{}};
+  JointRequests joint(alone, control, reporter);
+  EndlessWork work;
+  const auto state_is = [&](const char* state) {
+    return within(
+        60, [&] { return formats::json_from_file(dir / job_file::status).at("state") == state; });
+  };
+  bool left = false;
+  std::thread working([&] {
+    try {
+      joint.obey_during(std::ref(work));
+    } catch (const JobCancelled& leaving) {
+      left = leaving.signal == 0;
+    }
+  });
+  EXPECT_TRUE(within(60, [&] { return work.pieces() > 0; }));
+  write_request(real(), dir, JobRequest::pause);
+  EXPECT_TRUE(state_is("paused"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the piece it was at
+  const int64_t before = work.pieces();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_EQ(work.pieces(), before);
+  write_request(real(), dir, JobRequest::resume);
+  EXPECT_TRUE(state_is("running"));
+  EXPECT_TRUE(within(60, [&] { return work.pieces() > before; }));
+  write_request(real(), dir, JobRequest::cancel);
+  working.join();
+  EXPECT_TRUE(left);
+}
+
+TEST(JointRequests, WhatTheWorkThrowsComesThrough) {
+  TemporaryFolder folder;
+  JobReporter reporter(real(), folder.path());
+  const JobControl control(folder.path(), reporter);
+  const Ranks alone{RankPlace{}};
+  JointRequests joint(alone, control, reporter);
+  EXPECT_THROW(joint.obey_during([](const auto&) { throw formats::bad_input("no such text"); }),
+               formats::Error);
+  int done = 0;
+  joint.obey_during([&done](const auto& look_up) { look_up(), ++done; });
+  EXPECT_EQ(done, 1);
 }
 
 // torchrun's LOCAL_RANK counts a machine's ranks, each of which has a device of its own.

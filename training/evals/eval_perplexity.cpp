@@ -407,6 +407,8 @@ class ModelEvaluation {
   double done_ = 0;
 };
 
+void check_request(const protocol::EvalRequest& asked) { request_of(asked, {}); }
+
 protocol::EvalResult evaluate(const std::vector<EvalModel>& models,
                               const protocol::EvalRequest& asked, protocol::Progress& progress,
                               EvalLog& log) {
@@ -445,7 +447,8 @@ EvalTask perplexity_task() {
        "ids.",
        "window rules of CAPE (arXiv 2405.14722: last_k) and TAPA (arXiv 2509.12635: sliding)",
        protocol::options_of<protocol::PerplexityOptions>()},
-      evaluate};
+      evaluate,
+      check_request};
 }
 
 }  // namespace phasescope::training

@@ -86,6 +86,20 @@ struct SampleRequest {
   std::string metric;
 };
 
+// What needs no model.
+void check_samples(const protocol::EvalRequest& asked) {
+  const Task& task = tasks::task_named(asked.task);
+  const protocol::TaskOptions& options = asked.perplexity;
+  for (const int64_t length : options.lengths) {
+    task.check_length(Ids(static_cast<std::size_t>(task.info().dimensions), length));
+  }
+  if (asked.needle.generate && task.info().written == 0) {
+    throw formats::bad_usage("the answers of " + task.info().key + " are decided by one pass",
+                             "generate");
+  }
+  model::backend_named(asked.running.backend);
+}
+
 std::vector<int64_t> rising_lengths(std::vector<int64_t> lengths, const Task& task,
                                     const std::vector<EvalModel>& models) {
   if (lengths.empty()) {
@@ -100,8 +114,6 @@ std::vector<int64_t> rising_lengths(std::vector<int64_t> lengths, const Task& ta
   }
   std::ranges::sort(lengths);
   lengths.erase(std::ranges::unique(lengths).begin(), lengths.end());
-  for (const int64_t length : lengths)
-    task.check_length(Ids(static_cast<std::size_t>(task.info().dimensions), length));
   return lengths;
 }
 
@@ -116,10 +128,7 @@ SampleRequest sample_request(const protocol::EvalRequest& asked, const Task& tas
       asked.perplexity;  // the others are refused with the request
   const int64_t trials = options.trials;
   const bool written = asked.needle.generate;
-  if (written && task.info().written == 0) {
-    throw formats::bad_usage("the answers of " + task.info().key + " are decided by one pass",
-                             "generate");
-  }
+  check_samples(asked);
   return {.lengths = rising_lengths(options.lengths, task, models),
           .trials = trials > 0 ? trials : usual_trials(task.info()),
           .seed = static_cast<std::uint64_t>(asked.seed),
@@ -446,7 +455,8 @@ std::vector<EvalTask> sample_tasks() {
                      info.help + "; " + info.metric + " against " + info.length_unit, info.source,
                      info.written > 0 ? protocol::options_of<protocol::NeedleOptions>()
                                       : protocol::options_of<protocol::TaskOptions>()},
-                    evaluate_samples});
+                    evaluate_samples,
+                    check_samples});
   }
   return list;
 }

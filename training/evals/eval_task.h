@@ -30,6 +30,8 @@ struct EvalTask : protocol::EvalTaskInfo {
   protocol::EvalResult (*run)(const std::vector<EvalModel>& models,
                               const protocol::EvalRequest& request, protocol::Progress& progress,
                               EvalLog& log) = nullptr;
+  // Throws what run() would of the request alone, of whichever models.
+  void (*check)(const protocol::EvalRequest& request) = nullptr;
 };
 
 const std::vector<EvalTask>& eval_tasks();

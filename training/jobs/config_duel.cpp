@@ -13,7 +13,6 @@
 #include "analysis/questions/seed_duel.h"
 #include "formats/error.h"
 #include "formats/json.h"
-#include "model/checkpoints/named_start.h"
 #include "model/checkpoints/open_model.h"
 #include "training/evals/eval_samples.h"
 #include "training/jobs/eval_rows.h"
@@ -90,23 +89,21 @@ void require_this_duel(formats::FileSystem& files, const ConfigDuel& duel) {
 // Tensors of one name that are equal at the start of every seed, and all others in words.
 void tell_tensors(const ConfigDuel& duel, protocol::DuelResult& result) {
   const auto started = [](const RunConfig& config) {
-    const model::ModelConfig model = model_config_of(config);
-    const auto encoding = model::make_encoding(model);
-    const model::Weights weights = model::weights_by_name(model, *encoding, 1);
-    const model::NamedTensors list = model::named_tensors(model, *encoding, weights);
+    const model::Decoder decoder = start_decoder(of_seed(config, 1), opened_start(config).get());
+    const model::NamedTensors list =
+        model::named_tensors(decoder.config(), decoder.encoding(), decoder.weights());
     return std::map<std::string, at::Tensor>(list.begin(), list.end());
   };
   const auto a = started(duel.a), b = started(duel.b);
-  const bool embeddings = duel.a.model.embedding_std == duel.b.model.embedding_std;
+  const bool drawn = !duel.a.from_model() && !duel.b.from_model();
   for (const auto& [name, tensor] : a) {
     const auto other = b.find(name);
     if (other == b.end()) {
       result.not_shared.push_back(name + " (A alone)");
     } else if (tensor.sizes() != other->second.sizes()) {
       result.not_shared.push_back(name + " (other shapes)");
-    } else if (!tensor.equal(other->second) ||
-               (!embeddings && name == "model.embed_tokens.weight")) {
-      result.not_shared.push_back(name + " (other deviations)");
+    } else if (!tensor.equal(other->second)) {
+      result.not_shared.push_back(name + (drawn ? " (other deviations)" : " (other weights)"));
     } else {
       result.shared.push_back(name);
     }

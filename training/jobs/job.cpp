@@ -2,11 +2,10 @@
 
 #include <ATen/Parallel.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <iterator>
-#include <thread>
+#include <functional>
+#include <memory>
+#include <optional>
 
 #include "formats/error.h"
 #include "formats/json.h"
@@ -25,6 +24,7 @@
 #include "training/jobs/job_folder.h"
 #include "training/jobs/job_lock.h"
 #include "training/jobs/job_reporter.h"
+#include "training/jobs/joint_requests.h"
 #include "training/jobs/needs.h"
 #include "training/jobs/out_of_memory.h"
 #include "training/ranks/ranks.h"
@@ -55,7 +55,6 @@ int status_of_code(const std::string& code) {
 
 // Orders of its data that a training tries when its loss jumps.
 constexpr int64_t kMostOrders = 10;
-constexpr std::chrono::milliseconds kPausedRanksAskEvery{100};
 
 // A training alone, or what one of several ranks does of it: all take the same way through this
 // class, and rank 0 alone writes.
@@ -69,7 +68,9 @@ class TrainingJob {
         config_(std::move(config)),
         reporter_(reporter),
         control_(dir_, reporter_),
-        ranks_(ranks) {}
+        ranks_(ranks) {
+    if (ranks_) joint_.emplace(*ranks_, control_, reporter_);
+  }
 
   void run() {
     reporter_.set_steps(config_.train.steps);
@@ -99,31 +100,9 @@ class TrainingJob {
   bool writes() const { return !ranks_ || ranks_->first(); }
 
   void obey(const Trainer& trainer) {
-    if (ranks_) return obey_together(trainer);
-    control_.obey([&] { save(trainer); });
-  }
-
-  // What rank 0's control.json says, and a signal that any of the ranks was sent, so that all do
-  // the same before the same step.
-  void obey_together(const Trainer& trainer) {
-    for (bool paused = false;; std::this_thread::sleep_for(kPausedRanksAskEvery)) {
-      const JobRequest asked = writes() ? control_.asked() : JobRequest::none;
-      const double own[] = {static_cast<double>(stop_signal()),
-                            asked == JobRequest::cancel ? 1.0 : 0.0,
-                            asked == JobRequest::pause ? 1.0 : 0.0};
-      const std::vector<double> all = ranks_->gathered(own);
-      double signal = 0, cancel = 0, pause = 0;
-      for (std::size_t n = 0; n < all.size(); n += std::size(own)) {
-        signal = std::max(signal, all[n]), cancel += all[n + 1], pause += all[n + 2];
-      }
-      if (signal + cancel > 0) throw JobCancelled{static_cast<int>(signal)};
-      if (pause == 0) {
-        if (paused) reporter_.set_state("running");
-        return;
-      }
-      if (!paused) save(trainer), reporter_.set_state("paused");
-      paused = true;
-    }
+    const auto before_pause = [&] { save(trainer); };
+    if (joint_) return joint_->obey(before_pause);
+    control_.obey(before_pause);
   }
 
   RunConfig of_this_rank() const {  // with the device that is its own
@@ -149,7 +128,9 @@ class TrainingJob {
                " validation texts are shorter than a window of " +
                std::to_string(config_.model.context) + " tokens, and are left out");
     }
+    // The others begin to prepare when they have the configuration.
     if (ranks_ && writes()) ranks_->of_first(to_json(config_).dump());
+    if (joint_ && writes()) joint_->obey_while_others_work();
     trainer.join(ranks_);
     if (writes()) formats::make_directories(files_, checkpoints_), remove_litter();
     load_newest(trainer);
@@ -202,11 +183,17 @@ class TrainingJob {
   Trainer of_text(const std::shared_ptr<const model::Model>& from) {
     const fs::path text = find_corpus(config_.data.corpus, log_line);
     const auto tokenizer = text_tokenizer(config_, from.get());
-    // A large text takes a while, and a rank's request is obeyed with those of the others.
-    auto corpus = std::make_shared<const Corpus>(
-        Corpus::open(text, config_.data, config_.model.context, tokenizer.get(), log_line, [this] {
-          if (!ranks_) control_.look_up();
-        }));
+    std::shared_ptr<const Corpus> corpus;
+    // A large text takes a while.
+    const auto prepare = [&](const std::function<void()>& look_up) {
+      corpus = std::make_shared<const Corpus>(Corpus::open(
+          text, config_.data, config_.model.context, tokenizer.get(), log_line, look_up));
+    };
+    if (joint_) {
+      joint_->obey_during(prepare);
+    } else {
+      prepare([this] { control_.look_up(); });
+    }
     log_line("training text " + text.string() + ", " + std::to_string(corpus->bytes()) +
              " bytes, SHA-256 " + corpus->sha256());
     record_data(corpus->sha256());
@@ -216,6 +203,7 @@ class TrainingJob {
   }
 
   Trainer of_task(const std::shared_ptr<const model::Model>& from) {
+    if (joint_) joint_->obey_while_others_work();  // as of_text() does at every rank
     auto task = std::make_shared<const TaskData>(config_);
     log_line("samples of " + config_.task.name + ", SHA-256 of the first " + task->sha256());
     record_data(task->sha256());
@@ -441,18 +429,13 @@ class TrainingJob {
   RunConfig config_;
   JobReporter& reporter_;
   JobControl control_;
-  const Ranks* ranks_;        // null: alone
-  int64_t told_ = 0;          // the last step whose metrics are written
-  int64_t made_smaller_ = 0;  // the step that was last made again in smaller parts
+  const Ranks* ranks_;                  // null: alone
+  std::optional<JointRequests> joint_;  // of the ranks
+  int64_t told_ = 0;                    // the last step whose metrics are written
+  int64_t made_smaller_ = 0;            // the step that was last made again in smaller parts
   bool ranks_differ_ = false;
   std::string not_saved_;  // why the last checkpoint that was written is not there
 };
-
-// Paths are meant from where the job was started, which a resume may not be.
-std::string found_from(const fs::path& folder, const std::string& name) {
-  const bool path = name.find('/') != std::string::npos && fs::path(name).is_relative();
-  return path ? (folder / name).lexically_normal().string() : name;
-}
 
 std::vector<EvalModel> opened_models(const protocol::EvalRequest& request, const fs::path& folder,
                                      protocol::Progress& progress) {
@@ -540,6 +523,11 @@ int run_by_kind(formats::FileSystem& files, const fs::path& dir,
     if (place) ranks.emplace(*place);
     const Ranks* group = ranks ? &*ranks : nullptr;
     const fs::path path = dir / job_file::config;
+    // Rank 0 prepares first, and the others know by it what to prepare.
+    if (!first) {
+      const JobControl control(dir, reporter);
+      JointRequests(*group, control, reporter).obey_while_others_work();
+    }
     const json config = first ? formats::json_from_file(path) : json::parse(group->of_first(""));
     if (config.contains("eval_job")) {
       if (group) throw formats::bad_usage("an eval is run by one process", dir.string());

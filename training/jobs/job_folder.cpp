@@ -18,6 +18,7 @@
 #include "training/checkpoint.h"
 #include "training/jobs/job_lock.h"
 #include "training/jobs/metrics_log.h"
+#include "training/jobs/plain_file.h"
 
 namespace phasescope::training {
 namespace {
@@ -46,8 +47,7 @@ constexpr RequestName kRequestNames[] = {
 // A folder may be anybody's: a file that is no file (a link to /dev/zero), too large or too deep is
 // one that cannot be read.
 json read_json_or_null(const fs::path& path) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) return nullptr;
+  if (!is_plain_file(path)) return nullptr;
   try {
     return formats::json_from_file(path, {}, kMostJsonBytes);
   } catch (const formats::Error&) {
@@ -57,8 +57,8 @@ json read_json_or_null(const fs::path& path) {
 
 // At most so many bytes.
 std::string end_of_file(const fs::path& path, std::uintmax_t most) {
+  if (!is_plain_file(path)) return "";
   std::error_code error;
-  if (!fs::is_regular_file(path, error)) return "";
   const std::uintmax_t size = fs::file_size(path, error);
   if (error) return "";
   std::ifstream file(path, std::ios::binary);
@@ -281,6 +281,11 @@ std::vector<fs::path> find_jobs() {
     return std::pair(change_time(b), a) < std::pair(change_time(a), b);
   });
   return dirs;
+}
+
+std::string found_from(const fs::path& folder, const std::string& name) {
+  const bool path = name.find('/') != std::string::npos && fs::path(name).is_relative();
+  return path ? (folder / name).lexically_normal().string() : name;
 }
 
 fs::path job_named(const std::string& word) {

@@ -84,6 +84,10 @@ void remember_job(formats::FileSystem& fs, const std::filesystem::path& dir);
 // that are gone are passed over.
 std::vector<std::filesystem::path> find_jobs();
 
+// The path of a model as an eval's job names it: from the folder that the job was started in, which
+// a resume may not be. Names of bundled models, and whole paths, as they are.
+std::string found_from(const std::filesystem::path& folder, const std::string& name);
+
 // The folder of the job that `word` names: a job's folder, or else the one job of that name among
 // find_jobs(). Throws Error "bad_input" that lists near names, or the folders of several jobs of
 // that name.

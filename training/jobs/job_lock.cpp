@@ -11,7 +11,6 @@
 #include <condition_variable>
 #include <ctime>
 #include <fstream>
-#include <iterator>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <ratio>
@@ -21,6 +20,7 @@
 #include "formats/file_system.h"
 #include "training/jobs/job_folder.h"
 #include "training/jobs/job_reporter.h"
+#include "training/jobs/plain_file.h"
 
 namespace phasescope::training {
 namespace {
@@ -33,15 +33,26 @@ constexpr std::chrono::seconds kGone{60};  // clocks of two machines may be some
 // Two machines that take over the same lock at once both see, after this, whose it is.
 constexpr std::chrono::milliseconds kSettled{1000};
 constexpr int kLostStatus = 4;
+constexpr std::size_t kMostClaimBytes = 4096;
 
 formats::UniqueFd open_folder(const fs::path& dir) {
   return formats::UniqueFd(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
+// Null where none stands. A folder may be anybody's: what is no file, or larger than a claim, says
+// nothing, and is not read to its end.
 json claim_in(const fs::path& dir) {
-  std::ifstream file(dir / job_file::lock);
-  if (!file) return nullptr;
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const fs::path path = dir / job_file::lock;
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(path, error))) return nullptr;
+  std::string text;
+  if (is_plain_file(path)) {
+    text.resize(kMostClaimBytes);
+    std::ifstream file(path, std::ios::binary);
+    if (!file) return nullptr;
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(file.gcount()));
+  }
   return json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
@@ -73,15 +84,10 @@ class JobLock::Claim {
     auto claim = std::make_unique<Claim>(dir, host);
     const json before = claim_in(dir);
     try {
-      formats::write_file_atomically(formats::real_file_system(), dir / job_file::lock,
-                                     claim->content_.dump() + "\n");
+      if (!claim->written(before)) return nullptr;
     } catch (const formats::FileError& error) {
       log_line("warning: other machines do not see who runs the job: " + error.full_text());
       return claim;
-    }
-    if (member(before, "boot") != host.boot) {
-      std::this_thread::sleep_for(before.is_null() ? kSettled / 10 : kSettled);
-      if (claim_in(dir) != claim->content_) return nullptr;
     }
     claim->thread_ = std::thread([raw = claim.get()] { raw->beat(); });
     return claim;
@@ -108,6 +114,48 @@ class JobLock::Claim {
   }
 
  private:
+  enum class Linked { yes, no, cannot };
+
+  // False where another machine has put its claim there first. Where none stood before, a link
+  // decides that at once; over another one, and on a disk without links, both write and look again.
+  bool written(const json& before) const {
+    const fs::path place = dir_ / job_file::lock;
+    std::error_code ignored;
+    if (!before.is_null() && !is_plain_file(place)) {
+      fs::remove(place, ignored);  // a link to a device would be written through
+    }
+    if (before.is_null()) {
+      const Linked linked = linked_to(place);
+      if (linked != Linked::cannot) return linked == Linked::yes;
+    }
+    formats::write_file_atomically(formats::real_file_system(), place, content_.dump() + "\n");
+    if (member(before, "boot") == member(content_, "boot")) return true;
+    std::this_thread::sleep_for(before.is_null() ? kSettled / 10 : kSettled);
+    return claim_in(dir_) == content_;
+  }
+
+  // A second name for a whole file, which network disks too give to one of several alone. An answer
+  // may be lost on its way, and the number of names is not.
+  Linked linked_to(const fs::path& place) const {
+    formats::FileSystem& files = formats::real_file_system();
+    const fs::path whole = place.string() + "." + std::to_string(getpid()) + "-" +
+                           content_.at("since").dump() + ".tmp";
+    const auto file = files.create(whole);
+    std::error_code error, ignored;
+    try {
+      file->write_text(content_.dump() + "\n");
+      file->close();
+      fs::create_hard_link(whole, place, error);
+    } catch (...) {
+      fs::remove(whole, ignored);
+      throw;
+    }
+    const bool there = !error || fs::hard_link_count(whole, ignored) == 2;
+    fs::remove(whole, ignored);
+    if (there) return Linked::yes;
+    return error == std::errc::file_exists ? Linked::no : Linked::cannot;
+  }
+
   void beat() {
     std::unique_lock lock(mutex_);
     while (!changed_.wait_for(lock, kBeat, [this] { return over_; })) {

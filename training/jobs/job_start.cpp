@@ -6,12 +6,12 @@
 #include "formats/error.h"
 #include "formats/gathered_errors.h"
 #include "formats/json.h"
+#include "model/checkpoints/config_without_weights.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/devices.h"
 #include "protocol/model_reading.h"
 #include "protocol/request.h"
 #include "protocol/spawn.h"
-#include "tasks/task.h"
 #include "training/corpus.h"
 #include "training/evals/eval_task.h"
 #include "training/head_probe.h"
@@ -145,7 +145,7 @@ RunConfig config_to_start(const JobStart& start) {
 
 // Settings for all models become part of their names, and paths are kept as they are meant here.
 json eval_to_start(protocol::EvalRequest request) {
-  eval_task(request.task);
+  eval_task(request.task).check(request);
   if (request.models.empty()) {
     throw formats::bad_usage("an eval needs at least one model", "models");
   }
@@ -189,6 +189,33 @@ std::string differences(const JobStart& start, const json& own) {
   return "the job goes on with its own configuration, which differs from the one given in: " + list;
 }
 
+// That each model is there at all; what is in it the job says.
+void require_models(const protocol::EvalRequest& request, const fs::path& folder) {
+  for (const std::string& name : request.models) {
+    const std::string model = found_from(folder, protocol::model_reading(name).model);
+    std::error_code error;
+    if (!fs::exists(model, error)) model::config_without_weights(model);
+  }
+}
+
+// Throws what can be said of a job's own configuration before there is a process to run it.
+void check_job(const fs::path& dir) {
+  const fs::path path = dir / job_file::config;
+  const json own = formats::json_from_file(path);
+  if (!own.is_object() || !own.contains("eval_job")) {
+    run_config_from_json(own, path.string());
+    model::device_named(config_to_start({.config = own}).train.device);
+    return;
+  }
+  json asked = own.at("eval_job");
+  const std::string folder = asked.is_object() ? asked.value("folder", "") : "";
+  if (asked.is_object()) asked.erase("folder");
+  const auto request = protocol::request_of<protocol::EvalRequest>(asked);
+  eval_to_start(request);
+  require_models(request, folder);
+  model::device_named(request.running.device);
+}
+
 // An eval of whichever models, from whichever folder.
 json eval_alone(json asked, const fs::path& dir) {
   asked.erase("folder");
@@ -223,6 +250,21 @@ JobStatus resume(formats::FileSystem& files, const JobStart& start) {
   return status;
 }
 
+// One that ends before it has begun is no job that goes on.
+JobStatus resumed(formats::FileSystem& files, const fs::path& dir, const JobStatus& before,
+                  const fs::path& program) {
+  check_job(dir);
+  JobStatus status = launch(files, dir, before.kind, before.steps, program);
+  if (status.state == "failed") {
+    throw formats::Error(status.code.value_or("internal"), status.message, dir.string());
+  }
+  if (status.state == "died") {
+    throw formats::internal_error("the job's process ended before it began", dir.string(),
+                                  "its log says more: phasescope jobs log");
+  }
+  return status;
+}
+
 formats::Error holds_a_job(const fs::path& dir) {
   return formats::bad_usage("the folder holds a job already", dir.string(),
                             "add --resume to go on with it, or name another folder");
@@ -245,15 +287,7 @@ std::string eval_asked_otherwise(const fs::path& dir, const json& request) {
   return in_words(differing_keys(eval_alone(request, dir), eval_alone(own.at("eval_job"), dir)));
 }
 
-void check_eval(const json& request) {
-  const json asked = eval_alone(request, "model");
-  const auto eval = protocol::request_of<protocol::EvalRequest>(asked);
-  const tasks::Task* task = tasks::find_task(eval.task);
-  if (task == nullptr) return;
-  for (const int64_t length : eval.perplexity.lengths) {
-    task->check_length(tasks::Ids(static_cast<std::size_t>(task->info().dimensions), length));
-  }
-}
+void check_eval(const json& request) { eval_alone(request, "model"); }
 
 JobStatus start_training(formats::FileSystem& files, const JobStart& start) {
   const bool there = !start.dir.empty() && fs::exists(start.dir / job_file::config);
@@ -275,7 +309,9 @@ JobStatus start_training(formats::FileSystem& files, const JobStart& start) {
 }
 
 JobStatus start_eval(formats::FileSystem& files, const JobStart& start, const json& request) {
-  const json asked = eval_to_start(protocol::request_of<protocol::EvalRequest>(request));
+  const auto eval = protocol::request_of<protocol::EvalRequest>(request);
+  const json asked = eval_to_start(eval);
+  require_models(eval, {});
   const fs::path dir =
       start.dir.empty()
           ? new_job_folder(name_of(start, "eval-" + asked.at("task").get<std::string>()))
@@ -319,9 +355,7 @@ JobStatus control_job(formats::FileSystem& files, const fs::path& dir, const std
     return status;
   }
   if (status.state == "done") throw formats::bad_usage("the job is done", dir.string());
-  if (wanted == JobRequest::resume) {
-    return launch(files, dir, status.kind, status.steps, program);
-  }
+  if (wanted == JobRequest::resume) return resumed(files, dir, status, program);
   if (wanted == JobRequest::pause) {
     throw formats::bad_usage("the job is not running", dir.string(), "resume starts it again");
   }

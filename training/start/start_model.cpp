@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "formats/error.h"
+#include "formats/json.h"
 #include "formats/sha256.h"
 #include "formats/tokenizer_files.h"
 #include "formats/utf8.h"
@@ -177,6 +178,12 @@ nlohmann::json filled_in_from_model(nlohmann::json given) {
                           {"range", p.range}, {"draw", p.draw},   {"seed", p.seed}};
   }
   return given;
+}
+
+RunConfig whole_run_config(const std::filesystem::path& file) {
+  const formats::JsonRules each_key_once{.duplicate_keys = formats::DuplicateKeys::refuse};
+  return run_config_from_json(filled_in_from_model(formats::json_from_file(file, each_key_once)),
+                              file.string());
 }
 
 std::shared_ptr<const model::Model> opened_start(const RunConfig& config) {

@@ -22,6 +22,9 @@ model::ModelConfig model_config_of(const RunConfig& config);
 // and the model's encoding and positions where it names none; others as they are.
 nlohmann::json filled_in_from_model(nlohmann::json given);
 
+// The run configuration of a file, with what it leaves out as above. Throws Error "bad_input".
+RunConfig whole_run_config(const std::filesystem::path& file);
+
 // The model that the weights come from, in float32; null where they are drawn. Throws Error
 // "bad_input" where it is not the one that the configuration has noted.
 std::shared_ptr<const model::Model> opened_start(const RunConfig& config);
