@@ -142,6 +142,13 @@ std::string in_words(const MeasuredNumber& number) {
                   : with_ends(number.value, number.low, number.high);
 }
 
+// Differences of losses are in nats, whatever unit the values beside them have.
+std::string unit_of(const json& difference) {
+  if (difference.value("metric", "") != "loss") return "";
+  const std::string per = difference.value("per", "");
+  return per.empty() ? " [nats]" : " [nats a " + per + "]";
+}
+
 // `second` - `first`, as the result pairs them.
 std::optional<MeasuredNumber> paired(const Claim& claim, const json& result,
                                      const std::string& first, const std::string& second) {
@@ -158,7 +165,7 @@ std::optional<MeasuredNumber> paired(const Claim& claim, const json& result,
     where["model"] = turned ? a : b, where["against"] = turned ? b : a;
     const auto rows = rows_at(result, claim.differences->list, where);
     if (rows.size() != 1) continue;
-    auto found = number_in(*rows.front(), second + " - " + first, field);
+    auto found = number_in(*rows.front(), second + " - " + first + unit_of(*rows.front()), field);
     if (!found || !turned) return found;
     found->value = -found->value;
     const IntervalEnd low = found->low;

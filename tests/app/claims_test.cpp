@@ -102,6 +102,17 @@ TEST(Verdicts, OfAnOrderTellTheDifference) {
   EXPECT_DOUBLE_EQ(*row.differences[0].high, -0.9);
 }
 
+// Values beside it may be bits a byte.
+TEST(Verdicts, ADifferenceOfLossesHasItsUnit) {
+  json result = planted();
+  result["differences"][0]["metric"] = "loss";
+  result["differences"][0]["per"] = "byte";
+  ClaimRow row;
+  judge(claim_of({{"order", {"b", "a"}}}), result, row);
+  ASSERT_EQ(row.differences.size(), 1u);
+  EXPECT_EQ(row.differences[0].name, "a - b [nats a byte]");
+}
+
 // One seed of each says which way it points, and decides nothing.
 TEST(Verdicts, OfOneSeedAreNone) {
   json result = planted();
