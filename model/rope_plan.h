@@ -19,8 +19,8 @@ struct RopePlanRow {
   std::vector<std::int64_t> layers;  // ascending
   std::string sees;      // "all", "43 tokens", "its run of 43 tokens", "a state, no pairs"
   std::string encoding;  // "rope, half", "none", "linear" for layers without attention
-  // Of a head that turn: "first 8 of 16", "all 16", "4 of 16" where planes stay; empty where none
-  // do
+  // Of a head that turn: "first 8 of 16", "all 16"; "4 of 16" and "4 of the first 8 of 16" where
+  // planes among them stay; empty where a head has no planes.
   std::string channels;
   std::vector<double> frequencies;  // radians a token of each plane, as applied; 0: it stays
   double magnitude = 1;             // of the turn: q and k are multiplied by it

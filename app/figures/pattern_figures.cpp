@@ -294,6 +294,42 @@ std::string in_words(const std::string& layers) {
   return (one ? "layer " : "layers ") + layers;
 }
 
+// "plane 4 stays" or "planes 0, 5-9 stay": those of frequency 0.
+std::string still_planes(const std::vector<double>& frequencies) {
+  std::string text;
+  bool several = false;
+  for (size_t n = 0; n < frequencies.size(); ++n) {
+    if (frequencies[n] != 0) continue;
+    size_t last = n;
+    while (last + 1 < frequencies.size() && frequencies[last + 1] == 0) ++last;
+    several = several || last > n || !text.empty();
+    text += (text.empty() ? "" : ", ") + std::to_string(n);
+    if (last > n) text += "-" + std::to_string(last);
+    n = last;
+  }
+  return several ? "planes " + text + " stay" : "plane " + text + " stays";
+}
+
+// 0 has no place on a log axis: a line before the first plane that stays says which do.
+void mark_still_planes(const std::vector<double>& frequencies, const std::string& layers,
+                       PlotSpec& plot) {
+  const auto first = std::ranges::find(frequencies, 0.0);
+  if (first == frequencies.end()) return;
+  plot.markers.push_back({.at = std::max(0.0, double(first - frequencies.begin()) - 0.5),
+                          .label = layers + ": " + still_planes(frequencies) + " (0)",
+                          .color = plot.series.back().color});
+}
+
+// Groups of layers may turn by the same frequencies: the points of those drawn first stand out
+// around the later ones, so that none hides another.
+void draw_around_each_other(std::vector<Series>& series) {
+  if (series.size() < 2) return;
+  constexpr double kLeast = 2.5, kMost = 7.5, kStep = 1.8;
+  const double step = std::min(kStep, (kMost - kLeast) / double(series.size() - 1));
+  for (size_t n = 0; n < series.size(); ++n)
+    series[n].sizes.assign(series[n].y.size(), kLeast + step * double(series.size() - 1 - n));
+}
+
 }  // namespace
 
 std::string words_of(const protocol::RopePlanRow& row) {
@@ -332,8 +368,10 @@ std::optional<PlotSpec> rope_plan_figure(const protocol::LoadReport& report,
                   .color = int(plot.series.size())};
     for (size_t n = 0; n < row.frequencies.size(); ++n) series.x.push_back(double(n));
     plot.series.push_back(std::move(series));
+    mark_still_planes(row.frequencies, layers, plot);
   }
   if (plot.series.empty()) return std::nullopt;
+  draw_around_each_other(plot.series);
   return plot;
 }
 

@@ -143,9 +143,20 @@ namespace {
 bool fits_heads_in_lanes(const AttentionProgram& program, const AttentionOptions& options) {
   const bool one_of_the_last = program.q.size(2) == 1 && program.query_offset > 0 &&
                                program.query_offset + 1 >= program.k.size(2);
+  // Sinks come in behind the kernel: an output of 16 bits would be rounded twice, and the entropy
+  // is made without them.
+  const bool without_sinks =
+      !program.sinks.defined() || (program.q.scalar_type() == at::kFloat && !options.want_entropy);
   return one_of_the_last && program.q.size(1) > program.k.size(1) && program.is<PlainProgram>() &&
-         !program.tokens.defined() && !program.sinks.defined() && !program.documents.defined() &&
+         !program.tokens.defined() && without_sinks && !program.documents.defined() &&
          options.probes == nullptr && !at::GradMode::is_enabled();
+}
+
+// out (B, kv heads, group, d) of rows without sinks as it is with them: out sigmoid(lse - sink).
+void share_with_sinks(const at::Tensor& sinks, AttentionResult& result) {
+  const at::Tensor above = result.lse - sinks.to(at::kFloat).view({1, result.lse.size(1), -1});
+  // A row that sees no key beside a sink of -inf: its output is 0 by now.
+  result.out.mul_(at::sigmoid(above).nan_to_num(0).unsqueeze(-1));
 }
 
 // q (B, kv heads, group, d) of q (B, H, 1, d), with the keys that it sees.
@@ -161,7 +172,11 @@ AttentionResult with_heads_in_lanes(AttentionProgram program, at::Tensor v,
   if (program.key_mask.defined()) program.key_mask = program.key_mask.slice(1, first);
   program.positions.length = keys - first;
   program.causal = false, program.window = 0, program.query_offset = 0;
-  AttentionResult result = fused_attention(program, v, options);
+  const at::Tensor sinks = std::exchange(program.sinks, at::Tensor());
+  AttentionOptions asked = options;
+  asked.want_lse = options.want_lse || sinks.defined();
+  AttentionResult result = fused_attention(program, v, asked);
+  if (sinks.defined()) share_with_sinks(sinks, result);
   const auto by_head = [](at::Tensor& x) {
     if (x.defined()) x = x.flatten(1, 2).unsqueeze(2);
   };

@@ -195,10 +195,11 @@ ScoreParts with_host_tensors(ScoreParts parts) {
   return parts;
 }
 
-// The kernel computes in float32 whatever the tensors have, and leaves a log-sum-exp of that.
-AttentionProgram as_computed(const AttentionProgram& program, bool fused) {
-  const bool narrow = at::elementSize(program.q.scalar_type()) < 4;
-  return fused && narrow ? in_dtype(program, at::kFloat) : program;
+// What plain operations take 16-bit tokens as where passes run fused: the kernel computes in
+// float32 whatever the tensors have, and leaves a log-sum-exp of that.
+std::optional<at::ScalarType> widened(const LayerAttention& attention) {
+  const bool narrow = at::elementSize(attention.program().q.scalar_type()) < 4;
+  return narrow && attention.is_fused() ? std::optional(at::kFloat) : std::nullopt;
 }
 
 // What ran: the plain twins, with the reason that the pass gave where it was plain too.
@@ -263,8 +264,9 @@ std::optional<CentredSums> LayerAttention::centred_sums(std::int64_t within,
 ScoreParts LayerAttention::scores(const Region& region) const {
   const at::NoGradGuard no_grad;
   check(region);
-  return with_host_tensors(plain_score_parts(as_computed(program_, is_fused()), region.heads,
-                                             region.rows, region.columns));
+  const auto dtype = widened(*this);
+  return with_host_tensors(plain_score_parts(dtype ? with_float_tables(program_) : program_,
+                                             region.heads, region.rows, region.columns, dtype));
 }
 
 at::Tensor LayerAttention::weights(const Region& region) const {
@@ -304,7 +306,8 @@ at::Tensor LayerAttention::sink_weights() const {
 ScoreParts LayerAttention::pair_scores(const at::Tensor& batch, const at::Tensor& head,
                                        const at::Tensor& row, const at::Tensor& column) const {
   const at::NoGradGuard no_grad;
-  const AttentionProgram program = as_computed(program_, is_fused());
+  const auto dtype = widened(*this);
+  const AttentionProgram program = dtype ? with_float_tables(program_) : program_;
   constexpr std::int64_t kStep = 4096;  // all heads of a pair's tokens are gathered
   std::vector<at::Tensor> score, content, positional;
   const at::Device device = program.q.device();
@@ -314,7 +317,7 @@ ScoreParts LayerAttention::pair_scores(const at::Tensor& batch, const at::Tensor
     const std::int64_t end = std::min(row.size(0), begin + kStep);
     const ScoreParts parts =
         plain_pair_scores(program, of.slice(0, begin, end), heads.slice(0, begin, end),
-                          rows.slice(0, begin, end), columns.slice(0, begin, end));
+                          rows.slice(0, begin, end), columns.slice(0, begin, end), dtype);
     score.push_back(parts.score);
     content.push_back(parts.content);
     positional.push_back(parts.positional);

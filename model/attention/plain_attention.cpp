@@ -86,10 +86,16 @@ struct Operands {
   at::Tensor q, k;  // (B, heads, rows, d), (B, heads, columns, d)
 };
 
-Operands operands(const at::Tensor& q, const at::Tensor& k, Range heads, Range rows,
-                  Range columns) {
-  return {rows_of(q.slice(1, heads.begin, heads.end), rows),
-          rows_of(for_query_heads(k, q.size(1), heads), columns)};
+using MaybeDtype = std::optional<at::ScalarType>;  // a dtype, or what a tensor has
+
+at::Tensor in_given_dtype(const at::Tensor& x, MaybeDtype dtype) {
+  return dtype ? x.to(*dtype) : x;
+}
+
+Operands operands(const at::Tensor& q, const at::Tensor& k, Range heads, Range rows, Range columns,
+                  MaybeDtype dtype) {
+  return {in_given_dtype(rows_of(q.slice(1, heads.begin, heads.end), rows), dtype),
+          for_query_heads(in_given_dtype(rows_of(k, columns), dtype), q.size(1), heads)};
 }
 
 at::Tensor tapa_scores(const TapaProgram& tapa, const Operands& x, const at::Tensor& distance) {
@@ -116,8 +122,9 @@ at::Tensor far_limits(const AttentionProgram& program, const ClampProgram& clamp
 
 // Scores of near pairs, those of the far q and k where a pair lies beyond its head's limit.
 at::Tensor with_far_scores(const AttentionProgram& program, const ClampProgram& clamp,
-                           const at::Tensor& scores, Range heads, Range rows, Range columns) {
-  const Operands far = operands(clamp.q, clamp.k, heads, rows, columns);
+                           const at::Tensor& scores, Range heads, Range rows, Range columns,
+                           MaybeDtype dtype) {
+  const Operands far = operands(clamp.q, clamp.k, heads, rows, columns, dtype);
   const at::Tensor beyond =
       distances(program, rows, columns).unsqueeze(1) > far_limits(program, clamp, heads);
   return at::where(beyond, products(far.q, far.k) * program.scale, scores);
@@ -135,12 +142,13 @@ at::Tensor cape_table_scores(const CapeProgram& cape, const at::Tensor& given,
 }
 
 // A term's scores: of what it reads, cut down to what is wanted.
-at::Tensor term_scores(const AttentionProgram& program, Range heads, Range rows, Range columns) {
+at::Tensor term_scores(const AttentionProgram& program, Range heads, Range rows, Range columns,
+                       MaybeDtype dtype = {}) {
   const TermProgram& term = *program.term();
   const bool all = term.reads_rows;
   const Range read_heads = all ? Range{0, program.q.size(1)} : heads;
   const Range read_columns = all ? Range{0, program.k.size(2)} : columns;
-  const Operands x = operands(program.q, program.k, read_heads, rows, read_columns);
+  const Operands x = operands(program.q, program.k, read_heads, rows, read_columns, dtype);
   const Range queries = tokens_of_rows(program, rows);
   const at::Tensor scores = term.score(
       {in_table_dtype(products(x.q, x.k) * program.scale), ids_of(program, queries).unsqueeze(2),
@@ -306,17 +314,22 @@ at::Tensor tokens_of(const at::Tensor& x, const at::Tensor& batch, const at::Ten
   return x.transpose(1, 2).index({batch, token}).unsqueeze(2);
 }
 
-}  // namespace
+at::Tensor content_of(const AttentionProgram& program, Range heads, Range rows, Range columns,
+                      MaybeDtype dtype) {
+  return content_scores(
+      program, operands(program.content_q(), program.content_k(), heads, rows, columns, dtype));
+}
 
-at::Tensor plain_scores(const AttentionProgram& program, Range heads, Range rows, Range columns) {
-  at::Tensor scores =
-      program.term() != nullptr
-          ? term_scores(program, heads, rows, columns)
-          : open_scores(program,
-                        operands(program.q, program.k, heads_read(program, heads), rows, columns),
-                        distances(program, rows, columns), heads);
+at::Tensor scores_of(const AttentionProgram& program, Range heads, Range rows, Range columns,
+                     MaybeDtype dtype) {
+  at::Tensor scores = program.term() != nullptr
+                          ? term_scores(program, heads, rows, columns, dtype)
+                          : open_scores(program,
+                                        operands(program.q, program.k, heads_read(program, heads),
+                                                 rows, columns, dtype),
+                                        distances(program, rows, columns), heads);
   if (const auto* clamp = program.as<ClampProgram>()) {
-    scores = with_far_scores(program, *clamp, scores, heads, rows, columns);
+    scores = with_far_scores(program, *clamp, scores, heads, rows, columns, dtype);
   }
   if (const auto* table = program.as<QueryTableProgram>()) {
     const at::Tensor values = rows_of(table->values.slice(1, heads.begin, heads.end), rows);
@@ -337,27 +350,39 @@ at::Tensor plain_scores(const AttentionProgram& program, Range heads, Range rows
   return scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
 }
 
+}  // namespace
+
+at::Tensor plain_scores(const AttentionProgram& program, Range heads, Range rows, Range columns) {
+  return scores_of(program, heads, rows, columns, {});
+}
+
 at::Tensor plain_content(const AttentionProgram& program, Range heads, Range rows, Range columns) {
-  return content_scores(program,
-                        operands(program.content_q(), program.content_k(), heads, rows, columns));
+  return content_of(program, heads, rows, columns, {});
 }
 
 ScoreParts plain_score_parts(const AttentionProgram& program, Range heads, Range rows,
-                             Range columns) {
+                             Range columns, std::optional<at::ScalarType> computed_in) {
   ScoreParts parts;
-  parts.content = plain_content(program, heads, rows, columns);
-  parts.score = plain_scores(program, heads, rows, columns);
+  parts.content = content_of(program, heads, rows, columns, computed_in);
+  parts.score = scores_of(program, heads, rows, columns, computed_in);
   parts.positional = parts.score - parts.content;
   return parts;
 }
 
+ScoreParts plain_score_parts(const AttentionProgram& program, Range heads, Range rows,
+                             Range columns) {
+  return plain_score_parts(program, heads, rows, columns, {});
+}
+
 ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& batch,
                              const at::Tensor& head, const at::Tensor& row,
-                             const at::Tensor& column) {
+                             const at::Tensor& column, std::optional<at::ScalarType> computed_in) {
   const Range heads{0, program.q.size(1)};
+  const auto taken = [&](const at::Tensor& x, const at::Tensor& token) {
+    return in_given_dtype(tokens_of(x, batch, token), computed_in);
+  };
   const auto pairs = [&](const at::Tensor& q, const at::Tensor& k) {
-    return Operands{tokens_of(q, batch, row),
-                    tokens_of(for_query_heads(k, heads.end, heads), batch, column)};
+    return Operands{taken(q, row), for_query_heads(taken(k, column), heads.end, heads)};
   };
   const auto of_head = [&](const at::Tensor& scores) {  // (P, heads, 1, 1)
     return scores.flatten(1).gather(1, head.unsqueeze(1)).squeeze(1);
@@ -384,10 +409,8 @@ ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& 
   }
   if (const auto* clamp = program.as<ClampProgram>()) {
     const at::Tensor limits = far_limits(program, *clamp, heads).flatten().index_select(0, head);
-    const at::Tensor far =
-        of_head(products(tokens_of(clamp->q, batch, row),
-                         tokens_of(for_query_heads(clamp->k, heads.end, heads), batch, column)) *
-                program.scale);
+    const Operands x = pairs(clamp->q, clamp->k);
+    const at::Tensor far = of_head(products(x.q, x.k) * program.scale);
     score = at::where(query_id - key_id > limits, far, score);
   }
   if (const auto* table = program.as<QueryTableProgram>()) {

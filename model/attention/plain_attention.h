@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+
 #include "model/attention/attention.h"
 
 // Pieces of the plain form that attention, LayerAttention and the plain probes share.
@@ -32,13 +34,20 @@ AttentionResult plain_attention(const AttentionProgram& program, const at::Tenso
 // 0 each: the huge numbers of the public code's masks swallow the scores there.
 at::Tensor hidden_pairs(const AttentionProgram& program, Range rows, Range columns);
 
+// plain_score_parts() (attention.h), of tokens converted to a dtype: those that the region reads
+// and no others. Tables are taken as they are.
+ScoreParts plain_score_parts(const AttentionProgram& program, Range heads, Range rows,
+                             Range columns, std::optional<at::ScalarType> computed_in);
+
 // ScoreParts::content alone.
 at::Tensor plain_content(const AttentionProgram& program, Range heads, Range rows, Range columns);
 
 // Scores of single pairs: batch, head, row and column (P) int64; (P) each in the result.
+// computed_in: as above, of the pairs' tokens.
 ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& batch,
                              const at::Tensor& head, const at::Tensor& row,
-                             const at::Tensor& column);
+                             const at::Tensor& column,
+                             std::optional<at::ScalarType> computed_in = {});
 
 // CAPE's scores from the content scores and base biases of all heads, (B, H, rows, columns) and (B
 // or 1, H, rows, columns); `content` reads no bias. `cape.values` is not read, and the weights are

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <limits>
 #include <map>
+#include <memory>
 #include <set>
 #include <system_error>
 
@@ -16,6 +17,8 @@
 #include "formats/tensors/safetensors.h"
 #include "formats/tokenizer.h"
 #include "model/capture.h"
+#include "model/checkpoints/checkpoint_reader.h"
+#include "model/checkpoints/constructed.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/forward_inputs.h"
 
@@ -152,21 +155,61 @@ class Checker {
     }
   }
 
-  // "w.NAME": a weight as it is read, decoded where it is quantised, by its canonical name.
+  // "w.NAME": a weight as it is read, decoded where it is quantised, by the name that it has in the
+  // model's file, where several may be one (fused experts), or by its canonical one.
   bool compare_weight(const formats::TensorEntry& entry) {
     if (!entry.name.starts_with("w.")) return false;
     const std::string name = entry.name.substr(2);
-    const NamedTensors weights =
-        named_tensors(model_->config(), model_->encoding(), model_->decoder.weights());
-    const auto ours = std::ranges::find(weights, name, &NamedTensors::value_type::first);
-    if (ours == weights.end()) return false;
     const at::Tensor reference = read(entry);
     TensorComparison comparison;
     comparison.name = entry.name;
     comparison.tolerance = options_.tolerance.value_or(unit_of(options_.dtype));
-    hold_against(ours->second, reference, comparison);
+    if (const formats::TensorEntry* stored = in_the_file(name)) {
+      if (reference.sizes() == at::IntArrayRef(stored->shape)) {
+        if (!hold_parts(reader_->parts(name, reference), comparison)) return false;
+      } else {
+        say_shapes(stored->shape, reference, comparison);
+      }
+    } else {
+      const auto ours = weights().find(name);
+      if (ours == weights().end()) return false;
+      hold_against(ours->second, reference, comparison);
+    }
     result_.compared.push_back(comparison);
     return true;
+  }
+
+  // The tensor of this name that the model was read from; null where it has no such file or tensor.
+  const formats::TensorEntry* in_the_file(const std::string& name) {
+    if (find_constructed(name_) != nullptr) return nullptr;
+    if (!reader_) reader_ = std::make_unique<CheckpointReader>(name_, options_.forward.cancelled);
+    const std::vector<formats::TensorEntry>& all = reader_->archive().tensors();
+    const auto found = std::ranges::find(all, name, &formats::TensorEntry::name);
+    return found == all.end() ? nullptr : &*found;
+  }
+
+  // False where the model has none of them, or not all.
+  bool hold_parts(const NamedTensors& parts, TensorComparison& comparison) {
+    std::vector<at::Tensor> ours, references;
+    for (const auto& [name, reference] : parts) {
+      const auto own = weights().find(name);
+      if (own == weights().end()) return false;
+      ours.push_back(own->second.flatten());
+      references.push_back(reference.flatten());
+    }
+    if (parts.empty()) return false;
+    hold_against(at::cat(ours), at::cat(references), comparison);
+    return true;
+  }
+
+  // By canonical names.
+  const std::map<std::string, at::Tensor>& weights() {
+    if (weights_.empty()) {
+      const NamedTensors all =
+          named_tensors(model_->config(), model_->encoding(), model_->decoder.weights());
+      weights_.insert(all.begin(), all.end());
+    }
+    return weights_;
   }
 
   static void hold_against(const at::Tensor& ours, const at::Tensor& reference,
@@ -176,8 +219,13 @@ class Checker {
       comparison.passed = comparison.error <= comparison.tolerance;
       return;
     }
+    say_shapes(ours.sizes(), reference, comparison);
+  }
+
+  static void say_shapes(at::IntArrayRef ours, const at::Tensor& reference,
+                         TensorComparison& comparison) {
     comparison.error = std::numeric_limits<double>::quiet_NaN();
-    comparison.why = "the shape is " + formats::shape_text(ours.sizes()) + ", the reference's " +
+    comparison.why = "the shape is " + formats::shape_text(ours) + ", the reference's " +
                      formats::shape_text(reference.sizes());
   }
 
@@ -339,6 +387,8 @@ class Checker {
   Json about_;
   std::shared_ptr<const Model> model_, exact_;
   std::map<std::string, Group> groups_;
+  std::unique_ptr<CheckpointReader> reader_;   // of the file's own names; made where one is asked
+  std::map<std::string, at::Tensor> weights_;  // likewise
   ReferenceCheck result_;
 };
 

@@ -36,10 +36,10 @@ constexpr std::uint64_t kLeastMapped = std::uint64_t{1} << 20;  // smaller tenso
 // The share of the free memory that copies may take; the rest is for what is computed with them.
 constexpr double kShareOfCopies = 0.75;
 
-// "model.layers.*.rotary_emb.inv_freq" for every N of "model.layers.N.rotary_emb.inv_freq".
-std::string without_layer_number(const std::string& name) {
-  static const std::regex number("\\.[0-9]+\\.");
-  return std::regex_replace(name, number, ".*.", std::regex_constants::format_first_only);
+// "model.layers.*.mlp.experts.*.up_proj" for every "model.layers.N.mlp.experts.M.up_proj".
+std::string without_numbers(const std::string& name) {
+  static const std::regex number("\\.[0-9]+(?=\\.)");
+  return std::regex_replace(name, number, ".*");
 }
 
 void append(std::vector<std::string>& list, const std::vector<std::string>& more) {
@@ -133,7 +133,7 @@ struct CheckpointReader::Contents {
       ++report.dtypes[entry.dtype_name];
       const TensorPlace place = translation.place(entry.name);
       if (place.ignored) {
-        ++ignored[without_layer_number(entry.name) + " " +
+        ++ignored[without_numbers(entry.name) + " " +
                   (place.why.empty() ? "is computed, the stored one is not read" : place.why)];
       } else if (place.name == "lm_head.weight" && config.tie_embeddings) {
         stored_head = true;
@@ -512,6 +512,18 @@ at::Tensor CheckpointReader::read(const std::string& name, at::ScalarType dtype)
     if (part.name == name) return contents_->part_of(source, part, tensor);
   }
   throw formats::internal_error("no part of " + source.entry->name + " is " + name);
+}
+
+NamedTensors CheckpointReader::parts(const std::string& name_in_file,
+                                     const at::Tensor& tensor) const {
+  NamedTensors parts;
+  const auto source = std::ranges::find(contents_->sources, name_in_file,
+                                        [](const Source& one) { return one.entry->name; });
+  if (source == contents_->sources.end()) return parts;
+  for (const TensorPlace& part : source->parts) {
+    parts.emplace_back(part.name, contents_->part_of(*source, part, tensor));
+  }
+  return parts;
 }
 
 bool CheckpointReader::readable() const {

@@ -52,6 +52,9 @@ class CheckpointReader {
   // One tensor by its canonical name, in its canonical shape. A tensor of the file that stands for
   // several is read for each of them.
   at::Tensor read(const std::string& name, at::ScalarType dtype);
+  // The canonical tensors that `tensor` stands for where it takes the place of the file's tensor of
+  // this name, whose shape it has. Empty where no tensor of that name in the file is read.
+  NamedTensors parts(const std::string& name_in_file, const at::Tensor& tensor) const;
 
   // Everything, each tensor of the file once, by several threads, with the hash beside it; what
   // stays in a mapped file is looked at by those that hash it. No more than one tensor is in memory

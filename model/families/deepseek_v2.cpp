@@ -152,9 +152,7 @@ void read_deepseek(FamilyReader& reading, const char* layout, const DeepseekDefa
 TensorPlace deepseek_place(const ModelConfig& config, const std::string& name) {
   static const Renaming renaming = {{"model."}, "layers.", {}, {}, {}};
   const NameParts parts = split_name(renaming, name);
-  if (layer_of(parts) >= config.layers) {
-    return {.name = name, .ignored = true, .why = "is a layer that predicts further tokens"};
-  }
+  if (layer_of(parts) >= config.layers) return of_further_tokens(name);
   if (is_fused_experts(parts)) return fused_experts(parts, config);
   TensorPlace found = llama_place(name);
   const std::size_t shared = found.name.find(".mlp.shared_experts.");

@@ -395,7 +395,12 @@ std::string trunk_name(const std::string& name) {
   return name;
 }
 
+TensorPlace of_further_tokens(const std::string& name) {
+  return {.name = name, .ignored = true, .why = "is a layer that predicts further tokens"};
+}
+
 TensorPlace of_another_input(const std::string& name) {
+  if (name.starts_with("mtp.")) return of_further_tokens(name);
   return {
       .name = name, .ignored = true, .why = "belongs to another kind of input, which is not read"};
 }

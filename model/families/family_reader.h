@@ -161,6 +161,8 @@ bool is_wrapper(const Json& config);
 // model's; empty for the tensors of the others.
 std::string trunk_name(const std::string& name);
 TensorPlace of_another_input(const std::string& name);  // ignored
+// Ignored: of the layers behind the model's own that guess at the tokens after the next one.
+TensorPlace of_further_tokens(const std::string& name);
 // Places of the language model's tensors by their names without that, the others ignored.
 std::function<TensorPlace(const std::string&)> of_trunk(
     std::function<TensorPlace(const std::string&)> place);

@@ -85,22 +85,38 @@ FullSizes per_layer_sizes(FamilyReader& reading, const Json& given, FullSizes si
   return sizes;
 }
 
+// Layers that see everything have a number of key heads of their own where values are made of the
+// keys; elsewhere the class does not look at it.
+std::int64_t global_kv_heads(FamilyReader& reading) {
+  constexpr const char* kKey = "num_global_key_value_heads";
+  const formats::ConfigReader& reader = reading.reader();
+  const std::int64_t own = reading.config().kv_heads;
+  const std::int64_t given = reader.integer_or({kKey}, own, formats::kCountRange);
+  if (given == own || reader.boolean_or({"attention_k_eq_v"}, false)) return given;
+  reading.warning(std::string(kKey) + " " + std::to_string(given) +
+                  " is not read: attention_k_eq_v is not true");
+  return own;
+}
+
 // config's own sizes become those of the layers that see everything, the others stand in a group.
 // Gives the key that their head size comes from.
 const char* read_sizes(FamilyReader& reading) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
-  FullSizes full{
-      reader.integer_or({"global_head_dim"}, 512, formats::kCountRange),
-      reader.integer_or({"num_global_key_value_heads"}, config.kv_heads, formats::kCountRange)};
+  FullSizes full{reader.integer_or({"global_head_dim"}, 512, formats::kCountRange),
+                 config.kv_heads};
   const Json* given = reader.raw("per_layer_config");
   if (given != nullptr && given->is_object() && !given->empty()) {
-    const FullSizes outside = full;
+    const std::int64_t head_dim = full.head_dim;
+    const std::int64_t kv_heads =
+        reader.integer_or({"num_global_key_value_heads"}, config.kv_heads, formats::kCountRange);
     full = per_layer_sizes(reading, *given, full);
     full.head_dim_key = "per_layer_config";
-    note_clash(reading, "global_head_dim", outside.head_dim, "head_dim", full.head_dim);
-    note_clash(reading, "num_global_key_value_heads", outside.kv_heads, "num_key_value_heads",
+    note_clash(reading, "global_head_dim", head_dim, "head_dim", full.head_dim);
+    note_clash(reading, "num_global_key_value_heads", kv_heads, "num_key_value_heads",
                full.kv_heads);
+  } else {
+    full.kv_heads = global_kv_heads(reading);
   }
   const std::vector<std::int64_t>& local = config.attention.local_layers;
   if (!local.empty()) {

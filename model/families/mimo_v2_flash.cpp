@@ -89,6 +89,7 @@ void read_experts(FamilyReader& reading) {
 }
 
 TensorPlace place(const ModelConfig& config, const std::string& name) {
+  if (name.starts_with("model.mtp.")) return of_further_tokens(name);
   TensorPlace found = deepseek_place(config, name);
   constexpr std::string_view theirs = ".attention_sink_bias";
   if (found.name.ends_with(theirs)) {

@@ -122,6 +122,7 @@ void read_gated_attention(FamilyReader& reading) {
 }
 
 TensorPlace gated_attention_place(const ModelConfig& config, const std::string& name) {
+  if (name.starts_with("mtp.")) return of_further_tokens(name);
   static const Renaming renaming = {{"model."}, "layers.", {}, {}, {}};
   const NameParts parts = split_name(renaming, name);
   if (parts.module == "self_attn.q_proj") return qwen3_next::gated_queries(parts, config);

@@ -48,6 +48,20 @@ bool has_other_norms(const Json& value, const ModelConfig& config) {
   return is_true(value) != (attention.qk_norm != "none" || attention.qk_norm_after);
 }
 
+// A base, or the part of a head that turns, of the layers that slide (`local`) or of the others.
+bool is_other_setting(const Json& value, const ModelConfig& config, const char* option,
+                      bool local = false) {
+  if (!is_rope(config)) return false;
+  const bool own = local && config.local_encoding.has_value();
+  const Json& options = own ? config.local_encoding->options : config.encoding.options;
+  return !value.is_number() || value != options.value(option, Json(1.0));
+}
+
+bool is_other_part(const Json& value, const ModelConfig& config) {
+  return is_other_setting(value, config, "partial_rotary_factor") ||
+         is_other_setting(value, config, "partial_rotary_factor", true);
+}
+
 struct UnreadKey {
   const char* key;
   // Whether the value says something else than what the model has.
@@ -58,6 +72,23 @@ struct UnreadKey {
 constexpr UnreadKey kUnreadKeys[] = {
     {"rope_interleave", &has_other_pairs,
      "the channels of a pair lie as this family has them in every file"},
+    {"rope_theta",
+     [](const Json& value, const ModelConfig& config) {
+       return is_other_setting(value, config, "base");
+     },
+     "the base is that of the layers' own ropes, or of the class"},
+    {"swa_rope_theta",
+     [](const Json& value, const ModelConfig& config) {
+       return is_other_setting(value, config, "base", true);
+     },
+     "the base is that of the layers' own ropes, or of the class"},
+    {"partial_rotary_factor", &is_other_part, "heads turn as far as the family has it"},
+    {"rope_percent", &is_other_part, "heads turn as far as the family has it"},
+    {"rotary_scaling_factor",
+     [](const Json& value, const ModelConfig& config) {
+       return is_rope(config) && value != Json(1.0);
+     },
+     "positions are not scaled by it"},
     {"use_rope",
      [](const Json& value, const ModelConfig& config) { return is_true(value) != is_rope(config); },
      "layers turn as this family has it"},

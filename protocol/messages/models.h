@@ -94,7 +94,8 @@ struct RopePlanRow {
   std::string layers;    // "0, 2-5"
   std::string sees;      // "all", "43 tokens", "its run of 43 tokens", "a state, no pairs"
   std::string encoding;  // "rope, half", "none", "linear"
-  std::string channels;  // of a head that turn: "first 8 of 16"; empty where none do
+  // Of a head that turn: "first 8 of 16", "4 of the first 8 of 16"; empty without planes.
+  std::string channels;
   std::vector<double> frequencies;  // of each plane, as applied
   double magnitude = 1;             // q and k are multiplied by it
   std::string axes;               // the position that each plane turns by, where there are several

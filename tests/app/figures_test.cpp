@@ -379,6 +379,38 @@ TEST(Figures, ARopePlanHasTheFrequenciesOfEachGroupOfLayers) {
   EXPECT_EQ(plot->notes, (std::vector<std::string>{
                              "layers 0, 2: sees 43 tokens; rope, half, first 4 of 16 channels",
                              "layer 1: sees a state, no pairs; linear"}));
+  EXPECT_TRUE(plot->markers.empty());
+}
+
+// Two groups of layers with the same frequencies, one of which leaves planes where they are.
+TEST(Figures, ARopePlanHidesNoGroupOfLayersAndNoPlane) {
+  protocol::LoadReport report;
+  report.model.name = "rope";
+  protocol::RopePlanRow near{.layers = "0, 2", .sees = "43 tokens", .encoding = "rope, half"};
+  near.frequencies = {1, 0.1, 0.01, 0.001};
+  protocol::RopePlanRow all{.layers = "1", .sees = "all", .encoding = "rope, half"};
+  all.frequencies = near.frequencies;
+  protocol::RopePlanRow part{.layers = "3", .sees = "all", .encoding = "rope, half"};
+  part.frequencies = {0, 0.1, 0, 0};
+  report.rope_plan = {near, all, part};
+  const auto plot = rope_plan_figure(report, ModelNames({"rope"}));
+  ASSERT_TRUE(plot);
+  ASSERT_EQ(plot->series.size(), 3U);
+  for (size_t n = 0; n < 3; ++n) {
+    ASSERT_EQ(plot->series[n].sizes.size(), 4U);
+    EXPECT_GE(plot->series[n].sizes[0], 2);
+    if (n == 0) continue;
+    EXPECT_LT(plot->series[n].sizes[0] + 1, plot->series[n - 1].sizes[0]);
+  }
+  EXPECT_EQ(plot->series[2].y, part.frequencies);  // no number stands for 0
+  ASSERT_EQ(plot->markers.size(), 1U);
+  EXPECT_EQ(plot->markers[0].label, "layer 3: planes 0, 2-3 stay (0)");
+  EXPECT_EQ(plot->markers[0].at, 0);
+  EXPECT_EQ(plot->markers[0].color, plot->series[2].color);
+  report.rope_plan[2].frequencies = {1, 0.1, 0.01, 0};
+  const auto last = rope_plan_figure(report, ModelNames({"rope"}));
+  EXPECT_EQ(last->markers[0].label, "layer 3: plane 3 stays (0)");
+  EXPECT_EQ(last->markers[0].at, 2.5);
 }
 
 TEST(MapLook, ALineOfAFewCellsHasALogScaleByItself) {

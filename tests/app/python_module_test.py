@@ -271,6 +271,19 @@ class Dump(unittest.TestCase):
         self.assertIs(self.functional.scaled_dot_product_attention, original)
         numpy.testing.assert_allclose(self.map_of(path, (1, 3)), self.weights(1, 3, 0.5), atol=WEIGHTS)
 
+    def test_a_model_that_took_the_function_by_its_name_is_recorded(self):
+        own = types.ModuleType("a_model")
+        own.attend = original = self.functional.scaled_dot_product_attention
+        sys.modules["a_model"] = own
+        self.addCleanup(sys.modules.pop, "a_model")
+        path = self.folder / "qk.safetensors"
+        with phasescope.dump(path) as layers:
+            own.attend(self.q[0], self.k[0], self.k[0], is_causal=True)
+            self.functional.scaled_dot_product_attention(self.q[1], self.k[1], self.k[1], is_causal=True)
+        self.assertEqual(len(layers), 2)
+        self.assertIs(own.attend, original)
+        numpy.testing.assert_allclose(self.map_of(path, (0, 3)), self.weights(0, 3, 8 ** -0.5), atol=WEIGHTS)
+
     def test_maps_are_the_models_maps(self):
         path = self.folder / "maps.safetensors"
         mask = numpy.where(numpy.tril(numpy.ones((1, 1, 12, 12), bool)), 0, -numpy.inf).astype(numpy.float32)
@@ -323,6 +336,43 @@ class Dump(unittest.TestCase):
             with phasescope.dump(path):
                 pass
         self.assertFalse(path.exists())
+
+
+def live_torch():
+    """PyTorch itself; the tests above need none."""
+    try:
+        import torch
+        return torch
+    except ImportError:
+        return None
+
+
+class LiveModel(unittest.TestCase):
+    """The hook on PyTorch, beside the weights that its attention layer returns by itself."""
+
+    def setUp(self):
+        self.torch = live_torch()
+        if self.torch is None or not hasattr(self.torch, "nn"):
+            self.skipTest("PyTorch for this Python is not installed")
+        self.folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def test_an_attention_layer_of_torch(self):
+        torch = self.torch
+        torch.manual_seed(4)
+        layer = torch.nn.MultiheadAttention(32, 4, batch_first=True)  # in training mode: no path of its own
+        x = torch.randn(1, 12, 32)
+        mask = torch.nn.Transformer.generate_square_subsequent_mask(12)
+        _, weights = layer(x, x, x, attn_mask=mask, average_attn_weights=False)
+        for what in ("qk", "maps"):
+            with self.subTest(what):
+                path = self.folder / f"{what}.safetensors"
+                with phasescope.dump(path, what):
+                    layer(x, x, x, attn_mask=mask, need_weights=False)
+                command_line("import", path, "--out", self.folder / what)
+                model = phasescope.open(str(self.folder / what))
+                maps = model.capture("attn", heads=[2], layers=[0], ids=[list(range(12))]).tensors["attn.0"]
+                numpy.testing.assert_allclose(maps[0, 0], weights[0, 2].detach().tolist(), atol=WEIGHTS)
 
 
 class Page(unittest.TestCase):

@@ -183,6 +183,9 @@ std::map<std::string, ModelConfig> configurations_to_read() {
   ModelConfig& sinks = add("sinks", "kerple_log");
   sinks.attention.sink_layers = {0, 1, 3};
   sinks.attention.soft_cap = 3;
+  ModelConfig& shared_sinks = add("groups of heads with sinks", "rope");
+  shared_sinks.kv_heads = 1, shared_sinks.attention.sink_layers = {0, 1, 3};
+  shared_sinks.attention.window = 11, shared_sinks.attention.local_layers = {0};
   ModelConfig& factors = add("factors by position", "rope");
   factors.attention.temperature = 0.4, factors.attention.temperature_length = 9;
   factors.attention.temperature_layers = {1, 2};

@@ -103,6 +103,21 @@ TEST(Ropes, NobodyReadsAreNamed) {
   EXPECT_TRUE(warns(*read, "swa_rope_theta 20000.0 is not read"));
   EXPECT_FALSE(warns(*read, "use_mrope"));
   EXPECT_FALSE(warns(*read, "rope_ratio"));
+  // The hub's own file has the class's ropes under other names.
+  config = config_of("mimo_v2_flash");
+  config.erase("rope_parameters");
+  config.update(
+      {{"rope_theta", 5000000}, {"swa_rope_theta", 10000}, {"partial_rotary_factor", 0.334}});
+  EXPECT_FALSE(warns(read_alone(config).value(), " is not read"));
+  config["rope_theta"] = 1e6;
+  EXPECT_TRUE(warns(read_alone(config).value(), "rope_theta 1000000.0 is not read"));
+  config["partial_rotary_factor"] = 0.5;
+  EXPECT_TRUE(warns(read_alone(config).value(), "partial_rotary_factor 0.5 is not read"));
+  config = config_of("llama");
+  config["rotary_scaling_factor"] = 1.0;
+  EXPECT_FALSE(warns(read_alone(config).value(), " is not read"));
+  config["rotary_scaling_factor"] = 2.0;
+  EXPECT_TRUE(warns(read_alone(config).value(), "rotary_scaling_factor 2.0 is not read"));
   config = config_of("llama");
   config["rope_parameters"] = {
       {"rope_type", "dynamic"}, {"factor", 2.0}, {"rope_theta", 1e4}, {"alpha", 1000.0}};
@@ -259,6 +274,33 @@ TEST(Ropes, AreAllReadOfEveryFamilyAsItIs) {
     ASSERT_TRUE(read.has_value()) << family;
     EXPECT_FALSE(warns(*read, " is not read")) << family << ": " << config.dump();
     EXPECT_FALSE(warns(*read, "not known here")) << family;
+  }
+}
+
+// Gemma4TextConfig looks at num_global_key_value_heads only where attention_k_eq_v is true.
+TEST(ClassDefaults, GlobalKeyHeadsOfGemma4NeedValuesOfKeys) {
+  Json config = config_of("gemma4_text");
+  config.erase("per_layer_config");
+  config.update({{"num_attention_heads", 4},
+                 {"num_key_value_heads", 2},
+                 {"num_global_key_value_heads", 1},
+                 {"attention_k_eq_v", true}});
+  EXPECT_EQ(read_alone(config).value().config.kv_heads, 1);
+  config["attention_k_eq_v"] = false;
+  EXPECT_EQ(read_alone(config).value().config.kv_heads, 2);
+  EXPECT_TRUE(warns(read_alone(config).value(), "num_global_key_value_heads 1 is not read"));
+}
+
+// Names that the classes' _keys_to_ignore_on_load_unexpected match.
+TEST(ClassDefaults, LayersOfFurtherTokensAreKnownAndNotRead) {
+  for (const auto& [family, name] :
+       {std::pair{"qwen3_next", "mtp.layers.0.self_attn.q_proj.weight"},
+        std::pair{"mimo_v2_flash", "model.mtp.layers.0.eh_proj.weight"}}) {
+    const auto read = read_alone(config_of(family));
+    ASSERT_TRUE(read.has_value()) << family;
+    const TensorPlace place = read->place(name);
+    EXPECT_TRUE(place.ignored) << name;
+    EXPECT_EQ(place.why, "is a layer that predicts further tokens") << name;
   }
 }
 

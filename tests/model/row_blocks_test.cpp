@@ -1,5 +1,5 @@
 // Rows in blocks that are computed again for their gradients: the numbers of one block, and memory
-// that no N x N has a part in.
+// that no N x N has a part in. What is read of a layer's scores takes no copy of its text either.
 #include "model/attention/row_blocks.h"
 
 #include <ATen/ATen.h>
@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "model/attention/attention.h"
+#include "model/attention/layer_attention.h"
 #include "model/attention/plain_attention.h"
 
 namespace phasescope::model {
@@ -164,6 +165,54 @@ TEST(RowBlocks, OfLongTextsHoldNoScoresOfAllPairs) {
   const double sum = v.grad().sum(at::kDouble).item<double>();
   // Each of the N terms of a key's sum is rounded to 6e-8 of at most 1.
   EXPECT_NEAR(sum / (kHeads * kRows * kWidth), 1, 1e-5);
+}
+
+// A region and single pairs of a long text of 16 bits, where passes run fused.
+TEST(ScoreParts, WidenNoTokensButThoseThatTheyRead) {
+  constexpr std::int64_t kTokens = 4096, kHeads = 4, kGroups = 2, kWidth = 64;
+  const at::NoGradGuard no_grad;
+  const auto narrow = [](std::int64_t heads, std::uint64_t seed) {
+    return normal_numbers({1, heads, kTokens, kWidth}, seed).to(at::kBFloat16);
+  };
+  AttentionProgram program;
+  program.q = narrow(kHeads, 3), program.k = narrow(kGroups, 4);
+  program.q_plain = narrow(kHeads, 5), program.k_plain = narrow(kGroups, 6);
+  program.transformed = true;
+  program.scale = 0.125;
+  program.positions.length = kTokens;
+  const at::Tensor v = narrow(kGroups, 7);
+  const LayerAttention layer(0, program, v, {}, {}, Backend::fused, ran_fused(v));
+  ASSERT_TRUE(layer.is_fused());
+  const at::Tensor head = at::tensor({3, 0}, at::kLong), row = at::tensor({4000, 77}, at::kLong);
+  const at::Tensor column = at::tensor({3999, 5}, at::kLong);
+  const auto memory = std::make_shared<AllocatedBytes>();
+  ScoreParts region, pairs;
+  {
+    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, memory);
+    region = layer.scores({{2, 4}, {4000, 4001}, {3990, 4000}});
+    pairs = layer.pair_scores(at::zeros_like(head), head, row, column);
+  }
+  // One of the four tensors alone would be 2 MB or 4 in float32.
+  EXPECT_GT(memory->most, 0);
+  EXPECT_LT(memory->most, 256 << 10);
+  const auto product = [](const at::Tensor& q, const at::Tensor& k, std::int64_t h, std::int64_t i,
+                          std::int64_t j) {
+    const at::Tensor query = q[0][h][i].to(at::kDouble), key = k[0][h / 2][j].to(at::kDouble);
+    return 0.125 * (query * key).sum().item<double>();
+  };
+  // 64 products of 16-bit numbers of up to four, of which the sum alone is rounded to float32.
+  constexpr double kSum = 1e-5;
+  const auto expect_parts = [&](double score, double content, std::int64_t h, std::int64_t i,
+                                std::int64_t j) {
+    EXPECT_NEAR(score, product(program.q, program.k, h, i, j), kSum);
+    EXPECT_NEAR(content, product(program.q_plain, program.k_plain, h, i, j), kSum);
+  };
+  for (std::int64_t j = 0; j < 10; ++j) {
+    expect_parts(region.score[0][1][0][j].item<double>(), region.content[0][1][0][j].item<double>(),
+                 3, 4000, 3990 + j);
+  }
+  expect_parts(pairs.score[0].item<double>(), pairs.content[0].item<double>(), 3, 4000, 3999);
+  expect_parts(pairs.score[1].item<double>(), pairs.content[1].item<double>(), 0, 77, 5);
 }
 
 }  // namespace

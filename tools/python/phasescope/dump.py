@@ -4,6 +4,8 @@ import contextlib
 import json
 import math
 import struct
+import sys
+import types
 import warnings
 
 import numpy
@@ -59,7 +61,8 @@ def dump(path, what="qk"):
     cannot be said by them and is refused; of layers that see later tokens too a warning says how to open
     the file. what="maps": the weights, computed here in float32 with scale
     and mask; N x N of each head. One text at a time; a cache (fewer queries than keys) is refused.
-    Nothing is written where the model throws."""
+    Modules that took the function out of torch.nn.functional by its name are recorded too; compiled
+    models are not. Nothing is written where the model throws."""
     if what not in ("qk", "maps"):
         raise ValueError(f"what is 'qk' or 'maps', not {what!r}")
     import torch.nn.functional as functional
@@ -74,14 +77,19 @@ def dump(path, what="qk"):
         sees_later.append(not is_causal and query.shape[-2] > 1 and (mask is None or bool(numpy.all(_seen(mask)))))
         return out
 
-    functional.scaled_dot_product_attention = recorded
+    places = _places_of(original)
+    for names, name in places:
+        names[name] = recorded
     try:
         yield layers
     finally:
-        functional.scaled_dot_product_attention = original
+        for names, name in places:
+            names[name] = original
     if not layers:
-        raise RuntimeError("no layer called scaled_dot_product_attention: ask the model for its maps and give "
-                           "them to write_maps, or choose its attention implementation 'sdpa'")
+        raise RuntimeError("no layer called scaled_dot_product_attention: choose the model's attention implementation "
+                           "'sdpa'; where it is made of torch.nn.TransformerEncoder, switch its fast path off "
+                           "(torch.backends.mha.set_fastpath_enabled(False)); or ask the model for its maps and give "
+                           "them to write_maps")
     if what == "maps":
         write_maps(path, layers)
         return
@@ -92,6 +100,13 @@ def dump(path, what="qk"):
     if any(sees_later):
         warnings.warn("every query of these layers sees later tokens too, which the file cannot say: open it with "
                       "phasescope import --causal no", stacklevel=3)
+
+
+def _places_of(function):
+    """Where loaded modules have it: (a module's names, the name there). A layer that is called by a name of
+    its own would be missing from the file."""
+    modules = [vars(module) for module in list(sys.modules.values()) if isinstance(module, types.ModuleType)]
+    return [(names, name) for names in modules for name, value in list(names.items()) if value is function]
 
 
 def _array(value):
