@@ -9,13 +9,13 @@
 #include <set>
 
 #include "app/cli/output.h"
-#include "app/cli/progress_lines.h"
 #include "app/window/gl_window.h"
 #include "app/window/host_link.h"
 #include "app/window/main_window.h"
 #include "app/window/opening.h"
 #include "app/window/recorded_link.h"
 #include "app/window/session_file.h"
+#include "app/window/waiting_lines.h"
 #include "formats/error.h"
 #include "formats/near_names.h"
 #include "formats/text_input.h"
@@ -200,22 +200,6 @@ void run_until_closed(GlWindow& gl_window, MainWindow& main_window, SessionKeepe
   }
 }
 
-// How many of the answers asked for so far are still to come, every few seconds.
-class WaitingLines {
- public:
-  void tell(std::size_t waiting) {
-    most_ = std::max(most_, waiting);
-    const double done =
-        1 - static_cast<double>(waiting) / std::max(1.0, static_cast<double>(most_));
-    const auto line = lines_.line(done, std::to_string(waiting) + " answers to come");
-    if (line) std::fprintf(stderr, "%s\n", line->c_str());
-  }
-
- private:
-  ProgressLines lines_;
-  std::size_t most_ = 0;
-};
-
 // Draws until every answer is there, then some frames more.
 void draw_until_settled(GlWindow& gl_window, MainWindow& main_window,
                         const WindowOptions& options) {
@@ -229,7 +213,9 @@ void draw_until_settled(GlWindow& gl_window, MainWindow& main_window,
   while (calm < std::max(2, options.frames) && waited() < patience) {
     draw_frame(gl_window, main_window);
     calm = main_window.settled() && !main_window.animated() ? calm + 1 : 0;
-    if (!options.quiet) lines.tell(static_cast<std::size_t>(main_window.requests().waiting()));
+    const auto waiting = static_cast<std::size_t>(main_window.requests().waiting());
+    if (const auto line = lines.line(waiting); line && !options.quiet)
+      std::fprintf(stderr, "%s\n", line->c_str());
     // Nobody sees the frames before the last ones: rasterising them would slow the workers down.
     if (calm > 0)
       gl_window.present();

@@ -10,6 +10,7 @@
 #include "widgets/map_colors.h"
 #include "widgets/plot_series.h"
 #include "widgets/plot_table.h"
+#include "widgets/scaled.h"
 #include "widgets/theme.h"
 
 namespace phasescope::widgets {
@@ -50,7 +51,7 @@ void draw_marker(const Marker& marker, int place) {
   const ImVec2 words = ImGui::GetFont()->CalcTextSizeA(font, FLT_MAX, 0, marker.label.c_str());
   ImPlot::PushPlotClipRect();
   if (marker.vertical) {
-    list->AddLine({at.x, origin.y}, {at.x, origin.y + size.y}, ink, 1.2F);
+    list->AddLine({at.x, origin.y}, {at.x, origin.y + size.y}, ink, scaled(1.2F));
     // Beside the line where it fits, else over it: what it says is never cut off at the left.
     const bool left = at.x + words.x + 6 > origin.x + size.x;
     const float wanted = left ? at.x - words.x - 4 : at.x + 4;
@@ -59,7 +60,7 @@ void draw_marker(const Marker& marker, int place) {
                        origin.y + 3 + static_cast<float>(place) * (font + 1)};
     list->AddText(ImGui::GetFont(), font, begin, letters, marker.label.c_str());
   } else {
-    list->AddLine({origin.x, at.y}, {origin.x + size.x, at.y}, ink, 1.2F);
+    list->AddLine({origin.x, at.y}, {origin.x + size.x, at.y}, ink, scaled(1.2F));
     list->AddText(ImGui::GetFont(), font, {origin.x + size.x - words.x - 5, at.y - font - 2},
                   letters, marker.label.c_str());
   }
@@ -201,10 +202,9 @@ void draw_mark(double at, bool vertical, const ImVec4& color) {
   const ImVec2 pixel = ImPlot::PlotToPixels(vertical ? at : 0, vertical ? 0 : at);
   const ImU32 ink = ImGui::ColorConvertFloat4ToU32(color);
   ImPlot::PushPlotClipRect();
-  if (vertical)
-    ImPlot::GetPlotDrawList()->AddLine({pixel.x, origin.y}, {pixel.x, origin.y + size.y}, ink);
-  else
-    ImPlot::GetPlotDrawList()->AddLine({origin.x, pixel.y}, {origin.x + size.x, pixel.y}, ink);
+  const ImVec2 begin = vertical ? ImVec2(pixel.x, origin.y) : ImVec2(origin.x, pixel.y);
+  const ImVec2 end{begin.x + (vertical ? 0 : size.x), begin.y + (vertical ? size.y : 0)};
+  ImPlot::GetPlotDrawList()->AddLine(begin, end, ink, scaled(1));
   ImPlot::PopPlotClipRect();
 }
 
@@ -218,7 +218,8 @@ void draw_ring(const PlotRing& ring) {
   const ImVec2 at = ImPlot::PlotToPixels(ring.x, ring.y);
   if (!std::isfinite(at.x) || !std::isfinite(at.y)) return;
   ImPlot::PushPlotClipRect();
-  ImPlot::GetPlotDrawList()->AddCircle(at, 6, ImGui::ColorConvertFloat4ToU32(ring.color), 0, 2);
+  ImPlot::GetPlotDrawList()->AddCircle(at, scaled(6), ImGui::ColorConvertFloat4ToU32(ring.color), 0,
+                                       scaled(2));
   ImPlot::PopPlotClipRect();
 }
 
@@ -402,8 +403,9 @@ void draw_menu(const PlotSpec& plot, const PlotDraw& options, PlotDrawn& drawn, 
 PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) {
   PlotDrawn drawn;
   const unsigned linked = options.link_x ? 1 : 0;  // axes that are not any more are fitted
-  const Fitting fitting = plot.equal_axes ? fitting_of_equal(options.version, size)
-                                          : Fitting{must_refit(2 * options.version + linked), size};
+  const std::uint64_t version = 2 * options.version + linked;
+  const Fitting fitting =
+      plot.equal_axes ? fitting_of_equal(version, size) : Fitting{must_refit(version), size};
   const ImPlotFlags flags = ImPlotFlags_NoTitle | ImPlotFlags_NoLegend | ImPlotFlags_NoMouseText |
                             ImPlotFlags_NoMenus | (plot.equal_axes ? ImPlotFlags_Equal : 0) |
                             (plot.map && options.crosshair ? ImPlotFlags_Crosshairs : 0);
@@ -435,10 +437,9 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
     menu = stayed(ImGuiMouseButton_Right);
     point_at(plot, options, drawn);
   }
-  drawn.plot_size = ImPlot::GetPlotSize();
+  drawn.plot_size = ImPlot::GetPlotSize(), drawn.fitted = fitting.now;
   const ImPlotRect limits = ImPlot::GetPlotLimits();
   drawn.x = {limits.X.Min, limits.X.Max}, drawn.y = {limits.Y.Min, limits.Y.Max};
-  drawn.fitted = fitting.now;
   ImPlot::EndPlot();
   if (drawn.double_clicked) *fitted_version() = 0;
   if (plot.equal_axes) keep_frame(drawn.plot_size);
@@ -453,23 +454,6 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
 }
 
 }  // namespace
-
-void draw_legend(const PlotSpec& plot) {
-  if (!plot.legend) return;
-  const float right = ImGui::GetCursorScreenPos().x + ImGui::GetContentRegionAvail().x;
-  const float gap = ImGui::GetStyle().ItemSpacing.x;
-  bool first = true;
-  for (const Series& series : plot.series) {
-    if (series.label.empty() || !series.in_legend) continue;
-    const float width = ImGui::CalcTextSize(series.label.c_str()).x + ImGui::GetFontSize() * 1.8F;
-    if (!first) ImGui::SameLine(0, gap * 2);
-    if (!first && ImGui::GetCursorScreenPos().x + width > right) ImGui::NewLine();
-    draw_swatch(series);
-    ImGui::SameLine(0, gap * 0.6F);
-    ImGui::TextUnformatted(series.label.c_str());
-    first = false;
-  }
-}
 
 void draw_notes(const std::vector<std::string>& notes) {
   if (notes.empty()) return;
@@ -549,6 +533,12 @@ std::string cell_text(const MapSpec& map, PlotPointer pointer) {
 
 namespace {
 
+// The plot itself keeps most of the height.
+int lines_of_legend(const PlotDraw& options) {
+  const float height = options.size.y > 0 ? options.size.y : ImGui::GetContentRegionAvail().y;
+  return std::max(2, static_cast<int>(0.3F * height / ImGui::GetTextLineHeightWithSpacing()));
+}
+
 // What the labels take is known when they were drawn: it is that of the frame before.
 PlotDrawn draw_square(const PlotSpec& plot, const PlotDraw& options, ImVec2 room) {
   if (!options.square || !plot.map) return draw_axes(plot, options, room);
@@ -570,7 +560,7 @@ PlotDrawn draw_square(const PlotSpec& plot, const PlotDraw& options, ImVec2 room
 PlotDrawn draw_plot(const PlotSpec& plot, const PlotDraw& options) {
   ImGui::PushID(plot.id.c_str());
   if (options.title) ImGui::TextUnformatted(plot.title.c_str());
-  draw_legend(plot);
+  draw_legend(plot, lines_of_legend(options));
   const ImVec2 room = ImGui::GetContentRegionAvail();
   ImVec2 size{options.size.x > 0 ? options.size.x : room.x,
               options.size.y > 0 ? options.size.y : room.y};

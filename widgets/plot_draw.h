@@ -76,9 +76,6 @@ PlotDrawn draw_plot(const PlotSpec& plot, const PlotDraw& options);
 // by rows, `labels` what the labels take. As large as `room` where it would be a thread.
 ImVec2 squared(double ratio, ImVec2 room, ImVec2 labels);
 
-// The legend alone, wrapped at the width that is left.
-void draw_legend(const PlotSpec& plot);
-
 // Lines of small quiet text, wrapped.
 void draw_notes(const std::vector<std::string>& notes);
 // How many pixels draw_notes will take at this width.

@@ -5,8 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "widgets/busy.h"
+#include "widgets/scaled.h"
 #include "widgets/theme.h"
 
 namespace phasescope::widgets {
@@ -21,7 +26,7 @@ std::string imgui_id_of(int index) { return "##" + std::to_string(index); }
 ImPlotSpec line_look(const Series& series) {
   ImPlotSpec look;
   look.LineColor = series_vec(series.color, series.quiet ? 0.55F : 1.0F);
-  look.LineWeight = series.quiet ? 1.0F : static_cast<float>(series.width);
+  look.LineWeight = scaled(series.quiet ? 1.0F : static_cast<float>(series.width));
   return look;
 }
 
@@ -30,6 +35,7 @@ ImPlotSpec fill_look(const Series& series, float alpha) {
   ImPlotSpec look;
   look.FillColor = series_vec(series.color, alpha);
   look.LineColor = series_vec(series.color);
+  look.LineWeight = scaled(look.LineWeight);
   return look;
 }
 
@@ -46,7 +52,7 @@ int count_of(const Series& series) {
 void draw_dashed(const Series& series) {
   ImDrawList* list = ImPlot::GetPlotDrawList();
   const ImU32 color = ImGui::ColorConvertFloat4ToU32(line_look(series).LineColor);
-  const float width = line_look(series).LineWeight, dash = 6.0F;
+  const float width = line_look(series).LineWeight, dash = scaled(6);
   float walked = 0;
   ImPlot::PushPlotClipRect();
   for (int i = 1; i < count_of(series); ++i) {
@@ -71,7 +77,7 @@ void draw_dashed(const Series& series) {
 
 // As plot_svg.cpp has them.
 void draw_point(ImDrawList* list, PointShape shape, ImVec2 at, ImU32 color) {
-  const float r = 3.2F, x = at.x, y = at.y;
+  const float r = scaled(3.2F), x = at.x, y = at.y;
   switch (shape) {
     case PointShape::none:
       return;
@@ -89,8 +95,8 @@ void draw_point(ImDrawList* list, PointShape shape, ImVec2 at, ImU32 color) {
       return list->AddTriangleFilled({x, y + 1.3F * r}, {x - 1.2F * r, y - 0.9F * r},
                                      {x + 1.2F * r, y - 0.9F * r}, color);
     case PointShape::cross:
-      list->AddLine({x - r, y - r}, {x + r, y + r}, color, 1.6F);
-      list->AddLine({x - r, y + r}, {x + r, y - r}, color, 1.6F);
+      list->AddLine({x - r, y - r}, {x + r, y + r}, color, scaled(1.6F));
+      list->AddLine({x - r, y + r}, {x + r, y - r}, color, scaled(1.6F));
   }
 }
 
@@ -171,14 +177,14 @@ void draw_scatter(const Series& series, const char* name) {
   draw_ends(series, name);
   ImPlotSpec look = fill_look(series, 1.0F);
   look.Marker = series.sizes.empty() ? marker_of(series.points) : ImPlotMarker_Circle;
-  look.MarkerSize = 3.5F;
+  look.MarkerSize = scaled(3.5F);
   look.MarkerFillColor = look.MarkerLineColor = series_vec(series.color);
   if (series.sizes.empty()) {
     ImPlot::PlotScatter(name, series.x.data(), series.y.data(), count, look);
     return;
   }
   for (int i = 0; i < count; ++i) {
-    look.MarkerSize = static_cast<float>(series.sizes[static_cast<std::size_t>(i)]);
+    look.MarkerSize = scaled(static_cast<float>(series.sizes[static_cast<std::size_t>(i)]));
     ImPlot::PlotScatter(name, series.x.data() + i, series.y.data() + i, 1, look);
   }
 }
@@ -224,12 +230,58 @@ void draw_swatch(const Series& series) {
   else if (series.dashed || series.quiet)
     for (int part = 0; part < 2; ++part)
       list->AddLine({at.x + width * 0.55F * static_cast<float>(part), middle},
-                    {at.x + width * (0.4F + 0.55F * static_cast<float>(part)), middle}, color, 2);
+                    {at.x + width * (0.4F + 0.55F * static_cast<float>(part)), middle}, color,
+                    scaled(2));
   else
-    list->AddLine({at.x, middle}, {at.x + width, middle}, color, 2.4F);
+    list->AddLine({at.x, middle}, {at.x + width, middle}, color, scaled(2.4F));
   if (series.kind == SeriesKind::line)
     draw_point(list, series.points, {at.x + width / 2, middle}, color);
   ImGui::Dummy({width, line});
+}
+
+namespace {
+
+// Its name ends in an ellipsis where it has no room, and is said in full under the pointer.
+void draw_entry(const Series& series, float right) {
+  draw_swatch(series);
+  ImGui::SameLine(0, ImGui::GetStyle().ItemSpacing.x * 0.6F);
+  const float room = right - ImGui::GetCursorScreenPos().x;
+  if (ImGui::CalcTextSize(series.label.c_str()).x <= room + 1)
+    return ImGui::TextUnformatted(series.label.c_str());
+  widgets::draw_line(series.label, room);
+  ImGui::SetItemTooltip("%s", series.label.c_str());
+}
+
+void draw_hidden(std::span<const Series* const> hidden) {
+  ImGui::TextColored(palette().quiet, "+%zu", hidden.size());
+  if (!ImGui::BeginItemTooltip()) return;
+  for (const Series* series : hidden) draw_entry(*series, std::numeric_limits<float>::max());
+  ImGui::EndTooltip();
+}
+
+}  // namespace
+
+void draw_legend(const PlotSpec& plot, int most_lines) {
+  if (!plot.legend) return;
+  std::vector<const Series*> entries;
+  for (const Series& series : plot.series)
+    if (!series.label.empty() && series.in_legend) entries.push_back(&series);
+  const float right = ImGui::GetCursorScreenPos().x + ImGui::GetContentRegionAvail().x;
+  const float gap = ImGui::GetStyle().ItemSpacing.x * 2;
+  const float count = ImGui::CalcTextSize("+99").x + gap;
+  int line = 1;
+  for (std::size_t n = 0; n < entries.size(); ++n) {
+    const float width =
+        ImGui::CalcTextSize(entries[n]->label.c_str()).x + ImGui::GetFontSize() * 1.8F;
+    const bool ends = line == most_lines;
+    const float edge = ends && n + 1 < entries.size() ? right - count : right;
+    if (n > 0) ImGui::SameLine(0, gap);
+    if (n > 0 && ImGui::GetCursorScreenPos().x + width > edge) {
+      if (ends) return draw_hidden(std::span(entries).subspan(n));
+      ImGui::NewLine(), ++line;
+    }
+    draw_entry(*entries[n], right);
+  }
 }
 
 }  // namespace phasescope::widgets

@@ -11,5 +11,8 @@ void draw_series(const Series& series, int index);
 
 // What stands before the series' name in a legend.
 void draw_swatch(const Series& series);
+// The legend, wrapped at the width that is left; what has no room in so many lines is counted, and
+// listed under the pointer.
+void draw_legend(const PlotSpec& plot, int most_lines);
 
 }  // namespace phasescope::widgets

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "app/figures/point_shapes.h"
 #include "app/figures/published.h"
 
 namespace phasescope::app {
@@ -29,8 +30,6 @@ constexpr double kLanes = 0.56;  // of the height of a row
 double lane(size_t place, size_t of) {
   return of > 1 ? kLanes * (0.5 - double(place) / double(of - 1)) : 0;
 }
-
-widgets::PointShape shape(size_t place) { return widgets::PointShape(1 + place % 6); }
 
 // What the published table prints of these encodings.
 std::vector<PublishedSeries> published_totals(const std::vector<std::string>& encodings) {
@@ -71,7 +70,7 @@ void add_published_totals(const std::vector<protocol::CostResult>& results, cons
          .y = {kRow + lane(place, lanes)},
          .color = kPublishedColor,
          .quiet = true,
-         .points = shape(place)});
+         .points = shape_at(place)});
   }
   plot.y.ticks.push_back({kRow, "whole pass, as published"});
   plot.y.low = kRow - 0.5;
@@ -110,7 +109,7 @@ widgets::PlotSpec cost_figure(const std::vector<protocol::CostResult>& results,
     widgets::Series series{.label = names.short_name(result.model),
                            .kind = widgets::SeriesKind::scatter,
                            .color = names.color(result.model),
-                           .points = shape(n)};
+                           .points = shape_at(n)};
     const double beside = lane(n, results.size());
     for (const protocol::CostPart& part : result.parts) {
       if (part.macs <= 0) continue;

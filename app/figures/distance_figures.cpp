@@ -6,6 +6,7 @@
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
 #include "app/figures/map_look.h"
+#include "app/figures/point_shapes.h"
 #include "app/figures/published.h"
 
 namespace phasescope::app {
@@ -249,6 +250,7 @@ PlotSpec near_far_by_layer_figure(std::span<const DistanceModel> models, const M
     Series series{.label = names.short_name(model.model),
                   .kind = SeriesKind::scatter,
                   .color = names.color(model.model)};
+    series.points = shape_at(std::size_t(series.color));
     // Points of different models stand beside each other, not on each other.
     const double offset = 0.06 * (double(i) - 0.5 * double(models.size() - 1));
     int64_t pairs = 0;

@@ -116,7 +116,7 @@ std::vector<const protocol::AblateRow*> largest_changes(const protocol::AblateRe
 PlotSpec changes_by_position(const protocol::AblateResult& result, const ModelNames& names) {
   PlotSpec plot{.id = "ablate_positions_" + names.file_name(result.model),
                 .title = names.short_name(result.model) + ": what the loss rises by, by position"};
-  plot.x.label = "row (tokens)", plot.x.of = widgets::Coordinate::position,
+  plot.x.label = "position (token)", plot.x.of = widgets::Coordinate::position,
   plot.y.label = "change of the loss (nats a token)";
   for (const protocol::AblateRow* row : largest_changes(result, kCurves)) {
     plot.series.push_back(curve_of(row->positions, row->change, int(plot.series.size())));
@@ -198,7 +198,7 @@ PlotSpec loss_change_figure(const protocol::CompareResult& result, const ModelNa
   const std::string a = names.short_name(result.a), b = names.short_name(result.b);
   PlotSpec plot{.id = "loss_change_" + names.file_name(result.a) + "_" + names.file_name(result.b),
                 .title = "Loss of " + b + " - loss of " + a + ", by position"};
-  plot.x.label = "row (tokens)", plot.x.of = widgets::Coordinate::position,
+  plot.x.label = "position (token)", plot.x.of = widgets::Coordinate::position,
   plot.y.label = "difference of the loss (nats a token)";
   plot.series.push_back(curve_of(result.positions, b + " - " + a, names.color(result.b)));
   plot.markers.push_back({.at = 0, .vertical = false, .label = ""});

@@ -15,12 +15,13 @@ using widgets::SeriesKind;
 
 namespace {
 
+// In the model's colour, as all that is of one model alone.
 PlotSpec phasor_figure(const protocol::PairResult& result, const std::string& title,
-                       const std::string& id) {
+                       const std::string& id, int color) {
   PlotSpec plot{.id = "pair_phasors_" + id, .title = title + ": phasors"};
   plot.x.label = "real part (score)", plot.y.label = "imaginary part";
   plot.equal_axes = true;
-  Series path{.label = "planes, head to tail", .x = {0}, .y = {0}};
+  Series path{.label = "planes, head to tail", .x = {0}, .y = {0}, .color = color};
   path.points = widgets::PointShape::circle;
   for (const std::vector<double>& phasor : result.phasors) {
     path.x.push_back(path.x.back() + phasor[0]);
@@ -34,7 +35,7 @@ PlotSpec phasor_figure(const protocol::PairResult& result, const std::string& ti
 
 // TAPA's one hand, and the circle that its tip is on at any distance: the real part is the score.
 PlotSpec hand_figure(const protocol::PairResult& result, const std::string& title,
-                     const std::string& id) {
+                     const std::string& id, int color) {
   PlotSpec plot{.id = "pair_hand_" + id, .title = title + ": its hand"};
   plot.x.label = "real part (score)", plot.y.label = "imaginary part";
   plot.equal_axes = true;
@@ -47,7 +48,8 @@ PlotSpec hand_figure(const protocol::PairResult& result, const std::string& titl
   }
   Series hand{.label = "at distance " + std::to_string(result.true_distance),
               .x = {0, length * std::cos(phase)},
-              .y = {0, length * std::sin(phase)}};
+              .y = {0, length * std::sin(phase)},
+              .color = color};
   hand.points = widgets::PointShape::circle;
   plot.series = {std::move(circle), std::move(hand)};
   plot.markers.push_back({.at = result.score, .label = "score"});
@@ -114,12 +116,12 @@ PlotSpec parts_figure(const protocol::PairResult& result, const std::string& tit
 }
 
 PlotSpec pair_curve(const protocol::PairResult& result, const std::string& title,
-                    const std::string& id, bool weight) {
+                    const std::string& id, bool weight, int color) {
   PlotSpec plot{.id = (weight ? "pair_weight_" : "pair_score_") + id,
                 .title = title + ": where the key would be read"};
   plot.x = log_distance_axis();
   plot.y.label = weight ? "weight" : "score";
-  Series series{.label = plot.y.label};
+  Series series{.label = plot.y.label, .color = color};
   for (const protocol::PairPoint& point : *result.curve) {
     series.x.push_back(on_log_axis(double(point.distance)));
     series.y.push_back(weight ? point.weight : point.score);
@@ -142,15 +144,16 @@ std::vector<PlotSpec> pair_figures(const protocol::PairResult& result, const Mod
   const std::string title = names.short_name(result.model) + " " + head + ", query " +
                             std::to_string(result.query) + ", key " + std::to_string(result.key);
   const std::string id = names.file_name(result.model) + "_" + head;
+  const int color = names.color(result.model);
   std::vector<PlotSpec> figures;
-  if (!result.phasors.empty()) figures.push_back(phasor_figure(result, title, id));
-  if (result.clock) figures.push_back(hand_figure(result, title, id));
+  if (!result.phasors.empty()) figures.push_back(phasor_figure(result, title, id, color));
+  if (result.clock) figures.push_back(hand_figure(result, title, id, color));
   if (result.curve && result.phasors.empty() && !result.clock) {
     figures.push_back(parts_figure(result, title, id));
   }
   if (result.curve) {
-    figures.push_back(pair_curve(result, title, id, false));
-    figures.push_back(pair_curve(result, title, id, true));
+    figures.push_back(pair_curve(result, title, id, false, color));
+    figures.push_back(pair_curve(result, title, id, true, color));
   }
   return figures;
 }

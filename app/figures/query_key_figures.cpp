@@ -66,11 +66,21 @@ PlotSpec figure_of(const std::string& what, const std::string& title, const Quer
   return plot;
 }
 
-void add(PlotSpec& plot, const char* label, const std::vector<double>& y, int color) {
-  if (y.empty()) return;
-  Series series{.label = label, .y = y, .color = color, .points = widgets::PointShape::circle};
-  for (size_t n = 0; n < y.size(); ++n) series.x.push_back(double(n));
-  plot.series.push_back(std::move(series));
+// In the model's colour, as another one would be taken for another model's. What is before the
+// encoding is dashed where both are there, with points of its own.
+void add_both(PlotSpec& plot, const std::vector<double>& before, const std::vector<double>& after,
+              int color) {
+  const auto add = [&](const char* label, const std::vector<double>& y, bool dashed) {
+    if (y.empty()) return;
+    Series series{.label = label, .y = y, .color = color, .dashed = dashed};
+    series.points = dashed ? widgets::PointShape::cross : widgets::PointShape::circle;
+    for (size_t n = 0; n < y.size(); ++n) series.x.push_back(double(n));
+    plot.series.push_back(std::move(series));
+  };
+  add("before the encoding", before, !after.empty());
+  add("after it", after, false);
+  if (!after.empty() && before == after)
+    plot.notes.emplace_back("the encoding leaves these as they are");
 }
 
 // Of all queries or of all keys, which in cross attention are tokens of two texts.
@@ -125,19 +135,19 @@ std::vector<PlotSpec> pair_channel_figures(const QueryKey& values, int64_t query
   const std::string pair = "query " + std::to_string(query) + ", key " + std::to_string(key);
   PlotSpec of_products = figure_of("products", "q k by channel, " + pair, values, names);
   of_products.y.label = "product";
-  add(of_products, "before the encoding", products(q, k), 0);
-  of_products.notes.push_back("sum before the encoding " + sum_of(products(q, k)));
-  if (!q_after.empty() && !k_after.empty()) {
-    add(of_products, "after it", products(q_after, k_after), 1);
-    of_products.notes.back() += ", after it " + sum_of(products(q_after, k_after));
-  }
+  const bool both = !q_after.empty() && !k_after.empty();
+  const auto before = products(q, k);
+  const auto after = both ? products(q_after, k_after) : std::vector<double>{};
+  of_products.notes.push_back("sum before the encoding " + sum_of(before));
+  if (both) of_products.notes.back() += ", after it " + sum_of(after);
+  const int color = names.color(values.model);
+  add_both(of_products, before, after, color);
   of_products.notes.push_back("the score is the last of these sums scaled, and what a bias adds");
   PlotSpec of_q = figure_of("query", "q of token " + std::to_string(query), values, names);
   const std::string side = values.stack == "cross" ? "the encoder's token " : "token ";
   PlotSpec of_k = figure_of("key", "k of " + side + std::to_string(key), values, names);
   of_q.y.label = "q", of_k.y.label = "k";
-  add(of_q, "before the encoding", q, 0), add(of_q, "after it", q_after, 1);
-  add(of_k, "before the encoding", k, 0), add(of_k, "after it", k_after, 1);
+  add_both(of_q, q, q_after, color), add_both(of_k, k, k_after, color);
   return {of_products, of_q, of_k};
 }
 

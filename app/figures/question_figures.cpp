@@ -6,6 +6,7 @@
 #include <map>
 
 #include "app/figures/intervals.h"
+#include "app/figures/point_shapes.h"
 #include "app/figures/question_parts.h"
 
 namespace phasescope::app {
@@ -158,7 +159,7 @@ PlotSpec profile_of_models(const std::vector<protocol::ProfileResult>& results,
   plot.y.label = "semantic score";
   for (const protocol::ProfileResult& result : results) {
     Series dots = series_of(result.model, names);
-    dots.kind = SeriesKind::scatter;
+    dots.kind = SeriesKind::scatter, dots.points = shape_at(std::size_t(dots.color));
     for (const protocol::ProfileRow& row : result.rows) {
       const auto& positional = planes ? row.positional : row.positional_row;
       if (!positional || !row.semantic) continue;

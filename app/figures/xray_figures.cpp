@@ -58,7 +58,7 @@ PlotSpec xray_shares(const protocol::XrayResult& result, const ModelNames& names
 PlotSpec xray_positions(const protocol::XrayResult& result, const ModelNames& names) {
   PlotSpec plot{.id = "xray_positions_" + names.file_name(result.model),
                 .title = names.short_name(result.model) + ": loss by position"};
-  plot.x.label = "row (tokens)", plot.x.of = widgets::Coordinate::position,
+  plot.x.label = "position (token)", plot.x.of = widgets::Coordinate::position,
   plot.y.label = "loss (bits a token)";
   Series plain{.label = "plain", .color = 0}, all{.label = "all treated", .color = 1},
       repaired{.label = "repaired", .color = 2};
@@ -124,7 +124,7 @@ std::vector<PlotSpec> xray_figures(const protocol::XrayResult& result, const Mod
 
 PlotSpec xray_of_models(const std::vector<protocol::XrayResult>& results, const ModelNames& names) {
   PlotSpec plot{.id = "xray", .title = "Loss by position, plain and treated"};
-  plot.x.label = "row (tokens)", plot.x.of = widgets::Coordinate::position,
+  plot.x.label = "position (token)", plot.x.of = widgets::Coordinate::position,
   plot.y.label = "loss (bits a token)";
   for (const protocol::XrayResult& result : results) {
     Series plain = series_of(result.model, names);

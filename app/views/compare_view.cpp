@@ -328,8 +328,9 @@ void CompareView::draw_results(ViewContext& context) {
     return;
   }
   if (answer && std::isfinite(answer->result.loss_difference.mean))
-    ImGui::TextColored(widgets::palette().quiet, "loss of B - loss of A: %s nats a token",
-                       with_ends(answer->result.loss_difference).c_str());
+    draw_cut_line(
+        "loss of B - loss of A: " + with_ends(answer->result.loss_difference) + " nats a token",
+        widgets::palette().quiet);
   const bool matches = answer && context.state<CompareState>().figure == kAlike;
   const bool table = matches && !answer->result.matches.empty();
   const float below = table ? ImGui::GetFontSize() * 14 : 0;

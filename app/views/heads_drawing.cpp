@@ -146,8 +146,7 @@ void HeadsView::draw_chosen(ViewContext& context) {
     }
   }
   if (heads == 0) {
-    ImGui::TextColored(widgets::palette().quiet, "Ctrl+click heads for their mean");
-    return;
+    return draw_cut_line("Ctrl+click heads for their mean", widgets::palette().quiet);
   }
   std::string words = "Mean of " + std::to_string(heads) + (heads == 1 ? " head:" : " heads:");
   std::string lines = words;

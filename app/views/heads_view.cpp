@@ -72,10 +72,35 @@ std::string HeadsView::help_text() const {
          "cell of a thumbnail shows its largest weight; the masked triangle is grey. Table: every "
          "metric, sorted by a click on its title, searched by name or by a condition as "
          "entropy>2. Scatter: one metric over another. Click to open a head in the other views, "
-         "Ctrl and click to choose several for their mean.";
+         "Ctrl and click to choose several for their mean (Alt+Shift+H: the selected one).";
 }
 
+namespace {
+
+// Into the heads whose mean is said, or out of them.
+void choose_or_leave(ViewContext& context, const ChosenHead& head) {
+  auto state = context.state<HeadsState>();
+  if (state.is_chosen(head))
+    std::erase(state.chosen, head);
+  else
+    state.chosen.push_back(head);
+  context.set_state("Choose heads", state);
+}
+
+// What Ctrl and a click do, for who has no pointer.
+void choose_selected(ViewContext& context) {
+  const Selection& at = context.session().selection;
+  const std::string model = selected_model(context.session());
+  if (model.empty() || at.head < 0) return context.window.say("Select one head first");
+  choose_or_leave(context, {model, at.layer, at.head});
+}
+
+}  // namespace
+
 void HeadsView::add_commands(std::vector<Command>& list) const {
+  list.push_back({"heads.choose", "Heads: the selected one into the mean of several, or out of it",
+                  "As Ctrl and a click", ImGuiMod_Alt | ImGuiMod_Shift | ImGuiKey_H,
+                  choose_selected});
   list.push_back({"heads.sort", "Heads: sort by the metric, or not", "",
                   ImGuiMod_Alt | ImGuiMod_Shift | ImGuiKey_S, [](ViewContext& context) {
                     auto state = context.state<HeadsState>();
@@ -483,12 +508,7 @@ void HeadsView::take(ViewContext& context, Place place) {
   if (!ImGui::GetIO().KeyCtrl) return select_cell(context, place);
   const HeadsResult& result = answer_of(context, place.model)->result;
   const ChosenHead head = chosen_head(context, place.model, result, place.cell);
-  auto state = context.state<HeadsState>();
-  if (state.is_chosen(head))
-    std::erase(state.chosen, head);
-  else
-    state.chosen.push_back(head);
-  context.set_state("Choose heads", state);
+  choose_or_leave(context, head);
 }
 
 }  // namespace phasescope::app

@@ -267,7 +267,12 @@ void MapView::draw_controls(ViewContext& context) {
       "parts of the score");
   next_control(5 * ImGui::GetFontSize());
   changed |= draw_choice("##pool", state.pool, {"max", "mean"});
-  tooltip("How the pairs of a cell become one value while a cell holds several");
+  tooltip(
+      "How the pairs of a cell become one value while a cell holds several: their largest, in "
+      "which "
+      "thin lines stay, or their mean. `phasescope map` has the mean where --pool is not given; "
+      "the "
+      "command copied here gives it");
   next_control(7 * ImGui::GetFontSize());
   std::string shown = words_of_show(state.show);
   if (draw_choice("##show", shown, {"A", "A | B", "A | B | A-B"})) {
@@ -510,18 +515,18 @@ void MapView::draw_maps(ViewContext& context) {
 // One line: what is under the mouse, or the marked pair with its tokens.
 void MapView::draw_selection(ViewContext& context) {
   const Selection& at = context.session().selection;
-  if (!pointer_text_.empty()) {
-    ImGui::TextUnformatted(pointer_text_.c_str());
-  } else if (at.query) {
+  std::string words = pointer_text_;
+  ImVec4 color = ImGui::GetStyleColorVec4(ImGuiCol_Text);
+  if (words.empty() && at.query) {
     const auto model = static_cast<std::size_t>(at.model);
-    std::string words =
-        "query " + std::to_string(*at.query) + in_quotes(token_text(context, model, *at.query));
+    words = "query " + std::to_string(*at.query) + in_quotes(token_text(context, model, *at.query));
     if (at.key)
       words += ", key " + std::to_string(*at.key) + in_quotes(token_text(context, model, *at.key));
-    ImGui::TextUnformatted(words.c_str());
-  } else {
-    ImGui::TextColored(widgets::palette().quiet, "wheel: zoom   drag: move   double click: all");
+  } else if (words.empty()) {
+    words = "wheel: zoom   drag: move   double click: all";
+    color = widgets::palette().quiet;
   }
+  draw_cut_line(words, color);
 }
 
 void MapView::draw_content(ViewContext& context) {

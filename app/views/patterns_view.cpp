@@ -4,7 +4,8 @@
 #include <set>
 
 #include "app/figures/figures.h"
-#include "app/outputs/result_tables.h"
+#include "app/figures/point_shapes.h"
+#include "app/outputs/several_answers.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -56,6 +57,25 @@ void add_cells(const std::vector<widgets::GridSpec>& grids, std::vector<GroupedF
 
 // A figure of what the model is, and not of what was measured.
 constexpr const char* kRopePlan = "rope plan";
+// A curve or two a model, which stand in one figure.
+constexpr const char* kDrift = "drift with depth";
+
+// One figure of those of several models on the same axes, told apart by their points as well as
+// their colours; nothing of none.
+std::vector<PlotSpec> overlaid(const std::vector<PlotSpec>& of_models) {
+  if (of_models.size() < 2) return of_models;
+  PlotSpec all = of_models.front();
+  all.id = "state_drift", all.series.clear(), all.notes.clear();
+  for (const PlotSpec& one : of_models) {
+    for (widgets::Series series : one.series) {
+      series.points = shape_at(static_cast<std::size_t>(series.color));
+      all.series.push_back(std::move(series));
+    }
+    for (const std::string& note : one.notes)
+      if (std::ranges::find(all.notes, note) == all.notes.end()) all.notes.push_back(note);
+  }
+  return {all};
+}
 
 // States are counted from the start: state n is the one after n layers.
 std::string layer_words(const std::string& figure, int64_t layer) {
@@ -74,7 +94,8 @@ std::string PatternsView::help_text() const {
          "Figures "
          "7 and 8; 0 is the start, n the state after n layers), their mean by distance, how far "
          "the "
-         "state drifts with depth, the bias of every head by distance (CAPE, Figure 1), the "
+         "state drifts with depth (of all models in one figure), the bias of every head by "
+         "distance (CAPE, Figure 1), the "
          "frequencies of the rotation, and which layers turn by which of them (rope plan).";
 }
 
@@ -131,9 +152,23 @@ std::vector<int64_t> PatternsView::layers_of_all(const ViewContext& context) {
   return {layers.begin(), layers.end()};
 }
 
+// One figure of all, with what each of them is made of.
+Saved PatternsView::saved_drift(const ViewContext& context,
+                                const ShownAnswers<protocol::PatternsResult>& answers) {
+  std::vector<Answered<PatternsResult>> all;
+  for (const PatternsAnswer* answer : answers.list)
+    all.push_back({answer->result, protocol::to_json_form(answer->result)});
+  Output output = output_of(all);
+  output.figures = drift_of(context, answers);
+  return {"", std::move(output), command_of<protocol::PatternsRequest>(answers.asked())};
+}
+
 std::vector<Saved> PatternsView::saved(ViewContext& context) {
+  const auto answers = shown_answers(context, kPatterns);
+  if (context.state<PatternsState>().figure == kDrift && answers.list.size() > 1)
+    return {saved_drift(context, answers)};
   std::vector<Saved> all;
-  for (const auto* answer : shown_answers(context, kPatterns).list) {
+  for (const auto* answer : answers.list) {
     Output output{.result = protocol::to_json_form(answer->result),
                   .provenance = provenance_of(answer->result)};
     output.figures =
@@ -167,6 +202,26 @@ void PatternsView::draw_controls(ViewContext& context) {
                                                    {"device", "threads"});
   if (changed) context.set_state("Change the pattern", state, "patterns");
   draw_tools(context);
+}
+
+std::vector<PlotSpec> PatternsView::drift_of(
+    const ViewContext& context, const ShownAnswers<protocol::PatternsResult>& answers) {
+  std::vector<PlotSpec> plots;
+  for (const PatternsAnswer* answer : answers.list)
+    for (PlotSpec& plot :
+         figures_shown(figures_of_answer(context, *answer), context.state<PatternsState>()))
+      plots.push_back(std::move(plot));
+  return overlaid(plots);
+}
+
+void PatternsView::draw_drift(ViewContext& context) {
+  draw_questions(context, kPatterns);
+  const auto answers = shown_answers(context, kPatterns);
+  const auto& plots = drift_.get(answers.key(context), [&] { return drift_of(context, answers); });
+  drift_grid_.draw(plots, drift_.version(), {.old = answers.old},
+                   [&](const PlotSpec& plot, widgets::PlotDraw options) {
+                     draw_figure(context, plot, std::move(options));
+                   });
 }
 
 void PatternsView::draw_model(ViewContext& context, std::size_t index) {
@@ -214,6 +269,7 @@ void PatternsView::draw_content(ViewContext& context) {
   }
   const int count = static_cast<int>(drawn.size());
   if (count == 0) return;
+  if (state.figure == kDrift) return draw_drift(context);
   const float font = ImGui::GetFontSize();
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const int columns = std::clamp(static_cast<int>(room.x / (font * 20)), 1, count);

@@ -49,6 +49,12 @@ class PatternsView : public View {
   };
   void draw_controls(ViewContext& context);
   void draw_model(ViewContext& context, std::size_t index);
+  void draw_drift(ViewContext& context);
+  Saved saved_drift(const ViewContext& context,
+                    const ShownAnswers<protocol::PatternsResult>& answers);
+  // The drift of the state of these, in one figure; none where no state drifts.
+  std::vector<widgets::PlotSpec> drift_of(const ViewContext& context,
+                                          const ShownAnswers<protocol::PatternsResult>& answers);
   const std::vector<GroupedFigure>& figures_of_answer(const ViewContext& context,
                                                       const PatternsAnswer& answer);
   // Layers of which some model has the figure on show.
@@ -58,6 +64,8 @@ class PatternsView : public View {
   std::vector<std::string> groups_of_all(const ViewContext& context);
 
   std::map<std::string, Picture> pictures_;
+  Cached<std::vector<widgets::PlotSpec>> drift_;
+  PlotGrid drift_grid_;
   OptionsForm form_;
 };
 

@@ -13,7 +13,8 @@ constexpr float kLeastWidth = 20, kLeastHeight = 16;
 
 void draw_one(const widgets::PlotSpec& plot, widgets::PlotDraw options, bool title,
               const PlotGrid::DrawFigure& draw) {
-  if (title) ImGui::TextUnformatted(plot.title.c_str());
+  // In further lines where it is too long: "key 254" must not end as "key 2".
+  if (title) ImGui::TextWrapped("%s", plot.title.c_str());
   draw_folded_notes(plot.notes);
   options.notes = false, options.square = true;
   draw(plot, options);

@@ -187,7 +187,7 @@ void TextView::draw_length(ViewContext& context) {
            std::to_string(report->model.context) + "\n";
   }
   next_control(ImGui::CalcTextSize(words.c_str()).x);
-  ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
+  draw_cut_line(words, widgets::palette().quiet);
   tooltip(all);
   if (entered && draft_length_ != now) read_tokens(context, draft_length_);
 }
@@ -198,9 +198,9 @@ void TextView::draw_input(ViewContext& context) {
     draft_ = context.session().text.words.str();
   }
   tooltip("Type or paste a text of your own");
-  ImGui::SameLine();
+  next_control(5 * ImGui::GetFontSize());
   if (ImGui::Button("Open...")) context.window.open_dialog = "text";
-  next_control(4 * ImGui::GetFontSize());
+  next_control(6 * ImGui::GetFontSize());
   draw_sample(context);
   next_control(9 * ImGui::GetFontSize());
   draw_choice_of_text(context);

@@ -9,15 +9,19 @@
 #include "app/window/export_dialog.h"
 #include "protocol/error_info.h"
 #include "widgets/busy.h"
+#include "widgets/scaled.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
 namespace {
 
+constexpr float kLinkPadding = 4;
+
 // A word that acts like a link.
 bool link(const char* word) {
   ImGui::PushStyleColor(ImGuiCol_Button, ImVec4(0, 0, 0, 0));
-  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, {4, ImGui::GetStyle().FramePadding.y});
+  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding,
+                      {widgets::scaled(kLinkPadding), ImGui::GetStyle().FramePadding.y});
   ImGui::PushStyleVar(ImGuiStyleVar_FrameBorderSize, 0);
   const bool pressed = ImGui::Button(word);
   ImGui::PopStyleVar(2);
@@ -28,7 +32,9 @@ bool link(const char* word) {
 // From so many models on: a bar each would leave no room for what is there already.
 constexpr std::size_t kSharing = 3;
 
-float link_width(const char* word) { return ImGui::CalcTextSize(word).x + 8; }
+float link_width(const char* word) {
+  return ImGui::CalcTextSize(word).x + 2 * widgets::scaled(kLinkPadding);
+}
 
 bool is_about(const Question& question, const std::string& model) {
   const nlohmann::json& params = question.asked().params;
@@ -203,7 +209,7 @@ widgets::PlotDrawn View::draw_figure(ViewContext& context, const widgets::PlotSp
   options.hover = &pointed;
   if (!options.selected) options.selected = &selected;
   if (!options.menu) options.menu = [&] { draw_menu_items(context); };
-  const bool keeps = !options.link_x && !options.link_y && !plot.equal_axes;
+  const bool keeps = !options.link_x && !options.link_y;
   const std::string key = id() + "/" + plot.id + "/" + plot.x.label + "/" + plot.y.label;
   auto limits = keeps ? limits_of(context, key, plot) : std::nullopt;
   if (limits) options.link_x = &limits->x, options.link_y = &limits->y;
@@ -382,7 +388,9 @@ bool draw_named_choice(const char* label, std::string& value, const std::vector<
                        const WordsOf& words_of, float width) {
   std::vector<std::string> words;
   for (const std::string& key : keys) words.push_back(words_of(key));
-  ImGui::SetNextItemWidth(width > 0 ? width : choice_width(words));
+  // Never so wide that its arrow is out of sight.
+  const float room = std::max(2 * ImGui::GetFrameHeight(), ImGui::GetContentRegionAvail().x);
+  ImGui::SetNextItemWidth(std::min(room, width > 0 ? width : choice_width(words)));
   if (!ImGui::BeginCombo(label, words_of(value).c_str())) return false;
   bool changed = false;
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -440,6 +448,16 @@ void tooltip(const std::string& words) {
   ImGui::TextUnformatted(words.c_str());
   ImGui::PopTextWrapPos();
   ImGui::EndTooltip();
+}
+
+void draw_cut_line(const std::string& words, const ImVec4& color) {
+  const float room = ImGui::GetContentRegionAvail().x;
+  const bool cut = ImGui::CalcTextSize(words.c_str()).x > room + 1;
+  if (!cut) return ImGui::TextColored(color, "%s", words.c_str());
+  ImGui::PushStyleColor(ImGuiCol_Text, color);
+  widgets::draw_line(words, room);
+  ImGui::PopStyleColor();
+  tooltip(words);
 }
 
 }  // namespace phasescope::app

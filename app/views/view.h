@@ -106,7 +106,7 @@ class View {
   // has the menu of figures. Views draw figures with this alone. The map's click on a pair is the
   // caller's. `model`: the session's model whose tokens its places are of, where it is of one: then
   // a token of another model is marked where that has the same one. How it is zoomed is kept in the
-  // session and undone, but for axes that the caller links, and for equal ones.
+  // session and undone, but for axes that the caller links.
   widgets::PlotDrawn draw_figure(ViewContext& context, const widgets::PlotSpec& plot,
                                  widgets::PlotDraw options = {},
                                  std::optional<std::size_t> model = {});
@@ -165,6 +165,8 @@ void draw_model_name(const Session& session, std::size_t index);
 float model_name_width(const Session& session, std::size_t index);
 // Shown on hover of the last item.
 void tooltip(const std::string& words);
+// One line, which ends in an ellipsis where it has no room and is said in full on hover.
+void draw_cut_line(const std::string& words, const ImVec4& color);
 // Takes all but the open models out of a map by models.
 template <class T>
 void keep_open(const Session& session, std::map<std::string, T>& by_model) {

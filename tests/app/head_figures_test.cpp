@@ -49,6 +49,32 @@ TEST(QueryKey, HeadsThatShareKeysReadTheirOwn) {
   EXPECT_EQ(maps[2].map->range, maps[3].map->range);
 }
 
+// Another colour would be taken for another model's: before and after differ in line and points.
+TEST(QueryKey, AreInTheColourOfTheirModel) {
+  std::vector<TensorRef> tensors = {TensorRef::own<float>("q.0", {1, 1, 1, 2}, {1, 2}),
+                                    TensorRef::own<float>("k.0", {1, 1, 1, 2}, {3, 4}),
+                                    TensorRef::own<float>("q.0.rotated", {1, 1, 1, 2}, {2, -1}),
+                                    TensorRef::own<float>("k.0.rotated", {1, 1, 1, 2}, {3, 4})};
+  const ModelNames names({"rope", "tapa"});
+  const auto figures_now = [&] {
+    return pair_channel_figures(query_key_of(tensors, "tapa", "", 0, 0, 1), 0, 0, names);
+  };
+  for (const widgets::PlotSpec& plot : figures_now()) {
+    ASSERT_EQ(plot.series.size(), 2U) << plot.id;
+    for (const widgets::Series& series : plot.series)
+      EXPECT_EQ(series.color, names.color("tapa")) << plot.id;
+    EXPECT_TRUE(plot.series[0].dashed && !plot.series[1].dashed) << plot.id;
+    EXPECT_NE(plot.series[0].points, plot.series[1].points) << plot.id;
+    const bool same = std::ranges::count(plot.notes, "the encoding leaves these as they are") > 0;
+    EXPECT_EQ(same, plot.id.starts_with("key_")) << plot.id;  // k alone stays
+  }
+  tensors.resize(2);
+  for (const widgets::PlotSpec& plot : figures_now()) {
+    ASSERT_EQ(plot.series.size(), 1U) << plot.id;
+    EXPECT_FALSE(plot.series[0].dashed) << "alone";
+  }
+}
+
 TEST(QueryKey, WithoutItsTensorsThereIsNothing) {
   EXPECT_EQ(query_key_of({}, "rope", "", 0, 0, 4).tokens, 0);
 }

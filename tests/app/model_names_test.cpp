@@ -82,6 +82,8 @@ TEST(ModelNames, AFigureOfSomeOfTheModelsHasTheirColours) {
     EXPECT_EQ(plot.series[1].color, 2) << plot.id;
     EXPECT_TRUE(plot.series[0].label.starts_with("a/ck")) << plot.series[0].label;
   }
+  const auto points = near_far_by_layer_figure(models, names);
+  EXPECT_NE(points.series.at(0).points, points.series.at(1).points) << "no colour alone";
   protocol::EvalResult eval{.task = "perplexity"};
   protocol::ShiftResult shift;
   std::vector<protocol::TextResult> texts;

@@ -148,6 +148,41 @@ TEST(QuestionFigures, APairIsAHandOrItsParts) {
   EXPECT_EQ(parts.series[1].high, (std::vector<double>{1, 1}));
 }
 
+// A loss by position has one name for its axis, whichever view it is in.
+TEST(QuestionFigures, LossByPositionIsOfPositions) {
+  const ModelNames names({"rope"});
+  const std::string axis = position_loss_figure(protocol::EvalResult{}, names).x.label;
+  EXPECT_EQ(xray_of_models({protocol::XrayResult{.model = "rope"}}, names).x.label, axis);
+  EXPECT_EQ(axis, "position (token)");
+}
+
+// Heads of two models in one cloud are told apart without their colours.
+TEST(QuestionFigures, ProfilesOfModelsDifferInShape) {
+  std::vector<protocol::ProfileResult> results;
+  for (const char* model : {"rope", "tapa"}) {
+    protocol::ProfileResult result{.model = model};
+    protocol::ProfileRow row{.layer = 0, .head = 1};
+    row.positional = about(0.1, 0.05), row.semantic = about(0.4, 0.05);
+    result.rows.push_back(row);
+    results.push_back(std::move(result));
+  }
+  const widgets::PlotSpec plot = profile_of_models(results, ModelNames({"rope", "tapa"}));
+  ASSERT_EQ(plot.series.size(), 2U);
+  EXPECT_NE(plot.series[0].points, plot.series[1].points);
+}
+
+// That of the second model is not drawn as the first one's.
+TEST(QuestionFigures, APairIsInTheColourOfItsModel) {
+  const ModelNames names({"rope", "tapa"});
+  protocol::PairResult result{.model = "tapa", .true_distance = 3};
+  result.phasors = {{1, 0.5}}, result.clock = {2, 4.0};
+  result.curve = {{0, 1, 0.5}, {1, 2, 0.5}};
+  const auto figures = pair_figures(result, names);
+  ASSERT_EQ(figures.size(), 4U);
+  for (const widgets::PlotSpec& plot : figures)
+    EXPECT_EQ(plot.series.back().color, names.color("tapa")) << plot.id;
+}
+
 // The worst head of a metric is its dot; what is undefined on both sides is none.
 TEST(QuestionFigures, ClaimsStandByHowFarTheyAreOff) {
   protocol::ProveResult result;

@@ -1,10 +1,12 @@
 // What a terminal gets: nothing that a file could do to it, and bars that fit.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
 
 #include "app/cli/output.h"
 #include "app/cli/progress_lines.h"
+#include "app/window/waiting_lines.h"
 #include "cli_tools.h"
 
 namespace phasescope::app {
@@ -57,6 +59,25 @@ TEST(Terminal, ABarFitsIntoOneLine) {
   EXPECT_EQ(progress_bar(1, "caf\xc3\xa9s", 11), "100 % caf\xc3\xa9");
   EXPECT_EQ(progress_bar(0, "a\nb", 80).find('\n'), std::string::npos);
   EXPECT_EQ(progress_bar(2, "", 0), "");
+}
+
+// A picture that waits for a minute was silent for so long: every five seconds one line, with the
+// share of the most answers that ever waited.
+TEST(Terminal, APictureThatWaitsSaysHowManyAnswersAreToCome) {
+  WaitingLines lines;
+  const ProgressLines::Clock::time_point begin{};
+  const auto after = [&](double seconds, std::size_t waiting) {
+    const auto past = std::chrono::duration_cast<ProgressLines::Clock::duration>(
+        std::chrono::duration<double>(seconds));
+    return lines.line(waiting, begin + past).value_or("-");
+  };
+  EXPECT_EQ(after(0, 8), "-");
+  EXPECT_EQ(after(4.9, 8), "-");
+  EXPECT_EQ(after(5, 8), "  0 % 8 answers to come");
+  EXPECT_EQ(after(9.9, 6), "-");
+  EXPECT_EQ(after(10, 6), " 25 % 6 answers to come");
+  EXPECT_EQ(after(15, 1), " 88 % 1 answer to come");
+  EXPECT_EQ(after(20, 16), "  0 % 16 answers to come");
 }
 
 }  // namespace

@@ -215,6 +215,50 @@ TEST_F(Finding, AZoomOfACurveIsInTheSessionAndUndone) {
   expect_limits(closer, "opened again");
 }
 
+// A figure whose circles are round forgot its zoom with the window, and no undo found it.
+TEST_F(Finding, AZoomOfEqualAxesIsInTheSessionAndUndone) {
+  widgets::PlotSpec plot{.id = "round", .equal_axes = true};
+  plot.series.push_back({.label = "a", .x = {-1, 1}, .y = {-1, 1}});
+  const auto frames = [&](int count) {
+    for (int n = 0; n < count; ++n)
+      frame_in({900, 600}, [&] {
+        ImGui::Begin("equal axes");
+        view_->draw_figure(context_, plot, {.version = 1});
+        ImGui::End();
+      });
+  };
+  const auto zoomed = [&] { return edit_.session().views.get<FiguresState>().zoomed; };
+  const auto up = [] { return first_plot()->YAxis(0).Range; };
+  open("models");  // has no figures of its own
+  point_at(-100, -100);
+  frames(10);
+  ASSERT_NE(first_plot(), nullptr);
+  const double fitted = up().Size();
+  const ImVec2 middle = first_plot()->PlotRect.GetCenter();
+  point_at(middle.x, middle.y);
+  frames(3);
+  EXPECT_TRUE(zoomed().empty()) << "nobody has zoomed it";
+  ImGui::GetIO().AddMouseWheelEvent(0, 3);
+  frames(5);
+  const ImPlotRange closer = up();
+  EXPECT_LT(closer.Size(), 0.95 * fitted);  // ImPlot takes a tenth, however far the wheel turns
+  ASSERT_EQ(zoomed().size(), 1U);
+  EXPECT_EQ(zoomed().begin()->second.y.low, closer.Min);
+  EXPECT_EQ(zoomed().begin()->second.y.high, closer.Max);
+  const json written = protocol::to_json_form(edit_.session());
+  ASSERT_TRUE(edit_.undo());
+  frames(8);
+  EXPECT_TRUE(zoomed().empty());
+  // Labels of other limits are of other widths, so that the frame is some pixels wider or narrower.
+  EXPECT_NEAR(up().Size(), fitted, 0.02 * fitted) << "undone";
+  open("models", protocol::from_json_form<Session>(written));
+  frames(10);
+  EXPECT_NEAR(up().Min, closer.Min, 1e-9 * closer.Size()) << "opened again";
+  EXPECT_NEAR(up().Max, closer.Max, 1e-9 * closer.Size()) << "opened again";
+  const double across = first_plot()->XAxis(0).GetAspect();
+  EXPECT_NEAR(across, first_plot()->YAxis(0).GetAspect(), 1e-6 * across);
+}
+
 // ---- what was being typed ----
 
 // What a killed window left in a line of a training's form is entered when it opens again, and what

@@ -13,6 +13,7 @@
 #include "app/views/head_pictures.h"
 #include "app/views/heads_view.h"
 #include "app/views/map_view.h"
+#include "app/views/patterns_view.h"
 #include "app/views/text_view.h"
 #include "app/views/theory_view.h"
 #include "app/window/main_window.h"
@@ -202,6 +203,63 @@ TEST_F(Answers, ADistanceFigureSaysWhatIsPooled) {
       EXPECT_EQ(has(plot.title, ", L2"), layer == 2) << plot.title;
     }
   }
+}
+
+// Several heads could be chosen with the pointer alone.
+TEST_F(Answers, HeadsAreChosenForTheirMeanByTheKeyboard) {
+  open("heads");
+  std::vector<Command> commands;
+  view_->add_commands(commands);
+  const auto choose = std::ranges::find(commands, "heads.choose", &Command::id);
+  ASSERT_NE(choose, commands.end());
+  const auto chosen = [&] { return context_.state<HeadsState>().chosen; };
+  choose->run(context_);
+  ASSERT_EQ(chosen().size(), 1U);  // the first session's head
+  EXPECT_EQ(chosen()[0], (ChosenHead{"rope", 3, 1}));
+  select_head(context_, 1, 0, 2);
+  choose->run(context_);
+  ASSERT_EQ(chosen().size(), 2U);
+  EXPECT_EQ(chosen()[1], (ChosenHead{"tapa_norm", 0, 2}));
+  choose->run(context_);
+  EXPECT_EQ(chosen().size(), 1U) << "the second time it is left again";
+  select_head(context_, 1, 0, -1);  // a layer's mean is no head
+  choose->run(context_);
+  EXPECT_EQ(chosen().size(), 1U);
+}
+
+// Curves of different models are compared in one figure, and not by their colours alone.
+TEST_F(Answers, TheDriftOfAllModelsIsOneFigure) {
+  Session session = default_session();
+  session.models = {"rope", "tape", "tapa"};
+  PatternsState state;
+  state.figure = "drift with depth";
+  session.views.set(state);
+  open("patterns", session);
+  ASSERT_EQ(saved_.size(), 1U);
+  ASSERT_EQ(saved_[0].output.figures.size(), 1U);
+  const widgets::PlotSpec& plot = saved_[0].output.figures[0];
+  std::set<std::string> labels;
+  std::set<int> colors;
+  std::set<widgets::PointShape> shapes;
+  int bands = 0;
+  for (const widgets::Series& series : plot.series) {
+    labels.insert(series.label), colors.insert(series.color), shapes.insert(series.points);
+    bands += series.low.empty() ? 0 : 1;
+  }
+  EXPECT_EQ(plot.series.size(), 6U);  // the size of the state and its drift, of each
+  EXPECT_EQ(labels.size(), 6U);
+  EXPECT_EQ(colors.size(), 3U);
+  EXPECT_EQ(shapes.size(), 3U);
+  EXPECT_EQ(bands, 3);
+  EXPECT_EQ(plot.notes.size(), 1U) << "what they share is said once";
+  EXPECT_EQ(saved_[0].output.result["models"].size(), 3U);
+  EXPECT_EQ(saved_[0].command,
+            "phasescope patterns rope && phasescope patterns tape && phasescope patterns tapa");
+  session.models = {"rope"};
+  open("patterns", session);
+  ASSERT_EQ(saved_.size(), 1U);
+  ASSERT_EQ(saved_[0].output.figures.size(), 1U);
+  EXPECT_EQ(saved_[0].output.figures[0].series.size(), 2U);
 }
 
 // 17.A4: several curves of a check do not overwrite each other's file.

@@ -14,6 +14,8 @@
 #include "app/views/field_form.h"
 #include "app/views/jobs_view.h"
 #include "app/views/models_view.h"
+#include "app/views/plot_grid.h"
+#include "app/views/view.h"
 #include "app/window/main_window.h"
 #include "tests/app/made_up_worker.h"
 #include "tests/app/one_view.h"
@@ -176,7 +178,76 @@ class RoomOfOne : public OneView {
  protected:
   RoomOfOne() : OneView(6) {}
   std::string words() { return words_in({900, 600}); }
+  // Two frames, as a table and its parts have their sizes in the second one.
+  template <class Draw>
+  void in_a_window(float width, Draw draw) {
+    for (int frame = 0; frame < 2; ++frame) {
+      gui_.begin_frame();
+      ImGui::SetNextWindowPos({0, 0});
+      ImGui::SetNextWindowSize({width, 500});
+      ImGui::Begin("window");
+      draw();
+      ImGui::End();
+      gui_.end_frame();
+    }
+  }
 };
+
+// ---- what is cut off -----------------------------------------------------------------------
+
+// "rope L3H1: q k by channel, query 255, key 254" ended as "key 2" beside a narrow map.
+TEST_F(RoomOfOne, ATitleThatIsTooLongGoesOnInAFurtherLine) {
+  PlotGrid grid;
+  widgets::PlotSpec plot{.id = "products",
+                         .title = "rope L3H1: q k by channel, query 255, key 254"};
+  plot.series.push_back({.label = "a", .x = {0, 1}, .y = {0, 1}});
+  float line = 0;
+  const auto top_of_figure = [&](float width) {
+    float top = 0;
+    in_a_window(width, [&] {
+      grid.draw({plot}, 1, {}, [&](const widgets::PlotSpec&, const widgets::PlotDraw&) {
+        top = ImGui::GetCursorPosY(), line = ImGui::GetTextLineHeight();
+      });
+    });
+    return top;
+  };
+  const float one_line = top_of_figure(900);
+  const float two_lines = top_of_figure(250);
+  EXPECT_NEAR(two_lines - one_line, line, 1);
+}
+
+// "up to 256 tokens: 11.3 MB" ended in half a letter at twice the size.
+TEST_F(RoomOfOne, ALineThatIsTooLongEndsInsideItsPlace) {
+  float right = 0, edge = 0;
+  const auto draw_line_in = [&](float width) {
+    in_a_window(width, [&] {
+      edge = ImGui::GetCursorScreenPos().x + ImGui::GetContentRegionAvail().x;
+      draw_cut_line("wheel: zoom   drag: move   double click: all", {0, 0, 0, 1});
+      right = ImGui::GetItemRectMax().x;
+    });
+  };
+  draw_line_in(160);
+  EXPECT_NEAR(right, edge, 1);
+  draw_line_in(900);
+  EXPECT_LT(right, edge / 2) << "no longer than it is where it has room";
+}
+
+// At twice the size in a window of 1000 x 700 the arrow of the metric's choice was out of sight.
+TEST_F(RoomOfOne, AChoiceIsNoWiderThanItsPlace) {
+  std::string chosen = "attention to earlier copies of the token";
+  float right = 0, edge = 0;
+  const auto draw_choice_in = [&](float width) {
+    in_a_window(width, [&] {
+      edge = ImGui::GetCursorScreenPos().x + ImGui::GetContentRegionAvail().x;
+      draw_choice("##choice", chosen, {chosen, "entropy"});
+      right = ImGui::GetItemRectMax().x;
+    });
+  };
+  draw_choice_in(160);
+  EXPECT_LE(right, edge + 0.5F);
+  draw_choice_in(900);
+  EXPECT_LT(right, edge / 2);
+}
 
 TEST_F(RoomOfOne, JobsHaveOneUnitAColumn) {
   Session session = default_session();

@@ -11,6 +11,7 @@
 #include "tests/widgets/headless_imgui.h"
 #include "widgets/colormap.h"
 #include "widgets/map_colors.h"
+#include "widgets/plot_draw.h"
 #include "widgets/svg_writer.h"
 
 namespace phasescope::widgets {
@@ -170,6 +171,67 @@ TEST(Scale, LettersAndSpacesGrowTogether) {
     gui.frame([&] { EXPECT_NEAR(ImGui::GetFontSize(), letters * scale, 1) << scale; });
     EXPECT_NEAR(ImGui::GetStyle().FramePadding.x, space * scale, 1) << scale;
   }
+}
+
+// Letters three times as large beside lines of 1.6 pixels: curves and their points were hard to
+// see.
+TEST(Scale, LinesAndPointsGrowWithLetters) {
+  PlotSpec plot{.id = "plot", .legend = false};
+  plot.series.push_back({.label = "a", .x = {0, 1}, .y = {1, 1}, .color = 2});
+  Series& series = plot.series.front();
+  // From the highest to the lowest pixel of the series' colour.
+  const auto height_at = [&](float scale) {
+    HeadlessImGui gui;
+    apply_theme("light", scale);
+    const auto rgb = [](ImU32 color) { return color & ~IM_COL32_A_MASK; };
+    const ImU32 wanted = rgb(ImGui::ColorConvertFloat4ToU32(series_vec(series.color)));
+    for (int n = 0; n < 3; ++n) gui.frame([&] { draw_plot(plot, {.version = 1}); });
+    float top = 1e9F, bottom = 0;
+    for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists)
+      for (const ImDrawVert& vertex : list->VtxBuffer)
+        if (rgb(vertex.col) == wanted)
+          top = std::min(top, vertex.pos.y), bottom = std::max(bottom, vertex.pos.y);
+    return bottom - top;
+  };
+  const auto grows = [&] { return height_at(3) - height_at(1); };
+  EXPECT_NEAR(grows(), 2 * 1.6, 1) << "a line, but for what smooths its edges";
+  series.dashed = true;
+  EXPECT_NEAR(grows(), 2 * 1.6, 1) << "a dashed one";
+  series.points = PointShape::circle;
+  EXPECT_NEAR(grows(), 2 * 2 * 3.2, 1) << "its points";
+  series.kind = SeriesKind::scatter;
+  EXPECT_NEAR(grows(), 2 * 2 * 3.5 + 1, 2) << "points alone: decagons, and the line around them";
+}
+
+// --- room ---------------------------------------------------------------------------------------
+
+// The legend of three models beside published ones left ten pixels of their curves.
+TEST(Room, ALegendLeavesThePlotItsHeight) {
+  HeadlessImGui gui;
+  PlotSpec plot{.id = "plot"};
+  for (int n = 0; n < 9; ++n)
+    plot.series.push_back({.label = "published: model " + std::to_string(n) + ", not equivariant",
+                           .x = {0, 1},
+                           .y = {0, 1.0 + n}});
+  PlotDrawn drawn;
+  const auto legend_in = [&](float width) {
+    std::string words;
+    for (int frame = 0; frame < 3; ++frame)
+      gui.frame([&] {
+        ImGui::BeginChild("place", {width, 260});
+        words = gui.words_of([&] { drawn = draw_plot(plot, {.version = 1}); });
+        ImGui::EndChild();
+      });
+    return words;
+  };
+  const std::string narrow = legend_in(330);  // an entry a line
+  EXPECT_GE(drawn.plot_size.y, 0.4F * 260);
+  EXPECT_NE(narrow.find("published: model 0"), narrow.npos) << narrow;
+  EXPECT_EQ(narrow.find("published: model 8"), narrow.npos) << narrow;
+  EXPECT_NE(narrow.find("+6"), narrow.npos) << "0.3 of 260 pixels are three lines: " << narrow;
+  const std::string wide = legend_in(1500);
+  EXPECT_NE(wide.find("published: model 8"), wide.npos) << wide;
+  EXPECT_EQ(wide.find("+"), wide.npos) << wide;
 }
 
 // --- colours ------------------------------------------------------------------------------------
