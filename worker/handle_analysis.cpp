@@ -319,7 +319,7 @@ void note_far_shifts(const analysis::ShiftOptions& options, Texts& texts) {
       options.by, [](std::int64_t by) { return by > analysis::kTokensBesideIds; });
   if (options.methods.size() < 2 || !far) return;
   texts.add_note("added tokens are left out of shifts above " +
-                 std::to_string(analysis::kTokensBesideIds) + "; --method tokens has them read");
+                 std::to_string(analysis::kTokensBesideIds) + "; the method tokens has them read");
 }
 
 // Neither its maps nor its queries and keys are made anew of other tokens or positions.

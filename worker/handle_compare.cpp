@@ -53,7 +53,8 @@ protocol::CompareRequest completed(protocol::CompareRequest request, RequestCont
   request.models = std::move(names);
   const bool texts = !request.other.empty();
   if (request.models.size() < (texts ? 1 : 2)) {
-    throw formats::bad_usage("compare takes two models at least, or one and --other", "models");
+    throw formats::bad_usage("compare takes two models at least, or one and a second text",
+                             "models");
   }
   if (texts && request.models.size() > 1) {
     throw formats::bad_usage("two texts are read by one model", "other",
@@ -126,7 +127,7 @@ formats::Error of_other_tokens(const std::string& a, const ModelTexts& first, co
     return {kCode,
             *name + " has no tokenizer and reads drawn ids: " + a + " and " + b +
                 " have read nothing that could be compared",
-            "input", "give ids that both have, with --ids"};
+            "input", "give ids that both have"};
   }
   const auto tokens = [](const ModelTexts& one) {
     return std::to_string(one.texts.items.at(0).ids.size()) + " tokens";

@@ -22,7 +22,7 @@ std::shared_ptr<const model::Model> model_before(const protocol::AblateRequest& 
 constexpr const char* kDrawnOnce =
     "resample: the row that stands in place of each row is drawn once, by seed, layer, head and "
     "row, and is the same in every text; intervals over texts leave out how much other draws would "
-    "differ, which another --seed shows";
+    "differ, which another seed shows";
 
 Reply ablate(const protocol::AblateRequest& request, RequestContext& context) {
   const auto model = model_before(request, context);

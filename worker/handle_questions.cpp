@@ -114,9 +114,10 @@ Reply demand(const protocol::DemandRequest& request, RequestContext& context) {
 // What was asked of layers and heads where their answer is one for all is said, not dropped.
 void note_unchosen(const protocol::AcuityRequest& request, analysis::Texts& texts) {
   if (request.by == "model" && !(request.chosen.layers.empty() && request.chosen.heads.empty())) {
-    texts.add_note("layers and heads choose nothing of all heads at once (--by layer or head)");
+    texts.add_note(
+        "layers and heads choose nothing of all heads at once (by layer or by head does)");
   } else if (request.by == "layer" && !request.chosen.heads.empty()) {
-    texts.add_note("heads choose nothing of whole layers (--by head)");
+    texts.add_note("heads choose nothing of whole layers (by head does)");
   }
 }
 
@@ -149,9 +150,6 @@ Reply acuity(const protocol::AcuityRequest& request, RequestContext& context) {
 
 // ---- xray ---------------------------------------------------------------------------------------
 
-// No memory holds the scores of longer ones; drawn texts are as long as they are asked to be.
-constexpr std::int64_t kMostDrawn = std::int64_t{1} << 24;
-
 // A text of twice the trained length, where none is asked for.
 protocol::XrayRequest with_length(protocol::XrayRequest request, const model::Model& model) {
   std::int64_t& length = request.reading.length;
@@ -163,10 +161,6 @@ protocol::XrayRequest with_length(protocol::XrayRequest request, const model::Mo
     throw formats::bad_usage(
         "nothing past the trained length of " + std::to_string(trained) + " tokens to look at",
         "length", "give a longer one");
-  }
-  if (length > kMostDrawn && !model.tokenizer) {
-    throw formats::bad_usage("a text of " + std::to_string(length) + " tokens is not drawn",
-                             "length", "give " + std::to_string(kMostDrawn) + " at most");
   }
   return request;
 }
@@ -272,7 +266,7 @@ std::vector<std::string> written_in(const fs::path& folder) {
   }
   if (found.empty()) {
     throw formats::bad_input(std::string("there is no ") + kProofFile + " in it or in its folders",
-                             folder.string(), "prove --make FOLDER writes such folders");
+                             folder.string(), "phasescope prove --make FOLDER writes such folders");
   }
   std::ranges::sort(found);
   return found;
@@ -289,7 +283,7 @@ std::vector<std::string> proved_names(const protocol::ProveRequest& request) {
       std::ranges::move(written_in(name), std::back_inserter(names));
     } else {
       throw formats::bad_usage("models are written by their names, and '" + name + "' is a folder",
-                               "make", "prove it without --make");
+                               "make", "leave it out to prove the folder");
     }
   }
   if (!request.names.empty()) return names;
@@ -323,7 +317,7 @@ analysis::WrittenProof read_proof(const fs::path& folder) {
   const formats::Json name = member("name"), seed = member("seed"), claims = member("claims");
   if (!name.is_string() || !seed.is_number_integer() || !claims.is_array() || claims.empty()) {
     throw formats::bad_input("a proof has a name, the seed of its texts and claims", file.string(),
-                             "prove --make FOLDER writes it");
+                             "phasescope prove --make FOLDER writes it");
   }
   if (model::find_constructed(name.get<std::string>()) == nullptr) {
     throw formats::bad_input("'" + name.get<std::string>() + "' is no constructed model",

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "worker/bench/handle_bench.h"
+#include "worker/field_words.h"
 #include "worker/handle_analysis.h"
 #include "worker/handle_compare.h"
 #include "worker/handle_duel.h"
@@ -29,8 +30,9 @@ std::vector<Handler> all_handlers() {
 
   std::vector<Handler> all;
   for (auto& group : groups)
-    std::ranges::transform(group, std::back_inserter(all),
-                           [](Handler& one) { return with_second_try(std::move(one)); });
+    std::ranges::transform(group, std::back_inserter(all), [](Handler& one) {
+      return with_named_fields(with_second_try(std::move(one)));
+    });
   return all;
 }
 

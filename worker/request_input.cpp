@@ -338,8 +338,21 @@ Texts samples_of(const tasks::Task& task, const model::Model& model, std::int64_
   Texts texts =
       texts_of_samples(task, samples, model, reading.length, "samples of " + task.info().key);
   texts.add_note(std::to_string(count) + (count > 1 ? " samples of " : " sample of ") +
-                 task.info().key + " (--sample TASK:SEED reads another)");
+                 task.info().key + " (a sample named TASK:SEED is another)");
   return texts;
+}
+
+// No memory holds the scores of longer ones; drawn texts are as long as they are asked to be.
+constexpr std::int64_t kMostDrawn = std::int64_t{1} << 24;
+
+Texts drawn_ids(const model::Model& model, std::int64_t count, const protocol::Reading& reading) {
+  const std::int64_t length = reading.length > 0 ? reading.length : model.config().context;
+  if (length > kMostDrawn) {
+    throw formats::bad_usage("a text of " + std::to_string(length) + " tokens is not drawn",
+                             "length", "give " + std::to_string(kMostDrawn) + " at most");
+  }
+  return analysis::random_texts(count, length, analysis::tokens_with_logits(model.config()),
+                                static_cast<std::uint64_t>(reading.seed));
 }
 
 // "a:b:step", the numbers of the texts that are read.
@@ -374,7 +387,9 @@ IdLists id_lists(const protocol::Input& input) {
     if (!list.is_array()) refuse(formats::shortened(list.dump()) + " among lists");
     std::vector<std::int64_t>& out = lists.emplace_back();
     for (const json& id : list) {
-      if (!id.is_number_integer()) refuse(formats::shortened(id.dump()));
+      const bool fits =
+          !id.is_number_unsigned() || std::in_range<std::int64_t>(id.get<std::uint64_t>());
+      if (!id.is_number_integer() || !fits) refuse(formats::shortened(id.dump()));
       out.push_back(id.get<std::int64_t>());
     }
   }
@@ -400,9 +415,7 @@ Texts read_input(const protocol::Reading& reading, const protocol::Corpus& corpu
     return samples_of(*own, model, many ? analysis::kRandomTexts : 1, reading);
   }
   if (!model.tokenizer && !named) {
-    Texts texts = analysis::random_texts(
-        many ? analysis::kRandomTexts : 1, asked > 0 ? asked : model.config().context,
-        analysis::tokens_with_logits(model.config()), static_cast<std::uint64_t>(reading.seed));
+    Texts texts = drawn_ids(model, many ? analysis::kRandomTexts : 1, reading);
     if (one_text) texts.note.clear();  // of these ids nothing is read but their number
     return texts;
   }
@@ -485,7 +498,7 @@ Texts question_texts(const protocol::QuestionTexts& reading, RequestContext& con
   }
   if (chosen.size() < texts.items.size()) {
     texts.add_note("of the " + std::to_string(texts.items.size()) + " texts " +
-                   std::to_string(chosen.size()) + " are read (--texts " + reading.texts + ")");
+                   std::to_string(chosen.size()) + " are read (texts " + reading.texts + ")");
   }
   texts.corpus = chosen.size() > 1;
   texts.items = std::move(chosen);

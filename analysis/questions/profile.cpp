@@ -169,13 +169,14 @@ class Curves {
 
   at::Tensor by_the_encoding(const std::vector<std::int64_t>& query,
                              const std::vector<std::int64_t>& key) const {
-    std::vector<at::Tensor> curves;
-    const at::Tensor distance = at::arange(window_, at::kLong);
-    for (std::size_t n = 0; n < query.size(); ++n) {
-      curves.push_back(model::moved_scores(input_, program_, at::full_like(distance, query[n]),
-                                           at::full_like(distance, key[n]), distance));
-    }
-    return at::stack(curves, 1).to(at::kDouble);
+    const auto pairs = static_cast<std::int64_t>(query.size());
+    const at::Tensor distance = at::arange(window_, at::kLong).repeat({pairs});
+    const auto each = [&](const std::vector<std::int64_t>& tokens) {
+      return at::tensor(tokens, at::kLong).repeat_interleave(window_);
+    };
+    return model::moved_scores(input_, program_, each(query), each(key), distance)
+        .view({-1, pairs, window_})
+        .to(at::kDouble);
   }
 
   const model::LayerInput& input_;

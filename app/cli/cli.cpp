@@ -170,6 +170,42 @@ ErrorInfo usage_error(const CLI::ParseError& error, const std::string& verb,
           "phasescope " + verb + " --help lists its options"};
 }
 
+// The option of the field with this key; empty where the verb has none. Keys of an input, which has
+// options of its own, are "input.prompt".
+std::string option_of(const std::string& key, const CLI::App& verb) {
+  const std::size_t dot = key.rfind('.');
+  const std::string option =
+      protocol::option_name(dot == std::string::npos ? key : key.substr(dot + 1));
+  return verb.get_option_no_throw(option) == nullptr ? "" : option;
+}
+
+// `words` with the keys that stand in `backticks` as the options that they are here.
+std::string with_options(const std::string& words, const CLI::App& verb) {
+  std::string out;
+  std::size_t copied = 0;
+  for (std::size_t begin = words.find('`'); begin != words.npos;) {
+    const std::size_t end = words.find('`', begin + 1);
+    if (end == words.npos) break;
+    const std::string option = option_of(words.substr(begin + 1, end - begin - 1), verb);
+    if (!option.empty()) {
+      out += words.substr(copied, begin - copied) + option;
+      copied = end + 1;
+    }
+    begin = option.empty() ? end : words.find('`', copied);
+  }
+  return out + words.substr(copied);
+}
+
+// The worker names fields of its requests; who typed a command knows options.
+ErrorInfo in_options(ErrorInfo error, const CLI::App& verb) {
+  const bool field = error.code == protocol::error_code::bad_usage;
+  const std::string option = field ? option_of(error.where, verb) : "";
+  error.where = option.empty() ? with_options(error.where, verb) : option;
+  error.message = with_options(error.message, verb);
+  error.hint = with_options(error.hint, verb);
+  return error;
+}
+
 // A word that names no verb is a model, unless it is almost a verb and no such file exists.
 void refuse_misspelt_verb(const std::string& word, const Verbs& verbs) {
   if (word.size() < 4 || word[0] == '-' || std::filesystem::exists(word)) return;
@@ -277,7 +313,12 @@ int run_program(int argc, char** argv, const Verbs& verbs) {
       return print_help(parser, done);
     }
     for (size_t i = 0; i < verbs.size(); ++i) {
-      if (parsers[i]->parsed()) return run_verb(*verbs[i], common, command_line(given));
+      if (!parsers[i]->parsed()) continue;
+      try {
+        return run_verb(*verbs[i], common, command_line(given));
+      } catch (const protocol::RequestError& error) {
+        return report_error(in_options(error.info(), *parsers[i]), json);
+      }
     }
     return 0;
   } catch (const CLI::ParseError& error) {

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "formats/error.h"
+#include "protocol/request.h"
 #include "tasks/task.h"
 
 namespace phasescope::app {
@@ -11,9 +12,14 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-std::string joined(const Strings& words) {
+// What the program takes in place of a verb, beside what the parser declares.
+const Strings kShells = {"bash", "zsh", "fish"};
+constexpr const char *kCompletionHelp = "print what completes the program's words in a shell",
+                     *kManHelp = "print this page for man";
+
+std::string joined(const Strings& words, const char* between = " ") {
   std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  for (const std::string& word : words) text += (text.empty() ? "" : between) + word;
   return text;
 }
 
@@ -136,8 +142,8 @@ std::string bash_script(const CLI::App& parser, const CompletedWords& completed)
          "\"s/^ *\\\"$2\\\": \\\"\\(.*\\)\\\",*\\$/\\1/p\"\n"
          "}\n"
          "_phasescope() {\n"
-         "  local word=\"${COMP_WORDS[COMP_CWORD]}\" before=\"\" options=\"--help --version\" "
-         "arguments=\"\" values=\"\" listed=\"\"\n"
+         "  local word=\"${COMP_WORDS[COMP_CWORD]}\" verb=\"${COMP_WORDS[1]}\" before=\"\" "
+         "options=\"--help --version --completion --man\" arguments=\"\" values=\"\" listed=\"\"\n"
          "  [ \"$word\" = \"=\" ] && word=\"\" && COMP_CWORD=$((COMP_CWORD + 1))\n"
          "  [ \"$COMP_CWORD\" -gt 1 ] && before=\"${COMP_WORDS[COMP_CWORD - 1]}\"\n"
          "  [ \"$before\" = \"=\" ] && before=\"${COMP_WORDS[COMP_CWORD - 2]}\"\n"
@@ -147,7 +153,13 @@ std::string bash_script(const CLI::App& parser, const CompletedWords& completed)
          " $options\" -- \"$word\"))\n"
          "    return\n"
          "  fi\n"
-         "  case \"${COMP_WORDS[1]}:$before\" in\n" +
+         "  case \"$verb\" in\n"
+         "    --completion) COMPREPLY=($(compgen -W \"" +
+         joined(kShells) + "\" -- \"$word\")); return ;;\n    " + joined(names_of(verbs), "|") +
+         ") ;;\n"
+         "    *) verb=view ;;\n"  // models of the window
+         "  esac\n"
+         "  case \"$verb:$before\" in\n" +
          values +
          "  esac\n"
          // The last of a list with commas.
@@ -156,7 +168,7 @@ std::string bash_script(const CLI::App& parser, const CompletedWords& completed)
          "    COMPREPLY=($(compgen -P \"$listed\" -W \"$values\" -- \"${word##*,}\"))\n"
          "    return\n"
          "  fi\n"
-         "  case \"${COMP_WORDS[1]}\" in\n" +
+         "  case \"$verb\" in\n" +
          cases +
          "  esac\n"
          "  case \"$word\" in\n"
@@ -195,14 +207,15 @@ std::string fish_values(const CLI::App& verb, const CLI::Option& option,
   return option.get_items_expected_max() > 0 ? " -r" : "";
 }
 
-// The options of a verb, and the lists of its arguments.
-std::string fish_verb(const CLI::App& verb, const CompletedWords& completed) {
+// The options of a verb, and the lists of its arguments, where `when` holds.
+std::string fish_verb(const CLI::App& verb, const std::string& when,
+                      const CompletedWords& completed) {
   std::string text;
   for (const CLI::Option* option : verb.get_options()) {
     const std::string name = long_name(*option), values = fish_values(verb, *option, completed);
     const std::size_t list = values.find(" -a ");
     if (name.empty() && list == std::string::npos) continue;
-    text += "complete -c phasescope -n '__fish_seen_subcommand_from " + verb.get_name() + "'" +
+    text += "complete -c phasescope -n '" + when + "'" +
             (name.empty() ? values.substr(list) : " -l " + name.substr(2) + values) + " -d " +
             fish_word(option->get_description()) + "\n";
   }
@@ -218,9 +231,24 @@ std::string fish_script(const CLI::App& parser, const CompletedWords& completed)
       "end\n"
       "complete -c phasescope -n 'not __fish_use_subcommand' -a " +
       fish_word(joined(completed.models)) + "\n";
+  const std::string first = "complete -c phasescope -n __fish_use_subcommand ";
+  for (const CLI::Option* option : parser.get_options()) {
+    text += first + "-l " + long_name(*option).substr(2) + " -d " +
+            fish_word(option->get_description()) + "\n";
+  }
+  text += first + "-l completion -x -a " + fish_word(joined(kShells)) + " -d " +
+          fish_word(kCompletionHelp) + "\n" + first + "-l man -d " + fish_word(kManHelp) + "\n";
+  Strings others = names_of(verbs_of(parser));
+  std::erase(others, "view");
   for (const CLI::App* verb : verbs_of(parser)) {
-    text += "complete -c phasescope -n __fish_use_subcommand -a " + verb->get_name() + " -d " +
-            fish_word(verb->get_description()) + "\n" + fish_verb(*verb, completed);
+    const std::string& name = verb->get_name();
+    // The window is the verb of a line that has models alone.
+    const std::string when = name == "view" ? "not __fish_use_subcommand; and not "
+                                              "__fish_seen_subcommand_from " +
+                                                  joined(others)
+                                            : "__fish_seen_subcommand_from " + name;
+    text += first + "-a " + name + " -d " + fish_word(verb->get_description()) + "\n" +
+            fish_verb(*verb, when, completed);
   }
   return text;
 }
@@ -245,13 +273,18 @@ std::string roff_option(const CLI::Option& option) {
 
 std::string man_page(const CLI::App& parser) {
   std::string text =
-      ".TH PHASESCOPE 1\n.SH NAME\nphasescope \\- " + roff("oscilloscope for attention") +
+      ".TH PHASESCOPE 1 \"\" \"phasescope " PHASESCOPE_VERSION "\"\n.SH NAME\nphasescope \\- " +
+      roff("oscilloscope for attention") +
       "\n.SH SYNOPSIS\n.B phasescope\n[\\fIVERB\\fR] [\\fIOPTIONS\\fR] ...\n.SH DESCRIPTION\n" +
       roff(
           "Opens trained transformers, runs the whole model with instrumented kernels, and shows "
           "what its positional encoding does. Without a verb, or with names of models, the window "
           "opens.") +
-      "\n.SH VERBS\n";
+      "\n.SH OPTIONS\n";
+  for (const CLI::Option* option : parser.get_options()) text += roff_option(*option);
+  text += ".TP\n.B " + roff("--completion") + " \\fI" + joined(kShells, "|") + "\\fR\n" +
+          roff(kCompletionHelp) + "\n.TP\n.B " + roff("--man") + "\n" + roff(kManHelp) +
+          "\n.SH VERBS\n";
   for (const CLI::App* verb : verbs_of(parser)) {
     text += ".SS " + roff(verb->get_name()) + "\n" + roff(verb->get_description()) + "\n";
     for (const CLI::Option* option : verb->get_options()) text += roff_option(*option);
@@ -281,7 +314,7 @@ std::optional<std::string> shell_page(const CLI::App& parser, const Strings& wor
   if (shell == "bash") return bash_script(parser, completed);
   if (shell == "zsh") return zsh_script(parser, completed);
   if (shell == "fish") return fish_script(parser, completed);
-  throw formats::bad_usage("--completion wants a shell: bash, zsh or fish");
+  throw formats::bad_usage("--completion wants a shell: " + protocol::in_words(kShells));
 }
 
 }  // namespace phasescope::app

@@ -26,7 +26,8 @@ using nlohmann::json;
 
 namespace {
 
-// Enough for a readable band; all of them take minutes on two cores.
+// Texts of the loss by position: enough for a readable band, where all that are bundled take
+// minutes on two cores.
 constexpr int kPositionTexts = 24;
 constexpr int64_t kThumbnailSide = 64;
 // The texts of questions that run a model many times, so that all of them take a minute a model:

@@ -22,11 +22,10 @@ struct ReportRequest {
   void fields(V& v) {
     v("models", models, protocol::kModelsAbout);
     reading.fields(v);
-    v("corpus", corpus,
-      protocol::About{.help =
-                          "texts of what is measured over many: the bundled validation texts, or "
-                          "those of a file, a folder (with the folders in it) or a .jsonl "
-                          "file"});
+    // It stands beside an input: a report measures some things on one text, others over many.
+    protocol::About over_many = protocol::kCorpusAbout;
+    over_many.excludes = "";
+    v("corpus", corpus, over_many);
     running.fields(v);
   }
 };

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdlib>
 
 #include "app/cli/doctor_facts.h"
@@ -34,7 +35,10 @@ std::vector<Fact> worker_facts(Run& run) {
   try {
     const json info = run.call(protocol::WorkerInfoRequest{}).result;
     for (const auto& [key, value] : info.items()) {
-      if (key != "process_id") facts.push_back({"worker's " + key, fact_words(value)});
+      if (key == "process_id") continue;
+      std::string words = key;
+      std::ranges::replace(words, '_', ' ');
+      facts.push_back({"worker's " + words, fact_words(value)});
     }
   } catch (const protocol::RequestError& error) {
     facts.push_back({"worker", protocol::describe(error.info()),

@@ -61,6 +61,42 @@ TEST(Options, NumbersThatMeanNothingAreRefused) {
             std::string::npos);
 }
 
+// A verb with two options, whose request the worker refuses.
+class RefusedVerb final : public Verb {
+ public:
+  explicit RefusedVerb(protocol::ErrorInfo error) : error_(std::move(error)) {}
+  std::string name() const override { return "refused"; }
+  std::string help() const override { return "is refused"; }
+  std::string example() const override { return "phasescope refused"; }
+  void declare(Options& options) override {
+    options.option("--rows", rows_, "rows");
+    options.option("--leave-out-first", first_, "first rows");
+  }
+  Output run(Run&) override { throw protocol::RequestError(error_); }
+
+ private:
+  protocol::ErrorInfo error_;
+  std::string rows_, first_;
+};
+
+// The worker names the fields of a request, which the command line has as options.
+TEST(Options, ARefusalOfTheWorkerNamesThem) {
+  const auto said = [](const protocol::ErrorInfo& error) {
+    Verbs verbs;
+    verbs.push_back(std::make_unique<RefusedVerb>(error));
+    std::string words[] = {"phasescope", "refused"};
+    char* argv[] = {words[0].data(), words[1].data()};
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(run_program(2, argv, verbs), 2);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said({"bad_usage", "too many", "leave_out_first", "`rows` 0:4 would fit"}),
+            "phasescope: too many (--leave-out-first). --rows 0:4 would fit\n");
+  // What is no option of the verb stays, and so does a file of that name.
+  EXPECT_EQ(said({"bad_input", "no `cols` and `rows`", "rows", "`"}),
+            "phasescope: no `cols` and --rows (rows). `\n");
+}
+
 // 17.A10: help is a result too.
 TEST(Output, HelpThatCannotBeWrittenIsAnError) {
   std::fflush(stdout);

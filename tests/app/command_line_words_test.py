@@ -89,6 +89,19 @@ class Shells(InAFolder):
         self.assertEqual(sorted(self.completed("phasescope", "map", "tape")), ["tape", "tapes of mine", "tapestry.json"])
         self.assertEqual(self.completed("phasescope", "map", "no-such"), [""])
 
+    def test_models_alone_are_completed_as_the_windows(self):
+        self.assertEqual(self.completed("phasescope", "rope", "--scr"), ["--screenshot"])
+        self.assertEqual(self.completed("phasescope", "rope", "tapa", "--theme", "l"), ["light"])
+
+    def test_what_stands_in_place_of_a_verb_is_completed_and_on_the_page_of_man(self):
+        words = ["--completion", "--help", "--man", "--version"]
+        self.assertEqual(sorted(self.completed("phasescope", "--")), words)
+        self.assertEqual(self.completed("phasescope", "--completion", ""), ["bash", "zsh", "fish"])
+        options = phasescope("--man").stdout.replace("\\-", "-").split(".SH VERBS")[0]
+        self.assertEqual([word for word in words if word not in options.split(".SH OPTIONS")[1]], [])
+        fish = phasescope("--completion", "fish").stdout
+        self.assertEqual([word for word in words if f"-n __fish_use_subcommand -l {word[2:]} " not in fish], [])
+
     def test_values_are_completed_from_what_is_declared(self):
         self.assertEqual(self.completed("phasescope", "map", "--of", "co"), ["content"])
         self.assertEqual(self.completed("phasescope", "map", "--of", "=", "po"), ["positional"])

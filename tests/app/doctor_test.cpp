@@ -113,7 +113,7 @@ TEST(Doctor, AReportHasWhatTheWorkerSaysAndNoName) {
                                  {"process_id", 4711}},
                                 {}};
   const auto parsed = output_of(run, {"doctor", "--report"}, all_verbs());
-  EXPECT_NE(parsed.text.find("worker's torch_library: ~/torch/lib/libtorch_cpu.so"),
+  EXPECT_NE(parsed.text.find("worker's torch library: ~/torch/lib/libtorch_cpu.so"),
             std::string::npos)
       << parsed.text;
   EXPECT_NE(parsed.text.find("worker's devices: cpu, cuda:0"), std::string::npos);

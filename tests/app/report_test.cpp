@@ -21,6 +21,16 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+// Other requests read one of the two.
+TEST(Report, ReadsATextAndACorpus) {
+  ReportRequest request{.models = {"rope"}};
+  request.reading.input.prompt = "a text";
+  request.corpus.asked = true;
+  const json params = protocol::params_of(request);
+  EXPECT_EQ(params["corpus"], true);
+  EXPECT_EQ(params["input"]["prompt"], "a text");
+}
+
 // Of a model that sees both ways, heads have no mean distance, and texts no loss.
 TEST(Report, StandsWithoutLossesAndDistances) {
   TemporaryFolder folder;

@@ -409,6 +409,10 @@ class Verbs(unittest.TestCase):
     def test_unknown_words_are_bad_usage(self):
         self.assertEqual(cli.main(["doctor", "--colour"]), 2)
 
+    def test_alone_it_says_what_it_can_do(self):
+        self.assertEqual(cli.main([]), 2)
+        self.assertEqual([verb for verb in cli.VERBS if f"\n    {verb} " not in sys.stderr.getvalue()], [])
+
     def test_what_follows_run_belongs_to_the_program(self):
         with mock.patch.object(build, "build"), mock.patch.object(os, "execv") as execv, \
                 mock.patch.object(cli, "PROGRAM", Path(sys.executable)):

@@ -58,6 +58,8 @@ class New(InACopy):
                     self.assertEqual(self.times(after[line.path], new.renamed(line.text, name)), 1, line)
                     self.assertEqual(self.times(before[line.path], new.renamed(line.text, name)), 0, line)
                 self.assertTrue(any(line.startswith("left to do: ") for line in said), said)
+                # A page lists it, and a test compares the two; of views the pictures are compared.
+                self.assertRegex("\n".join(said), r"left to do: .*\./dev " + ("looks" if kind == "view" else "docs"))
             new.take_away(kind, name)
 
     @staticmethod

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <set>
 
+#include "tests/worker/fake_context.h"
+
 namespace phasescope::worker {
 namespace {
 
@@ -37,6 +39,35 @@ TEST(Handlers, AreUniqueAndHaveHelp) {
   }
   EXPECT_TRUE(names.contains("worker.info"));
   EXPECT_FALSE(names.contains("worker.crash"));
+}
+
+// The window and the notebook module have no options: every handler names its fields as they do.
+TEST(Handlers, RefusalsNameFieldsByTheirKeys) {
+  const nlohmann::json rope = {{"model", model_folder("rope")}, {"length", 8}};
+  const auto refusal = [&](const std::string& method, nlohmann::json params) {
+    params.update(rope);
+    FakeContext context;
+    protocol::ErrorInfo refused;
+    try {
+      ask(all_handlers(), method, params, context);
+    } catch (const formats::Error& error) {
+      refused = {error.code(), error.message(), error.where(), error.hint()};
+    } catch (const protocol::RequestError& error) {
+      refused = error.info();
+    }
+    EXPECT_EQ(refused.code, "bad_usage") << method;
+    EXPECT_EQ(protocol::describe(refused).find("--"), std::string::npos)
+        << protocol::describe(refused);
+    return refused;
+  };
+  EXPECT_EQ(refusal("capture", {{"what", {"attn"}}, {"rows", {0, 99}}}).where, "rows");
+  EXPECT_EQ(refusal("capture", {{"what", {"nothing"}}}).where, "what");
+  EXPECT_EQ(refusal("patterns", {{"query", 99}}).where, "query");
+  EXPECT_EQ(refusal("xray", {{"enough", 0.5}}).message,
+            "`enough` means something only with `repair`");
+  EXPECT_EQ(refusal("heads", {{"corpus", true}, {"input", {{"text", "x"}}}}).message,
+            "`corpus` means nothing beside `input.text`, `input.prompt`, `input.ids`, "
+            "`input.inputs` or `input.sample`");
 }
 
 // Answers that are lists, states and facts, and that of heads, which has a form of its own: no

@@ -35,6 +35,29 @@ at::Tensor padding_mask() {
   return at::tensor({1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1}, at::kLong).view({2, 6});
 }
 
+// Without a tokenizer a text is drawn, as long as it is asked to be: every id of it is made first.
+TEST(DrawnIds, OfMoreThanMemoryHoldsAreRefused) {
+  model::ModelConfig config = byte_config("rope");
+  config.tokenizer = nullptr;
+  const std::string model = model_folder("without_tokenizer", config);
+  const std::int64_t most = std::int64_t{1} << 24;
+  for (const char* method : {"heads", "map", "text.read"}) {
+    const json asked = {{"model", model}, {"length", most + 1}};
+    EXPECT_NE(message_of(method, asked).find("16777217 tokens is not drawn (length)"),
+              std::string::npos)
+        << message_of(method, asked);
+  }
+  EXPECT_EQ(ask("text.read", {{"model", model}, {"length", 20}}).result["tokens"].size(), 20u);
+}
+
+// 2^64 - 1 is no id; as a number of 64 bits with a sign it would be -1.
+TEST(ListsOfIds, NumbersBeyond64BitsAreNamedAsTheyWereGiven) {
+  const json ids = {1, 18446744073709551615ULL};
+  const std::string said = message_of("heads", rope_with({{"input", {{"ids", ids}}}}));
+  EXPECT_NE(said.find("18446744073709551615"), std::string::npos) << said;
+  EXPECT_EQ(said.find("-1"), std::string::npos) << said;
+}
+
 TEST(FilesOfInputs, PaddingIsLeftOutOfEveryMeasurement) {
   const std::string masked =
       inputs_file("masked.safetensors", {{"attention_mask", padding_mask()}});

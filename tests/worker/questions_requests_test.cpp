@@ -53,9 +53,8 @@ TEST(QuestionRequests, EveryQuestionReadsTheTextsThatAreChosen) {
         << provenance["command"];
     EXPECT_FALSE(provenance["text_hash"].empty()) << method;
     // 17.A6: what is left out is counted.
-    EXPECT_NE(
-        provenance["note"].get<std::string>().find("of the 4 texts 2 are read (--texts 0:4:2)"),
-        std::string::npos)
+    EXPECT_NE(provenance["note"].get<std::string>().find("of the 4 texts 2 are read (texts 0:4:2)"),
+              std::string::npos)
         << provenance["note"];
   }
 }

@@ -73,7 +73,6 @@ TEST(Requests, BadInputIsSaid) {
   EXPECT_EQ(code_of("check", rope_with(json::object())), "bad_usage");
 }
 
-// What one of the statistics asked for reads is taken.
 // Minutes of measuring are not lost to the name that stands last.
 TEST(Requests, ModelsAreThereBeforeTheFirstIsMeasured) {
   const json models = {model_folder("rope"), "no-such-model"};
@@ -86,6 +85,8 @@ TEST(Requests, ModelsAreThereBeforeTheFirstIsMeasured) {
             json({"proof-sink", "rope (base=1e6)"}));
 }
 
+// A field that one of the statistics asked for reads is taken; BadInputIsSaid has those that none
+// reads.
 TEST(Requests, WhatIsReadIsTaken) {
   const auto taken = [](const char* metric, const char* field, const json& value) {
     const json metrics = {metric};

@@ -40,6 +40,9 @@ def interrupt(*_):
 
 
 def dispatch(arguments):
+    if not arguments:
+        parser().print_help(sys.stderr)
+        return 2
     # What follows `run` and `bench` belongs to the program, options included; --cuda before that is ours.
     if arguments[:1] == ["run"]:
         return run(without_cuda(arguments[1:]))

@@ -47,7 +47,8 @@ KINDS = {
          source("tests/model/CMakeLists.txt", "encodings", "NEW_NAME_test")],
         ["the score, its formula and its source in model/encodings/NEW_NAME.cpp",
          "a row of tests/model/encodings/shift_test.cpp: what a shift of all positions does",
-         "run configurations in sample_configs/desk and sample_configs/paper"]),
+         "run configurations in sample_configs/desk and sample_configs/paper",
+         "./dev docs writes docs/registered.md, with what is in docs/images/encodings/NEW_NAME"]),
     "family": Kind(
         {"family.h": "model/families/NEW_NAME.h", "family.cpp": "model/families/NEW_NAME.cpp",
          "family_test.cpp": "tests/model/NEW_NAME_family_test.cpp"},
@@ -56,7 +57,8 @@ KINDS = {
          source("model/CMakeLists.txt", "families", "NEW_NAME"),
          Line("tests/model/CMakeLists.txt", r"^    \w+_test\.cpp$", "    NEW_NAME_family_test.cpp", ordered=True)],
         ["names of tensors and keys in model/families/NEW_NAME.cpp",
-         "a checkpoint and its logits, made with other people's code, in tests/data/hf"]),
+         "a checkpoint and its logits, made with other people's code, in tests/data/hf",
+         "./dev docs writes docs/registered.md; README.md says how many families there are"]),
     "check": Kind(
         {"check.h": "analysis/theory/NEW_NAME.h", "check.cpp": "analysis/theory/NEW_NAME.cpp",
          "check_test.cpp": "tests/analysis/theory_NEW_NAME_test.cpp"},
@@ -65,7 +67,7 @@ KINDS = {
          source("analysis/CMakeLists.txt", "theory", "NEW_NAME"),
          Line("tests/analysis/CMakeLists.txt", r"^    \w+_test\.cpp$", "    theory_NEW_NAME_test.cpp", ordered=True)],
         ["statement, measure and verdict in analysis/theory/NEW_NAME.cpp (its id is PAPER.NAME)",
-         "./dev docs writes docs/theory.md"]),
+         "./dev docs writes docs/theory.md; README.md says how many statements there are"]),
     "task": Kind(
         {"task.cpp": "tasks/NEW_NAME.cpp", "task_test.cpp": "tests/tasks/NEW_NAME_test.cpp"},
         [Line("tasks/factories.h", r"^std::unique_ptr<Task> \w+\(\);$", "std::unique_ptr<Task> NEW_NAME();"),
@@ -75,7 +77,8 @@ KINDS = {
               "    NEW_NAME_test.cpp")],
         ["what is drawn and asked in tasks/NEW_NAME.cpp",
          "samples of the public code in tests/data/tasks",
-         "a run configuration in sample_configs/desk"]),
+         "a run configuration in sample_configs/desk",
+         "./dev docs writes docs/registered.md"]),
     "verb": Kind(
         {"verb.cpp": "app/verbs/NEW_NAME.cpp", "verb_test.cpp": "tests/app/NEW_NAME_verb_test.cpp"},
         [Line("app/verbs/factories.h", r"^std::unique_ptr<Verb> \w+_verb\(\);$",
@@ -107,7 +110,8 @@ KINDS = {
          Line("tests/analysis/CMakeLists.txt", r"^    \w+_test\.cpp$", "    NEW_NAME_test.cpp", ordered=True)],
         ["what is measured in analysis/questions/NEW_NAME.cpp, and its row in registry.cpp there",
          "its handler in worker/handle_questions.cpp",
-         "its verb: ./dev new verb NEW_NAME", "its figures in app/figures/NEW_NAME_figures.cpp"]),
+         "its verb: ./dev new verb NEW_NAME", "its figures in app/figures/NEW_NAME_figures.cpp",
+         "./dev docs writes docs/questions.md, docs/results.md and docs/protocol.md"]),
 }
 
 
