@@ -31,8 +31,8 @@ constexpr std::int64_t cuda_cape_bytes(std::int64_t heads, std::int64_t hidden) 
 inline constexpr std::int64_t kCudaSharedBytes = 99 * 1024;
 /// What those of compute capability 8.0, 8.7 and from 9.0 on have.
 inline constexpr std::int64_t kCudaLargeSharedBytes = 163 * 1024;
-/// At most so many heads of CAPE, whose forward pass keeps the network's weights there.
-inline constexpr std::int64_t kCudaCapeHeads = kCudaSharedBytes / (kCudaHiddenUnits * 8);
+/// At most so many heads of CAPE; no form has been tried with more.
+inline constexpr std::int64_t kCudaCapeHeads = 198;
 
 /// Channels of q and k and of v and out, as the kernels pad them.
 struct CudaHeads {
