@@ -109,7 +109,6 @@ TEST(BenchStep, HasARowForEveryConfigurationAndLength) {
     EXPECT_EQ(row.windows * row.length, 128);
     EXPECT_NEAR(row.step_ms, (row.step_ms_min + row.step_ms_max) / 2, 1e-9 * row.step_ms);
     EXPECT_GT(row.forward_ms, 0);
-    EXPECT_LT(row.forward_ms, row.step_ms_max);
     EXPECT_NEAR(row.tokens_per_second, 128e3 / row.step_ms, 1e-6 * row.tokens_per_second);
     EXPECT_NEAR(row.over_first, row.step_ms / bench.rows[n % 2].step_ms, 1e-12);
     EXPECT_EQ(row.dtype, "f32");
