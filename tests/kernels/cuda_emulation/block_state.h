@@ -1,7 +1,6 @@
 #pragma once
 // What the emulator keeps of a block: its threads, its shared memory, its barriers.
 
-#include <setjmp.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -69,18 +68,21 @@ struct NamedBarrier {
   Clock known, done;
 };
 
+/// Where a thread goes on: what __builtin_setjmp fills.
+using JumpPlace = void* [5];
+
 struct Fiber {
   enum class State { ready, at_warp, at_block, done };
-  /// Of one that waits at a barrier of less than the block: whether it may go on.
-  std::function<bool()> may_go_on;
   State state = State::ready;
   bool started = false;
-  ucontext_t first;
-  jmp_buf at;
-  std::unique_ptr<char[]> stack;
   WarpOperation operation = nullptr;
   void* lane = nullptr;
   Place where;
+  JumpPlace at;
+  /// Of one that waits at a barrier of less than the block: whether it may go on.
+  std::function<bool()> may_go_on;
+  std::unique_ptr<char[]> stack;
+  ucontext_t first;
   std::vector<Copy> open_copies;
   std::vector<std::vector<Copy>> groups;
 };

@@ -1,10 +1,6 @@
-// glibc's checked longjmp takes a jump between stacks for an error.
-#undef _FORTIFY_SOURCE
-
 #include "tests/kernels/cuda_emulation/emulator.h"
 
 #include <cuda_runtime.h>
-#include <setjmp.h>
 
 #include <algorithm>
 #include <cstring>
@@ -29,6 +25,11 @@ constexpr std::size_t kStackBytes = 128 * 1024;
 constexpr unsigned char kPoison = 0xFF;
 
 int open_ranges = 0;
+
+/// To where __builtin_setjmp filled the place, which must be in another function. The compiler's
+/// own jump: the library's takes a jump between stacks for an error, and costs several times as
+/// much.
+[[noreturn, gnu::noinline]] void jump(JumpPlace& to) { __builtin_longjmp(to, 1); }
 
 /// 0 .. count - 1 in an order of its own each time; the same ones in every run of the program.
 std::vector<unsigned> shuffled(std::size_t count) {
@@ -233,7 +234,7 @@ class Block {
     message_ = "thread " + std::to_string(now_) + " of block " + std::to_string(blockIdx.x) + ", " +
                std::to_string(blockIdx.y) + ", " + std::to_string(blockIdx.z) + " " + what +
                " at " + place_.file_name() + ":" + std::to_string(place_.line());
-    if (in_fiber_) _longjmp(scheduler_, 1);
+    if (in_fiber_) jump(scheduler_);
     throw std::runtime_error(message_);
   }
 
@@ -258,21 +259,31 @@ class Block {
 
   static void enter();
 
-  /// Back to the scheduler; returns when the thread goes on.
+  /// To the next lane of the warp that can go on, else to the scheduler; returns when the thread
+  /// goes on.
   void wait(Fiber::State state, Place where) {
     Fiber& fiber = fibers_[now_];
     fiber.state = state;
     fiber.where = where;
-    if (_setjmp(fiber.at) == 0) _longjmp(scheduler_, 1);
+    if (__builtin_setjmp(fiber.at) == 0) leave();
+  }
+  [[noreturn]] void leave() {
+    const unsigned next = now_ + 1;
+    if (next % kWarp == 0 || fibers_[next].state != Fiber::State::ready || !fibers_[next].started) {
+      jump(scheduler_);
+    }
+    now_ = next;
+    threadIdx = {next, 0, 0};
+    jump(fibers_[next].at);
   }
 
-  /// Runs thread n until it waits or ends.
+  /// Runs thread n, and the lanes after it that it goes on to, until they wait or end.
   void resume(unsigned n) {
     now_ = n;
     threadIdx = {n, 0, 0};
     in_fiber_ = true;
-    if (_setjmp(scheduler_) == 0) {
-      if (fibers_[n].started) _longjmp(fibers_[n].at, 1);
+    if (__builtin_setjmp(scheduler_) == 0) {
+      if (fibers_[n].started) jump(fibers_[n].at);
       fibers_[n].started = true;
       setcontext(&fibers_[n].first);
     }
@@ -486,7 +497,7 @@ class Block {
   unsigned now_ = 0;  // the running thread
   bool in_fiber_ = false;
   Place place_;
-  jmp_buf scheduler_;
+  JumpPlace scheduler_;
   std::string message_;
 };
 

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/cuda/mma.cuh"
+
 namespace phasescope::kernels::cuda {
 
 /// 13 bits less, ties away from zero.
@@ -29,20 +31,20 @@ inline double operand_of(std::uint32_t bits) {
   return static_cast<double>(of_tf32(bits));
 }
 inline void multiply_tf32_of_warp(void* const* lanes) {
-  double a[16][8], b[8][8];
+  double a[16][8];
+  Columns b[8];
   for (int n = 0; n < 32; ++n) {
     const auto& lane = *static_cast<Tf32Lane*>(lanes[n]);
     const int g = n / 4, t = n % 4;
     for (int r = 0; r < 4; ++r) a[g + 8 * (r % 2)][t + 4 * (r / 2)] = operand_of(lane.a[r]);
-    for (int r = 0; r < 2; ++r) b[t + 4 * r][g] = operand_of(lane.b[r]);
+    for (int r = 0; r < 2; ++r) b[t + 4 * r].set(g, operand_of(lane.b[r]));
   }
   for (int row = 0; row < 16; ++row) {
+    const Columns sums = times(a[row], b);
     for (int column = 0; column < 8; ++column) {
-      double sum = 0;
-      for (int k = 0; k < 8; ++k) sum += a[row][k] * b[k][column];
       auto* lane = static_cast<Tf32Lane*>(lanes[row % 8 * 4 + column / 2]);
       float& c = lane->c[row / 8 * 2 + column % 2];
-      c = static_cast<float>(static_cast<double>(c) + sum);
+      c = static_cast<float>(static_cast<double>(c) + sums.at(column));
     }
   }
 }

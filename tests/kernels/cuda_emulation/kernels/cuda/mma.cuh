@@ -98,9 +98,29 @@ struct ProductLane {
   const std::uint32_t* a;
   std::uint32_t b[2];
 };
+/// A row of b or of the sums, in two numbers of the compiler's own: the emulation is compiled
+/// without its loops being turned into such.
+struct Columns {
+  using Half [[gnu::vector_size(32)]] = double;
+  Half left, right;
+
+  void set(int column, double x) { (column < 4 ? left : right)[column % 4] = x; }
+  double at(int column) const { return (column < 4 ? left : right)[column % 4]; }
+};
+/// A row of a times b: the products one after the other, as many as b has rows.
+template <int kRows>
+Columns times(const double (&a)[kRows], const Columns (&b)[kRows]) {
+  Columns::Half left = {}, right = {};
+  for (int k = 0; k < kRows; ++k) {
+    left += a[k] * b[k].left;
+    right += a[k] * b[k].right;
+  }
+  return {left, right};
+}
 template <float (*kToFloat)(std::uint16_t)>
 void multiply_warp(void* const* lanes) {
-  double a[16][16], b[16][8];
+  double a[16][16];
+  Columns b[16];
   for (int n = 0; n < 32; ++n) {
     const auto& lane = *static_cast<ProductLane*>(lanes[n]);
     const int g = n / 4, t = n % 4;
@@ -112,20 +132,17 @@ void multiply_warp(void* const* lanes) {
     }
     for (int r = 0; r < 2; ++r) {
       for (int e = 0; e < 2; ++e) {
-        b[2 * t + 8 * r + e][g] =
-            static_cast<double>(kToFloat(static_cast<std::uint16_t>(lane.b[r] >> (16 * e))));
+        b[2 * t + 8 * r + e].set(
+            g, static_cast<double>(kToFloat(static_cast<std::uint16_t>(lane.b[r] >> (16 * e)))));
       }
     }
   }
   for (int row = 0; row < 16; ++row) {
-    double sums[8] = {};
-    for (int k = 0; k < 16; ++k) {
-      for (int column = 0; column < 8; ++column) sums[column] += a[row][k] * b[k][column];
-    }
+    const Columns sums = times(a[row], b);
     for (int column = 0; column < 8; ++column) {
       auto* lane = static_cast<ProductLane*>(lanes[row % 8 * 4 + column / 2]);
       float& c = lane->c[row / 8 * 2 + column % 2];
-      c = static_cast<float>(static_cast<double>(c) + sums[column]);
+      c = static_cast<float>(static_cast<double>(c) + sums.at(column));
     }
   }
 }
