@@ -60,4 +60,37 @@ inline BackwardRanges backward_ranges(std::int64_t threads, std::int64_t keys, s
   return plan;
 }
 
+/// Parts of keys begin at multiples of so many.
+inline constexpr std::int64_t kPartKeys = 128;
+
+/// How threads that outnumber the shares (heads of keys and values times their chunks) find work:
+/// each share's dk and dv by parts of its keys, its dq apart from them by query head, and by block
+/// of queries where nothing is summed over blocks.
+struct BackwardParts {
+  std::int64_t threads = 0;  ///< 0: shares stay whole
+  std::int64_t keys = 0;     ///< of a part
+  std::int64_t count = 0;    ///< of parts
+};
+
+/// chunks: backward_chunks(); bytes as for backward_ranges(). Every sum is added up in the
+/// order that a whole share has, so that bits are the same either way. Scores are computed twice
+/// then: 7 products of a pair instead of 5, so that it takes more than 7 threads for 5 shares, and
+/// as many have to fit within backward_bytes() beside the sums of chunks.
+inline BackwardParts backward_parts(std::int64_t threads, const AttentionShape& shape,
+                                    std::int64_t chunks, std::int64_t row, std::int64_t buffer) {
+  constexpr std::int64_t kItems = 128;  // of keys, so that the last of them are short
+  const auto up = [](std::int64_t n, std::int64_t by) { return (n + by - 1) / by; };
+  const std::int64_t shares = shape.batch * shape.kv_heads * chunks;
+  const std::int64_t part = up(shape.keys, up(kItems, shares));
+  BackwardParts plan;
+  plan.keys = std::clamp(up(part, kPartKeys) * kPartKeys, kPartKeys, kRangeKeys);
+  plan.count = up(shape.keys, plan.keys);
+  const std::int64_t bytes = backward_bytes().load(std::memory_order_relaxed);
+  const std::int64_t left = chunks > 1 ? bytes - shares * shape.keys * row : bytes;
+  const std::int64_t own = buffer + (chunks > 1 ? 0 : plan.keys * row);
+  const std::int64_t fit = std::clamp<std::int64_t>(left / own, 0, threads);
+  if (5 * fit > 7 * shares) plan.threads = fit;
+  return plan;
+}
+
 }  // namespace phasescope::kernels

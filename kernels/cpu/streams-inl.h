@@ -66,9 +66,9 @@ struct DotGradients {
 /// needs, and `scratch` the sums of one work item of the backward pass.
 template <class V>
 concept HeadVariant = requires(V& v, std::int64_t i, const typename V::Head& head,
-                               const typename V::Tile& state, float* scratch, const KeyRange& keys,
-                               const TilePlace& place, Vec x, Vec (&tile)[kTileKeys][kVecs],
-                               const Gradients& gradients) {
+                               typename V::Head& own_head, const typename V::Tile& state,
+                               float* scratch, const KeyRange& keys, const TilePlace& place, Vec x,
+                               Vec (&tile)[kTileKeys][kVecs], const Gradients& gradients) {
   requires std::constructible_from<V, const AttentionInputs&>;
   { V::kDots } -> std::convertible_to<int>;    // 1 or 2
   { V::kValues } -> std::convertible_to<int>;  // 1 or 2
@@ -98,6 +98,9 @@ concept HeadVariant = requires(V& v, std::int64_t i, const typename V::Head& hea
   v.begin_gradients(gradients, i);
   v.flush(i, i, i, keys, scratch);
   v.finish_gradients(gradients);
+  // Where gradient() writes more than its scratch: not with this head, whose pairs have another
+  // pass that does.
+  v.keep_from_writing(own_head);
   // Where the gradients of the dots' q and k go.
   { v.dot_gradient_q(gradients, 0) } -> std::same_as<OutputTensor>;
   { v.dot_gradient_k(gradients, 0) } -> std::same_as<OutputTensor>;
@@ -142,6 +145,8 @@ class VariantDefaults {
   void begin_gradients(const Gradients&, std::int64_t) {}
   void flush(std::int64_t, std::int64_t, std::int64_t, const KeyRange&, float*) {}
   void finish_gradients(const Gradients&) {}
+  template <class H>
+  void keep_from_writing(H&) const {}
   OutputTensor dot_gradient_q(const Gradients& gradients, int) const { return gradients.dq; }
   OutputTensor dot_gradient_k(const Gradients& gradients, int) const { return gradients.dk; }
 

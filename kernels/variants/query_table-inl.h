@@ -63,6 +63,8 @@ class QueryTableScore : public VariantDefaults {
     std::fill_n(d_values_, s.batch * s.heads * s.queries * table_.length, 0.0f);
   }
 
+  void keep_from_writing(Head& head) const { head.d_values = nullptr; }
+
  private:
   /// Of row r of a tile, the lanes that have an entry, begin .. end - 1, and where lane 0's would
   /// be; one lane on it is `step()` further.

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 #include <malloc.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <cmath>
@@ -21,20 +20,10 @@
 #include "tests/kernels/case_probes.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/reference.h"
+#include "tests/kernels/threads.h"
 
 namespace phasescope::kernels::testing {
 namespace {
-
-class Threads {
- public:
-  explicit Threads(int count) : before_(omp_get_max_threads()) { omp_set_num_threads(count); }
-  ~Threads() { omp_set_num_threads(before_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  int before_;
-};
 
 /// Every result of a case, one after the other.
 std::vector<float> all_results(const Problem& problem, int threads) {
@@ -82,10 +71,6 @@ std::vector<float> all_results(const Problem& problem, int threads) {
   }
   all.insert(all.end(), c.score_gradients.begin(), c.score_gradients.end());
   return all;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 void expect_same_bits(const Problem& problem) {
@@ -517,6 +502,11 @@ TEST(Memory, OfTheBackwardPassIsBounded) {
 TEST(Memory, OfTheBackwardPassIsBoundedForManyThreads) {
   // Were each thread to hold all of a head's dk and dv, it would be 320 MB.
   expect_backward_within(200, {Kind::plain, Kind::table}, 64, 4096, 64);
+}
+
+TEST(Memory, OfTheBackwardPassIsBoundedWhereThreadsOutnumberHeads) {
+  // Sums of dk and dv for each part of the queries of 64 threads would be 256 MB alone.
+  expect_backward_within(200, {Kind::plain, Kind::table}, 8, 4096, 64);
 }
 
 TEST(LongMemory, OfTheBackwardPassIsBounded) {

@@ -1,0 +1,103 @@
+// How the backward pass is divided among many threads: the same bits, enough work, bounded memory.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/cpu/chunks.h"
+#include "tests/kernels/cases.h"
+#include "tests/kernels/threads.h"
+
+namespace phasescope::kernels::testing {
+namespace {
+
+/// Every gradient, with those of the scores by distance or without: sums over blocks of queries,
+/// which most variants do not have themselves, are made in another way.
+std::vector<float> gradients_with(int threads, const Problem& problem, bool sums_scores) {
+  const Threads scope(threads);
+  Case c(problem);
+  if (!sums_scores) c.gradients.scores = {};
+  c.forward();
+  c.backward();
+  std::vector<float> all(c.score_gradients.begin(), c.score_gradients.end());
+  for (const auto* part :
+       {&c.dq, &c.dk, &c.dv, &c.d_state, &c.d_table, &c.d_factor, &c.d_slope, &c.d_intercept,
+        &c.d_far_q, &c.d_far_k, &c.d_query_bias, &c.d_key_bias, &c.d_query_factor}) {
+    all.insert(all.end(), part->begin(), part->end());
+  }
+  return all;
+}
+
+// More threads than heads times chunks: keys go in parts, of 128 keys here, and queries apart from
+// them. The first has chunks (8 heads, two each), the last has none (16 heads of keys and values),
+// and 16 threads are too few for parts in both.
+class EveryDivision : public ::testing::TestWithParam<Kind> {};
+
+TEST_P(EveryDivision, GivesTheSameBitsWhereThreadsOutnumberHeads) {
+  Problem problem{GetParam()};
+  const auto expect_same = [&] {
+    for (const bool sums_scores : {false, true}) {
+      const std::vector<float> one = gradients_with(1, problem, sums_scores);
+      for (const int threads : {2, 3, 16, 64, 128}) {
+        EXPECT_TRUE(same_bits(one, gradients_with(threads, problem, sums_scores))) << threads;
+      }
+    }
+  };
+  problem.shape = {1, 8, 8, 450, 450, 16};
+  expect_same();
+  problem.shape = {2, 16, 8, 200, 400, 16, 0, true, 200};
+  problem.shape.window = 230;
+  problem.storage = Storage::bfloat16;
+  expect_same();
+}
+
+/// The division of a shape whose keys have `row` bytes of dk and dv.
+struct Division {
+  std::int64_t shares;
+  BackwardParts parts;
+};
+Division division_of(const AttentionShape& shape, std::int64_t threads, std::int64_t row) {
+  constexpr std::int64_t kBlock = 192, kBuffer = std::int64_t{1} << 20;  // about what D 128 needs
+  const std::int64_t blocks = (shape.queries + kBlock - 1) / kBlock;
+  const std::int64_t chunks = backward_chunks(shape, blocks, row / 4);
+  return {shape.batch * shape.kv_heads * chunks,
+          backward_parts(threads, shape, chunks, row, kBuffer)};
+}
+
+TEST(BackwardDivision, HasWorkForSixtyFourThreads) {
+  const AttentionShape shape{1, 8, 8, 2048, 2048, 128};
+  const Division many = division_of(shape, 64, 1024);
+  EXPECT_EQ(many.parts.threads, 64);
+  EXPECT_GE(many.shares * many.parts.count, 64);
+  EXPECT_GE(many.parts.keys * many.parts.count, shape.keys);
+  // Two computations of each score are no gain where shares are enough.
+  for (const int threads : {1, 2, 3, 16}) {
+    EXPECT_EQ(division_of(shape, threads, 1024).parts.threads, 0) << threads;
+  }
+}
+
+TEST(BackwardDivision, StaysWithinItsBytes) {
+  for (const std::int64_t heads : {1, 2, 8, 32}) {
+    for (const std::int64_t tokens : {1, 100, 2048, 8192, 32768, 200000}) {
+      for (const int threads : {2, 64, 128, 1000}) {
+        const AttentionShape shape{1, heads, heads, tokens, tokens, 128};
+        const auto [shares, parts] = division_of(shape, threads, 1024);
+        const bool chunks = shares > heads;
+        const std::int64_t own = (std::int64_t{1} << 20) + (chunks ? 0 : parts.keys * 1024);
+        const std::int64_t sums = chunks ? shares * tokens * 1024 : 0;
+        if (parts.threads > 0) {
+          EXPECT_LE(parts.threads * own + sums, kBackwardBytes) << heads << " " << tokens;
+        }
+        EXPECT_LE(parts.threads, threads);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(Kernels, EveryDivision, ::testing::ValuesIn(all_kinds()),
+                         [](const auto& info) { return kind_name(info.param); });
+
+}  // namespace phasescope::kernels::testing
