@@ -65,8 +65,8 @@ void require_room(const CudaAttention& a, bool beside_scores) {
   const std::string sentence = "expected a device whose blocks have " +
                                std::to_string(needed / 1024) +
                                " KiB of shared memory for gradients, content sums and more than 32 "
-                               "top keys of heads of more "
-                               "than 192 channels, but this one's have " +
+                               "top keys of heads and values padded to 256 channels, but this "
+                               "one's have " +
                                std::to_string(most / 1024);
   require(false, sentence.c_str());
 }

@@ -15,19 +15,6 @@ void launch_gather(const CudaAttention& a, const CapeGradientLaunch& parameters,
          parameters);
 }
 
-/// Calls call(parameters) for each of the texts' strips.
-template <class Call>
-void for_each_text(const CapeGradientLaunch& first, const Call& call) {
-  for (int n = 0; n < first.texts; ++n) {
-    CapeGradientLaunch one = first;
-    one.texts = 1;
-    for (Strip* strip : {&one.content, &one.pairs.problem.score.strip}) {
-      *strip = strip_of_text(*strip, first.network.heads, strip->batch + n);
-    }
-    call(one);
-  }
-}
-
 /// What texts' strips add to the gradients; alone, of no rows, they end dk and dv.
 template <typename T, int D>
 void launch_strip(const CudaAttention& a, const CudaGradients& gradients,
@@ -35,32 +22,31 @@ void launch_strip(const CudaAttention& a, const CudaGradients& gradients,
   const Strip& strip = parameters.content;
   const CapeLaunch scores{parameters.pairs.problem, strip, parameters.network, a.scale};
   const unsigned heads = static_cast<unsigned>(a.shape.heads);
+  const unsigned texts = parameters.texts;
   const dim3 keys{tiles_of(strip.last_key - strip.first_key),
-                  static_cast<unsigned>(a.shape.kv_heads), 1};
-  const dim3 queries{tiles_of(strip.last - strip.first), heads, 1};
-  if (queries.x > 0) launch_scores<T, D>(a, scores, parameters.texts);
-  for_each_text(parameters, [&](const CapeGradientLaunch& text) {
-    if (text.with_sums) launch_gradient_sums<T, D>(a, gradients, text.pairs, 1);
-    launch("cape dv", &cape_dv_kernel<T, D>, keys, kThreads, PairLayout<D, StoredScore>::kBytes,
-           a.stream, text);
-  });
+                  static_cast<unsigned>(a.shape.kv_heads), texts};
+  const dim3 queries{tiles_of(strip.last - strip.first), heads, texts};
+  const bool with_sums = parameters.with_sums;
+  if (queries.x > 0) launch_scores<T, D>(a, scores, texts);
+  if (with_sums) launch_gradient_sums<T, D>(a, gradients, parameters.pairs, texts);
+  launch("cape dv", &cape_dv_kernel<T, D>, keys, kThreads, PairLayout<D, StoredScore>::kBytes,
+         a.stream, parameters);
   if (queries.x > 0) {
     launch("cape gradients",
            is_on_fire(parameters.network.cape) ? &cape_gradients_kernel<true>
                                                : &cape_gradients_kernel<false>,
-           dim3{queries.x * keys.x, 1, static_cast<unsigned>(parameters.texts)}, kThreads,
+           dim3{queries.x * keys.x, 1, texts}, kThreads,
            static_cast<int>(cuda_cape_bytes(a.shape.heads, parameters.network.cape.hidden)),
            a.stream, parameters);
-    if (parameters.with_sums) launch_gather(a, parameters, queries.x + keys.x - 1);
+    if (with_sums) launch_gather(a, parameters, queries.x + keys.x - 1);
   }
-  for_each_text(parameters, [&](const CapeGradientLaunch& text) {
-    if (queries.x > 0 && with_dq) {
-      launch("cape dq", &cape_dq_kernel<T, D>, queries, kThreads, kTileBytes<D>, a.stream, text);
-    }
-    if (text.with_sums) {
-      launch("cape dk", &cape_dk_kernel<T, D>, keys, kThreads, kTileBytes<D>, a.stream, text);
-    }
-  });
+  if (queries.x > 0 && with_dq) {
+    launch("cape dq", &cape_dq_kernel<T, D>, queries, kThreads, kTileBytes<D>, a.stream,
+           parameters);
+  }
+  if (with_sums) {
+    launch("cape dk", &cape_dk_kernel<T, D>, keys, kThreads, kTileBytes<D>, a.stream, parameters);
+  }
 }
 
 void launch_joins(const CudaAttention& a, const CapeJoinLaunch& parameters) {
@@ -101,7 +87,7 @@ void backward_cape(const CudaAttention& a, const SavedForward& saved,
     using T = decltype(type);
     const auto take = [&](const Range& texts, const Range& rows, const Range& keys, bool with_sums,
                           bool with_dq) {
-      const Strip strip = strip_of(memory, texts.first, rows, keys);
+      const Strip strip = strip_of(a, memory, texts, rows, keys);
       Strip content = strip;
       content.data = memory.content;
       const BackwardLaunch<StoredScore> pairs{problem_of(a, StoredScore{.strip = strip}),
@@ -111,10 +97,9 @@ void backward_cape(const CudaAttention& a, const SavedForward& saved,
                                               nullptr,
                                               nullptr,
                                               nullptr};
-      launch_strip<T, decltype(dim)::value>(a, gradients,
-                                            {pairs, content, network, memory, a.scale, with_sums,
-                                             static_cast<int>(texts.last - texts.first)},
-                                            with_dq);
+      launch_strip<T, decltype(dim)::value>(
+          a, gradients, {pairs, content, network, memory, a.scale, with_sums, count_of(texts)},
+          with_dq);
     };
     if (a.shape.queries > 0) launch_delta<T>(a, device_saved(saved, gradients), 0, memory.delta);
     launch_sinks(a, saved, memory.delta, gradients.sinks);

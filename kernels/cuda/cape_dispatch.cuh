@@ -46,16 +46,15 @@ inline std::vector<Range> text_ranges(const CudaAttention& a, const CapeMemory& 
   if (a.shape.batch == 0) return {};
   return ranges(a.shape.batch, memory.texts);
 }
-inline Strip strip_of(const CapeMemory& memory, std::int64_t batch, const Range& rows,
-                      const Range& keys) {
-  return {memory.scores, batch,     rows.first,  rows.last,
-          keys.first,    keys.last, memory.rows, memory.keys};
+/// Of the texts, the first one's.
+inline Strip strip_of(const CudaAttention& a, const CapeMemory& memory, const Range& texts,
+                      const Range& rows, const Range& keys) {
+  return {memory.scores, texts.first, rows.first,
+          rows.last,     keys.first,  keys.last,
+          memory.rows,   memory.keys, static_cast<unsigned>(a.shape.heads)};
 }
-/// That of a text, of the first of its launch.
-inline Strip strip_of_text(Strip strip, std::int64_t heads, std::int64_t text) {
-  strip.data += (text - strip.batch) * heads * strip.rows * strip.keys;
-  strip.batch = text;
-  return strip;
+inline unsigned count_of(const Range& range) {
+  return static_cast<unsigned>(range.last - range.first);
 }
 
 template <int kUnits, bool kFire>
@@ -69,10 +68,9 @@ void launch_network(const CudaAttention& a, const CapeLaunch& parameters, unsign
          a.stream, parameters);
 }
 
-/// The scores of the first text's strip and of those after it, of which there are some.
+/// The scores of so many texts' strips.
 template <typename T, int D>
-void launch_scores(const CudaAttention& a, const CapeLaunch& parameters, std::int64_t count) {
-  const unsigned texts = static_cast<unsigned>(count);
+void launch_scores(const CudaAttention& a, const CapeLaunch& parameters, unsigned texts) {
   const Strip& strip = parameters.content;
   const unsigned tiles =
       tiles_of(strip.last - strip.first) * tiles_of(strip.last_key - strip.first_key);

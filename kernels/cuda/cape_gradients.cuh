@@ -26,7 +26,7 @@
 
 namespace phasescope::kernels::cuda {
 
-/// Of a text's strip; of the network's gradients and their sums, of so many texts' from it on.
+/// Of the strips of so many texts; grid.z but for the sums of what they leave.
 struct CapeGradientLaunch {
   BackwardLaunch<StoredScore> pairs;  // its strip: scores, d score, d content in turn
   Strip content;
@@ -34,7 +34,7 @@ struct CapeGradientLaunch {
   CapeMemory memory;
   float scale;
   bool with_sums;  // dk, dv and the network's gradients are taken
-  int texts;
+  unsigned texts;
 
   __device__ bool begins() const { return content.first == 0; }
   __device__ bool ends() const { return content.last == pairs.problem.shape.queries; }
@@ -42,7 +42,7 @@ struct CapeGradientLaunch {
     return static_cast<int>(tiles_of(content.last_key - content.first_key));
   }
   /// Of one of the texts, a pair of tiles' by its number.
-  __device__ float* slot(int text, int pair) const {
+  __device__ float* slot(unsigned text, int pair) const {
     const std::int64_t pairs = tiles_of(content.last - content.first) * key_tiles();
     return memory.slots + (text * pairs + pair) * memory.slot.floats();
   }
@@ -71,7 +71,7 @@ __device__ __forceinline__ void add_keys(const CapeGradientLaunch& launch, const
     }
     if (!launch.ends() || row >= shape.keys) continue;
     write_row<T, D>(
-        pointer<T>(to, strip.batch, kv_head) + row * to.row, sums, half,
+        pointer<T>(to, batch_of(launch.pairs.problem), kv_head) + row * to.row, sums, half,
         [factor](int) { return factor; }, static_cast<int>(shape.head_dim), lane);
   }
 }
@@ -91,7 +91,7 @@ __device__ __forceinline__ void for_each_query_tile(const CapeGradientLaunch& la
   }
 }
 
-/// grid.x tiles of the strip's keys, grid.y kv heads.
+/// grid.x tiles of the strip's keys, grid.y kv heads, grid.z texts.
 template <typename T, int D>
 __global__ void __launch_bounds__(kThreads)
     cape_dv_kernel(const __grid_constant__ CapeGradientLaunch launch) {
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kThreads)
   add_keys<T, D>(launch, launch.pairs.gradients.dv, launch.memory.dv, kv_head, key, 1, dv);
 }
 
-/// grid.x tiles of the strip's queries, grid.y heads.
+/// grid.x tiles of the strip's queries, grid.y heads, grid.z texts.
 template <typename T, int D>
 __global__ void __launch_bounds__(kThreads)
     cape_dq_kernel(const __grid_constant__ CapeGradientLaunch launch) {
@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// grid.x tiles of the strip's keys, grid.y kv heads.
+/// grid.x tiles of the strip's keys, grid.y kv heads, grid.z texts.
 template <typename T, int D>
 __global__ void __launch_bounds__(kThreads)
     cape_dk_kernel(const __grid_constant__ CapeGradientLaunch launch) {
@@ -217,8 +217,8 @@ class CapeGradientBlock {
   __device__ explicit CapeGradientBlock(const CapeGradientLaunch& launch)
       : launch_(launch),
         net_(launch.network),
-        strip_(of_text(launch.pairs.problem.score.strip, net_.heads)),
-        contents_(of_text(launch.content, net_.heads)),
+        strip_(launch.pairs.problem.score.strip),
+        contents_(launch.content),
         heads_(static_cast<int>(net_.heads)),
         hidden_(static_cast<int>(net_.cape.hidden)),
         units_(static_cast<int>(launch.memory.units)),
@@ -234,7 +234,7 @@ class CapeGradientBlock {
         fire_(diagonals_, hidden_, heads_) {}
 
   __device__ void run() {
-    const Visibility visibility(launch_.pairs.problem, strip_.batch);
+    const Visibility visibility(launch_.pairs.problem, batch_of(launch_.pairs.problem));
     const int tile = static_cast<int>(blockIdx.x), columns = launch_.key_tiles();
     const int query = static_cast<int>(strip_.first) + tile / columns * kRows;
     const int key = static_cast<int>(strip_.first_key) + tile % columns * kRows;
@@ -246,7 +246,7 @@ class CapeGradientBlock {
     }
     if (!launch_.with_sums) return;
     __syncthreads();
-    float* slot = launch_.slot(static_cast<int>(blockIdx.z), tile);
+    float* slot = launch_.slot(blockIdx.z, tile);
     for (int n = thread_; n < sums(); n += kThreads) slot[n] = get(weights_, n);
   }
 
@@ -428,7 +428,7 @@ class CapeGradientBlock {
 
   const CapeGradientLaunch& launch_;
   const CapeNetwork& net_;
-  const Strip strip_, contents_;
+  const Strip &strip_, &contents_;
   int heads_, hidden_, units_, thread_, lane_, warp_;
   std::uint32_t content_, d_score_;  // (heads, kPairRow)
   std::uint32_t active_, d_hidden_;  // (units, kPairRow)

@@ -41,13 +41,6 @@ struct CapeLaunch {
   float scale;
 };
 
-/// That of the block's text, of the first text's.
-__device__ __forceinline__ Strip of_text(Strip strip, std::int64_t heads) {
-  strip.batch += blockIdx.z;
-  strip.data += blockIdx.z * heads * strip.rows * strip.keys;
-  return strip;
-}
-
 /// A block for each pair of tiles: grid.x of them, keys first; grid.y heads; grid.z texts.
 template <typename T, int D>
 __global__ void __launch_bounds__(kThreads)
@@ -55,13 +48,13 @@ __global__ void __launch_bounds__(kThreads)
   const Problem<StoredScore>& problem = launch.problem;
   const AttentionShape& shape = problem.shape;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const Strip strip = of_text(launch.content, launch.network.heads);
+  const Strip& strip = launch.content;
   const int key_tiles = static_cast<int>(tiles_of(strip.last_key - strip.first_key));
   const int key =
       static_cast<int>(strip.first_key) + static_cast<int>(blockIdx.x) % key_tiles * kRows;
   const int query =
       static_cast<int>(strip.first) + static_cast<int>(blockIdx.x) / key_tiles * kRows;
-  const int batch = static_cast<int>(strip.batch), head = static_cast<int>(blockIdx.y);
+  const int batch = batch_of(problem), head = static_cast<int>(blockIdx.y);
   const int kv_head = head / static_cast<int>(shape.heads / shape.kv_heads);
   if (!Visibility(problem, batch).sees(query, key)) return;
   const std::uint32_t rows = shared_memory(), columns = rows + kTileBytes<D>;
@@ -107,14 +100,18 @@ struct CapeColumns {
   __device__ float& at(int e, int c) { return sums[e / 2][e % 2 * 2 + c]; }
 };
 
-/// The first operand of a product, 16 x 8, in two parts.
+/// The first operand of a product, 16 x 8, in two parts. A number that is not finite is its lower
+/// part alone, which only the nearest weights multiply: inf - inf is no rest, and the weights'
+/// rests may be 0 or of the other sign, which would make it NaN.
 struct CapeOperand {
   std::uint32_t high[4], low[4];
 
   __device__ __forceinline__ void set(int r, float x) {
     const Tf32Parts parts(x);
-    high[r] = parts.high;
-    low[r] = parts.low;
+    constexpr std::uint32_t kExponent = 0x7f800000u;
+    const bool finite = (parts.high & kExponent) != kExponent;
+    high[r] = finite ? parts.high : 0;
+    low[r] = finite ? parts.low : parts.high;
   }
   /// sums += this times the weights, but for the product of both lower parts.
   __device__ __forceinline__ void multiply(const CapeWeights& weights, float (&sums)[4]) const {
@@ -148,11 +145,11 @@ inline constexpr int kCapeQueries = 8;
 template <int kUnits, bool kFire>
 class CapeWarp {
  public:
-  __device__ CapeWarp(const CapeLaunch& launch, const Strip& content, const Strip& scores)
+  __device__ explicit CapeWarp(const CapeLaunch& launch)
       : problem_(launch.problem),
         net_(launch.network),
-        content_(content),
-        scores_(scores),
+        content_(launch.content),
+        scores_(launch.problem.score.strip),
         lane_(static_cast<int>(threadIdx.x) % 32),
         column_(lane_ % 4 * 2) {}
 
@@ -201,7 +198,11 @@ class CapeWarp {
 #pragma unroll
       for (int n = 0; n < 2; ++n) {
 #pragma unroll
-        for (int r = 0; r < 4; ++r) units[m].sums[n][r] = leaky(units[m].sums[n][r]);
+        for (int r = 0; r < 4; ++r) {
+          // Those that do not exist: an infinite content score times no weight left NaN there.
+          const bool exists = m * 8 + column_ + r % 2 < net_.cape.hidden;
+          units[m].sums[n][r] = exists ? leaky(units[m].sums[n][r]) : 0;
+        }
       }
       units_[m].set(units[m]);
     }
@@ -264,17 +265,16 @@ class CapeWarp {
 template <int kUnits, bool kFire>
 __global__ void __launch_bounds__(kThreads)
     cape_network_kernel(const __grid_constant__ CapeLaunch launch) {
-  const Strip scores = of_text(launch.problem.score.strip, launch.network.heads);
-  const Strip content = of_text(launch.content, launch.network.heads);
+  const Strip& scores = launch.problem.score.strip;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int key_tiles = static_cast<int>(tiles_of(scores.last_key - scores.first_key));
   const int tile =
       static_cast<int>(scores.first_key) + static_cast<int>(blockIdx.x) % key_tiles * kRows;
   const int query =
       static_cast<int>(scores.first) + static_cast<int>(blockIdx.x) / key_tiles * kCapeQueries;
-  const Visibility visibility(launch.problem, scores.batch);
+  const Visibility visibility(launch.problem, batch_of(launch.problem));
   if (!visibility.sees(query / kRows * kRows, tile)) return;
-  CapeWarp<kUnits, kFire> network(launch, content, scores);
+  CapeWarp<kUnits, kFire> network(launch);
   for (int row = warp / 2; row < kCapeQueries; row += 2) {
     network.take(visibility, query + row, tile + warp % 2 * 32);
   }

@@ -37,7 +37,7 @@ __device__ void for_each_slot(const CapeGradientLaunch& launch, int ahead, const
   const Strip& strip = launch.content;
   const int columns = launch.key_tiles();
   const int last = min(static_cast<int>(tiles_of(strip.last - strip.first)), columns + ahead);
-  for (int text = 0; text < launch.texts; ++text) {
+  for (unsigned text = 0; text < launch.texts; ++text) {
     const Visibility visibility(launch.pairs.problem, strip.batch + text);
     for (int row = max(0, ahead); row < last; ++row) {
       const int column = row - ahead;
@@ -54,7 +54,7 @@ __device__ inline double sum_of_query(const CapeGradientLaunch& launch, int quer
   const CapeSlot& slot = launch.memory.slot;
   const int columns = launch.key_tiles(), tile = query / kRows;
   double sum = 0;
-  for (int text = 0; text < launch.texts; ++text) {
+  for (unsigned text = 0; text < launch.texts; ++text) {
     const Visibility visibility(launch.pairs.problem, strip.batch + text);
     for (int column = 0; column < columns; ++column) {
       if (!visibility.sees(static_cast<int>(strip.first) + tile * kRows,

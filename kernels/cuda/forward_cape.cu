@@ -12,19 +12,17 @@ void launch_rows(const CudaAttention& a, const CudaForwardOutputs& outputs,
   const std::vector<Range> all_keys = key_ranges(a, memory);
   using ScoreProblem = Problem<StoredScore>;
   const auto with_scores = [&](const Range& keys, const auto& call) {
-    const Strip strip = strip_of(memory, texts.first, rows, keys);
-    ScoreProblem problem = problem_of(a, StoredScore{.strip = strip});
-    launch_scores<T, D>(a, CapeLaunch{problem, strip, network, a.scale}, texts.last - texts.first);
-    for (std::int64_t text = texts.first; text < texts.last; ++text) {
-      problem.score.strip = strip_of_text(strip, a.shape.heads, text);
-      call(problem);
-    }
+    const Strip strip = strip_of(a, memory, texts, rows, keys);
+    const ScoreProblem problem = problem_of(a, StoredScore{.strip = strip});
+    launch_scores<T, D>(a, CapeLaunch{problem, strip, network, a.scale}, count_of(texts));
+    call(problem);
   };
-  const dim3 grid{tiles_of(rows.last - rows.first), static_cast<unsigned>(a.shape.heads), 1};
+  const dim3 grid{tiles_of(rows.last - rows.first), static_cast<unsigned>(a.shape.heads),
+                  count_of(texts)};
   // What reads the log-sum-exp of whole rows.
   const bool buckets = wants_buckets(outputs.buckets), top_keys = wants_top_keys(outputs.rows);
   const auto measure = [&](const ScoreProblem& problem) {
-    if (buckets) launch_distances<T, D>(a, outputs, problem, 1);
+    if (buckets) launch_distances<T, D>(a, outputs, problem, grid.z);
     if (top_keys) launch_top_keys<T, D>(a, ForwardLaunch{problem, outputs, memory.kept}, grid);
   };
   for (const Range& keys : all_keys) {

@@ -88,7 +88,7 @@ struct RowGate {
 template <class Score>
 __device__ int batch_of(const Problem<Score>& problem) {
   if constexpr (Score::kStored) {
-    return static_cast<int>(problem.score.strip.batch);
+    return static_cast<int>(problem.score.strip.batch + blockIdx.z);
   } else {
     return static_cast<int>(blockIdx.z);
   }

@@ -13,16 +13,13 @@ void sums_cape(const CudaAttention& a, const CudaScoreSums& sums) {
     for (const Range& texts : text_ranges(a, memory)) {
       for (const Range& rows : row_ranges(a, memory)) {
         for (const Range& keys : key_ranges(a, memory)) {
-          const Strip strip = strip_of(memory, texts.first, rows, keys);
-          auto problem = problem_of(a, StoredScore{.strip = strip});
+          const Strip strip = strip_of(a, memory, texts, rows, keys);
+          const auto problem = problem_of(a, StoredScore{.strip = strip});
           if (a.shape.queries > 0) {
             launch_scores<T, kDim>(a, CapeLaunch{problem, strip, network, a.scale},
-                                   texts.last - texts.first);
+                                   count_of(texts));
           }
-          for (std::int64_t text = texts.first; text < texts.last; ++text) {
-            problem.score.strip = strip_of_text(strip, a.shape.heads, text);
-            launch_sums<T, kDim>(a, sums, problem, 1);
-          }
+          launch_sums<T, kDim>(a, sums, problem, count_of(texts));
         }
       }
     }

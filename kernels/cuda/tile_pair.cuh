@@ -4,11 +4,13 @@
 
 #include <cuda_runtime.h>
 
+#include <cstdint>
 #include <type_traits>
-#include <variant>
 
-#include "kernels/cuda/attention_cuda.h"
+#include "kernels/cuda/backward_launch.cuh"
+#include "kernels/cuda/pair_tiles.cuh"
 #include "kernels/cuda/scores.cuh"
+#include "kernels/cuda/tile_distances.cuh"
 
 namespace phasescope::kernels::cuda {
 
@@ -18,131 +20,6 @@ inline constexpr float kLn2 = 0.693147180559945309f;
 /// Blocks of a multiprocessor at least, for kernels over pairs that need few registers: without,
 /// the compiler takes fewer than they need (72 of the 128 that this leaves them) and spills.
 inline constexpr int kPairBlocks = 4;
-
-/// SavedForward and Gradients as kernels are given them, without the arrays of a variant that none
-/// of those for every score reads.
-struct DeviceSaved {
-  InputTensor out, out_state;
-  const float* lse = nullptr;
-  InputTensor d_out, d_out_state;
-};
-struct DeviceGradients {
-  OutputTensor dq, dk, dv, d_state;
-  OutputTensor far_dq, far_dk;  // of clamped distances
-};
-inline DeviceSaved device_saved(const SavedForward& saved, const Gradients& gradients) {
-  const auto* tape = std::get_if<TapeGradients>(&gradients.variant);
-  return {saved.out, saved.out_state, saved.lse, saved.d_out,
-          tape ? tape->d_out_state : InputTensor{}};
-}
-inline DeviceGradients device_gradients(const Gradients& gradients) {
-  const auto* tape = std::get_if<TapeGradients>(&gradients.variant);
-  const auto* clamp = std::get_if<ClampGradients>(&gradients.variant);
-  return {gradients.dq,
-          gradients.dk,
-          gradients.dv,
-          tape ? tape->d_state : OutputTensor{},
-          clamp ? clamp->dq : OutputTensor{},
-          clamp ? clamp->dk : OutputTensor{}};
-}
-inline float* own_gradients(const Gradients& gradients) {
-  const auto* table = std::get_if<QueryTableGradients>(&gradients.variant);
-  return table ? table->values : nullptr;
-}
-
-template <DeviceScore Score>
-struct BackwardLaunch {
-  Problem<Score> problem;
-  DeviceSaved saved;  // of the sums by distance: lse alone
-  DeviceGradients gradients;
-  float* delta;      // (B, heads, queries)
-  float* diagonals;  // FIRE alone: (heads, tile_distances(), kThreads)
-  float* factors;    // FIRE alone: (B, heads, queries)
-  float2* pieces;    // FIRE alone: (heads, tile_distances(), kMostSegments), slope and intercept
-  TokenGradients tokens = {};  // of scores with numbers of tokens alone
-  float* own = nullptr;        // of pairs' own numbers, like these; null where not wanted
-  float* distances = nullptr;  // tables alone: (B, heads, blocks of a head, block_distances())
-};
-
-/// Tiles I of queries and J of keys have tile distance I - J; its diagonal n of 127 is the distance
-/// 64 (I - J) + query_offset - 63 + n. The places of a tile distance count from the least one.
-struct TileDistance {
-  int key_tiles, query_tiles;
-  int ahead;  // I - J
-
-  __device__ TileDistance(const AttentionShape& shape, unsigned place)
-      : key_tiles(static_cast<int>(tiles_of(shape.keys))),
-        query_tiles(static_cast<int>(tiles_of(shape.queries))),
-        ahead(static_cast<int>(place) - (key_tiles - 1)) {}
-  /// The tiles of queries that have a tile of keys there.
-  __device__ int first() const { return max(0, ahead); }
-  __device__ int last() const { return min(query_tiles, key_tiles + ahead); }
-};
-
-/// Those of them that are a strip's.
-__device__ inline Stretch tiles_of_strip(const Strip& strip, const TileDistance& tiles) {
-  const int first_key = static_cast<int>(strip.first_key / kRows);
-  const int last_key = static_cast<int>(tiles_of(strip.last_key));
-  return {max(max(tiles.first(), static_cast<int>(strip.first / kRows)), tiles.ahead + first_key),
-          min(min(tiles.last(), static_cast<int>(tiles_of(strip.last))), tiles.ahead + last_key)};
-}
-
-/// The places (tile distance, diagonal) that hold a distance, as call(tile, n): one or two.
-template <class Call>
-__device__ void for_each_part(const AttentionShape& shape, std::int64_t distance,
-                              const Call& call) {
-  const std::int64_t key_tiles = tiles_of(shape.keys);
-  const std::int64_t shifted = distance - shape.query_offset + (key_tiles - 1) * kRows;
-  const std::int64_t tile = shifted >= 0 ? shifted / kRows : (shifted - (kRows - 1)) / kRows;
-  const int rest = static_cast<int>(shifted - tile * kRows);
-  const std::int64_t tiles = tile_distances(shape);
-  if (tile >= 0 && tile < tiles) call(tile, rest + kRows - 1);
-  if (rest > 0 && tile + 1 >= 0 && tile + 1 < tiles) call(tile + 1, rest - 1);
-}
-
-/// Numbers from one row of a pair's array to the next. Neighbouring threads walk neighbouring
-/// diagonals, which start a row (or a column) apart: an odd pitch puts their numbers into 32
-/// different banks, where one of 64 puts them all into one. Of the odd ones 69 also has the least
-/// conflicts (two numbers a bank, with 65 four) where a warp stores its 8 x 8 accumulators.
-inline constexpr int kPairPitch = 69;
-
-/// The place of a pair's number in its array, in bytes.
-__device__ __forceinline__ constexpr std::uint32_t pair_offset(int row, int column, int array = 0) {
-  return static_cast<std::uint32_t>((array * kRows + row) * kPairPitch + column) * 4;
-}
-
-/// Shared memory: of kCount tiles of rows and of one of columns their q or k and, backward, d_out
-/// or v, d_out_state or state; then entries, log-sum-exp and delta of the queries, pieces, and
-/// arrays of one number for each pair, or weights and gradients of all pairs as 16-bit operands.
-/// What changes from pair to pair, the columns and what follows up to the pieces, may have two
-/// stages. A block may have two tiles of keys (kKeyTiles), then as rows, with entries of their own.
-template <int D, DeviceScore Score, bool kBackward = true, int kCount = 1, int kStages = 1,
-          int kKeyTiles = 1, int kValueDim = D>
-struct PairLayout {
-  static constexpr int kStateDim = D;
-  struct Tiles {
-    std::uint32_t dots, values, state;
-  };
-  static constexpr std::uint32_t kDots = Score::kProducts ? kTileBytes<D> : 0;
-  static constexpr std::uint32_t kTiles =
-      kDots + (kBackward ? kTileBytes<kValueDim> + (Score::kState ? kTileBytes<kStateDim> : 0) : 0);
-  static constexpr Tiles tiles(std::uint32_t first) {
-    return {first, first + kDots, first + kDots + kTileBytes<kValueDim>};
-  }
-  static constexpr std::uint32_t kColumnTiles = kCount * kKeyTiles * kTiles;
-  static constexpr std::uint32_t kEntries = kColumnTiles + kTiles;
-  static constexpr std::uint32_t kLse =
-      kEntries + (Score::kEntries ? kCount * kKeyTiles * kEntriesBytes : 0);
-  static constexpr std::uint32_t kDelta = kLse + kCount * kRows * 4;
-  static constexpr std::uint32_t kStage = kDelta + kCount * kRows * 4 - kColumnTiles;
-  static constexpr std::uint32_t kPieces = kColumnTiles + kStages * kStage;
-  static constexpr std::uint32_t kPairs = kPieces + Pieces<Score::kPieces>::kBytes;
-  static constexpr int kBytes = static_cast<int>(kPairs);
-  static constexpr int kPairBytes = kRows * kPairPitch * 4;
-  static constexpr int kBytesWithPairs = kBytes + kPairBytes;
-  static constexpr int kOperandBytes = kKeyTiles * kTileBytes<kRows>;
-  static constexpr int kBytesWithOperands = kBytes + 2 * kOperandBytes;
-};
 
 /// What the kernels over tile pairs share. Rows are queries and columns keys, or, transposed, the
 /// other way round. Not backward: scores alone.
@@ -156,19 +33,46 @@ struct PairLayout {
 /// tile (key_tile()), but for those that copy, which take that of the first.
 template <typename T, int D, bool kTransposed, DeviceScore Score, bool kBackward = true,
           int kCount = 1, int kStages = 1, int kKeyTiles = 1, int kValueDim = D>
-class TilePair {
-  static constexpr int kRowTiles = kTransposed ? 1 : kCount;
-  static constexpr bool kHalves = kTransposed && kCount == 2;
-  // Whether nothing but the gradients of scores reads weights from registers.
-  static constexpr bool kFolds = !kTransposed || kHalves;
-  using Layout = PairLayout<D, Score, kBackward, kRowTiles, kStages, kKeyTiles, kValueDim>;
-  static constexpr int kBlock = kKeyTiles * kThreads;
-  static_assert(kCount == 1 || (!Score::kPieces && !Score::kTokens));
-  static_assert(kKeyTiles == 1 || kHalves);
-  static_assert(!kHalves || kValueDim == D);
+class TilePair
+    : public PairTiles<T, D, kTransposed, Score, kBackward, kCount, kStages, kKeyTiles, kValueDim> {
+  using Base =
+      PairTiles<T, D, kTransposed, Score, kBackward, kCount, kStages, kKeyTiles, kValueDim>;
+  using Base::batch_;
+  using Base::chunk_of;
+  using Base::columns;
+  using Base::compute_anew;
+  using Base::dot_rows;
+  using Base::head_;
+  using Base::kFolds;
+  using Base::kHalves;
+  using Base::lane_;
+  using Base::of_query;
+  using Base::part_;
+  using Base::pieces_;
+  using Base::problem_;
+  using Base::query_of;
+  using Base::row_sum_;
+  using Base::rows_of_band;
+  using Base::shape_;
+  using Base::shared_;
+  using Base::stage_;
+  using Base::value_rows;
+  using Base::warp_;
+  using Base::warp_row;
+  using typename Base::Layout;
 
  public:
-  static constexpr int kStateDim = Layout::kStateDim;
+  using Base::begin;
+  using Base::entries;
+  using Base::fetch_keys;
+  using Base::fetch_queries;
+  using Base::group;
+  using Base::key_tile;
+  using Base::keys;
+  using Base::kStateDim;
+  using Base::position;
+  using Base::queries;
+  using Base::take_part;
   using Numbers = float[kColumns / 8][4];
   Numbers weight[kCount];   // of a chunk; where kFolds: times the derivative of a soft cap
   Numbers d_score[kCount];  // natural units; of a score's entry where it has its own
@@ -176,116 +80,7 @@ class TilePair {
   // Of the factor of the pair's query, where its score has one.
   float d_factor[Score::kTokens ? kColumns / 8 : 1][4];
 
-  __device__ TilePair(const BackwardLaunch<Score>& launch)
-      : launch_(launch),
-        problem_(launch.problem),
-        shape_(launch.problem.shape),
-        warp_(static_cast<int>(threadIdx.x) / 32 - key_tile() * (kThreads / 32)),
-        lane_(static_cast<int>(threadIdx.x) % 32),
-        shared_(shared_memory()),
-        pieces_(shared_ + Layout::kPieces) {}
-
-  /// Of which part of the pairs q and k are fetched from here on.
-  __device__ void take_part(int part) { part_ = part; }
-  __device__ int part() const { return part_; }
-
-  /// Of a block with several tiles of keys, the warp's; its number is among those of that tile.
-  __device__ static int key_tile() {
-    return kKeyTiles == 1 ? 0 : static_cast<int>(threadIdx.x) / kThreads;
-  }
-  __device__ int warp() const { return warp_; }
-  __device__ int lane() const { return lane_; }
-  __device__ int channels() const { return static_cast<int>(shape_.head_dim); }
-  __device__ int value_channels() const { return static_cast<int>(shape_.value_dim); }
-  __device__ int state_channels() const { return static_cast<int>(problem_.state_dim); }
-  __device__ int queries() const { return static_cast<int>(shape_.queries); }
-  __device__ int keys() const { return static_cast<int>(shape_.keys); }
-  __device__ int group() const { return static_cast<int>(shape_.heads / shape_.kv_heads); }
-  __device__ int position(int query) const { return query + static_cast<int>(shape_.query_offset); }
-
-  __device__ const Pieces<Score::kPieces>& pieces() const { return pieces_; }
-  __device__ Entries<Score> entries(int band = 0) const {
-    return {shared_ + Layout::kEntries + stage_ + row_tile(band) * kEntriesBytes, pieces_};
-  }
-
-  /// Starts copying 64 queries of a head for each tile of them, with their log-sum-exp, the sink in
-  /// it, and delta.
-  __device__ void fetch_queries(int batch, int head, int first) {
-    batch_ = batch;
-    pieces_.store(problem_.score, head, first, queries());
-#pragma unroll
-    for (int tile = 0; tile < kRowTiles; ++tile)
-      fetch_tile(batch, head, first + tile * kRows, tile);
-  }
-
-  /// Starts copying 64 keys of a kv head.
-  __device__ void fetch_keys(int batch, int kv_head, int first) {
-#pragma unroll
-    for (int tile = 0; tile < kKeyTiles; ++tile)
-      fetch_key_tile(batch, kv_head, first + tile * kRows, tile);
-  }
-
-  /// Starts copying the entries of the pair of tiles whose first query and key these are.
-  __device__ void fetch_entries(int head, int first_query, int first_key) {
-    if constexpr (Score::kEntries) {
-#pragma unroll
-      for (int tile = 0; tile < kRowTiles; ++tile) {
-        copy_entries(entries(tile).at - stage_ + fetched_, problem_.score, head,
-                     Chunk<false>::first_distance(position(first_query + tile * kRows),
-                                                  first_key + key_tile() * kRows),
-                     static_cast<int>(threadIdx.x) - key_tile() * kThreads);
-      }
-    }
-  }
-  /// Waits for what was fetched, and for the pair's entries. All threads call it; the tiles may be
-  /// fetched again after the next __syncthreads.
-  __device__ void begin(int head, int first_query, int first_key) {
-    fetch_entries(head, first_query, first_key);
-    commit_copies();
-    wait_copies<0>();
-    __syncthreads();
-    start(head);
-  }
-  /// Of a pair that is there.
-  __device__ void start(int head) {
-    compute_anew();
-    head_ = head;
-    sum_rows<T, D>(
-        problem_.score, [this](int d, std::uint32_t(&a)[4]) { dot_rows()(0, d, a); }, lane_,
-        row_sum_);
-    pieces_.begin(entries().at);
-  }
-
-  /// Calls call(place) for the places from `begin` on, next(place) the first one from a place on:
-  /// for a pair of tiles each, whose columns and entries fetch(place) starts copying, of two stages
-  /// while the pair before is computed. All threads call it, and wait for each other.
-  template <class Next, class Fetch, class Call>
-  __device__ __forceinline__ void for_each(int begin, int end, const Next& next, const Fetch& fetch,
-                                           const Call& call) {
-    int place = begin;
-    if (place < end) fetch(place);
-    commit_copies();
-    while (place < end) {
-      int following = place;
-      const auto fetch_next = [&] {
-        following = next(place + 1);
-        if (following < end) fetch(following);
-        commit_copies();
-      };
-      if constexpr (kStages == 2) {
-        stage_ = fetched_;
-        fetched_ = Layout::kStage - fetched_;
-        fetch_next();
-      }
-      wait_copies<kStages - 1>();
-      __syncthreads();
-      call(place);
-      __syncthreads();
-      if constexpr (kStages == 1) fetch_next();
-      place = following;
-    }
-    wait_copies<0>();
-  }
+  __device__ TilePair(const BackwardLaunch<Score>& launch) : Base(launch) {}
 
   /// Scores of the chunk from column `first` of the pair, in log2 units, -inf where masked.
   __device__ Chunk<kTransposed> compute_scores(const Visibility& visibility, int first_query,
@@ -578,28 +373,6 @@ class TilePair {
   }
 
  private:
-  /// Where two tiles of keys, or the sums of wide heads, leave no registers for what
-  /// could be computed before the loop over the pairs.
-  __device__ __forceinline__ void compute_anew() {
-    if constexpr (kKeyTiles > 1 || D > 128) {
-      cuda::compute_anew(shared_, lane_, warp_);
-    }
-  }
-
-  /// Of a band its tile of rows, its first query, and the warp's first row in the tile.
-  __device__ static std::uint32_t tile_of(int band) {
-    return kTransposed ? 0 : static_cast<std::uint32_t>(band);
-  }
-  /// Where its rows lie among those of the block.
-  __device__ static std::uint32_t row_tile(int band) {
-    return kKeyTiles == 1 ? tile_of(band) : static_cast<std::uint32_t>(key_tile());
-  }
-  __device__ static int query_of(int first_query, int band) {
-    return first_query + static_cast<int>(tile_of(band)) * kRows;
-  }
-  __device__ int warp_row(int band) const {
-    return kHalves ? warp_ / 2 * 32 + band * 16 : warp_ * 16;
-  }
   __device__ std::uint32_t operands(int array) const {
     return operands_of_key_tile(array, key_tile());
   }
@@ -651,98 +424,6 @@ class TilePair {
         }
       }
     }
-  }
-
-  __device__ typename Layout::Tiles columns(std::uint32_t stage) const {
-    return Layout::tiles(shared_ + Layout::kColumnTiles + stage);
-  }
-  __device__ typename Layout::Tiles rows_of_band(int band) const {
-    return Layout::tiles(shared_ + row_tile(band) * Layout::kTiles);
-  }
-  /// Rows of a band as operands: of q or k, and of d_out or v.
-  __device__ auto dot_rows() const {
-    return [this](int band, int d, std::uint32_t(&a)[4]) {
-      load_operand<D>(rows_of_band(band).dots, warp_row(band), d, lane_, a);
-    };
-  }
-  __device__ auto value_rows() const {
-    return [this](int band, int d, std::uint32_t(&a)[4]) {
-      load_operand<kValueDim>(rows_of_band(band).values, warp_row(band), d, lane_, a);
-    };
-  }
-
-  __device__ void fetch_key_tile(int batch, int kv_head, int first, int tile) const {
-    const auto tiles =
-        kTransposed ? Layout::tiles(shared_ + static_cast<std::uint32_t>(tile) * Layout::kTiles)
-                    : columns(fetched_);
-    if constexpr (Score::kProducts) {
-      const InputTensor& k = k_of(problem_, part_);
-      copy_tile<T, D, kBlock>(tiles.dots, pointer<T>(k, batch, kv_head), k.row, first, keys(),
-                              channels());
-    }
-    if constexpr (kBackward) {
-      copy_tile<T, kValueDim, kBlock>(tiles.values, pointer<T>(problem_.v, batch, kv_head),
-                                      problem_.v.row, first, keys(), value_channels());
-    }
-    if constexpr (kBackward && Score::kState) {
-      copy_tile<T, kStateDim>(tiles.state, pointer<T>(problem_.state, batch, kv_head),
-                              problem_.state.row, first, keys(), state_channels());
-    }
-  }
-  __device__ void fetch_tile(int batch, int head, int first, int tile) const {
-    const auto tiles = kTransposed ? columns(fetched_) : rows_of_band(tile);
-    const DeviceSaved& saved = launch_.saved;
-    if constexpr (Score::kProducts) {
-      const InputTensor& q = q_of(problem_, part_);
-      copy_tile<T, D, kBlock>(tiles.dots, pointer<T>(q, batch, head), q.row, first, queries(),
-                              channels());
-    }
-    if constexpr (kBackward) {
-      copy_tile<T, kValueDim, kBlock>(tiles.values, pointer<T>(saved.d_out, batch, head),
-                                      saved.d_out.row, first, queries(), value_channels());
-    }
-    if constexpr (kBackward && Score::kState) {
-      const InputTensor& d_state = saved.d_out_state;
-      copy_tile<T, kStateDim>(tiles.state, pointer<T>(d_state, batch, head), d_state.row, first,
-                              d_state.data ? queries() : 0, state_channels());
-    }
-    int thread = static_cast<int>(threadIdx.x);
-    if constexpr (kKeyTiles > 1) cuda::compute_anew(thread);
-    const int n = thread % kRows, query = first + n;
-    const bool exists = query < queries();
-    const std::int64_t at = (batch * shape_.heads + head) * shape_.queries + query;
-    if (thread < kRows) {
-      // Rows that do not exist or see no key: +inf makes every weight 0. Sums of scores have none.
-      const float lse = exists && saved.lse
-                            ? lse_with_sink(saved.lse[at] * kLog2e, sink_of(problem_, head))
-                            : INFINITY;
-      store_shared(number_of_query(Layout::kLse + fetched_, tile, n),
-                   lse == -INFINITY ? INFINITY : lse);
-    } else if constexpr (kBackward) {
-      if (kBlock > 2 * kRows && thread >= 2 * kRows) return;
-      store_shared(number_of_query(Layout::kDelta + fetched_, tile, n),
-                   exists ? launch_.delta[at] : 0.0f);
-    }
-  }
-
-  /// Where a number of query n of a band's tile lies.
-  __device__ std::uint32_t number_of_query(std::uint32_t array, int band, int n) const {
-    return shared_ + array + (tile_of(band) * kRows + static_cast<std::uint32_t>(n)) * 4;
-  }
-  /// The log-sum-exp or delta of an element's query.
-  __device__ float of_query(std::uint32_t array, const Chunk<kTransposed>& chunk, int band, int n,
-                            int e) const {
-    // Queries that are rows stay, in the first stage.
-    const std::uint32_t stage = kTransposed ? stage_ : 0;
-    return load_shared<float>(number_of_query(array + stage, band, chunk.query_in_tile(n, e)));
-  }
-
-  /// Of a band with that first query.
-  __device__ Chunk<kTransposed> chunk_of(int first_query, int first_key, int first,
-                                         int band) const {
-    const int query = position(first_query);
-    return {kTransposed ? first_key : query, kTransposed ? query : first_key, first,
-            warp_row(band) / 16, lane_};
   }
 
   template <class Which, class Products>
@@ -871,17 +552,6 @@ class TilePair {
       add_products<T, kStateDim, kColumns>(bands, rows, columns(stage_).state, first, lane_, sums);
     }
   }
-
-  const BackwardLaunch<Score>& launch_;
-  const Problem<Score>& problem_;
-  const AttentionShape& shape_;
-  int warp_, lane_;
-  int batch_ = 0, head_ = 0;  // of the pair of tiles
-  int part_ = 0;
-  std::uint32_t shared_;
-  std::uint32_t stage_ = 0, fetched_ = 0;  // what is computed, and where copies go
-  float row_sum_[2] = {0, 0};
-  [[no_unique_address]] Pieces<Score::kPieces> pieces_;
 };
 
 }  // namespace phasescope::kernels::cuda

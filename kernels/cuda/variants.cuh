@@ -271,16 +271,18 @@ TokenScore<Base> around(const CudaAttention& attention, const Base& score) {
 static_assert(DeviceScore<TokenScore<PlainScore>> && DeviceScore<TokenScore<TableScore>>);
 
 /// One number for each pair of some query rows and some keys of a batch entry, for all heads:
-/// (heads, rows, keys), rows and keys in whole tiles.
+/// (heads, rows, keys), rows and keys in whole tiles. Those of the batch entries after it, one a
+/// grid.z, follow in the same memory.
 struct Strip {
   float* data = nullptr;
-  std::int64_t batch = 0;
+  std::int64_t batch = 0;                    // the first one
   std::int64_t first = 0, last = 0;          // query rows; first is a tile's
   std::int64_t first_key = 0, last_key = 0;  // likewise
   std::int64_t rows = 0, keys = 0;           // that there is room for
+  unsigned heads = 0;                        // of a batch entry
 
   __device__ float* at(std::int64_t head, std::int64_t query, std::int64_t key) const {
-    return data + (head * rows + (query - first)) * keys + (key - first_key);
+    return data + ((blockIdx.z * heads + head) * rows + (query - first)) * keys + (key - first_key);
   }
 };
 

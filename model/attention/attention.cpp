@@ -149,7 +149,7 @@ bool fits_heads_in_lanes(const AttentionProgram& program, const AttentionOptions
       !program.sinks.defined() || (program.q.scalar_type() == at::kFloat && !options.want_entropy);
   return one_of_the_last && program.q.size(1) > program.k.size(1) && program.is<PlainProgram>() &&
          !program.tokens.defined() && without_sinks && !program.documents.defined() &&
-         options.probes == nullptr && !at::GradMode::is_enabled();
+         !options.want_ungated && options.probes == nullptr && !at::GradMode::is_enabled();
 }
 
 // out (B, kv heads, group, d) of rows without sinks as it is with them: out sigmoid(lse - sink).
@@ -190,7 +190,8 @@ AttentionResult run_attention(const AttentionProgram& program, const at::Tensor&
   const bool cuda =
       options.backend == Backend::cuda_unverified || (v.is_cuda() && is_verified_on_cuda(program));
   const std::string obstacle =
-      cuda ? cuda_obstacle(program, v, wants_gradients(program, v)) : fused_obstacle(program, v);
+      cuda ? cuda_obstacle(program, v, wants_gradients(program, v), options.probes)
+           : fused_obstacle(program, v);
   if (obstacle.empty()) {
     AttentionResult result = cuda ? cuda_attention(program, v, options)
                              : fits_heads_in_lanes(program, options)

@@ -440,15 +440,22 @@ bool has_wide_form(const AttentionProgram& program) {
          (table != nullptr ? !table->multiplies : program.is<PlainProgram>());
 }
 
-std::string heads_without_form(std::int64_t width, std::int64_t values) {
+std::string words_of_heads(std::int64_t width, std::int64_t values) {
   const std::string other = values == width ? "" : " with values of " + std::to_string(values);
-  return "heads of " + std::to_string(width) + " channels" + other +
-         " have no form in the CUDA kernels";
+  return "heads of " + std::to_string(width) + " channels" + other;
+}
+
+// Whether these are among what takes blocks of more shared memory (CudaHeads::shared_bytes).
+bool lie_beside_scores(const AttentionProgram& program, const ProbeRequest* probes) {
+  if (probes == nullptr) return false;
+  const ProbeRequest request = in_one_pass(program, *probes);
+  return request.content || request.term || request.top_keys > kernels::CudaHeads::kFewTopKeys;
 }
 
 }  // namespace
 
-std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, bool gradients) {
+std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, bool gradients,
+                          const ProbeRequest* probes) {
   const at::ScalarType dtype = v.scalar_type();
   if (dtype != at::kBFloat16 && dtype != at::kHalf) {
     return std::string(at::toString(dtype)) + " has no form in the CUDA kernels";
@@ -474,12 +481,13 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, 
   if (!padded.exist() ||
       (padded.wide() && (program.q.size(-1) <= 128 || !has_wide_form(program))) ||
       (program.is<CapeProgram>() && v.size(-1) != program.q.size(-1))) {
-    return heads_without_form(program.q.size(-1), v.size(-1));
+    return words_of_heads(program.q.size(-1), v.size(-1)) + " have no form in the CUDA kernels";
   }
-  if (padded.wide() && padded.shared_bytes(gradients) > cuda_kernels.load()->shared_bytes()) {
-    return "gradients of heads of " + std::to_string(program.q.size(-1)) +
-           " channels need blocks with " + std::to_string(padded.shared_bytes(gradients) / 1024) +
-           " KiB of shared memory";
+  const std::int64_t bytes = padded.shared_bytes(gradients || lie_beside_scores(program, probes));
+  if (padded.wide() && bytes > cuda_kernels.load()->shared_bytes()) {
+    return (gradients ? "gradients" : "content sums and more than 32 top keys") +
+           (" of " + words_of_heads(program.q.size(-1), v.size(-1))) + " need blocks with " +
+           std::to_string(bytes / 1024) + " KiB of shared memory";
   }
   if (const auto* tape = program.as<TapeProgram>()) {
     const std::int64_t state = tape->state.size(-1);

@@ -48,9 +48,10 @@ Ran ran_on_cuda(const AttentionProgram& program, const at::Tensor& v, Backend ba
 // Whether a backward pass may follow a forward pass over these.
 bool wants_gradients(const AttentionProgram& program, const at::Tensor& v);
 
-// Why the CUDA kernels cannot run this, with its backward pass too where gradients are wanted;
-// empty where they can.
-std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, bool gradients);
+// Why the CUDA kernels cannot run this, with its backward pass too where gradients are wanted and
+// with these probes where they are given; empty where they can.
+std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, bool gradients,
+                          const ProbeRequest* probes = nullptr);
 
 // As fused_attention().
 AttentionResult cuda_attention(const AttentionProgram& program, const at::Tensor& v,

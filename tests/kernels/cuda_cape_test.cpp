@@ -3,14 +3,19 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "kernels/cuda/attention_cuda.h"
 #include "tests/kernels/cases.h"
+#include "tests/kernels/compare.h"
 #include "tests/kernels/device_case.h"
+#include "tests/kernels/device_probes.h"
 #include "tests/kernels/expect_right.h"
+#include "tests/kernels/reference.h"
 
 namespace phasescope::kernels::testing {
 namespace {
@@ -171,6 +176,61 @@ TEST_P(CudaCape, TextsInOneLaunchChangeNoBitOfTheForwardPass) {
     const std::vector<std::vector<float>> results{c.out, c.lse, entropy.values()};
     if (first.empty()) first = results;
     EXPECT_TRUE(results == first) << bytes;
+  }
+}
+
+#ifdef PHASESCOPE_CUDA_EMULATION
+// All passes over the scores: the softmax, the sums by distance, top keys; dq, dk, dv.
+TEST_P(CudaCape, ThreeTextsTakeAsManyLaunchesAsOne) {
+  const auto launches = [](std::int64_t texts) {
+    Problem problem = of_texts(GetParam());
+    problem.shape.batch = texts;
+    Case c(problem);
+    DeviceCase device(kTypes[0], c);
+    DeviceProbes probes(device.attention, 3);
+    probes.put(device.outputs);
+    const int before = emulated_launches;
+    device.forward();
+    device.backward();
+    return emulated_launches - before;
+  };
+  EXPECT_EQ(launches(3), launches(1));
+}
+#endif
+
+/// Content scores of one key are -inf in float32: its first channel is the largest number of
+/// bfloat16, negative, that of all queries 4. With no negative weight this key's scores are -inf
+/// in every head.
+void make_one_key_infinite(Case& c, std::int64_t key) {
+  const AttentionShape& s = c.inputs.shape;
+  for (std::int64_t n = 0; n < s.queries * s.heads; ++n) {
+    c.q[static_cast<std::size_t>(n * s.head_dim)] = 4;
+  }
+  for (std::int64_t n = 0; n < s.keys * s.kv_heads; ++n) {
+    c.k[static_cast<std::size_t>(n * s.head_dim)] = n / s.kv_heads == key ? -0x1.fep127f : 1;
+  }
+  for (float& weight : c.w1) weight = std::abs(weight);
+  for (float& weight : c.w2) weight = std::abs(weight);
+}
+
+// By float64, whose scores of that key are only far below all others, it has no weight; the pairs
+// beside it in a product keep theirs. Weights are those that two numbers of tf32 hold, a half,
+// whose second one is 0, and numbers whose second one is negative. Units do not fill a product.
+TEST_P(CudaCape, AnInfiniteContentScoreHasNoWeight) {
+  for (const std::int64_t hidden : {1, 9}) {
+    Problem problem{GetParam()};
+    problem.shape = {1, 3, 1, 40, 70, 16, 0, true, 30};
+    problem.hidden = hidden;
+    Case c(problem);
+    make_one_key_infinite(c, 11);
+    c.w1[0] = 0.5f;
+    c.w2[0] = 0x1.ffep-2f;
+    DeviceCase device(kTypes[0], c);
+    device.forward();
+    const Reference<double> truth(c.inputs);
+    // The weights of 16-bit values, and out as such a value: half a unit each.
+    expect_close("out", c.out, std::vector<float>(truth.out.begin(), truth.out.end()), truth.out,
+                 4 * kTypes[0].epsilon / 0x1p-24, 1);
   }
 }
 

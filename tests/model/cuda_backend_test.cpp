@@ -170,6 +170,13 @@ TEST_F(CudaBackend, RunsWideHeadsOfPlainScoresAndTables) {
               gradients
                   ? ""
                   : "gradients of heads of 256 channels need blocks with 163 KiB of shared memory");
+    ProbeRequest probes{.top_keys = 32};
+    EXPECT_EQ(cuda_obstacle(program, v, false, &probes), "");
+    probes.top_keys = 33;
+    EXPECT_EQ(cuda_obstacle(program, v, false, &probes),
+              gradients ? ""
+                        : "content sums and more than 32 top keys of heads of 256 channels need "
+                          "blocks with 163 KiB of shared memory");
     const auto pass = [&](at::ScalarType dtype, Backend backend) {
       AttentionProgram some = in_dtype(program, dtype);
       some.q = some.q.detach().clone().requires_grad_(gradients);

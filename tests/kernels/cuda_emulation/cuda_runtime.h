@@ -69,6 +69,8 @@ inline cudaError_t cudaGetDevice(int* device) {
 }
 /// The compute capability of the device that is emulated, for tests to change: 90 for 9.0.
 inline int emulated_capability = 80;
+/// Launches so far.
+inline int emulated_launches = 0;
 /// Shared memory of a block. Devices of compute capability 8.6 and 8.9 have the least: 99 KiB.
 inline int emulated_shared_bytes() { return (emulated_capability == 90 ? 227 : 99) * 1024; }
 enum cudaDeviceAttr {

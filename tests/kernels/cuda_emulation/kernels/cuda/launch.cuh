@@ -18,6 +18,7 @@ class NvtxRange {
 template <class Parameters>
 void launch(const char*, void (*kernel)(Parameters), const dim3& grid, int threads,
             int shared_bytes, void*, const Parameters& parameters) {
+  ++emulated_launches;
   emulation::run_kernel({grid.x, grid.y, grid.z}, static_cast<unsigned>(threads),
                         static_cast<std::size_t>(shared_bytes), [&] { kernel(parameters); });
 }
