@@ -23,6 +23,7 @@ constexpr int kSchemaVersion = 1;
 constexpr std::uintmax_t kMostManifestBytes = std::uintmax_t{16} << 20;
 constexpr std::string_view kTemporary = ".tmp";
 constexpr const char* kBest = "best";
+constexpr const char* kLatest = "latest";
 
 void write_synced(formats::FileSystem& fs, const path& file, const std::string& text) {
   auto out = fs.create(file);
@@ -82,12 +83,20 @@ void delete_checkpoint(formats::FileSystem& fs, const path& folder) {
   formats::remove_tree(fs, doomed);
 }
 
+// The step that a file beside the checkpoints says.
+std::optional<int64_t> named_checkpoint(const formats::FileSystem& fs, const path& file) {
+  if (!fs.exists(file) || !is_plain_file(file)) return std::nullopt;
+  const std::string text = fs.read(file);
+  return formats::step_of_checkpoint(text.substr(0, text.find('\n')));
+}
+
 void delete_older(formats::FileSystem& fs, const path& root, int64_t step,
                   const CheckpointOptions& options) {
   std::vector<int64_t> steps = checkpoint_steps(fs, root);
   std::reverse(steps.begin(), steps.end());
   const std::optional<int64_t> best =
       options.best > 0 ? best_checkpoint(fs, root) : std::optional<int64_t>();
+  const std::optional<int64_t> latest = named_checkpoint(fs, root / kLatest);
   int64_t kept = 0;
   for (const int64_t other : steps) {
     const bool named = std::find(options.keep_steps.begin(), options.keep_steps.end(), other) !=
@@ -99,7 +108,7 @@ void delete_older(formats::FileSystem& fs, const path& root, int64_t step,
     // A broken one is no fall-back and does not count as kept; nor does one that cannot be read,
     // which may be whole all the same.
     if (found == Found::whole) ++kept;
-    if (found == Found::broken && other != best) delete_checkpoint(fs, folder);
+    if (found == Found::broken && other != best && other != latest) delete_checkpoint(fs, folder);
   }
 }
 
@@ -141,20 +150,28 @@ SaveOutcome save_checkpoint(formats::FileSystem& fs, const path& root, int64_t s
     return {Kind::maybe_not_durable,
             name + " is saved, but maybe not durable: " + error.full_text()};
   }
-  try {
-    formats::write_file_atomically(fs, root / "latest", folder.filename().string() + "\n");
+  std::string failed;
+  const auto tidy = [&failed](auto&& work) {
+    try {
+      work();
+    } catch (const formats::Error& error) {
+      if (failed.empty()) failed = error.full_text();
+    }
+  };
+  // Old ones go all the same where the newest cannot be named, but not before the best is.
+  tidy([&] {
+    formats::write_file_atomically(fs, root / kLatest, folder.filename().string() + "\n");
+  });
+  tidy([&] {
     if (options.best > 0) name_best_checkpoint(fs, root, options.best);
     delete_older(fs, root, step, options);
-  } catch (const formats::Error& error) {
-    return {Kind::saved, name + " is saved, but tidying up failed: " + error.full_text()};
-  }
-  return {};
+  });
+  if (failed.empty()) return {};
+  return {Kind::saved, name + " is saved, but tidying up failed: " + failed};
 }
 
 std::optional<int64_t> best_checkpoint(const formats::FileSystem& fs, const path& root) {
-  if (!fs.exists(root / kBest) || !is_plain_file(root / kBest)) return std::nullopt;
-  const std::string text = fs.read(root / kBest);
-  return formats::step_of_checkpoint(text.substr(0, text.find('\n')));
+  return named_checkpoint(fs, root / kBest);
 }
 
 void name_best_checkpoint(formats::FileSystem& fs, const path& root, int64_t step) {

@@ -57,6 +57,19 @@ TEST(Checkpoint, IsFoundWithItsState) {
   EXPECT_EQ(files.read(folder.path() / "latest"), "step-20\n");
 }
 
+// What stands in the place of a name keeps no old checkpoints on the disk.
+TEST(Checkpoint, OldOnesGoWhereTheNewestCannotBeNamed) {
+  TemporaryFolder folder;
+  formats::FileSystem& files = formats::real_file_system();
+  fs::create_directories(folder.path() / "latest/somebody's");
+  for (const int64_t step : {10, 20, 30}) {
+    const SaveOutcome outcome = save(files, folder.path(), step);
+    EXPECT_EQ(outcome.kind, SaveOutcome::Kind::saved);
+    EXPECT_NE(outcome.message.find("tidying up failed"), std::string::npos) << outcome.message;
+  }
+  EXPECT_EQ(checkpoint_steps(files, folder.path()), (std::vector<int64_t>{20, 30}));
+}
+
 TEST(Checkpoint, KeepsTheNewestTwoAndThoseNamed) {
   TemporaryFolder folder;
   formats::FileSystem& files = formats::real_file_system();

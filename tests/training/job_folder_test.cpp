@@ -404,6 +404,37 @@ TEST(JobFolder, Risk4_WhatKilledWritersLeftBehindGoes) {
   EXPECT_TRUE(fs::exists(dir / "status.json"));
 }
 
+// A disk that was full took no state of it either: the log says the most.
+TEST(JobFolder, OfAJobThatDiedWithoutAWordTheLogsEndIsTold) {
+  TemporaryFolder folder;
+  const fs::path dir = made_job(folder.path() / "j", "running");
+  EXPECT_EQ(read_job(dir, CurveDetail::none).message, "");
+  std::ofstream(dir / "log.txt") << "begins at step 0\nfailed: config.json cannot be written\n";
+  const JobStatus status = read_job(dir, CurveDetail::none);
+  EXPECT_EQ(status.state, "died");
+  EXPECT_EQ(status.message, "its log ends with: failed: config.json cannot be written");
+  const auto lock = JobLock::try_take(dir);
+  EXPECT_EQ(read_job(dir, CurveDetail::none).message, "");
+}
+
+// Whole lines of a file that was cut off are kept, and what is gone is said.
+TEST(JobReporter, LinesThatMetricsLackAreWarnedOf) {
+  TemporaryFolder folder;
+  const fs::path dir = made_job(folder.path() / "j", "running");
+  for (const int64_t there : {5, 3}) {
+    std::ofstream metrics(dir / "metrics.jsonl", std::ios::trunc);
+    for (int64_t step = 1; step <= there; ++step) metrics << metrics_line(point_at(step));
+    metrics << metrics_line(point_at(there + 1)).substr(0, 9);
+    metrics.close();
+    JobReporter reporter(real(), dir);
+    reporter.begin_after(5, 10);
+    reporter.set_state("cancelled");
+    EXPECT_EQ(read_job(dir, CurveDetail::none).message,
+              there == 5 ? "" : "metrics.jsonl lacks 2 of the 5 steps so far; the others are kept");
+    EXPECT_EQ(read_metrics(dir / "metrics.jsonl").size(), static_cast<std::size_t>(there));
+  }
+}
+
 TEST(JobFolder, RequestsComeAndGo) {
   TemporaryFolder folder;
   EXPECT_EQ(read_request(folder.path()), JobRequest::none);

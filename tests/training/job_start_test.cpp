@@ -146,6 +146,45 @@ TEST_F(JobStarts, AResumeOfWhatCannotBeUsedSaysWhy) {
   const nlohmann::json gone = {
       {"task", "perplexity"}, {"models", {"not/there"}}, {"folder", "/nowhere"}};
   EXPECT_NE(told({{"eval_job", gone}}).find("/nowhere/not/there"), std::string::npos);
+  nlohmann::json number = gone;
+  number["folder"] = 5;
+  const std::string no_folder = told({{"eval_job", number}});
+  EXPECT_TRUE(no_folder.starts_with("bad_input: ") &&
+              no_folder.find("eval_job.folder") != no_folder.npos)
+      << no_folder;
+  EXPECT_EQ(run_job(dir), 2);  // its process says the same
+  EXPECT_NE(read_job(dir, CurveDetail::none).message.find("eval_job.folder"), std::string::npos);
+}
+
+// A process that comes to no step of its own: what it left in the folder is told.
+TEST_F(JobStarts, AResumeWhoseProcessEndsAtOnceSaysWhy) {
+  const fs::path dir = folder_.path() / "j", program = folder_.path() / "program";
+  protocol::JobStatus status = start_training(files_, launched(dir, 5));
+  const auto told = [&](protocol::JobStatus left) -> std::string {
+    status.state = "cancelled";
+    write_status(files_, dir, status);
+    // The program puts what it says last in place of the state, as a job's process does.
+    const fs::path other = folder_.path() / "other";
+    fs::create_directories(other);
+    write_status(files_, other, left);
+    std::ofstream(program) << "#!/bin/sh\nmv " << (other / job_file::status)
+                           << " \"$2/status.json\"\n";
+    fs::permissions(program, fs::perms::owner_all);
+    try {
+      control_job(files_, dir, "resume", program);
+    } catch (const formats::Error& error) {
+      return error.code() + ": " + error.full_text();
+    }
+    return "";
+  };
+  protocol::JobStatus left = status;
+  left.state = "failed", left.message = "no room for a step", left.code = "out_of_memory";
+  EXPECT_TRUE(told(left).starts_with("out_of_memory: no room for a step")) << told(left);
+  left.code.reset();
+  EXPECT_TRUE(told(left).starts_with("internal: no room for a step")) << told(left);
+  left.state = "running", left.message = "";
+  EXPECT_TRUE(told(left).starts_with("internal: the job's process ended before it began"))
+      << told(left);
 }
 
 // What an eval cannot do is known before the models are: a sweep asks before it trains them.

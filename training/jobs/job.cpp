@@ -20,6 +20,7 @@
 #include "protocol/request.h"
 #include "training/blind_guesser.h"
 #include "training/evals/eval_task.h"
+#include "training/jobs/asked_eval.h"
 #include "training/jobs/eval_rows.h"
 #include "training/jobs/job_folder.h"
 #include "training/jobs/job_lock.h"
@@ -61,7 +62,7 @@ constexpr int64_t kMostOrders = 10;
 class TrainingJob {
  public:
   TrainingJob(formats::FileSystem& files, fs::path dir, RunConfig config, JobReporter& reporter,
-              const Ranks* ranks)
+              Ranks* ranks)
       : files_(files),
         dir_(std::move(dir)),
         checkpoints_(dir_ / job_file::checkpoints),
@@ -111,6 +112,14 @@ class TrainingJob {
     return own;
   }
 
+  // Gradients on GPUs do not cross to the host.
+  void meet_on_devices() {
+    const at::Device device = model::device_named(of_this_rank().train.device);
+    if (device.is_cpu()) return;
+    const std::string by = ranks_->meet_on(device);
+    if (!by.empty()) log_line(ranks_->name() + " adds up gradients by " + by);
+  }
+
   Trainer prepared() {
     reporter_.set_state("running");
     const auto from = opened();
@@ -131,6 +140,7 @@ class TrainingJob {
     // The others begin to prepare when they have the configuration.
     if (ranks_ && writes()) ranks_->of_first(to_json(config_).dump());
     if (joint_ && writes()) joint_->obey_while_others_work();
+    if (ranks_) meet_on_devices();
     trainer.join(ranks_);
     if (writes()) formats::make_directories(files_, checkpoints_), remove_litter();
     load_newest(trainer);
@@ -184,39 +194,42 @@ class TrainingJob {
     const fs::path text = find_corpus(config_.data.corpus, log_line);
     const auto tokenizer = text_tokenizer(config_, from.get());
     std::shared_ptr<const Corpus> corpus;
-    // A large text takes a while.
-    const auto prepare = [&](const std::function<void()>& look_up) {
+    std::vector<formats::NamedText> validation;
+    prepare([&](const std::function<void()>& look_up) {  // a large text takes a while
       corpus = std::make_shared<const Corpus>(Corpus::open(
           text, config_.data, config_.model.context, tokenizer.get(), log_line, look_up));
-    };
-    if (joint_) {
-      joint_->obey_during(prepare);
-    } else {
-      prepare([this] { control_.look_up(); });
-    }
+      validation = read_validation_texts(config_.data.validation, config_.model.context);
+    });
     log_line("training text " + text.string() + ", " + std::to_string(corpus->bytes()) +
              " bytes, SHA-256 " + corpus->sha256());
     record_data(corpus->sha256());
     record_tokenizer();
-    return Trainer(of_this_rank(), corpus,
-                   read_validation_texts(config_.data.validation, config_.model.context), from);
+    return Trainer(of_this_rank(), corpus, std::move(validation), from);
   }
 
   Trainer of_task(const std::shared_ptr<const model::Model>& from) {
-    if (joint_) joint_->obey_while_others_work();  // as of_text() does at every rank
-    auto task = std::make_shared<const TaskData>(config_);
+    std::shared_ptr<const TaskData> task;
+    std::optional<BlindGuess> guess;
+    prepare([&](const auto&) {
+      task = std::make_shared<const TaskData>(config_);
+      if (config_.eval.every == 0 || !writes()) return;
+      const auto seed = static_cast<std::uint64_t>(config_.train.seed);
+      guess = blind_guess(task->task(), task->validation(), ~seed, &task->tokenizer());
+    });
     log_line("samples of " + config_.task.name + ", SHA-256 of the first " + task->sha256());
     record_data(task->sha256());
-    if (config_.eval.every > 0 && writes()) say_what_guessing_gets(*task);
+    if (guess) {
+      reporter_.set_blind(guess->bits, guess->right);
+      log_line("guessing by length and place: " + in_words({guess->bits, guess->right}));
+    }
     return Trainer(of_this_rank(), std::move(task), from);
   }
 
-  void say_what_guessing_gets(const TaskData& task) {
-    const auto seed = static_cast<std::uint64_t>(config_.train.seed);
-    const auto guess = blind_guess(task.task(), task.validation(), ~seed, &task.tokenizer());
-    if (!guess) return;
-    reporter_.set_blind(guess->bits, guess->right);
-    log_line("guessing by length and place: " + in_words({guess->bits, guess->right}));
+  // Work that may take long: ranks ask each other meanwhile.
+  template <class Function>
+  void prepare(Function&& work) {
+    if (joint_) return joint_->obey_during(work);
+    work([this] { control_.look_up(); });
   }
 
   void record_tokenizer() {
@@ -336,7 +349,8 @@ class TrainingJob {
     }
   }
 
-  // A step for which there was no memory is tried once more, in parts of half the rows.
+  // A step for which there was no memory is tried once more, in parts of half the rows; alone: of
+  // several ranks halve_parts() refuses, and one without memory ends them all.
   bool may_be_smaller(Trainer& trainer, const std::exception& error) {
     const int64_t step = trainer.steps_done() + 1;
     if (!says_out_of_memory(error) || !trainer.between_steps() || step == made_smaller_) {
@@ -429,7 +443,7 @@ class TrainingJob {
   RunConfig config_;
   JobReporter& reporter_;
   JobControl control_;
-  const Ranks* ranks_;                  // null: alone
+  Ranks* ranks_;                        // null: alone
   std::optional<JointRequests> joint_;  // of the ranks
   int64_t told_ = 0;                    // the last step whose metrics are written
   int64_t made_smaller_ = 0;            // the step that was last made again in smaller parts
@@ -453,9 +467,7 @@ std::vector<EvalModel> opened_models(const protocol::EvalRequest& request, const
 }
 
 void run_eval(formats::FileSystem& files, const fs::path& dir, json asked, JobReporter& reporter) {
-  const fs::path folder = asked.value("folder", "");
-  asked.erase("folder");
-  const auto request = protocol::request_of<protocol::EvalRequest>(asked);
+  const auto [folder, request] = asked_eval(std::move(asked));
   JobControl control(dir, reporter);
   JobProgress progress(reporter, control);
   reporter.set_state("running");
@@ -521,7 +533,7 @@ int run_by_kind(formats::FileSystem& files, const fs::path& dir,
   return ended(reporter, [&] {
     std::optional<Ranks> ranks;
     if (place) ranks.emplace(*place);
-    const Ranks* group = ranks ? &*ranks : nullptr;
+    Ranks* group = ranks ? &*ranks : nullptr;
     const fs::path path = dir / job_file::config;
     // Rank 0 prepares first, and the others know by it what to prepare.
     if (!first) {

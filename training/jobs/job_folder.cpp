@@ -29,11 +29,14 @@ using nlohmann::json;
 constexpr std::size_t kCurvePoints = 1000;
 constexpr const char* kPointer = ".job";
 constexpr std::uintmax_t kMostJsonBytes = std::uintmax_t{64} << 20;
+constexpr std::size_t kMostMessage = 1000;
 // No more of log.txt is read than this, from its end.
 constexpr std::uintmax_t kMostLogBytes = std::uintmax_t{8} << 20;
 // A started job takes its lock within this time or has died: a program that is read from a busy
 // disk or a network takes its time.
 constexpr std::chrono::seconds kStartLimit{120};
+// A machine that would have the lock has written its claim within this time, or was killed.
+constexpr std::chrono::seconds kClaimLimit{3600};
 // An ended job gives its lock back within this time.
 constexpr std::chrono::seconds kLeaveLimit{20};
 
@@ -69,16 +72,16 @@ std::string end_of_file(const fs::path& path, std::uintmax_t most) {
   return text;
 }
 
-bool lately_written(const fs::path& path) {
+bool is_younger(const fs::path& path, std::chrono::seconds age) {
   std::error_code error;
   const auto written = fs::last_write_time(path, error);
-  return !error && fs::file_time_type::clock::now() - written < kStartLimit;
+  return !error && fs::file_time_type::clock::now() - written < age;
 }
 
 std::string state_now(const std::string& state, const fs::path& dir) {
   if (!protocol::is_live(state)) return state;
   if (job_is_alive(dir)) return state;
-  if (state == "queued" && lately_written(dir / job_file::status)) return state;
+  if (state == "queued" && is_younger(dir / job_file::status, kStartLimit)) return state;
   return "died";
 }
 
@@ -99,6 +102,30 @@ protocol::JobStatus written_status(const fs::path& dir, const json& config) {
   status.state = "running";
   status.message = "status.json cannot be read";
   return status;
+}
+
+// `claim_age`: of a file that another machine may just be about to name lock.json.
+void remove_litter(formats::FileSystem& files, const fs::path& dir,
+                   std::chrono::seconds claim_age) {
+  static const std::regex form(R"((config|status|control|result)\.json\.\d+-\d+\.tmp|)"
+                               R"(metrics\.(jsonl|csv)\.\d+-\d+\.tmp)");
+  static const std::regex claim(R"(lock\.json\.\d+-\d+\.tmp)");
+  try {
+    for (const std::string& name : files.list(dir)) {
+      const bool old_claim = std::regex_match(name, claim) && !is_younger(dir / name, claim_age);
+      if (old_claim || std::regex_match(name, form)) files.remove(dir / name);
+    }
+  } catch (const formats::FileError&) {
+    // A folder that cannot be listed or written says so where it matters.
+  }
+}
+
+// Where the disk took no state of a job either, its log says the most.
+std::string end_of_log(const fs::path& dir) {
+  std::string text = end_of_file(dir / job_file::log, kMostMessage);
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  if (text.empty()) return "";
+  return "its log ends with: " + text.substr(text.rfind('\n') + 1);  // npos + 1 is 0
 }
 
 fs::file_time_type change_time(const fs::path& dir) {
@@ -185,6 +212,7 @@ protocol::JobStatus read_job(const fs::path& dir, CurveDetail detail) {
   status.dir = fs::absolute(dir).lexically_normal().string();
   status.state = state_now(status.state, dir);
   if (status.state != "running" && status.state != "paused") status.seconds_left = 0;
+  if (status.state == "died" && status.message.empty()) status.message = end_of_log(dir);
   if (config.is_object()) status.config = config;
   for (const int64_t step :
        checkpoint_steps(formats::real_file_system(), dir / job_file::checkpoints)) {
@@ -244,15 +272,7 @@ fs::path new_job_folder(const std::string& name) {
 }
 
 void remove_job_litter(formats::FileSystem& files, const fs::path& dir) {
-  static const std::regex form(R"((config|status|control|result|lock)\.json\.\d+-\d+\.tmp|)"
-                               R"(metrics\.(jsonl|csv)\.\d+-\d+\.tmp)");
-  try {
-    for (const std::string& name : files.list(dir)) {
-      if (std::regex_match(name, form)) files.remove(dir / name);
-    }
-  } catch (const formats::FileError&) {
-    // A folder that cannot be listed or written says so where it matters.
-  }
+  remove_litter(files, dir, kClaimLimit);
 }
 
 void remember_job(formats::FileSystem& files, const fs::path& dir) {
@@ -310,7 +330,7 @@ std::string remove_job(formats::FileSystem& files, const fs::path& dir) {
   if (job_is_running(dir)) {
     throw formats::bad_usage("the job is running", dir.string(), "cancel it first");
   }
-  remove_job_litter(files, dir);
+  remove_litter(files, dir, std::chrono::seconds(0));
   files.remove(dir / job_file::lock);  // of one that was killed
   std::string removed;
   const auto say = [&removed](const std::string& what) {

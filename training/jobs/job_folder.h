@@ -59,9 +59,9 @@ void write_status(formats::FileSystem& fs, const std::filesystem::path& dir,
                   const protocol::JobStatus& status);
 
 enum class CurveDetail { none, thinned };
-// What the folder says, with `state` "died" where it says running and nobody holds the lock. Of a
-// damaged status.json only that, so that the job can still be resumed or removed. Throws Error
-// "bad_input" when the folder is no job.
+// What the folder says, with `state` "died" where it says running and nobody holds the lock, and
+// with the end of the log as a message where there is none. Of a damaged status.json only that, so
+// that the job can still be resumed or removed. Throws Error "bad_input" when the folder is no job.
 protocol::JobStatus read_job(const std::filesystem::path& dir, CurveDetail detail);
 bool is_job(const std::filesystem::path& dir);
 
@@ -76,7 +76,8 @@ std::filesystem::path default_jobs_root();
 std::filesystem::path new_job_folder(const std::string& name);
 
 // Removes what writers of this job's files left behind when they were killed (NAME.PID-N.tmp). Only
-// for whoever has the lock. What cannot be removed stays.
+// for whoever has the lock. What cannot be removed stays, and of lock.json what is younger than an
+// hour: another machine may just be naming it.
 void remove_job_litter(formats::FileSystem& files, const std::filesystem::path& dir);
 // So that a job that lies elsewhere is found again: a pointer file in the default root.
 void remember_job(formats::FileSystem& fs, const std::filesystem::path& dir);

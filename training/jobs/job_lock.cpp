@@ -5,15 +5,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <ctime>
 #include <fstream>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <ratio>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -33,14 +36,15 @@ constexpr std::chrono::seconds kGone{60};  // clocks of two machines may be some
 // Two machines that take over the same lock at once both see, after this, whose it is.
 constexpr std::chrono::milliseconds kSettled{1000};
 constexpr int kLostStatus = 4;
+constexpr int kMoreLinks = 3;
 constexpr std::size_t kMostClaimBytes = 4096;
 
 formats::UniqueFd open_folder(const fs::path& dir) {
   return formats::UniqueFd(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
-// Null where none stands. A folder may be anybody's: what is no file, or larger than a claim, says
-// nothing, and is not read to its end.
+// Null where none stands. A folder may be anybody's: what is no file, may not be read, or is larger
+// than a claim says nothing, and is not read to its end.
 json claim_in(const fs::path& dir) {
   const fs::path path = dir / job_file::lock;
   std::error_code error;
@@ -49,7 +53,6 @@ json claim_in(const fs::path& dir) {
   if (is_plain_file(path)) {
     text.resize(kMostClaimBytes);
     std::ifstream file(path, std::ios::binary);
-    if (!file) return nullptr;
     file.read(text.data(), static_cast<std::streamsize>(text.size()));
     text.resize(static_cast<std::size_t>(file.gcount()));
   }
@@ -67,10 +70,30 @@ bool beats(const fs::path& dir) {
   return !error && fs::file_time_type::clock::now() - last < kGone;
 }
 
-// Whether another machine holds it; on this machine the lock on the folder tells.
+// Why a claim that is there cannot be read, as another user's who keeps it to himself; else 0.
+int why_unreadable(const fs::path& dir) {
+  const fs::path path = dir / job_file::lock;
+  if (!is_plain_file(path)) return 0;
+  const formats::UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  return file ? 0 : errno;
+}
+
+// Whether another machine holds it; on this machine the lock on the folder tells. A claim that
+// cannot be read is of whoever keeps it young.
 bool held_elsewhere(const fs::path& dir, const Host& host) {
   const json claim = claim_in(dir);
-  return claim.is_object() && member(claim, "boot") != host.boot && beats(dir);
+  const bool of_another =
+      claim.is_object() ? member(claim, "boot") != host.boot : why_unreadable(dir) != 0;
+  return of_another && beats(dir);
+}
+
+// What a disk says that gives no file a second name.
+bool says_no_links(const std::error_code& error) {
+  return std::ranges::any_of(
+      std::array{std::errc::operation_not_permitted, std::errc::not_supported,
+                 std::errc::operation_not_supported, std::errc::function_not_supported,
+                 std::errc::too_many_links, std::errc::cross_device_link},
+      [&error](std::errc one) { return error == one; });
 }
 
 }  // namespace
@@ -78,14 +101,14 @@ bool held_elsewhere(const fs::path& dir, const Host& host) {
 // lock.json, kept young by a thread.
 class JobLock::Claim {
  public:
-  // Null where another machine was faster. A disk that cannot hold the file leaves the lock on the
-  // folder alone.
-  static std::unique_ptr<Claim> make(const fs::path& dir, const Host& host) {
+  // In place of `before`. Null where another machine was faster. A disk that cannot hold the file
+  // leaves the lock on the folder alone.
+  static std::unique_ptr<Claim> make(const fs::path& dir, const Host& host, const json& before) {
     auto claim = std::make_unique<Claim>(dir, host);
-    const json before = claim_in(dir);
     try {
       if (!claim->written(before)) return nullptr;
     } catch (const formats::FileError& error) {
+      if (held_elsewhere(dir, host)) return nullptr;
       log_line("warning: other machines do not see who runs the job: " + error.full_text());
       return claim;
     }
@@ -134,9 +157,23 @@ class JobLock::Claim {
     return claim_in(dir_) == content_;
   }
 
+  Linked linked_to(const fs::path& place) const {
+    std::error_code error = link_error(place);
+    // Another program may have taken the whole file for what a killed one left behind.
+    for (int again = 0; again < kMoreLinks && error == std::errc::no_such_file_or_directory &&
+                        claim_in(dir_).is_null();
+         ++again) {
+      error = link_error(place);
+    }
+    if (!error) return Linked::yes;
+    if (error == std::errc::file_exists || !claim_in(dir_).is_null()) return Linked::no;
+    if (says_no_links(error)) return Linked::cannot;
+    throw formats::FileError("the lock cannot get its name", place, error.value());
+  }
+
   // A second name for a whole file, which network disks too give to one of several alone. An answer
   // may be lost on its way, and the number of names is not.
-  Linked linked_to(const fs::path& place) const {
+  std::error_code link_error(const fs::path& place) const {
     formats::FileSystem& files = formats::real_file_system();
     const fs::path whole = place.string() + "." + std::to_string(getpid()) + "-" +
                            content_.at("since").dump() + ".tmp";
@@ -152,8 +189,7 @@ class JobLock::Claim {
     }
     const bool there = !error || fs::hard_link_count(whole, ignored) == 2;
     fs::remove(whole, ignored);
-    if (there) return Linked::yes;
-    return error == std::errc::file_exists ? Linked::no : Linked::cannot;
+    return there ? std::error_code() : error;
   }
 
   void beat() {
@@ -163,8 +199,10 @@ class JobLock::Claim {
       if (claim == content_) {
         constexpr std::array<timespec, 2> now = {timespec{0, UTIME_NOW}, timespec{0, UTIME_NOW}};
         utimensat(AT_FDCWD, (dir_ / job_file::lock).c_str(), now.data(), 0);
-      } else if (claim.is_object()) {
-        log_line("error: the job was taken over by a process on " + member(claim, "host"));
+      } else if (claim.is_object() || why_unreadable(dir_) == EACCES) {
+        const std::string by =
+            claim.is_object() ? "process on " + member(claim, "host") : "process of another user";
+        log_line("error: the job was taken over by a " + by);
         _exit(kLostStatus);
       }
     }
@@ -198,8 +236,9 @@ std::optional<JobLock> JobLock::try_take(const fs::path& dir, const Host& host) 
   // Somebody who only asks whether the job is alive holds a shared lock for a moment.
   for (int attempt = 0; attempt < 20; ++attempt) {
     if (flock(folder.get(), LOCK_EX | LOCK_NB) == 0) {
+      const json before = claim_in(dir);  // whoever comes after this is seen by what follows
       if (held_elsewhere(dir, host)) return std::nullopt;
-      auto claim = Claim::make(dir, host);
+      auto claim = Claim::make(dir, host, before);
       if (!claim) return std::nullopt;
       return JobLock(std::move(folder), std::move(claim));
     }
@@ -231,8 +270,12 @@ std::string holder_of(const fs::path& dir) {
 
 formats::Error folder_in_use(const fs::path& dir) {
   const std::string holder = holder_of(dir);
-  return formats::bad_usage(
-      "another process works in the folder" + (holder.empty() ? "" : ": " + holder), dir.string());
+  std::string words = "another process works in the folder";
+  if (!holder.empty()) words += ": " + holder;
+  if (const int why = why_unreadable(dir)) {
+    words += std::string("; ") + job_file::lock + " cannot be read: " + std::strerror(why);
+  }
+  return formats::bad_usage(words, dir.string());
 }
 
 }  // namespace phasescope::training

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <thread>
@@ -19,6 +20,14 @@ constexpr std::chrono::milliseconds kPausePoll{100};
 // Before every line, and the file that it goes to beside standard error.
 std::string line_prefix;
 std::FILE* second_log = nullptr;
+
+// Every step has a line; a file that was cut off lacks some for good.
+int64_t steps_lacking(const std::filesystem::path& metrics, int64_t steps_done) {
+  const auto points = read_metrics(metrics);
+  return steps_done - std::ranges::count_if(points, [steps_done](const auto& point) {
+           return point.step <= steps_done;
+         });
+}
 
 }  // namespace
 
@@ -81,6 +90,13 @@ void JobReporter::fail(const std::string& code, const std::string& message) {
 void JobReporter::begin_after(int64_t steps_done, double seconds) {
   status_.step = steps_done;
   status_.seconds = last_time_ = seconds;
+  if (writes_ == Writes::all && steps_done > 0) {
+    const int64_t lacking = steps_lacking(dir_ / job_file::metrics, steps_done);
+    if (lacking > 0) {
+      warn("metrics.jsonl lacks " + std::to_string(lacking) + " of the " +
+           std::to_string(steps_done) + " steps so far; the others are kept");
+    }
+  }
   metrics_ = std::make_unique<MetricsLog>(files_, dir_ / job_file::metrics, steps_done);
   sync_metrics();
   copies_.reset();

@@ -45,7 +45,7 @@ class JobReporter {
   // In which other forms the points of metrics.jsonl are written; before begin_after().
   void write_too(const CopyForms& forms) { forms_ = forms; }
   // The steps done before, and the seconds they took: metrics.jsonl goes on from there, without the
-  // lines after.
+  // lines after; lines that it lacks before are warned of.
   void begin_after(int64_t steps_done, double seconds);
   void point(const protocol::MetricPoint& point);
   void fraction(double done, std::string_view text);

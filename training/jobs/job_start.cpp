@@ -15,6 +15,7 @@
 #include "training/corpus.h"
 #include "training/evals/eval_task.h"
 #include "training/head_probe.h"
+#include "training/jobs/asked_eval.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
 #include "training/jobs/job_lock.h"
@@ -207,10 +208,7 @@ void check_job(const fs::path& dir) {
     model::device_named(config_to_start({.config = own}).train.device);
     return;
   }
-  json asked = own.at("eval_job");
-  const std::string folder = asked.is_object() ? asked.value("folder", "") : "";
-  if (asked.is_object()) asked.erase("folder");
-  const auto request = protocol::request_of<protocol::EvalRequest>(asked);
+  const auto [folder, request] = asked_eval(own.at("eval_job"));
   eval_to_start(request);
   require_models(request, folder);
   model::device_named(request.running.device);

@@ -24,6 +24,7 @@
 
 #include "formats/error.h"
 #include "formats/unique_fd.h"
+#include "training/ranks/nccl_group.h"
 
 namespace phasescope::training {
 namespace {
@@ -226,29 +227,17 @@ std::vector<double> Ranks::gathered(std::span<const double> own) const {
   return all;
 }
 
-// Piece r of all ranks goes to rank r, which adds them up and gives the sum to all.
-void Ranks::add_up_bucket(std::span<const at::Tensor> tensors) const {
-  std::vector<at::Tensor> flat;
-  std::int64_t count = 0;
-  for (const at::Tensor& tensor : tensors) {
-    count += tensor.numel();
-    flat.push_back(tensor.reshape({-1}));
-  }
-  const std::int64_t piece = (count + size() - 1) / size();
-  flat.push_back(at::zeros({piece * size() - count}, flat[0].options()));
-  at::Tensor own = at::cat(flat).cpu(), pieces = at::empty({piece * size()}, at::kFloat);
+// Piece r of `from` goes to rank r.
+void Ranks::swap_pieces(const at::Tensor& from, at::Tensor& to) const {
+  if (nccl_) return nccl_->swap_pieces(from, to);
+  at::Tensor given = from;
   std::vector<std::int64_t> even;
-  exchange(
-      [&](c10d::ProcessGroupGloo& gloo) { return gloo.alltoall_base(pieces, own, even, even); });
-  at::Tensor sum = pieces.narrow(0, 0, piece).clone();
-  for (int r = 1; r < size(); ++r) sum.add_(pieces.narrow(0, r * piece, piece));
-  exchange([&](c10d::ProcessGroupGloo& gloo) { return gloo._allgather_base(own, sum); });
-  own = own.to(flat[0].device());
-  std::int64_t at = 0;
-  for (const at::Tensor& tensor : tensors) {
-    tensor.copy_(own.narrow(0, at, tensor.numel()).view(tensor.sizes()));
-    at += tensor.numel();
-  }
+  exchange([&](c10d::ProcessGroupGloo& gloo) { return gloo.alltoall_base(to, given, even, even); });
+}
+
+void Ranks::gather_pieces(at::Tensor& piece, at::Tensor& all) const {
+  if (nccl_) return nccl_->gather_pieces(piece, all);
+  exchange([&](c10d::ProcessGroupGloo& gloo) { return gloo._allgather_base(all, piece); });
 }
 
 #else
@@ -269,9 +258,42 @@ std::vector<double> Ranks::gathered(std::span<const double> own) const {
   return {own.begin(), own.end()};
 }
 
-void Ranks::add_up_bucket(std::span<const at::Tensor>) const {}
+void Ranks::swap_pieces(const at::Tensor&, at::Tensor&) const {}
+
+void Ranks::gather_pieces(at::Tensor&, at::Tensor&) const {}
 
 #endif
+
+std::string Ranks::meet_on(const at::Device& device) {
+  if (!group_) return "";
+  nccl_ = std::make_unique<NcclGroup>(*this, device, nccl::open_library());
+  return nccl_->version();
+}
+
+// Piece r of all ranks goes to rank r, which adds them up and gives the sum to all.
+void Ranks::add_up_bucket(std::span<const at::Tensor> tensors) const {
+  std::vector<at::Tensor> flat;
+  std::int64_t count = 0;
+  for (const at::Tensor& tensor : tensors) {
+    count += tensor.numel();
+    flat.push_back(tensor.reshape({-1}));
+  }
+  const std::int64_t piece = (count + size() - 1) / size();
+  flat.push_back(at::zeros({piece * size() - count}, flat[0].options()));
+  at::Tensor own = at::cat(flat);
+  if (!nccl_) own = own.cpu();
+  at::Tensor pieces = at::empty({piece * size()}, own.options());
+  swap_pieces(own, pieces);
+  at::Tensor sum = pieces.narrow(0, 0, piece).clone();
+  for (int r = 1; r < size(); ++r) sum.add_(pieces.narrow(0, r * piece, piece));
+  gather_pieces(sum, own);
+  own = own.to(flat[0].device());
+  std::int64_t at = 0;
+  for (const at::Tensor& tensor : tensors) {
+    tensor.copy_(own.narrow(0, at, tensor.numel()).view(tensor.sizes()));
+    at += tensor.numel();
+  }
+}
 
 void Ranks::add_up(std::span<const at::Tensor> tensors) const {
   if (!group_) return;

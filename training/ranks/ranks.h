@@ -1,6 +1,7 @@
 #pragma once
 // Several processes that train one model together, as torchrun starts them: each reads its rows of
-// a step's batch, and what they found is put together here, by c10d on Gloo, in the host's memory.
+// a step's batch, and what they found is put together here: by c10d on Gloo, in the host's memory,
+// and gradients on GPUs by NCCL, from one to the other.
 #include <ATen/core/Tensor.h>
 
 #include <chrono>
@@ -12,6 +13,8 @@
 #include <vector>
 
 namespace phasescope::training {
+
+class NcclGroup;
 
 // What a launcher tells each of the processes.
 struct RankPlace {
@@ -54,22 +57,29 @@ class Ranks {
   std::string of_first(const std::string& text) const;
   // As many numbers of each rank, (size(), own.size()) row-major, the same at every rank.
   std::vector<double> gathered(std::span<const double> own) const;
+  // From now on add_up() is of tensors on this device, of which each rank has one of its own, and
+  // goes by NCCL from one to the other. Returns its name and version. Throws Error
+  // "device_unavailable" as NcclGroup does.
+  std::string meet_on(const at::Device& device);
   // Every tensor becomes the sum of the ranks' tensors of that place in the list, added in the
   // order of the ranks, ((0 + 1) + 2) + ..., so that all ranks have the same bits, and those of one
   // process that adds the same parts one after the other. All are float32, of the same shapes
-  // everywhere, and on one device, from which they go to the host's memory and back. Each rank
-  // sends and receives 2 (size - 1) / size times their bytes, like a ring's all-reduce, which adds
-  // in an order of its own for each piece.
+  // everywhere, and on one device; where the ranks have not met on it they go to the host's memory
+  // and back. Each rank sends and receives 2 (size - 1) / size times their bytes, like a ring's
+  // all-reduce (NCCL's own too), which adds in an order of its own for each piece.
   void add_up(std::span<const at::Tensor> tensors) const;
 
  private:
   struct Group;
   void add_up_bucket(std::span<const at::Tensor> tensors) const;
+  void swap_pieces(const at::Tensor& from, at::Tensor& to) const;
+  void gather_pieces(at::Tensor& piece, at::Tensor& all) const;
   template <class Function>
   void exchange(Function&& start) const;
 
   RankPlace place_;
-  std::unique_ptr<Group> group_;  // null where there is one rank alone
+  std::unique_ptr<Group> group_;     // null where there is one rank alone
+  std::unique_ptr<NcclGroup> nccl_;  // null: gradients are added up in the host's memory
 };
 
 }  // namespace phasescope::training
