@@ -317,6 +317,12 @@ void read_scaling(RopeFields& fields, RawRope& rope) {
   rope.low_freq_factor = fields.number({"low_freq_factor"}, {}, kPositiveRange);
   rope.high_freq_factor = fields.number({"high_freq_factor"}, {}, kPositiveRange);
   rope.truncate = fields.boolean({"truncate"});
+  const std::string null_truncate = fields.null_place("truncate", {});
+  if (!fields.nested() && !null_truncate.empty()) {
+    rope.truncate = false;  // as Python takes it, where a missing one is true
+    rope.notes.push_back(null_truncate +
+                         " is null, which is no: the ends of yarn's ramp are not rounded");
+  }
   if (fields.nested() && rope.truncate && !*rope.truncate) {
     rope.truncate.reset();
     rope.notes.push_back(

@@ -25,17 +25,29 @@ const std::vector<Quantiser>& quantisers() {
   return list;
 }
 
-const Quantiser& quantiser_named(const std::string& method, const std::string& where) {
+// Null for one that is not known.
+const Quantiser* quantiser_named(const std::string& method) {
+  const auto found = std::ranges::find(quantisers(), method, &Quantiser::method);
+  return found == quantisers().end() ? nullptr : &*found;
+}
+
+std::string known_methods() {
   std::string known;
   for (const Quantiser& quantiser : quantisers()) {
-    if (quantiser.method == method) return quantiser;
     known += (known.empty() ? "" : ", ") + std::string(quantiser.method);
   }
-  if (method.empty())
-    throw bad_input("the weights are quantised, and nothing says how",
-                    where + ", key quantization_config.quant_method", "known: " + known);
-  throw bad_input("the weights are quantised by " + in_quotes(method) + ", which cannot be read",
-                  where + ", key quantization_config.quant_method", "known: " + known);
+  return "known: " + known;
+}
+
+std::string not_known(const std::string& method) {
+  return method.empty()
+             ? "the weights are quantised, and nothing says how"
+             : "the weights are quantised by " + in_quotes(method) + ", which cannot be read";
+}
+
+// The package compressed-tensors did not always write it.
+std::string method_of(const ConfigReader& reader) {
+  return reader.text_or({"quant_method"}, reader.has("config_groups") ? "compressed-tensors" : "");
 }
 
 // A checkpoint with some of its tensors decoded.
@@ -160,18 +172,29 @@ TensorArchive dequantised(TensorArchive stored, const Json& config, const std::s
   if (object == nullptr) return stored;
   ConfigProblems problems;
   const ConfigReader reader(*object, problems, "quantization_config.");
-  // The package compressed-tensors did not always write it.
-  const std::string fallback = reader.has("config_groups") ? "compressed-tensors" : "";
-  const std::string method = reader.text_or({"quant_method"}, fallback);
+  const std::string method = method_of(reader);
   problems.throw_if_any(where);
-  const Quantiser& quantiser = quantiser_named(method, where);
-  std::vector<PackedPlace> places = quantiser.find(StoredTensors(stored), reader);
+  const Quantiser* quantiser = quantiser_named(method);
+  if (quantiser == nullptr) {
+    throw bad_input(not_known(method), where + ", key quantization_config.quant_method",
+                    known_methods());
+  }
+  std::vector<PackedPlace> places = quantiser->find(StoredTensors(stored), reader);
   problems.throw_if_any(where);
   if (places.empty()) {
     notes.push_back("quantization_config says " + method + ", but no tensor is kept so");
     return stored;
   }
   return TensorArchive::of(std::make_unique<DequantisedFile>(std::move(stored), std::move(places)));
+}
+
+std::optional<std::string> unknown_quantiser(const Json& config) {
+  const Json* object = quantisation_of(config);
+  if (object == nullptr) return std::nullopt;
+  ConfigProblems problems;
+  const std::string method = method_of(ConfigReader(*object, problems));
+  if (quantiser_named(method) != nullptr) return std::nullopt;
+  return not_known(method) + "; " + known_methods();
 }
 
 std::map<std::string, std::int64_t> decoded_tensors(const std::vector<TensorEntry>& tensors) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,10 @@ namespace phasescope::formats {
 // that do not fit. `notes` takes remarks for the load report.
 TensorArchive dequantised(TensorArchive stored, const Json& config, const std::string& where,
                           std::vector<std::string>& notes);
+
+// Of a configuration by itself: the sentence that its weights would be refused with, where their
+// quant_method is not known.
+std::optional<std::string> unknown_quantiser(const Json& config);
 
 // How many tensors were decoded from what: {"Q4_K", 5}, {"Q6_K", 2}.
 std::map<std::string, std::int64_t> decoded_tensors(const std::vector<TensorEntry>& tensors);

@@ -123,11 +123,24 @@ std::vector<PackedPlace> find_all(const StoredTensors& tensors, const ConfigRead
   return places;
 }
 
+// Inputs that were sorted before they were cut into groups; by their places they would have scales
+// of others.
+void require_order(const StoredTensors& tensors, const ConfigReader& config) {
+  for (const TensorEntry& entry : tensors.all()) {
+    const auto module = without_ending(entry.name, ".qweight");
+    if (!module || tensors.find(*module + ".g_idx")) continue;
+    return config.problem("desc_act", "is true, but the file has no " +
+                                          in_quotes(*module + ".g_idx") +
+                                          ", which says what group each input is of");
+  }
+}
+
 std::vector<PackedPlace> find_gptq(const StoredTensors& tensors, const ConfigReader& config) {
   const std::string form = config.text_or({"checkpoint_format", "format"}, "gptq");
   if (form != "gptq" && form != "gptq_v2") {
     config.problem("checkpoint_format", "is " + in_quotes(form) + "; known: gptq, gptq_v2");
   }
+  if (config.boolean_or({"desc_act"}, false)) require_order(tensors, config);
   return find_all(tensors, config, {true, kInOrder, form == "gptq" ? 1u : 0u}, "GPTQ int4");
 }
 

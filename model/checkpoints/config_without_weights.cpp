@@ -11,6 +11,7 @@
 #include "formats/hf_config.h"  // ConfigProblems
 #include "formats/json.h"
 #include "formats/near_names.h"
+#include "formats/quantised/dequantise.h"
 #include "formats/tensors/safetensors.h"
 #include "model/checkpoints/checkpoint_reader.h"
 #include "model/checkpoints/model_files.h"
@@ -102,6 +103,9 @@ ConfigAlone read_alone(const fs::path& file) {
     out.report.quirks = std::move(read.quirks);
     out.report.warnings.insert(out.report.warnings.end(), read.warnings.begin(),
                                read.warnings.end());
+    if (const auto unknown = formats::unknown_quantiser(object)) {
+      out.report.warnings.push_back(*unknown);
+    }
     if (out.report.family != phasescope_family().key) {
       out.report.as_library = std::make_shared<const ModelConfig>(out.config);
     }

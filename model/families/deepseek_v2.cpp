@@ -46,9 +46,15 @@ void read_experts(FamilyReader& reading, const DeepseekDefaults& defaults) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
   ExpertsConfig& experts = config.experts;
-  experts.count = count_of(reading, "n_routed_experts", defaults.experts);
+  const bool none = reader.has_or_null("n_routed_experts") && !reader.has("n_routed_experts");
+  experts.count = none ? 0
+                       : reader.integer_or({"n_routed_experts", "num_local_experts", "num_experts"},
+                                           defaults.experts, {.min = 0});
   if (experts.count == 0) return;
-  experts.per_token = reader.integer_or({"num_experts_per_tok"}, 8, formats::kCountRange);
+  experts.per_token =
+      defaults.per_token == 0
+          ? reader.required_integer({"num_experts_per_tok"})
+          : reader.integer_or({"num_experts_per_tok"}, defaults.per_token, formats::kCountRange);
   experts.width =
       reader.integer_or({"moe_intermediate_size"}, defaults.expert_width, formats::kCountRange);
   experts.shared_width =
@@ -89,11 +95,15 @@ Translation translate(const FamilyInput& input) {
                  .shared_experts = 2,
                  .expert_width = 1407,
                  .dense_layers = 0,
+                 .per_token = 0,
                  .routed_scale = 1.0});
   require_word(reading, "scoring_func", "softmax");
   const std::int64_t groups = reader.integer_or({"n_group"}, 1, formats::kCountRange);
   const std::int64_t best = reader.integer_or({"topk_group"}, 1, formats::kCountRange);
   if (reader.text_or({"topk_method"}, "greedy") == "group_limited_greedy") {
+    for (const char* key : {"n_group", "topk_group"}) {
+      if (!reader.has(key)) reading.problem(key, "is missing, and experts are chosen by groups");
+    }
     config.experts.groups = groups, config.experts.groups_per_token = best;
   } else if (reader.text_or({"topk_method"}, "greedy") != "greedy") {
     reading.problem("topk_method", formats::in_quotes(reader.text_or({"topk_method"}, "")) +

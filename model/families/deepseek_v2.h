@@ -13,6 +13,7 @@ class FamilyReader;
 // What the class has where a file leaves it out.
 struct DeepseekDefaults {
   std::int64_t context, experts, shared_experts, expert_width, dense_layers;
+  std::int64_t per_token;  // 0: the class has none, and a file must say it
   double routed_scale;
 };
 // What V2 and V3 share: sizes, latent attention with its rope, experts but for their router.

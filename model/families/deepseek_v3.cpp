@@ -20,6 +20,7 @@ Translation translate(const FamilyInput& input) {
                  .shared_experts = 1,
                  .expert_width = 2048,
                  .dense_layers = 3,
+                 .per_token = 8,
                  .routed_scale = 2.5});
   require_word(reading, "scoring_func", "sigmoid");
   require_word(reading, "topk_method", "noaux_tc");

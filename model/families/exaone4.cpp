@@ -10,11 +10,12 @@ namespace {
 
 bool claims(const FamilyInput& input) { return is_of_type(input.config, {"exaone4"}); }
 
-// The pattern is a number (every n-th layer sees all) or a word with L for a window in each place.
-bool has_window(const Json& pattern, std::int64_t layer) {
+// The pattern is a number (every n-th layer sees all) or a word with L for a window in each place,
+// of which the last layer sees all whatever the word has there.
+bool has_window(const Json& pattern, std::int64_t layer, std::int64_t layers) {
   if (pattern.is_string() && !pattern.get<std::string>().empty()) {
     const std::string word = pattern.get<std::string>();
-    return word[static_cast<std::size_t>(layer) % word.size()] == 'L';
+    return layer != layers - 1 && word[static_cast<std::size_t>(layer) % word.size()] == 'L';
   }
   const std::int64_t every = pattern.is_number_integer() ? pattern.get<std::int64_t>() : 4;
   return every > 0 && (layer + 1) % every != 0;
@@ -25,7 +26,7 @@ Translation translate(const FamilyInput& input) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
   AttentionConfig& attention = config.attention;
-  read_llama_part(reading, {.context = 2048}, 1e-5);
+  read_llama_part(reading, {.kv_heads = 32, .context = 2048}, 1e-5);
   config.norm.placement = "output";
   attention.qk_norm = "head";
   reading.read_head("lm_head.weight", false);
@@ -39,7 +40,7 @@ Translation translate(const FamilyInput& input) {
   std::vector<std::int64_t> still;
   for (const std::int64_t layer : all_layers(config)) {
     const bool local = types ? (*types)[static_cast<std::size_t>(layer)] == "sliding_attention"
-                             : has_window(pattern, layer);
+                             : has_window(pattern, layer, config.layers);
     (local ? attention.local_layers : still).push_back(layer);
   }
   if (attention.local_layers.empty()) attention.window = 0;

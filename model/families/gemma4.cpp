@@ -106,7 +106,11 @@ const char* read_sizes(FamilyReader& reading) {
   FullSizes full{reader.integer_or({"global_head_dim"}, 512, formats::kCountRange),
                  config.kv_heads};
   const Json* given = reader.raw("per_layer_config");
-  if (given != nullptr && given->is_object() && !given->empty()) {
+  if (given == nullptr ? reading.has_key("per_layer_config") : given->empty()) {
+    full.head_dim = config.head_dim;  // said to be none: the class looks at global_head_dim no more
+  } else if (given != nullptr && !given->is_object()) {
+    reading.problem("per_layer_config", "must have an object with sizes for each layer's number");
+  } else if (given != nullptr) {
     const std::int64_t head_dim = full.head_dim;
     const std::int64_t kv_heads =
         reader.integer_or({"num_global_key_value_heads"}, config.kv_heads, formats::kCountRange);
@@ -209,7 +213,8 @@ Translation translate(const FamilyInput& input) {
   // quarter of them turns.
   const Json* said = reader.raw("rope_parameters");
   const bool unsaid = said == nullptr || said->empty();
-  const formats::RopeDefaults full_rope{.theta = 1e6, .partial_rotary_factor = unsaid ? 1.0 : 0.25};
+  const formats::RopeDefaults full_rope{
+      .theta = 1e6, .partial_rotary_factor = unsaid ? 1.0 : 0.25, .whole_when_default = true};
   formats::RawRope full = reading.rope_of_type(
       "full_attention", full_rope, reading.channels_in_pairs(full_head_dim, config.head_dim));
   if (unsaid) {

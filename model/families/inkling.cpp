@@ -47,7 +47,8 @@ void read_attention(FamilyReader& reading) {
   attention.scale_by_width = true;
   attention.convolution =
       reader.integer_or({"conv_kernel_size", "sconv_kernel_size"}, 4, formats::kCountRange);
-  attention.window = count("sliding_window_size", 512);
+  attention.window =
+      reader.integer_or({"sliding_window_size", "sliding_window"}, 512, formats::kCountRange);
   attention.local_layers = sliding_layers(reading);
   config.encoding = relative_logits(reading, count("rel_extent", 1024));
   if (!attention.local_layers.empty()) {
@@ -82,7 +83,8 @@ void read_mlps(FamilyReader& reading) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
   ExpertsConfig& experts = config.experts;
-  experts.count = reader.integer_or({"n_routed_experts"}, 256, formats::kCountRange);
+  experts.count =
+      reader.integer_or({"n_routed_experts", "num_local_experts"}, 256, formats::kCountRange);
   experts.per_token = reader.integer_or({"num_experts_per_tok"}, 6, formats::kCountRange);
   experts.shared_count = reader.integer_or({"n_shared_experts"}, 2, formats::kCountRange);
   experts.scale = reader.number_or({"route_scale"}, 8.0, formats::kPositiveRange);

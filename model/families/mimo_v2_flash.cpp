@@ -27,10 +27,16 @@ std::vector<double> by_layer(FamilyReader& reading, const char* key) {
   return {};
 }
 
-// By layer_types, or the hub's own files' list; without either the first layer and every sixth see
-// all.
+// By layer_types, or the hub's own files' list, or their block whose last layer sees all; without
+// any of them the first layer and every sixth see all.
 void read_kinds(FamilyReader& reading) {
-  const std::vector<double> listed = by_layer(reading, "hybrid_layer_pattern");
+  std::vector<double> listed = by_layer(reading, "hybrid_layer_pattern");
+  const auto block = reading.reader().integer({"hybrid_block_size"}, formats::kCountRange);
+  if (block && !reading.reader().has("hybrid_layer_pattern")) {
+    for (const std::int64_t layer : all_layers(reading.config())) {
+      listed.push_back((layer + 1) % *block != 0 ? 1 : 0);
+    }
+  }
   if (listed.empty() || reading.reader().has("layer_types")) {
     return reading.read_local_layers(
         [](std::int64_t layer, std::int64_t) { return layer != 0 && (layer + 1) % 6 != 0; }, 0);
@@ -46,15 +52,18 @@ void read_windows(FamilyReader& reading) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
   AttentionConfig& attention = config.attention;
-  // The older name counts the keys before the query's own.
-  attention.window = reader.has("sliding_window_size")
-                         ? reader.integer_or({"sliding_window_size"}, 127, {.min = 0}) + 1
-                         : reader.integer_or({"sliding_window"}, 129, formats::kCountRange);
-  const bool both = reader.has("sliding_window_size") && reader.has("sliding_window");
-  if (both && *reader.raw("sliding_window") != Json(attention.window)) {
-    reading.warning("sliding_window_size " + reader.raw("sliding_window_size")->dump() +
+  // The older name counts the keys before the query's own, as SGLang, which the model came with,
+  // has them; the published file has 128 under both names, and other programs see 128 keys.
+  const auto before =
+      reader.integer({"sliding_window_size"}, {.min = 0, .max = formats::kCountRange.max - 1});
+  attention.window =
+      before ? *before + 1 : reader.integer_or({"sliding_window"}, 129, formats::kCountRange);
+  if (before && reader.has("sliding_window") &&
+      *reader.raw("sliding_window") != Json(attention.window)) {
+    reading.warning("sliding_window_size " + std::to_string(*before) +
                     ", of the keys before the query's own, is taken over sliding_window " +
-                    formats::shortened(reader.raw("sliding_window")->dump(), 60));
+                    formats::shortened(reader.raw("sliding_window")->dump(), 60) + ": layers see " +
+                    std::to_string(attention.window) + " keys, as in transformers 5.23");
   }
   read_kinds(reading);
   attention.sink_layers = attention.local_layers;
@@ -68,7 +77,8 @@ void read_experts(FamilyReader& reading) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
   ExpertsConfig& experts = config.experts;
-  experts.count = reader.integer_or({"n_routed_experts"}, 256, formats::kCountRange);
+  experts.count =
+      reader.integer_or({"n_routed_experts", "num_local_experts"}, 256, formats::kCountRange);
   experts.per_token = reader.integer_or({"num_experts_per_tok"}, 8, formats::kCountRange);
   experts.width = reader.integer_or({"moe_intermediate_size"}, 2048, formats::kCountRange);
   experts.scale = reader.number_or({"routed_scaling_factor"}, 1.0, formats::kPositiveRange);
@@ -103,6 +113,8 @@ Translation translate(const FamilyInput& input) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
   read_llama_part(reading, {.kv_heads = 4, .head_dim = 192, .context = 131072}, 1e-5);
+  config.norm_eps =  // the hub's own files have the second name
+      reader.number_or({"rms_norm_eps", "layernorm_epsilon"}, 1e-5, formats::kPositiveRange);
   config.attention.value_dim = reader.integer_or({"v_head_dim"}, 128, formats::kCountRange);
   config.attention.value_scale =
       reader.number_or({"attention_value_scale"},

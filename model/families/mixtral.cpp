@@ -29,7 +29,8 @@ Translation translate(const FamilyInput& input) {
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
   read_llama_part(reading, {.kv_heads = 8, .context = 131072}, 1e-5);
-  config.experts.count = reader.integer_or({"num_local_experts"}, 8, formats::kCountRange);
+  config.experts.count =
+      reader.integer_or({"num_local_experts", "num_experts"}, 8, formats::kCountRange);
   config.experts.per_token = reader.integer_or({"num_experts_per_tok"}, 2, formats::kCountRange);
   config.experts.width = config.ffn_width;
   config.experts.normalised = true;

@@ -129,8 +129,9 @@ void FamilyReader::note_scaling_clashes(const std::string& layer_type, const Jso
 
 // A rope that no layer turns by is held to the same words: a misspelt layer type would hide it.
 void FamilyReader::check_other_ropes() {
+  if (!has_ropes_by_type_) return;  // of a class without them the key stays unread
   const Json* parameters = reader_.raw("rope_parameters");
-  if (!has_ropes_by_type_ || parameters == nullptr || !parameters->is_object()) return;
+  if (parameters == nullptr || !parameters->is_object()) return;
   const bool nested =
       parameters_of_type(kFull) != nullptr || parameters_of_type(kSliding) != nullptr;
   for (const auto& [type, own] : parameters->items()) {

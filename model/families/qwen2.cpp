@@ -28,7 +28,7 @@ bool from_layer(std::int64_t layer, std::int64_t first) { return layer >= first;
 }  // namespace
 }  // namespace qwen2
 
-void read_qwen_windows(FamilyReader& reading) {
+void read_qwen_windows(FamilyReader& reading, std::int64_t first) {
   const formats::ConfigReader& reader = reading.reader();
   const std::int64_t window = reader.integer_or({"sliding_window"}, 4096, formats::kCountRange);
   if (!reader.boolean_or({"use_sliding_window"}, false)) {
@@ -40,7 +40,7 @@ void read_qwen_windows(FamilyReader& reading) {
   }
   if (reading.has_key("sliding_window") && !reader.has("sliding_window")) return;  // null is none
   reading.config().attention.window = window;
-  reading.read_local_layers(&qwen2::from_layer, reader.integer_or({"max_window_layers"}, 28));
+  reading.read_local_layers(&qwen2::from_layer, reader.integer_or({"max_window_layers"}, first));
 }
 
 Family qwen2_family() { return {"qwen2", &qwen2::claims, &qwen2::translate}; }

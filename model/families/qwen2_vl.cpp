@@ -18,7 +18,7 @@ Translation translate(const FamilyInput& input) {
   read_llama_part(reading, {.kv_heads = 8, .context = 32768}, 1e-5);
   config.attention.q_bias = config.attention.k_bias = config.attention.v_bias = true;
   config.attention.o_bias = false;
-  read_qwen_windows(reading);
+  read_qwen_windows(reading, 80);
   reading.read_head("lm_head.weight", false);
   reading.read_rope({.theta = 1e6, .whole_when_default = true, .axes = formats::RopeAxes::blocks},
                     "half");

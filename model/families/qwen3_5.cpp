@@ -18,8 +18,9 @@ Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "qwen3_5", text, text_prefix(input.config));
   ModelConfig& config = reading.config();
   const bool experts = is_of_type(text, {"qwen3_5_moe", "qwen3_5_moe_text"});
-  read_llama_part(reading, {.ffn_width = 12288, .kv_heads = 4, .head_dim = 256, .context = 32768},
-                  1e-6);
+  read_llama_part(
+      reading, {.ffn_width = 12288, .kv_heads = experts ? 2 : 4, .head_dim = 256, .context = 32768},
+      1e-6);
   read_gated_attention(reading);
   if (experts) {
     read_qwen_experts(reading, 256, 8, 512, true);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <vector>
 
 #include "model/families/expert_places.h"
 #include "model/families/family_reader.h"
@@ -14,13 +15,25 @@ namespace {
 
 bool claims(const FamilyInput& input) { return is_of_type(input.config, {"qwen3_moe"}); }
 
+// All layers slide, or none: the class asks for no max_window_layers, and looks at no layer_types.
+void read_window(FamilyReader& reading) {
+  read_qwen_windows(reading, 0);
+  ModelConfig& config = reading.config();
+  if (config.attention.window == 0) return;
+  std::vector<std::int64_t>& local = config.attention.local_layers;
+  if (local.size() == all_layers(config).size()) return;
+  reading.warning(
+      "max_window_layers and layer_types are not read by the class: every layer slides");
+  local = all_layers(config);
+}
+
 Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "qwen3_moe");
   ModelConfig& config = reading.config();
   read_llama_part(reading, {.kv_heads = 4, .context = 32768}, 1e-6);
   config.attention.qk_norm = "head";
   read_qwen_experts(reading, 128, 8, 768, false);
-  read_qwen_windows(reading);
+  read_window(reading);
   reading.read_head("lm_head.weight", false);
   reading.read_rope(kWholeHeads, "half");
   const ModelConfig sizes = config;

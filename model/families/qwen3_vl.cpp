@@ -39,7 +39,8 @@ Translation translate(const FamilyInput& input) {
     read_llama_part(reading, {.kv_heads = 32, .head_dim = 128, .context = 128000}, 1e-6);
   }
   config.attention.qk_norm = "head";
-  reading.read_head("lm_head.weight", experts);
+  // The class with experts ties by itself, the one of pictures and text around it does not.
+  reading.read_head("lm_head.weight", experts && &text == &input.config);
   reading.read_rope({.theta = 5e5,
                      .whole_when_default = true,
                      .axes = formats::RopeAxes::interleaved,

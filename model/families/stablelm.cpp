@@ -24,7 +24,7 @@ Translation translate(const FamilyInput& input) {
   FamilyReader reading(input, "stablelm");
   const formats::ConfigReader& reader = reading.reader();
   ModelConfig& config = reading.config();
-  read_llama_part(reading, {.context = 4096}, 1e-5);
+  read_llama_part(reading, {.kv_heads = 32, .context = 4096}, 1e-5);
   reading.layer_norm({"layer_norm_eps"}, 1e-5);
   AttentionConfig& attention = config.attention;
   attention.q_bias = reader.boolean_or({"use_qkv_bias"}, false);

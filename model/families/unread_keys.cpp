@@ -51,15 +51,31 @@ bool has_other_norms(const Json& value, const ModelConfig& config) {
 // A base, or the part of a head that turns, of the layers that slide (`local`) or of the others.
 bool is_other_setting(const Json& value, const ModelConfig& config, const char* option,
                       bool local = false) {
-  if (!is_rope(config)) return false;
+  if (!is_rope(config) || value.is_null()) return false;
   const bool own = local && config.local_encoding.has_value();
   const Json& options = own ? config.local_encoding->options : config.encoding.options;
-  return !value.is_number() || value != options.value(option, Json(1.0));
+  // A part of the heads may be a share of the planes (family_reader.cpp).
+  return !value.is_number() ||
+         value != options.value(option, options.value("turning_planes", Json(1.0)));
 }
 
+// One that is right for a kind of layers is about these.
 bool is_other_part(const Json& value, const ModelConfig& config) {
-  return is_other_setting(value, config, "partial_rotary_factor") ||
+  return is_other_setting(value, config, "partial_rotary_factor") &&
          is_other_setting(value, config, "partial_rotary_factor", true);
+}
+
+// Of models that do not turn, files have the plain rope of a class's defaults too.
+bool has_other_rope(const Json& value, const ModelConfig& config) {
+  if (is_rope(config) || !value.is_object()) return is_true(value);
+  for (const char* key : {"rope_type", "type"}) {
+    if (const auto found = value.find(key); found != value.end()) return *found != "default";
+  }
+  return false;
+}
+
+bool has_no_experts(const Json& value, const ModelConfig& config) {
+  return is_true(value) && config.experts.layers.empty();
 }
 
 struct UnreadKey {
@@ -147,6 +163,11 @@ constexpr UnreadKey kUnreadKeys[] = {
      "layers that slide have sinks as this family has them"},
     {"per_layer_config", [](const Json& value, const ModelConfig&) { return is_true(value); },
      "layers have the sizes that the rest of the file gives"},
+    {"rope_scaling", &has_other_rope, "it says nothing to this family"},
+    {"rope_parameters", &has_other_rope, "it says nothing to this family"},
+    {"num_experts", &has_no_experts, "layers have one MLP each"},
+    {"num_local_experts", &has_no_experts, "layers have one MLP each"},
+    {"n_routed_experts", &has_no_experts, "layers have one MLP each"},
 };
 
 bool is_other(const Json& value, double own) {

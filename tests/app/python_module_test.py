@@ -11,6 +11,7 @@ import tempfile
 import threading
 import types
 import unittest
+import unittest.mock
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -26,6 +27,7 @@ os.environ.update(PHASESCOPE=str(BIN / "phasescope"), PHASESCOPE_WORKER=str(BIN 
 
 import numpy  # noqa: E402
 import phasescope  # noqa: E402
+import stand_in_torch  # noqa: E402
 from phasescope import crc32c, frames  # noqa: E402
 
 # Scores of a size of ten in float32 are off by 10 x 2^-23 at the most, and so are their exponentials.
@@ -277,11 +279,16 @@ class Dump(unittest.TestCase):
         sys.modules["a_model"] = own
         self.addCleanup(sys.modules.pop, "a_model")
         path = self.folder / "qk.safetensors"
+        late = types.ModuleType("a_model_loaded_late")
+        self.addCleanup(sys.modules.pop, "a_model_loaded_late")
         with phasescope.dump(path) as layers:
+            sys.modules["a_model_loaded_late"] = late
+            late.attend = self.functional.scaled_dot_product_attention
             own.attend(self.q[0], self.k[0], self.k[0], is_causal=True)
             self.functional.scaled_dot_product_attention(self.q[1], self.k[1], self.k[1], is_causal=True)
         self.assertEqual(len(layers), 2)
         self.assertIs(own.attend, original)
+        self.assertIs(late.attend, original)
         numpy.testing.assert_allclose(self.map_of(path, (0, 3)), self.weights(0, 3, 8 ** -0.5), atol=WEIGHTS)
 
     def test_maps_are_the_models_maps(self):
@@ -339,7 +346,7 @@ class Dump(unittest.TestCase):
 
 
 def live_torch():
-    """PyTorch itself; the tests above need none."""
+    """PyTorch itself, where this Python has it."""
     try:
         import torch
         return torch
@@ -348,31 +355,56 @@ def live_torch():
 
 
 class LiveModel(unittest.TestCase):
-    """The hook on PyTorch, beside the weights that its attention layer returns by itself."""
+    """The hook beside the weights that an attention layer returns by itself: PyTorch's own where this Python has it,
+    else that of stand_in_torch."""
 
     def setUp(self):
-        self.torch = live_torch()
-        if self.torch is None or not hasattr(self.torch, "nn"):
-            self.skipTest("PyTorch for this Python is not installed")
+        torch = live_torch()
+        if torch is None or not hasattr(torch, "nn"):
+            standing_in = unittest.mock.patch.dict(sys.modules, stand_in_torch.modules())
+            standing_in.start()
+            self.addCleanup(standing_in.stop)
+            torch = sys.modules["torch"]
+        else:
+            torch.manual_seed(4)
+        self.torch = torch
         self.folder = Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, self.folder)
+        self.mask = torch.nn.Transformer.generate_square_subsequent_mask(12)
+
+    def map_of(self, file, head):
+        command_line("import", file, "--out", self.folder / "imported")
+        model = phasescope.open(str(self.folder / "imported"))
+        found = model.capture("attn", heads=[head], layers=[0], ids=[list(range(12))]).tensors["attn.0"][0, 0]
+        shutil.rmtree(self.folder / "imported")
+        return found
 
     def test_an_attention_layer_of_torch(self):
-        torch = self.torch
-        torch.manual_seed(4)
-        layer = torch.nn.MultiheadAttention(32, 4, batch_first=True)  # in training mode: no path of its own
-        x = torch.randn(1, 12, 32)
-        mask = torch.nn.Transformer.generate_square_subsequent_mask(12)
-        _, weights = layer(x, x, x, attn_mask=mask, average_attn_weights=False)
+        layer = self.torch.nn.MultiheadAttention(32, 4, batch_first=True)  # in training mode: no path of its own
+        x = self.torch.randn(1, 12, 32)
+        _, weights = layer(x, x, x, attn_mask=self.mask, average_attn_weights=False)
         for what in ("qk", "maps"):
             with self.subTest(what):
                 path = self.folder / f"{what}.safetensors"
                 with phasescope.dump(path, what):
-                    layer(x, x, x, attn_mask=mask, need_weights=False)
-                command_line("import", path, "--out", self.folder / what)
-                model = phasescope.open(str(self.folder / what))
-                maps = model.capture("attn", heads=[2], layers=[0], ids=[list(range(12))]).tensors["attn.0"]
-                numpy.testing.assert_allclose(maps[0, 0], weights[0, 2].detach().tolist(), atol=WEIGHTS)
+                    layer(x, x, x, attn_mask=self.mask, need_weights=False)
+                numpy.testing.assert_allclose(self.map_of(path, 2), weights[0, 2].detach().tolist(), atol=WEIGHTS)
+
+    def test_tensors_of_bfloat16(self):
+        """They become float32 as they are: the weights are those of the rounded queries and keys."""
+        q, k = (self.torch.randn(1, 4, 12, 8).bfloat16() for _ in range(2))
+        mask = self.mask.bfloat16()
+        path = self.folder / "maps.safetensors"
+        with phasescope.dump(path, "maps"):
+            self.torch.nn.functional.scaled_dot_product_attention(q, k, k, attn_mask=mask)
+        scores = numpy.array(q.float().tolist())[0, 1] @ numpy.array(k.float().tolist())[0, 1].T * 8 ** -0.5
+        scores = numpy.exp(numpy.where(numpy.tril(numpy.ones((12, 12), bool)), scores, -numpy.inf))
+        numpy.testing.assert_allclose(self.map_of(path, 1), scores / scores.sum(-1, keepdims=True), atol=WEIGHTS)
+
+    def test_no_other_tensor_gives_itself_away(self):
+        """What the hook does for them is needed, of PyTorch's tensors as of the stand-in's."""
+        with self.assertRaises(TypeError):
+            self.torch.randn(2).bfloat16().numpy()
 
 
 class Page(unittest.TestCase):

@@ -208,6 +208,15 @@ TEST_F(BadQuantised, UnknownMethodsAreRefusedByNameWithThoseThatAreKnown) {
   EXPECT_TRUE(tells(refused({{"bits", 4}}, gptq_), "nothing says how"));
 }
 
+TEST_F(BadQuantised, AnOrderOfInputsThatTheFileDoesNotHaveIsNamed) {
+  auto unordered = gptq_;
+  unordered.erase("a.g_idx");
+  const Json config = {
+      {"quant_method", "gptq"}, {"bits", 4}, {"group_size", 16}, {"desc_act", true}};
+  EXPECT_TRUE(tells(refused(config, unordered), "desc_act"));
+  EXPECT_TRUE(tells(refused(config, unordered), "a.g_idx"));
+}
+
 TEST_F(BadQuantised, SettingsThatCannotBeReadAreNamed) {
   const auto gptq = [&](const Json& more) {
     Json config = {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 16}};

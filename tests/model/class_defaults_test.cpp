@@ -403,11 +403,11 @@ TEST(ClassDefaults, SizesThatDisagreeAreToldOf) {
   EXPECT_EQ(translated(mimo).config.attention.window, 8);
   mimo["sliding_window"] = 8;
   EXPECT_FALSE(any_tells(translated(mimo).warnings, "is taken over"));
-  mimo["sliding_window"] = 7;
+  mimo["sliding_window"] = 7;  // as the published file has it
   EXPECT_EQ(translated(mimo).config.attention.window, 8);
   EXPECT_TRUE(any_tells(translated(mimo).warnings,
                         "sliding_window_size 7, of the keys before the query's own, is taken over "
-                        "sliding_window 7"));
+                        "sliding_window 7: layers see 8 keys"));
   Json gemma = small({{"model_type", "gemma4_text"}, {"head_dim", 8}, {"global_head_dim", 16}});
   gemma["layer_types"] =
       Json::array({"sliding_attention", "sliding_attention", "full_attention", "full_attention"});

@@ -159,5 +159,23 @@ TEST(ConfigAlone, HasTheRopePlanThatTheLibraryWouldApply) {
   EXPECT_EQ(llama->report.family, "llama");
 }
 
+// Weights that would be refused are told of where there are none to refuse.
+TEST(ConfigAlone, TellsOfAQuantiserThatIsNotKnown) {
+  Json config = formats::json_from_file(golden("hf/configs/smollm3.json"));
+  const auto told = [&](const Json& how) {
+    config["quantization_config"] = how;
+    const auto alone = config_alone(ConfigFolder(config).file());
+    return Json(alone.value().report.warnings).dump();
+  };
+  EXPECT_NE(told({{"quant_method", "quip_of_tomorrow"}}).find("quip_of_tomorrow"),
+            std::string::npos);
+  EXPECT_NE(told({{"quant_method", "quip_of_tomorrow"}}).find("known: fp8, mxfp4, gptq"),
+            std::string::npos);
+  EXPECT_NE(told({{"bits", 4}}).find("nothing says how"), std::string::npos);
+  for (const Json& known : {Json{{"quant_method", "gptq"}}, Json(nullptr)}) {
+    EXPECT_EQ(told(known).find("quantised"), std::string::npos) << known.dump();
+  }
+}
+
 }  // namespace
 }  // namespace phasescope::model

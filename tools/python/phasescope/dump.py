@@ -77,13 +77,13 @@ def dump(path, what="qk"):
         sees_later.append(not is_causal and query.shape[-2] > 1 and (mask is None or bool(numpy.all(_seen(mask)))))
         return out
 
-    places = _places_of(original)
-    for names, name in places:
+    for names, name in _places_of(original):
         names[name] = recorded
     try:
         yield layers
     finally:
-        for names, name in places:
+        # Also where a module that was loaded meanwhile took it by its name.
+        for names, name in _places_of(recorded):
             names[name] = original
     if not layers:
         raise RuntimeError("no layer called scaled_dot_product_attention: choose the model's attention implementation "
