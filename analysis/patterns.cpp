@@ -17,6 +17,7 @@
 #include "analysis/bias_rows.h"
 #include "analysis/layer_frequencies.h"
 #include "analysis/model_sides.h"
+#include "analysis/state_drift.h"
 #include "analysis/state_spectrum.h"
 #include "analysis/tensors.h"
 #include "analysis/theory/cape_surface.h"
@@ -233,6 +234,7 @@ class PatternsAnalysis {
     layer.mean_abs_z = magnitude.mean().item<double>();
     layer.sd_abs_z = magnitude.std(/*unbiased=*/false).item<double>();
     layer.drift = (moved.norm() / first.expand_as(moved).norm()).item<double>();
+    layer.drift_interval = interval_of_drift(moved, first);
     const at::Tensor heads = position_products(z, rows);
     const at::Tensor mean = heads.mean(0);
     const at::Tensor power = power_of_state(z);
@@ -264,16 +266,16 @@ class PatternsAnalysis {
 
   // What was asked for of a bias that is not there to be shown is said, not dropped.
   void add_note_of_unread() {
-    const auto add = [this](bool unread, const char* option, const std::string& why) {
-      if (unread) add_note(std::string(option) + " changes nothing: " + why);
+    const auto add = [this](bool unread, const char* key, const std::string& why) {
+      if (unread) add_note(std::string(key) + " changes nothing: " + why);
     };
-    add(options_.query && !reads_query_, "--query",
-        reads_distances_ ? "the tables go as far as --distances says"
+    add(options_.query && !reads_query_, "`query`",
+        reads_distances_ ? "the tables go as far as `distances` says"
                          : "there is no bias of a query to measure");
-    add(options_.distances && !reads_distances_, "--distances", "no table of distances is shown");
-    add(options_.texts != PatternsOptions().texts && out_.result.rows.empty(), "--texts",
+    add(options_.distances && !reads_distances_, "`distances`", "no table of distances is shown");
+    add(options_.texts != PatternsOptions().texts && out_.result.rows.empty(), "`texts`",
         std::string("no rows of queries are shown") +
-            (options_.queries.empty() ? ", as no --queries were named" : ""));
+            (options_.queries.empty() ? ", as no `queries` were named" : ""));
   }
 
   void add_note_of_missing_heads() {
@@ -470,7 +472,7 @@ class PatternsAnalysis {
     if (count == length) return;
     say(std::to_string(count) + " of " + std::to_string(length) +
         " distances are shown, every one below " + std::to_string(count / 2) +
-        "; fewer --layers show more");
+        "; fewer `layers` show more");
   }
 
   // What the first layer's scores have beside their content.

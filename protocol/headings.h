@@ -7,10 +7,15 @@
 
 namespace phasescope::protocol {
 
-// "loss [nats]", "length [tokens]": the title, or the name where that is clear, and the unit.
+// "loss (nats)": how units stand behind what they are of, in tables, figures and the window. Square
+// brackets are those of intervals.
+inline std::string with_unit(const std::string& words, const std::string& unit) {
+  return unit.empty() ? words : words + " (" + unit + ")";
+}
+
+// "loss (nats)", "length (tokens)": the title, or the name where that is clear, and the unit.
 inline std::string heading_of(const std::string& name, const About& about) {
-  const std::string unit = about.unit;
-  return (*about.title ? about.title : name) + (unit.empty() ? "" : " [" + unit + "]");
+  return with_unit(*about.title ? about.title : name, about.unit);
 }
 
 // By name, of every field of Row.

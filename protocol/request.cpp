@@ -4,6 +4,7 @@
 
 #include "formats/near_names.h"
 #include "protocol/error_info.h"
+#include "protocol/input_options.h"
 #include "protocol/shell_word.h"
 
 namespace phasescope::protocol {
@@ -54,7 +55,7 @@ void add_field(std::string& line, const BoundField& field) {
 // What the command line calls a field. An input has options of its own.
 std::string named_option(const BoundField& field) {
   if (*field.about.argument) return field.about.argument;
-  return field.kind == FieldKind::object ? "--text, --prompt, --ids, --inputs or --sample"
+  return field.kind == FieldKind::object ? in_words(names_of_input_options())
                                          : option_name(field.key);
 }
 

@@ -9,6 +9,7 @@
 
 #include "formats/base64.h"
 #include "protocol/error_info.h"
+#include "protocol/input_options.h"
 #include "protocol/prompt_bytes.h"
 #include "protocol/request.h"
 
@@ -201,17 +202,17 @@ std::string joined(const Strings& words) {
 Strings input_words(const Input& input) {
   // What --sample drew is named after it.
   constexpr std::string_view sample = "sample ";
-  if (input.name.starts_with(sample)) return {"--sample", input.name.substr(sample.size())};
-  if (input.prompt) return {"--prompt", *input.prompt};
+  if (input.name.starts_with(sample)) return {kSampleOption.name, input.name.substr(sample.size())};
+  if (input.prompt) return {kPromptOption.name, *input.prompt};
   if (input.base64 && input.name == kNameOfPromptBytes) {
-    return {"--prompt", formats::decoded_base64(*input.base64, "--prompt")};
+    return {kPromptOption.name, formats::decoded_base64(*input.base64, kPromptOption.name)};
   }
-  if (input.inputs) return {"--inputs", *input.inputs};
-  if (!input.ids.is_null()) return {"--ids", input.name.empty() ? "ids.json" : input.name};
+  if (input.inputs) return {kInputsOption.name, *input.inputs};
+  if (!input.ids.is_null()) return {kIdsOption.name, input.name.empty() ? "ids.json" : input.name};
   if (input.corpus.is_string()) return {"--corpus", input.corpus.get<std::string>()};
   if (input.corpus == json(true)) return {"--corpus"};
   const bool text = input.text || input.base64 || !input.name.empty();
-  return text ? Strings{"--text", input.name.empty() ? "text.txt" : input.name} : Strings{};
+  return text ? Strings{kTextOption.name, input.name.empty() ? "text.txt" : input.name} : Strings{};
 }
 
 }  // namespace

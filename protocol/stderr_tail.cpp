@@ -57,6 +57,8 @@ void StderrTail::add(std::string_view text) {
   std::lock_guard lock(mutex_);
   for (const char character : text) {
     if (character == '\n') {
+      // ssh ends its own lines by two characters.
+      if (line_open_ && lines_.back().ends_with('\r')) lines_.back().pop_back();
       line_open_ = false;
       continue;
     }

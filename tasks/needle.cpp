@@ -111,7 +111,7 @@ class Needle : public Task {
              .help = "a number hidden between sentences, asked for by its key",
              .source = "RULER (arXiv 2404.06654) niah, one needle; re-implemented",
              .differs =
-                 "RULER counts the value anywhere in 128 generated tokens, as --generate does; "
+                 "RULER counts the value anywhere in 128 generated tokens, as `generate` does; "
                  "otherwise the answer must begin with it here, which one pass decides",
              .form = Form::text,
              .length_unit = noise ? "lines of garbage" : "sentences",

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "widgets/focus_keys.h"
 #include "widgets/theme.h"
 
 namespace phasescope::widgets {
@@ -113,8 +114,13 @@ ArcsDrawn draw_arcs(const ArcsSpec& spec) {
   ImGui::PushFont(fonts().mono, 0.0F);
   const Columns place = columns_of(spec);
   const bool pressed = ImGui::InvisibleButton(
-      "##arcs", {std::max(1.0F, place.width), place.line * static_cast<float>(spec.tokens)});
-  if (ImGui::IsItemHovered()) {
+      "##arcs", {std::max(1.0F, place.width), place.line * static_cast<float>(spec.tokens)},
+      ImGuiButtonFlags_EnableNav);
+  const ArrowStep step = arrow_step(ImGui::GetItemID());
+  const auto beside = [&](int row, int by) { return std::clamp(row + by, 0, spec.tokens - 1); };
+  if (step.down != 0) drawn.stepped_query = beside(spec.query, step.down);
+  if (step.right != 0) drawn.stepped_key = beside(spec.key, step.right);
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_NoNavOverride)) {
     const ImVec2 mouse = ImGui::GetMousePos();
     const int row =
         std::clamp(static_cast<int>((mouse.y - place.origin.y) / place.line), 0, spec.tokens - 1);

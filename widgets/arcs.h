@@ -29,6 +29,7 @@ struct ArcsSpec {
 struct ArcsDrawn {
   int hovered_query = -1, hovered_key = -1;  // one of the two
   int clicked_query = -1, clicked_key = -1;
+  int stepped_query = -1, stepped_key = -1;  // beside what is selected, by an arrow key
 };
 
 // The arcs of one query; nothing of one that has none.

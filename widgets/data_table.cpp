@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "widgets/focus_keys.h"
 #include "widgets/plot_spec.h"
 #include "widgets/plot_table.h"
 #include "widgets/theme.h"
@@ -400,8 +401,9 @@ void DataTable::draw_row(const TableSpec& table, const TableDraw& options, int r
     if (ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) drawn.double_clicked = row;
   }
   if (ImGui::IsItemHovered()) drawn.hovered = row;
-  if (ImGui::IsItemClicked(ImGuiMouseButton_Right)) {
-    menu_row_ = row, menu_column_ = std::max(0, ImGui::TableGetHoveredColumn());
+  const bool by_key = asks_for_menu(ImGui::GetItemID());
+  if (by_key || ImGui::IsItemClicked(ImGuiMouseButton_Right)) {
+    menu_row_ = row, menu_column_ = by_key ? 0 : std::max(0, ImGui::TableGetHoveredColumn());
     drawn.hovered = row;
   }
   if (row == options.hovered)

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "widgets/focus_keys.h"
 #include "widgets/theme.h"
 
 namespace phasescope::widgets {
@@ -90,6 +91,19 @@ int cell_under(const HeadGridSpec& grid, const Placement& place, ImVec2 mouse) {
   if (column < 0 || line < 0 || line >= place.lines()) return -1;
   const int slot = place.slot_at(line, column);
   return slot < 0 ? -1 : cell_at(grid, slot);
+}
+
+// The picture beside that of a cell, as they stand; from none the first one.
+int cell_beside(const HeadGridSpec& grid, const Placement& place, int cell, ArrowStep step) {
+  int slot = 0;
+  while (slot < place.cells && cell_at(grid, slot) != cell) ++slot;
+  if (slot == place.cells) return cell_at(grid, 0);
+  const int lines = place.lines_of_group(), within = slot % place.group;
+  const int line = slot / place.group * lines + within / place.columns + step.down;
+  const int column = within % place.columns + step.right;
+  if (line < 0 || line >= place.lines() || column < 0) return cell;
+  const int next = place.slot_at(line, column);
+  return next < 0 ? cell : cell_at(grid, next);
 }
 
 void draw_thumbnail(const HeadGridSpec& grid, std::uint64_t picture, ImVec2 at, float pixels,
@@ -209,8 +223,11 @@ HeadGridDrawn draw_head_grid(const HeadGridSpec& grid, HeatmapTexture& atlas,
   if (place.cells == 0) return drawn;
   const ImVec2 size{static_cast<float>(place.columns) * place.step_x(),
                     static_cast<float>(place.lines()) * place.step_y()};
-  const bool pressed = ImGui::InvisibleButton("##heads", size);
-  if (ImGui::IsItemHovered()) drawn.hovered = cell_under(grid, place, ImGui::GetMousePos());
+  const bool pressed = ImGui::InvisibleButton("##heads", size, ImGuiButtonFlags_EnableNav);
+  const ArrowStep step = arrow_step(ImGui::GetItemID());
+  if (step != ArrowStep{}) drawn.stepped = cell_beside(grid, place, draw.selected, step);
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_NoNavOverride))
+    drawn.hovered = cell_under(grid, place, ImGui::GetMousePos());
   HeadGridDraw now = draw;
   if (drawn.hovered >= 0) now.hovered = drawn.hovered;
   draw_cells(grid, now, place, atlas.colored(grid.look));

@@ -60,6 +60,7 @@ struct HeadGridDraw {
 struct HeadGridDrawn {
   int hovered = -1;  // a cell
   int clicked = -1;
+  int stepped = -1;  // to the picture beside the selected one by an arrow key
 };
 
 // The atlas of (layers, heads, side, side) values: thumbnails beside each other in one picture.

@@ -1,16 +1,19 @@
 #include "widgets/plot_draw.h"
 
 #include <implot.h>
+#include <implot_internal.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <utility>
 
+#include "widgets/focus_keys.h"
 #include "widgets/map_colors.h"
 #include "widgets/plot_series.h"
 #include "widgets/plot_table.h"
 #include "widgets/scaled.h"
+#include "widgets/series_marks.h"
 #include "widgets/theme.h"
 
 namespace phasescope::widgets {
@@ -24,47 +27,6 @@ constexpr double kLeastRatio = 0.125;
 
 int format_tick(double value, char* buffer, int size, void*) {
   return std::snprintf(buffer, static_cast<std::size_t>(size), "%s", short_number(value).c_str());
-}
-
-void shade_beyond(const Marker& marker) {
-  if (!marker.vertical || !marker.beyond) return;
-  const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
-  const float right = origin.x + size.x;
-  const float from = std::max(origin.x, ImPlot::PlotToPixels(marker.at, 0).x);
-  if (!(from < right)) return;
-  ImVec4 color = palette().quiet;
-  color.w = 0.13F;
-  ImPlot::GetPlotDrawList()->AddRectFilled({from, origin.y}, {right, origin.y + size.y},
-                                           ImGui::ColorConvertFloat4ToU32(color));
-}
-
-void draw_marker(const Marker& marker, int place) {
-  const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
-  const ImVec4 color = marker.color < 0 ? palette().quiet : series_vec(marker.color);
-  const ImU32 ink = ImGui::ColorConvertFloat4ToU32(color);
-  const ImU32 letters =
-      marker.color < 0 ? ink : ImGui::ColorConvertFloat4ToU32(series_text(marker.color));
-  const ImVec2 at =
-      ImPlot::PlotToPixels(marker.vertical ? marker.at : 0, marker.vertical ? 0 : marker.at);
-  ImDrawList* list = ImPlot::GetPlotDrawList();
-  const float font = ImGui::GetFontSize() * kSmall;
-  const ImVec2 words = ImGui::GetFont()->CalcTextSizeA(font, FLT_MAX, 0, marker.label.c_str());
-  ImPlot::PushPlotClipRect();
-  if (marker.vertical) {
-    list->AddLine({at.x, origin.y}, {at.x, origin.y + size.y}, ink, scaled(1.2F));
-    // Beside the line where it fits, else over it: what it says is never cut off at the left.
-    const bool left = at.x + words.x + 6 > origin.x + size.x;
-    const float wanted = left ? at.x - words.x - 4 : at.x + 4;
-    const float last = origin.x + size.x - words.x - 3;
-    const ImVec2 begin{std::max(origin.x + 3, std::min(wanted, last)),
-                       origin.y + 3 + static_cast<float>(place) * (font + 1)};
-    list->AddText(ImGui::GetFont(), font, begin, letters, marker.label.c_str());
-  } else {
-    list->AddLine({origin.x, at.y}, {origin.x + size.x, at.y}, ink, scaled(1.2F));
-    list->AddText(ImGui::GetFont(), font, {origin.x + size.x - words.x - 5, at.y - font - 2},
-                  letters, marker.label.c_str());
-  }
-  ImPlot::PopPlotClipRect();
 }
 
 double row_end(const MapSpec& map) { return map.row_end > 0 ? map.row_end : map.rows; }
@@ -121,7 +83,20 @@ struct AxisSetup {
   const std::vector<AxisTick>* ticks = nullptr;  // in place of the axis's own
   float pixels = 0;                              // about as long as the axis is
   bool limited = true;                           // else it has the limits that it had
+  double zoom = 1, by = 0;                       // asked for by keys
 };
+
+// The limits that keys ask for, of a linked axis in its link; nothing where none does.
+std::optional<ValueRange> keyed_limits(const AxisSpec& axis, const AxisSetup& setup) {
+  if (setup.refit || (setup.zoom == 1 && setup.by == 0)) return std::nullopt;
+  const ImPlotRange& now = ImPlot::GetCurrentPlot()->Axes[setup.which].Range;
+  const ValueRange before =
+      setup.link ? ValueRange{setup.link->low, setup.link->high} : ValueRange{now.Min, now.Max};
+  const double by = setup.reversed ? -setup.by : setup.by;
+  const ValueRange limits = moved_limits(before, axis.scale, setup.zoom, by);
+  if (setup.link) *setup.link = {limits.low, limits.high};
+  return limits;
+}
 
 // Every so many of the labels have room beside each other, were they spread evenly over the axis.
 std::size_t tick_step(const std::vector<AxisTick>& ticks, const AxisSpec& axis,
@@ -166,8 +141,11 @@ void set_axis(const AxisSpec& axis, const AxisSetup& setup) {
   const bool labelled = setup.labelled && !axis.label.empty();
   ImPlot::SetupAxis(which, labelled ? axis.label.c_str() : nullptr, flags);
   if (axis.scale == Scale::log10) ImPlot::SetupAxisScale(which, ImPlotScale_Log10);
+  const std::optional<ValueRange> keyed = keyed_limits(axis, setup);
   if (setup.link)
     ImPlot::SetupAxisLinks(which, &setup.link->low, &setup.link->high);
+  else if (keyed)
+    ImPlot::SetupAxisLimits(which, keyed->low, keyed->high, ImPlotCond_Always);
   else if (setup.limited)
     ImPlot::SetupAxisLimits(which, setup.range.low, setup.range.high,
                             setup.refit ? ImPlotCond_Always : ImPlotCond_Once);
@@ -261,35 +239,45 @@ void keep_frame(ImVec2 frame) {
   kept->SetFloat(up, std::min(kept->GetFloat(up), frame.y));
 }
 
+// Dear ImGui counts what has the focus by keys as hovered, wherever the mouse is.
+bool pointer_inside() {
+  const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
+  return ImPlot::IsPlotHovered() &&
+         ImGui::IsMouseHoveringRect(origin, {origin.x + size.x, origin.y + size.y});
+}
+
 // Returns what is to be said at the pointer outside of the axes. `across`: what the labels beside
 // the plot take of its width.
 std::string draw_inside(const PlotSpec& plot, const PlotDraw& options, const Fitting& fitting,
-                        ImVec2 size, float across) {
+                        const FigureKeys& keys, ImVec2 size, float across) {
   const bool refit = fitting.now;
   const float labels = labels_room();
   const AxisRanges ranges = axis_ranges(plot, fitting.frame.x, fitting.frame.y);
   // Of equal axes x follows y in ImPlot, unless its limits are set.
-  set_axis(plot.x, {ImAxis_X1, ranges.x, options.link_x, refit, false, options.axis_labels, true,
-                    options.x_ticks, size.x - across, !plot.equal_axes || refit});
+  set_axis(plot.x,
+           {ImAxis_X1, ranges.x, options.link_x, refit, false, options.axis_labels, true,
+            options.x_ticks, size.x - across, !plot.equal_axes || refit, keys.zoom, keys.right});
   set_axis(plot.y,
            {ImAxis_Y1, ranges.y, options.link_y, refit, plot.map.has_value() || options.downward,
             options.axis_labels && label_fits(plot.y, size.y), options.y_tick_labels,
-            options.y_ticks, size.y - labels});
+            options.y_ticks, size.y - labels, true, keys.zoom, keys.up});
   ImPlot::SetupFinish();
   for (const Marker& marker : plot.markers) shade_beyond(marker);
   if (plot.map && options.texture) draw_map(*plot.map, *options.texture);
   std::string words = plot.map ? draw_margin(*plot.map) : "";
   for (std::size_t i = 0; i < plot.series.size(); ++i)
-    draw_band(plot.series[i], static_cast<int>(i));
+    draw_band(plot.series[i], static_cast<int>(i), plot.y.scale);
+  const std::vector<PointShape> shapes = shapes_of(plot);
   for (std::size_t i = 0; i < plot.series.size(); ++i)
-    draw_series(plot.series[i], static_cast<int>(i));
+    draw_series(plot.series[i], static_cast<int>(i), shapes[i]);
+  draw_series_marks(plot, shapes);
   int place = 0;
   for (const Marker& marker : plot.markers) draw_marker(marker, place++ % 4);
   if (options.selected) draw_marks(plot, *options.selected, palette().warn);
   if (options.mark_x) draw_mark(*options.mark_x, true, palette().warn);
   if (options.mark_y) draw_mark(*options.mark_y, false, palette().warn);
   for (const PlotRing& ring : options.rings) draw_ring(ring);
-  if (options.hover && !ImPlot::IsPlotHovered()) draw_marks(plot, *options.hover, palette().accent);
+  if (options.hover && !pointer_inside()) draw_marks(plot, *options.hover, palette().accent);
   return words;
 }
 
@@ -325,7 +313,7 @@ void draw_point_row(const PlotSpec& plot, const NearPoint& point, bool with_plac
   const Series& series = plot.series[point.series];
   const bool downward = runs_downward(plot);
   ImGui::TableNextColumn();
-  draw_swatch(series);
+  draw_swatch(series, shapes_of(plot)[point.series]);
   ImGui::SameLine(0, 6);
   ImGui::TextUnformatted(point_name(series, point).c_str());
   ImGui::TableNextColumn();
@@ -391,7 +379,7 @@ void draw_menu(const PlotSpec& plot, const PlotDraw& options, PlotDrawn& drawn, 
   if (wanted) ImGui::OpenPopup("plot menu");
   int* const fitted = fitted_version();  // of the window around the popup
   if (!ImGui::BeginPopup("plot menu")) return;
-  if (ImGui::MenuItem("Show all again", "double click")) {
+  if (ImGui::MenuItem("Show all again", "double click, 0")) {
     drawn.double_clicked = true;
     *fitted = 0;
   }
@@ -413,6 +401,9 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
   ImGuiStorage* kept = ImGui::GetStateStorage();
   const ImGuiID beside_plot = ImGui::GetID("labels beside");
   const float across = kept->GetFloat(beside_plot, labels_room());
+  const ImGuiID id = ImGui::GetID("##plot");
+  const FigureKeys keys = figure_keys(id);
+  drawn.focused = has_focus(id), drawn.keyed = keys.move();
   // A frame around axes that have one already is too much.
   ImGui::PushStyleVar(ImGuiStyleVar_FrameBorderSize, 0.0F);
   // Half of the last tick's label stands beyond the axis.
@@ -421,11 +412,12 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
   if (!ImPlot::BeginPlot("##plot", size, flags)) {
     ImPlot::PopStyleVar();
     ImGui::PopStyleVar();
+    if (options.take_focus) take_focus(id);
     return drawn;
   }
-  const std::string beside = draw_inside(plot, options, fitting, size, across);
-  bool menu = false;
-  if (ImPlot::IsPlotHovered()) {
+  const std::string beside = draw_inside(plot, options, fitting, keys, size, across);
+  bool menu = keys.menu;
+  if (pointer_inside()) {
     const ImPlotPoint at = ImPlot::GetPlotMousePos();
     drawn.pointer = PlotPointer{at.x, at.y};
     const auto stayed = [](ImGuiMouseButton button) {
@@ -434,13 +426,17 @@ PlotDrawn draw_axes(const PlotSpec& plot, const PlotDraw& options, ImVec2 size) 
     };
     drawn.clicked = stayed(ImGuiMouseButton_Left);
     drawn.double_clicked = ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left);
-    menu = stayed(ImGuiMouseButton_Right);
+    menu = menu || stayed(ImGuiMouseButton_Right);
     point_at(plot, options, drawn);
   }
   drawn.plot_size = ImPlot::GetPlotSize(), drawn.fitted = fitting.now;
   const ImPlotRect limits = ImPlot::GetPlotLimits();
   drawn.x = {limits.X.Min, limits.X.Max}, drawn.y = {limits.Y.Min, limits.Y.Max};
+  const ImRect frame = ImPlot::GetCurrentPlot()->FrameRect;
   ImPlot::EndPlot();
+  if (options.take_focus) take_focus(id);
+  draw_focus(id, frame.Min, frame.Max);
+  drawn.double_clicked = drawn.double_clicked || keys.fit;
   if (drawn.double_clicked) *fitted_version() = 0;
   if (plot.equal_axes) keep_frame(drawn.plot_size);
   if (drawn.plot_size.x > 0) kept->SetFloat(beside_plot, size.x - drawn.plot_size.x);

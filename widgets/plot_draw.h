@@ -55,6 +55,7 @@ struct PlotDraw {
   std::function<std::string(PlotPointer)> more_words = {};
   // Items of the plot's context menu below its own ones.
   std::function<void()> menu = {};
+  bool take_focus = false;  // then it is what keys are for
 };
 
 struct PlotDrawn {
@@ -62,14 +63,17 @@ struct PlotDrawn {
   std::vector<NearPoint> near;         // the points there, of a plot without a map
   Hover hover;                         // what the pointer is at, in the axes' coordinates
   bool clicked = false;                // without dragging
-  bool double_clicked = false;         // or all was asked for from the menu
+  bool double_clicked = false;         // or all was asked for from the menu or by a key
+  bool keyed = false;                  // zoomed or moved by keys in this frame
   ImVec2 plot_size{0, 0};              // pixels inside the axes
   AxisLink x, y;                       // the limits of the axes
   bool fitted = false;                 // to the data, in this frame
+  bool focused = false;                // keys are for it
 };
 
 // The twin of svg_of in the window: title, legend, plot, notes. The same words and numbers. The
-// pointer is answered by the values under it, the right button by a menu of the plot's own.
+// pointer is answered by the values under it, the right button by a menu of the plot's own; what
+// the keys do while it has the focus is in focus_keys.h.
 PlotDrawn draw_plot(const PlotSpec& plot, const PlotDraw& options);
 
 // The size of a map's axes, labels and all, within which its cells are square: `ratio` is columns

@@ -12,11 +12,14 @@
 
 #include "widgets/busy.h"
 #include "widgets/scaled.h"
+#include "widgets/series_marks.h"
 #include "widgets/theme.h"
 
 namespace phasescope::widgets {
 namespace {
 
+// Of the letters beside markers, of those around.
+constexpr float kSmall = 0.87F;
 // The line keeps its colour on it, and several bands over each other are still told apart.
 constexpr float kBandOpacity = 0.22F;
 
@@ -75,9 +78,9 @@ void draw_dashed(const Series& series) {
   ImPlot::PopPlotClipRect();
 }
 
-// As plot_svg.cpp has them.
-void draw_point(ImDrawList* list, PointShape shape, ImVec2 at, ImU32 color) {
-  const float r = scaled(3.2F), x = at.x, y = at.y;
+// As plot_svg.cpp has them; `radius` in pixels of the usual density.
+void draw_point(ImDrawList* list, PointShape shape, ImVec2 at, ImU32 color, float radius = 3.2F) {
+  const float r = scaled(radius), x = at.x, y = at.y;
   switch (shape) {
     case PointShape::none:
       return;
@@ -96,24 +99,29 @@ void draw_point(ImDrawList* list, PointShape shape, ImVec2 at, ImU32 color) {
                                      {x + 1.2F * r, y - 0.9F * r}, color);
     case PointShape::cross:
       list->AddLine({x - r, y - r}, {x + r, y + r}, color, scaled(1.6F));
-      list->AddLine({x - r, y + r}, {x + r, y - r}, color, scaled(1.6F));
+      return list->AddLine({x - r, y + r}, {x + r, y - r}, color, scaled(1.6F));
+    case PointShape::open_circle:
+      return list->AddCircle(at, 0.75F * r, color, 0, 0.5F * r);
+    case PointShape::open_square:
+      list->AddRect({x - 0.68F * r, y - 0.68F * r}, {x + 0.68F * r, y + 0.68F * r}, color, 0,
+                    0.45F * r);
   }
 }
 
-void draw_points(const Series& series) {
+void draw_points(const Series& series, PointShape shape) {
   if (series.points == PointShape::none) return;
   const ImU32 color = ImGui::ColorConvertFloat4ToU32(line_look(series).LineColor);
   ImPlot::PushPlotClipRect();
   for (int i = 0; i < count_of(series); ++i) {
     const ImVec2 at = ImPlot::PlotToPixels(series.x[i], series.y[i]);
     if (std::isfinite(at.x) && std::isfinite(at.y))
-      draw_point(ImPlot::GetPlotDrawList(), series.points, at, color);
+      draw_point(ImPlot::GetPlotDrawList(), shape, at, color);
   }
   ImPlot::PopPlotClipRect();
 }
 
-void draw_line(const Series& series, const char* name) {
-  draw_points(series);
+void draw_line(const Series& series, PointShape shape, const char* name) {
+  draw_points(series, shape);
   if (series.dashed || series.quiet) return draw_dashed(series);
   ImPlot::PlotLine(name, series.x.data(), series.y.data(), count_of(series), line_look(series));
 }
@@ -165,20 +173,25 @@ ImPlotMarker marker_of(PointShape shape) {
       return ImPlotMarker_Down;
     case PointShape::cross:
       return ImPlotMarker_Cross;
+    case PointShape::open_square:
+      return ImPlotMarker_Square;
     case PointShape::none:
     case PointShape::circle:
+    case PointShape::open_circle:
       break;
   }
   return ImPlotMarker_Circle;
 }
 
-void draw_scatter(const Series& series, const char* name) {
+void draw_scatter(const Series& series, PointShape shape, const char* name) {
   const int count = count_of(series);
   draw_ends(series, name);
   ImPlotSpec look = fill_look(series, 1.0F);
-  look.Marker = series.sizes.empty() ? marker_of(series.points) : ImPlotMarker_Circle;
+  look.Marker = marker_of(shape);
   look.MarkerSize = scaled(3.5F);
   look.MarkerFillColor = look.MarkerLineColor = series_vec(series.color);
+  if (shape == PointShape::open_circle || shape == PointShape::open_square)
+    look.MarkerFillColor.w = 0;
   if (series.sizes.empty()) {
     ImPlot::PlotScatter(name, series.x.data(), series.y.data(), count, look);
     return;
@@ -191,59 +204,127 @@ void draw_scatter(const Series& series, const char* name) {
 
 }  // namespace
 
-void draw_band(const Series& series, int index) {
+void draw_band(const Series& series, int index, Scale scale_of_y) {
   if (series.kind != SeriesKind::line || series.x.empty()) return;
   const std::string name = imgui_id_of(index);
-  for (const auto& [begin, end] : band_runs(series))
+  for (const auto& [begin, end] : band_runs(series, scale_of_y))
     ImPlot::PlotShaded(name.c_str(), &series.x[begin], &series.low[begin], &series.high[begin],
                        static_cast<int>(end - begin), fill_look(series, kBandOpacity));
 }
 
-void draw_series(const Series& series, int index) {
+void draw_series(const Series& series, int index, PointShape shape) {
   if (series.x.empty() || series.y.empty()) return;
   const std::string words = imgui_id_of(index);
   const char* name = words.c_str();
   switch (series.kind) {
     case SeriesKind::line:
-      return draw_line(series, name);
+      return draw_line(series, shape, name);
     case SeriesKind::bars:
       return draw_bars(series, name);
     case SeriesKind::histogram:
       return draw_histogram(series, name);
     case SeriesKind::scatter:
-      return draw_scatter(series, name);
+      return draw_scatter(series, shape, name);
   }
 }
 
-void draw_swatch(const Series& series) {
+void draw_series_marks(const PlotSpec& plot, const std::vector<PointShape>& shapes) {
+  const float left = ImPlot::GetPlotPos().x, right = left + ImPlot::GetPlotSize().x;
+  const auto marks = series_marks(plot, shapes, left, right, [](double x, double y) {
+    const ImVec2 at = ImPlot::PlotToPixels(x, y);
+    return MarkPlace{at.x, at.y};
+  });
+  ImPlot::PushPlotClipRect();
+  for (std::size_t n = 0; n < marks.size(); ++n) {
+    const ImU32 color = ImGui::ColorConvertFloat4ToU32(series_vec(plot.series[n].color));
+    for (const auto& [x, y] : marks[n])
+      draw_point(ImPlot::GetPlotDrawList(), shapes[n],
+                 {static_cast<float>(x), static_cast<float>(y)}, color,
+                 static_cast<float>(kMarkRadius));
+  }
+  ImPlot::PopPlotClipRect();
+}
+
+void shade_beyond(const Marker& marker) {
+  if (!marker.vertical || !marker.beyond) return;
+  const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
+  const float right = origin.x + size.x;
+  const float from = std::max(origin.x, ImPlot::PlotToPixels(marker.at, 0).x);
+  if (!(from < right)) return;
+  ImVec4 color = palette().quiet;
+  color.w = 0.13F;
+  ImPlot::GetPlotDrawList()->AddRectFilled({from, origin.y}, {right, origin.y + size.y},
+                                           ImGui::ColorConvertFloat4ToU32(color));
+}
+
+void draw_marker(const Marker& marker, int place) {
+  const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
+  const ImVec4 color = marker.color < 0 ? palette().quiet : series_vec(marker.color);
+  const ImU32 ink = ImGui::ColorConvertFloat4ToU32(color);
+  const ImU32 letters =
+      marker.color < 0 ? ink : ImGui::ColorConvertFloat4ToU32(series_text(marker.color));
+  const ImVec2 at =
+      ImPlot::PlotToPixels(marker.vertical ? marker.at : 0, marker.vertical ? 0 : marker.at);
+  ImDrawList* list = ImPlot::GetPlotDrawList();
+  const float font = ImGui::GetFontSize() * kSmall;
+  const ImVec2 words = ImGui::GetFont()->CalcTextSizeA(font, FLT_MAX, 0, marker.label.c_str());
+  ImPlot::PushPlotClipRect();
+  if (marker.vertical) {
+    list->AddLine({at.x, origin.y}, {at.x, origin.y + size.y}, ink, scaled(1.2F));
+    // Beside the line where it fits, else over it: what it says is never cut off at the left.
+    const bool left = at.x + words.x + 6 > origin.x + size.x;
+    const float wanted = left ? at.x - words.x - 4 : at.x + 4;
+    const float last = origin.x + size.x - words.x - 3;
+    const ImVec2 begin{std::max(origin.x + 3, std::min(wanted, last)),
+                       origin.y + 3 + static_cast<float>(place) * (font + 1)};
+    list->AddText(ImGui::GetFont(), font, begin, letters, marker.label.c_str());
+  } else {
+    list->AddLine({origin.x, at.y}, {origin.x + size.x, at.y}, ink, scaled(1.2F));
+    list->AddText(ImGui::GetFont(), font, {origin.x + size.x - words.x - 5, at.y - font - 2},
+                  letters, marker.label.c_str());
+  }
+  ImPlot::PopPlotClipRect();
+}
+
+void draw_swatch(const Series& series, PointShape shape) {
   const float line = ImGui::GetTextLineHeight();
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float width = line * 1.2F, middle = at.y + line * 0.5F;
   const ImU32 color = ImGui::ColorConvertFloat4ToU32(series_vec(series.color));
+  // Under a mark: as opaque as bins are.
+  const ImU32 pale = ImGui::ColorConvertFloat4ToU32(series_vec(series.color, 0.26F));
   ImDrawList* list = ImGui::GetWindowDrawList();
   if (series.kind == SeriesKind::bars || series.kind == SeriesKind::histogram)
-    list->AddRectFilled({at.x, middle - line * 0.3F}, {at.x + width, middle + line * 0.3F}, color,
-                        2);
+    list->AddRectFilled({at.x, middle - line * 0.3F}, {at.x + width, middle + line * 0.3F},
+                        shape == PointShape::none ? color : pale, 2);
   else if (series.kind == SeriesKind::scatter)
-    draw_point(list, series.points == PointShape::none ? PointShape::circle : series.points,
-               {at.x + width / 2, middle}, color);
+    draw_point(list, shape, {at.x + width / 2, middle}, color);
   else if (series.dashed || series.quiet)
-    for (int part = 0; part < 2; ++part)
-      list->AddLine({at.x + width * 0.55F * static_cast<float>(part), middle},
-                    {at.x + width * (0.4F + 0.55F * static_cast<float>(part)), middle}, color,
-                    scaled(2));
+    for (int part = 0; part < 2; ++part) {
+      // A point in the middle is parted from both dashes, else it would close the gap.
+      const float dash = shape == PointShape::none ? 0.4F : 0.18F;
+      const float begin = shape == PointShape::none ? 0.55F : 0.82F;
+      const float from = at.x + width * begin * static_cast<float>(part);
+      list->AddLine({from, middle}, {from + width * dash, middle}, color, scaled(2));
+    }
   else
     list->AddLine({at.x, middle}, {at.x + width, middle}, color, scaled(2.4F));
-  if (series.kind == SeriesKind::line)
-    draw_point(list, series.points, {at.x + width / 2, middle}, color);
+  if (series.kind != SeriesKind::scatter)
+    draw_point(list, shape, {at.x + width / 2, middle}, color);
   ImGui::Dummy({width, line});
 }
 
 namespace {
 
+struct LegendEntry {
+  const Series* series;
+  PointShape shape;
+};
+
 // Its name ends in an ellipsis where it has no room, and is said in full under the pointer.
-void draw_entry(const Series& series, float right) {
-  draw_swatch(series);
+void draw_entry(const LegendEntry& entry, float right) {
+  const Series& series = *entry.series;
+  draw_swatch(series, entry.shape);
   ImGui::SameLine(0, ImGui::GetStyle().ItemSpacing.x * 0.6F);
   const float room = right - ImGui::GetCursorScreenPos().x;
   if (ImGui::CalcTextSize(series.label.c_str()).x <= room + 1)
@@ -252,10 +333,10 @@ void draw_entry(const Series& series, float right) {
   ImGui::SetItemTooltip("%s", series.label.c_str());
 }
 
-void draw_hidden(std::span<const Series* const> hidden) {
+void draw_hidden(std::span<const LegendEntry> hidden) {
   ImGui::TextColored(palette().quiet, "+%zu", hidden.size());
   if (!ImGui::BeginItemTooltip()) return;
-  for (const Series* series : hidden) draw_entry(*series, std::numeric_limits<float>::max());
+  for (const LegendEntry& entry : hidden) draw_entry(entry, std::numeric_limits<float>::max());
   ImGui::EndTooltip();
 }
 
@@ -263,16 +344,18 @@ void draw_hidden(std::span<const Series* const> hidden) {
 
 void draw_legend(const PlotSpec& plot, int most_lines) {
   if (!plot.legend) return;
-  std::vector<const Series*> entries;
-  for (const Series& series : plot.series)
-    if (!series.label.empty() && series.in_legend) entries.push_back(&series);
+  std::vector<LegendEntry> entries;
+  const std::vector<PointShape> shapes = shapes_of(plot);
+  for (std::size_t n = 0; n < shapes.size(); ++n)
+    if (!plot.series[n].label.empty() && plot.series[n].in_legend)
+      entries.push_back({&plot.series[n], shapes[n]});
   const float right = ImGui::GetCursorScreenPos().x + ImGui::GetContentRegionAvail().x;
   const float gap = ImGui::GetStyle().ItemSpacing.x * 2;
   const float count = ImGui::CalcTextSize("+99").x + gap;
   int line = 1;
   for (std::size_t n = 0; n < entries.size(); ++n) {
     const float width =
-        ImGui::CalcTextSize(entries[n]->label.c_str()).x + ImGui::GetFontSize() * 1.8F;
+        ImGui::CalcTextSize(entries[n].series->label.c_str()).x + ImGui::GetFontSize() * 1.8F;
     const bool ends = line == most_lines;
     const float edge = ends && n + 1 < entries.size() ? right - count : right;
     if (n > 0) ImGui::SameLine(0, gap);
@@ -280,7 +363,7 @@ void draw_legend(const PlotSpec& plot, int most_lines) {
       if (ends) return draw_hidden(std::span(entries).subspan(n));
       ImGui::NewLine(), ++line;
     }
-    draw_entry(*entries[n], right);
+    draw_entry(entries[n], right);
   }
 }
 

@@ -44,8 +44,18 @@ struct AxisSpec {
 enum class SeriesKind { line, bars, histogram, scatter };
 
 // What stands at each value of a line or a scatter, so that series are told apart without their
-// colours; none is a circle on a scatter.
-enum class PointShape { none, circle, square, triangle, diamond, wedge, cross };
+// colours; none is a circle on a scatter. As many as there are colours of series.
+enum class PointShape {
+  none,
+  circle,
+  square,
+  triangle,
+  diamond,
+  wedge,
+  cross,
+  open_circle,
+  open_square
+};
 
 struct Series {
   std::string label;
@@ -58,7 +68,7 @@ struct Series {
   bool in_legend = true;
   bool quiet = false;  // published figures: thin and pale, never mistaken for measured ones
   PointShape points = PointShape::none;  // of a line or a scatter
-  // Radii of a scatter's points in pixels, circles all of them, or none: all are of one size.
+  // Radii of a scatter's points in pixels, whatever their shape, or none: all are of one size.
   std::vector<double> sizes = {};
   // One a point, said where the pointer is at it, or none: "L3H5". Not part of the figure's files.
   std::vector<std::string> names = {};

@@ -6,6 +6,7 @@
 
 #include "widgets/map_colors.h"
 #include "widgets/map_image.h"
+#include "widgets/series_marks.h"
 #include "widgets/svg_writer.h"
 
 namespace phasescope::widgets {
@@ -41,8 +42,8 @@ struct Page {
 };
 
 // Filled, about as large as a circle of this radius; a wedge is a triangle that points down.
-void draw_point(SvgWriter& svg, PointShape shape, double x, double y, const std::string& color) {
-  constexpr double r = 3.2;
+void draw_point(SvgWriter& svg, PointShape shape, double x, double y, const std::string& color,
+                double r = 3.2) {
   switch (shape) {
     case PointShape::none:
       return;
@@ -61,18 +62,24 @@ void draw_point(SvgWriter& svg, PointShape shape, double x, double y, const std:
                          color, 1);
     case PointShape::cross:
       svg.line(x - r, y - r, x + r, y + r, color, 1.6);
-      svg.line(x - r, y + r, x + r, y - r, color, 1.6);
+      return svg.line(x - r, y + r, x + r, y - r, color, 1.6);
+    case PointShape::open_circle:
+    case PointShape::open_square:
+      svg.marks({{x, y}}, shape, r, color);
   }
 }
 
-void draw_scattered(SvgWriter& svg, const Series& series, double x, double y,
-                    const std::string& color) {
-  if (series.points == PointShape::none) return svg.circle(x, y, 3.5, color);
-  draw_point(svg, series.points, x, y, color);
+// Point `n` of a scatter; in its legend, where there is no n, one of the usual size.
+void draw_scattered(SvgWriter& svg, const Series& series, PointShape shape, double x, double y,
+                    const std::string& color, std::size_t n = std::string::npos) {
+  const bool sized = n < series.sizes.size(), plain = series.points == PointShape::none;
+  const bool round = plain && shape == PointShape::circle;
+  draw_point(svg, shape, x, y, color, sized ? series.sizes[n] : round ? 3.5 : 3.2);
 }
 
 struct LegendEntry {
   const Series* series;
+  PointShape shape = PointShape::none;
   double x = 0, y = 0;
 };
 
@@ -81,11 +88,13 @@ std::vector<LegendEntry> legend_of(const PlotSpec& plot, double left, double top
   std::vector<LegendEntry> entries;
   double x = left, y = top;
   if (!plot.legend) return entries;
-  for (const Series& series : plot.series) {
+  const std::vector<PointShape> shapes = shapes_of(plot);
+  for (std::size_t n = 0; n < plot.series.size(); ++n) {
+    const Series& series = plot.series[n];
     if (series.label.empty() || !series.in_legend) continue;
     const double width = 26 + text_width(series.label, 11.5) + 14;
     if (x > left && x + width > right) x = left, y += 17;
-    entries.push_back({&series, x, y});
+    entries.push_back({&series, shapes[n], x, y});
     x += width;
   }
   return entries;
@@ -98,12 +107,11 @@ void draw_legend(SvgWriter& svg, const std::vector<LegendEntry>& entries) {
     if (kind == SeriesKind::bars || kind == SeriesKind::histogram)
       svg.rect(entry.x, entry.y - 9, 18, 10, color, 0.55);
     else if (kind == SeriesKind::scatter)
-      draw_scattered(svg, *entry.series, entry.x + 9, entry.y - 4, color);
+      draw_scattered(svg, *entry.series, entry.shape, entry.x + 9, entry.y - 4, color);
     else
       svg.line(entry.x, entry.y - 4, entry.x + 18, entry.y - 4, color, entry.series->quiet ? 1 : 2,
                entry.series->dashed || entry.series->quiet);
-    if (kind == SeriesKind::line)
-      draw_point(svg, entry.series->points, entry.x + 9, entry.y - 4, color);
+    if (kind != SeriesKind::scatter) draw_point(svg, entry.shape, entry.x + 9, entry.y - 4, color);
     svg.text(entry.x + 24, entry.y, entry.series->label, {11.5, svg.ink().ink});
   }
 }
@@ -154,7 +162,7 @@ void draw_band(Page& page, const Series& series, const std::string& color) {
   }
 }
 
-void draw_line(Page& page, const Series& series, const std::string& color) {
+void draw_line(Page& page, const Series& series, PointShape shape, const std::string& color) {
   draw_band(page, series, color);
   const double opacity = series.quiet ? 0.55 : 1;
   SvgPoints run;
@@ -173,7 +181,7 @@ void draw_line(Page& page, const Series& series, const std::string& color) {
       continue;
     }
     run.emplace_back(x, y);
-    draw_point(page.svg, series.points, x, y, color);
+    if (series.points != PointShape::none) draw_point(page.svg, shape, x, y, color);
   }
   flush();
 }
@@ -221,31 +229,39 @@ void draw_histogram(Page& page, const Series& series, const std::string& color) 
   page.svg.polyline(outline, color, 1.4, series.dashed);
 }
 
-void draw_scatter(Page& page, const Series& series, const std::string& color) {
+void draw_scatter(Page& page, const Series& series, PointShape shape, const std::string& color) {
   draw_ends(page, series, color);
   for (std::size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
     const double x = page.x(series.x[i]);
     if (!std::isfinite(x) || !std::isfinite(page.y(series.y[i]))) continue;
-    if (i < series.sizes.size())
-      page.svg.circle(x, page.y(series.y[i]), series.sizes[i], color);
-    else
-      draw_scattered(page.svg, series, x, page.y(series.y[i]), color);
+    draw_scattered(page.svg, series, shape, x, page.y(series.y[i]), color, i);
   }
 }
 
-void draw_series(Page& page, const Series& series) {
+void draw_series(Page& page, const Series& series, PointShape shape) {
   if (series.x.empty() || series.y.empty()) return;
   const std::string color = page.svg.series(series.color);
   switch (series.kind) {
     case SeriesKind::line:
-      return draw_line(page, series, color);
+      return draw_line(page, series, shape, color);
     case SeriesKind::bars:
       return draw_bars(page, series, color);
     case SeriesKind::histogram:
       return draw_histogram(page, series, color);
     case SeriesKind::scatter:
-      return draw_scatter(page, series, color);
+      return draw_scatter(page, series, shape, color);
   }
+}
+
+// Above the lines of all, so that none hides another's.
+void draw_series_marks(Page& page, const std::vector<PointShape>& shapes) {
+  const Frame& frame = page.frame;
+  const auto marks = series_marks(page.plot, shapes, frame.left, frame.left + frame.width,
+                                  [&](double x, double y) {
+                                    return MarkPlace{page.x(x), page.y(y)};
+                                  });
+  for (std::size_t n = 0; n < marks.size(); ++n)
+    page.svg.marks(marks[n], shapes[n], kMarkRadius, page.svg.series(page.plot.series[n].color));
 }
 
 void shade_beyond(Page& page, const Marker& marker) {
@@ -409,7 +425,9 @@ void draw_data(Page& page) {
   page.svg.begin_clip(frame.left, frame.top, frame.width, frame.height);
   for (const Marker& marker : page.plot.markers) shade_beyond(page, marker);
   if (page.plot.map) draw_map(page, *page.plot.map);
-  for (const Series& series : page.plot.series) draw_series(page, series);
+  const std::vector<PointShape> shapes = shapes_of(page.plot);
+  for (std::size_t n = 0; n < shapes.size(); ++n) draw_series(page, page.plot.series[n], shapes[n]);
+  draw_series_marks(page, shapes);
   int place = 0;
   for (const Marker& marker : page.plot.markers) draw_marker(page, marker, place++ % 4);
   page.svg.end_clip();

@@ -50,6 +50,54 @@ std::string attribute(const char* name, const std::string& value) {
   return std::string(" ") + name + "=\"" + value + "\"";
 }
 
+// A tenth of a pixel is enough for what has a hundred copies.
+std::string tenths(double value) { return number(std::round(value * 10) / 10); }
+
+// How a point is drawn as a part of a path: where it begins, seen from its middle, and what follows
+// in steps; with a stroke of this width, or filled. A stroke of no length is its round cap alone.
+struct MarkForm {
+  double x = 0, y = 0;
+  std::string rest;
+  double width = 0;
+};
+
+// "l1.2 4.2-1.2 4.2", steps of a path: a sign parts numbers as a space does.
+std::string steps(const SvgPoints& by) {
+  std::string words;
+  const auto add = [&](double value) {
+    const std::string next = tenths(value);
+    words += (words.empty() || next[0] == '-' ? "" : " ") + next;
+  };
+  for (const auto& [x, y] : by) add(x), add(y);
+  return "l" + words;
+}
+
+// In whole pixels, which take the fewest letters.
+MarkForm form_of(PointShape shape, double r) {
+  const double wide = std::round(1.2 * r), high = std::round(1.4 * r), side = std::round(1.8 * r);
+  const double tall = std::round(2.2 * r), arm = std::round(2 * r);
+  switch (shape) {
+    case PointShape::square:
+    case PointShape::open_square:
+      return {-side / 2, -side / 2,
+              "h" + tenths(side) + "v" + tenths(side) + "h" + tenths(-side) + "z"};
+    case PointShape::triangle:
+      return {0, -1.3 * r, steps({{wide, tall}}) + "h" + tenths(-2 * wide) + "z"};
+    case PointShape::diamond:
+      return {0, -high, steps({{wide, high}, {-wide, high}, {-wide, -high}}) + "z"};
+    case PointShape::wedge:
+      return {0, 1.3 * r, steps({{wide, -tall}}) + "h" + tenths(-2 * wide) + "z"};
+    case PointShape::cross:
+      return {-arm / 2, -arm / 2, steps({{arm, arm}}) + "m0" + tenths(-arm) + steps({{-arm, arm}}),
+              1.6};
+    case PointShape::none:
+    case PointShape::circle:
+    case PointShape::open_circle:
+      break;
+  }
+  return {0, 0, "h0", 2 * r};
+}
+
 }  // namespace
 
 const FigureInk& figure_ink(FigureTheme theme) {
@@ -109,6 +157,22 @@ void SvgWriter::polygon(const SvgPoints& points, const std::string& fill, double
 void SvgWriter::circle(double x, double y, double radius, const std::string& fill) {
   put("<circle" + attribute("cx", number(x)) + attribute("cy", number(y)) +
       attribute("r", number(radius)) + attribute("fill", fill) + "/>");
+}
+
+void SvgWriter::marks(const SvgPoints& places, PointShape shape, double radius,
+                      const std::string& color) {
+  if (places.empty() || shape == PointShape::none) return;
+  const MarkForm form = form_of(shape, radius);
+  const bool stroked = form.width > 0;
+  std::string path;
+  for (const auto& [x, y] : places)
+    path += "M" + tenths(x + form.x) + " " + tenths(y + form.y) + form.rest;
+  const std::string stroke =
+      attribute("stroke", color) + attribute("stroke-width", number(form.width));
+  put("<path" + attribute("fill", stroked ? "none" : color) +
+      (stroked ? stroke + attribute("stroke-linecap", "round") : "") + attribute("d", path) + "/>");
+  if (shape == PointShape::open_circle) marks(places, PointShape::circle, radius / 2, ink_.ground);
+  if (shape == PointShape::open_square) marks(places, PointShape::square, radius / 2, ink_.ground);
 }
 
 void SvgWriter::image(double x, double y, double width, double height,

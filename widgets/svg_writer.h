@@ -46,6 +46,9 @@ class SvgWriter {
                 double opacity = 1);
   void polygon(const SvgPoints& points, const std::string& fill, double opacity);
   void circle(double x, double y, double radius, const std::string& fill);
+  // A point of one shape at each place, about as large as a circle of this radius; all are one
+  // element, and so are the middles of open ones.
+  void marks(const SvgPoints& places, PointShape shape, double radius, const std::string& color);
   void image(double x, double y, double width, double height, const std::string& data_uri);
   void text(double x, double y, const std::string& words, const SvgText& style);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "widgets/focus_keys.h"
 #include "widgets/theme.h"
 
 namespace phasescope::widgets {
@@ -66,6 +67,23 @@ int TokenStrip::token_at(float x, int line) const {
   return -1;
 }
 
+// In the line above or below the one that stands nearest; from none the first one.
+int TokenStrip::token_beside(int token, int right, int down) const {
+  const int last = static_cast<int>(places_.size()) - 1;
+  if (token < 0 || token > last) return 0;
+  if (down == 0) return std::clamp(token + right, 0, last);
+  const Place& from = places_[static_cast<std::size_t>(token)];
+  const float x = from.x + from.width / 2;
+  int best = token;
+  float least = FLT_MAX;
+  for (int n = 0; n <= last; ++n) {
+    const Place& place = places_[static_cast<std::size_t>(n)];
+    const float away = std::abs(place.x + place.width / 2 - x);
+    if (place.line == from.line + down && away < least) best = n, least = away;
+  }
+  return best;
+}
+
 TokenStripDrawn TokenStrip::draw(const TokenStripSpec& spec) {
   TokenStripDrawn drawn;
   if (!spec.tokens || spec.tokens->empty()) return drawn;
@@ -75,15 +93,21 @@ TokenStripDrawn TokenStrip::draw(const TokenStripSpec& spec) {
     lay_out(spec, width);
   const float line = std::round(ImGui::GetFontSize() * 1.45F);
   const ImVec2 at = ImGui::GetCursorScreenPos();
-  const bool pressed =
-      ImGui::InvisibleButton("##tokens", {width, line * static_cast<float>(lines_)});
-  if (ImGui::IsItemHovered()) {
+  const bool pressed = ImGui::InvisibleButton(
+      "##tokens", {width, line * static_cast<float>(lines_)}, ImGuiButtonFlags_EnableNav);
+  const ArrowStep step = arrow_step(ImGui::GetItemID());
+  if (step != ArrowStep{}) {
+    const int next = token_beside(spec.selected, step.right, step.down);
+    if (next != spec.selected) drawn.stepped = next;
+  }
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_NoNavOverride)) {
     const ImVec2 mouse = ImGui::GetMousePos();
     drawn.hovered = token_at(mouse.x - at.x, static_cast<int>((mouse.y - at.y) / line));
     if (pressed) drawn.clicked = drawn.hovered;
   }
-  if (spec.reveal >= 0 && spec.reveal < static_cast<int>(places_.size())) {
-    const auto line_of = static_cast<float>(places_[static_cast<std::size_t>(spec.reveal)].line);
+  const int reveal = drawn.stepped >= 0 ? drawn.stepped : spec.reveal;
+  if (reveal >= 0 && reveal < static_cast<int>(places_.size())) {
+    const auto line_of = static_cast<float>(places_[static_cast<std::size_t>(reveal)].line);
     ImGui::SetScrollFromPosY(at.y + line * line_of - ImGui::GetWindowPos().y);
   }
   ImDrawList* list = ImGui::GetWindowDrawList();

@@ -33,6 +33,7 @@ struct TokenStripSpec {
 struct TokenStripDrawn {
   int hovered = -1;
   int clicked = -1;
+  int stepped = -1;  // to the token beside the selected one by an arrow key, which is scrolled to
 };
 
 // The colours of a strip from the lowest loss to the highest, as high as a line of text.
@@ -50,6 +51,7 @@ class TokenStrip {
   };
   void lay_out(const TokenStripSpec& spec, float width);
   int token_at(float x, int line) const;
+  int token_beside(int token, int right, int down) const;
 
   std::vector<Place> places_;
   std::uint64_t version_ = ~std::uint64_t{0};

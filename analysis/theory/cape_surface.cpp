@@ -438,7 +438,7 @@ TheoryCheck cape_surface() {
        .rule = "holds where, along 16 random lines of 4001 samples, second differences differ "
                "from 0 at no more than two samples a crease crossed, the exact cases are met to "
                "1e-13 and the products lie between their bounds; shares of variance are numbers "
-               "without verdict, of a model those of one head (--layer, --head) over what it reads "
+               "without verdict, of a model those of one head (`layer`, `head`) over what it reads "
                "in texts"},
       &run_cape_surface,
       On::model_or_construction,

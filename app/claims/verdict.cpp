@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/figures/intervals.h"
+#include "protocol/headings.h"
 
 namespace phasescope::app {
 
@@ -146,7 +147,7 @@ std::string in_words(const MeasuredNumber& number) {
 std::string unit_of(const json& difference) {
   if (difference.value("metric", "") != "loss") return "";
   const std::string per = difference.value("per", "");
-  return per.empty() ? " [nats]" : " [nats a " + per + "]";
+  return per.empty() ? "nats" : "nats a " + per;
 }
 
 // `second` - `first`, as the result pairs them.
@@ -165,7 +166,8 @@ std::optional<MeasuredNumber> paired(const Claim& claim, const json& result,
     where["model"] = turned ? a : b, where["against"] = turned ? b : a;
     const auto rows = rows_at(result, claim.differences->list, where);
     if (rows.size() != 1) continue;
-    auto found = number_in(*rows.front(), second + " - " + first + unit_of(*rows.front()), field);
+    auto found = number_in(
+        *rows.front(), protocol::with_unit(second + " - " + first, unit_of(*rows.front())), field);
     if (!found || !turned) return found;
     found->value = -found->value;
     const IntervalEnd low = found->low;

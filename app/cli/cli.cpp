@@ -141,35 +141,6 @@ int deliver(Output& output, const CommonOptions& common, bool exports, WorkerRun
   return common.json ? protocol::exit_status(failed->code) : report_error(*failed, false);
 }
 
-int run_verb(Verb& verb, CommonOptions common, const std::string& command) {
-  const std::string argument = verb.out_argument();
-  if (!argument.empty() && !common.out.empty()) {
-    throw formats::bad_usage("two places are named to write to", argument, "give one of them");
-  }
-  if (!argument.empty()) common.out = argument;
-  const bool exports = !common.out.empty() && verb.exports();
-  if (exports) require_writable_form(common.out, verb.missing_forms());
-  WorkerRun run(common, command);
-  Output output = verb.run(run);
-  return deliver(output, common, exports, run);
-}
-
-// CLI11 speaks of itself in its messages; ours is one sentence.
-ErrorInfo usage_error(const CLI::ParseError& error, const std::string& verb,
-                      const std::vector<std::string>& unknown) {
-  std::string message = error.what();
-  while (!message.empty() && (message.back() == '\n' || message.back() == '.')) message.pop_back();
-  if (const auto many = message.find(": At Most 1 required"); many != message.npos) {
-    message = message.substr(0, many) + " was given more than once";
-  }
-  if (!unknown.empty()) {
-    message = verb + " takes no";
-    for (const std::string& word : unknown) message += " \"" + word + "\"";
-  }
-  return {std::string(protocol::error_code::bad_usage), message, "",
-          "phasescope " + verb + " --help lists its options"};
-}
-
 // The option of the field with this key; empty where the verb has none. Keys of an input, which has
 // options of its own, are "input.prompt".
 std::string option_of(const std::string& key, const CLI::App& verb) {
@@ -194,6 +165,47 @@ std::string with_options(const std::string& words, const CLI::App& verb) {
     begin = option.empty() ? end : words.find('`', copied);
   }
   return out + words.substr(copied);
+}
+
+// Notes of answers name fields, as refusals do; in `result`, which is the request's JSON too, they
+// stay.
+void name_options(Output& output, const CLI::App& verb) {
+  const auto name = [&verb](std::vector<std::string>& notes) {
+    for (std::string& note : notes) note = with_options(note, verb);
+  };
+  for (Table& table : output.tables) name(table.notes);
+  for (widgets::PlotSpec& figure : output.figures) name(figure.notes);
+  for (widgets::GridSpec& grid : output.grids) name(grid.notes);
+}
+
+int run_verb(Verb& verb, CommonOptions common, const std::string& command, const CLI::App& parser) {
+  const std::string argument = verb.out_argument();
+  if (!argument.empty() && !common.out.empty()) {
+    throw formats::bad_usage("two places are named to write to", argument, "give one of them");
+  }
+  if (!argument.empty()) common.out = argument;
+  const bool exports = !common.out.empty() && verb.exports();
+  if (exports) require_writable_form(common.out, verb.missing_forms());
+  WorkerRun run(common, command);
+  Output output = verb.run(run);
+  name_options(output, parser);
+  return deliver(output, common, exports, run);
+}
+
+// CLI11 speaks of itself in its messages; ours is one sentence.
+ErrorInfo usage_error(const CLI::ParseError& error, const std::string& verb,
+                      const std::vector<std::string>& unknown) {
+  std::string message = error.what();
+  while (!message.empty() && (message.back() == '\n' || message.back() == '.')) message.pop_back();
+  if (const auto many = message.find(": At Most 1 required"); many != message.npos) {
+    message = message.substr(0, many) + " was given more than once";
+  }
+  if (!unknown.empty()) {
+    message = verb + " takes no";
+    for (const std::string& word : unknown) message += " \"" + word + "\"";
+  }
+  return {std::string(protocol::error_code::bad_usage), message, "",
+          "phasescope " + verb + " --help lists its options"};
 }
 
 // The worker names fields of its requests; who typed a command knows options.
@@ -270,7 +282,9 @@ Output output_of(Run& run, const std::vector<std::string>& words, const Verbs& v
   }
   const auto parsed =
       std::ranges::find_if(parsers, [](const CLI::App* one) { return one->parsed(); });
-  return verbs[size_t(parsed - parsers.begin())]->run(run);
+  Output output = verbs[size_t(parsed - parsers.begin())]->run(run);
+  name_options(output, **parsed);
+  return output;
 }
 
 std::string page_of_verbs(const Verbs& verbs) {
@@ -315,7 +329,7 @@ int run_program(int argc, char** argv, const Verbs& verbs) {
     for (size_t i = 0; i < verbs.size(); ++i) {
       if (!parsers[i]->parsed()) continue;
       try {
-        return run_verb(*verbs[i], common, command_line(given));
+        return run_verb(*verbs[i], common, command_line(given), *parsers[i]);
       } catch (const protocol::RequestError& error) {
         return report_error(in_options(error.info(), *parsers[i]), json);
       }

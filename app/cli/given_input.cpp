@@ -8,6 +8,7 @@
 #include "formats/error.h"
 #include "formats/json.h"
 #include "formats/text_input.h"
+#include "protocol/input_options.h"
 #include "protocol/prompt_bytes.h"
 #include "protocol/shell_word.h"
 #include "tasks/named_sample.h"
@@ -47,13 +48,15 @@ json input_of_file(const std::string& path) {
 }
 
 json input_of_prompt(const std::string& words) {
-  if (words.empty()) throw formats::bad_input("the text is empty", "--prompt");
+  if (words.empty()) throw formats::bad_input("the text is empty", protocol::kPromptOption.name);
   return input_of_text("prompt", words, protocol::kNameOfPromptBytes);
 }
 
 json input_of_ids(const std::string& path) {
   return {{"ids", formats::json_from_file(path)}, {"name", path}};
 }
+
+json input_of_tensors(const std::string& path) { return {{"inputs", path}}; }
 
 json input_of_sample(const std::string& words) {
   const tasks::NamedSample named = tasks::named_sample(words);

@@ -14,6 +14,8 @@ nlohmann::json input_of_text(const char* key, const std::string& words, const st
 nlohmann::json input_of_file(const std::string& path);
 nlohmann::json input_of_prompt(const std::string& words);
 nlohmann::json input_of_ids(const std::string& path);
+// The same of a safetensors file, which the worker reads.
+nlohmann::json input_of_tensors(const std::string& path);
 // The input that a sample of a task ("addition:7") is: its ids, its prompt where the task's samples
 // are texts, or its name where a model reads more than ids of it. Throws Error "bad_usage".
 nlohmann::json input_of_sample(const std::string& words);

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <functional>
@@ -11,6 +12,7 @@
 
 #include "app/cli/given_input.h"
 #include "formats/error.h"
+#include "protocol/input_options.h"
 
 namespace phasescope::app {
 
@@ -49,6 +51,10 @@ double finite(std::string_view text, const std::string& option) {
   }
   return value;
 }
+
+// What protocol::kInputOptions read, in their order.
+constexpr std::array<nlohmann::json (*)(const std::string&), protocol::kInputOptions.size()>
+    kInputReaders{input_of_file, input_of_prompt, input_of_ids, input_of_tensors, input_of_sample};
 
 // "what it does: a, b or c, from 1 to 10 (default: 2)"
 std::string help_of(const protocol::BoundField& field) {
@@ -194,28 +200,19 @@ Options::Declared Options::declare_argument(protocol::BoundField field, Argument
 
 Options::Declared Options::declare_input(const protocol::BoundField& field) {
   Declared declared;
-  // One of the five; given empty is not the same as not given: an empty text is refused.
+  // One of them; given empty is not the same as not given: an empty text is refused.
   const auto taken = std::make_shared<bool>(false);
-  const auto add = [&](const char* option, const char* help,
-                       nlohmann::json (*input)(const std::string&)) {
-    const auto read = [field, taken, input](const std::string& word) {
+  for (std::size_t n = 0; n < protocol::kInputOptions.size(); ++n) {
+    const auto read = [field, taken, input = kInputReaders[n]](const std::string& word) {
       if (std::exchange(*taken, true)) {
-        throw formats::bad_usage(
-            "give one of --text, --prompt, --ids, --inputs, --sample, not several");
+        throw formats::bad_usage("give " + protocol::in_words(protocol::names_of_input_options()) +
+                                 ", not several");
       }
       field.read(input(word));
     };
-    declared.push_back(parser_.add_option_function<std::string>(option, read, help));
-  };
-  add("--text", "file to read (- is standard input)", input_of_file);
-  add("--prompt", "the text itself", input_of_prompt);
-  add("--ids", "JSON file: a list of token ids, or several, each a text (capture: of equal length)",
-      input_of_ids);
-  add("--inputs", "safetensors file: input_ids (B, N), masks, positions, token types",
-      [](const std::string& path) {
-        return nlohmann::json{{"inputs", path}};
-      });
-  add("--sample", "a sample of a task: TASK, TASK:SEED or TASK:SEED:LENGTH", input_of_sample);
+    const protocol::InputOption& option = protocol::kInputOptions[n];
+    declared.push_back(parser_.add_option_function<std::string>(option.name, read, option.help));
+  }
   return declared;
 }
 

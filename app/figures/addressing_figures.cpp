@@ -4,6 +4,7 @@
 #include <map>
 
 #include "app/figures/intervals.h"
+#include "app/figures/point_shapes.h"
 #include "app/figures/question_figures.h"
 #include "app/figures/question_parts.h"
 
@@ -78,6 +79,7 @@ PlotSpec addressing_figure(const protocol::AddressingResult& result, const Model
     if (!row.distance_first) continue;
     Series& of_layer = dots[row.layer];
     of_layer.label = layer_name(row.layer), of_layer.color = int(row.layer);
+    of_layer.points = shape_at(std::size_t(row.layer));
     add_head(row, layer_name(row.layer) + "H" + std::to_string(row.head), of_layer,
              whiskers[row.layer]);
   }
@@ -97,6 +99,7 @@ PlotSpec addressing_of_models(const std::vector<protocol::AddressingResult>& res
   plot.series.push_back(triangle());
   for (const protocol::AddressingResult& result : results) {
     Series dots = series_of(result.model, names), whiskers;
+    dots.points = shape_at(std::size_t(dots.color));
     for (const protocol::AddressingRow& row : result.rows) {
       add_head(row, dots.label + " " + layer_name(row.layer) + "H" + std::to_string(row.head), dots,
                whiskers);

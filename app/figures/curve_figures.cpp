@@ -7,8 +7,10 @@
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
 #include "app/figures/job_figures.h"
+#include "app/figures/point_shapes.h"
 #include "app/figures/published.h"
 #include "app/figures/task_figures.h"
+#include "protocol/headings.h"
 
 namespace phasescope::app {
 
@@ -187,7 +189,7 @@ PlotSpec position_loss_figure(const protocol::EvalResult& result, const ModelNam
 PlotSpec eval_figure(const protocol::EvalResult& result, const ModelNames& names) {
   PlotSpec plot{.id = "eval_" + result.task,
                 .title = result.task + " against length: " + in_words(result.metric)};
-  plot.x.label = "length (" + result.length_unit.value_or("tokens") + ")";
+  plot.x.label = protocol::with_unit("length", result.length_unit.value_or("tokens"));
   plot.x.scale = Scale::log10;
   plot.y.label = in_words(result.metric);
   const std::string metric = common(result.rows, &protocol::EvalRow::metric);
@@ -230,7 +232,7 @@ PlotSpec eval_figure(const protocol::EvalResult& result, const ModelNames& names
 
 PlotSpec eval_difference_figure(const protocol::EvalResult& result, const ModelNames& names) {
   PlotSpec plot{.id = "eval_difference_" + result.task};
-  plot.x = {.label = "length (" + result.length_unit.value_or("tokens") + ")",
+  plot.x = {.label = protocol::with_unit("length", result.length_unit.value_or("tokens")),
             .scale = Scale::log10};
   plot.markers.push_back({.at = 0, .vertical = false});
   std::map<std::string, size_t> index;
@@ -298,30 +300,60 @@ PlotSpec pe_by_distance_figure(const protocol::PatternsResult& result, const Mod
   return plot;
 }
 
-PlotSpec state_drift_figure(std::span<const protocol::PatternsResult> results,
-                            const ModelNames& names) {
+namespace {
+
+using StatesByModel =
+    std::vector<std::pair<std::string, const std::vector<protocol::PatternsLayer>*>>;
+
+// Fixed positions have no drift to show, also where layers have different ones.
+StatesByModel drifting_states(std::span<const protocol::PatternsResult> results) {
+  StatesByModel models;
+  const auto add = [&](const std::string& model,
+                       const std::vector<protocol::PatternsLayer>& states) {
+    const bool drifts = std::ranges::any_of(states, [](const auto& at) { return at.drift > 0; });
+    const bool is_new =
+        std::ranges::find(models, model, &StatesByModel::value_type::first) == models.end();
+    if (drifts && is_new) models.emplace_back(model, &states);
+  };
+  for (const protocol::PatternsResult& result : results) add(result.model, result.layers);
+  for (const protocol::PatternsResult& result : results) add(result.against, result.against_layers);
+  return models;
+}
+
+}  // namespace
+
+std::optional<PlotSpec> state_drift_figure(std::span<const protocol::PatternsResult> results,
+                                           const ModelNames& names) {
+  const StatesByModel models = drifting_states(results);
+  if (models.empty()) return {};
   PlotSpec plot{.id = "state_drift", .title = "Drift of the position state with depth"};
   plot.x.label = "layers passed";
   plot.y.label = "|z| (mean) and drift";
   if (results.size() == 1) plot.id += "_" + names.file_name(results.front().model);
-  for (const protocol::PatternsResult& result : results) {
-    if (result.layers.empty()) continue;
-    const std::string name = names.short_name(result.model);
-    const int color = names.color(result.model);
+  std::string of_drift;  // what its interval is by
+  for (const auto& [model, states] : models) {
+    const std::string name = names.short_name(model);
+    const int color = names.color(model);
     Series size{.label = name + " mean |z|", .color = color};
     Series drift{.label = name + " ||z - z0|| / ||z0||", .color = color, .dashed = true};
-    for (const protocol::PatternsLayer& layer : result.layers) {
+    if (models.size() > 1) size.points = drift.points = shape_at(static_cast<std::size_t>(color));
+    const bool banded = std::ranges::any_of(
+        *states, [](const auto& layer) { return layer.drift_interval.known(); });
+    for (const protocol::PatternsLayer& layer : *states) {
       size.x.push_back(double(layer.layer));
       size.y.push_back(layer.mean_abs_z);
       size.low.push_back(layer.mean_abs_z - layer.sd_abs_z);
       size.high.push_back(layer.mean_abs_z + layer.sd_abs_z);
       drift.x.push_back(double(layer.layer));
       drift.y.push_back(layer.drift);
+      if (banded) add_ends(drift, layer.drift_interval.low, layer.drift_interval.high);
+      if (layer.drift_interval.known()) of_drift = words_of(layer.drift_interval);
     }
     plot.series.push_back(std::move(size));
     plot.series.push_back(std::move(drift));
   }
   plot.notes.push_back("band of |z|: one standard deviation over tokens, heads and planes");
+  if (!of_drift.empty()) plot.notes.push_back("band of the drift: 95 % interval, " + of_drift);
   return plot;
 }
 
@@ -392,17 +424,8 @@ std::vector<GroupedFigure> figures_of(const protocol::PatternsResult& result,
   if (!result.layers.empty()) {
     figures.push_back({"by distance", -1, pe_by_distance_figure(result, names)});
   }
-  // Fixed positions have no drift to show, also where layers have different ones.
-  const auto drifts = [](const std::vector<protocol::PatternsLayer>& layers) {
-    return std::ranges::any_of(layers, [](const auto& layer) { return layer.drift > 0; });
-  };
-  if (drifts(result.layers)) {
-    std::vector<protocol::PatternsResult> drifting = {result};
-    if (drifts(result.against_layers)) {
-      drifting.push_back(result);
-      drifting.back().model = result.against, drifting.back().layers = result.against_layers;
-    }
-    figures.push_back({"drift with depth", -1, state_drift_figure(drifting, names)});
+  if (auto drift = state_drift_figure({&result, 1}, names)) {
+    figures.push_back({kDriftWithDepth, -1, std::move(*drift)});
   }
   for (const int64_t layer : layers_with_bias(result)) {
     figures.push_back({"bias curves", layer, bias_curves_figure(result, layer, names)});

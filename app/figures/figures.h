@@ -148,7 +148,8 @@ widgets::PlotSpec eval_difference_figure(const protocol::EvalResult& result,
 // ---- patterns ----
 // "G shows 128 of 1024 positions, every 8th", "G shows all 64 positions"; empty without a G.
 std::string sampling_note(const protocol::PatternsResult& result);
-// Groups: "dot products" and "bias curves" by layer, "by distance", "drift with depth",
+inline constexpr const char* kDriftWithDepth = "drift with depth";
+// Groups: "dot products" and "bias curves" by layer, "by distance", kDriftWithDepth,
 // "frequencies"; those that the encoding has. `tensors`: of the reply.
 std::vector<GroupedFigure> figures_of(const protocol::PatternsResult& result,
                                       std::span<const protocol::TensorRef> tensors,
@@ -165,8 +166,10 @@ widgets::PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t 
                                 std::optional<widgets::ValueRange> range = {});
 widgets::PlotSpec pe_by_distance_figure(const protocol::PatternsResult& result,
                                         const ModelNames& names);
-widgets::PlotSpec state_drift_figure(std::span<const protocol::PatternsResult> results,
-                                     const ModelNames& names);
+// Of the models of all results, and those that they are set against, each once; none where no state
+// drifts.
+std::optional<widgets::PlotSpec> state_drift_figure(
+    std::span<const protocol::PatternsResult> results, const ModelNames& names);
 widgets::PlotSpec bias_curves_figure(const protocol::PatternsResult& result, int64_t layer,
                                      const ModelNames& names);
 widgets::PlotSpec frequencies_figure(const protocol::PatternsResult& result,

@@ -6,6 +6,7 @@
 #include "app/figures/map_look.h"
 #include "formats/error.h"
 #include "formats/sha256.h"
+#include "protocol/headings.h"
 #include "protocol/sink_words.h"
 
 namespace phasescope::app {
@@ -131,7 +132,7 @@ std::string difference_obstacle(const MapResult& a, const MapResult& b) {
 }
 
 std::string heading_of(const protocol::MetricInfo& metric) {
-  return metric.title + (metric.unit.empty() ? "" : " (" + metric.unit + ")");
+  return protocol::with_unit(metric.title, metric.unit);
 }
 
 Grid grid_of(const protocol::TensorRef& tensor) {

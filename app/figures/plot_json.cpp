@@ -20,8 +20,8 @@ using widgets::Series;
 namespace {
 
 constexpr const char* kKinds[] = {"line", "bars", "histogram", "scatter"};
-constexpr const char* kShapes[] = {"none",    "circle", "square", "triangle",
-                                   "diamond", "wedge",  "cross"};
+constexpr const char* kShapes[] = {"none",  "circle", "square",      "triangle",   "diamond",
+                                   "wedge", "cross",  "open circle", "open square"};
 
 // What files have of a figure: its parts with words for choices, and without what only a drawing
 // needs. An optional that is empty has no key.

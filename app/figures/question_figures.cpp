@@ -8,6 +8,7 @@
 #include "app/figures/intervals.h"
 #include "app/figures/point_shapes.h"
 #include "app/figures/question_parts.h"
+#include "protocol/headings.h"
 
 namespace phasescope::app {
 
@@ -52,7 +53,7 @@ PlotSpec duel_figure(const protocol::DuelResult& result, const ModelNames& names
   const std::string a = names.short_name(result.a), b = names.short_name(result.b);
   PlotSpec plot{.id = "duel", .title = a + " against " + b + ": " + result.verdict};
   plot.x.label = result.unit;
-  plot.y.label = a + " - " + b + " (bits a " + result.per + ")";
+  plot.y.label = protocol::with_unit(a + " - " + b, "bits a " + result.per);
   Series mean{.label = "mean so far, 95 % at every n at once"};
   for (const protocol::DuelStep& step : result.path) {
     mean.x.push_back(double(step.n)), mean.y.push_back(step.mean);

@@ -7,6 +7,7 @@
 #include "app/figures/intervals.h"
 #include "app/outputs/paper_table.h"
 #include "app/outputs/result_tables.h"
+#include "protocol/headings.h"
 
 namespace phasescope::app {
 
@@ -32,7 +33,7 @@ Table eval_table(const protocol::EvalResult& result) {
   Table table = table_of<protocol::EvalRow>(result.task + ": " + result.metric,
                                             protocol::to_json_form(result.rows), columns);
   if (result.length_unit) {
-    table.headings["length"] = "length (" + *result.length_unit + ")";
+    table.headings["length"] = protocol::with_unit("length", *result.length_unit);
   }
   if (result.counted || result.length_unit)
     table.headings["n"] = result.counted.value_or("samples");
@@ -56,8 +57,9 @@ Table differences_table(const protocol::EvalResult& result) {
   table.title = "difference of " + first.metric + ", paired by " + unit.substr(0, unit.size() - 1);
   table.headings["n"] = unit;
   table.headings["difference"] =
-      first.metric + (first.metric == "loss" ? " above it [nats]" : " above it");
-  if (result.length_unit) table.headings["length"] = "length (" + *result.length_unit + ")";
+      protocol::with_unit(first.metric + " above it", first.metric == "loss" ? "nats" : "");
+  if (result.length_unit)
+    table.headings["length"] = protocol::with_unit("length", *result.length_unit);
   table.notes = {(first.per.empty() ? first.metric : "nats a " + first.per) +
                  ", model - against; 95 % interval: " + words_of(first.difference)};
   return table;

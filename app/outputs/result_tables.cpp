@@ -39,10 +39,12 @@ Table states_of(std::string title, const std::vector<protocol::PatternsLayer>& l
   Table table = table_of<protocol::PatternsLayer>(std::move(title), json::array(),
                                                   {"layer", "mean_abs_z", "sd_abs_z", "drift"});
   for (const protocol::PatternsLayer& layer : layers) {
+    const protocol::Interval& drift = layer.drift_interval;
     table.rows.push_back({{"layer", layer.layer},
                           {"mean_abs_z", protocol::detail::write_double(layer.mean_abs_z)},
                           {"sd_abs_z", protocol::detail::write_double(layer.sd_abs_z)},
-                          {"drift", protocol::detail::write_double(layer.drift)}});
+                          {"drift", drift.known() ? protocol::to_json_form(drift)
+                                                  : protocol::detail::write_double(layer.drift)}});
   }
   return table;
 }

@@ -404,7 +404,7 @@ class Report {
       page_.begin_row();
       // The drift of all models stands in one figure, below.
       const auto figures = figures_of(result, answer.tensors, names_);
-      for (const widgets::PlotSpec& plot : plots_of(without("drift with depth", figures))) {
+      for (const widgets::PlotSpec& plot : plots_of(without(kDriftWithDepth, figures))) {
         page_.figure(plot, sidecar_);
       }
       const auto more = more_figures_of(result, answer.tensors, names_);
@@ -420,9 +420,9 @@ class Report {
       if (!result.bias.empty()) {
         page_.table(titled(model, bias_table(result)), sidecar_, name + "_bias");
       }
-      if (result.layers.size() > 1) all.push_back(result);  // fixed positions do not drift
+      all.push_back(result);
     }
-    if (!all.empty()) page_.figure(state_drift_figure(all, names_), sidecar_);
+    if (const auto drift = state_drift_figure(all, names_)) page_.figure(*drift, sidecar_);
   }
 
   // Every question of all models that it is defined for, in one figure each.

@@ -180,6 +180,12 @@ void ArcsView::draw_answer(ViewContext& context, const MapAnswer& answer) {
   if (drawn.hovered_query >= 0) hover.query = drawn.hovered_query;
   if (drawn.hovered_key >= 0) hover.key = drawn.hovered_key;
   if (hover.query || hover.key) context.point_at(hover);
+  if (drawn.stepped_query >= 0 && at.key)
+    select_pair(context, drawn.stepped_query, *at.key);
+  else if (drawn.stepped_query >= 0)
+    select_query(context, drawn.stepped_query);
+  if (drawn.stepped_key >= 0)
+    select_pair(context, at.query.value_or(drawn.stepped_key), drawn.stepped_key);
   if (drawn.clicked_query >= 0) select_query(context, revealed_ = drawn.clicked_query);
   if (drawn.clicked_key >= 0)
     select_pair(context, at.query.value_or(drawn.clicked_key), drawn.clicked_key);
@@ -203,7 +209,8 @@ void ArcsView::draw_content(ViewContext& context) {
                                  std::to_string(answer->result.row_end) + ") of " +
                                  std::to_string(answer->result.tokens)};
   const float below = widgets::notes_height(notes, ImGui::GetContentRegionAvail().x) + 6;
-  if (ImGui::BeginChild("arcs", {0, std::max(80.0F, ImGui::GetContentRegionAvail().y - below)})) {
+  const float height = std::max(80.0F, ImGui::GetContentRegionAvail().y - below);
+  if (ImGui::BeginChild("arcs", {0, height}, ImGuiChildFlags_NavFlattened)) {
     const Dimmed dimmed(!question.answers_now());
     draw_answer(context, *answer);
   }

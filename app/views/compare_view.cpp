@@ -186,7 +186,7 @@ std::vector<Saved> CompareView::saved(ViewContext& context) {
 bool CompareView::draw_model_choice(const ViewContext& context, const char* id,
                                     const std::string& now, std::string& chosen) {
   const Session& session = context.session();
-  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 9);
+  width_of_next(9);
   if (!ImGui::BeginCombo(id, short_name(session, now).c_str())) {
     tooltip(now);
     return false;
@@ -212,7 +212,7 @@ bool CompareView::draw_other_text(const ViewContext& context, CompareState& stat
   };
   const std::string now =
       state.other.empty() ? kSameText : "on " + name_of_text(state.other, SharedText());
-  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 9);
+  width_of_next(9);
   const bool open = ImGui::BeginCombo("##other", now.c_str());
   tooltip(state.other.empty() ? "A and B read the same text, or A alone reads two" : state.other);
   if (!open) return false;
@@ -224,7 +224,7 @@ bool CompareView::draw_other_text(const ViewContext& context, CompareState& stat
     offer("on " + name_of_text(text.name, text.words),
           bundled ? (assets_folder() / "texts" / TextInput::kBundled).string() : text.name);
   }
-  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 14);
+  width_of_next(14);
   if (ImGui::InputTextWithHint("##path", "on another file", &path_,
                                ImGuiInputTextFlags_EnterReturnsTrue)) {
     state.other = path_, changed = true;
@@ -341,7 +341,7 @@ void CompareView::draw_results(ViewContext& context) {
                if (matches) click_on_matrix(context, plot, drawn);
              });
   if (!table) return;
-  if (ImGui::BeginChild("matches", {0, below})) {
+  if (ImGui::BeginChild("matches", {0, below}, ImGuiChildFlags_NavFlattened)) {
     const Dimmed dimmed(!now);
     draw_matches(context, answer->result);
   }

@@ -241,7 +241,7 @@ void DistanceView::draw_results(ViewContext& context, const DistanceAnswers& ans
                draw_figure(context, plot, std::move(options));
              });
   if (!table) return;
-  if (ImGui::BeginChild("numbers", {0, below})) {
+  if (ImGui::BeginChild("numbers", {0, below}, ImGuiChildFlags_NavFlattened)) {
     const Dimmed dimmed(answers.old);
     table_.draw(context, numbers, numbers_.version(), [&] { draw_menu_items(context); });
   }

@@ -58,7 +58,8 @@ bool lengths_of_the_models(const ViewContext& context, const std::string& task) 
 
 // The value of a model at a length; what it was measured by is said on hover.
 widgets::TableCell cell_of_row(const EvalRow& row, const EvalResult& result) {
-  auto cell = widgets::number_cell_of(row.value);
+  constexpr double kNone = widgets::TableCell::kNone;
+  auto cell = widgets::number_cell_of(row.value, row.low.value_or(kNone), row.high.value_or(kNone));
   cell.help = words_of_key(row.metric) + " " + with_ends(row.value, row.low, row.high) + ", " +
               std::to_string(row.n) + " " + result.counted.value_or("texts") +
               ", interval: " + row.method + (row.window.empty() ? "" : "; window " + row.window) +
@@ -271,7 +272,7 @@ void ExtrapolationView::draw_results(ViewContext& context, const EvalAnswers& an
                draw_figure(context, plot, std::move(options));
              });
   if (!table) return;
-  if (ImGui::BeginChild("numbers", {0, below})) {
+  if (ImGui::BeginChild("numbers", {0, below}, ImGuiChildFlags_NavFlattened)) {
     const Dimmed dimmed(answers.old);
     table_.draw(context, numbers, numbers_.version(), [&] { draw_menu_items(context); });
   }

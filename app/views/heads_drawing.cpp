@@ -229,6 +229,7 @@ void HeadsView::draw_model(ViewContext& context, std::size_t index, const Places
     draw_menu_items(context);
     ImGui::EndPopup();
   }
+  if (drawn.stepped >= 0) select_cell(context, {index, drawn.stepped});
   if (drawn.hovered < 0) return;
   draw_head_tooltip(context, *answer, drawn.hovered);
   // The menu is about the head that it was asked for at.
@@ -368,7 +369,8 @@ void HeadsView::draw_panes(ViewContext& context, ImVec2 room) {
     if (beside && &pane != &panes.front()) ImGui::SameLine();
     const float high = std::max(whole.y * part, ImGui::GetFontSize() * pane.lowest);
     const ImVec2 size = beside ? ImVec2(whole.x * part, room.y) : ImVec2(0, high);
-    if (ImGui::BeginChild(pane.name, size)) (this->*pane.draw)(context);
+    if (ImGui::BeginChild(pane.name, size, ImGuiChildFlags_NavFlattened))
+      (this->*pane.draw)(context);
     ImGui::EndChild();
   }
 }
@@ -407,7 +409,7 @@ void HeadsView::draw_content(ViewContext& context) {
   const float below =
       widgets::notes_height(notes, room.x) + ImGui::GetTextLineHeightWithSpacing() + 6;
   room.y = std::max(120.0F, room.y - below);
-  if (ImGui::BeginChild("panes", room)) draw_panes(context, room);
+  if (ImGui::BeginChild("panes", room, ImGuiChildFlags_NavFlattened)) draw_panes(context, room);
   ImGui::EndChild();
   if (!rows_whole_) context.window.moving = true;
   if (context.state<HeadsState>().pictures) {

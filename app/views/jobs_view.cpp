@@ -314,7 +314,7 @@ void JobsView::draw_form(ViewContext& context) {
   }
   if (current) paragraph_in(widgets::palette().bad, answer->result.problem);
   if (question.failed()) draw_question(context, context.requests.of(kJobForm), "form");
-  if (ImGui::BeginChild("fields")) {
+  if (ImGui::BeginChild("fields", {0, 0}, ImGuiChildFlags_NavFlattened)) {
     if (answer) changed |= lines_.draw(answer->result, state.run, state.typed);
   }
   ImGui::EndChild();
@@ -540,7 +540,7 @@ void JobsView::draw_job(ViewContext& context, const JobStatus& job) {
   if (!ImGui::BeginTabBar("of the job")) return;
   const auto tab = [&](const char* title, auto draw) {
     if (!ImGui::BeginTabItem(title)) return;
-    if (ImGui::BeginChild(title)) draw();
+    if (ImGui::BeginChild(title, {0, 0}, ImGuiChildFlags_NavFlattened)) draw();
     ImGui::EndChild();
     ImGui::EndTabItem();
   };
@@ -579,15 +579,16 @@ void JobsView::draw_content(ViewContext& context) {
   const float height = ImGui::GetContentRegionAvail().y;
   const auto* list = context.requests.of(kJobs).answer();
   const float whole = options_of_rows(list ? list->result.jobs.size() : 1, 0).height;
-  if (ImGui::BeginChild("list", {0, shown ? std::min(height * 0.35F, whole) : 0}))
-    draw_list(context);
+  const ImVec2 size{0, shown ? std::min(height * 0.35F, whole) : 0};
+  if (ImGui::BeginChild("list", size, ImGuiChildFlags_NavFlattened)) draw_list(context);
   ImGui::EndChild();
   if (!shown) return;
   ImGui::Separator();
   if (question.failed()) draw_question(context, question, "job");
   // A view with less room is scrolled: a curve of a few pixels shows nothing.
   const float least = ImGui::GetFontSize() * kJobHeight;
-  if (ImGui::BeginChild("job", {0, std::max(least, ImGui::GetContentRegionAvail().y)}))
+  const float room = std::max(least, ImGui::GetContentRegionAvail().y);
+  if (ImGui::BeginChild("job", {0, room}, ImGuiChildFlags_NavFlattened))
     draw_job(context, job->result);
   ImGui::EndChild();
 }

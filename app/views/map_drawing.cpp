@@ -186,7 +186,7 @@ bool MapView::draw_text_of_b(const ViewContext& context, MapState& state) {
   constexpr const char* kSameText = "same text";
   const KeptText& now = text_of_b(context);
   const std::string words = now.words.empty() ? kSameText : name_of_text(now.name, now.words);
-  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 9);
+  width_of_next(9);
   const bool open = ImGui::BeginCombo("##text of B", words.c_str());
   tooltip("What B reads: the same text, or one that was read before (Text)");
   if (!open) return false;
@@ -214,7 +214,7 @@ bool MapView::draw_b(const ViewContext& context, MapState& state) {
   const Session& session = context.session();
   const std::size_t now = all.size() > 1 ? all[1].model : all[0].model;
   bool changed = false;
-  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 9);
+  width_of_next(9);
   if (ImGui::BeginCombo("##B", short_name(session, session.models[now]).c_str())) {
     for (std::size_t i = 0; i < session.models.size(); ++i) {
       if (ImGui::Selectable(short_name(session, session.models[i]).c_str(), i == now))
@@ -269,10 +269,8 @@ void MapView::draw_controls(ViewContext& context) {
   changed |= draw_choice("##pool", state.pool, {"max", "mean"});
   tooltip(
       "How the pairs of a cell become one value while a cell holds several: their largest, in "
-      "which "
-      "thin lines stay, or their mean. `phasescope map` has the mean where --pool is not given; "
-      "the "
-      "command copied here gives it");
+      "which thin lines stay, or their mean. `phasescope map` has the mean where --pool is not "
+      "given; the command copied here gives it");
   next_control(7 * ImGui::GetFontSize());
   std::string shown = words_of_show(state.show);
   if (draw_choice("##show", shown, {"A", "A | B", "A | B | A-B"})) {

@@ -324,7 +324,7 @@ void ModelsView::connect(ViewContext& context, const std::string& host) {
 void ModelsView::draw_host(ViewContext& context) {
   if (!context.window.connect) return;
   if (!typing_host_) host_ = context.window.remote;
-  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 9);
+  width_of_next(9);
   const bool entered = ImGui::InputTextWithHint("##host", "this machine", &host_,
                                                 ImGuiInputTextFlags_EnterReturnsTrue);
   typing_host_ = ImGui::IsItemActive();

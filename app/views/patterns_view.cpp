@@ -4,7 +4,6 @@
 #include <set>
 
 #include "app/figures/figures.h"
-#include "app/figures/point_shapes.h"
 #include "app/outputs/several_answers.h"
 #include "widgets/theme.h"
 
@@ -57,26 +56,6 @@ void add_cells(const std::vector<widgets::GridSpec>& grids, std::vector<GroupedF
 
 // A figure of what the model is, and not of what was measured.
 constexpr const char* kRopePlan = "rope plan";
-// A curve or two a model, which stand in one figure.
-constexpr const char* kDrift = "drift with depth";
-
-// One figure of those of several models on the same axes, told apart by their points as well as
-// their colours; nothing of none.
-std::vector<PlotSpec> overlaid(const std::vector<PlotSpec>& of_models) {
-  if (of_models.size() < 2) return of_models;
-  PlotSpec all = of_models.front();
-  all.id = "state_drift", all.series.clear(), all.notes.clear();
-  for (const PlotSpec& one : of_models) {
-    for (widgets::Series series : one.series) {
-      series.points = shape_at(static_cast<std::size_t>(series.color));
-      all.series.push_back(std::move(series));
-    }
-    for (const std::string& note : one.notes)
-      if (std::ranges::find(all.notes, note) == all.notes.end()) all.notes.push_back(note);
-  }
-  return {all};
-}
-
 // States are counted from the start: state n is the one after n layers.
 std::string layer_words(const std::string& figure, int64_t layer) {
   static const std::set<std::string> of_states{"dot products", "dot products side by side",
@@ -165,7 +144,7 @@ Saved PatternsView::saved_drift(const ViewContext& context,
 
 std::vector<Saved> PatternsView::saved(ViewContext& context) {
   const auto answers = shown_answers(context, kPatterns);
-  if (context.state<PatternsState>().figure == kDrift && answers.list.size() > 1)
+  if (context.state<PatternsState>().figure == kDriftWithDepth && answers.list.size() > 1)
     return {saved_drift(context, answers)};
   std::vector<Saved> all;
   for (const auto* answer : answers.list) {
@@ -206,12 +185,10 @@ void PatternsView::draw_controls(ViewContext& context) {
 
 std::vector<PlotSpec> PatternsView::drift_of(
     const ViewContext& context, const ShownAnswers<protocol::PatternsResult>& answers) {
-  std::vector<PlotSpec> plots;
-  for (const PatternsAnswer* answer : answers.list)
-    for (PlotSpec& plot :
-         figures_shown(figures_of_answer(context, *answer), context.state<PatternsState>()))
-      plots.push_back(std::move(plot));
-  return overlaid(plots);
+  std::vector<protocol::PatternsResult> results;
+  for (const PatternsAnswer* answer : answers.list) results.push_back(answer->result);
+  auto drift = state_drift_figure(results, names_of(context.session()));
+  return drift ? std::vector<PlotSpec>{std::move(*drift)} : std::vector<PlotSpec>{};
 }
 
 void PatternsView::draw_drift(ViewContext& context) {
@@ -269,7 +246,7 @@ void PatternsView::draw_content(ViewContext& context) {
   }
   const int count = static_cast<int>(drawn.size());
   if (count == 0) return;
-  if (state.figure == kDrift) return draw_drift(context);
+  if (state.figure == kDriftWithDepth) return draw_drift(context);
   const float font = ImGui::GetFontSize();
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const int columns = std::clamp(static_cast<int>(room.x / (font * 20)), 1, count);
@@ -279,7 +256,8 @@ void PatternsView::draw_content(ViewContext& context) {
   for (const std::size_t i : drawn) {
     ImGui::TableNextColumn();
     ImGui::PushID(static_cast<int>(i));
-    if (ImGui::BeginChild("model", {0, height})) draw_model(context, i);
+    if (ImGui::BeginChild("model", {0, height}, ImGuiChildFlags_NavFlattened))
+      draw_model(context, i);
     ImGui::EndChild();
     ImGui::PopID();
   }

@@ -66,7 +66,7 @@ void PlotGrid::draw(const std::vector<widgets::PlotSpec>& plots, std::uint64_t v
       picture.version = version;
     }
     ImGui::PushID(plot.id.c_str());
-    if (ImGui::BeginChild("figure", {0, height}, ImGuiChildFlags_None,
+    if (ImGui::BeginChild("figure", {0, height}, ImGuiChildFlags_NavFlattened,
                           ImGuiWindowFlags_NoScrollWithMouse)) {
       const Dimmed dimmed(options.old);
       widgets::PlotDraw look;

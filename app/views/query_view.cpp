@@ -250,7 +250,7 @@ void QueryView::draw_content(ViewContext& context) {
   for (std::size_t i = 0; i < context.models(); ++i)  // the tokens' texts
     key += serials_of(context.of(kText, i).answer());
   const Rows& rows = rows_.get(key, [&] { return rows_of(context, answers); });
-  if (ImGui::BeginChild("table", {0, below})) {
+  if (ImGui::BeginChild("table", {0, below}, ImGuiChildFlags_NavFlattened)) {
     const Dimmed dimmed(answers.old);
     draw_table(context, rows);
   }

@@ -202,7 +202,8 @@ void AnyQuestionView::draw_plot_of(ViewContext& context, const Output& output,
     if (static_cast<int>(n) % across != 0) ImGui::SameLine();
     ImGui::PushID(static_cast<int>(n));
     const float line = ImGui::GetFontSize() * kFigureHeight;
-    if (ImGui::BeginChild("figure", {width, one_line ? room.y : line})) {
+    const ImVec2 size{width, one_line ? room.y : line};
+    if (ImGui::BeginChild("figure", size, ImGuiChildFlags_NavFlattened)) {
       widgets::PlotDraw options;
       options.version = version;
       options.title = figures.size() > 1;
@@ -232,7 +233,7 @@ void AnyQuestionView::draw_shown(ViewContext& context, const std::vector<ShownGr
     const float height = std::max(
         {ImGui::GetFontSize() * kFigureHeight, room.y * 0.55F, height_of_rows(shown->output),
          std::min(height_of_lines(figures, room.x), room.y * kMostOfRoom)});
-    if (ImGui::BeginChild("figures", {0, height})) {
+    if (ImGui::BeginChild("figures", {0, height}, ImGuiChildFlags_NavFlattened)) {
       const Dimmed dimmed(old);
       draw_plot_of(context, shown->output, form, version * 64 + place);
     }
@@ -240,7 +241,7 @@ void AnyQuestionView::draw_shown(ViewContext& context, const std::vector<ShownGr
   }
   const float below =
       std::max(ImGui::GetFontSize() * kTablesHeight, ImGui::GetContentRegionAvail().y);
-  if (ImGui::BeginChild("tables", {0, below})) {
+  if (ImGui::BeginChild("tables", {0, below}, ImGuiChildFlags_NavFlattened)) {
     const Dimmed dimmed(old);
     const auto* row = tables_.draw(
         context, id(), shown->output, version * 64 + place,

@@ -259,7 +259,7 @@ void ShiftView::draw_results(ViewContext& context, const ShownAnswers<ShiftResul
              [&](const widgets::PlotSpec& plot, widgets::PlotDraw options) {
                draw_figure(context, plot, std::move(options));
              });
-  if (ImGui::BeginChild("table", {0, rows})) {
+  if (ImGui::BeginChild("table", {0, rows}, ImGuiChildFlags_NavFlattened)) {
     const Dimmed dimmed(answers.old);
     draw_table(context, table);
   }

@@ -272,7 +272,7 @@ std::vector<Saved> TextView::saved(ViewContext& context) {
 void TextView::draw_reading(ViewContext& context) {
   auto state = context.state<TextState>();
   bool changed = false;
-  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 7);
+  width_of_next(7);
   const bool entered = ImGui::InputTextWithHint("##search", "Find", &state.search,
                                                 ImGuiInputTextFlags_EnterReturnsTrue);
   changed |= state.search != context.state<TextState>().search;
@@ -493,13 +493,13 @@ void TextView::draw_strip(ViewContext& context, const Readers& readers, std::siz
     hover.model = static_cast<int64_t>(owner), hover.token = drawn.hovered;
     context.point_at(hover);
   }
-  if (drawn.clicked < 0) return;
-  const bool again = selected.query == drawn.clicked;
+  const int taken = drawn.stepped >= 0 ? drawn.stepped : drawn.clicked;
+  if (taken < 0) return;
+  const bool again = selected.query == taken;
   // A number is a token of the selected model: another one's tokens are selected with that model.
   const auto model = static_cast<std::size_t>(std::max<int64_t>(0, at.model));
-  if (!same_token(context, model, owner, drawn.clicked))
-    select_model(context, static_cast<int64_t>(owner));
-  select_query(context, again ? std::nullopt : std::optional<int64_t>(drawn.clicked));
+  if (!same_token(context, model, owner, taken)) select_model(context, static_cast<int64_t>(owner));
+  select_query(context, again ? std::nullopt : std::optional<int64_t>(taken));
 }
 
 // What is said of a text before it is read, as high as it was in the last frame.
@@ -533,7 +533,7 @@ void TextView::draw_guesses(ViewContext& context) {
   const int64_t token =
       hovered_ >= 0 ? hovered_ : pointed.value_or(context.session().selection.query.value_or(-1));
   if (token < 0) {
-    widgets::draw_notes({"Hover a token to see what was expected."});
+    widgets::draw_notes({"Point at a token, or select one, to see what was expected."});
     return;
   }
   const int fit =
@@ -577,7 +577,8 @@ void TextView::draw_content(ViewContext& context) {
   for (std::size_t i = 0; i < context.models(); ++i)
     key += serials_of(context.of(kText, i).answer());
   const auto& groups = readers_.get(key, [&] { return alike_readers(context); });
-  if (ImGui::BeginChild("tokens", {0, std::max(line * kLeastLines, room)}))
+  const ImVec2 size{0, std::max(line * kLeastLines, room)};
+  if (ImGui::BeginChild("tokens", size, ImGuiChildFlags_NavFlattened))
     for (const Readers& readers : groups) draw_readers(context, readers, &readers == &groups[0]);
   ImGui::EndChild();
   reveal_ = -1;

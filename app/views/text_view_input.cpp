@@ -104,7 +104,7 @@ void TextView::draw_editor(ViewContext& context) {
 // The texts that were read, the one that the program opens on at the end.
 void TextView::draw_choice_of_text(ViewContext& context) {
   const TextInput& now = context.session().text;
-  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 9);
+  width_of_next(9);
   const bool open = ImGui::BeginCombo("##text", name_of_text(now.name, now.words).c_str());
   tooltip(now.name);
   if (!open) return;

@@ -258,7 +258,8 @@ void TheoryView::draw_content(ViewContext& context) {
   if (answers.empty()) return;
   if (checks.empty()) return widgets::draw_empty("No check ended with this verdict.");
   const float height = ImGui::GetContentRegionAvail().y;
-  if (ImGui::BeginChild("list", {0, std::max(ImGui::GetFontSize() * 12, height * 0.45F)})) {
+  const ImVec2 size{0, std::max(ImGui::GetFontSize() * 12, height * 0.45F)};
+  if (ImGui::BeginChild("list", size, ImGuiChildFlags_NavFlattened)) {
     const Dimmed dimmed(answers.old);
     draw_list(context, checks);
   }

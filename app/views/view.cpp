@@ -79,7 +79,11 @@ void View::draw(ViewContext& context) {
   visible_ = ImGui::Begin(window_name().c_str(), &open, flags);
   if (visible_) {
     ask_what_changed(context);
+    figures_drawn_ = 0, focused_figure_.reset();
+    if (ImGui::IsWindowFocused(ImGuiFocusedFlags_RootAndChildWindows))
+      last_focused_ = ImGui::GetFrameCount();
     draw_content(context);
+    figures_seen_ = figures_drawn_, next_figure_.reset();
   }
   ImGui::End();
   if (!open)
@@ -170,7 +174,7 @@ std::optional<FigureLimits> View::limits_of(const ViewContext& context, const st
   return limits;
 }
 
-// What the wheel or a drag has moved is a step of undo once the hand rests.
+// What the wheel, a drag or keys have moved is a step of undo once the hand rests.
 void View::keep_limits(ViewContext& context, const std::string& key, ImGuiID figure,
                        const widgets::PlotDrawn& drawn, bool linked) {
   if (drawn.plot_size.x <= 0) return;
@@ -186,9 +190,9 @@ void View::keep_limits(ViewContext& context, const std::string& key, ImGuiID fig
   seen->second = now;
   const bool moving = moving_limits_.contains(figure);
   // A selected part is shown when the right button is let go.
-  const bool held = ImGui::IsAnyMouseDown() || ImGui::GetIO().MouseWheel != 0 ||
+  const bool held = drawn.keyed || ImGui::IsAnyMouseDown() || ImGui::GetIO().MouseWheel != 0 ||
                     ImGui::IsMouseReleased(ImGuiMouseButton_Right);
-  if (moved && held && (moving || drawn.pointer)) {
+  if (moved && held && (moving || drawn.pointer || drawn.keyed)) {
     moving_limits_[figure] = now;
     context.window.moving = true;
   } else if (moving && !held) {
@@ -197,6 +201,20 @@ void View::keep_limits(ViewContext& context, const std::string& key, ImGuiID fig
     // A click whose hand trembled is none.
     if (!drawn.clicked) context.set_state("Zoom a figure", state, "zoom " + key);
   }
+}
+
+// The figure behind the one that has the focus takes it where it was asked for; the first one where
+// none has it, or it is the last.
+widgets::PlotDrawn View::draw_in_turn(const widgets::PlotSpec& plot, widgets::PlotDraw& options) {
+  const std::size_t place = figures_drawn_++;
+  options.take_focus = next_figure_ == place;
+  const auto drawn = widgets::draw_plot(plot, options);
+  if (drawn.focused) focused_figure_ = place;
+  return drawn;
+}
+
+void View::focus_next_figure() {
+  next_figure_ = focused_figure_ && *focused_figure_ + 1 < figures_seen_ ? *focused_figure_ + 1 : 0;
 }
 
 widgets::PlotDrawn View::draw_figure(ViewContext& context, const widgets::PlotSpec& plot,
@@ -213,7 +231,7 @@ widgets::PlotDrawn View::draw_figure(ViewContext& context, const widgets::PlotSp
   const std::string key = id() + "/" + plot.id + "/" + plot.x.label + "/" + plot.y.label;
   auto limits = keeps ? limits_of(context, key, plot) : std::nullopt;
   if (limits) options.link_x = &limits->x, options.link_y = &limits->y;
-  const auto drawn = widgets::draw_plot(plot, options);
+  const auto drawn = draw_in_turn(plot, options);
   if (keeps) keep_limits(context, key, ImGui::GetID(plot.id.c_str()), drawn, limits.has_value());
   if (drawn.hover.empty()) return drawn;
   context.point_at(drawn.hover);
@@ -384,13 +402,23 @@ bool draw_choice(const char* label, std::string& value, const std::vector<std::s
       label, value, words, [](const std::string& word) { return word; }, width);
 }
 
+namespace {
+
+float width_in_room(float wanted) {
+  return std::min(wanted, std::max(2 * ImGui::GetFrameHeight(), ImGui::GetContentRegionAvail().x));
+}
+
+}  // namespace
+
+void width_of_next(float letters) {
+  ImGui::SetNextItemWidth(width_in_room(letters * ImGui::GetFontSize()));
+}
+
 bool draw_named_choice(const char* label, std::string& value, const std::vector<std::string>& keys,
                        const WordsOf& words_of, float width) {
   std::vector<std::string> words;
   for (const std::string& key : keys) words.push_back(words_of(key));
-  // Never so wide that its arrow is out of sight.
-  const float room = std::max(2 * ImGui::GetFrameHeight(), ImGui::GetContentRegionAvail().x);
-  ImGui::SetNextItemWidth(std::min(room, width > 0 ? width : choice_width(words)));
+  ImGui::SetNextItemWidth(width_in_room(width > 0 ? width : choice_width(words)));
   if (!ImGui::BeginCombo(label, words_of(value).c_str())) return false;
   bool changed = false;
   for (std::size_t i = 0; i < keys.size(); ++i) {

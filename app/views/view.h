@@ -113,6 +113,10 @@ class View {
   // Items of a context menu in the view: save, copy the picture, copy the command.
   void draw_menu_items(ViewContext& context);
   bool visible() const { return visible_; }
+  // The frame in which it had the focus last; 0: never.
+  int last_focused() const { return last_focused_; }
+  // The keys are for its next figure from the next frame on, after its last one for its first.
+  void focus_next_figure();
   // The tab's name for Dear ImGui: shown title and stable id.
   std::string window_name() const { return title() + "###" + id(); }
 
@@ -128,8 +132,14 @@ class View {
                                         const widgets::PlotSpec& plot) const;
   void keep_limits(ViewContext& context, const std::string& key, ImGuiID figure,
                    const widgets::PlotDrawn& drawn, bool linked);
+  widgets::PlotDrawn draw_in_turn(const widgets::PlotSpec& plot, widgets::PlotDraw& options);
 
   bool visible_ = false;
+  int last_focused_ = 0;
+  // Of its figures in the order in which they are drawn: in this frame, in the one before, which of
+  // them has the focus and which one is to take it.
+  std::size_t figures_drawn_ = 0, figures_seen_ = 0;
+  std::optional<std::size_t> focused_figure_, next_figure_;
   std::uint64_t asked_revision_ = 0, asked_generation_ = 0;
   std::string hovered_command_;  // as its tooltip has it, of this state of session and answers
   std::pair<std::uint64_t, std::uint64_t> hovered_state_;
@@ -145,7 +155,10 @@ bool draw_question(ViewContext& context, Question& question, const std::string& 
 
 // Puts the next control on the present line where so many pixels are left on it, else on the next.
 void next_control(float width);
-// What a choice among words and a checkbox take of it.
+// Makes it so many letters wide, but never so wide that its end, as the arrow of a choice, is out
+// of sight: in a view, whose width is known, and not in a popup.
+void width_of_next(float letters);
+// What a choice among words and a checkbox take of the line.
 float choice_width(const std::vector<std::string>& words);
 float checkbox_width(const char* label);
 // What a choice is called where nobody made one, and the button that goes back to that.

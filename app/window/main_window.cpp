@@ -12,6 +12,7 @@
 
 #include "app/window/dialog.h"
 #include "app/window/opening.h"
+#include "app/window/shortcuts.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -20,6 +21,8 @@ namespace {
 // Seconds between frames of what moves by itself, and between looks whether there is a worker by
 // now.
 constexpr double kAnimatedPause = 0.08, kWorkerPause = 1.0;
+// In font sizes: in a narrower window the menus and what the worker does take all of the bar.
+constexpr float kRoomForName = 30;
 
 // Ctrl and a digit for the first nine views, Ctrl+Shift and one for the next, then Ctrl+Alt.
 int shortcut_of_view(std::size_t place) {
@@ -28,8 +31,18 @@ int shortcut_of_view(std::size_t place) {
   return ImGuiMod_Ctrl | kWith[place / 9] | (ImGuiKey_1 + static_cast<int>(place % 9));
 }
 
+// A palette that was open has the focus no more when its command runs.
+void go_to_figure(const std::vector<std::unique_ptr<View>>& views) {
+  const auto front = std::ranges::max_element(
+      views, {}, [](const auto& view) { return view->visible() ? view->last_focused() : -1; });
+  if (front != views.end()) (*front)->focus_next_figure();
+}
+
 std::vector<Command> commands_of(const std::vector<std::unique_ptr<View>>& views) {
   std::vector<Command> list = window_commands();
+  list.push_back({"look.next_figure", "To the next figure",
+                  "Of the view in front: the keys are for it", ImGuiMod_Ctrl | ImGuiKey_G,
+                  [&views](ViewContext&) { go_to_figure(views); }});
   int key = ImGuiKey_F2;  // of those that run a view's question; F1 is the list of shortcuts
   for (std::size_t place = 0; place < views.size(); ++place) {
     const View& view = *views[place];
@@ -255,9 +268,12 @@ void MainWindow::draw_status() {
 
 void MainWindow::draw_menu() {
   if (!ImGui::BeginMainMenuBar()) return;
-  ImGui::PushFont(widgets::fonts().bold, 0.0F);
-  ImGui::TextUnformatted("Phasescope");
-  ImGui::PopFont();
+  // The menus are needed more than the name, which the window's title has too.
+  if (ImGui::GetWindowWidth() > ImGui::GetFontSize() * kRoomForName) {
+    ImGui::PushFont(widgets::fonts().bold, 0.0F);
+    ImGui::TextUnformatted("Phasescope");
+    ImGui::PopFont();
+  }
   draw_file_menu();
   draw_command_menu("Edit", {"edit."});
   draw_command_menu("Head", {"head.", "heads.", "model."});
@@ -525,31 +541,6 @@ void MainWindow::draw_messages() {
   ImGui::EndPopup();
 }
 
-void MainWindow::draw_shortcuts() {
-  if (window_.help_open) ImGui::OpenPopup("Keyboard shortcuts");
-  window_.help_open = false;
-  const ImGuiViewport* view = ImGui::GetMainViewport();
-  ImGui::SetNextWindowPos(view->GetCenter(), ImGuiCond_Appearing, {0.5F, 0.5F});
-  ImGui::SetNextWindowSizeConstraints({0, 0}, {view->WorkSize.x * 0.95F, view->WorkSize.y * 0.9F});
-  bool open = true;
-  if (!ImGui::BeginPopupModal("Keyboard shortcuts", &open,
-                              ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoSavedSettings))
-    return;
-  if (ImGui::IsKeyPressed(ImGuiKey_Escape)) ImGui::CloseCurrentPopup();
-  const bool wide = view->WorkSize.x > ImGui::GetFontSize() * 60;
-  if (ImGui::BeginTable("keys", wide ? 4 : 2, ImGuiTableFlags_SizingFixedFit)) {
-    for (const Command& command : commands_) {
-      if (!command.shortcut) continue;
-      ImGui::TableNextColumn();
-      ImGui::TextUnformatted(command.title.c_str());
-      ImGui::TableNextColumn();
-      ImGui::TextColored(widgets::palette().quiet, "%s", shortcut_text(command).c_str());
-    }
-    ImGui::EndTable();
-  }
-  ImGui::EndPopup();
-}
-
 void MainWindow::draw(float scale) {
   // Whoever keeps the session waits by himself. Dear ImGui would count the five seconds that it
   // waits in frames, of which an idle window draws none.
@@ -580,7 +571,7 @@ void MainWindow::draw(float scale) {
   draw_guarded("The figure could not be saved", [this] { export_.draw(context_); });
   draw_guarded("The session could not be kept",
                [this] { sessions_.draw(context_, [this] { return session_to_save(); }); });
-  draw_shortcuts();
+  draw_shortcuts(window_.help_open, commands_);
   draw_messages();
   draw_notices();
   requests_.end_frame();

@@ -70,7 +70,6 @@ class MainWindow {
   void draw_guarded(const std::string& what, const std::function<void()>& draw);
   void draw_notices();
   void draw_messages();
-  void draw_shortcuts();
 
   SessionHistory edit_;
   WorkerRequests requests_;

@@ -72,6 +72,7 @@ struct PatternsLayer {
   // Magnitude of the state's complex numbers; of the rows of a table of positions.
   double mean_abs_z = 0, sd_abs_z = 0;
   double drift = 0;                      // ||z_L - z_0|| / ||z_0||
+  Interval drift_interval;               // of it, over blocks of the text's tokens
   std::vector<double> mean_by_distance;  // mean of G over all pairs at each of `distances`
   // Share of the state's power between each of spectrum_frequencies and the next one; its transform
   // is the mean of G by distance.
@@ -80,6 +81,7 @@ struct PatternsLayer {
   void fields(V& v) {
     v("layer", layer), v("mean_abs_z", mean_abs_z, About{.title = "mean of |z|"});
     v("sd_abs_z", sd_abs_z, About{.title = "sd of |z|"}), v("drift", drift);
+    v("drift_interval", drift_interval, About{.title = "drift"});
     v("mean_by_distance", mean_by_distance), v("spectrum", spectrum);
   }
 };

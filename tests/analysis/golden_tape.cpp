@@ -1,6 +1,7 @@
 #include "golden_tape.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "formats/tensors/safetensors.h"
 #include "model/checkpoints/tensor_io.h"
@@ -95,6 +96,20 @@ model::ModelConfig small_config(const std::string& encoding) {
 
 ModelPointer small_model(const std::string& encoding, std::uint64_t seed) {
   return model::random_model(small_config(encoding), seed);
+}
+
+ModelPointer updated_tape() {
+  const at::NoGradGuard no_gradients;
+  const auto model = small_model("tape");
+  model::Weights weights = model->decoder.weights();
+  for (model::LayerWeights& layer : weights.layers) {
+    layer.encoding["up_proj"] = at::ones_like(layer.encoding["up_proj"]) * 0.2;
+    at::Tensor& linear = layer.encoding["post_attention_linear"];
+    linear = 0.3 * at::eye(linear.size(0)) + 0.1;
+  }
+  return std::make_shared<const model::Model>(
+      model::Model{model->report, model->tokenizer,
+                   model::Decoder(model->config(), model->decoder.shared_encoding(), weights)});
 }
 
 ModelPointer without_head(const ModelPointer& model) {

@@ -29,6 +29,8 @@ ModelPointer model_with(const ModelPointer& like, std::shared_ptr<const model::E
 // Two layers of two heads of 8, vocabulary 32, no tokenizer.
 model::ModelConfig small_config(const std::string& encoding);
 ModelPointer small_model(const std::string& encoding, std::uint64_t seed = 1);
+// A TAPE model in which every update is there (public checkpoints start with zeros).
+ModelPointer updated_tape();
 // The same model without its head.
 ModelPointer without_head(const ModelPointer& model);
 

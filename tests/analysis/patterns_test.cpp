@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string>
 
+#include "analysis/state_drift.h"
 #include "formats/error.h"
 #include "golden_tape.h"
 #include "text_passes.h"
@@ -17,6 +18,7 @@ namespace {
 using testing::Passes;
 using testing::passes_for;
 using testing::small_model;
+using testing::updated_tape;
 
 TEST(Patterns, RopeProductsAreCosines) {
   const auto model = small_model("rope");
@@ -48,6 +50,47 @@ TEST(Patterns, RopesOfOtherLayersAreNoDrift) {
   ASSERT_EQ(out.result.layers.size(), 2u);
   for (const protocol::PatternsLayer& layer : out.result.layers) EXPECT_EQ(layer.drift, 0);
   EXPECT_NE(out.result.layers[0].mean_by_distance, out.result.layers[1].mean_by_distance);
+}
+
+// Eight blocks of equal weight whose ratios of squares are 0.01 b: Student's t with 7 degrees about
+// their mean, of which the ends' roots are taken. 2.364624 is the table's t at 0.975.
+TEST(Patterns, DriftHasAnIntervalByBlocksOfTheText) {
+  const at::Tensor first = at::ones({1, 1, 64, 2, 3}, at::kDouble);
+  const at::Tensor block = at::arange(64, at::kDouble).div(8, "floor") + 1;
+  const at::Tensor moved = (0.01 * block).sqrt().reshape({1, 1, 64, 1, 1}).expand({1, 2, 64, 2, 3});
+  const protocol::Interval drift = interval_of_drift(moved, first);
+  const double half = 2.364624 * 0.01 * std::sqrt(6.0) / std::sqrt(8.0);
+  constexpr double kDigitsOfT = 1e-6;
+  EXPECT_NEAR(drift.mean, std::sqrt(0.045), 1e-12);
+  ASSERT_TRUE(drift.low && drift.high);
+  EXPECT_NEAR(*drift.low, std::sqrt(0.045 - half), kDigitsOfT);
+  EXPECT_NEAR(*drift.high, std::sqrt(0.045 + half), kDigitsOfT);
+  EXPECT_EQ(drift.n, 8);
+  EXPECT_EQ(drift.unit, "blocks");
+  // What has not moved drifts by 0 exactly; a shorter text has no interval.
+  const protocol::Interval still = interval_of_drift(at::zeros_like(moved), first);
+  EXPECT_EQ(still.mean, 0);
+  ASSERT_TRUE(still.low && still.high);
+  EXPECT_EQ(*still.low, 0);
+  EXPECT_EQ(*still.high, 0);
+  const protocol::Interval brief = interval_of_drift(moved.slice(2, 0, 63), first.slice(2, 0, 63));
+  EXPECT_FALSE(brief.known());
+  EXPECT_GT(brief.mean, 0.1);
+}
+
+// Through a model: the interval is about the number beside it, whose norms are summed in float32.
+TEST(Patterns, TheIntervalOfDriftIsAboutIt) {
+  protocol::NoProgress progress;
+  const auto out = analyse_patterns(passes_for(updated_tape(), 1, 64), {}, progress);
+  bool moved = false;
+  for (const protocol::PatternsLayer& layer : out.result.layers) {
+    ASSERT_TRUE(layer.drift_interval.known()) << layer.layer;
+    EXPECT_NEAR(layer.drift_interval.mean, layer.drift, 1e-5 * layer.drift);
+    EXPECT_LE(*layer.drift_interval.low, layer.drift_interval.mean);
+    EXPECT_GE(*layer.drift_interval.high, layer.drift_interval.mean);
+    moved = moved || layer.drift > 0;
+  }
+  EXPECT_TRUE(moved);
 }
 
 // However few positions the picture shows, the curve is of every pair at every distance.

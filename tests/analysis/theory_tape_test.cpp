@@ -36,6 +36,7 @@ using testing::golden_tape;
 using testing::golden_tensor;
 using testing::small_model;
 using testing::theory_json;
+using testing::updated_tape;
 
 CheckResult on_model(const std::string& id, const testing::ModelPointer& model) {
   protocol::NoProgress progress;
@@ -45,21 +46,6 @@ CheckResult on_model(const std::string& id, const testing::ModelPointer& model) 
   context.texts = &texts;
   context.progress = &progress;
   return run_check(select_checks({id}).at(0), context);
-}
-
-// A TAPE model in which every update is there (public checkpoints start with zeros).
-testing::ModelPointer updated_tape() {
-  const at::NoGradGuard no_gradients;
-  const auto model = small_model("tape");
-  model::Weights weights = model->decoder.weights();
-  for (model::LayerWeights& layer : weights.layers) {
-    layer.encoding["up_proj"] = at::ones_like(layer.encoding["up_proj"]) * 0.2;
-    at::Tensor& linear = layer.encoding["post_attention_linear"];
-    linear = 0.3 * at::eye(linear.size(0)) + 0.1;
-  }
-  return std::make_shared<const model::Model>(
-      model::Model{model->report, model->tokenizer,
-                   model::Decoder(model->config(), model->decoder.shared_encoding(), weights)});
 }
 
 // ---- the bare layer -----------------------------------------------------------------------------

@@ -24,6 +24,7 @@ using testing::golden_tensor;
 using testing::model_with;
 using testing::ModelPointer;
 using testing::small_model;
+using testing::updated_tape;
 using testing::without_head;
 
 CheckResult run(const std::string& id, const ModelPointer& model, const Texts& texts) {
@@ -45,21 +46,6 @@ Texts texts_for(const ModelPointer& model, std::int64_t count = 1, std::int64_t 
 ModelPointer changed(const ModelPointer& model, testing::ChangedState::Change change) {
   return model_with(model, std::make_shared<testing::ChangedState>(model->decoder.shared_encoding(),
                                                                    model->config(), change));
-}
-
-// A TAPE model in which every update is there (public checkpoints start with zeros).
-ModelPointer updated_tape() {
-  const auto model = small_model("tape");
-  model::Weights weights = model->decoder.weights();
-  const at::NoGradGuard no_gradients;
-  for (model::LayerWeights& layer : weights.layers) {
-    layer.encoding["up_proj"] = at::ones_like(layer.encoding["up_proj"]) * 0.2;
-    at::Tensor& linear = layer.encoding["post_attention_linear"];
-    linear = 0.3 * at::eye(linear.size(0)) + 0.1;
-  }
-  return std::make_shared<const model::Model>(
-      model::Model{model->report, model->tokenizer,
-                   model::Decoder(model->config(), model->decoder.shared_encoding(), weights)});
 }
 
 // ---- the decoder against the reference's layers -------------------------------------------------

@@ -112,7 +112,7 @@ TEST(Tables, LossesOfAblateAndCompareAreInNats) {
   const std::vector<Answered<protocol::AblateResult>> answers = {{.result = ablate}};
   const Output output = question_output(answers, ModelNames({"rope"}));
   ASSERT_GE(output.tables.size(), 2u);
-  EXPECT_NE(text_of(output.tables[0]).find("change of the loss [nats a token]"), std::string::npos);
+  EXPECT_NE(text_of(output.tables[0]).find("change of the loss (nats a token)"), std::string::npos);
   EXPECT_EQ(output.tables[1].title, "change of the loss by position (nats a token)");
 }
 

@@ -110,7 +110,7 @@ TEST(Verdicts, ADifferenceOfLossesHasItsUnit) {
   ClaimRow row;
   judge(claim_of({{"order", {"b", "a"}}}), result, row);
   ASSERT_EQ(row.differences.size(), 1u);
-  EXPECT_EQ(row.differences[0].name, "a - b [nats a byte]");
+  EXPECT_EQ(row.differences[0].name, "a - b (nats a byte)");
 }
 
 // One seed of each says which way it points, and decides nothing.

@@ -97,6 +97,47 @@ TEST(Options, ARefusalOfTheWorkerNamesThem) {
             "phasescope: no `cols` and --rows (rows). `\n");
 }
 
+// A verb with such an option, whose answer has notes.
+class NotingVerb final : public Verb {
+ public:
+  std::string name() const override { return "notes"; }
+  std::string help() const override { return "has notes"; }
+  std::string example() const override { return "phasescope notes"; }
+  void declare(Options& options) override { options.option("--query", query_, "a query"); }
+  Output run(Run&) override {
+    const std::string note = "`query` changes nothing: the tables go as far as `distances` says";
+    Output output{.result = {{"note", note}}};
+    output.tables.push_back({.title = "t", .columns = {"a"}, .notes = {note}});
+    output.figures.push_back({.id = "f", .notes = {note}});
+    output.grids.push_back({.id = "g", .notes = {note}});
+    return output;
+  }
+
+ private:
+  std::string query_;
+};
+
+// What is no option of the verb stays as it is, as the document does.
+TEST(Options, NotesOfAnAnswerNameThem) {
+  Verbs verbs;
+  verbs.push_back(std::make_unique<NotingVerb>());
+  FakeRun run;
+  const Output output = output_of(run, {"notes"}, verbs);
+  const std::vector<std::string> told = {
+      "--query changes nothing: the tables go as far as `distances` says"};
+  EXPECT_EQ(output.tables.at(0).notes, told);
+  EXPECT_EQ(output.figures.at(0).notes, told);
+  EXPECT_EQ(output.grids.at(0).notes, told);
+  EXPECT_TRUE(output.result["note"].get<std::string>().starts_with("`query`"));
+}
+
+TEST(Options, OfAnInputAreOfOneList) {
+  const std::string said = complaint({"map", "rope", "--prompt", "a", "--sample", "addition"});
+  EXPECT_NE(said.find("give --text, --prompt, --ids, --inputs or --sample, not several"),
+            std::string::npos)
+      << said;
+}
+
 // 17.A10: help is a result too.
 TEST(Output, HelpThatCannotBeWrittenIsAnError) {
   std::fflush(stdout);

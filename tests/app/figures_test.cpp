@@ -114,7 +114,7 @@ TEST(Tables, DifferencesOfModelsStandWithTheirIntervals) {
   EXPECT_EQ(csv_of(table),
             "model,against,length,difference,low,high,n\n"
             "tapa,rope,64,-0.25,-0.5,0.0,8\n");
-  EXPECT_NE(text_of(table).find("loss above it [nats]"), std::string::npos) << text_of(table);
+  EXPECT_NE(text_of(table).find("loss above it (nats)"), std::string::npos) << text_of(table);
   EXPECT_EQ(table.notes.at(0),
             "nats a byte, model - against; 95 % interval: jackknife t, n = 8 texts");
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -111,6 +112,26 @@ TEST(QuestionTables, NameNoHeadWhereAWholeLayerIsTreated) {
   const Table table = question_output(one, ModelNames({"rope"})).tables.at(0);
   EXPECT_EQ(cell_text(table, table.rows[0], "head"), "-");
   EXPECT_EQ(cell_text(table, table.rows[1], "head"), "2");
+}
+
+// No two layers, and no two models, differ by their colour alone.
+TEST(QuestionFigures, HeadsOfAddressingAreToldApartByShapes) {
+  protocol::AddressingResult result{.model = "a", .formula = "f"};
+  protocol::AddressingRow row;
+  row.distance_first = row.key_first = row.key_last = row.interaction = about(0.25, 2);
+  row.query = about(0.5, 2);
+  for (row.layer = 0; row.layer < 3; ++row.layer) result.rows.push_back(row);
+  const auto shapes = [](const widgets::PlotSpec& plot) {
+    std::set<widgets::PointShape> all;
+    for (const widgets::Series& series : plot.series)
+      if (series.kind == widgets::SeriesKind::scatter) all.insert(series.points);
+    return all;
+  };
+  EXPECT_EQ(shapes(addressing_figure(result, ModelNames({"a"}))).size(), 3u);
+  protocol::AddressingResult other = result;
+  other.model = "b";
+  const ModelNames names({"a", "b"});
+  EXPECT_EQ(shapes(addressing_of_models({result, other}, names)).size(), 2u);
 }
 
 TEST(QuestionFigures, ACurveThatEndsEarlySaysSo) {

@@ -64,7 +64,7 @@ TEST(Table, CountsHaveFiveDigitsAndAUnit) {
 TEST(Table, HeadingsAreForPeopleAndNamesForFiles) {
   const Table table = table_of<protocol::EvalRow>("", {{{"length", 64}, {"value", 2.5}, {"n", 3}}},
                                                   {"length", "value", "n"});
-  EXPECT_EQ(text_of(table), "length [tokens]  value  texts\n             64    2.5      3\n");
+  EXPECT_EQ(text_of(table), "length (tokens)  value  texts\n             64    2.5      3\n");
   EXPECT_EQ(csv_of(table), "length,value,n\n64,2.5,3\n");
 }
 

@@ -302,6 +302,8 @@ TEST(Verbs, PatternsListWhatStandsBesideTheirStates) {
   protocol::PatternsResult patterns{.model = "rope", .against = "tape"};
   patterns.layers = {{.layer = 0, .mean_abs_z = 1}};
   patterns.against_layers = {{.layer = 0, .mean_abs_z = 1}, {.layer = 1, .drift = 0.25}};
+  patterns.against_layers.push_back({.layer = 2, .drift = 0.5});
+  patterns.against_layers.back().drift_interval = {0.5, 0.375, 0.625, 8, "8 blocks", "blocks"};
   protocol::BiasRow row{.layer = 2, .head = 1, .query = 7, .text_name = "verse"};
   row.distances = {0, 5}, row.content = {1.5, -2.5}, row.positional = {0.5, 0.25};
   patterns.rows = {row};
@@ -310,8 +312,21 @@ TEST(Verbs, PatternsListWhatStandsBesideTheirStates) {
   const Output output = patterns_verb()->run(run);
   ASSERT_EQ(output.tables.size(), 3u);
   EXPECT_EQ(output.tables[1].title, "the states of tape");
-  ASSERT_EQ(output.tables[1].rows.size(), 2u);
+  ASSERT_EQ(output.tables[1].rows.size(), 3u);
   EXPECT_EQ(output.tables[1].rows.at(1)["drift"], 0.25);
+  EXPECT_EQ(cell_text(output.tables[1], output.tables[1].rows.at(2), "drift"),
+            "0.5 [0.375, 0.625]");
+  protocol::PatternsResult tape{.model = "tape"};
+  tape.layers = patterns.against_layers;
+  const widgets::PlotSpec drift = state_drift_figure({&tape, 1}, ModelNames({"tape"})).value();
+  EXPECT_EQ(drift.series.back().high.at(2), 0.625);
+  EXPECT_TRUE(std::isnan(drift.series.back().high.at(1)));  // where there is none
+  // What several are set against is drawn once, and what does not drift not at all.
+  const std::vector<protocol::PatternsResult> against_one = {patterns, patterns};
+  const ModelNames names({"rope", "tape"});
+  EXPECT_EQ(state_drift_figure(against_one, names).value().series.size(), 2u);
+  patterns.against_layers.clear();
+  EXPECT_FALSE(state_drift_figure({&patterns, 1}, names).has_value());
   EXPECT_TRUE(has_note(output.tables[1].notes, "rows of single queries"));
   const Table& rows = output.tables[2];
   EXPECT_TRUE(rows.for_files);

@@ -77,6 +77,13 @@ TEST_F(Answers, WhileAllAreOnTheirWayTheOldOnesAreShownAndSavedAsWhatTheyAre) {
   EXPECT_TRUE(has(saved_.at(0).command, "--trials 16"));
 }
 
+// A number is never without its interval: exp(1.42) and 3 % to either side.
+TEST_F(Answers, TheTableOfExtrapolationHasIntervals) {
+  open("extrapolation");
+  const std::string said = words_in({1200, 900});
+  EXPECT_TRUE(has(said, "4.137 [4.013, 4.261]")) << said;
+}
+
 Session with_difference() {
   Session session = default_session();
   session.views.set(MapState{.show = "difference"});

@@ -388,18 +388,6 @@ TEST(Scenario, PaletteSwitchesTheThemeAndUndoTakesItBack) {
   });
 }
 
-TEST(Scenario, KeysMakeLettersLarger) {
-  play([](ImGuiTestContext* ctx) {
-    const float before = ImGui::GetStyle().FontScaleDpi;
-    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Equal);
-    ctx->Yield(2);
-    IM_CHECK(ImGui::GetStyle().FontScaleDpi > 1.2F * before);
-    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Minus);
-    ctx->Yield(2);
-    IM_CHECK(ImGui::GetStyle().FontScaleDpi == before);
-  });
-}
-
 TEST(Scenario, PaletteBringsAHiddenViewForward) {
   play([](ImGuiTestContext* ctx) {
     Stage& stage = stage_of(ctx);

@@ -134,6 +134,16 @@ TEST(Dialogs, StayInReachWithTheLargestLetters) {
   });
 }
 
+TEST(MenuBar, IsWholeWithTheLargestLettersInASmallWindow) {
+  play_shell<ThreeTimes>([](ImGuiTestContext* ctx) {
+    ImGui::GetIO().DisplaySize = {1000, 700};
+    ctx->Yield(10);
+    const ImGuiTestItemInfo last = ctx->ItemInfo("//##MainMenuBar/**/Commands");
+    IM_CHECK(last.ID != 0);
+    IM_CHECK(is_in_sight(last.RectFull));
+  });
+}
+
 // However long the sentence is, it is read whole and its button is in reach.
 TEST(TheLineAboveTheViews, IsBrokenWhereItHasNoRoom) {
   play_shell<ThreeTimes>([](ImGuiTestContext* ctx) {

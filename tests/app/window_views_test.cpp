@@ -1,9 +1,11 @@
 // Every view of views.cpp, drawn headless: empty, busy, failed and full.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <set>
+#include <tuple>
 
 #include "app/views/acuity_view.h"
 #include "app/views/addressing_view.h"
@@ -21,6 +23,7 @@
 #include "tests/app/made_up_worker.h"
 #include "tests/widgets/headless_imgui.h"
 #include "widgets/plot_svg.h"
+#include "widgets/series_marks.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -153,6 +156,55 @@ TEST_P(Views, FullHasFiguresACommandAndHelp) {
     if (view->id() == GetParam()) {
       EXPECT_GT(view->help_text().size(), 40U);
     }
+}
+
+// Pairs of a plot's series that nothing but their colours tells apart; `compared` counts the series
+// of plots with several colours. Where there are more than the palette has, colour is an order; a
+// line half as thick again is told apart by that.
+std::string told_by_color_alone(const widgets::PlotSpec& plot, int& compared) {
+  std::set<int> colors;
+  std::string pairs;
+  const std::vector<widgets::PointShape> shapes = widgets::shapes_of(plot);
+  const auto look = [&](std::size_t n) {
+    const widgets::Series& series = plot.series[n];
+    return std::tuple{series.kind, series.dashed, series.quiet, shapes[n]};
+  };
+  for (std::size_t n = 0; n < plot.series.size(); ++n) {
+    const widgets::Series& series = plot.series[n];
+    if (series.x.empty()) continue;
+    colors.insert(series.color);
+    for (std::size_t m = 0; m < n; ++m) {
+      const widgets::Series& other = plot.series[m];
+      const auto [thin, thick] = std::minmax(series.width, other.width);
+      if (other.color != series.color && !other.x.empty() && look(n) == look(m) &&
+          thick < 1.5 * thin)
+        pairs += plot.id + ": " + other.label + ", " + series.label + "\n";
+    }
+  }
+  if (static_cast<int>(colors.size()) > widgets::series_count()) return "";
+  if (colors.size() > 1) compared += static_cast<int>(plot.series.size());
+  return pairs;
+}
+
+TEST_P(Views, NoSeriesIsToldApartByItsColorAlone) {
+  Session session = default_session();
+  session.models = {"rope", "alibi", "tape", "tapa"};
+  session.views.set(JobsState{"jobs/tapa"});
+  session.selection.query = 20, session.selection.key = 3;
+  draw(session);
+  int compared = 0;
+  for (const Saved& one : saved_) {
+    for (const widgets::PlotSpec& plot : one.output.figures)
+      EXPECT_EQ(told_by_color_alone(plot, compared), "");
+    for (const widgets::GridSpec& grid : one.output.grids)
+      for (const widgets::GridCell& cell : grid.cells)
+        if (cell.plot) {
+          EXPECT_EQ(told_by_color_alone(*cell.plot, compared), "");
+        }
+  }
+  if (GetParam() == "distance" || GetParam() == "extrapolation" || GetParam() == "shift") {
+    EXPECT_GT(compared, 1) << "there is something to compare";
+  }
 }
 
 // Of little to read. window_program_test.py names the file, and runs what is in it.

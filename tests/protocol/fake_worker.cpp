@@ -37,7 +37,9 @@ int inherited_files() {
 }
 
 void die(const json& params) {
-  for (int line = 0; line < params.value("lines", 0); ++line) std::cerr << "line " << line << "\n";
+  // Ended as ssh ends its own lines.
+  for (int line = 0; line < params.value("lines", 0); ++line)
+    std::cerr << "line " << line << "\r\n";
   std::cerr << std::flush;
   if (params.contains("status")) ::_exit(params["status"].get<int>());
   ::raise(params.value("signal", SIGKILL));

@@ -123,8 +123,8 @@ struct Outer {
 
 TEST(Headings, AreTitlesWithUnitsWhereFieldsHaveThem) {
   EXPECT_EQ(headings_of<Outer>(), (std::map<std::string, std::string>{
-                                      {"name", "name"}, {"rows", "rows"}, {"low", "low [nats]"}}));
-  EXPECT_EQ(headings_of<Inner>().at("loss"), "mean loss [nats]");
+                                      {"name", "name"}, {"rows", "rows"}, {"low", "low (nats)"}}));
+  EXPECT_EQ(headings_of<Inner>().at("loss"), "mean loss (nats)");
 }
 
 TEST(ResultsPage, HasASectionForEachStructOnce) {

@@ -55,7 +55,7 @@ TEST(RowsInOrder, HoldEveryWordAndConditionOfASearch) {
 // The condition that is offered is one on a column that the table has.
 TEST(RowsInOrder, AreOfferedAConditionThatTheTableTakes) {
   TableSpec table{.id = "t"};
-  table.columns = {{"model", "", false}, {"4..5"}, {"loss [nats]"}, {"share"}};
+  table.columns = {{"model", "", false}, {"4..5"}, {"loss (nats)"}, {"share"}};
   table.rows = {{words_cell_of("a"), number_cell_of(1), number_cell_of(1), number_cell_of(2)},
                 {words_cell_of("b"), number_cell_of(1), number_cell_of(1), number_cell_of(-2)}};
   const std::string begin = "Search, or a condition: ";

@@ -239,6 +239,18 @@ TEST(PlotSvg, PointsStandAtTheValuesOfALineAndInTheLegend) {
   EXPECT_EQ(count_of(svg_of(plot), "<circle "), 0);
 }
 
+// A square stands for a circle of its radius, of which it is 0.9 to each side: of 2 and 5 pixels,
+// and in the legend of the usual 3.2.
+TEST(PlotSvg, PointsOfTheirOwnSizesKeepTheirShape) {
+  PlotSpec plot;
+  plot.series.push_back({.label = "a", .kind = SeriesKind::scatter, .x = {1, 2}, .y = {1, 2}});
+  plot.series[0].points = PointShape::square, plot.series[0].sizes = {2, 5};
+  const std::string svg = svg_of(plot);
+  EXPECT_EQ(count_of(svg, "<circle "), 0);
+  for (const char* width : {"width=\"3.6\"", "width=\"9\"", "width=\"5.76\""})
+    EXPECT_EQ(count_of(svg, width), 1) << width;
+}
+
 TEST(PlotSvg, SmallMapsCarryTheirNumbersAndLargeOnesAreSquare) {
   PlotSpec plot;
   plot.map = MapSpec{.rows = 2, .cols = 2, .values = {0.125F, 0.25F, 0.375F, NAN}};

@@ -513,14 +513,14 @@ TEST(Requests, WhatAModelHasNoUseForIsSaid) {
   for (const json& named : {json{{"layers", {0, 1}}}, json{{"queries", {3}}}}) {
     json far = named, query = named;
     far["distances"] = 9, query["query"] = 3;
-    EXPECT_TRUE(says("rope", far, "--distances changes nothing")) << far;
-    EXPECT_TRUE(says("rope", query, "--query changes nothing: there is no bias")) << query;
+    EXPECT_TRUE(says("rope", far, "`distances` changes nothing")) << far;
+    EXPECT_TRUE(says("rope", query, "`query` changes nothing: there is no bias")) << query;
     for (const json& with : {far, query}) EXPECT_FALSE(says("alibi", with, "changes nothing"));
     far.update(query);
-    EXPECT_TRUE(says("alibi", far, "--query changes nothing: the tables")) << far;
+    EXPECT_TRUE(says("alibi", far, "`query` changes nothing: the tables")) << far;
   }
-  EXPECT_TRUE(says("rope", {{"texts", 1}}, "--texts changes nothing"));
-  EXPECT_TRUE(says("alibi", {{"texts", 1}}, "no --queries were named"));
+  EXPECT_TRUE(says("rope", {{"texts", 1}}, "`texts` changes nothing"));
+  EXPECT_TRUE(says("alibi", {{"texts", 1}}, "no `queries` were named"));
   EXPECT_FALSE(says("rope", {{"queries", {3}}, {"texts", 1}}, "changes nothing"));
   EXPECT_TRUE(says("alibi", {{"positions", 4}}, "alibi has no position products"));
   EXPECT_FALSE(says("rope", {{"positions", 4}}, "no positions are sampled"));
