@@ -136,7 +136,7 @@ PlotSpec by_layer_figure(const protocol::ShiftResult& result, const ModelNames& 
     }
   }
   plot.notes.push_back(
-      "colour: model; full line: ids, dashed: tokens; thicker: larger shift; float32");
+      "colour and shape: model; full line: ids, dashed: tokens; thicker: larger shift; float32");
   if (std::string note = unmoved_note(plot); !note.empty()) plot.notes.push_back(std::move(note));
   name_zeros(plot);
   add_published_shift(plot, quantity, result);
