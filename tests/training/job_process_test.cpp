@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <random>
 #include <thread>
@@ -18,6 +17,7 @@
 #include "formats/error.h"
 #include "tests/temporary_folder.h"
 #include "tests/training/small_run.h"
+#include "tests/training/started_processes.h"
 #include "training/checkpoint.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
@@ -32,16 +32,6 @@ using nlohmann::json;
 using protocol::JobStatus;
 
 formats::FileSystem& real() { return formats::real_file_system(); }
-
-// Everything the tests start has a time limit, so that nothing can hang.
-bool within(double seconds, const std::function<bool()>& holds) {
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > limit) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
 
 std::vector<double> curve_of(const fs::path& dir) {
   std::vector<double> losses;

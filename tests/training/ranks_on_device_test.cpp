@@ -5,16 +5,13 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <string>
 #include <thread>
@@ -25,6 +22,7 @@
 #include "tests/temporary_folder.h"
 #include "tests/training/free_port.h"
 #include "tests/training/small_run.h"
+#include "tests/training/started_processes.h"
 #include "training/ranks/ranks.h"
 #include "training/trainer.h"
 
@@ -78,20 +76,6 @@ TEST(RanksOnADevice, AddUpWhatLiesThere) {
   expect_sums([](Ranks&, const at::Device&) {});
 }
 
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-bool within(double seconds, const std::function<bool()>& holds) {
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > limit) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
-
 using Variables = std::map<std::string, std::string>;
 
 class RanksByNccl : public testing::Test {
@@ -105,9 +89,6 @@ class RanksByNccl : public testing::Test {
     ::setenv("STAND_IN_NCCL_FOLDER", folder_.path().c_str(), 1);
     small_run(folder_.path(), 1);  // writes its text
   }
-  ~RanksByNccl() override {
-    for (const pid_t id : running_) ::kill(id, SIGKILL), ::waitpid(id, nullptr, 0);
-  }
 
   // Two processes that train; `second` is set for rank 1 alone.
   std::vector<pid_t> start(int64_t steps, Variables both, const Variables& second) {
@@ -118,7 +99,7 @@ class RanksByNccl : public testing::Test {
     for (int rank = 0; rank < 2; ++rank) {
       ids.push_back(::fork());
       if (ids.back() != 0) {
-        running_.push_back(ids.back());
+        processes_.add(ids.back());
         continue;
       }
       ::setenv("RANK", std::to_string(rank).c_str(), 1);
@@ -135,13 +116,7 @@ class RanksByNccl : public testing::Test {
     return ids;
   }
 
-  // Its exit status; -1 where it has not ended in time, or was killed.
-  int end_of(pid_t id, double seconds = 60) {
-    int status = 0;
-    if (!within(seconds, [&] { return ::waitpid(id, &status, WNOHANG) == id; })) return -1;
-    std::erase(running_, id);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
+  int end_of(pid_t id, double seconds = 60) { return processes_.end_of(id, seconds); }
 
   std::string said_by(int rank) const {
     return text_of(folder_ / ("said-" + std::to_string(rank)));
@@ -159,7 +134,7 @@ class RanksByNccl : public testing::Test {
   }
 
   TemporaryFolder folder_;
-  std::vector<pid_t> running_;
+  StartedProcesses processes_;
 };
 
 TEST_F(RanksByNccl, AddUpInTheOrderOfTheRanks) {

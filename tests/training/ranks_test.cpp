@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -13,7 +12,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <thread>
 
@@ -22,6 +20,7 @@
 #include "tests/temporary_folder.h"
 #include "tests/training/free_port.h"
 #include "tests/training/small_run.h"
+#include "tests/training/started_processes.h"
 #include "training/checkpoint.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
@@ -36,20 +35,6 @@ using Variables = std::map<std::string, std::string>;
 
 formats::FileSystem& real() { return formats::real_file_system(); }
 
-bool within(double seconds, const std::function<bool()>& holds) {
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > limit) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
-
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 class TrainingRanks : public testing::Test {
  protected:
   void SetUp() override {
@@ -57,9 +42,6 @@ class TrainingRanks : public testing::Test {
     GTEST_SKIP() << "built without Gloo (libgloo-dev)";
 #endif
     setenv("XDG_DATA_HOME", (folder_.path() / "data").c_str(), 1);
-  }
-  ~TrainingRanks() override {
-    for (const pid_t id : running_) ::kill(id, SIGKILL), ::waitpid(id, nullptr, 0);
   }
 
   // Losses and validations of a training by one process.
@@ -80,7 +62,7 @@ class TrainingRanks : public testing::Test {
   pid_t start_rank(const fs::path& dir, int rank, const Variables& variables) {
     const pid_t id = ::fork();
     if (id != 0) {
-      running_.push_back(id);
+      processes_.add(id);
       return id;
     }
     ::setenv("RANK", std::to_string(rank).c_str(), 1);
@@ -102,13 +84,7 @@ class TrainingRanks : public testing::Test {
     return ids;
   }
 
-  // Its exit status; -1 where it has not ended in time, or was killed.
-  int end_of(pid_t id, double seconds = 120) {
-    int status = 0;
-    if (!within(seconds, [&] { return ::waitpid(id, &status, WNOHANG) == id; })) return -1;
-    std::erase(running_, id);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
+  int end_of(pid_t id, double seconds = 120) { return processes_.end_of(id, seconds); }
 
   std::string said_by(int rank) const {
     return text_of(folder_.path() / ("said-" + std::to_string(rank)));
@@ -135,7 +111,7 @@ class TrainingRanks : public testing::Test {
   }
 
   TemporaryFolder folder_;
-  std::vector<pid_t> running_;
+  StartedProcesses processes_;
 };
 
 // The sums are taken in the order of the ranks, which is that of a process with as many parts:
