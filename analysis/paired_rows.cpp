@@ -20,7 +20,7 @@ Interval RowMean::interval(const Draws& draws) const {
 }
 
 Interval RowMean::share(const Draws& draws) const {
-  return texts_.size() == 1 ? interval(draws) : share_interval(texts_, draws);
+  return texts_.size() == 1 ? rows_share(to_vector<double>(only_)) : share_interval(texts_, draws);
 }
 
 RowBlocks::RowBlocks(std::int64_t longest, std::int64_t count)

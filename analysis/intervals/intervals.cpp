@@ -78,14 +78,16 @@ Interval quotient_interval(std::span<const Part> parts, const Draws& draws, cons
   return reaching(mean, reach, parts.size(), reach.bootstrap ? bootstrap : student);
 }
 
-// Wilson's interval of a share of `samples` independent samples, z standard errors wide.
+// Wilson's interval of a share of `samples` independent samples, z standard errors wide. Its ends
+// at shares of 0 and 1 are these, whatever rounding makes of them.
 Interval wilson(double share, double samples, double z, std::size_t units) {
   const double grown = z * z / samples;
   const double centre = (share + grown / 2) / (1 + grown);
   const double half =
       z / (1 + grown) * std::sqrt(share * (1 - share) / samples + grown / (4 * samples));
-  return {share, std::max(0.0, centre - half), std::min(1.0, centre + half),
-          static_cast<std::int64_t>(units), method::kWilson};
+  const double low = share <= 0 ? 0 : std::max(0.0, centre - half);
+  const double high = share >= 1 ? 1 : std::min(1.0, centre + half);
+  return {share, low, high, static_cast<std::int64_t>(units), method::kWilson};
 }
 
 Interval share_with(double share, double error, std::size_t units) {
@@ -95,6 +97,30 @@ Interval share_with(double share, double error, std::size_t units) {
   const double samples =
       extreme ? static_cast<double>(units) : share * (1 - share) / (error * error);
   return wilson(share, samples, two_sided_t(static_cast<int>(units) - 1), units);
+}
+
+// Of the blocks of one text. Those of one share, but for rounding, are no sample that is known for
+// certain.
+Interval share_of_blocks(double share, double error) {
+  Interval out = error <= 1e-12 * share ? wilson(share, kBlocks, two_sided_t(kBlocks - 1), kBlocks)
+                                        : share_with(share, error, kBlocks);
+  if (out.known()) out.method = method::kBlocks;
+  return counted_in("blocks", out);
+}
+
+double mean_of_rows(std::span<const double> rows) {
+  return std::accumulate(rows.begin(), rows.end(), 0.0) / static_cast<double>(rows.size());
+}
+
+// kBlocks blocks of consecutive rows of equal length, those left over in none.
+std::vector<Part> blocks_of(std::span<const double> rows) {
+  const std::int64_t length = std::ssize(rows) / kBlocks;
+  std::vector<Part> blocks;
+  for (std::int64_t block = 0; block < kBlocks; ++block) {
+    const auto begin = rows.begin() + block * length;
+    blocks.push_back({std::accumulate(begin, begin + length, 0.0), static_cast<double>(length)});
+  }
+  return blocks;
 }
 
 // ---- Shapes --------------------------------------------------------------------------------------
@@ -236,15 +262,7 @@ Interval pooled_quantile_interval(const Clusters& samples, double p) {
 }
 
 Interval rows_interval(std::span<const double> rows) {
-  const auto count = static_cast<std::int64_t>(rows.size());
-  const std::int64_t length = count / kBlocks;
-  std::vector<Part> blocks;
-  for (std::int64_t block = 0; block < kBlocks; ++block) {
-    const auto begin = rows.begin() + block * length;
-    blocks.push_back({std::accumulate(begin, begin + length, 0.0), static_cast<double>(length)});
-  }
-  const double mean = std::accumulate(rows.begin(), rows.end(), 0.0) / static_cast<double>(count);
-  return blocks_interval(mean, blocks, count);
+  return blocks_interval(mean_of_rows(rows), blocks_of(rows), std::ssize(rows));
 }
 
 Interval blocks_interval(double value, std::span<const Part> blocks, std::int64_t rows) {
@@ -252,6 +270,14 @@ Interval blocks_interval(double value, std::span<const Part> blocks, std::int64_
   if (rows < kFewestRows || kept.size() < kBlocks) return without(value, 1);
   const Reach reach = jackknife_reach(residuals_of(kept, quotient_of(kept)), quotient);
   return counted_in("blocks", reaching(value, reach, kept.size(), method::kBlocks));
+}
+
+Interval rows_share(std::span<const double> rows) {
+  const double share = mean_of_rows(rows);
+  if (std::ssize(rows) < kFewestRows || !std::isfinite(share)) return without(share, 1);
+  const std::vector<Part> blocks = blocks_of(rows);
+  const Reach reach = jackknife_reach(residuals_of(blocks, quotient_of(blocks)), quotient);
+  return share_of_blocks(share, reach.error);
 }
 
 ShapeIntervals shape_intervals(const Clusters& samples, const Sampled& sampled,
@@ -281,13 +307,15 @@ ShapeIntervals shape_intervals(const Clusters& samples, const Sampled& sampled,
                      interval_of(moments.sigma, &sigma_of_sums),
                      interval_of(moments.skewness, &skewness_of_sums),
                      {}};
+  if (out.sigma.low) out.sigma.low = std::max(0.0, *out.sigma.low);  // no deviation is below 0
   // The jackknife's covers 65 to 85 % there.
   if (units.size() < kBootstrapFrom) out.skewness = without(moments.skewness, n);
   const double share = quotient_of(positive);
   const double error = reach_of(residuals_of(positive, share), &quotient, draws).error;
-  out.share_positive = share_with(moments.share_positive, error, n);
+  out.share_positive = sampled.blocks ? share_of_blocks(moments.share_positive, error)
+                                      : share_with(moments.share_positive, error, n);
   if (sampled.blocks) {
-    for (Interval* interval : {&out.mean, &out.sigma, &out.skewness, &out.share_positive}) {
+    for (Interval* interval : {&out.mean, &out.sigma, &out.skewness}) {
       if (interval->known()) interval->method = method::kBlocks, interval->unit = "blocks";
     }
   }

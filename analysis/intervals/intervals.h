@@ -77,6 +77,10 @@ Interval rows_interval(std::span<const double> rows);
 // The same where blocks have parts in a weighted mean of which `value` is the whole; `rows` is how
 // many rows the blocks are made of.
 Interval blocks_interval(double value, std::span<const Part> blocks, std::int64_t rows);
+// rows_interval() of rows that are 1 or 0: Wilson's interval, as share_interval() of the blocks.
+// Blocks of one share are worth as many samples as they are, so that a share of one text is never
+// without width.
+Interval rows_share(std::span<const double> rows);
 
 // Whether the clusters of samples are texts, or the 8 blocks of one text of `rows` rows.
 struct Sampled {

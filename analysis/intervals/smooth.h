@@ -66,17 +66,25 @@ Reach jackknife_reach(const UnitSums<K>& sums, Statistic<K> statistic) {
 }
 
 // Standard error of a draw's statistic by its linearisation: sqrt(n/(n-1) sum (gradient . sums)^2).
+// What rounding leaves of a draw of equal units is 0: of n sums, n units in the last place of the
+// terms that cancel.
 template <std::size_t K>
 double linear_error(const UnitSums<K>& sums, const std::array<double, K>& gradient,
                     const std::uint16_t* counts) {
   const std::size_t units = sums[0].size();
-  double square = 0;
+  double square = 0, terms_square = 0;
   for (std::size_t t = 0; t < units; ++t) {
-    double residual = 0;
-    for (std::size_t k = 0; k < K; ++k) residual += gradient[k] * sums[k][t];
+    double residual = 0, terms = 0;
+    for (std::size_t k = 0; k < K; ++k) {
+      residual += gradient[k] * sums[k][t];
+      terms += std::abs(gradient[k] * sums[k][t]);
+    }
     square += counts[t] * residual * residual;
+    terms_square += counts[t] * terms * terms;
   }
   const auto n = static_cast<double>(units);
+  const double rounding = n * std::numeric_limits<double>::epsilon();
+  if (square <= rounding * rounding * terms_square) return 0;
   return std::sqrt(n / (n - 1) * square);
 }
 
@@ -110,7 +118,7 @@ Reach bootstrap_reach(const UnitSums<K>& sums, Statistic<K> statistic, const Dra
   if (!(error > 0)) return student_reach(error, units);
   std::vector<double> t_values = studentised(sums, statistic, slope.value, *draws.of(units));
   const auto infinite = std::ranges::count_if(t_values, [](double t) { return !std::isfinite(t); });
-  if (infinite > kDraws / 50) return student_reach(error, units);  // above 2 %
+  if (infinite > kDraws / 50) return jackknife_reach(sums, statistic);  // above 2 %
   constexpr std::size_t kLow = (kDraws + 1) / 40 - 1, kHigh = kDraws - 1 - kLow;
   std::ranges::nth_element(t_values, t_values.begin() + kLow);
   std::ranges::nth_element(t_values.begin() + kLow + 1, t_values.begin() + kHigh, t_values.end());

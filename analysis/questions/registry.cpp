@@ -11,7 +11,7 @@ const std::vector<protocol::QuestionInfo>& questions() {
        "phasescope addressing rope tapa_norm none --out out/addressing", "addressing"},
       {"demand",
        "At which distances does a head want more weight, and which bias repairs the model?",
-       "-d loss / d b(lambda) of a bias by distance, summed over buckets; --fit: the bias itself, "
+       "-d loss / d b(lambda) of a bias by distance, summed over buckets; `fit`: the bias itself, "
        "fitted, chosen and told of on different texts.",
        "gradient of the loss; L-BFGS (Liu and Nocedal 1989)",
        "phasescope demand rope --length 1024 --fit --out out/demand", "demand_rope_L1"},

@@ -1,7 +1,9 @@
 #include "app/outputs/eval_output.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
@@ -19,6 +21,18 @@ bool of_several_models(const protocol::EvalResult& result) {
   return std::ranges::any_of(result.rows, [&](const protocol::EvalRow& row) {
     return row.model != result.rows.front().model;
   });
+}
+
+// What made the intervals of the rows that are shown, each kind once.
+std::string words_of_intervals(const std::vector<const protocol::EvalDifference*>& shown) {
+  std::vector<std::string> kinds;
+  for (const protocol::EvalDifference* row : shown) {
+    const std::string words = words_of(row->difference);
+    if (std::ranges::find(kinds, words) == kinds.end()) kinds.push_back(words);
+  }
+  std::string all;
+  for (const std::string& kind : kinds) all += (all.empty() ? "" : "; ") + kind;
+  return all;
 }
 
 }  // namespace
@@ -44,8 +58,10 @@ Table eval_table(const protocol::EvalResult& result) {
 Table differences_table(const protocol::EvalResult& result) {
   Table table = table_of<protocol::EvalDifference>(
       "", json::array(), {"model", "against", "length", "difference", "low", "high", "n"});
+  std::vector<const protocol::EvalDifference*> shown;
   for (const protocol::EvalDifference& row : result.differences) {
     if (row.against != result.differences.front().against) continue;  // --json has every pair
+    shown.push_back(&row);
     json cells = protocol::to_json_form(row.difference);
     cells["model"] = row.model, cells["against"] = row.against, cells["length"] = row.length;
     cells["difference"] = cells["value"];
@@ -61,7 +77,7 @@ Table differences_table(const protocol::EvalResult& result) {
   if (result.length_unit)
     table.headings["length"] = protocol::with_unit("length", *result.length_unit);
   table.notes = {(first.per.empty() ? first.metric : "nats a " + first.per) +
-                 ", model - against; 95 % interval: " + words_of(first.difference)};
+                 ", model - against; 95 % interval: " + words_of_intervals(shown)};
   return table;
 }
 

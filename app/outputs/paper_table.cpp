@@ -35,6 +35,28 @@ const EvalRow* best_at(const std::vector<EvalRow>& rows, int64_t length, bool lo
   return best;
 }
 
+bool of_one_pair(const protocol::EvalDifference& one, const EvalRow& a, const EvalRow& b) {
+  return (one.model == a.model && one.against == b.model) ||
+         (one.model == b.model && one.against == a.model);
+}
+
+// Whether the values of a length are of the same thing: a loss a token is of the tokens that a
+// model reads, and models that do not read the same ones have no difference.
+bool can_be_ranked(const protocol::EvalResult& result, int64_t length) {
+  if (result.task != "perplexity" || result.rows.front().metric == "bits_per_byte") return true;
+  const EvalRow* first = nullptr;
+  for (const EvalRow& row : result.rows) {
+    if (row.length != length) continue;
+    if (first == nullptr) first = &row;
+    const bool paired =
+        row.model == first->model || std::ranges::any_of(result.differences, [&](const auto& one) {
+          return one.length == length && of_one_pair(one, row, *first);
+        });
+    if (!paired) return false;
+  }
+  return true;
+}
+
 const char* mark_of_row(const EvalRow& row, const EvalRow* best) {
   if (best == nullptr) return "";
   if (row.value == best->value) return kBestMark;
@@ -63,12 +85,15 @@ Table results_table(const protocol::EvalResult& result, const ModelNames& names)
   }
   if (result.rows.empty()) return table;
   const bool lower = lower_is_better(result.rows.front().metric);
+  const bool ranked =
+      std::ranges::all_of(lengths, [&](int64_t length) { return can_be_ranked(result, length); });
   for (const std::string& model : models) {
     json line{{"model", names.short_name(model)}};
     for (const EvalRow& row : result.rows) {
       if (row.model != model) continue;
       json cell = cell_of(row);
-      const std::string mark = mark_of_row(row, best_at(result.rows, row.length, lower));
+      const EvalRow* best = ranked ? best_at(result.rows, row.length, lower) : nullptr;
+      const std::string mark = mark_of_row(row, best);
       if (!mark.empty()) cell["mark"] = mark;
       line[std::to_string(row.length)] = std::move(cell);
     }
@@ -76,10 +101,12 @@ Table results_table(const protocol::EvalResult& result, const ModelNames& names)
   }
   for (const int64_t length : lengths) table.columns.push_back(std::to_string(length));
   if (json blind = blind_row(result.rows); blind.size() > 1) table.rows.push_back(std::move(blind));
-  table.notes = {std::string("best (*): the ") + (lower ? "lowest" : "highest") +
-                     " of its length; + (underlined on pages): within the best's 95 % interval, "
-                     "over n " +
-                     result.counted.value_or("texts"),
+  table.notes = {ranked ? std::string("best (*): the ") + (lower ? "lowest" : "highest") +
+                              " of its length; + (underlined on pages): within the best's 95 % "
+                              "interval, over n " +
+                              result.counted.value_or("texts")
+                        : "none is called the best: these models do not read the same tokens, and "
+                          "a token of one is not a token of another",
                  "lengths in " + result.length_unit.value_or("tokens")};
   return table;
 }

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <utility>
+#include <vector>
 
 #include "analysis/intervals/smooth.h"
 #include "analysis/intervals/student_t.h"
@@ -81,6 +83,13 @@ TEST(Intervals, ShareIsWilsonOfTheSamplesThatTheTextsAreWorth) {
   std::vector<Part> none = parts;
   for (Part& part : none) part.sum = 0;
   expect_interval(share_interval(none, draws()), 0, 0, 0.41139457049960504, "Wilson");
+  // No end lies beyond the share by what rounding leaves.
+  for (std::size_t units = 2; units < 9; ++units) {
+    const std::span<const Part> few{none.data(), units};
+    EXPECT_EQ(*share_interval(few, draws()).low, 0) << units;
+    std::vector<Part> all(units, {3, 3});
+    EXPECT_EQ(*share_interval(all, draws()).high, 1) << units;
+  }
 }
 
 TEST(Intervals, RatioOfDifferencesNeedsADenominatorOffZero) {
@@ -104,6 +113,15 @@ TEST(Intervals, ShapeIsThatOfAllSamplesByText) {
   expect_none(got.skewness);  // below 30 texts the jackknife covers it far too seldom
   EXPECT_EQ(got.share_positive.method, "Wilson");
   EXPECT_EQ(got.skewness.n, 5);  // one text has no sample
+}
+
+// Of three texts the jackknife's standard error is 1.28 of a deviation of 1.86, and t of 2
+// degrees 4.30.
+TEST(Intervals, NoDeviationIsBelowZero) {
+  const Interval sigma = shape_intervals({{{1}, {5}, {1.1}}}, {}, draws()).sigma;
+  ASSERT_TRUE(sigma.low && sigma.high);
+  EXPECT_EQ(*sigma.low, 0);
+  EXPECT_NEAR(*sigma.high, 1.86 + 4.30 * 1.28, 0.05);  // digits of the numbers above
 }
 
 // 2 000 000 draws of other code: their quantiles of T are -2.591 and 1.727, of the ratio -3.187 and
@@ -140,6 +158,27 @@ TEST(Intervals, TooManyDrawsWithoutSpreadLeaveStudentT) {
   const Interval got = mean_interval(values, draws());
   const double half = two_sided_t(29) * std::sqrt(1.0 / 30) / std::sqrt(30.0);
   expect_interval(got, 31.0 / 30, 31.0 / 30 - half, 31.0 / 30 + half, "Student t");
+}
+
+// The same of numbers whose sums are rounded, so that such a draw's spread is some 10^-17: the
+// deviation of n values of which one is d above the others is d / sqrt(n).
+TEST(Intervals, WhatRoundingLeavesOfADrawIsNoSpread) {
+  for (const std::size_t n : {30u, 33u, 70u}) {
+    std::vector<double> values(n, 0.1);
+    values[3] = 0.37;
+    const auto units = static_cast<double>(n);
+    const double mean = 0.1 + 0.27 / units;
+    const double half = two_sided_t(static_cast<int>(n) - 1) * 0.27 / units;
+    expect_interval(mean_interval(values, draws()), mean, mean - half, mean + half, "Student t");
+  }
+  std::vector<Part> parts;
+  for (int n = 0; n < 40; ++n) parts.push_back({0.1 * (1 + n % 7), 1.0 + n % 7});
+  parts[3].sum = 0.37 * parts[3].weight;
+  const Interval ratio = ratio_interval(parts, draws());
+  EXPECT_EQ(ratio.method, "jackknife t");
+  // Nobody's quotient is beyond these, and an interval of 40 is no wider than they are.
+  EXPECT_GT(*ratio.low, 0.1 - 0.27);
+  EXPECT_LT(*ratio.high, 0.37);
 }
 
 TEST(Intervals, EqualUnitsAreAConstant) {
@@ -231,6 +270,46 @@ TEST(Intervals, OneTextHasEightBlocks) {
   expect_none(rows_interval(rows));
   EXPECT_EQ(rows_interval(rows).n, 1);
   EXPECT_EQ(rows_interval(rows).unit, "texts");
+}
+
+// Wilson's interval of a share of so many samples, z standard errors wide.
+std::pair<double, double> wilson_of(double share, double samples, double z) {
+  const double centre = share + z * z / (2 * samples), whole = 1 + z * z / samples;
+  const double half =
+      z * std::sqrt(share * (1 - share) / samples + z * z / (4 * samples * samples));
+  return {(centre - half) / whole, (centre + half) / whole};
+}
+
+// A share of one text is never without width: what no row has may be seen in another stretch of it.
+TEST(Intervals, AShareOfOneTextIsThatOfItsBlocks) {
+  const double z = two_sided_t(7);
+  std::vector<double> rows(128, 0.0);
+  expect_interval(rows_share(rows), 0, 0, wilson_of(0, 8, z).second, "8 blocks of one text");
+  // Blocks of 16 rows: shares of 1/16, 2/16, ... 8/16, whose mean has the error sd / sqrt(8).
+  double square = 0;
+  for (int block = 0; block < 8; ++block) {
+    for (int row = 0; row <= block; ++row) rows[static_cast<std::size_t>(16 * block + row)] = 1;
+    square += std::pow((block + 1) / 16.0 - 4.5 / 16, 2);
+  }
+  const double share = 4.5 / 16;
+  const auto [low, high] = wilson_of(share, share * (1 - share) / (square / (8 * 7)), z);
+  const Interval got = rows_share(rows);
+  expect_interval(got, share, low, high, "8 blocks of one text");
+  EXPECT_EQ(got.n, 8);
+  EXPECT_EQ(got.unit, "blocks");
+  // The one row that has it is in no block.
+  std::vector<double> last(66, 0.0);
+  last.back() = 1;
+  const auto [below, above] = wilson_of(1.0 / 66, 8, z);
+  expect_interval(rows_share(last), 1.0 / 66, below, above, "8 blocks of one text");
+  expect_none(rows_share(std::vector<double>(63, 0.0)));
+  expect_none(rows_share(std::vector<double>(80, std::nan(""))));
+  // Pairs of blocks likewise.
+  Clusters pairs;
+  for (int block = 0; block < 8; ++block) pairs.values.push_back({-1.0 - block, 2.0 + block});
+  const Interval positive = shape_intervals(pairs, {true, 128}, draws()).share_positive;
+  const auto [least, most] = wilson_of(0.5, 8, z);
+  expect_interval(positive, 0.5, least, most, "8 blocks of one text");
 }
 
 TEST(Intervals, OtherUnitsOfTheValueMoveTheEnds) {

@@ -117,6 +117,14 @@ TEST(Tables, DifferencesOfModelsStandWithTheirIntervals) {
   EXPECT_NE(text_of(table).find("loss above it (nats)"), std::string::npos) << text_of(table);
   EXPECT_EQ(table.notes.at(0),
             "nats a byte, model - against; 95 % interval: jackknife t, n = 8 texts");
+  // One row's rule is not that of all: two that are the same model have a constant.
+  protocol::EvalDifference same = result.differences[0];
+  same.model = "rope (dynamic x2)", same.difference = {0, 0.0, 0.0, 8, "constant"};
+  result.differences.insert(result.differences.begin(), same);
+  EXPECT_EQ(
+      differences_table(result).notes.at(0),
+      "nats a byte, model - against; 95 % interval: constant, n = 8 texts; jackknife t, n = 8 "
+      "texts");
 }
 
 TEST(Tables, ShiftHasARowForEachShiftAndAColumnForEachLayer) {

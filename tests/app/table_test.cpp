@@ -49,6 +49,34 @@ TEST(Table, MarksTheBestAndWhatItsIntervalHolds) {
   EXPECT_EQ(mark_of(results_table(result, names_in(result)).rows[2]["20"]), kBestMark);
 }
 
+// Bits a token of models whose tokens are not the same are no contest: of bytes, and of the same
+// tokens, they are.
+TEST(Table, MarksNoBestWhereTokensDiffer) {
+  protocol::EvalResult result{.task = "perplexity", .metric = "bits_per_token"};
+  for (const auto& [model, value] : {std::pair{"bytes", 2.5}, std::pair{"words", 10.7}}) {
+    protocol::EvalRow row{.model = model, .metric = result.metric, .length = 16, .value = value};
+    row.low = value - 0.1, row.high = value + 0.1, row.n = 3;
+    result.rows.push_back(row);
+  }
+  const auto best_of = [&] {
+    return std::string(mark_of(results_table(result, names_in(result)).rows[0]["16"]));
+  };
+  EXPECT_EQ(best_of(), "");
+  const std::string said = text_of(results_table(result, names_in(result)));
+  EXPECT_NE(said.find("do not read the same tokens"), std::string::npos) << said;
+  EXPECT_EQ(said.find("best (*)"), std::string::npos) << said;
+  // A difference is there of the same tokens of the same texts alone.
+  result.differences = {{.model = "words",
+                         .against = "bytes",
+                         .per = "token",
+                         .length = 16,
+                         .difference = {5, 4.0, 6.0, 3}}};
+  EXPECT_EQ(best_of(), kBestMark);
+  result.differences.clear();
+  for (protocol::EvalRow& row : result.rows) row.metric = "bits_per_byte";
+  EXPECT_EQ(best_of(), kBestMark);
+}
+
 TEST(Table, CountsHaveFiveDigitsAndAUnit) {
   Table table{.columns = {"flops", "mean"}, .counts = {"flops"}};
   for (const double flops : {361.44e9, 180.691e9, 99.99951e6, 1.23456e3, 999.996, 12.0, 0.0}) {

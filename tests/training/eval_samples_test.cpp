@@ -104,6 +104,14 @@ TEST(EvalSamples, TheOracleIsRightAndOneWrongAnswerIsNot) {
     EXPECT_EQ(metric_of(metric, scores, analysis::Draws()).mean, 1) << metric;
   }
   EXPECT_EQ(metric_of("perplexity", scores, analysis::Draws()).mean, 1);
+  // All right is no certainty: Wilson's interval of 40 of 40, z of Student's t with 39 degrees.
+  const double z = 2.02269092;  // of tables
+  for (const char* metric : {"exact_match", "balanced_accuracy"}) {
+    const analysis::Interval all = metric_of(metric, scores, analysis::Draws());
+    EXPECT_EQ(all.method, "Wilson") << metric;
+    EXPECT_NEAR(*all.low, 1 / (1 + z * z / 40), 1e-7) << metric;
+    EXPECT_EQ(*all.high, 1) << metric;
+  }
   scores[0].correct = 4, scores[0].found = 1;
   EXPECT_EQ(metric_of("exact_match", scores, analysis::Draws()).mean, 39.0 / 40);
   EXPECT_EQ(metric_of("accuracy", scores, analysis::Draws()).mean, 199.0 / 200);

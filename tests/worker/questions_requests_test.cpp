@@ -306,6 +306,8 @@ TEST(QuestionRequests, EveryQuestionHasItsMethod) {
   for (const Handler& handler : questions_handlers()) methods.insert(handler.name);
   for (const json& one : answer("questions.list", json::object())["questions"]) {
     EXPECT_TRUE(methods.contains(one["id"].get<std::string>())) << one;
+    // The window and the notebook read it too, and have no options.
+    EXPECT_EQ(one["measure"].get<std::string>().find("--"), std::string::npos) << one;
   }
 }
 

@@ -93,7 +93,12 @@ Interval metric_of(const std::string& metric, std::span<const SampleScore> sampl
   Interval interval;
   if (metric == "balanced_accuracy") {
     const Balanced balanced = balanced_accuracy(samples);
-    interval = mean_of_parts(balanced.parts, balanced.value, draws);
+    // Samples that are all right, or all wrong, have no spread; how many they are says what is
+    // left.
+    const bool extreme = balanced.value <= 0 || balanced.value >= 1;
+    const auto whole = [&](std::size_t) { return Part{balanced.value, 1}; };
+    interval = extreme ? analysis::share_interval(parts_of(samples.size(), whole), draws)
+                       : mean_of_parts(balanced.parts, balanced.value, draws);
   } else {
     const auto parts =
         parts_of(samples.size(), [&](std::size_t n) { return part_of(metric, samples[n]); });
