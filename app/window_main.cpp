@@ -87,15 +87,22 @@ fs::path session_path(const WindowOptions& options) {
   return options.session.empty() ? default_session_path() : options.session;
 }
 
+// load_session() would move a folder, a device or a pipe away, and a device may never end. A pipe
+// has nothing to keep: a picture reads it once.
+void require_file(const fs::path& session, bool kept) {
+  std::error_code none;
+  const fs::file_status status = fs::status(session, none);
+  const bool pipe = fs::is_fifo(status);
+  if (!fs::exists(status) || fs::is_regular_file(status) || (pipe && !kept)) return;
+  const std::string what = fs::is_directory(status) ? "folder" : pipe ? "pipe" : "device";
+  throw formats::bad_input("this is a " + what + ", and a session is a file", session.string());
+}
+
 // A picture shows what anyone gets, not what this user had open last, and of a session that is
 // named that one or nothing.
 LoadedSession named_session(const WindowOptions& options) {
   formats::FileSystem& files = formats::real_file_system();
-  // load_session() would move it away.
-  std::error_code none;
-  if (!options.session.empty() && fs::is_directory(options.session, none)) {
-    throw formats::bad_input("this is a folder, and a session is a file", options.session.string());
-  }
+  if (!options.session.empty()) require_file(options.session, options.screenshot.empty());
   if (options.screenshot.empty()) return load_session(files, session_path(options));
   if (options.session.empty()) return {default_session(), ""};
   return {read_session(files, options.session), ""};

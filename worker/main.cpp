@@ -8,10 +8,12 @@
 #include <charconv>
 #include <cstdio>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "kernels/attention.h"
 #include "model/attention/cuda_attention.h"
 #include "training/jobs/job.h"
 #include "training/jobs/stop_signal.h"
@@ -136,6 +138,12 @@ int main(int argc, char** argv) {
 #ifdef PHASESCOPE_CUDA_KERNELS
   model::use_cuda_kernels(&kernels::cuda_kernels());
 #endif
+  try {
+    kernels::attention_target();
+  } catch (const std::invalid_argument& error) {  // PHASESCOPE_SIMD names nothing that is here
+    std::fprintf(stderr, "phasescope-worker: %s\n", error.what());
+    return bad_usage_status;
+  }
   if (arguments.settings.threads > 0) at::set_num_threads(arguments.settings.threads);
   if (arguments.job || arguments.job_rank) {
     training::heed_stop_signals();

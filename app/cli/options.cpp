@@ -52,6 +52,21 @@ double finite(std::string_view text, const std::string& option) {
   return value;
 }
 
+// An empty word, as a variable of the shell that is not set leaves, would stand for the default:
+// the option would be dropped.
+const std::string& given_word(const std::string& word, const std::string& name) {
+  if (word.empty()) {
+    throw formats::bad_usage("expected a word but got \"\"", name, "give one or leave it out");
+  }
+  return word;
+}
+
+const std::vector<std::string>& given_words(const std::vector<std::string>& words,
+                                            const std::string& name) {
+  for (const std::string& word : words) given_word(word, name);
+  return words;
+}
+
 // What protocol::kInputOptions read, in their order.
 constexpr std::array<nlohmann::json (*)(const std::string&), protocol::kInputOptions.size()>
     kInputReaders{input_of_file, input_of_prompt, input_of_ids, input_of_tensors, input_of_sample};
@@ -127,22 +142,33 @@ void hide_what_does_not_belong(const std::vector<Belonging>& all) {
 
 void Options::argument(const std::string& name, std::string& value, const std::string& help,
                        bool required) {
-  parser_.add_option(name, value, help)->required(required);
+  parser_
+      .add_option_function<std::string>(
+          name, [&value, name](const std::string& word) { value = given_word(word, name); }, help)
+      ->required(required);
 }
 
 void Options::arguments(const std::string& name, std::vector<std::string>& values,
                         const std::string& help, bool required) {
-  parser_.add_option(name, values, help)->required(required);
+  parser_
+      .add_option_function<std::vector<std::string>>(
+          name,
+          [&values, name](const std::vector<std::string>& words) {
+            values = given_words(words, name);
+          },
+          help)
+      ->required(required);
 }
 
 void Options::option(const std::string& name, std::string& value, const std::string& help) {
-  parser_.add_option(name, value, help);
+  parser_.add_option_function<std::string>(
+      name, [&value, name](const std::string& word) { value = given_word(word, name); }, help);
 }
 
 void Options::option(const std::string& name, std::optional<std::string>& value,
                      const std::string& help) {
   parser_.add_option_function<std::string>(
-      name, [&value](const std::string& given) { value = given; }, help);
+      name, [&value, name](const std::string& word) { value = given_word(word, name); }, help);
 }
 
 // The parser's own conversion clamps what is too large, and a clamped seed or length is a wrong
@@ -177,7 +203,15 @@ void Options::keep_values(const CLI::Option* option, const std::vector<std::stri
 
 void Options::repeated(const std::string& name, std::vector<std::string>& values,
                        const std::string& help) {
-  parser_.add_option(name, values, help)->expected(1)->take_all();
+  parser_
+      .add_option_function<std::vector<std::string>>(
+          name,
+          [&values, name](const std::vector<std::string>& words) {
+            values = given_words(words, name);
+          },
+          help)
+      ->expected(1)
+      ->take_all();
 }
 
 void Options::flag(const std::string& name, bool& value, const std::string& help) {
@@ -188,11 +222,14 @@ Options::Declared Options::declare_argument(protocol::BoundField field, Argument
   const std::string name = field.about.argument, help = help_of(field);
   const bool required = field.about.required && arguments == Arguments::needed;
   if (field.kind != protocol::FieldKind::list) {
-    return {parser_.add_option_function<std::string>(name, field.parse, help)->required(required)};
+    const auto parse = [field, name](const std::string& word) {
+      field.parse(given_word(word, name));
+    };
+    return {parser_.add_option_function<std::string>(name, parse, help)->required(required)};
   }
   // A word is a name as it is: a path may hold commas and parentheses.
-  const auto read = [field](const std::vector<std::string>& words) {
-    field.read(nlohmann::json(words));
+  const auto read = [field, name](const std::vector<std::string>& words) {
+    field.read(nlohmann::json(given_words(words, name)));
   };
   return {
       parser_.add_option_function<std::vector<std::string>>(name, read, help)->required(required)};
@@ -226,12 +263,15 @@ Options::Declared Options::declare(protocol::BoundField field, Arguments argumen
     return {parser_.add_flag_callback(
         name, [field] { field.read(true); }, help)};
   }
-  const auto read = [field](const std::vector<std::string>& words) {
+  // Numbers, lists and choices say themselves what they expect.
+  const bool any_word = field.type == "a word" && protocol::choices_of(field.about).empty();
+  const auto read = [field, name, any_word](const std::vector<std::string>& words) {
     if (words.empty() ||
         (words.size() == 1 && words[0].empty() && field.kind == FieldKind::optional_value)) {
       field.read(true);
     }
     for (const std::string& word : words) {
+      if (any_word) given_word(word, name);
       if (!word.empty() || field.kind != FieldKind::optional_value) field.parse(word);
     }
   };

@@ -8,6 +8,8 @@
 #include "app/verbs/verb.h"
 #include "app/window/session_file.h"
 #include "formats/error.h"
+#include "protocol/error_info.h"
+#include "protocol/messages/models.h"
 
 namespace phasescope::app {
 
@@ -70,13 +72,33 @@ class ViewVerb : public Verb {
     // what a verb notes of a Ctrl-C.
     for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
     Output output;
-    output.status = open_(window);
+    output.status = open_or_name_unknown(run, window);
     for (const std::string& file : {screenshot_, record_})
       if (!file.empty()) run.say("wrote " + file);
     return output;
   }
 
  private:
+  // A window shows which model is unknown; one that cannot be opened has nowhere to, and that there
+  // is no display helps nobody who mistyped a name.
+  int open_or_name_unknown(Run& run, const WindowOptions& window) const {
+    try {
+      return open_(window);
+    } catch (const formats::Error&) {
+      if (screenshot_.empty() && !models_.empty()) find_models(run);
+      throw;
+    }
+  }
+
+  // Throws RequestError where one is not there; a worker that cannot be asked knows of none.
+  void find_models(Run& run) const {
+    try {
+      run.call(protocol::FindRequest{models_});
+    } catch (const protocol::RequestError& error) {
+      if (error.info().code == protocol::error_code::bad_input) throw;
+    }
+  }
+
   // Desktops name a session's file as they name any other.
   void take_session() {
     const auto is_session = [](const std::string& word) { return word.ends_with(kSessionEnding); };

@@ -12,6 +12,9 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "app/cli/given_input.h"
 #include "app/cli/options.h"
@@ -59,6 +62,28 @@ TEST(Options, NumbersThatMeanNothingAreRefused) {
   // In the form that the option itself has.
   EXPECT_NE(complaint({"view", "rope", "--size", "large"}).find("expected WxH but got \"large\""),
             std::string::npos);
+}
+
+// 17.A7: as a variable of the shell that is not set leaves them, which stood for the default.
+TEST(Options, EmptyWordsAreRefused) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> refused = {
+      {{"heads", "rope", "--out", ""}, "--out"},
+      {{"heads", "rope", "--remote", ""}, "--remote"},
+      {{"heads", "rope", "--device", ""}, "--device"},
+      {{"eval", "passkey", "rope", "--job", ""}, "--job"},
+      {{"train", "absent.json", "--job", ""}, "--job"},
+      {{"duel", "rope", "alibi", "--job", ""}, "--job"},
+      {{"view", "rope", "--text", ""}, "--text"},
+      {{"view", "rope", "--screenshot", ""}, "--screenshot"},
+      {{"view", "rope", "--command", ""}, "--command"},
+      {{"view", ""}, "MODEL"},
+      {{"import", "", "--out", "out/m"}, "FILE"},
+      {{"jobs", "list", ""}, "JOB"},
+  };
+  for (const auto& [words, option] : refused) {
+    EXPECT_EQ(complaint(words), "phasescope: expected a word but got \"\" (" + option +
+                                    "). give one or leave it out\n");
+  }
 }
 
 // A verb with two options, whose request the worker refuses.

@@ -104,6 +104,7 @@ class Shells(InAFolder):
 
     def test_values_are_completed_from_what_is_declared(self):
         self.assertEqual(self.completed("phasescope", "map", "--of", "co"), ["content"])
+        self.assertEqual(self.completed("phasescope", "eval", "perp"), ["perplexity"])
         self.assertEqual(self.completed("phasescope", "map", "--of", "=", "po"), ["positional"])
         self.assertEqual(self.completed("phasescope", "map", "--pool", "=", ""), ["mean", "max"])
         self.assertEqual(self.completed("phasescope", "shift", "rope", "--method", "ids,to"), ["ids,tokens"])

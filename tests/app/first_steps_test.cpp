@@ -1,8 +1,11 @@
 // What a newcomer gets wrong is told at once: before a worker is started and waited for.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -10,9 +13,11 @@
 
 #include "app/cli/doctor_facts.h"
 #include "app/verbs/factories.h"
+#include "app/verbs/view.h"
 #include "app/window/session_file.h"
 #include "cli_tools.h"
 #include "fake_run.h"
+#include "formats/error.h"
 #include "formats/file_system.h"
 #include "protocol/messages/models.h"
 
@@ -64,6 +69,55 @@ TEST(FirstSteps, APictureThatCannotBeWrittenIsToldBeforeAnythingIsDrawn) {
   const std::string other = (folder.path() / "window.JPG").string();
   EXPECT_TRUE(has_words(complaint({"view", "rope", "--screenshot", other}), "is a .png"));
   EXPECT_FALSE(std::filesystem::exists(other));
+}
+
+// 17.A9: what is no file is neither read to an end that never comes nor moved away as a session
+// that cannot be read is.
+TEST(FirstSteps, ASessionIsAFile) {
+  const TemporaryFolder folder;
+  const auto device = folder.path() / "device.phasescope", pipe = folder.path() / "pipe.phasescope";
+  std::filesystem::create_symlink("/dev/null", device);
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const std::string picture = (folder.path() / "window.png").string();
+  EXPECT_TRUE(has_words(complaint({"view", "--session", device}), "this is a device"));
+  EXPECT_TRUE(has_words(complaint({"view", "--session", device, "--screenshot", picture}),
+                        "this is a device"));
+  EXPECT_TRUE(has_words(complaint({"view", "--session", pipe}), "this is a pipe"));
+  EXPECT_TRUE(std::filesystem::is_symlink(device));
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+}
+
+// What `view` with these words is refused for where no window can be opened.
+std::string refusal_without_a_display(FakeRun& run, std::vector<std::string> words) {
+  const auto verb = view_verb([](const WindowOptions&) -> int {
+    throw formats::bad_usage("no window can be opened here");
+  });
+  CLI::App parser;
+  Options options(parser);
+  verb->declare(options);
+  std::ranges::reverse(words);
+  parser.parse(words);
+  try {
+    verb->run(run);
+  } catch (const protocol::RequestError& error) {
+    return error.info().message;
+  } catch (const formats::Error& error) {
+    return error.message();
+  }
+  return "";
+}
+
+TEST(FirstSteps, AnUnknownModelIsToldOfBeforeAMissingDisplay) {
+  const std::string no_window = "no window can be opened here";
+  FakeRun unknown, known;  // the first worker has no reply, which is "bad_input"
+  known.replies["models.find"] = {{{"models", {"rope"}}}, {}};
+  EXPECT_EQ(refusal_without_a_display(unknown, {"rpoe"}), "no reply for models.find");
+  EXPECT_EQ(unknown.requests.at(0).params.dump(), R"({"models":["rpoe"]})");
+  EXPECT_EQ(refusal_without_a_display(known, {"rope"}), no_window);
+  FakeRun unasked;
+  EXPECT_EQ(refusal_without_a_display(unasked, {}), no_window);
+  EXPECT_EQ(refusal_without_a_display(unasked, {"rpoe", "--screenshot", "a.png"}), no_window);
+  EXPECT_TRUE(unasked.requests.empty());
 }
 
 TEST(FirstSteps, HelpAndVersionHaveTheNamesThatOtherProgramsGiveThem) {

@@ -67,6 +67,20 @@ TEST(Program, SaysWhichInstructionsItRuns) {
   EXPECT_EQ(info["torch_code"].get<std::string>().find("AVX512"), std::string::npos) << info;
 }
 
+TEST(Program, InstructionsThatAreNotThereEndItWithASentence) {
+  ::setenv("PHASESCOPE_SIMD", "nonsense", 1);
+  protocol::WorkerClient client(options());
+  std::string said;
+  try {
+    client.call("worker.info", json::object());
+  } catch (const RequestError& error) {
+    said = error.what();
+  }
+  ::unsetenv("PHASESCOPE_SIMD");
+  EXPECT_NE(said.find("expected PHASESCOPE_SIMD to be one of"), std::string::npos) << said;
+  EXPECT_EQ(said.find("SIG"), std::string::npos) << said;
+}
+
 TEST(Row23, NoGpuIsANoticeAndTheCpuIsUsed) {
   ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
   protocol::WorkerClient client(options());

@@ -1,11 +1,15 @@
 // What a result says of how it was made: its command is what a shell reads back.
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <string>
 #include <vector>
 
+#include "formats/file_system.h"
+#include "model/checkpoints/tensor_io.h"
 #include "protocol/messages/heads.h"
+#include "tests/temporary_folder.h"
 #include "tests/worker/model_requests.h"
 
 namespace phasescope::worker {
@@ -74,6 +78,17 @@ TEST(Requests, WeightsBesideLearnedSinksSaySo) {
   EXPECT_FALSE(notes(ask("map", with({{"head", "L0H1"}, {"of", "score"}})), words));
   EXPECT_TRUE(notes(ask("capture", with({{"what", "attn"}})), "attn.0 sum to less"));
   EXPECT_FALSE(notes(ask("capture", with({{"what", "attn.1"}})), words));
+}
+
+// Whoever asked: the window and the notebook have no options.
+TEST(Requests, NotesOfAnImportNameItsFields) {
+  const TemporaryFolder folder;
+  const std::string file = (folder.path() / "qk.safetensors").string();
+  const at::Tensor products = at::ones({1, 2, 8, 4});
+  model::write_tensors(formats::real_file_system(), file, {{"q.0", products}, {"k.0", products}});
+  const json given = {{"files", json::array({file})}, {"out", (folder.path() / "m").string()}};
+  EXPECT_EQ(ask("import", given).result["notes"],
+            json::array({"taken to be causal; `causal` no says not"}));
 }
 
 }  // namespace
