@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -210,6 +211,47 @@ TEST_F(JobFaults, Risk8DoneMeansThatTheLastCheckpointVerifies) {
       << status.message;
   FaultyFileSystem files(dir);
   expect_whole_after_a_resume(files, "a byte of the last checkpoint");
+}
+
+// A disk without room from the first operation: no state is written, and the job is not waited for.
+TEST_F(JobFaults, Row26OnADiskThatWasFullFromTheStartItHasDied) {
+  const fs::path dir = write_job("j");
+  protocol::JobStatus queued;
+  queued.kind = "train", queued.state = "queued";
+  write_status(formats::real_file_system(), dir, queued);
+  FaultyFileSystem files(dir);
+  files.fail_from(1, ENOSPC);
+  EXPECT_NE(run_job(files, dir), 0);
+  EXPECT_EQ(read_job(dir, CurveDetail::none).state, "died");
+}
+
+// What is damaged after the end is found by whoever resumes, and a job that is whole, or of which
+// the results alone were kept, is left as it is.
+TEST_F(JobFaults, Risk8AResumeOfWhatIsDoneLooksAtItsLastCheckpoint) {
+  setenv("XDG_DATA_HOME", (folder_.path() / "data").c_str(), 1);
+  const fs::path dir = write_job("j"), nothing = folder_.path() / "nothing";
+  FaultyFileSystem files(dir);
+  ASSERT_EQ(run_job(files, dir), 0);
+  const auto told = [&]() -> std::string {
+    try {
+      return control_job(formats::real_file_system(), dir, "resume", nothing).state;
+    } catch (const formats::Error& error) {
+      return error.message();
+    }
+  };
+  EXPECT_EQ(told(), "the job is done");
+  const fs::path last = checkpoint_folder(dir / "checkpoints", kSteps);
+  std::ofstream(last / "model.safetensors", std::ios::app) << "x";
+  EXPECT_TRUE(told().starts_with("the job's process cannot be started")) << told();
+  JobStart start;
+  start.dir = dir, start.existing = ExistingJob::resume, start.program = nothing;
+  auto status = read_job(dir, CurveDetail::none);
+  status.state = "done";
+  write_status(formats::real_file_system(), dir, status);
+  EXPECT_THROW(start_training(formats::real_file_system(), start), formats::Error);
+  expect_whole_after_a_resume(files, "a checkpoint that was damaged after the end");
+  fs::remove_all(dir / "checkpoints");
+  EXPECT_EQ(start_training(formats::real_file_system(), start).state, "done");
 }
 
 // ---- Folders that somebody else made -------------------------------------------------------------

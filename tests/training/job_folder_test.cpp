@@ -311,6 +311,19 @@ TEST(JobFolder, Row37AJobThatTakesAMinuteToBeginHasNotDied) {
   EXPECT_EQ(begun(std::chrono::seconds(150)), "died");
 }
 
+// A disk that was full from the start took no other state of it.
+TEST(JobFolder, Row26AJobWhoseProcessCameAndWentIsQueuedNoMore) {
+  TemporaryFolder folder;
+  const fs::path dir = made_job(folder.path() / "j", "queued");
+  {
+    const auto lock = JobLock::try_take(dir);
+    ASSERT_TRUE(lock);
+    mark_begun(dir);
+    EXPECT_EQ(read_job(dir, CurveDetail::none).state, "queued");
+  }
+  EXPECT_EQ(read_job(dir, CurveDetail::none).state, "died");
+}
+
 TEST(JobFolder, ADamagedStatusHidesNeitherItsJobNorOthers) {
   TemporaryFolder folder;
   setenv("XDG_DATA_HOME", (folder.path() / "data").c_str(), 1);

@@ -186,6 +186,28 @@ TEST_F(LockOfTwoMachines, AClaimThatCannotBeWrittenBesideAnotherOneIsGivenUp) {
   EXPECT_TRUE(is_of_first());
 }
 
+// Both have read the claim of a machine that is gone. The first has long taken it over, and works,
+// when the second goes on: its claim is not written over, and it is still whose it was.
+TEST_F(LockOfTwoMachines, ALateOneDoesNotTakeOverWhatWasTakenOver) {
+  for (const bool links : {true, false}) {
+    std::ofstream(folder_.path() / "lock.json") << R"({"host": "gone", "boot": "boot 0"})";
+    fs::last_write_time(folder_.path() / "lock.json",
+                        fs::file_time_type::clock::now() - std::chrono::seconds(61));
+    std::optional<JobLock> first;
+    before_next_rename = [&] {
+      if (!links) before_next_link = [] { return EPERM; };
+      first = owned(folder_.path(), kFirst);
+      if (!links) before_next_link = [] { return EPERM; };
+      return 0;
+    };
+    EXPECT_FALSE(owned(folder_.path(), kSecond)) << links;
+    EXPECT_TRUE(first) << links;
+    EXPECT_TRUE(is_of_first()) << links;
+    first.reset();
+    EXPECT_TRUE(fs::is_empty(folder_.path())) << links;
+  }
+}
+
 TEST_F(LockOfTwoMachines, OldClaimsThatGotNoNameAreClearedUp) {
   const fs::path young = folder_.path() / "lock.json.12-3.tmp";
   const fs::path old = folder_.path() / "lock.json.12-4.tmp";

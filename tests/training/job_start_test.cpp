@@ -205,6 +205,10 @@ TEST_F(JobStarts, AnEvalIsLookedAtWithoutItsModels) {
   EXPECT_NE(told({{"task", "perplexity"}, {"window", "slides:3"}}).find("no such window rule"),
             std::string::npos);
   EXPECT_EQ(told({{"task", "addition"}, {"lengths", {6}}}), "");
+  for (const nlohmann::json& none :
+       {nlohmann::json(), nlohmann::json(5), nlohmann::json("x"), nlohmann::json::array()}) {
+    EXPECT_TRUE(told(none).starts_with("bad_input: an eval is an object, not ")) << told(none);
+  }
   EXPECT_EQ(told({{"task", "addition"}}), "");
   EXPECT_NE(told({{"task", "addition"}, {"lengths", {5000}}}).find("a length of addition"),
             std::string::npos);

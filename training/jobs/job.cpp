@@ -559,7 +559,7 @@ int as_owner(formats::FileSystem& files, const fs::path& dir, Function&& work) {
     log_line("error: " + folder_in_use(dir).full_text());
     return kBadInput;
   }
-  remove_job_litter(files, dir);
+  mark_begun(dir), remove_job_litter(files, dir);
   forget_old_request(files, dir);
   return work();
 }

@@ -201,6 +201,13 @@ void write_status(formats::FileSystem& files, const fs::path& dir,
   formats::write_file_atomically(files, dir / job_file::status, form.dump(1) + "\n");
 }
 
+void mark_begun(const fs::path& dir) {
+  const fs::path path = dir / job_file::status;
+  std::error_code ignored;  // then it is given up later
+  if (fs::is_symlink(path, ignored)) return;
+  fs::last_write_time(path, fs::file_time_type::clock::now() - kStartLimit, ignored);
+}
+
 bool is_job(const fs::path& dir) {
   const formats::FileSystem& files = formats::real_file_system();
   return files.exists(dir / job_file::config) && files.exists(dir / job_file::status);

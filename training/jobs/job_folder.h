@@ -58,6 +58,10 @@ JobRequest read_request(const std::filesystem::path& dir);
 void write_status(formats::FileSystem& fs, const std::filesystem::path& dir,
                   const protocol::JobStatus& status);
 
+// Says of a job that is queued that its process is here now: once that is gone the job has died, if
+// the disk took no other state. Needs no room. Only for whoever has the lock.
+void mark_begun(const std::filesystem::path& dir);
+
 enum class CurveDetail { none, thinned };
 // What the folder says, with `state` "died" where it says running and nobody holds the lock, and
 // with the end of the log as a message where there is none. Of a damaged status.json only that, so

@@ -45,8 +45,7 @@ formats::UniqueFd open_folder(const fs::path& dir) {
 
 // Null where none stands. A folder may be anybody's: what is no file, may not be read, or is larger
 // than a claim says nothing, and is not read to its end.
-json claim_in(const fs::path& dir) {
-  const fs::path path = dir / job_file::lock;
+json claim_at(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(path, error))) return nullptr;
   std::string text;
@@ -59,20 +58,21 @@ json claim_in(const fs::path& dir) {
   return json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
+json claim_in(const fs::path& dir) { return claim_at(dir / job_file::lock); }
+
 std::string member(const json& claim, const char* key) {
   const bool there = claim.is_object() && claim.contains(key) && claim.at(key).is_string();
   return there ? claim.at(key).get<std::string>() : "";
 }
 
-bool beats(const fs::path& dir) {
+bool beats(const fs::path& path) {
   std::error_code error;
-  const auto last = fs::last_write_time(dir / job_file::lock, error);
+  const auto last = fs::last_write_time(path, error);
   return !error && fs::file_time_type::clock::now() - last < kGone;
 }
 
 // Why a claim that is there cannot be read, as another user's who keeps it to himself; else 0.
-int why_unreadable(const fs::path& dir) {
-  const fs::path path = dir / job_file::lock;
+int why_unreadable(const fs::path& path) {
   if (!is_plain_file(path)) return 0;
   const formats::UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   return file ? 0 : errno;
@@ -80,11 +80,15 @@ int why_unreadable(const fs::path& dir) {
 
 // Whether another machine holds it; on this machine the lock on the folder tells. A claim that
 // cannot be read is of whoever keeps it young.
-bool held_elsewhere(const fs::path& dir, const Host& host) {
-  const json claim = claim_in(dir);
+bool is_of_another(const fs::path& path, const std::string& boot) {
+  const json claim = claim_at(path);
   const bool of_another =
-      claim.is_object() ? member(claim, "boot") != host.boot : why_unreadable(dir) != 0;
-  return of_another && beats(dir);
+      claim.is_object() ? member(claim, "boot") != boot : why_unreadable(path) != 0;
+  return of_another && beats(path);
+}
+
+bool held_elsewhere(const fs::path& dir, const Host& host) {
+  return is_of_another(dir / job_file::lock, host.boot);
 }
 
 // What a disk says that gives no file a second name.
@@ -139,22 +143,45 @@ class JobLock::Claim {
  private:
   enum class Linked { yes, no, cannot };
 
-  // False where another machine has put its claim there first. Where none stood before, a link
-  // decides that at once; over another one, and on a disk without links, both write and look again.
+  // False where another machine has put its claim there first. A link decides that at once; on a
+  // disk without links both write and look again.
   bool written(const json& before) const {
     const fs::path place = dir_ / job_file::lock;
-    std::error_code ignored;
-    if (!before.is_null() && !is_plain_file(place)) {
-      fs::remove(place, ignored);  // a link to a device would be written through
-    }
-    if (before.is_null()) {
-      const Linked linked = linked_to(place);
-      if (linked != Linked::cannot) return linked == Linked::yes;
-    }
+    if (!before.is_null() && !made_free(place, before)) return false;
+    const Linked linked = linked_to(place);
+    if (linked != Linked::cannot) return linked == Linked::yes;
     formats::write_file_atomically(formats::real_file_system(), place, content_.dump() + "\n");
     if (member(before, "boot") == member(content_, "boot")) return true;
     std::this_thread::sleep_for(before.is_null() ? kSettled / 10 : kSettled);
     return claim_in(dir_) == content_;
+  }
+
+  // Puts the claim `before` of one that is gone aside. However long ago it was read: where another
+  // machine has taken it over since, the newer claim is put back, and this is false.
+  bool made_free(const fs::path& place, const json& before) const {
+    const fs::path aside = spare_name(place, "-0");
+    std::error_code error, ignored;
+    fs::rename(place, aside, error);
+    if (error == std::errc::no_such_file_or_directory) return true;  // a link decides
+    if (!error) {
+      const bool same = claim_at(aside).dump() == before.dump();
+      if (!same || is_of_another(aside, member(content_, "boot"))) {
+        fs::create_hard_link(aside, place, error);
+        if (says_no_links(error)) fs::rename(aside, place, ignored);
+        fs::remove(aside, ignored);
+        return false;
+      }
+      if (fs::remove(aside, error)) return true;
+      fs::rename(aside, place, ignored);  // a folder with something in it
+    }
+    throw formats::FileError("the lock of a job that is gone cannot be removed", place,
+                             error.value());
+  }
+
+  // Of a file that is cleared up where this process is killed.
+  fs::path spare_name(const fs::path& place, const char* separator) const {
+    return place.string() + "." + std::to_string(getpid()) + separator +
+           content_.at("since").dump() + ".tmp";
   }
 
   Linked linked_to(const fs::path& place) const {
@@ -175,8 +202,7 @@ class JobLock::Claim {
   // may be lost on its way, and the number of names is not.
   std::error_code link_error(const fs::path& place) const {
     formats::FileSystem& files = formats::real_file_system();
-    const fs::path whole = place.string() + "." + std::to_string(getpid()) + "-" +
-                           content_.at("since").dump() + ".tmp";
+    const fs::path whole = spare_name(place, "-");
     const auto file = files.create(whole);
     std::error_code error, ignored;
     try {
@@ -199,7 +225,7 @@ class JobLock::Claim {
       if (claim == content_) {
         constexpr std::array<timespec, 2> now = {timespec{0, UTIME_NOW}, timespec{0, UTIME_NOW}};
         utimensat(AT_FDCWD, (dir_ / job_file::lock).c_str(), now.data(), 0);
-      } else if (claim.is_object() || why_unreadable(dir_) == EACCES) {
+      } else if (claim.is_object() || why_unreadable(dir_ / job_file::lock) == EACCES) {
         const std::string by =
             claim.is_object() ? "process on " + member(claim, "host") : "process of another user";
         log_line("error: the job was taken over by a " + by);
@@ -272,7 +298,7 @@ formats::Error folder_in_use(const fs::path& dir) {
   const std::string holder = holder_of(dir);
   std::string words = "another process works in the folder";
   if (!holder.empty()) words += ": " + holder;
-  if (const int why = why_unreadable(dir)) {
+  if (const int why = why_unreadable(dir / job_file::lock)) {
     words += std::string("; ") + job_file::lock + " cannot be read: " + std::strerror(why);
   }
   return formats::bad_usage(words, dir.string());

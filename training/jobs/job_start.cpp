@@ -12,6 +12,7 @@
 #include "protocol/model_reading.h"
 #include "protocol/request.h"
 #include "protocol/spawn.h"
+#include "training/checkpoint.h"
 #include "training/corpus.h"
 #include "training/evals/eval_task.h"
 #include "training/head_probe.h"
@@ -216,6 +217,10 @@ void check_job(const fs::path& dir) {
 
 // An eval of whichever models, from whichever folder.
 json eval_alone(json asked, const fs::path& dir) {
+  if (!asked.is_object()) {
+    throw formats::bad_input("an eval is an object, not " + asked.dump().substr(0, 100),
+                             "eval_job");
+  }
   asked.erase("folder");
   asked["models"] = {dir.string()};
   json whole = eval_to_start(protocol::request_of<protocol::EvalRequest>(asked));
@@ -233,6 +238,19 @@ JobStatus begun(formats::FileSystem& files, const JobStart& start, const fs::pat
                         : launch(files, dir, "train", steps, start.program);
 }
 
+// Whether a job that says that it is done has the checkpoint that it ended with. Where there are
+// none at all somebody wanted the results alone, as those of kept trainings.
+bool is_done(const formats::FileSystem& files, const fs::path& dir, const JobStatus& status) {
+  if (status.state != "done") return false;
+  if (status.kind != "train" || status.checkpoints.empty()) return true;
+  try {
+    verify_checkpoint(files, checkpoint_folder(dir / job_file::checkpoints, status.step));
+    return true;
+  } catch (const formats::Error&) {
+    return false;  // its process logs what it finds
+  }
+}
+
 JobStatus resume(formats::FileSystem& files, const JobStart& start) {
   const json own = formats::json_from_file(start.dir / job_file::config);
   const std::string note = differences(start, own);
@@ -240,7 +258,7 @@ JobStatus resume(formats::FileSystem& files, const JobStart& start) {
   JobStatus status = fs::exists(start.dir / job_file::status)
                          ? read_job(start.dir, CurveDetail::none)
                          : JobStatus{};
-  if (!alive && (status.state != "done" || start.launched)) {
+  if (!alive && (start.launched || !is_done(files, start.dir, status))) {
     const RunConfig config = run_config_from_json(own, (start.dir / job_file::config).string());
     status = begun(files, start, start.dir, config.train.steps);
   }
@@ -352,7 +370,9 @@ JobStatus control_job(formats::FileSystem& files, const fs::path& dir, const std
     write_request(files, dir, wanted);
     return status;
   }
-  if (status.state == "done") throw formats::bad_usage("the job is done", dir.string());
+  const bool done =
+      wanted == JobRequest::resume ? is_done(files, dir, status) : status.state == "done";
+  if (done) throw formats::bad_usage("the job is done", dir.string());
   if (wanted == JobRequest::resume) return resumed(files, dir, status, program);
   if (wanted == JobRequest::pause) {
     throw formats::bad_usage("the job is not running", dir.string(), "resume starts it again");
