@@ -7,6 +7,11 @@
 
 namespace phasescope::formats {
 
+bool is_file(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error);
+}
+
 std::vector<ListedEntry> listed_entries(const std::filesystem::path& folder, ListedNames names) {
   const FileSystem& files = real_file_system();
   std::vector<ListedEntry> entries;

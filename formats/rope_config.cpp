@@ -355,7 +355,29 @@ void check_lists(RopeFields& fields, const RawRope& rope, std::optional<std::int
   check("short_factor", rope.short_factor);
 }
 
-void check_scaling(RopeFields& fields, const RawRope& rope, std::optional<std::int64_t> head_dim) {
+// What the length before stretching is to a kind of rope; empty where it has none.
+std::string_view use_of_trained_length(std::string_view type) {
+  if (type == "llama3") return "llama3 counts its wavelengths from ";
+  if (type == "yarn") return "yarn counts the turns of its planes over ";
+  if (type == "longrope") return "longrope takes its long factors past ";
+  return {};
+}
+
+// standardize_rope_params() of transformers takes max_position_embeddings where the key is missing,
+// and what uses it fails where it is null.
+void check_trained_length(RopeFields& fields, RawRope& rope) {
+  constexpr std::string_view key = "original_max_position_embeddings";
+  const std::string_view use = use_of_trained_length(rope.type);
+  if (use.empty() || rope.original_max_position_embeddings || fields.has(key)) return;
+  if (!fields.null_place(key, {}).empty()) {
+    fields.problem(key, "is null, and rope type " + rope.type + " needs a number");
+    return;
+  }
+  rope.notes.push_back(std::string(key) + " is missing: " + std::string(use) +
+                       "max_position_embeddings, as transformers does");
+}
+
+void check_scaling(RopeFields& fields, RawRope& rope, std::optional<std::int64_t> head_dim) {
   const std::string& type = rope.type;
   // The library takes max_position_embeddings over the original length where yarn has no factor.
   const bool by_lengths = type == "yarn" && rope.original_max_position_embeddings.has_value();
@@ -364,11 +386,10 @@ void check_scaling(RopeFields& fields, const RawRope& rope, std::optional<std::i
     require(fields, rope, "factor", rope.factor.has_value());
   }
   if (type == "longrope") check_lists(fields, rope, head_dim);
+  check_trained_length(fields, rope);
   if (type != "llama3") return;
   require(fields, rope, "low_freq_factor", rope.low_freq_factor.has_value());
   require(fields, rope, "high_freq_factor", rope.high_freq_factor.has_value());
-  require(fields, rope, "original_max_position_embeddings",
-          rope.original_max_position_embeddings.has_value());
   if (rope.low_freq_factor && rope.high_freq_factor &&
       *rope.high_freq_factor < *rope.low_freq_factor) {
     fields.problem("high_freq_factor", "must not be below low_freq_factor");

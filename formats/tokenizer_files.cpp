@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "formats/error.h"
+#include "formats/folder_listing.h"
 #include "formats/json.h"
 #include "formats/text_input.h"
 #include "formats/tokenizers/hf_tokenizer.h"
@@ -16,11 +17,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kNames[] = {"tokenizer.json", "tokenizer.model", "spiece.model",
                                   "sentencepiece.bpe.model"};
-
-bool is_file(const fs::path& path) {
-  std::error_code error;
-  return fs::is_regular_file(path, error);
-}
 
 std::optional<SentencePieceTemplate> template_beside(const fs::path& model) {
   const fs::path path = model.parent_path() / "tokenizer_config.json";

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "formats/error.h"
+#include "formats/folder_listing.h"
 #include "formats/json.h"
 #include "formats/manifest.h"
 #include "formats/near_names.h"
@@ -26,18 +27,13 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, error);
 }
 
-bool is_file(const fs::path& path) {
-  std::error_code error;
-  return fs::is_regular_file(path, error);
-}
-
 // Why a checkpoint's manifest does not fit its files; empty where it does.
 std::string manifest_fault(const fs::path& folder) {
   try {
     formats::verified_manifest(
         folder, formats::json_from_file(folder / formats::kManifestName),
         [](const fs::path& file) -> formats::FileDigest {
-          if (!is_file(file)) {
+          if (!formats::is_file(file)) {
             throw formats::bad_input(file.filename().string() + " is missing");
           }
           return {fs::file_size(file), formats::sha256_of_file(file)};
@@ -89,7 +85,7 @@ ModelFiles files_of_adapter(const fs::path& folder) {
   }
   candidates.push_back(folder.parent_path());
   for (const fs::path& candidate : candidates) {
-    if (!is_file(candidate / "config.json")) continue;
+    if (!formats::is_file(candidate / "config.json")) continue;
     ModelFiles files{candidate / "config.json", candidate};
     files.adapter = folder;
     files.notes.push_back("the adapter is merged into " + candidate.string());
@@ -114,16 +110,16 @@ fs::path gguf_in(const fs::path& folder) {
 ModelFiles files_in_folder(const fs::path& given) {
   fs::path folder = given;
   if (!folder.has_filename()) folder = folder.parent_path();  // "models/a/" -> "models/a"
-  if (is_file(folder / "adapter_config.json")) return files_of_adapter(folder);
-  if (is_folder(folder / "checkpoints") && !is_file(folder / "model.safetensors")) {
+  if (formats::is_file(folder / "adapter_config.json")) return files_of_adapter(folder);
+  if (is_folder(folder / "checkpoints") && !formats::is_file(folder / "model.safetensors")) {
     return newest_checkpoint(folder);
   }
   // A model's folder has weights beside its configuration; what is beside a GGUF file is not them.
-  if (!is_file(folder / "config.json") || !formats::holds_weights(folder)) {
+  if (!formats::is_file(folder / "config.json") || !formats::holds_weights(folder)) {
     const fs::path gguf = gguf_in(folder);
     if (!gguf.empty()) return {gguf, gguf};
   }
-  if (!is_file(folder / "config.json")) {
+  if (!formats::is_file(folder / "config.json")) {
     throw formats::bad_input("the folder has no config.json", folder.string(),
                              "name a folder that holds config.json and .safetensors files");
   }
@@ -150,7 +146,7 @@ std::optional<ModelFiles> files_of_named_checkpoint(const fs::path& file) {
 ModelFiles files_of_weights(const fs::path& weights) {
   if (weights.extension() == ".gguf" || formats::is_gguf_file(weights)) return {weights, weights};
   const fs::path config = weights.parent_path() / "config.json";
-  if (!is_file(config)) {
+  if (!formats::is_file(config)) {
     throw formats::bad_input("there is no config.json beside the weights", weights.string());
   }
   return {config, weights};
@@ -160,7 +156,8 @@ std::vector<std::string> bundled_names() {
   std::vector<std::string> names;
   if (!is_folder(models_folder())) return names;
   for (const fs::directory_entry& entry : fs::directory_iterator(models_folder())) {
-    if (is_file(entry.path() / "config.json")) names.push_back(entry.path().filename().string());
+    if (formats::is_file(entry.path() / "config.json"))
+      names.push_back(entry.path().filename().string());
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -198,7 +195,7 @@ std::vector<BundledModel> bundled_models() {
 
 ModelFiles find_model_files(const std::string& path_or_name) {
   const bool plain_name = !path_or_name.empty() && path_or_name.find('/') == std::string::npos;
-  if (plain_name && is_file(models_folder() / path_or_name / "config.json")) {
+  if (plain_name && formats::is_file(models_folder() / path_or_name / "config.json")) {
     ModelFiles files = files_in_folder(models_folder() / path_or_name);
     files.bundled = true;
     if (is_folder(path_or_name)) {
@@ -208,7 +205,7 @@ ModelFiles find_model_files(const std::string& path_or_name) {
     return files;
   }
   if (is_folder(path_or_name)) return files_in_folder(path_or_name);
-  if (is_file(path_or_name)) {
+  if (formats::is_file(path_or_name)) {
     const auto named = files_of_named_checkpoint(path_or_name);
     return named ? *named : files_of_weights(path_or_name);
   }

@@ -392,17 +392,57 @@ TEST(Rope, Row16_Llama3NeedsItsFields) {
                      {"high_freq_factor", 4},
                      {"original_max_position_embeddings", 64}};
   EXPECT_TRUE(rope_of({{"rope_scaling", good}}).problems.empty());
-  for (const std::string key :
-       {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
+  for (const std::string key : {"factor", "low_freq_factor", "high_freq_factor"}) {
     Json bad = good;
     bad.erase(key);
     expect_problem({{"rope_scaling", bad}}, "rope_scaling." + key);
+  }
+  Json without = good;
+  without.erase("original_max_position_embeddings");
+  const RopeResult whole = rope_of({{"rope_scaling", without}});
+  EXPECT_TRUE(whole.problems.empty());
+  EXPECT_FALSE(whole.rope.original_max_position_embeddings.has_value());
+  ASSERT_EQ(whole.rope.notes.size(), 1u);
+  EXPECT_NE(whole.rope.notes[0].find("counts its wavelengths from max_position_embeddings"),
+            std::string::npos);
+  for (const Json& bad : {Json(), Json(0), Json("x")}) {
+    without["original_max_position_embeddings"] = bad;
+    expect_problem({{"rope_scaling", without}}, "rope_scaling.original_max_position_embeddings");
   }
   Json other = good;
   other["high_freq_factor"] = 1;  // Llama 4 Scout: a ramp without width
   EXPECT_TRUE(rope_of({{"rope_scaling", other}}).problems.empty());
   other["high_freq_factor"] = 0.5;
   expect_problem({{"rope_scaling", other}}, "rope_scaling.high_freq_factor");
+}
+
+// standardize_rope_params of transformers 5.23: setdefault(key, max_position_embeddings); None is
+// then divided by, or compared with a length.
+TEST(Rope, WithoutATrainedLengthStretchesFromTheWholeAndSaysSo) {
+  const std::string key = "original_max_position_embeddings";
+  const Json yarn = {{"rope_type", "yarn"}, {"factor", 4}};
+  const Json longrope = {
+      {"rope_type", "longrope"}, {"long_factor", {1, 2}}, {"short_factor", {1, 1}}};
+  for (const auto& [kind, said] :
+       {std::pair{yarn, "yarn counts the turns of its planes over max_position_embeddings"},
+        std::pair{longrope, "longrope takes its long factors past max_position_embeddings"}}) {
+    Json rope = kind;
+    const RopeResult missing = rope_of({{"rope_parameters", rope}}, {}, 4);
+    EXPECT_TRUE(missing.problems.empty()) << kind;
+    ASSERT_EQ(missing.rope.notes.size(), 1u) << kind;
+    EXPECT_TRUE(any_tells(missing.rope.notes, key + " is missing: " + said)) << kind;
+    EXPECT_TRUE(rope_of({{"rope_parameters", rope}, {key, 64}}, {}, 4).rope.notes.empty()) << kind;
+    EXPECT_TRUE(any_tells(
+        rope_of({{"rope_parameters", {{"full_attention", rope}}}}, "full_attention", 4).rope.notes,
+        said))
+        << kind;
+    rope[key] = nullptr;
+    expect_problem({{"rope_parameters", rope}}, "rope_parameters." + key, 4);
+    rope[key] = 64;
+    EXPECT_TRUE(rope_of({{"rope_parameters", rope}}, {}, 4).rope.notes.empty()) << kind;
+  }
+  const Json plain = {{"rope_type", "linear"}, {"factor", 4}};
+  EXPECT_TRUE(rope_of({{"rope_parameters", plain}}).rope.notes.empty());
 }
 
 TEST(Rope, Row15_OddHeadSize) {

@@ -19,16 +19,12 @@
 #include "model/checkpoints/tensor_io.h"
 #include "model/families/family.h"
 #include "tests/model/case_copy.h"
+#include "tests/model/translated.h"
 
 namespace phasescope::model {
 namespace {
 
 namespace fs = std::filesystem;
-
-Translation translated(const Json& config) {
-  std::string family;
-  return translate({config, {}, "config.json", true}, family);
-}
 
 bool any_tells(const std::vector<std::string>& list, const std::string& part) {
   return std::ranges::any_of(
@@ -118,15 +114,6 @@ Json small(const Json& own) {
                  {"moe_intermediate_size", 8}, {"pad_token_id", nullptr}};
   config.update(own);
   return config;
-}
-
-std::string refusal_of(const Json& config) {
-  try {
-    translated(config);
-  } catch (const formats::Error& error) {
-    return error.full_text();
-  }
-  return "was read";
 }
 
 // A class that does not read a router's key does what it always does: a file that says something

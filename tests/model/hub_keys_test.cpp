@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "formats/error.h"
 #include "model/families/family.h"
+#include "tests/model/translated.h"
 
 namespace phasescope::model {
 namespace {
@@ -21,20 +21,6 @@ Json hub_config(const char* type, const Json& own = Json::object()) {
                  {"num_hidden_layers", 6}, {"num_attention_heads", 4}, {"intermediate_size", 32}};
   config.update(own);
   return config;
-}
-
-Translation hub_reading(const Json& config) {
-  std::string family;
-  return translate({config, {}, "config.json", true}, family);
-}
-
-std::string hub_refusal(const Json& config) {
-  try {
-    hub_reading(config);
-  } catch (const formats::Error& error) {
-    return error.full_text();
-  }
-  return "was read";
 }
 
 bool warned(const Translation& read, const std::string& part) {
@@ -48,11 +34,11 @@ using Layers = std::vector<std::int64_t>;
 TEST(HubKeys, TheLastLayerOfAnExaoneSeesAll) {
   Json config = hub_config("exaone4", {{"num_key_value_heads", 2}, {"num_hidden_layers", 7}});
   config["sliding_window_pattern"] = "LLLG";
-  EXPECT_EQ(hub_reading(config).config.attention.local_layers, (Layers{0, 1, 2, 4, 5}));
+  EXPECT_EQ(translated(config).config.attention.local_layers, (Layers{0, 1, 2, 4, 5}));
   config["sliding_window_pattern"] = 4;
-  EXPECT_EQ(hub_reading(config).config.attention.local_layers, (Layers{0, 1, 2, 4, 5, 6}));
+  EXPECT_EQ(translated(config).config.attention.local_layers, (Layers{0, 1, 2, 4, 5, 6}));
   config.update({{"sliding_window_pattern", "LLLG"}, {"num_hidden_layers", 8}});
-  EXPECT_EQ(hub_reading(config).config.attention.local_layers, (Layers{0, 1, 2, 4, 5, 6}));
+  EXPECT_EQ(translated(config).config.attention.local_layers, (Layers{0, 1, 2, 4, 5, 6}));
 }
 
 // XiaomiMiMo/MiMo-V2-Flash's keys, at a small size.
@@ -76,7 +62,7 @@ TEST(HubKeys, AMimoIsReadAsItsOwnFileHasIt) {
                           {"sliding_window_size", 128},
                           {"swa_rope_theta", 10000},
                           {"topk_method", "noaux_tc"}};
-  const Translation read = hub_reading(hub_config("mimo_v2_flash", published));
+  const Translation read = translated(hub_config("mimo_v2_flash", published));
   EXPECT_EQ(read.config.attention.window, 129);  // MiMoV2FlashConfig.__post_init__
   EXPECT_TRUE(warned(read, "is taken over sliding_window 128: layers see 129 keys"));
   EXPECT_EQ(read.config.norm_eps, 1e-6);
@@ -88,7 +74,7 @@ TEST(HubKeys, AMimoIsReadAsItsOwnFileHasIt) {
   Json block = published;
   block.erase("hybrid_layer_pattern");
   block["hybrid_block_size"] = 3;
-  EXPECT_EQ(hub_reading(hub_config("mimo_v2_flash", block)).config.attention.local_layers,
+  EXPECT_EQ(translated(hub_config("mimo_v2_flash", block)).config.attention.local_layers,
             (Layers{0, 1, 3, 4}));
 }
 
@@ -99,18 +85,18 @@ TEST(HubKeys, WindowsOfQwensAreThoseOfTheirClasses) {
                         {"head_dim", 16},
                         {"num_key_value_heads", 2}};
   Json experts = hub_config("qwen3_moe", windows);
-  const Translation all = hub_reading(experts);
+  const Translation all = translated(experts);
   EXPECT_EQ(all.config.attention.window, 7);
   EXPECT_EQ(all.config.attention.local_layers, (Layers{0, 1, 2, 3, 4, 5}));
   EXPECT_FALSE(warned(all, "max_window_layers"));
   experts["max_window_layers"] = 4;
-  EXPECT_EQ(hub_reading(experts).config.attention.local_layers, (Layers{0, 1, 2, 3, 4, 5}));
-  EXPECT_TRUE(warned(hub_reading(experts), "max_window_layers and layer_types are not read"));
+  EXPECT_EQ(translated(experts).config.attention.local_layers, (Layers{0, 1, 2, 3, 4, 5}));
+  EXPECT_TRUE(warned(translated(experts), "max_window_layers and layer_types are not read"));
 
   for (const auto& [type, first] : {std::pair{"qwen2_vl", 80}, std::pair{"qwen2", 28}}) {
     Json config = hub_config(type, windows);
     config["num_hidden_layers"] = 90;
-    const Layers local = hub_reading(config).config.attention.local_layers;
+    const Layers local = translated(config).config.attention.local_layers;
     ASSERT_EQ(local.size(), static_cast<std::size_t>(90 - first)) << type;
     EXPECT_EQ(local.front(), first) << type;
   }
@@ -123,19 +109,19 @@ TEST(HubKeys, ADeepseekSaysHowManyExpertsATokenHas) {
                      {"q_lora_rank", nullptr},
                      {"moe_intermediate_size", 8}};
   Json config = hub_config("deepseek_v2", lite);
-  EXPECT_EQ(hub_reading(config).config.experts.per_token, 6);
+  EXPECT_EQ(translated(config).config.experts.per_token, 6);
   config.erase("num_experts_per_tok");
-  EXPECT_NE(hub_refusal(config).find("num_experts_per_tok"), std::string::npos);
+  EXPECT_NE(refusal_of(config).find("num_experts_per_tok"), std::string::npos);
   config = hub_config("deepseek_v2", lite);
   config["topk_method"] = "group_limited_greedy";
-  EXPECT_NE(hub_refusal(config).find("n_group: is missing"), std::string::npos)
-      << hub_refusal(config);
+  EXPECT_NE(refusal_of(config).find("n_group: is missing"), std::string::npos)
+      << refusal_of(config);
   config.update({{"n_group", 4}, {"topk_group", 2}});
-  EXPECT_EQ(hub_reading(config).config.experts.groups, 4);
+  EXPECT_EQ(translated(config).config.experts.groups, 4);
   Json third = lite;
   third.erase("num_experts_per_tok");
   third["n_group"] = 4;
-  EXPECT_EQ(hub_reading(hub_config("deepseek_v3", third)).config.experts.per_token, 8);
+  EXPECT_EQ(translated(hub_config("deepseek_v3", third)).config.experts.per_token, 8);
 }
 
 // attribute_map of the classes: the number of experts under its other names.
@@ -150,7 +136,7 @@ TEST(HubKeys, NumbersOfExpertsHaveOtherNames) {
                       {"num_key_value_heads", 2},
                       {"qk_nope_head_dim", 8},
                       {"qk_rope_head_dim", 8}};
-    const Translation read = hub_reading(hub_config(type, own));
+    const Translation read = translated(hub_config(type, own));
     EXPECT_EQ(read.config.experts.count, 16) << type;
     EXPECT_FALSE(warned(read, key)) << type;
   }
@@ -162,13 +148,13 @@ TEST(HubKeys, AGemma4WithoutSizesOfItsLayersHasOneSize) {
                                            {"num_key_value_heads", 2},
                                            {"global_head_dim", 32},
                                            {"hidden_size_per_layer_input", 0}});
-  EXPECT_EQ(hub_reading(config).config.head_dim, 32);
+  EXPECT_EQ(translated(config).config.head_dim, 32);
   for (const Json& none : {Json(nullptr), Json::object()}) {
     config["per_layer_config"] = none;
-    EXPECT_EQ(hub_reading(config).config.head_dim, 16) << none.dump();
+    EXPECT_EQ(translated(config).config.head_dim, 16) << none.dump();
   }
   config["per_layer_config"] = 16;
-  EXPECT_NE(hub_refusal(config).find("per_layer_config: must have an object"), std::string::npos);
+  EXPECT_NE(refusal_of(config).find("per_layer_config: must have an object"), std::string::npos);
 }
 
 // A number of experts in a class that has none is never dropped in silence.
@@ -176,14 +162,14 @@ TEST(HubKeys, ExpertsOfAClassWithoutAreToldOf) {
   for (const char* type : {"cohere2", "llama", "olmo2", "qwen3", "granite"}) {
     for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {
       Json config = hub_config(type, {{"num_key_value_heads", 2}, {"head_dim", 16}});
-      EXPECT_FALSE(warned(hub_reading(config), key)) << type << key;
+      EXPECT_FALSE(warned(translated(config), key)) << type << key;
       config[key] = 8;
-      EXPECT_TRUE(warned(hub_reading(config),
-                         std::string(key) + " 8 is not read: layers have one MLP each"))
+      EXPECT_TRUE(
+          warned(translated(config), std::string(key) + " 8 is not read: layers have one MLP each"))
           << type << key;
       for (const Json& nothing : {Json(0), Json(nullptr)}) {
         config[key] = nothing;
-        EXPECT_FALSE(warned(hub_reading(config), key)) << type << key;
+        EXPECT_FALSE(warned(translated(config), key)) << type << key;
       }
     }
   }
@@ -201,17 +187,17 @@ TEST(HubKeys, ARopeOfAFamilyThatDoesNotTurnIsToldOf) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     for (const Json& plain : {Json(nullptr), Json{{"rope_type", "default"}, {"rope_theta", 1e4}}}) {
       config[key] = plain;
-      EXPECT_FALSE(warned(hub_reading(config), "is not read")) << key << plain.dump();
+      EXPECT_FALSE(warned(translated(config), "is not read")) << key << plain.dump();
     }
     config[key] = {{"type", "yarn"}, {"factor", 4.0}};
-    EXPECT_TRUE(warned(hub_reading(config), std::string(key) + " {")) << key;
+    EXPECT_TRUE(warned(translated(config), std::string(key) + " {")) << key;
     config.erase(key);
   }
-  EXPECT_EQ(hub_reading(config).config.attention.window, 512);
+  EXPECT_EQ(translated(config).config.attention.window, 512);
   config["sliding_window"] = 9;  // attribute_map of InklingTextConfig
-  EXPECT_EQ(hub_reading(config).config.attention.window, 9);
+  EXPECT_EQ(translated(config).config.attention.window, 9);
   config["sliding_window"] = -4;
-  EXPECT_NE(hub_refusal(config).find("sliding_window"), std::string::npos);
+  EXPECT_NE(refusal_of(config).find("sliding_window"), std::string::npos);
 }
 
 // `rope_parameters.get("truncate", True)`: a missing one is yes, null is no.
@@ -221,10 +207,10 @@ TEST(HubKeys, ANullTruncateIsNo) {
                {"factor", 4.0},
                {"original_max_position_embeddings", 32}};
   const auto truncates = [&](const Json& rope) {
-    return hub_reading(hub_config("gpt_oss", {{"head_dim", 16},
-                                              {"num_key_value_heads", 2},
-                                              {"num_local_experts", 8},
-                                              {"rope_parameters", rope}}));
+    return translated(hub_config("gpt_oss", {{"head_dim", 16},
+                                             {"num_key_value_heads", 2},
+                                             {"num_local_experts", 8},
+                                             {"rope_parameters", rope}}));
   };
   EXPECT_EQ(truncates(yarn).config.encoding.options.at("truncate"), true);
   EXPECT_FALSE(warned(truncates(yarn), "truncate"));
@@ -233,12 +219,34 @@ TEST(HubKeys, ANullTruncateIsNo) {
   EXPECT_TRUE(warned(truncates(yarn), "rope_parameters.truncate is null, which is no"));
 }
 
+// `setdefault("original_max_position_embeddings", self.max_position_embeddings)`: a missing one is
+// the whole length, null is a number that the class cannot divide.
+TEST(HubKeys, ALlama3WithoutATrainedLengthTakesTheWhole) {
+  Json rope = {{"rope_type", "llama3"},
+               {"rope_theta", 1e4},
+               {"factor", 4.0},
+               {"low_freq_factor", 1.0},
+               {"high_freq_factor", 4.0}};
+  const auto config = [&] {
+    return hub_config("llama", {{"max_position_embeddings", 512}, {"rope_parameters", rope}});
+  };
+  const Translation missing = translated(config());
+  EXPECT_TRUE(warned(missing, "original_max_position_embeddings is missing: llama3 counts"));
+  rope["original_max_position_embeddings"] = 512;
+  const Translation given = translated(config());
+  EXPECT_EQ(write_model_config(missing.config), write_model_config(given.config));
+  EXPECT_FALSE(warned(given, "original_max_position_embeddings"));
+  rope["original_max_position_embeddings"] = nullptr;
+  EXPECT_NE(refusal_of(config()).find("rope_parameters.original_max_position_embeddings: is null"),
+            std::string::npos);
+}
+
 // Gemma4TextRotaryEmbedding's default rope turns whole heads, whatever share the file has.
 TEST(HubKeys, AGemma4WithThePlainRopeTurnsWholeHeads) {
   const Json sliding = {{"rope_type", "default"}, {"rope_theta", 1e4}};
   Json full = {{"rope_type", "proportional"}, {"rope_theta", 1e6}, {"partial_rotary_factor", 0.25}};
   const auto read = [&] {
-    return hub_reading(hub_config(
+    return translated(hub_config(
         "gemma4_text",
         {{"head_dim", 16},
          {"num_key_value_heads", 2},
@@ -268,7 +276,7 @@ TEST(HubKeys, AShareThatIsOfOneKindOfLayersIsNoOtherSetting) {
         {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 1e4}}}}}};
   const auto warns_of = [&](const Json& share) {
     own["partial_rotary_factor"] = share;
-    return warned(hub_reading(hub_config("gemma4_text", own)), "partial_rotary_factor");
+    return warned(translated(hub_config("gemma4_text", own)), "partial_rotary_factor");
   };
   EXPECT_FALSE(warns_of(0.25));
   EXPECT_FALSE(warns_of(1.0));
@@ -286,7 +294,7 @@ TEST(HubKeys, KeyHeadsAreTheClassesWhereAFileHasNone) {
         std::pair{"qwen3_5_moe_text", 2}, std::pair{"granite_swa", 4}, std::pair{"laguna", 8},
         std::pair{"qwen2_vl", 8}}) {
     const Json config = hub_config(type, {{"hidden_size", 1024}, {"num_attention_heads", 64}});
-    EXPECT_EQ(hub_reading(config).config.kv_heads, heads) << type;
+    EXPECT_EQ(translated(config).config.kv_heads, heads) << type;
   }
 }
 

@@ -15,6 +15,7 @@
 #include "model/families/family.h"
 #include "tests/model/attention_keeper.h"
 #include "tests/model/open_error.h"
+#include "tests/model/translated.h"
 
 namespace phasescope::model {
 namespace {
@@ -135,22 +136,6 @@ Json smollm3() {
   return {{"model_type", "smollm3"}, {"vocab_size", 40},       {"hidden_size", 16},
           {"intermediate_size", 20}, {"num_hidden_layers", 4}, {"num_attention_heads", 4},
           {"num_key_value_heads", 2}};
-}
-
-Translation translated(const Json& config) {
-  std::string family;
-  return translate({config, {}, "config.json", true}, family);
-}
-
-std::string refusal_of(const Json& config) {
-  try {
-    translated(config);
-  } catch (const formats::Error& error) {
-    EXPECT_EQ(error.code(), "bad_input");
-    return error.full_text();
-  }
-  ADD_FAILURE() << "was read";
-  return {};
 }
 
 TEST(NewerFamilies, RefuseUnknownKindsByName) {

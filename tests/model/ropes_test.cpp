@@ -15,6 +15,7 @@
 #include "golden.h"
 #include "model/families/family.h"
 #include "model/rope_plan.h"
+#include "tests/model/translated.h"
 
 namespace phasescope::model {
 namespace {
@@ -24,9 +25,8 @@ constexpr std::int64_t kLength = 8;
 
 // None where it is refused.
 std::optional<Translation> read_alone(const Json& config) {
-  std::string family;
   try {
-    return translate({config, {}, "config.json", true}, family);
+    return translated(config);
   } catch (const formats::Error& error) {
     EXPECT_EQ(error.code(), "bad_input") << error.full_text();
     return std::nullopt;
@@ -128,16 +128,6 @@ TEST(Ropes, NobodyReadsAreNamed) {
   EXPECT_TRUE(warns(*read_alone(config), "factor 8.0 changes nothing"));
 }
 
-std::string words_of_refusal(const Json& config) {
-  std::string family;
-  try {
-    translate({config, {}, "config.json", true}, family);
-  } catch (const formats::Error& error) {
-    return error.full_text();
-  }
-  return "was read";
-}
-
 // Keys of other families that change positions or what a layer sees.
 TEST(Ropes, OfOtherFamiliesAreNamedWhereTheyAreNotRead) {
   struct Case {
@@ -211,10 +201,9 @@ TEST(Ropes, OfSeveralPositionsLieAsTheirClassesHaveThem) {
   }
   EXPECT_EQ(order("qwen2_vl"), "blocks");
   rope["mrope_interleaved"] = true;
-  EXPECT_NE(words_of_refusal(of_axes("qwen2_vl", 16, rope)).find("lie side by side"),
-            std::string::npos);
+  EXPECT_NE(refusal_of(of_axes("qwen2_vl", 16, rope)).find("lie side by side"), std::string::npos);
   rope["mrope_section"] = {4, 3, 2};
-  EXPECT_NE(words_of_refusal(of_axes("qwen3_vl", 16, rope)).find("has 9 planes, not the 8 planes"),
+  EXPECT_NE(refusal_of(of_axes("qwen3_vl", 16, rope)).find("has 9 planes, not the 8 planes"),
             std::string::npos);
 }
 
@@ -225,7 +214,7 @@ TEST(Ropes, OfSeveralPositionsHaveTheirClassesSections) {
   };
   EXPECT_EQ(options(of_axes("qwen3_vl", 128, rope)).at("sections"), Json({24, 20, 20}));
   EXPECT_EQ(options(of_axes("qwen3_5", 256, rope)).at("sections"), Json({11, 11, 10}));
-  EXPECT_NE(words_of_refusal(of_axes("qwen3_vl", 16, rope))
+  EXPECT_NE(refusal_of(of_axes("qwen3_vl", 16, rope))
                 .find("mrope_section: is missing, and the class's own [24,20,20] do not fit"),
             std::string::npos);
   EXPECT_TRUE(warns(read_alone(of_axes("qwen2_vl", 16, rope)).value(), "mrope_section is missing"));
@@ -236,8 +225,8 @@ TEST(Ropes, ByLayerTypeThatNoLayerTurnsByAreNamedOrRefused) {
     Json config = config_of(family);
     EXPECT_FALSE(warns(read_alone(config).value(), "no layer turns by it")) << family;
     config["rope_parameters"]["chunked_attention"] = {{"rope_type", "foo"}, {"rope_theta", 1e4}};
-    EXPECT_NE(words_of_refusal(config).find("rope_parameters.chunked_attention.rope_type: \"foo\" "
-                                            "is not a known kind of rope"),
+    EXPECT_NE(refusal_of(config).find("rope_parameters.chunked_attention.rope_type: \"foo\" "
+                                      "is not a known kind of rope"),
               std::string::npos)
         << family;
     config["rope_parameters"]["chunked_attention"]["rope_type"] = "default";

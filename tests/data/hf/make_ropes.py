@@ -7,9 +7,9 @@ fields are changed in the ways that files are found with.
 
 "families" (a small configuration each) and "changes" (what is removed and set) are kept. Which values
 win is the class's doing; the frequencies follow from them by the formulas of the library's
-modeling_rope_utils.py, here in float64. A case is refused where the class refuses it, where its model
-would not run (ropes by layer type in a class with one for all layers, and the other way round), and
-where nothing is given that a kind of rope needs.
+modeling_rope_utils.py, here in float64. A case is refused where the class refuses it, and
+where its model would not run (ropes by layer type in a class with one for all layers, and the other
+way round).
 """
 
 import copy
@@ -50,6 +50,12 @@ def yarn(config, rope, flat, base, dim):
     return base / factor * ramp + base * (1 - ramp), by_factor if own is None else own
 
 
+def llama3(rope, base):
+    trained, low, high = rope["original_max_position_embeddings"], rope["low_freq_factor"], rope["high_freq_factor"]
+    ramp = np.clip((trained * base / (2 * math.pi) - low) / (high - low), 0, 1)
+    return base / rope["factor"] * (1 - ramp) + base * ramp
+
+
 def frequencies(config, rope, flat, head_dim, family):
     """(planes,) of one rope, and what q and k are multiplied by."""
     kind, theta = rope.get("rope_type", "default"), rope["rope_theta"]
@@ -70,6 +76,8 @@ def frequencies(config, rope, flat, head_dim, family):
         factor = rope.get("factor") or config.max_position_embeddings / trained
         grown = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(trained))
         return base / np.array(rope["short_factor"]), rope.get("attention_factor") or grown
+    if kind == "llama3":
+        return llama3(rope, base), 1.0
     return base / (rope["factor"] if kind == "linear" else 1.0), 1.0
 
 
@@ -103,8 +111,6 @@ def refused(given):
     family, scaling = given["model_type"], given.get("rope_scaling") or {}
     rope = scaling or given.get("rope_parameters") or {}
     nested = bool(rope) and all(isinstance(value, dict) or value is None for value in rope.values())
-    if rope.get("rope_type") == "llama3" and "original_max_position_embeddings" not in rope:
-        return True
     if family in OLDER_TOO:
         return False
     if family not in BY_TYPE:
