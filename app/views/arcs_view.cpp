@@ -5,6 +5,7 @@
 
 #include "app/figures/figures.h"
 #include "app/outputs/result_tables.h"
+#include "app/views/controls_room.h"
 #include "app/views/text_view.h"
 #include "widgets/theme.h"
 
@@ -109,6 +110,7 @@ std::vector<Saved> ArcsView::saved(ViewContext& context) {
 }
 
 void ArcsView::draw_controls(ViewContext& context) {
+  const ControlsRoom controls;
   auto state = context.state<ArcsState>();
   const Selection& at = context.session().selection;
   const std::string model = selected_model(context.session());

@@ -7,6 +7,7 @@
 
 #include "app/figures/intervals.h"
 #include "app/outputs/result_tables.h"
+#include "app/views/controls_room.h"
 #include "app/views/heads_view.h"
 #include "app/views/kept_tables.h"
 #include "app/views/map_view.h"
@@ -235,6 +236,7 @@ bool CompareView::draw_other_text(const ViewContext& context, CompareState& stat
 }
 
 void CompareView::draw_controls(ViewContext& context) {
+  const ControlsRoom controls;
   auto state = context.state<CompareState>();
   const Models models = models_of(context);
   bool changed = draw_choice("##figure", state.figure, {kSame, kAlike, kLoss, kOfOne});

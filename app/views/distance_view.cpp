@@ -6,6 +6,7 @@
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
 #include "app/outputs/result_tables.h"
+#include "app/views/controls_room.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -155,6 +156,7 @@ bool DistanceView::draw_place(ViewContext& context, DistanceState& state) {
 }
 
 void DistanceView::draw_controls(ViewContext& context) {
+  const ControlsRoom controls;
   auto state = context.state<DistanceState>();
   bool changed = draw_choice("##figure", state.figure, distance_figures());
   next_control(choice_width({"all layers"}));

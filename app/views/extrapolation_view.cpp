@@ -8,6 +8,7 @@
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
 #include "app/outputs/eval_output.h"
+#include "app/views/controls_room.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -158,6 +159,7 @@ std::vector<Saved> ExtrapolationView::saved(ViewContext& context) {
 }
 
 void ExtrapolationView::draw_controls(ViewContext& context) {
+  const ControlsRoom controls;
   auto state = context.state<ExtrapolationState>();
   std::vector<std::string> groups{"loss by position", "loss by length"};
   if (context.models() > 1) groups.emplace_back(kDifference);

@@ -6,6 +6,7 @@
 
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
+#include "app/views/controls_room.h"
 #include "app/views/head_values.h"
 #include "app/views/heads_view.h"
 #include "app/views/intervene_view.h"
@@ -100,6 +101,7 @@ bool HeadsView::draw_metric_choice(const ViewContext& context, const char* label
 }
 
 void HeadsView::draw_controls(ViewContext& context) {
+  const ControlsRoom controls;
   auto state = context.state<HeadsState>();
   const auto* answer = first_answer(context);
   const auto keys = answer ? metric_keys(answer->result) : std::vector<std::string>{state.metric};

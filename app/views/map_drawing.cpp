@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/views/controls_room.h"
 #include "app/views/intervene_view.h"
 #include "app/views/map_view.h"
 #include "app/views/plot_grid.h"
@@ -258,6 +259,7 @@ void MapView::draw_goto(ViewContext& context) {
 }
 
 void MapView::draw_controls(ViewContext& context) {
+  const ControlsRoom controls;
   auto state = context.state<MapState>();
   draw_title(context);
   next_control(7 * ImGui::GetFontSize());

@@ -5,6 +5,7 @@
 
 #include "app/figures/figures.h"
 #include "app/outputs/several_answers.h"
+#include "app/views/controls_room.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -162,6 +163,7 @@ std::vector<Saved> PatternsView::saved(ViewContext& context) {
 }
 
 void PatternsView::draw_controls(ViewContext& context) {
+  const ControlsRoom controls;
   auto state = context.state<PatternsState>();
   bool changed = draw_choice("##figure", state.figure, groups_of_all(context));
   const auto layers = layers_of_all(context);

@@ -5,6 +5,7 @@
 
 #include "app/figures/query_figures.h"
 #include "app/outputs/result_tables.h"
+#include "app/views/controls_room.h"
 #include "app/views/text_view.h"
 #include "widgets/theme.h"
 
@@ -134,6 +135,7 @@ QueryView::Rows QueryView::rows_of(const ViewContext& context, const QueryAnswer
 }
 
 void QueryView::draw_controls(ViewContext& context) {
+  const ControlsRoom controls;
   auto state = context.state<QueryState>();
   const auto& query = context.session().selection.query;
   const auto model = static_cast<std::size_t>(context.session().selection.model);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "app/outputs/question_output.h"
+#include "app/views/controls_room.h"
 #include "app/views/field_form.h"
 #include "app/views/output_tables.h"
 #include "app/views/view.h"
@@ -423,6 +424,7 @@ bool QuestionView<Request, Result, StateType>::draw_form(QuestionForm& form) {
 
 template <class Request, class Result, class StateType>
 void QuestionView<Request, Result, StateType>::draw_controls(ViewContext& context) {
+  const ControlsRoom controls;
   auto form = context.state<State>();
   bool changed = draw_form(form);
   if constexpr (requires(Request r) { r.chosen.layers; }) {

@@ -7,6 +7,7 @@
 #include "app/figures/intervals.h"
 #include "app/figures/shift_words.h"
 #include "app/outputs/result_tables.h"
+#include "app/views/controls_room.h"
 #include "app/views/kept_tables.h"
 #include "widgets/theme.h"
 
@@ -188,6 +189,7 @@ void ShiftView::draw_table(ViewContext& context, const widgets::TableSpec& spec)
 }
 
 void ShiftView::draw_controls(ViewContext& context) {
+  const ControlsRoom controls;
   auto state = context.state<ShiftState>();
   bool changed = draw_choice("##figure", state.figure, shift_figure_names());
   if (state.figure != shift_figure_names().back()) {

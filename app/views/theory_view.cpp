@@ -4,6 +4,7 @@
 
 #include "app/figures/figures.h"
 #include "app/outputs/result_tables.h"
+#include "app/views/controls_room.h"
 #include "app/views/kept_tables.h"
 #include "widgets/theme.h"
 
@@ -212,6 +213,7 @@ bool TheoryView::draw_choice_of_checks(const ViewContext& context, TheoryState& 
 }
 
 void TheoryView::draw_controls(ViewContext& context) {
+  const ControlsRoom controls;
   auto state = context.state<TheoryState>();
   bool changed = draw_choice_of_checks(context, state);
   if (context.requests.of(kTheoryChecks).answer()) ImGui::SameLine();

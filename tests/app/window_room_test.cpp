@@ -93,6 +93,67 @@ TEST(Room, NumbersOfGuessesAreWhole) {
   });
 }
 
+// ---- large letters ---------------------------------------------------------------------------
+
+// The highest child of a view that is drawn and has this name or, where `other`, any other one.
+const ImGuiWindow* child_of(const ImGuiWindow* view, const std::string& name, bool other = false) {
+  const ImGuiWindow* highest = nullptr;
+  for (const ImGuiWindow* window : ImGui::GetCurrentContext()->Windows) {
+    if (window->ParentWindow != view || !window->Active) continue;
+    const bool named = std::string(window->Name).find("/" + name + "_") != std::string::npos;
+    if (named != other && (!highest || window->Pos.y < highest->Pos.y)) highest = window;
+  }
+  return highest;
+}
+
+// 24: with letters three times as large a window of 1000 x 700 holds 19 by 13 of them. Half of each
+// view is left to its figure, and all controls are reached: they are scrolled, and keys go from
+// them to the figure as in one window.
+TEST(Room, AFigureHasHalfOfItsViewWithTheLargestLetters) {
+  phasescope::testing::HeadlessImGui gui({1000, 700});
+  MadeUpWorker link;
+  Session session = session_of({"rope", "tapa_norm"});
+  session.scale = kLargestScale;
+  MainWindow main_window(session, link, link);
+  main_window.start_asking();
+  int scrolled = 0;
+  for (const std::string id : {"heads", "arcs", "distance", "map"}) {
+    for (int frame = 0; frame < 12; ++frame) {
+      if (frame == 1) main_window.window().focus_view = id;
+      gui.begin_frame(), main_window.draw(), gui.end_frame();
+    }
+    const ImGuiWindow* view = ImGui::FindWindowByName(("###" + id).c_str());
+    ASSERT_TRUE(view && view->Active) << id;
+    EXPECT_GE(view->Rect().GetWidth(), 900) << id << ": no other view stands beside it";
+    const ImRect place = view->InnerRect;
+    if (const ImGuiWindow* controls = child_of(view, "controls")) {
+      ++scrolled;
+      EXPECT_LE(controls->Rect().Max.y, place.Min.y + place.GetHeight() / 2) << id;
+      EXPECT_TRUE(controls->ChildFlags & ImGuiChildFlags_NavFlattened) << id;
+      EXPECT_GT(controls->ScrollMax.y, 0) << id;
+    }
+    if (const ImGuiWindow* figure = child_of(view, "controls", true)) {
+      EXPECT_LE(figure->Pos.y, place.Min.y + place.GetHeight() / 2) << id;
+    }
+  }
+  EXPECT_GE(scrolled, 1);
+}
+
+// At the usual size nothing is scrolled away in a small window.
+TEST(Room, ControlsStandInTheirViewWithTheUsualLetters) {
+  phasescope::testing::HeadlessImGui gui({1000, 700});
+  MadeUpWorker link;
+  MainWindow main_window(session_of({"rope", "tapa_norm"}), link, link);
+  main_window.start_asking();
+  for (int frame = 0; frame < 20; ++frame) gui.begin_frame(), main_window.draw(), gui.end_frame();
+  for (const char* id : {"###heads", "###map"}) {
+    const ImGuiWindow* view = ImGui::FindWindowByName(id);
+    ASSERT_TRUE(view && view->Active) << id;
+    EXPECT_LT(view->Rect().GetWidth(), 700) << "others stand beside it";
+    EXPECT_EQ(child_of(view, "controls"), nullptr) << id;
+  }
+}
+
 // ---- tabs ----------------------------------------------------------------------------------
 
 TEST(Room, AllTabsHaveItAt1600) {
