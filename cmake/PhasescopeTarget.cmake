@@ -40,13 +40,17 @@ function(phasescope_library folder)
 endfunction()
 
 # ./dev test counts the cases in the file that it writes. Slow ones are begun first (COST), or the last
-# of them would run alone. OpenMP threads that wait leave their core to the other tests.
+# of them would run alone. OpenMP threads that wait leave their core to the other tests. What a case names in
+# testing::TempDir() is in a folder of the test's own: beside another one, or another build's, it stays its own.
 function(phasescope_add_test name program labels filter)
+  set(scratch ${CMAKE_BINARY_DIR}/test-scratch/${name})
+  file(MAKE_DIRECTORY ${scratch})
   add_test(NAME ${name} COMMAND ${program})
   if("slow" IN_LIST labels)
     set_tests_properties(${name} PROPERTIES COST 100)
   endif()
-  set_tests_properties(${name} PROPERTIES LABELS "${labels}" ENVIRONMENT OMP_WAIT_POLICY=passive
+  set_tests_properties(${name} PROPERTIES LABELS "${labels}"
+    ENVIRONMENT "OMP_WAIT_POLICY=passive;TEST_TMPDIR=${scratch}"
     ENVIRONMENT_MODIFICATION "GTEST_OUTPUT=set:xml:${CMAKE_BINARY_DIR}/test-results/${name}.xml")
   if(PHASESCOPE_FUZZ AND name MATCHES "^(formats|protocol|training_core|window_threads)$")
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT PHASESCOPE_KEEP_CASES=${PHASESCOPE_FUZZ_CASES})

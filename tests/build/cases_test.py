@@ -47,15 +47,22 @@ def forgotten_classes(commands, source_of):
             for name in sorted(classes_of(source_of(path)) - names)]
 
 
-def pieces():
-    """{program: [the environment of each of its tests]} by ctest's own list."""
-    found = defaultdict(list)
+def tests_by_googletest():
+    """[(program, its environment)] by ctest's own list."""
+    found = []
     for test in tests_of_ctest():
-        program = Path(test.get("command", ["-"])[0])
         properties = {one["name"]: one["value"] for one in test["properties"]}
-        words = dict(word.split("=", 1) for word in properties.get("ENVIRONMENT", []))
-        by_googletest = "GTEST_OUTPUT" in json.dumps(properties.get("ENVIRONMENT_MODIFICATION", ""))
-        if by_googletest and program.exists() and not any(name in words for name in REPEATS):
+        if "GTEST_OUTPUT" in json.dumps(properties.get("ENVIRONMENT_MODIFICATION", "")):
+            words = dict(word.split("=", 1) for word in properties.get("ENVIRONMENT", []))
+            found.append((Path(test.get("command", ["-"])[0]), words))
+    return found
+
+
+def pieces():
+    """{program: [the environment of each of its tests]}."""
+    found = defaultdict(list)
+    for program, words in tests_by_googletest():
+        if program.exists() and not any(name in words for name in REPEATS):
             found[program].append(words)
     return found
 
@@ -86,6 +93,14 @@ def times_run(program, environments):
         whole = parts == Counter({(str(total), str(index)): 1 for index in range(total)})
         counts.update({name: 1 if whole else 2 for name in cases(program, only)})
     return counts
+
+
+class Scratch(unittest.TestCase):
+    def test_every_test_has_a_folder_of_its_own_for_what_its_cases_name(self):
+        """testing::TempDir() is /tmp without it, where two tests that run at once write one file."""
+        folders = [words.get("TEST_TMPDIR", "/nowhere") for _, words in tests_by_googletest()]
+        self.assertEqual([folder for folder in folders if not Path(folder).is_dir()], [])
+        self.assertEqual(len(folders), len(set(folders)))
 
 
 class Cases(unittest.TestCase):
