@@ -6,12 +6,13 @@
 #include <map>
 #include <set>
 
+#include "widgets/series_marks.h"
+
 namespace phasescope::app {
 
 using protocol::AttentionBench;
 using protocol::AttentionBenchRow;
 using widgets::PlotSpec;
-using widgets::PointShape;
 using widgets::Series;
 
 namespace {
@@ -63,12 +64,10 @@ struct Look {
 };
 
 Series line_named(const std::string& name, Look look, bool dashed) {
-  constexpr PointShape kShapes[] = {PointShape::circle,  PointShape::square, PointShape::triangle,
-                                    PointShape::diamond, PointShape::wedge,  PointShape::cross};
   return {.label = name,
           .color = look.color,
           .dashed = dashed,
-          .points = kShapes[look.shape % int(std::size(kShapes))]};
+          .points = widgets::shape_of_color(look.shape)};
 }
 
 // One point a length, in the order of lengths, one line a label; `color` says which share one.

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <thread>
 
 #include "app/figures/bench_figures.h"
@@ -350,6 +351,20 @@ TEST(BenchFigures, DrawALineForEachVariantWithItsOwnShapeBelowThePeak) {
   ASSERT_EQ(speed.markers.size(), 1u);
   EXPECT_EQ(speed.markers[0].at, 400);
   EXPECT_GT(*speed.y.high, 400);  // room for its label
+}
+
+// As many as there are colours: a figure of all variants has lines of eight shapes, not six.
+TEST(BenchFigures, GiveEachOfEightVariantsAShapeOfItsOwn) {
+  auto bench = bench_of("Chip A", 1);
+  for (const char* variant : {"table", "fire", "cape", "tapa", "xpos", "clamp"}) {
+    bench.rows.push_back(bench.rows[0]);
+    bench.rows.back().variant = variant;
+  }
+  std::set<widgets::PointShape> shapes;
+  const widgets::PlotSpec speed = bench_figures(bench, "")[0];
+  for (const widgets::Series& series : speed.series) shapes.insert(series.points);
+  EXPECT_EQ(speed.series.size(), 8u);
+  EXPECT_EQ(shapes.size(), 8u);
 }
 
 TEST(BenchFigures, TellRivalsOfAVariantApartAndNameThem) {
