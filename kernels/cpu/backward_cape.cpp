@@ -1,5 +1,10 @@
 // CAPE's backward pass. A work item is a share of the panels of one batch entry, all heads at once:
 // the network's gradient at a pair needs d score of every head. cape_plan() divides a long text.
+//
+// Where threads outnumber these items, a panel's dq and what is summed over its pairs are an item,
+// and dk and dv of a share's part of the keys another (cape_parts()), which computes scores twice.
+// A panel's sums then wait until all panels of a tile are done, and are added up in the order that
+// shares have: the same bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/backward_cape.cpp"
 #include "kernels/cpu/targets.h"
@@ -11,7 +16,8 @@
 #include "kernels/cpu/cape_plan.h"
 #include "kernels/cpu/entries.h"
 #include "kernels/variants/cape-inl.h"
-#include "kernels/variants/cape_products-inl.h"
+#include "kernels/variants/cape_gradient-inl.h"
+#include "kernels/variants/cape_sums-inl.h"
 
 #if PHASESCOPE_TARGET_RUNS
 HWY_BEFORE_NAMESPACE();
@@ -27,80 +33,62 @@ class CapeBackward {
         visibility_(inputs),
         net_(inputs),
         heads_(shape_.heads),
-        hidden_(net_.cape.hidden),
         key_width_(padded(shape_.head_dim)),
-        value_width_(padded(value_dim(shape_))) {
-    panels_ = (shape_.queries + kPanel - 1) / kPanel;
-    // Over FIRE little goes by distance, and all of it waits for the end.
-    plan_ = cape_plan(shape_, kPanel, shape_.kv_heads * (key_width_ + value_width_),
-                      pieces() ? 1 : heads_ + hidden_);
-    if (pieces() && !sums_scores()) plan_.panels = std::max<std::int64_t>(1, panels_);
-    sums_size_ = plan_.keys * shape_.kv_heads * (key_width_ + value_width_);
+        value_width_(padded(value_dim(shape_))),
+        panels_((shape_.queries + kPanel - 1) / kPanel),
+        // Over FIRE little goes by distance.
+        plan_(cape_plan(shape_, kPanel, row_floats(), pieces() ? 1 : heads_ + net_.cape.hidden)),
+        network_(net_, plan_.keys, sums_scores()) {
+    parts_ = cape_parts(parallel_threads(), plan_, panels_, bytes());
+    // Over FIRE all that goes by distance waits for the end; the sums of panels do not.
+    if (pieces() && !sums_scores() && !in_parts()) {
+      plan_.panels = std::max<std::int64_t>(1, panels_);
+    }
+    threads_ = in_parts() ? parts_.threads : parallel_threads();
+    sum_keys_ = in_parts() ? parts_.slice : plan_.keys;
+    sums_size_ = sum_keys_ * row_floats();
     place_partial();
   }
 
   void run() {
-    CapeSums total(inputs_, net_.range, pieces());
-    std::vector<CapeSums> network(
-        static_cast<std::size_t>(plan_.items()),
-        CapeSums(inputs_, pieces() ? net_.range : tile_distances(Tile{}), pieces()));
-    if (sums_scores()) begin_score_sums();
+    CapeItemSums all(inputs_, gradients_, net_, network_, plan_,
+                     in_parts() ? plan_.batches * plan_.tile_panels(panels_) : 0);
     KeptBuffer sums(plan_.items() * sums_size_);
-    ThreadBuffers buffers(parallel_threads(), buffer_size());
+    ThreadBuffers buffers(threads_, buffer_size());
     for (std::int64_t batch = 0; batch < shape_.batch; batch += plan_.batches) {
-      run_entries(batch, std::min(plan_.batches, shape_.batch - batch), sums.data(), network, total,
-                  buffers);
+      const CapeEntries entries{batch, std::min(plan_.batches, shape_.batch - batch)};
+      for (std::int64_t key = 0; key == 0 || key < shape_.keys; key += plan_.keys) {
+        const KeyRange keys{key, std::min(key + plan_.keys, shape_.keys)};
+        if (in_parts()) {
+          run_parts(entries, keys, sums.data(), all, buffers);
+        } else {
+          run_shares(entries, keys, sums.data(), all, buffers);
+        }
+      }
+      if (dq_apart_) run_queries(entries, sums.data(), buffers);
     }
-    for (const CapeSums& item : network) total.add_rest(item);
-    if (sums_scores()) {
-      score_sums_.write_texts(gradients_.scores.by_distance, shape_.batch,
-                              gradients_.scores.length);
-    }
-    if (const auto* wanted = std::get_if<CapeGradients>(&gradients_.variant)) {
-      write_cape_gradients(inputs_, net_.range, total, *wanted);
-    }
+    all.write();
   }
 
  private:
-  /// What is gone through between two additions of sums by distance: panels x keys.
-  struct Tile {
-    std::int64_t panel_begin = 0, panel_end = 0;
-    KeyRange keys;
-  };
-
-  /// Arrays of one panel; (rows, kBackwardKeys, kPanel) where nothing else is said.
+  /// Arrays of one panel.
   struct Work {
     std::int64_t batch, row, queries;
-    DiagonalSums* item_scores;       ///< the item's sums of the scores' own gradients
-    std::int64_t first_key;          ///< of the range
-    std::int64_t first_distance;     ///< of the sums by distance
-    bool wants_queries, wants_keys;  ///< dq, and the other gradients
-    float* q_lanes;                  ///< (heads, dim, kPanel), times scale
-    float* dq_lanes;                 ///< (heads, dim, kPanel)
-    float* d_out_lanes;              ///< (heads, value dim, kPanel)
-    float* q_rows;                   ///< (heads, kPanel, padded dim), times scale
-    float* d_out_rows;               ///< (heads, kPanel, padded value dim)
-    float* spare;                    ///< keys or values of a head and block, or rows of its queries
-    float* lse;                      ///< (heads, 2, kPanel), Log2Lse::high and low
-    float* row_sum;                  ///< (heads, kPanel)
-    float* content;                  ///< of the heads
-    float* weights;                  ///< of the heads: scores, then weights
-    float* d_score;                  ///< of the heads: d score, then d content
-    float* active;                   ///< of the hidden units, after the rectifier
-    float* d_hidden;
-    float* w1_sums;             ///< (hidden, heads, kLanes)
-    float* w2_sums;             ///< (heads, hidden, kLanes)
-    float* d_hidden_diagonals;  ///< (hidden, distances); over a table, as the next
-    float* d_score_diagonals;   ///< (heads, distances)
-    float* d_base;              ///< of the heads, behind d_hidden: d score; over FIRE, as the rest
-    float* biases;              ///< (hidden + heads, kPanel)
-    float* members;             ///< (kPieceGroup, 2), of a group of segments
-    float* member_sums;         ///< (hidden + heads, kPieceGroup, 2, kLanes)
-    float* d_places;            ///< two rows: what reaches u, and of it what one segment's pairs do
-    float* d_factor;            ///< (kPanel)
-    float* d_distance;          ///< (distances)
-    float* score_sums;          ///< (heads, distances), of d score before the cap; null: not wanted
-    float* dk;                  ///< (kv_heads, keys of a range, padded dim)
+    std::int64_t first_key;          ///< of dk and dv
+    bool wants_queries, wants_keys;  ///< dq; dk and dv
+    CapePanelSums* sums;             ///< the other gradients; null: not wanted
+    CapeBlock block;
+    float* q_lanes;      ///< (heads, dim, kPanel), times scale
+    float* dq_lanes;     ///< (heads, dim, kPanel)
+    float* d_out_lanes;  ///< (heads, value dim, kPanel)
+    float* q_rows;       ///< (heads, kPanel, padded dim), times scale
+    float* d_out_rows;   ///< (heads, kPanel, padded value dim)
+    float* spare;        ///< keys or values of a head and block, or rows of its queries
+    float* lse;          ///< (heads, 2, kPanel), Log2Lse::high and low
+    float* row_sum;      ///< (heads, kPanel)
+    float* weights;      ///< (heads, kBackwardKeys, kPanel): scores, then weights
+    float* panel_sums;   ///< memory for `sums`; null in parts
+    float* dk;           ///< (kv_heads, sum_keys_, padded dim)
     float* dv;
   };
 
@@ -108,77 +96,54 @@ class CapeBackward {
 
   /// Whether the scores' own gradients are wanted by distance.
   bool sums_scores() const { return gradients_.scores.by_distance != nullptr; }
+  bool in_parts() const { return parts_.threads > 0; }
 
   const CapePieces* pieces() const { return net_.pieces ? &*net_.pieces : nullptr; }
 
-  /// Distances of a panel and the keys of a range.
-  std::int64_t distances() const { return plan_.keys + kPanel; }
-  /// Floats of the panel's sums by distance, and over FIRE by query.
-  std::int64_t diagonals() const {
-    return pieces() ? kPanel + distances() : (hidden_ + heads_) * distances();
-  }
-  /// Floats of what FIRE alone needs, without these.
-  std::int64_t piece_floats() const {
-    const std::int64_t rows = hidden_ + heads_;
-    return pieces() ? (heads_ + 2 * kPieceGroup + 2) * kBackwardRow + rows * kPanel +
-                          rows * kPieceGroup * 2 * kLanes
-                    : 0;
-  }
+  /// Floats of a key's dk and dv.
+  std::int64_t row_floats() const { return shape_.kv_heads * (key_width_ + value_width_); }
 
   std::int64_t spare_size() const {
     return std::max(kPanel, kBackwardKeys) * std::max(key_width_, value_width_);
   }
 
+  /// In parts a panel's dq is wanted, or its rows' share of dk and dv, never both: the arrays that
+  /// only one of them needs share memory.
   std::int64_t buffer_size() const {
+    const std::int64_t queries = in_parts() ? 0 : shape_.head_dim;
     const std::int64_t rows =
-        2 * shape_.head_dim + value_dim(shape_) + 3 + key_width_ + value_width_;
-    return spare_size() + heads_ * rows * kPanel + (3 * heads_ + 2 * hidden_) * kBackwardRow +
-           2 * heads_ * hidden_ * kLanes + piece_floats() + round_up(diagonals(), kLanes) +
-           (sums_scores() ? heads_ * distances() : 0);
+        shape_.head_dim + queries + value_dim(shape_) + 3 + key_width_ + value_width_;
+    return spare_size() + heads_ * (rows * kPanel + kBackwardRow) + network_.block_floats() +
+           (in_parts() ? 0 : network_.sums_floats());
+  }
+
+  /// What cape_parts() goes by; the thread's as if not in parts.
+  CapeBytes bytes() const {
+    const std::int64_t doubles = pieces() ? 1 : heads_ + net_.cape.hidden;
+    const std::int64_t network =
+        (plan_.items() * cape_tile_distances(shape_, plan_, {}).size() + net_.range.size()) *
+        doubles * 8;
+    return {4 * row_floats(), 4 * network_.sums_floats(), 4 * buffer_size(), network};
   }
 
   Work place_buffers(std::int64_t batch, float* sums, float* at) const {
-    const auto take = [&at](std::int64_t size) {
-      float* p = at;
-      at += size;
-      return p;
-    };
+    FloatParts take{at};
     Work w{};
     w.batch = batch;
     w.spare = take(spare_size());
     w.q_lanes = take(heads_ * shape_.head_dim * kPanel);
-    w.dq_lanes = take(heads_ * shape_.head_dim * kPanel);
     w.d_out_lanes = take(heads_ * value_dim(shape_) * kPanel);
     w.q_rows = take(heads_ * key_width_ * kPanel);
+    w.dq_lanes = in_parts() ? w.q_rows : take(heads_ * shape_.head_dim * kPanel);
     w.d_out_rows = take(heads_ * value_width_ * kPanel);
     w.lse = take(2 * heads_ * kPanel);
     w.row_sum = take(heads_ * kPanel);
-    for (float** array : {&w.content, &w.weights, &w.d_score}) *array = take(heads_ * kBackwardRow);
-    for (float** array : {&w.active, &w.d_hidden}) *array = take(hidden_ * kBackwardRow);
-    if (pieces()) place_piece_buffers(w, take);
-    w.w1_sums = take(heads_ * hidden_ * kLanes);
-    w.w2_sums = take(heads_ * hidden_ * kLanes);
-    if (pieces()) {
-      w.d_factor = take(kPanel);
-      w.d_distance = take(distances());
-    } else {
-      w.d_hidden_diagonals = take(hidden_ * distances());
-      w.d_score_diagonals = take(heads_ * distances());
-    }
-    if (sums_scores()) w.score_sums = take(heads_ * distances());
+    w.weights = take(heads_ * kBackwardRow);
+    w.block = network_.place_block(take(network_.block_floats()));
+    if (!in_parts()) w.panel_sums = take(network_.sums_floats());
     w.dk = sums;
-    w.dv = sums + shape_.kv_heads * plan_.keys * key_width_;
+    w.dv = sums + shape_.kv_heads * sum_keys_ * key_width_;
     return w;
-  }
-
-  /// Right behind d_hidden.
-  template <class Take>
-  void place_piece_buffers(Work& w, const Take& take) const {
-    w.d_base = take(heads_ * kBackwardRow);
-    w.members = take(2 * kPieceGroup * kBackwardRow);
-    w.d_places = take(2 * kBackwardRow);
-    w.biases = take((hidden_ + heads_) * kPanel);
-    w.member_sums = take((hidden_ + heads_) * kPieceGroup * 2 * kLanes);
   }
 
   /// Where dq waits between ranges of keys: in its own tensor, or, of 16 bits, in memory of its
@@ -195,95 +160,152 @@ class CapeBackward {
     partial_ = {partial_memory_.data(), 0, head, shape_.head_dim, Storage::float32};
   }
 
-  /// Distances of a tile, as many for each of them.
-  DistanceRange tile_distances(const Tile& tile) const {
-    const std::int64_t first = shape_.query_offset + tile.panel_begin * kPanel - tile.keys.end + 1;
-    return {first, first + plan_.panels * plan_.shares * kPanel + plan_.keys + kPanel - 1};
+  /// The tiles of a range of keys. Those that causality keeps from all of its keys are left out,
+  /// but in the first range, which writes dq of rows without keys.
+  std::vector<CapeTile> tiles_of(const KeyRange& keys) const {
+    const std::int64_t step = plan_.panels * plan_.shares;
+    std::vector<CapeTile> tiles;
+    for (std::int64_t panel = 0; panel < panels_; panel += step) {
+      const CapeTile tile{panel, std::min(panel + step, panels_), keys};
+      const std::int64_t end = shape_.query_offset + tile.panel_end * kPanel;
+      if (keys.begin == 0 || !shape_.causal || end > keys.begin) tiles.push_back(tile);
+    }
+    return tiles;
   }
 
-  /// Entries batch .. batch + count - 1.
-  void run_entries(std::int64_t batch, std::int64_t count, float* sums,
-                   std::vector<CapeSums>& network, CapeSums& total, ThreadBuffers& buffers) {
-    const std::int64_t items = count * plan_.shares, step = plan_.panels * plan_.shares;
-    const std::int64_t heads = shape_.kv_heads;
-    for (std::int64_t key = 0; key == 0 || key < shape_.keys; key += plan_.keys) {
-      const KeyRange keys{key, std::min(key + plan_.keys, shape_.keys)};
-      parallel_items(items, [&](std::int64_t item, int) {
-        std::fill_n(sums + item * sums_size_, sums_size_, 0.0f);
-      });
-      for (std::int64_t panel = 0; panel < panels_; panel += step) {
-        const Tile tile{panel, std::min(panel + step, panels_), keys};
-        if (key > 0 && shape_.causal && shape_.query_offset + tile.panel_end * kPanel <= key) {
-          continue;
-        }
-        parallel_items(items, [&](std::int64_t item, int thread) {
-          CapeSums& own = network[static_cast<std::size_t>(item)];
-          if (!pieces()) own.range = tile_distances(tile);
-          DiagonalSums* scores =
-              sums_scores() ? &item_scores_[static_cast<std::size_t>(item)] : nullptr;
-          if (scores) scores->move_to(tile_distances(tile).first);
-          run_item(batch + item / plan_.shares, item % plan_.shares, tile, sums + item * sums_size_,
-                   own, scores, buffers.of(thread));
-        });
-        if (sums_scores()) gather_score_sums(batch, items);
-        if (pieces()) continue;
-        parallel_items(hidden_ + heads_, [&](std::int64_t row, int) {
-          for (std::int64_t n = 0; n < items; ++n) {
-            total.take_row(network[static_cast<std::size_t>(n)], row);
-          }
-        });
-      }
-      parallel_items(count * heads, [&](std::int64_t n, int) {
-        write_keys(batch + n / heads, n % heads, keys,
-                   sums + n / heads * plan_.shares * sums_size_);
-      });
+  /// An item a share: all gradients of its panels.
+  void run_shares(const CapeEntries& entries, const KeyRange& keys, float* sums, CapeItemSums& all,
+                  ThreadBuffers& buffers) const {
+    const std::int64_t items = entries.count * plan_.shares;
+    clear_keys(items, sums);
+    for (const CapeTile& tile : tiles_of(keys)) {
+      parallel_items(
+          items,
+          [&](std::int64_t item, int thread) {
+            all.begin(item, tile);
+            Work w = place_buffers(entries.first + item / plan_.shares, sums + item * sums_size_,
+                                   buffers.of(thread));
+            CapePanelSums own = network_.place_sums(w.panel_sums);
+            w.sums = &own;
+            w.wants_queries = !dq_apart_;
+            w.wants_keys = true;
+            w.first_key = keys.begin;
+            for (std::int64_t n = tile.panel_begin + item % plan_.shares; n < tile.panel_end;
+                 n += plan_.shares) {
+              run_panel(w, n, keys, keys);
+              all.add(own, item);
+            }
+          },
+          threads_);
+      all.gather(entries);
     }
-    if (!dq_apart_) return;
-    parallel_items(count * panels_, [&](std::int64_t n, int thread) {
-      Work w = place_buffers(batch + n / panels_, sums, buffers.of(thread));
-      w.wants_queries = true;
-      CapeSums none;
-      run_panel(w, n % panels_, {0, shape_.keys}, none);
+    write_all_keys(entries, keys, sums);
+  }
+
+  /// An item a panel: its dq and sums; and one a share's part of the keys: dk and dv there. A tile
+  /// of panels goes with a slice of the range's keys, as long as there are both.
+  void run_parts(const CapeEntries& entries, const KeyRange& keys, float* sums, CapeItemSums& all,
+                 ThreadBuffers& buffers) const {
+    const std::vector<CapeTile> tiles = tiles_of(keys);
+    KeyRange slice{keys.begin, keys.begin};
+    for (std::size_t t = 0; t < tiles.size() || slice.end < keys.end; ++t) {
+      slice = {slice.end, std::min(slice.end + parts_.slice, keys.end)};
+      const CapeTile tile = t < tiles.size() ? tiles[t] : CapeTile{};
+      const std::int64_t queries = entries.count * tile.panels();
+      const std::int64_t items = entries.count * plan_.shares;
+      const std::int64_t parts = (slice.end - slice.begin + parts_.keys - 1) / parts_.keys;
+      if (parts > 0) clear_keys(items, sums);
+      parallel_items(
+          queries + items * parts,
+          [&](std::int64_t item, int thread) {
+            if (item < queries) {
+              // The longest rows first, so that threads end together.
+              run_panel_sums(entries, tile, item % entries.count,
+                             tile.panel_end - 1 - item / entries.count, sums, all,
+                             buffers.of(thread));
+              return;
+            }
+            const std::int64_t share = (item - queries) % items;
+            const std::int64_t begin = slice.begin + (item - queries) / items * parts_.keys;
+            run_part(entries, share, keys, slice, {begin, std::min(begin + parts_.keys, slice.end)},
+                     sums + share * sums_size_, buffers.of(thread));
+          },
+          threads_);
+      if (t < tiles.size()) all.add_panels(entries, tile);
+      if (parts > 0) write_all_keys(entries, slice, sums);
+    }
+  }
+
+  /// dq and sums of one panel of an entry at work.
+  void run_panel_sums(const CapeEntries& entries, const CapeTile& tile, std::int64_t entry,
+                      std::int64_t panel, float* sums, CapeItemSums& all, float* buffer) const {
+    Work w = place_buffers(entries.first + entry, sums, buffer);
+    w.sums = &all.of_panel(tile, entry, panel);
+    w.wants_queries = !dq_apart_;
+    run_panel(w, panel, tile.keys, tile.keys);
+  }
+
+  /// dk and dv of a part of a slice's keys, from all panels of a share.
+  void run_part(const CapeEntries& entries, std::int64_t share, const KeyRange& range,
+                const KeyRange& slice, const KeyRange& part, float* sums, float* buffer) const {
+    Work w = place_buffers(entries.first + share / plan_.shares, sums, buffer);
+    w.wants_keys = true;
+    w.first_key = slice.begin;
+    for (std::int64_t n = share % plan_.shares; n < panels_; n += plan_.shares) {
+      run_panel(w, n, range, part);
+    }
+  }
+
+  /// dq alone.
+  void run_queries(const CapeEntries& entries, float* sums, ThreadBuffers& buffers) const {
+    parallel_items(
+        entries.count * panels_,
+        [&](std::int64_t n, int thread) {
+          Work w = place_buffers(entries.first + n / panels_, sums, buffers.of(thread));
+          w.wants_queries = true;
+          run_panel(w, n % panels_, {0, shape_.keys}, {0, shape_.keys});
+        },
+        threads_);
+  }
+
+  void clear_keys(std::int64_t items, float* sums) const {
+    parallel_items(items, [&](std::int64_t item, int) {
+      std::fill_n(sums + item * sums_size_, sums_size_, 0.0f);
     });
   }
 
-  /// A share of a tile.
-  void run_item(std::int64_t batch, std::int64_t share, const Tile& tile, float* sums,
-                CapeSums& network, DiagonalSums* scores, float* buffer) const {
-    Work w = place_buffers(batch, sums, buffer);
-    w.item_scores = scores;
-    w.wants_queries = !dq_apart_;
-    w.wants_keys = true;
-    for (std::int64_t n = tile.panel_begin + share; n < tile.panel_end; n += plan_.shares) {
-      run_panel(w, n, tile.keys, network);
-    }
+  void write_all_keys(const CapeEntries& entries, const KeyRange& keys, float* sums) const {
+    const std::int64_t heads = shape_.kv_heads;
+    parallel_items(entries.count * heads, [&](std::int64_t n, int) {
+      write_keys(entries.first + n / heads, n % heads, keys,
+                 sums + n / heads * plan_.shares * sums_size_);
+    });
   }
 
-  /// One panel and a range of keys.
-  void run_panel(Work& w, std::int64_t panel, const KeyRange& range, CapeSums& network) const {
+  /// One panel and the keys of a part of a range.
+  void run_panel(Work& w, std::int64_t panel, const KeyRange& range, const KeyRange& part) const {
     w.row = panel * kPanel;
     w.queries = std::min<std::int64_t>(kPanel, shape_.queries - w.row);
-    w.first_key = range.begin;
     const KeyRange all = visibility_.keys(w.batch, w.row, w.row + w.queries - 1);
-    const KeyRange keys{std::max(all.begin, range.begin), std::min(all.end, range.end)};
+    const KeyRange keys{std::max(all.begin, part.begin), std::min(all.end, part.end)};
+    const bool some = keys.begin < keys.end;
+    if (w.sums) w.sums->filled = some;
     // Rows that see no key have a dq of 0.
     const bool none = all.begin >= all.end && range.begin == 0;
-    if (keys.begin >= keys.end && !none) return;
-    w.first_distance = shape_.query_offset + w.row - keys.end + 1;
+    if (!some && !(none && w.wants_queries)) return;
     const bool begins = none || all.begin >= range.begin, ends = none || all.end <= range.end;
-    if (w.wants_keys) {
-      std::fill(w.w1_sums, w.w1_sums + 2 * heads_ * hidden_ * kLanes, 0.0f);
-      std::fill_n(pieces() ? w.d_factor : w.d_hidden_diagonals, diagonals(), 0.0f);
-      if (w.score_sums) std::fill_n(w.score_sums, heads_ * distances(), 0.0f);
+    if (some && w.sums) {
+      w.sums->row = w.row;
+      w.sums->queries = w.queries;
+      w.sums->first_distance = shape_.query_offset + w.row - keys.end + 1;
+      network_.clear(*w.sums);
     }
-    for (std::int64_t h = 0; h < heads_; ++h) pack_head(w, h, begins || !w.wants_queries);
+    for (std::int64_t h = 0; h < heads_; ++h) pack_head(w, h, begins);
     for (std::int64_t key = keys.begin; key < keys.end; key += kBackwardKeys) {
       const std::int64_t count = std::min<std::int64_t>(kBackwardKeys, keys.end - key);
       if (!visibility_.may_share_document(w.batch, w.row, w.queries, key, count)) continue;
-      run_block(w, key, count, network);
+      run_block(w, key, count);
     }
-    if (w.wants_keys && !none) flush(w, network);
-    if (w.wants_keys && !none && w.score_sums) take_score_sums(w);
     for (std::int64_t h = 0; h < heads_ && w.wants_queries; ++h) write_queries(w, h, ends);
   }
 
@@ -293,23 +315,26 @@ class CapeBackward {
     const auto load = [&](const InputTensor& tensor, std::int64_t channels) {
       return float_rows(tensor, w.batch, h, w.row, w.queries, channels, w.spare);
     };
-    if (begins) {
-      std::fill_n(w.dq_lanes + h * dim * kPanel, dim * kPanel, 0.0f);
-    } else {
+    float* dq = w.dq_lanes + h * dim * kPanel;
+    if (w.wants_queries && begins) {
+      std::fill_n(dq, dim * kPanel, 0.0f);
+    } else if (w.wants_queries) {
       const auto* waiting = static_cast<const float*>(row_pointer(partial_, w.batch, h, w.row));
-      pack_panel(waiting, partial_.row, w.queries, dim, 1, w.dq_lanes + h * dim * kPanel);
+      pack_panel(waiting, partial_.row, w.queries, dim, 1, dq);
     }
-    float* q_rows = w.q_rows + h * key_width_ * kPanel;
-    float* d_out_rows = w.d_out_rows + h * value_width_ * kPanel;
-    std::fill_n(q_rows, key_width_ * kPanel, 0.0f);
-    std::fill_n(d_out_rows, value_width_ * kPanel, 0.0f);
     const FloatRows q = load(inputs_.q, dim);
     pack_panel(q.data, q.row, w.queries, dim, inputs_.scale, w.q_lanes + h * dim * kPanel);
-    for (std::int64_t n = 0; n < w.queries; ++n) {
-      for (std::int64_t d = 0; d < dim; ++d) {
-        q_rows[n * key_width_ + d] = inputs_.scale * q.data[n * q.row + d];
+    if (w.wants_keys) {
+      float* q_rows = w.q_rows + h * key_width_ * kPanel;
+      std::fill_n(q_rows, key_width_ * kPanel, 0.0f);
+      for (std::int64_t n = 0; n < w.queries; ++n) {
+        for (std::int64_t d = 0; d < dim; ++d) {
+          q_rows[n * key_width_ + d] = inputs_.scale * q.data[n * q.row + d];
+        }
       }
     }
+    float* d_out_rows = w.d_out_rows + h * value_width_ * kPanel;
+    std::fill_n(d_out_rows, value_width_ * kPanel, 0.0f);
     FloatRows d_out = load(saved_.d_out, values);
     if (inputs_.gate.data) {
       d_out = gated_rows(inputs_, w.batch, h, w.queries, values, d_out, w.spare);
@@ -341,45 +366,17 @@ class CapeBackward {
     return float_rows(tensor, w.batch, h / (heads_ / shape_.kv_heads), key, keys, dim, w.spare);
   }
 
-  void run_block(Work& w, std::int64_t key, std::int64_t keys, CapeSums& network) const {
+  void run_block(Work& w, std::int64_t key, std::int64_t keys) const {
     const TilePlace place = tile_place(shape_, visibility_, w.batch, w.row, w.queries, key);
     for (std::int64_t h = 0; h < heads_; ++h) {
       cape_content(place, keys, w.q_lanes + h * shape_.head_dim * kPanel,
                    rows_of(w, inputs_.k, shape_.head_dim, h, key, keys), shape_.head_dim,
-                   w.content + h * kBackwardRow);
+                   w.block.content + h * kBackwardRow);
     }
-    for (std::int64_t r = 0; r < keys; ++r) {
-      const std::int64_t at = r * kPanel;
-      const CapeKey numbers{net_.biases(place.query, key + r, w.biases), w.content + at,
-                            kBackwardRow, w.active + at, kBackwardRow};
-      cape_first_layer(net_, numbers);
-      cape_second_layer(net_, numbers, w.weights + at);
-    }
+    network_.score(w.block, place.query, key, keys, w.weights);
     for (std::int64_t h = 0; h < heads_; ++h) weigh_head(w, place, keys, h);
-    // d w2 before d_score becomes d content.
-    if (w.wants_keys) {
-      add_lane_products(w.d_score, heads_, w.active, hidden_, keys * kVecs, w.w2_sums);
-      if (pieces()) std::copy_n(w.d_score, heads_ * kBackwardRow, w.d_base);
-    }
-    const std::int64_t shift = place.query - key - w.first_distance;
-    const bool by_distance = !pieces() && w.wants_keys;
-    // Those of d score before it becomes d content.
-    if (by_distance) add_rows_by_distance(w.d_score, heads_, keys, w.d_score_diagonals + shift);
-    for (std::int64_t r = 0; r < keys; ++r) through_network(w, r);
-    if (by_distance) add_rows_by_distance(w.d_hidden, hidden_, keys, w.d_hidden_diagonals + shift);
-    if (w.wants_keys) {
-      if (pieces()) add_pieces(w, place.query - key, keys, network.d_pieces);
-      add_lane_products(w.d_hidden, hidden_, w.content, heads_, keys * kVecs, w.w1_sums);
-    }
+    network_.back(w.block, w.row, place.query - key, keys, w.sums);
     for (std::int64_t h = 0; h < heads_; ++h) add_head(w, key, keys, h);
-  }
-
-  /// `rows` arrays of a block to their sums by distance, whose first query and key are at `to`.
-  void add_rows_by_distance(const float* block, std::int64_t rows, std::int64_t keys,
-                            float* to) const {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      add_diagonals(block + r * kBackwardRow, kPanel, keys, to + r * distances());
-    }
   }
 
   /// Weights and d score of one head.
@@ -413,15 +410,15 @@ class CapeBackward {
       const float* rows[kTileKeys];
       tile_rows(place, values, rows);
       dot_tile(rows, w.d_out_lanes + h * value_dim(shape_) * kPanel, value_dim(shape_), t);
-      float* d_score = w.d_score + h * kBackwardRow + n * kPanel;
+      float* d_score = w.block.d_score + h * kBackwardRow + n * kPanel;
       for (int r = 0; r < kTileKeys; ++r) {
         for (int v = 0; v < kVecs; ++v) {
           const std::int64_t at = r * kPanel + v * kLanes;
           const Vec mean = load(w.row_sum + h * kPanel + v * kLanes);
           Vec d = hn::Mul(load(weights + at), hn::Sub(t[r][v], mean));
-          if (w.score_sums && w.wants_keys && r < place.keys) {
-            const std::int64_t distance = place.query - place.key - r - w.first_distance;
-            add_unaligned(w.score_sums + h * distances() + distance + v * kLanes, d);
+          if (w.sums && w.sums->scores && r < place.keys) {
+            const std::int64_t distance = place.query - place.key - r - w.sums->first_distance;
+            add_unaligned(w.sums->scores + h * network_.distances() + distance + v * kLanes, d);
           }
           if (cap > 0) d = hn::Mul(d, load(slopes + at));
           store(d, d_score + at);
@@ -430,112 +427,18 @@ class CapeBackward {
     }
   }
 
-  /// d score of one key's heads back through both layers: d hidden, and d content in its place.
-  void through_network(Work& w, std::int64_t r) const {
-    float* d_score = w.d_score + r * kPanel;
-    float* d_hidden = w.d_hidden + r * kPanel;
-    const float* active = w.active + r * kPanel;
-    const float* weights = net_.cape.w2;
-    cape_tiles(
-        hidden_, [&](std::int64_t d, auto rows) __attribute__((always_inline)) {
-          constexpr int kRows = decltype(rows)::value;
-          Vec g[kRows][kVecs];
-#pragma GCC unroll 8
-          for (int n = 0; n < kRows; ++n) {
-#pragma GCC unroll 4
-            for (int v = 0; v < kVecs; ++v) g[n][v] = zero();
-          }
-          cape_sums<true>(weights + d, hidden_, d_score, kBackwardRow, heads_, g);
-#pragma GCC unroll 8
-          for (int n = 0; n < kRows; ++n) {
-#pragma GCC unroll 4
-            for (int v = 0; v < kVecs; ++v) {
-              const std::int64_t at = (d + n) * kBackwardRow + v * kLanes;
-              const LaneMask positive = hn::Gt(load(active + at), zero());
-              store(hn::IfThenElse(positive, g[n][v], hn::Mul(g[n][v], set(0.01f))), d_hidden + at);
-            }
-          }
-        });
-    multiply_panel({net_.cape.w1, 1, net_.layout.width, d_hidden, kBackwardRow, d_score,
-                    kBackwardRow, hidden_},
-                   heads_);
-  }
-
-  /// A block's d hidden and d score into the sums by segment, and what reaches u into those by
-  /// distance and query. distance: of the first query and key.
-  void add_pieces(Work& w, std::int64_t distance, std::int64_t keys, CapePieceSums& sums) const {
-    const CapePieces& pieces = *net_.pieces;
-    const SegmentSpan span = segment_span(pieces, distance, w.row, keys);
-    std::fill_n(w.d_places, keys * kPanel, 0.0f);
-    for (std::int64_t n = span.first; n <= span.last; n += kPieceGroup) {
-      const std::int64_t count = std::min(kPieceGroup, span.last - n + 1);
-      for (std::int64_t r = 0; r < keys; ++r) {
-        Vec u[kVecs];
-        piece_places(pieces, distance - r, w.row, u);
-        segment_members(pieces, span, n, count, u, w.members + r * kPanel, kBackwardRow);
-      }
-      add_member_sums(w, n, count, keys, sums);
-      for (std::int64_t c = 0; c < count; ++c) add_places(w, n + c, c, keys);
-    }
-    for (int v = 0; v < kVecs; ++v) {
-      const Vec factor = load_unaligned(pieces.factor(w.row) + v * kLanes);
-      Vec d_factor = zero();
-      for (std::int64_t r = 0; r < keys; ++r) {
-        const std::int64_t lambda = distance - r;
-        const Vec d_place = load(w.d_places + r * kPanel + v * kLanes);
-        d_factor =
-            hn::MulAdd(d_place, load_unaligned(pieces.distance(lambda) + v * kLanes), d_factor);
-        add_unaligned(w.d_distance + (lambda - w.first_distance) + v * kLanes,
-                      hn::Mul(d_place, factor));
-      }
-      store(hn::Add(load(w.d_factor + v * kLanes), d_factor), w.d_factor + v * kLanes);
-    }
-  }
-
-  /// Of segments n .. n + count - 1, whose members are known.
-  void add_member_sums(Work& w, std::int64_t n, std::int64_t count, std::int64_t keys,
-                       CapePieceSums& sums) const {
-    const std::int64_t rows = hidden_ + heads_, columns = 2 * count;
-    std::fill_n(w.member_sums, rows * columns * kLanes, 0.0f);
-    add_lane_products(w.d_hidden, rows, w.members, columns, keys * kVecs, w.member_sums);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      double* to = sums.d_rows.data() + (r * net_.pieces->fire().segments + n) * 2;
-      const float* from = w.member_sums + r * columns * kLanes;
-      for (std::int64_t c = 0; c < count; ++c, from += 2 * kLanes) {
-        const auto sum = static_cast<double>(sum_lanes(load(from)));
-        const auto start = static_cast<double>(segment_start(*net_.pieces, n + c));
-        to[2 * c] += sum;
-        to[2 * c + 1] += static_cast<double>(sum_lanes(load(from + kLanes))) + start * sum;
-      }
-    }
-  }
-
-  /// Adds to d places what the pairs of segment n do, number c of the group.
-  void add_places(Work& w, std::int64_t n, std::int64_t c, std::int64_t keys) const {
-    const std::int64_t rows = hidden_ + heads_, count = keys * kPanel;
-    float* of_all = w.d_places + kBackwardRow;
-    std::fill_n(of_all, count, 0.0f);
-    multiply_wide({net_.pieces->slopes(n), rows, 1, w.d_hidden, kBackwardRow, of_all, 0, rows}, 1,
-                  keys * kVecs);
-    const float* members = w.members + 2 * c * kBackwardRow;
-    for (std::int64_t at = 0; at < count; at += kLanes) {
-      store(hn::MulAdd(load(of_all + at), load(members + at), load(w.d_places + at)),
-            w.d_places + at);
-    }
-  }
-
   /// dq, dk and dv of one head from d content and the weights.
   void add_head(Work& w, std::int64_t key, std::int64_t keys, std::int64_t h) const {
     const FloatRows k = rows_of(w, inputs_.k, shape_.head_dim, h, key, keys);
     const std::int64_t kv = h / (heads_ / shape_.kv_heads);
-    const float* d_content = w.d_score + h * kBackwardRow;
+    const float* d_content = w.block.d_score + h * kBackwardRow;
     if (w.wants_queries) {
       multiply_panel({k.data, 1, k.row, d_content, kPanel,
                       w.dq_lanes + h * shape_.head_dim * kPanel, kPanel, keys},
                      shape_.head_dim);
     }
     if (!w.wants_keys) return;
-    const std::int64_t row = kv * plan_.keys + (key - w.first_key);
+    const std::int64_t row = kv * sum_keys_ + (key - w.first_key);
     multiply_wide({d_content, kPanel, 1, w.q_rows + h * key_width_ * kPanel, key_width_,
                    w.dk + row * key_width_, key_width_, w.queries},
                   keys, key_width_ / kLanes);
@@ -543,59 +446,6 @@ class CapeBackward {
         {w.weights + h * kBackwardRow, kPanel, 1, w.d_out_rows + h * value_width_ * kPanel,
          value_width_, w.dv + row * value_width_, value_width_, w.queries},
         keys, value_width_ / kLanes);
-  }
-
-  /// The panel's sums of the scores' own gradients, likewise.
-  void take_score_sums(const Work& w) const {
-    const DistanceRange& range = w.item_scores->range();
-    const DistanceRange part{w.first_distance,
-                             std::min(w.first_distance + distances() - 1, range.last)};
-    for (std::int64_t h = 0; h < heads_; ++h) {
-      w.item_scores->take(h, 0, part,
-                          w.score_sums + h * distances() - (w.first_distance - range.first));
-    }
-  }
-
-  /// Each item has the distances of a tile, and each entry those of the whole.
-  void begin_score_sums() {
-    score_sums_ = DiagonalSums(net_.range, heads_, shape_.batch);
-    item_scores_.assign(static_cast<std::size_t>(plan_.items()),
-                        DiagonalSums(tile_distances(Tile{}), heads_, 1));
-  }
-  /// What the items of a tile have, in their order, to the sums of their entries.
-  void gather_score_sums(std::int64_t batch, std::int64_t items) {
-    parallel_items(heads_, [&](std::int64_t head, int) {
-      for (std::int64_t n = 0; n < items; ++n) {
-        score_sums_.take_all(head, batch + n / plan_.shares,
-                             item_scores_[static_cast<std::size_t>(n)]);
-      }
-    });
-  }
-
-  /// The panel's float sums into the item's float64 ones.
-  void flush(const Work& w, CapeSums& network) const {
-    const std::int64_t skip = w.first_distance - network.range.first;
-    const auto add = [&](std::vector<double>& to, std::int64_t rows, const float* from) {
-      const std::int64_t count = std::min(distances(), network.range.size() - skip);
-      for (std::int64_t r = 0; r < rows; ++r) {
-        double* row = to.data() + r * network.range.size() + skip;
-        for (std::int64_t n = 0; n < count; ++n) {
-          row[n] += static_cast<double>(from[r * distances() + n]);
-        }
-      }
-    };
-    if (pieces()) {
-      add(network.d_pieces.d_distance, 1, w.d_distance);
-      for (std::int64_t n = 0; n < w.queries; ++n) {
-        network.d_pieces.d_factor[static_cast<std::size_t>(w.row + n)] +=
-            static_cast<double>(w.d_factor[n]);
-      }
-    } else {
-      add(network.d_hidden, hidden_, w.d_hidden_diagonals);
-      add(network.d_score, heads_, w.d_score_diagonals);
-    }
-    add_lane_sums(network.d_w1, w.w1_sums);
-    add_lane_sums(network.d_w2, w.w2_sums);
   }
 
   /// ends: no later range adds to its dq.
@@ -618,9 +468,9 @@ class CapeBackward {
         store_row(first, dim, to, batch, head, key);
       }
     };
-    write(gradients_.dk, shape_.head_dim, sums + head * plan_.keys * key_width_);
-    sums += shape_.kv_heads * plan_.keys * key_width_;
-    write(gradients_.dv, value_dim(shape_), sums + head * plan_.keys * value_width_);
+    write(gradients_.dk, shape_.head_dim, sums + head * sum_keys_ * key_width_);
+    sums += shape_.kv_heads * sum_keys_ * key_width_;
+    write(gradients_.dv, value_dim(shape_), sums + head * sum_keys_ * value_width_);
   }
 
   const AttentionInputs& inputs_;
@@ -629,15 +479,17 @@ class CapeBackward {
   const AttentionShape& shape_;
   Visibility visibility_;
   CapeNetwork net_;
-  std::int64_t heads_, hidden_, key_width_, value_width_;
-  std::int64_t panels_ = 0;
+  std::int64_t heads_, key_width_, value_width_;
+  std::int64_t panels_;
   CapePlan plan_;
-  std::int64_t sums_size_ = 0;  ///< floats of an item: dk and dv of a range
+  CapeNetworkGradient network_;
+  CapeParts parts_;
+  int threads_ = 1;
+  std::int64_t sum_keys_ = 0;   ///< keys whose dk and dv an item holds: of a range, or of a slice
+  std::int64_t sums_size_ = 0;  ///< floats of these
   OutputTensor partial_;        ///< sums of dq between ranges of keys, without its scale
   FloatBuffer partial_memory_;
-  bool dq_apart_ = false;                  ///< dq comes from a pass of its own
-  DiagonalSums score_sums_;                ///< a slot an entry
-  std::vector<DiagonalSums> item_scores_;  ///< of the items at work; both empty where not wanted
+  bool dq_apart_ = false;  ///< dq comes from a pass of its own
 };
 
 void backward_cape(const AttentionInputs& inputs, const SavedForward& saved,

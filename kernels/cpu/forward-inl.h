@@ -16,32 +16,25 @@
 #define PHASESCOPE_CPU_FORWARD_INL_H
 #endif
 
-#include <cmath>
-#include <type_traits>
-#include <vector>
-
-#include "kernels/cpu/buckets-inl.h"
-#include "kernels/cpu/buffer.h"
-#include "kernels/cpu/panel-inl.h"
-#include "kernels/cpu/rows-inl.h"
-#include "kernels/cpu/softmax-inl.h"
+#include "kernels/cpu/forward_panels-inl.h"
 #include "kernels/cpu/tuning.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
 template <HeadVariant V, bool kProbes>
-class ForwardPass {
+class ForwardPass : private ForwardPanels<kProbes, kKeyBlock> {
+  using Panels = ForwardPanels<kProbes, kKeyBlock>;
+  using Panels::buckets_size;
+  using Panels::inputs_;
+  using Panels::plan_;
+  using Panels::shape_;
+  using Panels::visibility_;
+  using typename Panels::Run;
+
  public:
   ForwardPass(const AttentionInputs& inputs, const ForwardOutputs& outputs)
-      : inputs_(inputs),
-        outputs_(outputs),
-        shape_(inputs.shape),
-        visibility_(inputs),
-        cap_(inputs.soft_cap * kLog2e),
-        variant_(inputs),
-        plan_(outputs.buckets, inputs.shape, {kPanel, kKeyBlock, kLanes, kPanels}),
-        kept_(outputs.known_lse ? 0 : plan_.kept_blocks(Buckets::kBlock)) {
+      : Panels(inputs, outputs, kPanels), cap_(inputs.soft_cap * kLog2e), variant_(inputs) {
     for (int n = 0; n < V::kDots; ++n) dots_[n] = variant_.dot(n);
     for (int n = 0; n < V::kValues; ++n) values_[n] = variant_.value(n);
     // 16-bit values are copied out of their rows as they become float32.
@@ -49,31 +42,14 @@ class ForwardPass {
   }
 
   void run() {
-    const std::int64_t blocks = (shape_.queries + kQueryBlock - 1) / kQueryBlock;
-    const std::int64_t heads = shape_.batch * shape_.heads;
-    BucketSums sums(plan_, heads, 1, blocks);
-    const int threads = threads_with(buffer_size());
-    ThreadBuffers buffers(threads, buffer_size());
-    parallel_items(
-        heads * sums.slots(),
-        [&](std::int64_t item, int thread) {
-          const std::int64_t slot = item / heads, head = item % heads;
-          // The longest rows first, so that threads end together.
-          for (std::int64_t block = blocks - 1 - slot; block >= 0; block -= sums.slots()) {
-            run_item(head, block * kQueryBlock, plan_.wanted() ? sums.at(head, slot) : nullptr,
-                     buffers.of(thread));
-          }
-        },
-        threads);
-    sums.write(outputs_.buckets);
-    write_pairs(
-        outputs_.buckets, plan_, shape_, visibility_,
+    this->run_items(
+        1, kQueryBlock, buffer_size(),
+        [&](std::int64_t head, std::int64_t query, BucketSums& sums, std::int64_t slot,
+            float* buffer) { run_item(head, query, sums, slot, buffer); },
         [&](std::int64_t head, std::int64_t lambda) { return variant_.masks(head, lambda); });
   }
 
  private:
-  using Buckets = BucketPanel<kKeyBlock>;
-
   struct Item {
     std::int64_t batch, head, kv_head, query;
     typename V::Head variant_head;
@@ -83,18 +59,16 @@ class ForwardPass {
     float* packed;         ///< packed_size(): values of a block, where they are packed
     std::int64_t dim[2];
     float* spare;  ///< a block of keys and values, or the queries of a panel
-    Panel panels[kPanels];
-    std::vector<Buckets> buckets;  ///< one a panel, where sums by distance are wanted
+    Run runs[kPanels];
     DistanceSums by_distance;
-    double* sums;  ///< theirs
     float* weights;
   };
 
   std::int64_t panel_size() const {
-    std::int64_t rows = 2 + (kProbes ? probe_rows(outputs_.rows) : 0);
+    std::int64_t channels = 0, rows = 0;
     for (int n = 0; n < V::kDots; ++n) rows += dots_[n].dim;
-    for (int n = 0; n < V::kValues; ++n) rows += values_[n].dim;
-    return rows * kPanel;
+    for (int n = 0; n < V::kValues; ++n) channels += values_[n].dim;
+    return rows * kPanel + Panels::panel_size(channels);
   }
   std::int64_t spare_size() const {
     std::int64_t rows = 0;
@@ -110,7 +84,7 @@ class ForwardPass {
     return round_up(floats, kLanes);
   }
   std::int64_t buffer_size() const {
-    return spare_size() + packed_size() + kPanels * (panel_size() + Buckets::size(plan_, kept_)) +
+    return spare_size() + packed_size() + kPanels * (panel_size() + buckets_size()) +
            (1 + score_blocks()) * kKeyBlock * kPanel +
            (plan_.wanted() ? DistanceSums::size(plan_.stats(), kQueryBlock, shape_.keys, kLanes)
                            : 0);
@@ -119,14 +93,14 @@ class ForwardPass {
   std::int64_t score_blocks() const { return plan_.wanted() ? 1 + plan_.content() : 0; }
 
   /// head: batch included.
-  void run_item(std::int64_t head, std::int64_t query, double* sums, float* buffer) const {
+  void run_item(std::int64_t head, std::int64_t query, BucketSums& sums, std::int64_t slot,
+                float* buffer) const {
     Item item{};
     item.batch = head / shape_.heads;
     item.head = head % shape_.heads;
     item.kv_head = item.head / (shape_.heads / shape_.kv_heads);
     item.query = query;
     item.variant_head = variant_.head(item.batch, item.head);
-    item.sums = sums;
     item.spare = buffer;
     buffer += spare_size();
     item.packed = buffer;
@@ -135,7 +109,7 @@ class ForwardPass {
     item.weights = buffer;
     const std::int64_t last = std::min(query + kQueryBlock, shape_.queries) - 1;
     const KeyRange keys = visibility_.keys(item.batch, query, last);
-    if (plan_.wanted()) prepare_buckets(item, keys, buffer + kKeyBlock * kPanel);
+    if (plan_.wanted()) prepare_buckets(item, keys, sums, slot, buffer + kKeyBlock * kPanel);
     for (std::int64_t key = keys.begin / kKeyBlock * kKeyBlock; key < keys.end; key += kKeyBlock) {
       const KeyRange block{std::max(key, keys.begin), std::min(key + kKeyBlock, keys.end)};
       load_keys(item, block);
@@ -144,7 +118,7 @@ class ForwardPass {
     }
     item.next = {};
     for (int p = 0; p < kPanels; ++p) write_panel(item, p);
-    if (plan_.wanted()) item.by_distance.drain(plan_, item.sums);
+    if (plan_.wanted()) item.by_distance.drain(plan_, item.runs[0].sums);
   }
 
   /// The keys and values of a block.
@@ -206,94 +180,60 @@ class ForwardPass {
     for (std::int64_t n = 0; n < bytes; n += 64) __builtin_prefetch(at + n, 0, 2);
   }
 
-  std::int64_t rows_of(const Item& item, int p) const {
-    return std::clamp<std::int64_t>(shape_.queries - item.query - p * kPanel, 0, kPanel);
-  }
-
   float* prepare_panel(Item& item, int p, float* at) const {
-    const std::int64_t row = item.query + p * kPanel;
+    Run& run = item.runs[p];
+    run.batch = item.batch;
+    run.head = item.head;
+    run.row = item.query + p * kPanel;
+    run.queries = std::clamp<std::int64_t>(shape_.queries - run.row, 0, kPanel);
     for (int n = 0; n < V::kDots; ++n) {
       const DotStream& dot = dots_[n];
       const FloatRows q =
-          float_rows(dot.q, item.batch, item.head, row, rows_of(item, p), dot.dim, item.spare);
-      pack_panel(q.data, q.row, rows_of(item, p), dot.dim, n == 0 ? dot.scale * kLog2e : dot.scale,
-                 at);
+          float_rows(dot.q, run.batch, run.head, run.row, run.queries, dot.dim, item.spare);
+      pack_panel(q.data, q.row, run.queries, dot.dim, n == 0 ? dot.scale * kLog2e : dot.scale, at);
       item.q[p][n] = at;
       item.dim[n] = dot.dim;
       at += dot.dim * kPanel;
     }
-    Panel& panel = item.panels[p];
-    panel.reference = at;
-    panel.normaliser = at + kPanel;
-    at += 2 * kPanel;
-    if constexpr (kProbes) at = start_probes(panel.probes, outputs_.rows, at);
-    fill_panel(panel.reference, kFirstMaximum);
-    fill_panel(panel.normaliser, 0);
-    for (int n = 0; n < V::kValues; ++n) {
-      panel.out[n] = at;
-      panel.out_dim[n] = values_[n].dim;
-      std::fill(at, at + values_[n].dim * kPanel, 0.0f);
-      at += values_[n].dim * kPanel;
-    }
-    return at;
+    std::int64_t dims[V::kValues];
+    for (int n = 0; n < V::kValues; ++n) dims[n] = values_[n].dim;
+    return this->start(run.panel, dims, at);
   }
 
-  void prepare_buckets(Item& item, const KeyRange& keys, float* at) const {
+  void prepare_buckets(Item& item, const KeyRange& keys, BucketSums& sums, std::int64_t slot,
+                       float* at) const {
     float* scores = at;
     at += score_blocks() * kKeyBlock * kPanel;
-    float* by_distance = at + kPanels * Buckets::size(plan_, kept_);
     item.by_distance = DistanceSums(plan_.stats(), item.query + shape_.query_offset, kQueryBlock,
-                                    keys, kLanes, by_distance);
-    for (int p = 0; p < kPanels; ++p, at += Buckets::size(plan_, kept_)) {
-      PanelProbes& probes = item.panels[p].probes;
-      probes.scores = scores;
-      probes.content = plan_.content() ? scores + kKeyBlock * kPanel : nullptr;
-      const std::int64_t row = item.query + p * kPanel;
-      const std::int64_t first = (item.batch * shape_.heads + item.head) * shape_.queries + row;
-      item.buckets.emplace_back(plan_, item.by_distance, row + shape_.query_offset,
-                                rows_of(item, p), visibility_.has_holes(item.batch),
-                                outputs_.known_lse ? outputs_.known_lse + first : nullptr,
-                                sink_of(inputs_, item.head), kept_, probes, at);
+                                    keys, kLanes, at + kPanels * buckets_size());
+    for (Run& run : item.runs) {
+      run.panel.probes.scores = scores;
+      run.panel.probes.content = plan_.content() ? scores + kKeyBlock * kPanel : nullptr;
+      this->start_buckets(run, item.by_distance, sums, slot, at);
+      at += buckets_size();
     }
   }
 
-  /// One panel against the keys of a block that it sees: their weights, then the values they
-  /// average.
+  /// One panel against the keys of a block that it sees.
   void attend(Item& item, int p, KeyRange block) const {
-    const std::int64_t queries = rows_of(item, p);
-    if (queries == 0) return;
-    const std::int64_t row = item.query + p * kPanel;
-    const KeyRange seen = visibility_.keys(item.batch, row, row + queries - 1);
+    Run& run = item.runs[p];
+    if (run.queries == 0) return;
+    const KeyRange seen = visibility_.keys(item.batch, run.row, run.row + run.queries - 1);
     const std::int64_t key = std::max(block.begin, seen.begin);
     const std::int64_t end = std::min(block.end, seen.end);
     if (end <= key) return;
-    if (!visibility_.may_share_document(item.batch, row, queries, key, end - key)) return;
-    Panel& panel = item.panels[p];
-    Buckets* buckets =
-        kProbes && plan_.wanted() ? &item.buckets[static_cast<std::size_t>(p)] : nullptr;
-    bool masked = variant_.masks_some();
-    float* weights = item.weights;
-    if (buckets) weights = buckets->open(panel.probes, key, end - key, masked, weights);
-    for_tiles(
-        item, p, key, end,
-        [&]<int kFirst>(const TilePlace& place, Vec(&t)[kTileKeys][kVecs], First<kFirst>)
-            __attribute__((always_inline)) {
-              if (kFirst > 0 || is_masked(place)) {
-                masked = true;
-                softmax_tile<kProbes, true, kFirst>(place, t, weights, place.key - key, panel);
-              } else {
-                softmax_tile<kProbes, false>(place, t, weights, place.key - key, panel);
-              }
-            });
-    multiply_values(item, p, key, end, weights);
-    if (buckets) buckets->close(panel, masked, item.sums);
+    if (!visibility_.may_share_document(item.batch, run.row, run.queries, key, end - key)) return;
+    Panels::attend(
+        run, key, end - key, variant_.masks_some(), item.weights,
+        [&](const auto& use) __attribute__((always_inline)) { for_tiles(item, p, key, end, use); },
+        [&](const float* weights) { multiply_values(item, p, key, end, weights); });
   }
 
   /// The weighted values of the keys key .. end - 1 to those of a panel.
   void multiply_values(const Item& item, int p, std::int64_t key, std::int64_t end,
                        const float* weights) const {
-    const std::int64_t query = item.query + p * kPanel + shape_.query_offset;
-    const Panel& panel = item.panels[p];
+    const std::int64_t query = item.runs[p].row + shape_.query_offset;
+    const Panel& panel = item.runs[p].panel;
     for (int n = 0; n < V::kValues; ++n) {
       const Product product{item.v[n].at(key),
                             1,
@@ -312,37 +252,33 @@ class ForwardPass {
     }
   }
 
-  /// How many vectors of a panel's queries see none of a tile's keys.
-  template <int kFirst>
-  using First = std::integral_constant<int, kFirst>;
-
   /// Calls use(place, scores, first) for the tiles of keys key .. end - 1 against one panel. Scores
   /// of the vectors before `first` are masked, no others.
   template <class Use>
   HWY_INLINE void for_tiles(const Item& item, int p, std::int64_t key, std::int64_t end,
                             const Use& use) const {
-    TilePlace place =
-        tile_place(shape_, visibility_, item.batch, item.query + p * kPanel, rows_of(item, p), key);
+    const Run& run = item.runs[p];
+    TilePlace place = tile_place(shape_, visibility_, item.batch, run.row, run.queries, key);
     for (; place.key < end; place.key += kTileKeys) {
       place.keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, end - place.key));
       if (tuning_.fetches_ahead) fetch_ahead(item, p, place.key);
       const int first = first_vector(place);
-      if (first == 0) use_tile(item, p, place, key, use, First<0>());
+      if (first == 0) use_tile(item, p, place, key, use, FirstVector<0>());
       if constexpr (kTriangles) {
-        if (first == 1) use_tile(item, p, place, key, use, First<1>());
-        if (first == 2) use_tile(item, p, place, key, use, First<2>());
+        if (first == 1) use_tile(item, p, place, key, use, FirstVector<1>());
+        if (first == 2) use_tile(item, p, place, key, use, FirstVector<2>());
       }
     }
   }
 
   template <class Use, int kFirst>
   HWY_INLINE void use_tile(const Item& item, int p, const TilePlace& place, std::int64_t key,
-                           const Use& use, First<kFirst> first) const {
+                           const Use& use, FirstVector<kFirst> first) const {
     Vec t[kTileKeys][kVecs];
     Vec second[kTileKeys][kVecs];
     dot_tiles<V, kFirst>(place, item.q[p], item.k, item.dim, t, second);
     if constexpr (kProbes) {
-      float* content = item.panels[p].probes.content;
+      float* content = item.runs[p].panel.probes.content;
       if (content) store_tile(t, content + (place.key - key) * kPanel);
     }
     variant_.score(item.variant_head, place, t, second);
@@ -354,58 +290,27 @@ class ForwardPass {
   }
 
   /// Sums by distance of a panel whose normaliser is final.
-  void finish_buckets(Item& item, int p) const {
-    Buckets& buckets = item.buckets[static_cast<std::size_t>(p)];
-    const Panel& panel = item.panels[p];
-    buckets.finish(panel, item.sums);
-    for (const auto& block : buckets.skipped()) {
-      load_keys(item, {block.key, block.key + block.keys});
-      for_tiles(
-          item, p, block.key, block.key + block.keys,
-          [&](const TilePlace& place, Vec(&t)[kTileKeys][kVecs], auto)
-              __attribute__((always_inline)) {
-                if (is_masked(place)) mask_tile(place, t);
-                weigh_tile(t, panel.reference, item.weights + (place.key - block.key) * kPanel);
-              });
-      buckets.add_again(block, item.weights, panel);
+  void finish_buckets(Item& item, Run& run, int p) const {
+    run.buckets->finish(run.panel, run.sums);
+    for (const auto& block : run.buckets->skipped()) {
+      const std::int64_t end = block.key + block.keys;
+      load_keys(item, {block.key, end});
+      this->attend_again(
+          run, block, item.weights, [&](const auto& use) __attribute__((always_inline)) {
+            for_tiles(item, p, block.key, end, use);
+          });
     }
   }
 
   void write_panel(Item& item, int p) const {
-    const std::int64_t queries = rows_of(item, p);
-    const std::int64_t row = item.query + p * kPanel;
-    const std::int64_t first = (item.batch * shape_.heads + item.head) * shape_.queries + row;
-    const float* sink = sink_of(inputs_, item.head);
-    Panel& panel = item.panels[p];
-    write_lse(panel, queries, first, outputs_.lse);
-    if constexpr (kProbes) write_probes(panel, queries, first, sink, outputs_.rows);
-    add_sink(panel, queries, sink);
-    if (plan_.wanted()) finish_buckets(item, p);
-    float factor[kPanel];
-    for (std::int64_t n = 0; n < queries; ++n) {
-      const float l = panel.normaliser[n];
-      factor[n] = l == 0 ? 0 : 1 / l;
-    }
-    const OutputTensor outs[2] = {outputs_.out, outputs_.out_state};
-    for (int n = 0; n < V::kValues && queries > 0; ++n) {
-      if (n == 0 && inputs_.gate.data) {
-        unpack_gated(panel.out[0], factor, queries, panel.out_dim[0], inputs_, outputs_, item.batch,
-                     item.head, row, item.spare);
-        continue;
-      }
-      unpack_panel(panel.out[n], factor, queries, panel.out_dim[n], outs[n], item.batch, item.head,
-                   row);
-    }
+    Run& run = item.runs[p];
+    this->write_rows(run);
+    if (plan_.wanted()) finish_buckets(item, run, p);
+    this->write_values(run, V::kValues, item.spare);
   }
 
-  const AttentionInputs& inputs_;
-  const ForwardOutputs& outputs_;
-  const AttentionShape& shape_;
-  Visibility visibility_;
   float cap_;  ///< of scores, log2 units; 0: none
   V variant_;
-  BucketPlan plan_;
-  std::int64_t kept_;  ///< blocks of weights a panel may keep
   DotStream dots_[2];
   ValueStream values_[2];
   ForwardTuning tuning_;

@@ -1,4 +1,5 @@
-// CAPE's forward pass: a work item is one panel of queries with all its heads.
+// CAPE's forward pass: a work item is one panel of queries with all its heads, whose scores come
+// out of the network together; the rest is the engine's (forward_panels-inl.h).
 //
 // Versions, as multiples of plain's processor time (Zen 4, AVX-512, 2 heads, D 64 and D 128, 8192
 // tokens; 12 heads, D 64, 2048 tokens):
@@ -14,10 +15,11 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/forward_cape.cpp"
 #include "kernels/cpu/targets.h"
 // After the list of targets.
+#include <vector>
+
 #include "hwy/foreach_target.h"
-#include "kernels/cpu/buckets-inl.h"
 #include "kernels/cpu/entries.h"
-#include "kernels/cpu/rows-inl.h"
+#include "kernels/cpu/forward_panels-inl.h"
 #include "kernels/variants/cape-inl.h"
 
 #if PHASESCOPE_TARGET_RUNS
@@ -25,52 +27,37 @@ HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
 template <bool kProbes>
-class CapeForward {
+class CapeForward : private ForwardPanels<kProbes, kCapeKeys> {
+  using Panels = ForwardPanels<kProbes, kCapeKeys>;
+  using Panels::buckets_size;
+  using Panels::inputs_;
+  using Panels::plan_;
+  using Panels::shape_;
+  using Panels::visibility_;
+  using typename Panels::Run;
+
  public:
   CapeForward(const AttentionInputs& inputs, const ForwardOutputs& outputs)
-      : inputs_(inputs),
-        outputs_(outputs),
-        shape_(inputs.shape),
-        visibility_(inputs),
-        net_(inputs),
-        scorer_(net_),
-        plan_(outputs.buckets, inputs.shape, {kPanel, kCapeKeys, kLanes, inputs.shape.heads}),
-        kept_(outputs.known_lse ? 0 : plan_.kept_blocks(Buckets::kBlock)) {}
+      : Panels(inputs, outputs, inputs.shape.heads), net_(inputs), scorer_(net_) {}
 
   void run() {
-    const std::int64_t panels = (shape_.queries + kPanel - 1) / kPanel;
-    BucketSums sums(plan_, shape_.batch * shape_.heads, shape_.heads, panels);
-    const int threads = threads_with(buffer_size());
-    ThreadBuffers buffers(threads, buffer_size());
-    parallel_items(
-        shape_.batch * sums.slots(),
-        [&](std::int64_t item, int thread) {
-          const std::int64_t slot = item / shape_.batch, batch = item % shape_.batch;
-          // The longest rows first, so that threads end together.
-          for (std::int64_t panel = panels - 1 - slot; panel >= 0; panel -= sums.slots()) {
-            run_item(batch, panel * kPanel, sums, slot, buffers.of(thread));
-          }
-        },
-        threads);
-    sums.write(outputs_.buckets);
-    write_pairs(outputs_.buckets, plan_, shape_, visibility_,
-                [](std::int64_t, std::int64_t) { return false; });
+    this->run_items(
+        net_.heads, kPanel, buffer_size(),
+        [&](std::int64_t batch, std::int64_t row, BucketSums& sums, std::int64_t slot,
+            float* buffer) { run_item(batch, row, sums, slot, buffer); },
+        [](std::int64_t, std::int64_t) { return false; });
   }
 
  private:
-  using Buckets = BucketPanel<kCapeKeys>;
-
   struct Head {
+    Run run;
     const float* q;  ///< packed queries
-    Panel panel;
     DistanceSums by_distance;
-    double* sums;  ///< where those go
   };
 
   struct Item {
     std::int64_t batch, row, queries;
     std::vector<Head> heads;
-    std::vector<Buckets> buckets;  ///< one a head, where sums by distance are wanted
     float* scores;   ///< (heads, kCapeKeys, kPanel), content, then scores, then weights
     float* scratch;  ///< the network's
     float* spare;    ///< keys or values of a head and block, or the queries of a head
@@ -82,16 +69,15 @@ class CapeForward {
   }
 
   std::int64_t buffer_size() const {
-    const std::int64_t rows =
-        shape_.head_dim + value_dim(shape_) + 2 + (kProbes ? probe_rows(outputs_.rows) : 0);
-    return spare_size() + net_.heads * (rows * kPanel + kCapeRow + bucket_size()) +
+    return spare_size() +
+           net_.heads * (shape_.head_dim * kPanel + this->panel_size(value_dim(shape_)) + kCapeRow +
+                         bucket_size()) +
            scorer_.scratch_size() + (plan_.wanted() ? kCapeKeys * kPanel : 0);
   }
   /// Of one head.
   std::int64_t bucket_size() const {
     if (!plan_.wanted()) return 0;
-    return Buckets::size(plan_, kept_) +
-           DistanceSums::size(plan_.stats(), kPanel, shape_.keys, kLanes) +
+    return buckets_size() + DistanceSums::size(plan_.stats(), kPanel, shape_.keys, kLanes) +
            (plan_.content() ? kCapeKeys * kPanel : 0);
   }
 
@@ -103,7 +89,8 @@ class CapeForward {
     item.queries = std::min<std::int64_t>(kPanel, shape_.queries - row);
     item.spare = buffer;
     buffer += spare_size();
-    for (std::int64_t h = 0; h < net_.heads; ++h) buffer = prepare_head(item, h, buffer);
+    item.heads.resize(static_cast<std::size_t>(net_.heads));
+    for (Head& head : item.heads) buffer = prepare_head(item, head, buffer);
     item.scores = buffer;
     item.scratch = buffer + net_.heads * kCapeRow;
     const KeyRange keys = visibility_.keys(batch, row, row + item.queries - 1);
@@ -113,52 +100,41 @@ class CapeForward {
     for (std::int64_t key = keys.begin; key < keys.end; key += kCapeKeys) {
       attend(item, key, std::min<std::int64_t>(kCapeKeys, keys.end - key));
     }
-    for (std::int64_t h = 0; h < net_.heads; ++h) write_rows(item, h);
+    for (Head& head : item.heads) this->write_rows(head.run);
     if (plan_.wanted()) finish_buckets(item);
-    for (std::int64_t h = 0; h < net_.heads; ++h) write_head(item, h);
+    for (const Head& head : item.heads) this->write_values(head.run, 1, item.spare);
   }
 
   void prepare_buckets(Item& item, const KeyRange& keys, BucketSums& sums, std::int64_t slot,
                        float* at) const {
-    const std::int64_t query = item.row + shape_.query_offset;
     float* scores = at;
     at += kCapeKeys * kPanel;
-    for (std::int64_t h = 0; h < net_.heads; ++h, at += Buckets::size(plan_, kept_)) {
-      Head& head = item.heads[static_cast<std::size_t>(h)];
-      head.by_distance = DistanceSums(plan_.stats(), query, kPanel, keys, kLanes, at);
+    for (Head& head : item.heads) {
+      head.by_distance =
+          DistanceSums(plan_.stats(), item.row + shape_.query_offset, kPanel, keys, kLanes, at);
       at += DistanceSums::size(plan_.stats(), kPanel, shape_.keys, kLanes);
-      head.panel.probes.scores = scores;
+      head.run.panel.probes.scores = scores;
       if (plan_.content()) {
-        head.panel.probes.content = at;
+        head.run.panel.probes.content = at;
         at += kCapeKeys * kPanel;
       }
-      head.sums = sums.at(item.batch * net_.heads + h, slot);
-      const std::int64_t first = (item.batch * net_.heads + h) * shape_.queries + item.row;
-      item.buckets.emplace_back(plan_, head.by_distance, query, item.queries,
-                                visibility_.has_holes(item.batch),
-                                outputs_.known_lse ? outputs_.known_lse + first : nullptr,
-                                sink_of(inputs_, h), kept_, head.panel.probes, at);
+      this->start_buckets(head.run, head.by_distance, sums, slot, at);
+      at += buckets_size();
     }
   }
 
-  float* prepare_head(Item& item, std::int64_t h, float* at) const {
-    const FloatRows queries =
-        float_rows(inputs_.q, item.batch, h, item.row, item.queries, shape_.head_dim, item.spare);
-    pack_panel(queries.data, queries.row, item.queries, shape_.head_dim, inputs_.scale, at);
-    const float* q = at;
-    at += shape_.head_dim * kPanel;
-    Panel panel{};
-    panel.reference = at;
-    panel.normaliser = at + kPanel;
-    at += 2 * kPanel;
-    fill_panel(panel.reference, kFirstMaximum);
-    fill_panel(panel.normaliser, 0);
-    if constexpr (kProbes) at = start_probes(panel.probes, outputs_.rows, at);
-    panel.out[0] = at;
-    panel.out_dim[0] = value_dim(shape_);
-    std::fill(at, at + panel.out_dim[0] * kPanel, 0.0f);
-    item.heads.push_back({q, panel, {}, nullptr});
-    return at + panel.out_dim[0] * kPanel;
+  float* prepare_head(const Item& item, Head& head, float* at) const {
+    Run& run = head.run;
+    run.batch = item.batch;
+    run.head = &head - item.heads.data();
+    run.row = item.row;
+    run.queries = item.queries;
+    const FloatRows queries = float_rows(inputs_.q, run.batch, run.head, run.row, run.queries,
+                                         shape_.head_dim, item.spare);
+    pack_panel(queries.data, queries.row, run.queries, shape_.head_dim, inputs_.scale, at);
+    head.q = at;
+    const std::int64_t dims[] = {value_dim(shape_)};
+    return this->start(run.panel, dims, at + shape_.head_dim * kPanel);
   }
 
   /// Keys key .. key + keys - 1 of the key/value head that head h reads.
@@ -175,7 +151,14 @@ class CapeForward {
   void attend(Item& item, std::int64_t key, std::int64_t keys) const {
     if (!visibility_.may_share_document(item.batch, item.row, item.queries, key, keys)) return;
     score(item, key, keys);
-    for (std::int64_t h = 0; h < net_.heads; ++h) average_head(item, key, keys, h);
+    for (Head& head : item.heads) {
+      const std::int64_t h = head.run.head;
+      Panels::attend(
+          head.run, key, keys, false, item.scores + h * kCapeRow,
+          [&](const auto& use)
+              __attribute__((always_inline)) { for_tiles(item, key, keys, h, use); },
+          [&](const float* weights) { multiply_values(item, head.run, key, keys, weights); });
+    }
   }
 
   /// Scores (natural units) of all heads, not masked.
@@ -186,9 +169,9 @@ class CapeForward {
       float* scores = item.scores + h * kCapeRow;
       cape_content(place, keys, head.q, rows_of(item, inputs_.k, shape_.head_dim, h, key, keys),
                    shape_.head_dim, scores);
-      if (kProbes && head.panel.probes.content) {
+      if (kProbes && head.run.panel.probes.content) {
         for (std::int64_t n = 0; n < keys * kPanel; n += kLanes) {
-          store(hn::Mul(load(scores + n), set(kLog2e)), head.panel.probes.content + n);
+          store(hn::Mul(load(scores + n), set(kLog2e)), head.run.panel.probes.content + n);
         }
       }
     }
@@ -204,7 +187,7 @@ class CapeForward {
     scorer_.score(place.query, key, keys, item.scores, item.scratch);
   }
 
-  /// Calls use(place, first row, scores in log2 units) for the tiles of one head's block.
+  /// Calls use(place, scores in log2 units, first) for the tiles of one head's block.
   template <class Use>
   HWY_INLINE void for_tiles(const Item& item, std::int64_t key, std::int64_t keys, std::int64_t h,
                             const Use& use) const {
@@ -220,92 +203,38 @@ class CapeForward {
         }
       }
       cap_tile(inputs_.soft_cap * kLog2e, t);
-      use(place, n, t);
+      use(place, t, FirstVector<0>());
     }
   }
 
-  /// Scores of one head to weights, and the values they average.
-  void average_head(Item& item, std::int64_t key, std::int64_t keys, std::int64_t h) const {
-    const auto index = static_cast<std::size_t>(h);
-    Panel& panel = item.heads[index].panel;
-    Buckets* buckets = kProbes && plan_.wanted() ? &item.buckets[index] : nullptr;
-    float* weights = item.scores + h * kCapeRow;
-    if (buckets) weights = buckets->open(panel.probes, key, keys, false, weights);
-    bool masked = false;
-    for_tiles(
-        item, key, keys, h,
-        [&](const TilePlace& place, std::int64_t row, Vec(&t)[kTileKeys][kVecs])
-            __attribute__((always_inline)) {
-              if (is_masked(place)) {
-                masked = true;
-                softmax_tile<kProbes, true>(place, t, weights, row, panel);
-              } else {
-                softmax_tile<kProbes, false>(place, t, weights, row, panel);
-              }
-            });
-    const FloatRows v = rows_of(item, inputs_.v, panel.out_dim[0], h, key, keys);
+  void multiply_values(const Item& item, const Run& run, std::int64_t key, std::int64_t keys,
+                       const float* weights) const {
+    const Panel& panel = run.panel;
+    const FloatRows v = rows_of(item, inputs_.v, panel.out_dim[0], run.head, key, keys);
     multiply_panel({v.data, 1, v.row, weights, kPanel, panel.out[0], kPanel, keys},
                    panel.out_dim[0]);
-    if (buckets) buckets->close(panel, masked, item.heads[index].sums);
   }
 
   /// Sums by distance, now that all normalisers are final. All heads of a panel skipped the same
   /// blocks.
   void finish_buckets(Item& item) const {
-    for (std::size_t h = 0; h < item.heads.size(); ++h) {
-      item.buckets[h].finish(item.heads[h].panel, item.heads[h].sums);
-    }
-    for (const auto& block : item.buckets[0].skipped()) {
+    for (Head& head : item.heads) head.run.buckets->finish(head.run.panel, head.run.sums);
+    for (const auto& block : item.heads[0].run.buckets->skipped()) {
       score(item, block.key, block.keys);
-      for (std::int64_t h = 0; h < net_.heads; ++h) {
-        Head& head = item.heads[static_cast<std::size_t>(h)];
-        float* weights = item.scores + h * kCapeRow;
-        for_tiles(
-            item, block.key, block.keys, h,
-            [&](const TilePlace& place, std::int64_t row, Vec(&t)[kTileKeys][kVecs])
-                __attribute__((always_inline)) {
-                  if (is_masked(place)) mask_tile(place, t);
-                  weigh_tile(t, head.panel.reference, weights + row * kPanel);
-                });
-        item.buckets[static_cast<std::size_t>(h)].add_again(block, weights, head.panel);
+      for (Head& head : item.heads) {
+        const std::int64_t h = head.run.head;
+        this->attend_again(
+            head.run, block,
+            item.scores + h * kCapeRow, [&](const auto& use) __attribute__((always_inline)) {
+              for_tiles(item, block.key, block.keys, h, use);
+            });
       }
     }
-    for (const Head& head : item.heads) head.by_distance.drain(plan_, head.sums);
+    for (const Head& head : item.heads) head.by_distance.drain(plan_, head.run.sums);
   }
 
-  /// What rows end with but their values; then the head's sink joins the normalisers.
-  void write_rows(Item& item, std::int64_t h) const {
-    Panel& panel = item.heads[static_cast<std::size_t>(h)].panel;
-    const std::int64_t first = (item.batch * shape_.heads + h) * shape_.queries + item.row;
-    const float* sink = sink_of(inputs_, h);
-    write_lse(panel, item.queries, first, outputs_.lse);
-    if constexpr (kProbes) write_probes(panel, item.queries, first, sink, outputs_.rows);
-    add_sink(panel, item.queries, sink);
-  }
-
-  void write_head(const Item& item, std::int64_t h) const {
-    const Panel& panel = item.heads[static_cast<std::size_t>(h)].panel;
-    float factor[kPanel];
-    for (std::int64_t n = 0; n < item.queries; ++n) {
-      factor[n] = panel.normaliser[n] == 0 ? 0 : 1 / panel.normaliser[n];
-    }
-    if (inputs_.gate.data) {
-      unpack_gated(panel.out[0], factor, item.queries, panel.out_dim[0], inputs_, outputs_,
-                   item.batch, h, item.row, item.spare);
-      return;
-    }
-    unpack_panel(panel.out[0], factor, item.queries, panel.out_dim[0], outputs_.out, item.batch, h,
-                 item.row);
-  }
-
-  const AttentionInputs& inputs_;
-  const ForwardOutputs& outputs_;
-  const AttentionShape& shape_;
-  Visibility visibility_;
   CapeNetwork net_;
   CapeScorer scorer_;
-  BucketPlan plan_;
-  std::int64_t kept_;  ///< blocks of weights a head may keep
 };
 
 void forward_cape(const AttentionInputs& inputs, const ForwardOutputs& outputs, bool probes) {

@@ -41,11 +41,8 @@ LOADED = re.compile(r"lib(torch|c10|cuda|cudart|cublas|cudnn|nccl|nvrtc|cufft)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".c", ".hpp"}
 OTHER_FOLDERS = ("bench", "tests", "tools")
-# A file that is longer has more than one topic, but for those of MAY_BE_LONG.
+# A file that is longer has more than one topic.
 MOST_LINES = 600
-MAY_BE_LONG = {
-    "kernels/cpu/backward_cape.cpp": "one kernel, all heads of a pair at once",
-}
 TREE_BYTES = 60_000_000
 TEST_DATA_BYTES = 16_500_000
 
@@ -85,17 +82,16 @@ def faults_of(folder, name):
 
 
 def length_faults(root):
-    """A sentence for every file of ours that is too long, and for every exception that is none any more."""
-    long = {}
+    """A sentence for every file of ours that is too long."""
+    faults = []
     for folder in (*DIRECT, *OTHER_FOLDERS):
         for path in sorted((root / folder).rglob("*")):
             if path.suffix in SUFFIXES or path.suffix == ".py":
                 lines = path.read_text(encoding="utf-8").count("\n")
                 if lines > MOST_LINES:
-                    long[path.relative_to(root).as_posix()] = lines
-    return ([f"{name} has {lines} lines, more than {MOST_LINES}: cut it by topic"
-             for name, lines in long.items() if name not in MAY_BE_LONG] +
-            [f"{name} is not long: take it out of MAY_BE_LONG" for name in MAY_BE_LONG if name not in long])
+                    faults.append(f"{path.relative_to(root).as_posix()} has {lines} lines, "
+                                  f"more than {MOST_LINES}: cut it by topic")
+    return faults
 
 
 def libraries_of(folder):
@@ -159,16 +155,14 @@ class Sources(unittest.TestCase):
         self.assertEqual(length_faults(SOURCE), [])
 
     def test_long_files_are_found(self):
-        kept = next(iter(MAY_BE_LONG))
         lengths = {"model/long.cpp": 601, "tests/app/long_test.py": 700, "kernels/cuda/long.cuh": 601,
-                   "app/short.h": 600, kept: 601}
+                   "app/short.h": 600}
         with tempfile.TemporaryDirectory() as folder:
             for name, lines in lengths.items():
                 (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
                 (Path(folder) / name).write_text("\n" * lines, encoding="utf-8")
             found = {fault.split()[0] for fault in length_faults(Path(folder))}
-        self.assertEqual(found, {"model/long.cpp", "tests/app/long_test.py", "kernels/cuda/long.cuh",
-                                 *MAY_BE_LONG} - {kept})
+        self.assertEqual(found, {"model/long.cpp", "tests/app/long_test.py", "kernels/cuda/long.cuh"})
 
     def test_the_tree_is_small(self):
         sizes = tracked_sizes()
