@@ -210,11 +210,14 @@ struct SumScores {
 
 cuda::OnePass cuda::one_pass(const CudaAttention& a) {
   const bool with_table = std::holds_alternative<TableVariant>(a.variant);
-  if (a.tokens.any() || !(with_table || std::holds_alternative<PlainVariant>(a.variant))) return {};
-  const CudaHeads heads = cuda_padded_heads(a.shape);
-  if (a.dq_bytes == 0 || heads.wide()) return {};
-  const bool fits = cuda_shared_bytes() >= one_pass_bytes(heads.channels);
-  return fits ? one_pass_plan(a, with_table) : OnePass{};
+  const bool with_state = std::holds_alternative<TapeVariant>(a.variant);
+  const bool has_form = with_table || with_state ||
+                        std::holds_alternative<PlainVariant>(a.variant) ||
+                        std::holds_alternative<TapaVariant>(a.variant);
+  if (a.dq_bytes == 0 || a.tokens.any() || !has_form) return {};
+  const int bytes = one_pass_bytes(cuda_padded_heads(a.shape).channels, with_state);
+  if (bytes == 0 || cuda_shared_bytes() < bytes) return {};
+  return one_pass_plan(a, with_table);
 }
 
 bool cuda_takes_hopper_form(const CudaAttention& a) {

@@ -101,9 +101,10 @@ struct CudaAttention : AttentionInputs {
   /// Tables' gradients: blocks that share a head's queries each keep sums by distance, in at most
   /// so many bytes of the workspace; one block a head, of 4 bytes a distance, where that is more.
   std::size_t table_bytes = std::size_t{64} << 20;
-  /// Plain scores and tables without numbers of tokens: the backward pass makes dq beside dk and dv
-  /// where sums of it in float32 fit so many bytes of the workspace in enough parts to keep a
-  /// device busy, and by itself elsewhere; 0: always by itself.
+  /// Plain scores, tables, TAPA and, of heads of at most 64 channels, TAPE, without numbers of
+  /// tokens: the backward pass makes dq beside dk and dv where sums of it in float32 fit so many
+  /// bytes of the workspace in enough parts to keep a device busy, and by itself elsewhere; 0:
+  /// always by itself.
   std::size_t dq_bytes = std::size_t{160} << 20;
   /// Whether blocks add to one such sum by atomic operations instead of to parts of their own, and
   /// to one of a table's gradient: longer texts then fit, and the last bits of dq and of the

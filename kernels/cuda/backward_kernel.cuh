@@ -339,9 +339,11 @@ __device__ __forceinline__ void sum_by_halves(const BackwardLaunch<Score>& launc
     pair.add_kept_values(dv);
     pair.add_kept_dots(dk);
   });
+  const Score& score = launch.problem.score;
   pair.write_kept(launch.gradients.dk, batch, kv_head, key, pair.channels(), dk,
-                  launch.problem.score.factor(0));
-  pair.write_kept(launch.gradients.dv, batch, kv_head, key, pair.value_channels(), dv, 1);
+                  [&](int channel) { return score.factor(channel); });
+  pair.write_kept(launch.gradients.dv, batch, kv_head, key, pair.value_channels(), dv,
+                  [](int) { return 1.0f; });
 }
 
 /// Calls call(head, query) for the pairs of a tile of keys and the tiles of queries of its group's
@@ -395,8 +397,9 @@ __device__ __forceinline__ void sum_in_turn(const BackwardLaunch<Score>& launch)
                          [&](int channel) { return score.factor(channel); });
 }
 
+/// At least one block: without, ptxas gives TAPE's 32 registers at 128 channels (sm_80).
 template <typename T, int D, DeviceScore Score, int kValueDim = D>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 1)
     attention_dkv_kernel(const __grid_constant__ BackwardLaunch<Score> launch) {
   if constexpr (D > 128) {
     sum_in_turn<T, D, kValueDim>(launch);

@@ -10,11 +10,13 @@
 
 namespace phasescope::kernels::cuda {
 
+/// Scores of one q and k, without numbers of single queries, keys or pairs.
+template <DeviceScore Score>
+inline constexpr bool kIsOfTiles =
+    !Score::kPieces && !Score::kStored && !Score::kTokens && !Score::kOwn && Score::kParts == 1;
 /// Scores for which a thread has registers for the sums of four rows.
 template <DeviceScore Score>
-inline constexpr bool kHasFewRegisters =
-    Score::kDots == 1 && !Score::kPieces && !Score::kState && !Score::kStored && !Score::kTokens &&
-    !Score::kOwn && Score::kParts == 1;
+inline constexpr bool kHasFewRegisters = kIsOfTiles<Score>&& Score::kDots == 1 && !Score::kState;
 
 template <int kCount>
 class BandTiles {

@@ -222,7 +222,7 @@ void launch_dkv(const CudaAttention& a, const BackwardLaunch<Score>& parameters)
 template <typename T, int D, DeviceScore Score>
 bool launch_in_one_pass(const CudaAttention& a, const CudaGradients& gradients,
                         const BackwardLaunch<Score>& parameters) {
-  if constexpr (kHasFewRegisters<Score> && D <= 128) {
+  if constexpr (kHasOnePass<D, Score>) {
     const OnePass plan = one_pass(a);
     if (plan.units == 0) return false;
     BackwardLaunch<Score> pass = parameters;

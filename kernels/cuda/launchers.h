@@ -68,12 +68,15 @@ constexpr TableBlocks table_blocks(const CudaAttention& a) {
   return {static_cast<unsigned>(count), count * heads * block_distances(s)};
 }
 
-/// The backward pass in one kernel (one_pass_kernel.cuh): keys of a block, and its shared memory.
-/// That of 128 channels fits devices of compute capability 8.0, 8.7 and from 9.0 on, not 8.6
-/// or 8.9.
+/// The backward pass in one kernel (one_pass_kernel.cuh): keys of a block, and its shared memory at
+/// most, 0 where there is no such form. That of 128 channels, and that of 64 with states (TAPE),
+/// fits devices of compute capability 8.0, 8.7 and from 9.0 on, not 8.6 or 8.9. Of 128 channels
+/// with states it would take 225 KiB, and 192 numbers of a thread for the sums alone.
 inline constexpr int kOnePassKeys = 2 * kRows;
-constexpr int one_pass_bytes(std::int64_t padded_dim) {
-  return static_cast<int>(padded_dim <= 64 ? kCudaSharedBytes : kCudaLargeSharedBytes);
+constexpr int one_pass_bytes(std::int64_t padded_dim, bool with_state) {
+  if (padded_dim > (with_state ? 64 : 128)) return 0;
+  const bool least = padded_dim <= 64 && !with_state;
+  return static_cast<int>(least ? kCudaSharedBytes : kCudaLargeSharedBytes);
 }
 /// Multiprocessors of an H100 and an H200, which blocks fill evenly. On fewer than kLeastBlocks of
 /// them the kernels that make dq by itself, which use all, are faster by count, though they compute

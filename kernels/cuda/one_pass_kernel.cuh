@@ -1,9 +1,9 @@
 #pragma once
 // The backward pass in one kernel: a block of 128 keys goes over the tiles of queries of its
 // group's heads, and makes dk, dv and its part of dq of each pair of tiles, so that scores and the
-// gradients of weights are computed once (five products a pair in place of seven). Gradients of
-// scores go through shared memory once, for dk and for dq; a table's gradient is summed where they
-// are. Parts of dq are float32 sums in the workspace: of each group of blocks' keys its own, joined
+// gradients of weights are computed once (five products a pair in place of seven, with TAPE's states
+// seven in place of ten). Gradients of scores go through shared memory once, for dk and for dq,
+// those of TAPA's phases after them; a table's gradient is summed where they are. Parts of dq are float32 sums in the workspace: of each group of blocks' keys its own, joined
 // in the order of groups (the same bits every time), or one that all blocks add to atomically. What
 // takes this form, and how much memory, says one_pass() of launchers.h.
 
@@ -23,6 +23,10 @@ namespace phasescope::kernels::cuda {
 
 inline constexpr int kOnePassTiles = kOnePassKeys / kRows;
 inline constexpr int kOnePassThreads = kOnePassTiles * kThreads;
+
+/// Whether there is that form: with states, whose gradients a thread sums too, of heads of 64.
+template <int D, DeviceScore Score>
+inline constexpr bool kHasOnePass = kIsOfTiles<Score>&& one_pass_bytes(D, Score::kState) > 0;
 
 template <DeviceScore Score>
 struct OnePassLaunch {
@@ -79,22 +83,21 @@ struct DqPart {
   /// sums += the kept gradients of a tile of keys, rows and columns exchanged, . k.
   template <class Pair>
   __device__ __forceinline__ void add(const Pair& pair, int tile) {
-    const std::uint32_t kept = pair.kept_gradients(tile), keys = pair.keys_of_tile(tile);
+    const std::uint32_t keys = pair.keys_of_tile(tile);
 #pragma unroll
     for (int n = 0; n < kRows / 16; ++n) {
-      std::uint32_t a[2][4];
+      GradientOperands a[2];
 #pragma unroll
-      for (int band = 0; band < 2; ++band) {
-        load_exchanged<kRows>(kept, n * 16, row(band) / 16, pair.lane(), a[band]);
-      }
+      for (int band = 0; band < 2; ++band) pair.load_kept_exchanged(tile, n, row(band), a[band]);
 #pragma unroll
       for (int d = 0; d < kChannels / 16; ++d) {
+        const int own = channel() / 16 + d;
         std::uint32_t b[4];
-        load_values<D>(keys, n * 16, channel() / 16 + d, pair.lane(), b);
+        load_values<D>(keys, n * 16, own, pair.lane(), b);
 #pragma unroll
         for (int band = 0; band < 2; ++band) {
-          Half<T>::multiply(sums[band][2 * d], a[band], b[0], b[1]);
-          Half<T>::multiply(sums[band][2 * d + 1], a[band], b[2], b[3]);
+          multiply_gradients<T>(pair.score(), a[band], own, pair.lane(), b, sums[band][2 * d],
+                                sums[band][2 * d + 1]);
         }
       }
     }
@@ -157,7 +160,35 @@ __device__ __forceinline__ void add_dq(const OnePassLaunch<Score>& launch, const
   }
 }
 
-/// dk and dv of the keys from `key` on, and what they give to dq and the table.
+/// The pair of a tile of queries and the warp's keys: weights go to shared memory, and of two dot
+/// products the first one's gradients. `left`: those of the other one, or of the only one, whose
+/// place is still taken. Calls add(band) once d_score of a band is there.
+template <DeviceScore Score, class Pair, class Add>
+__device__ __forceinline__ void compute_pair(Pair& pair, const Visibility& visibility, int query,
+                                             int key, typename Pair::Packed (&left)[2],
+                                             const Add& add) {
+  const auto compute = [&](const auto& bands) {
+    pair.compute(visibility, query, key, pair.own_chunk(), bands, [&](int band) {
+      add(band);
+      if constexpr (Score::kDots == 2) {
+        pair.keep_gradients(band, pair.packed_gradients(band));
+        left[band] = pair.packed_phases(band);
+      } else {
+        left[band] = pair.packed_gradients(band);
+      }
+    });
+  };
+  if constexpr (Score::kDots == 2) {
+    // A thread has no registers for the products of both bands.
+    compute(Bands<0, 1>{});
+    compute(Bands<1, 2>{});
+  } else {
+    compute(Bands<0, 2>{});
+  }
+}
+
+/// dk, dv and, with states, d_state of the keys from `key` on, and what they give to dq and the
+/// table.
 template <typename T, int D, DeviceScore Score>
 __device__ __forceinline__ void take_keys(const OnePassLaunch<Score>& launch,
                                           OnePassPair<T, D, Score>& pair, int key) {
@@ -187,43 +218,55 @@ __device__ __forceinline__ void take_keys(const OnePassLaunch<Score>& launch,
     pair.fetch_queries(batch, head_of(place), tile_of(place) * kRows);
     pair.fetch_entries(head_of(place), tile_of(place) * kRows, key);
   };
+  constexpr bool kTwoDots = Score::kDots == 2, kTable = Score::kEntries && !kTwoDots;
+  static_assert(!kTwoDots || !Score::kState);  // phases take the place of weights
   float dk[2][D / 16][4] = {}, dv[2][D / 16][4] = {};
+  [[maybe_unused]] float d_state[2][D / 16][4] = {};
   pair.fetch_keys(batch, kv_head, key);
   pair.for_each(next(tiles.first()), end, next, fetch, [&](int place) {
     const int tile = tile_of(place);
     const SeenTiles seen = tiles.seen(visibility, tile * kRows);
     const bool own = seen.of(pair.key_tile());
     pair.start(head_of(place));
-    typename Pair::Packed gradients[2];
+    typename Pair::Packed left[2];
     [[maybe_unused]] const KeyTableSums sums(pair.kept_gradients(0));
     if (own) {
-      pair.compute(visibility, tile * kRows, own_key, pair.own_chunk(), Bands<0, 2>{},
-                   [&](int band) {
-                     if constexpr (Score::kEntries) {
-                       if (pass.distances) sums.add(band, pair.d_score[band]);
-                     }
-                     gradients[band] = pair.packed_gradients(band);
-                   });
+      compute_pair<Score>(pair, visibility, tile * kRows, own_key, left,
+                          [&]([[maybe_unused]] int band) {
+                            if constexpr (kTable) {
+                              if (pass.distances) sums.add(band, pair.d_score[band]);
+                            }
+                          });
     }
     [[maybe_unused]] float sum = 0;
-    if constexpr (Score::kEntries) {
+    if constexpr (kTable) {
       if (pass.distances) sum = sums.join(seen.first, seen.second);
     }
-    if (own) {
-      pair.keep_gradients(0, gradients[0]);
-      pair.keep_gradients(1, gradients[1]);
+    if (own && !kTwoDots) {
+      pair.keep_gradients(0, left[0]);
+      pair.keep_gradients(1, left[1]);
     }
     const std::int64_t at =
         launch.tile_of(static_cast<int>(blockIdx.y), partial, place >> launch.shift, tile);
     const bool follows = launch.taken && launch.taken[at];
     __syncthreads();
     if (launch.taken && threadIdx.x == 0) launch.taken[at] = 1;
+    if constexpr (kTwoDots) {
+      if (own) pair.add_kept_values(dv);
+      __syncthreads();
+      if (own) {
+        pair.keep_phases(0, left[0]);
+        pair.keep_phases(1, left[1]);
+      }
+      __syncthreads();
+    }
     add_dq<T, D>(launch, pair, at, follows, seen, [&] {
       if (!own) return;
-      pair.add_kept_values(dv);
+      if constexpr (!kTwoDots) pair.add_kept_values(dv);
+      if constexpr (Score::kState) pair.add_kept_state(d_state);
       pair.add_kept_dots(dk);
     });
-    if constexpr (Score::kEntries) {
+    if constexpr (kTable) {
       if (pass.distances) {
         sums.add_to(launch.distances_of(unit * launch.group + (place >> launch.shift), partial),
                     kRows * (tile - key / kRows - 2 + launch.key_tiles), sum, seen.first,
@@ -231,9 +274,16 @@ __device__ __forceinline__ void take_keys(const OnePassLaunch<Score>& launch,
       }
     }
   });
-  pair.write_kept(pass.gradients.dk, batch, kv_head, own_key, pair.channels(), dk,
-                  pass.problem.score.factor(0));
-  pair.write_kept(pass.gradients.dv, batch, kv_head, own_key, pair.value_channels(), dv, 1);
+  const auto once = [](int) { return 1.0f; };
+  const DeviceGradients& to = pass.gradients;
+  pair.write_kept(to.dk, batch, kv_head, own_key, pair.channels(), dk,
+                  [&](int channel) { return pass.problem.score.factor(channel); });
+  pair.write_kept(to.dv, batch, kv_head, own_key, pair.value_channels(), dv, once);
+  if constexpr (Score::kState) {
+    if (to.d_state.data) {
+      pair.write_kept(to.d_state, batch, kv_head, own_key, pair.state_channels(), d_state, once);
+    }
+  }
 }
 
 /// grid.x blocks share the keys of a unit, grid.y units.
@@ -279,7 +329,7 @@ __global__ void __launch_bounds__(kOnePassThreads)
       if (row >= shape.queries) continue;
       write_row<T, DqPart<T, D>::kChannels>(
           pointer<T>(to, unit / shape.kv_heads, head) + row * to.row + dq.channel(), dq.sums[band],
-          half, [&](int channel) { return problem.score.factor(channel); },
+          half, [&](int channel) { return problem.score.factor(dq.channel() + channel); },
           static_cast<int>(shape.head_dim) - dq.channel(), lane);
     }
   }
@@ -290,7 +340,7 @@ template <typename T, int D, DeviceScore Score>
 void launch_one_pass(const CudaAttention& a, const OnePass& plan,
                      const BackwardLaunch<Score>& pass) {
   using Layout = OnePassLayout<D, Score>;
-  static_assert(Layout::kBytesWithOperands <= one_pass_bytes(D));
+  static_assert(Layout::kBytesWithOperands <= one_pass_bytes(D, Score::kState));
   static_assert(KeyTableSums::kBytes <= Layout::kOperandBytes);
   const auto stream = static_cast<cudaStream_t>(a.stream);
   float* sums = pass.delta + delta_size(a.shape) + plan.distances;

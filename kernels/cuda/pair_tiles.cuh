@@ -147,9 +147,12 @@ class PairTiles {
   __device__ void start(int head) {
     compute_anew();
     head_ = head;
-    sum_rows<T, D>(
-        problem_.score, [this](int d, std::uint32_t(&a)[4]) { dot_rows()(0, d, a); }, lane_,
-        row_sum_);
+#pragma unroll
+    for (int band = 0; band < kCount; ++band) {
+      sum_rows<T, D>(
+          problem_.score, [&](int d, std::uint32_t(&a)[4]) { dot_rows()(band, d, a); }, lane_,
+          row_sum_[band]);
+    }
     pieces_.begin(entries().at);
   }
 
@@ -225,41 +228,37 @@ class PairTiles {
     };
   }
 
+  /// Starts copying 64 rows of a head: of q or k, of d_out or v and, where given, of d_out_state
+  /// or state.
+  __device__ __forceinline__ void copy_streams(const typename Layout::Tiles& to,
+                                               const InputTensor& dots, const InputTensor& values,
+                                               const InputTensor& state, int batch, int head,
+                                               int first, int rows) const {
+    if constexpr (Score::kProducts) {
+      copy_tile<T, D, kBlock>(to.dots, pointer<T>(dots, batch, head), dots.row, first, rows,
+                              channels());
+    }
+    if constexpr (kBackward) {
+      copy_tile<T, kValueDim, kBlock>(to.values, pointer<T>(values, batch, head), values.row, first,
+                                      rows, value_channels());
+    }
+    if constexpr (kBackward && Score::kState) {
+      copy_tile<T, kStateDim, kBlock>(to.state, pointer<T>(state, batch, head), state.row, first,
+                                      state.data ? rows : 0, state_channels());
+    }
+  }
   __device__ void fetch_key_tile(int batch, int kv_head, int first, int tile) const {
     const auto tiles =
         kTransposed ? Layout::tiles(shared_ + static_cast<std::uint32_t>(tile) * Layout::kTiles)
                     : columns(fetched_);
-    if constexpr (Score::kProducts) {
-      const InputTensor& k = k_of(problem_, part_);
-      copy_tile<T, D, kBlock>(tiles.dots, pointer<T>(k, batch, kv_head), k.row, first, keys(),
-                              channels());
-    }
-    if constexpr (kBackward) {
-      copy_tile<T, kValueDim, kBlock>(tiles.values, pointer<T>(problem_.v, batch, kv_head),
-                                      problem_.v.row, first, keys(), value_channels());
-    }
-    if constexpr (kBackward && Score::kState) {
-      copy_tile<T, kStateDim>(tiles.state, pointer<T>(problem_.state, batch, kv_head),
-                              problem_.state.row, first, keys(), state_channels());
-    }
+    copy_streams(tiles, k_of(problem_, part_), problem_.v, problem_.state, batch, kv_head, first,
+                 keys());
   }
   __device__ void fetch_tile(int batch, int head, int first, int tile) const {
     const auto tiles = kTransposed ? columns(fetched_) : rows_of_band(tile);
     const DeviceSaved& saved = launch_.saved;
-    if constexpr (Score::kProducts) {
-      const InputTensor& q = q_of(problem_, part_);
-      copy_tile<T, D, kBlock>(tiles.dots, pointer<T>(q, batch, head), q.row, first, queries(),
-                              channels());
-    }
-    if constexpr (kBackward) {
-      copy_tile<T, kValueDim, kBlock>(tiles.values, pointer<T>(saved.d_out, batch, head),
-                                      saved.d_out.row, first, queries(), value_channels());
-    }
-    if constexpr (kBackward && Score::kState) {
-      const InputTensor& d_state = saved.d_out_state;
-      copy_tile<T, kStateDim>(tiles.state, pointer<T>(d_state, batch, head), d_state.row, first,
-                              d_state.data ? queries() : 0, state_channels());
-    }
+    copy_streams(tiles, q_of(problem_, part_), saved.d_out, saved.d_out_state, batch, head, first,
+                 queries());
     int thread = static_cast<int>(threadIdx.x);
     if constexpr (kKeyTiles > 1) cuda::compute_anew(thread);
     const int n = thread % kRows, query = first + n;
@@ -307,7 +306,7 @@ class PairTiles {
   int part_ = 0;
   std::uint32_t shared_;
   std::uint32_t stage_ = 0, fetched_ = 0;  // what is computed, and where copies go
-  float row_sum_[2] = {0, 0};
+  float row_sum_[kCount][2] = {};
   [[no_unique_address]] Pieces<Score::kPieces> pieces_;
 };
 

@@ -204,9 +204,9 @@ __device__ __forceinline__ void add_split_products(const Score& score, const Row
   }
 }
 
-/// dots(m) of every band m: rows(m, d, a) gives the operand of channels 16 d ..; the tile's rows
-/// are first .. first + kColumns. row_sum(m): of TAPA's linear phase, the sums of the phase
-/// channels of the thread's two rows, else 0.
+/// dots(m) of every band m, of two dot products one alone: rows(m, d, a) gives the operand of
+/// channels 16 d ..; the tile's rows are first .. first + kColumns. row_sum(m): of TAPA's linear
+/// phase, the sums of the phase channels of the thread's two rows, else 0.
 template <typename T, int D, int kColumns, DeviceScore Score, class Which, class Rows, class Sums,
           class Products>
 __device__ __forceinline__ void multiply_rows(const Score& score, const Which& bands,
@@ -228,9 +228,11 @@ __device__ __forceinline__ void multiply_rows(const Score& score, const Which& b
     add_products<T, D, kColumns>(bands, rows, tile, first, lane,
                                  [&](int m) -> float(&)[kColumns / 8][4] { return dots(m).dot; });
   } else {
-    static_assert(Which::kLast == 1);
+    constexpr int kBand = Which::kFirst;
+    static_assert(Which::kLast == kBand + 1);
     add_split_products<T, D, kColumns>(
-        score, [&](int d, std::uint32_t(&a)[4]) { rows(0, d, a); }, tile, first, lane, dots(0));
+        score, [&](int d, std::uint32_t(&a)[4]) { rows(kBand, d, a); }, tile, first, lane,
+        dots(kBand));
   }
 }
 
@@ -309,6 +311,42 @@ __device__ __forceinline__ void accumulate(const float (&w)[kColumns / 8][4], st
       [&](int) -> float(&)[D / 8][4] { return sums; });
 }
 
+/// The gradients of a pair's dot products as operands; phase: of the second one, where there are
+/// two.
+struct GradientOperands {
+  std::uint32_t dot[4], phase[4];
+};
+
+/// sums += the gradients . b, of channels 16 d .. of tile rows as load_values() gives them: d dot
+/// with the channels before content(), d phase with those from there on, or with ones where the
+/// phase is linear.
+template <typename T, DeviceScore Score>
+__device__ __forceinline__ void multiply_gradients(const Score& score,
+                                                   const GradientOperands& gradients, int d,
+                                                   int lane, const std::uint32_t (&b)[4],
+                                                   float (&low)[4], float (&high)[4]) {
+  if constexpr (Score::kDots == 1) {
+    Half<T>::multiply(low, gradients.dot, b[0], b[1]);
+    Half<T>::multiply(high, gradients.dot, b[2], b[3]);
+  } else {
+    const std::uint32_t one = Half<T>::pack(1, 1);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float(&sums)[4] = h == 0 ? low : high;
+      const int channel = d * 16 + h * 8;
+      // A lane has the values of one channel.
+      const std::uint32_t kept = channel + lane / 4 < score.content() ? ~0u : 0u;
+      if (channel < score.content()) {
+        Half<T>::multiply(sums, gradients.dot, b[2 * h] & kept, b[2 * h + 1] & kept);
+      }
+      if (channel + 8 > score.content()) {
+        Half<T>::multiply(sums, gradients.phase, (score.linear() ? one : b[2 * h]) & ~kept,
+                          (score.linear() ? one : b[2 * h + 1]) & ~kept);
+      }
+    }
+  }
+}
+
 /// The gradients of two dot products of a pair.
 template <typename T, int D, int kColumns, DeviceScore Score>
 __device__ __forceinline__ void accumulate_split(const Score& score,
@@ -317,33 +355,20 @@ __device__ __forceinline__ void accumulate_split(const Score& score,
                                                  float (&sums)[D / 8][4]) {
 #pragma unroll
   for (int n = 0; n < kColumns / 16; ++n) {
-    std::uint32_t dot[4], phase[4];
-    pack_operand<T>(gradients.dot[2 * n], gradients.dot[2 * n + 1], dot);
-    pack_operand<T>(gradients.phase[2 * n], gradients.phase[2 * n + 1], phase);
+    GradientOperands a;
+    pack_operand<T>(gradients.dot[2 * n], gradients.dot[2 * n + 1], a.dot);
+    pack_operand<T>(gradients.phase[2 * n], gradients.phase[2 * n + 1], a.phase);
 #pragma unroll
     for (int d = 0; d < D / 16; ++d) {
       std::uint32_t b[4];
       load_values<D>(tile, first + n * 16, d, lane, b);
-      const std::uint32_t one = Half<T>::pack(1, 1);
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int channel = d * 16 + h * 8;
-        // A lane has the values of one channel.
-        const std::uint32_t kept = channel + lane / 4 < score.content() ? ~0u : 0u;
-        if (channel < score.content()) {
-          Half<T>::multiply(sums[2 * d + h], dot, b[2 * h] & kept, b[2 * h + 1] & kept);
-        }
-        if (channel + 8 > score.content()) {
-          Half<T>::multiply(sums[2 * d + h], phase, (score.linear() ? one : b[2 * h]) & ~kept,
-                            (score.linear() ? one : b[2 * h + 1]) & ~kept);
-        }
-      }
+      multiply_gradients<T>(score, a, d, lane, b, sums[2 * d], sums[2 * d + 1]);
     }
   }
 }
 
-/// sums(m) += the gradients of a chunk of every band m times tile rows: d dot with the channels
-/// before content(), d phase with those from there on, or with ones where the phase is linear.
+/// sums(m) += the gradients of a chunk of every band m times tile rows, as multiply_gradients()
+/// does.
 template <typename T, int D, int kColumns, DeviceScore Score, class Which, class Gradients,
           class Sums>
 __device__ __forceinline__ void accumulate_gradients(const Score& score, const Which& bands,

@@ -123,7 +123,7 @@ class TilePair
         taken(band);
       }
     };
-    if constexpr (kKeyTiles == 1) {
+    if constexpr (kKeyTiles == 1 || Which::kLast == Which::kFirst + 1) {
       finish(bands);
     } else {
       // A thread has no registers for the gradients of both bands' weights.
@@ -236,29 +236,60 @@ class TilePair
     std::uint32_t pairs[kColumns / 8][2];
   };
   __device__ __forceinline__ Packed packed_gradients(int band) const {
-    static_assert(kHalves && Score::kDots == 1 && 2 * kColumns == kRows);
+    static_assert(kHalves && 2 * kColumns == kRows);
     return packed(gradient[band].dot);
   }
   __device__ __forceinline__ void keep_gradients(int band, const Packed& gradients) const {
     keep_operand(operands(1), band, gradients);
   }
-  /// sums += weights of all queries . d_out, and gradients . q: of the warp's channels.
+  /// Those of the second dot product, which take the place of the weights once no warp of the keys
+  /// reads these any more.
+  __device__ __forceinline__ Packed packed_phases(int band) const {
+    static_assert(kHalves && Score::kDots == 2);
+    return packed(gradient[band].phase);
+  }
+  __device__ __forceinline__ void keep_phases(int band, const Packed& gradients) const {
+    keep_operand(operands(0), band, gradients);
+  }
+  /// sums += weights of all queries . d_out, or d_out_state, and gradients . q: of the warp's
+  /// channels.
   __device__ __forceinline__ void add_kept_values(float (&sums)[kCount][D / 16][4]) const {
-    add_kept(operands(0), columns(stage_).values, sums);
+    add_kept_weights(columns(stage_).values, sums);
+  }
+  __device__ __forceinline__ void add_kept_state(float (&sums)[kCount][D / 16][4]) const {
+    add_kept_weights(columns(stage_).state, sums);
   }
   __device__ __forceinline__ void add_kept_dots(float (&sums)[kCount][D / 16][4]) const {
-    add_kept(operands(1), columns(stage_).dots, sums);
+    const auto load = [this](int band, int n, GradientOperands& a) {
+      load_operand<kRows>(operands(1), warp_row(band), n, lane_, a.dot);
+      if constexpr (Score::kDots == 2) {
+        load_operand<kRows>(operands(0), warp_row(band), n, lane_, a.phase);
+      }
+    };
+    add_kept(columns(stage_).dots, load, problem_.score, sums);
   }
   /// Where what keep_gradients() keeps of a tile of keys lies, and that tile's k.
   __device__ std::uint32_t kept_gradients(int tile) const { return operands_of_key_tile(1, tile); }
   __device__ std::uint32_t keys_of_tile(int tile) const {
     return Layout::tiles(shared_ + static_cast<std::uint32_t>(tile) * Layout::kTiles).dots;
   }
+  /// The kept gradients of a tile of keys, keys 16 n .., with rows and columns exchanged: of the
+  /// queries from `row` on.
+  __device__ __forceinline__ void load_kept_exchanged(int tile, int n, int row,
+                                                      GradientOperands& a) const {
+    load_exchanged<kRows>(kept_gradients(tile), n * 16, row / 16, lane_, a.dot);
+    if constexpr (Score::kDots == 2) {
+      load_exchanged<kRows>(operands_of_key_tile(0, tile), n * 16, row / 16, lane_, a.phase);
+    }
+  }
+  __device__ const Score& score() const { return problem_.score; }
 
-  /// Writes the warp's channels of its 32 keys, of the 64 from `first` on, that are below `width`.
+  /// Writes the warp's channels of its 32 keys, of the 64 from `first` on, that are below `width`,
+  /// times factor(channel).
+  template <class Factor>
   __device__ __forceinline__ void write_kept(const OutputTensor& to, int batch, int head, int first,
                                              int width, const float (&sums)[kCount][D / 16][4],
-                                             float factor) const {
+                                             const Factor& factor) const {
 #pragma unroll
     for (int band = 0; band < kCount; ++band) {
 #pragma unroll
@@ -267,7 +298,8 @@ class TilePair
         if (row >= keys()) continue;
         write_row<T, D / 2>(
             pointer<T>(to, batch, head) + row * to.row + own_channel(), sums[band], half,
-            [factor](int) { return factor; }, width - own_channel(), lane_);
+            [&](int channel) { return factor(own_channel() + channel); }, width - own_channel(),
+            lane_);
       }
     }
   }
@@ -404,26 +436,35 @@ class TilePair
       }
     }
   }
-  __device__ __forceinline__ void add_kept(std::uint32_t kept, std::uint32_t tile,
+  /// sums += what is kept of all queries, load(band, n, operands) of the queries 16 n .., times the
+  /// tile: by multiply_gradients() of that score.
+  template <class Load, DeviceScore Split>
+  __device__ __forceinline__ void add_kept(std::uint32_t tile, const Load& load, const Split& split,
                                            float (&sums)[kCount][D / 16][4]) const {
 #pragma unroll
     for (int n = 0; n < kRows / 16; ++n) {
-      std::uint32_t a[kCount][4];
+      GradientOperands a[kCount];
 #pragma unroll
-      for (int band = 0; band < kCount; ++band) {
-        load_operand<kRows>(kept, warp_row(band), n, lane_, a[band]);
-      }
+      for (int band = 0; band < kCount; ++band) load(band, n, a[band]);
 #pragma unroll
       for (int d = 0; d < D / 32; ++d) {
+        const int own = own_channel() / 16 + d;
         std::uint32_t b[4];
-        load_values<D>(tile, n * 16, own_channel() / 16 + d, lane_, b);
+        load_values<D>(tile, n * 16, own, lane_, b);
 #pragma unroll
         for (int band = 0; band < kCount; ++band) {
-          Half<T>::multiply(sums[band][2 * d], a[band], b[0], b[1]);
-          Half<T>::multiply(sums[band][2 * d + 1], a[band], b[2], b[3]);
+          multiply_gradients<T>(split, a[band], own, lane_, b, sums[band][2 * d],
+                                sums[band][2 * d + 1]);
         }
       }
     }
+  }
+  __device__ __forceinline__ void add_kept_weights(std::uint32_t tile,
+                                                   float (&sums)[kCount][D / 16][4]) const {
+    const auto load = [this](int band, int n, GradientOperands& a) {
+      load_operand<kRows>(operands(0), warp_row(band), n, lane_, a.dot);
+    };
+    add_kept(tile, load, PlainScore{}, sums);
   }
 
   template <class Which, class Products>
@@ -431,8 +472,9 @@ class TilePair
                                                 const Products& dots) const {
     if constexpr (Score::kProducts) {
       multiply_rows<T, D, kColumns>(
-          problem_.score, bands, dot_rows(), [this](int) -> const float(&)[2] { return row_sum_; },
-          columns(stage_).dots, first, lane_, dots);
+          problem_.score, bands, dot_rows(),
+          [this](int band) -> const float(&)[2] { return row_sum_[band]; }, columns(stage_).dots,
+          first, lane_, dots);
     }
   }
 

@@ -49,14 +49,18 @@ class CudaOnePass : public ::testing::TestWithParam<Kind> {
 
   static Kind kind() { return GetParam(); }
 
-  /// The problem in that form, which is taken where `taken`.
+  /// The problem in that form, which is taken where `taken` and there is one.
   static void check(const Problem& problem, std::size_t turn, const DeviceChange& change,
                     bool taken = true) {
     Case c(problem);
     expect_right(kTypes[turn % 2], problem, c, false, [&](CudaAttention& a) {
       change(a);
-      EXPECT_EQ(cuda::one_pass(a).units > 0, taken);
+      EXPECT_EQ(cuda::one_pass(a).units > 0, taken && has_form(problem));
     });
+  }
+  /// States leave no room for their gradients beside those of more than 64 channels.
+  static bool has_form(const Problem& problem) {
+    return problem.kind != Kind::tape || problem.shape.head_dim <= 64;
   }
 
  private:
@@ -70,6 +74,7 @@ std::vector<Problem> problems(Kind kind) {
   const auto add = [&](const AttentionShape& shape, auto change) {
     Problem one{kind};
     one.shape = shape;
+    if (kind == Kind::tape) one.shape.head_dim = std::min<std::int64_t>(shape.head_dim, 64);
     change(one);
     result.push_back(one);
   };
@@ -134,20 +139,23 @@ TEST_P(CudaOnePassOfManyHeads, IsRightWithFewerBlocksThanKeysAndSeveralLaunches)
 // Blocks and warps come in an order of their own each time.
 TEST_P(CudaOnePass, GivesTheSameBitsEveryTime) {
   Problem problem{kind()};
-  problem.shape = {1, 4, 2, 200, 300, 128, 0, false};
+  problem.shape = {1, 4, 2, 200, 300, kind() == Kind::tape ? 64 : 128, 0, false};
   Case c(problem);
   DeviceCase device(kTypes[0], c);
   device.forward();
   std::vector<std::vector<float>> first;
   for (int n = 0; n < 3; ++n) {
     device.backward();
-    const std::vector<std::vector<float>> results{c.dq, c.dk, c.dv, c.d_table};
+    const std::vector<std::vector<float>> results{c.dq, c.dk, c.dv, c.d_table, c.d_state};
     if (n == 0) first = results;
     EXPECT_TRUE(results == first);
   }
 }
 
-TEST_P(CudaOnePass, HasNoOtherBitsWhereATablesGradientIsNotWanted) {
+/// What a table's gradient and its absence change, and one of a state.
+class CudaOnePassOfOneGradientMore : public CudaOnePass {};
+
+TEST_P(CudaOnePassOfOneGradientMore, HasNoOtherBitsWhereItIsNotWanted) {
   Problem problem{kind()};
   problem.shape = {1, 2, 1, 140, 140, 64};
   Case c(problem), without(problem);
@@ -157,7 +165,11 @@ TEST_P(CudaOnePass, HasNoOtherBitsWhereATablesGradientIsNotWanted) {
   other.forward();
   const DeviceArray<char> workspace(cuda_backward_workspace(other.attention));
   CudaGradients gradients = other.gradients(workspace.data());
-  gradients.variant = std::monostate{};
+  if (auto* tape = std::get_if<TapeGradients>(&gradients.variant)) {
+    tape->d_state = {};
+  } else {
+    gradients.variant = std::monostate{};
+  }
   other.backward(gradients);
   EXPECT_EQ(without.dq, c.dq);
   EXPECT_EQ(without.dk, c.dk);
@@ -168,7 +180,11 @@ INSTANTIATE_TEST_SUITE_P(Kernels, CudaOnePassOfManyHeads, ::testing::Values(Kind
                          [](const auto& info) { return kind_name(info.param); });
 INSTANTIATE_TEST_SUITE_P(Kernels, CudaOnePass,
                          ::testing::Values(Kind::plain, Kind::table, Kind::table_signed,
-                                           Kind::table_multiplied),
+                                           Kind::table_multiplied, Kind::tapa, Kind::tapa_linear,
+                                           Kind::tape),
+                         [](const auto& info) { return kind_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(Kernels, CudaOnePassOfOneGradientMore,
+                         ::testing::Values(Kind::table, Kind::table_multiplied, Kind::tape),
                          [](const auto& info) { return kind_name(info.param); });
 
 /// An attention of a batch of one, as many queries as keys.
@@ -236,11 +252,18 @@ TEST(CudaChecks, TheOnePassIsTakenWhereADeviceHasItsForm) {
   EXPECT_EQ(units(Kind::plain, 64), 1u);
   EXPECT_EQ(units(Kind::table, 16), 1u);
   EXPECT_EQ(units(Kind::table_tokens, 16), 0u);
-  EXPECT_EQ(units(Kind::tapa, 16), 0u);
+  EXPECT_EQ(units(Kind::tapa, 16), 1u);
+  EXPECT_EQ(units(Kind::fire, 16), 0u);
+  EXPECT_EQ(units(Kind::tape, 72), 0u);
 #ifdef PHASESCOPE_CUDA_EMULATION
   EXPECT_EQ(units(Kind::plain, 72), 0u);  // 99 KiB
+  EXPECT_EQ(units(Kind::tapa_linear, 72), 0u);
+  EXPECT_EQ(units(Kind::tape, 16), 0u);
   const Capability hopper(90);
   EXPECT_EQ(units(Kind::plain, 72), 1u);
+  EXPECT_EQ(units(Kind::tapa_linear, 72), 1u);
+  EXPECT_EQ(units(Kind::tape, 16), 1u);
+  EXPECT_EQ(units(Kind::tape, 72), 0u);
 #endif
 }
 
