@@ -17,11 +17,13 @@
 
 #include "app/cli/output.h"
 #include "app/cli/page.h"
+#include "app/figures/figures.h"
 #include "app/figures/plot_json.h"
 #include "formats/error.h"
 #include "formats/file_system.h"
 #include "formats/tensors/npy.h"
 #include "formats/tensors/safetensors.h"
+#include "formats/unique_fd.h"
 #include "widgets/plot_svg.h"
 #include "widgets/plot_table.h"
 
@@ -174,6 +176,51 @@ void export_folder(Output output, const fs::path& folder, const json& sidecar) {
   write_safetensors_file(output, folder / "tensors.safetensors", sidecar);
 }
 
+// `output` with what weights were stored as under every figure.
+Output with_weights_named(Output output, const std::vector<std::string>& weights) {
+  const auto name = [&weights](std::vector<std::string>& notes) {
+    for (const std::string& one : weights) {
+      const auto says = [&one](const std::string& note) { return note.find(one) != note.npos; };
+      if (std::ranges::none_of(notes, says)) notes.push_back(one);
+    }
+  };
+  for (widgets::PlotSpec& figure : output.figures) name(figure.notes);
+  for (widgets::GridSpec& grid : output.grids) name(grid.notes);
+  return output;
+}
+
+std::vector<std::string> weights_in(const json& provenance) {
+  std::vector<std::string> all;
+  for (const json& one : provenance) {
+    for (std::string& weights : notes_of_weights(one.value("note", ""))) {
+      if (std::ranges::find(all, weights) == all.end()) all.push_back(std::move(weights));
+    }
+  }
+  return all;
+}
+
+void write_output(const Output& output, const fs::path& path, const json& sidecar) {
+  const std::string extension = path.extension().string();
+  if (is_folder(path)) return export_folder(output, path, sidecar);
+  if (path.has_parent_path()) formats::make_directories(real_file_system(), path.parent_path());
+  if (extension == ".json") return write_text(path, document_of_result(output.result, sidecar));
+  if (extension == ".csv") return write_with_sidecar(path, tables_as_csv(output, path), sidecar);
+  if (extension == ".md") return write_text(path, page_of(output, path, sidecar));
+  if (extension == ".svg") return write_with_sidecar(path, svg_of_output(output, path), sidecar);
+  if (extension == ".pdf" || extension == ".png") {
+    const std::string svg = svg_of_output(output, path);
+    return write_with_sidecar(path, convert_svg(svg, extension.substr(1)), sidecar);
+  }
+  if (extension == ".npy") {
+    write_npy_file(output, path);
+  } else if (extension == ".safetensors") {
+    write_safetensors_file(output, path, sidecar);
+  } else {
+    throw unknown_form(path);
+  }
+  write_text(path.string() + ".json", document(sidecar) + "\n");
+}
+
 }  // namespace
 
 json sidecar_of(const std::string& command, const json& provenance) {
@@ -201,12 +248,11 @@ void require_writable_place(const fs::path& folder) {
   }
   // Permission alone says too little: folders of /proc take no file from anybody.
   std::string probe = (place / ".phasescope-XXXXXX").string();
-  const int file = mkostemp(probe.data(), O_CLOEXEC);
-  if (file < 0) {
+  const formats::UniqueFd file(mkostemp(probe.data(), O_CLOEXEC));
+  if (!file) {
     throw formats::bad_input("this folder cannot be written to: " + std::string(strerror(errno)),
                              place.string(), "name another place");
   }
-  close(file);
   unlink(probe.c_str());
 }
 
@@ -247,25 +293,9 @@ void export_grid(const widgets::GridSpec& grid, const fs::path& folder, const js
 }
 
 void export_output(const Output& output, const fs::path& path, const json& sidecar) {
-  const std::string extension = path.extension().string();
-  if (is_folder(path)) return export_folder(output, path, sidecar);
-  if (path.has_parent_path()) formats::make_directories(real_file_system(), path.parent_path());
-  if (extension == ".json") return write_text(path, document_of_result(output.result, sidecar));
-  if (extension == ".csv") return write_with_sidecar(path, tables_as_csv(output, path), sidecar);
-  if (extension == ".md") return write_text(path, page_of(output, path, sidecar));
-  if (extension == ".svg") return write_with_sidecar(path, svg_of_output(output, path), sidecar);
-  if (extension == ".pdf" || extension == ".png") {
-    const std::string svg = svg_of_output(output, path);
-    return write_with_sidecar(path, convert_svg(svg, extension.substr(1)), sidecar);
-  }
-  if (extension == ".npy") {
-    write_npy_file(output, path);
-  } else if (extension == ".safetensors") {
-    write_safetensors_file(output, path, sidecar);
-  } else {
-    throw unknown_form(path);
-  }
-  write_text(path.string() + ".json", document(sidecar) + "\n");
+  const std::vector<std::string> weights = weights_in(output.provenance);
+  if (weights.empty()) return write_output(output, path, sidecar);
+  write_output(with_weights_named(output, weights), path, sidecar);
 }
 
 }  // namespace phasescope::app

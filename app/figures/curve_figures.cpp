@@ -86,6 +86,17 @@ void add_notes(std::vector<std::string>& notes, std::span<const protocol::Proven
   }
 }
 
+std::vector<std::string> notes_of_weights(std::string_view note) {
+  std::vector<std::string> found;
+  for (std::size_t begin = 0; begin < note.size();) {
+    const std::size_t end = std::min(note.find("; ", begin), note.size());
+    const std::string_view clause = note.substr(begin, end - begin);
+    if (clause.starts_with("weights of ")) found.emplace_back(clause);
+    begin = end + 2;
+  }
+  return found;
+}
+
 namespace {
 
 // A point in the middle of each band, with its interval.

@@ -51,6 +51,10 @@ std::vector<GroupedFigure> without(const std::string& group, std::vector<Grouped
 void add_notes(std::vector<std::string>& notes, std::span<const protocol::Provenance> provenance,
                const ModelNames& names);
 
+// What a note of provenance says of weights that lie in another form in their file, "weights of m
+// from Q4_K", one of each model: a figure that is pasted somewhere has left all else behind.
+std::vector<std::string> notes_of_weights(std::string_view note);
+
 // What is shown of an encoder-decoder: "shown: decoder self-attention (dec.)".
 std::string stack_note(const std::string& stack);
 

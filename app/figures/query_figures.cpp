@@ -16,6 +16,18 @@ bool has_sinks(const protocol::QueryResult& result) {
                              [](const protocol::QueryHead& head) { return head.sink.has_value(); });
 }
 
+// What each head's learned sink takes, a number for each row of the map; masked where a head has
+// none.
+std::vector<float> sinks_of(const protocol::QueryResult& result) {
+  if (!has_sinks(result)) return {};
+  std::vector<float> sinks(std::size_t(result.layers * result.heads), widgets::kMaskedCell);
+  for (const protocol::QueryHead& head : result.rows) {
+    const auto row = std::size_t(head.layer * result.heads + head.head);
+    if (head.sink && row < sinks.size()) sinks[row] = float(*head.sink);
+  }
+  return sinks;
+}
+
 }  // namespace
 
 widgets::PlotSpec query_figure(const protocol::QueryResult& result, const Grid& weights,
@@ -36,11 +48,16 @@ widgets::PlotSpec query_figure(const protocol::QueryResult& result, const Grid& 
                        .values = weights.values};
   map.col_end = double(result.keys);
   map.row_name = "head", map.value_label = "weight";
+  map.margin = sinks_of(result);
+  if (!map.margin.empty()) map.margin_name = "learned sink";
   apply_look(map, {});
   plot.notes = {"query " + query + " of " + std::to_string(result.tokens) +
                 " tokens; the heads of each layer from top to bottom, cells: max"};
   if (!result.stack.empty()) plot.notes.push_back(stack_note(result.stack));
-  if (has_sinks(result)) plot.notes.push_back(protocol::kSinksBesideWeights);
+  if (has_sinks(result)) {
+    plot.notes.push_back(std::string(protocol::kSinksBesideWeights) +
+                         "; the strip beside the map shows what the sink takes");
+  }
   plot.notes.push_back(widgets::scale_note(map));
   plot.map = std::move(map);
   return plot;
@@ -64,7 +81,10 @@ Table query_table(const protocol::QueryResult& result) {
     if (head.sink) row["sink"] = *head.sink;
     table.rows.push_back(std::move(row));
   }
-  if (has_sinks(result)) table.columns.push_back("sink");
+  if (has_sinks(result)) {
+    table.columns.push_back("sink");
+    table.notes.push_back(protocol::kSinksBesideWeights);
+  }
   if (!result.stack.empty()) table.notes.push_back(stack_note(result.stack));
   table.notes.push_back(result.provenance.note);
   return table;

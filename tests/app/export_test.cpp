@@ -49,6 +49,29 @@ TEST(Export, AFolderHasWhatWasAskedFor) {
   EXPECT_EQ(json::parse(content(folder / "one" / "list.json"))["items"], json({1, 2}));
 }
 
+// A figure that is pasted into a paper says by itself that its weights were quantised: once, each
+// model.
+TEST(Export, FiguresNameWhatWeightsWereStoredAs) {
+  TemporaryFolder folder;
+  widgets::PlotSpec plot{.id = "loss", .title = "Loss"};
+  plot.series.push_back({.label = "a", .x = {0, 1}, .y = {3, 2}});
+  Output output{.figures = {plot}};
+  const std::string q4 = "weights of m from Q4_K (5 tensors), Q6_K (2 tensors)";
+  const std::string mx = "weights of n from MXFP4";
+  output.provenance = {
+      {{"note", "text cut to 128 of 142 tokens; " + q4}}, {{"note", mx}}, {{"note", q4}}};
+  export_output(output, folder / "x.svg", {{"command", "c"}});
+  const std::string svg = content(folder / "x.svg");
+  for (const std::string& words : {q4.substr(0, 20), mx}) {
+    const std::size_t first = svg.find(words);
+    ASSERT_NE(first, std::string::npos) << words;
+    EXPECT_EQ(svg.find(words, first + 1), std::string::npos) << words;
+  }
+  EXPECT_EQ(svg.find("text cut"), std::string::npos);
+  export_output(output, folder / "all", {{"command", "c"}});
+  EXPECT_NE(content(folder / "all" / "loss.svg").find(mx), std::string::npos);
+}
+
 // A browser takes the first element of an id for all: a second plot clipped by the frame of the
 // first loses points.
 TEST(Export, FiguresOfAPageHaveNoIdInCommon) {

@@ -13,6 +13,7 @@
 #include "app/figures/figures.h"
 #include "app/figures/intervention_figures.h"
 #include "app/figures/map_look.h"
+#include "app/figures/query_figures.h"
 #include "app/figures/query_key_figures.h"
 #include "app/verbs/factories.h"
 #include "fake_run.h"
@@ -20,11 +21,36 @@
 #include "protocol/messages/compare.h"
 #include "protocol/messages/heads.h"
 #include "protocol/messages/map.h"
+#include "protocol/messages/query.h"
+#include "protocol/sink_words.h"
 
 namespace phasescope::app {
 namespace {
 
 using protocol::TensorRef;
+
+// ---- a query ----
+
+TEST(QueryRows, LearnedSinksAreAStripBesideTheRowsOfAQuery) {
+  protocol::QueryResult query;
+  query.model = "rope", query.layers = 2, query.heads = 2;
+  query.tokens = query.keys = query.width = 1;
+  for (const std::int64_t layer : {0, 1})
+    for (const std::int64_t head : {0, 1}) query.rows.push_back({layer, head, {0}, {1.0}, {}});
+  const Grid cells{{2, 2, 1}, {1, 1, 0.75F, 0.5F}};
+  const ModelNames names({"rope"});
+  EXPECT_TRUE(query_figure(query, cells, names).map->margin.empty());
+  const auto plain = query_table(query);
+  query.rows[2].sink = 0.25, query.rows[3].sink = 0.5;  // layer 0 has none
+  const auto plot = query_figure(query, cells, names);
+  EXPECT_EQ(plot.map->margin,
+            (std::vector<float>{widgets::kMaskedCell, widgets::kMaskedCell, 0.25F, 0.5F}));
+  EXPECT_EQ(plot.map->margin_name, "learned sink");
+  EXPECT_TRUE(std::ranges::any_of(
+      plot.notes, [](const auto& note) { return note.find("strip") != std::string::npos; }));
+  EXPECT_EQ(query_table(query).notes.size(), plain.notes.size() + 1);
+  EXPECT_EQ(query_table(query).notes.front(), protocol::kSinksBesideWeights);
+}
 
 // ---- q and k ----
 
