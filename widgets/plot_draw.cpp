@@ -271,8 +271,8 @@ std::string draw_inside(const PlotSpec& plot, const PlotDraw& options, const Fit
   for (std::size_t i = 0; i < plot.series.size(); ++i)
     draw_series(plot.series[i], static_cast<int>(i), shapes[i]);
   draw_series_marks(plot, shapes);
-  int place = 0;
-  for (const Marker& marker : plot.markers) draw_marker(marker, place++ % 4);
+  int line = 0;
+  for (const Marker& marker : plot.markers) line = (line + draw_marker(marker, line)) % 4;
   if (options.selected) draw_marks(plot, *options.selected, palette().warn);
   if (options.mark_x) draw_mark(*options.mark_x, true, palette().warn);
   if (options.mark_y) draw_mark(*options.mark_y, false, palette().warn);

@@ -257,7 +257,7 @@ void shade_beyond(const Marker& marker) {
                                            ImGui::ColorConvertFloat4ToU32(color));
 }
 
-void draw_marker(const Marker& marker, int place) {
+int draw_marker(const Marker& marker, int place) {
   const ImVec2 origin = ImPlot::GetPlotPos(), size = ImPlot::GetPlotSize();
   const ImVec4 color = marker.color < 0 ? palette().quiet : series_vec(marker.color);
   const ImU32 ink = ImGui::ColorConvertFloat4ToU32(color);
@@ -267,23 +267,35 @@ void draw_marker(const Marker& marker, int place) {
       ImPlot::PlotToPixels(marker.vertical ? marker.at : 0, marker.vertical ? 0 : marker.at);
   ImDrawList* list = ImPlot::GetPlotDrawList();
   const float font = ImGui::GetFontSize() * kSmall;
-  const ImVec2 words = ImGui::GetFont()->CalcTextSizeA(font, FLT_MAX, 0, marker.label.c_str());
+  const auto size_of_words = [&](float wrap) {
+    return ImGui::GetFont()->CalcTextSizeA(font, FLT_MAX, wrap, marker.label.c_str());
+  };
+  ImVec2 words = size_of_words(0);
+  int lines = 1;
   ImPlot::PushPlotClipRect();
   if (marker.vertical) {
     list->AddLine({at.x, origin.y}, {at.x, origin.y + size.y}, ink, scaled(1.2F));
-    // Beside the line where it fits, else over it: what it says is never cut off at the left.
-    const bool left = at.x + words.x + 6 > origin.x + size.x;
-    const float wanted = left ? at.x - words.x - 4 : at.x + 4;
+    // Beside the line, in several lines where neither side has room for one; over it where there is
+    // hardly any: what it says is never cut off at the left.
+    const float room = origin.x + size.x - 6 - at.x;
+    const float wider = std::max(room, at.x - 7 - origin.x);
+    const float wrap = words.x > wider ? std::max(wider, font * 6) : 0;
+    if (wrap > 0) {
+      words = size_of_words(wrap);
+      lines = static_cast<int>(std::lround(words.y / font));
+    }
+    const float wanted = words.x > room ? at.x - words.x - 4 : at.x + 4;
     const float last = origin.x + size.x - words.x - 3;
     const ImVec2 begin{std::max(origin.x + 3, std::min(wanted, last)),
                        origin.y + 3 + static_cast<float>(place) * (font + 1)};
-    list->AddText(ImGui::GetFont(), font, begin, letters, marker.label.c_str());
+    list->AddText(ImGui::GetFont(), font, begin, letters, marker.label.c_str(), nullptr, wrap);
   } else {
     list->AddLine({origin.x, at.y}, {origin.x + size.x, at.y}, ink, scaled(1.2F));
     list->AddText(ImGui::GetFont(), font, {origin.x + size.x - words.x - 5, at.y - font - 2},
                   letters, marker.label.c_str());
   }
   ImPlot::PopPlotClipRect();
+  return lines;
 }
 
 void draw_swatch(const Series& series, PointShape shape) {

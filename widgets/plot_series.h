@@ -13,9 +13,10 @@ void draw_band(const Series& series, int index, Scale scale_of_y);
 void draw_series(const Series& series, int index, PointShape shape);
 // The marks along the lines of all series, above them.
 void draw_series_marks(const PlotSpec& plot, const std::vector<PointShape>& shapes);
-// What lies beyond a marker, below all series; its line and words, over them, in one of four lines.
+// What lies beyond a marker, below all series; its line and words, over them, from one of four
+// lines on. Returns how many lines the words take.
 void shade_beyond(const Marker& marker);
-void draw_marker(const Marker& marker, int line);
+int draw_marker(const Marker& marker, int line);
 
 // What stands before the series' name in a legend.
 void draw_swatch(const Series& series, PointShape shape);

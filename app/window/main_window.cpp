@@ -575,7 +575,7 @@ void MainWindow::draw(float scale) {
   apply_look(scale);
   draw_guarded("The command failed", [this] { run_shortcuts(); });
   draw_guarded("The command failed", [this] { draw_menu(); });
-  draw_dock(draw_banner());
+  draw_guarded("The banner could not be drawn", [this] { draw_dock(draw_banner()); });
   draw_views();
   draw_guarded("The command failed", [this] {
     palette_.draw(context_, commands_, [this](const std::string& words) {
@@ -588,9 +588,10 @@ void MainWindow::draw(float scale) {
   draw_guarded("The figure could not be saved", [this] { export_.draw(context_); });
   draw_guarded("The session could not be kept",
                [this] { sessions_.draw(context_, [this] { return session_to_save(); }); });
-  draw_shortcuts(window_.help_open, commands_);
-  draw_messages();
-  draw_notices();
+  draw_guarded("A message could not be drawn", [this] {
+    draw_shortcuts(window_.help_open, commands_);
+    draw_messages(), draw_notices();
+  });
   requests_.end_frame();
 }
 

@@ -4,7 +4,9 @@
 #include <cstdlib>
 #include <initializer_list>
 #include <limits>
+#include <memory>
 #include <string_view>
+#include <system_error>
 
 #include "formats/base64.h"
 #include "formats/json.h"
@@ -229,8 +231,12 @@ double SessionSaver::due_in(Clock::time_point now) const {
 
 void SessionSaver::write_aside(Session session) {
   first_change_.reset();
-  writing_ = std::async(std::launch::async,
-                        [this, session = std::move(session)] { return write(session); });
+  const auto kept = std::make_shared<const Session>(std::move(session));
+  try {
+    writing_ = std::async(std::launch::async, [this, kept] { return write(*kept); });
+  } catch (const std::system_error&) {  // there is no thread to be had
+    trouble_ = write(*kept);
+  }
 }
 
 std::string SessionSaver::write_now(const Session& session) {

@@ -343,6 +343,18 @@ class Options(unittest.TestCase):
                          if "PCH" in word or "WERROR" in word}
             self.assertEqual(words, want)
 
+    def test_no_cuda_is_compiled_where_no_driver_is_and_nobody_asks(self):  # 17.C17
+        here = {"CI": "", wheels.ASKED_FOR_CUDA: ""}
+        with mock.patch.object(wheels, "has_gpu_driver", lambda: False), \
+                mock.patch.object(wheels, "CUDA", Path("/nowhere")):
+            with mock.patch.dict(os.environ, here):
+                self.assertFalse(wheels.wants_nvcc())
+            for asked in ({"CI": "true"}, {wheels.ASKED_FOR_CUDA: "1"}):
+                with mock.patch.dict(os.environ, here | asked):
+                    self.assertTrue(wheels.wants_nvcc())
+        with mock.patch.object(wheels, "has_gpu_driver", lambda: True), mock.patch.dict(os.environ, here):
+            self.assertTrue(wheels.wants_nvcc())
+
     def words(self, **how):
         with mock.patch.object(wheels, "wants_nvcc", lambda: True), \
                 mock.patch.object(build, "CUDA", Path("/")), mock.patch.object(Path, "exists", lambda _: True):

@@ -234,6 +234,32 @@ TEST(Room, ALegendLeavesThePlotItsHeight) {
   EXPECT_EQ(wide.find("+"), wide.npos) << wide;
 }
 
+// Words with room on neither side of their line lay over the first point and the axis.
+TEST(Room, WordsOfAMarkerStandBesideItsLine) {
+  HeadlessImGui gui;
+  PlotSpec plot{.id = "plot", .legend = false};
+  plot.series.push_back({.label = "a", .kind = SeriesKind::scatter, .x = {0, 9}, .y = {0, 1}});
+  plot.markers = {{.at = 4.5, .label = "layers 1, 4: planes 5-9 stay (0)", .color = 2}};
+  const auto farthest_left = [](ImU32 color) {
+    float left = 1e9F;
+    for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists)
+      for (const ImDrawVert& vertex : list->VtxBuffer)
+        if (vertex.col == color) left = std::min(left, vertex.pos.x);
+    return left;
+  };
+  for (int frame = 0; frame < 3; ++frame)
+    gui.frame([&] {
+      ImGui::BeginChild("place", {330, 260});
+      draw_plot(plot, {.version = 1});
+      ImGui::EndChild();
+    });
+  const ImU32 letters = ImGui::ColorConvertFloat4ToU32(series_text(2));
+  const ImU32 line = ImGui::ColorConvertFloat4ToU32(series_vec(2));
+  ASSERT_LT(farthest_left(line), 330);
+  ASSERT_LT(farthest_left(letters), 330);
+  EXPECT_GE(farthest_left(letters), farthest_left(line));
+}
+
 // --- colours ------------------------------------------------------------------------------------
 
 // Linear RGB as it looks without one kind of cones (Machado, Oliveira and Fernandes, "A
