@@ -244,42 +244,47 @@ std::shared_ptr<const formats::Tokenizer> tokenizer_of(const std::string& name,
   return model->tokenizer;
 }
 
-json there_and_back(const formats::Tokenizer& tokenizer, const std::vector<std::int64_t>& ids,
-                    bool plain) {
+protocol::TokenizeResult there_and_back(const formats::Tokenizer& tokenizer,
+                                        const std::vector<std::int64_t>& ids, bool plain) {
   const auto special = plain ? formats::SpecialTokens::keep : formats::SpecialTokens::skip;
-  return {{"ids", ids},
-          {"decoded", tokenizer.decode_text(ids, special)},
-          {"tokens", formats::visible_tokens(tokenizer, ids)}};
+  return {.ids = ids,
+          .decoded = tokenizer.decode_text(ids, special),
+          .tokens = formats::visible_tokens(tokenizer, ids),
+          .spans = {},
+          .pre_tokens = {}};
 }
 
-json tokenized(const formats::Tokenizer& tokenizer, const std::string& text, bool plain) {
+protocol::TokenizeResult tokenized(const formats::Tokenizer& tokenizer, const std::string& text,
+                                   bool plain) {
   const auto use = plain ? formats::Template::leave_out : formats::Template::apply;
   const formats::TokenizedText tokens = tokenizer.encode(text, use);
-  json result = there_and_back(tokenizer, tokens.ids, plain);
-  json& spans = result["spans"] = json::array();
-  for (const formats::TextSpan& span : tokens.spans) spans.push_back({span.begin, span.end});
-  result["pre_tokens"] = tokenizer.pre_tokens(text);
+  protocol::TokenizeResult result = there_and_back(tokenizer, tokens.ids, plain);
+  auto& spans = result.spans.emplace();
+  for (const formats::TextSpan& span : tokens.spans) {
+    spans.push_back({static_cast<std::int64_t>(span.begin), static_cast<std::int64_t>(span.end)});
+  }
+  result.pre_tokens = tokenizer.pre_tokens(text);
   return result;
 }
 
 // One list as it is; several as "items".
 Reply back_from_ids(const formats::Tokenizer& tokenizer, const IdLists& lists, bool plain) {
-  if (lists.size() == 1) return {there_and_back(tokenizer, lists[0], plain), {}};
-  json items = json::array();
-  for (const auto& ids : lists) items.push_back(there_and_back(tokenizer, ids, plain));
-  return {{{"items", std::move(items)}}, {}};
+  if (lists.size() == 1) return reply_of(there_and_back(tokenizer, lists[0], plain));
+  protocol::TokenizeList list;
+  for (const auto& ids : lists) list.items.push_back(there_and_back(tokenizer, ids, plain));
+  return reply_of(list);
 }
 
 Reply tokenize(const protocol::TokenizeRequest& request, RequestContext& context) {
   const auto tokenizer = tokenizer_of(request.model, context);
   const bool plain = request.no_special;
   if (!request.texts.empty()) {
-    json items = json::array();
+    protocol::TokenizeList list;
     for (const std::string& text : request.texts) {
       context.throw_if_cancelled();
-      items.push_back(tokenized(*tokenizer, text, plain));
+      list.items.push_back(tokenized(*tokenizer, text, plain));
     }
-    return {{{"items", std::move(items)}}, {}};
+    return reply_of(list);
   }
   const protocol::Input& input = request.input;
   const auto text = analysis::given_text(input);
@@ -288,10 +293,10 @@ Reply tokenize(const protocol::TokenizeRequest& request, RequestContext& context
     throw formats::bad_usage("a length is of a file of inputs; texts and ids are read whole",
                              "length", "leave it out");
   }
-  if (text) return {tokenized(*tokenizer, text->text, plain), {}};
+  if (text) return reply_of(tokenized(*tokenizer, text->text, plain));
   if (!input.ids.is_null()) return back_from_ids(*tokenizer, id_lists(input), plain);
   if (input == protocol::Input{}) {
-    return {tokenized(*tokenizer, analysis::first_session_text().text, plain), {}};
+    return reply_of(tokenized(*tokenizer, analysis::first_session_text().text, plain));
   }
   protocol::Reading all{.input = input, .length = request.length};
   if (all.length == 0) all.length = formats::kMostTokens;  // nothing is cut

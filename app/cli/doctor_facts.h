@@ -5,12 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "protocol/messages/doctor.h"
+
 namespace phasescope::app {
 
-struct Fact {
-  std::string what, found;
-  std::string hint = {};  // what to do where it is missing; empty where all is well
-};
+using protocol::Fact;
 
 // The first line of --version and what stands below it: how this program was built.
 std::string version_text();

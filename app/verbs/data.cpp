@@ -1,3 +1,5 @@
+#include "protocol/messages/data.h"
+
 #include <string>
 
 #include "app/outputs/result_tables.h"
@@ -128,25 +130,27 @@ class DataVerb : public Verb {
     output.text += info.metric + " of guessing: uniform " + widgets::short_number(chance.uniform) +
                    ", blind " + widgets::short_number(chance.blind) + " (" + chance.formula + ")\n";
     if (!info.differs.empty()) output.text += "code and paper: " + info.differs + "\n";
-    output.result = {{"task", info.key},
-                     {"form", tasks::name_of(info.form)},
-                     {"metric", info.metric},
-                     {"length", length},
-                     {"length_unit", info.length_unit},
-                     {"source", info.source},
-                     {"uniform", chance.uniform},
-                     {"blind", chance.blind},
-                     {"rows", tasks::example_rows(task, {length}, trials_, seed)}};
+    output.result = protocol::to_json_form(
+        protocol::DataResult{.task = info.key,
+                             .form = tasks::name_of(info.form),
+                             .metric = info.metric,
+                             .length = length,
+                             .length_unit = info.length_unit,
+                             .source = info.source,
+                             .uniform = chance.uniform,
+                             .blind = chance.blind,
+                             .rows = tasks::example_rows(task, {length}, trials_, seed)});
     return output;
   }
 
   Output check_of(const tasks::Task& task) const {
     const tasks::FileCheck check = tasks::check_file(task, check_);
     Output output;
-    output.result = {{"task", task.info().key},
-                     {"examples", check.examples},
-                     {"metrics", check.metrics},
-                     {"differences", check.differences}};
+    output.result =
+        protocol::to_json_form(protocol::DataCheckResult{.task = task.info().key,
+                                                         .examples = check.examples,
+                                                         .metrics = check.metrics,
+                                                         .differences = check.differences});
     output.text =
         task.info().key + ": " + std::to_string(check.examples) + " examples, " +
         std::to_string(check.metrics) + " metrics, " +

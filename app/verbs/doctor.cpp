@@ -1,3 +1,5 @@
+#include "protocol/messages/doctor.h"
+
 #include <algorithm>
 #include <cstdlib>
 
@@ -80,12 +82,10 @@ class DoctorVerb : public Verb {
   }
 
   Output output_of(const std::vector<Fact>& facts) const {
-    Output output{.result = {{"facts", json::array()}}};
+    Output output{.result = protocol::to_json_form(protocol::DoctorResult{facts})};
     Table table{.columns = {"what", "found"}};
     for (const Fact& fact : facts) {
       table.rows.push_back({{"what", fact.what}, {"found", fact.found}});
-      json& row = output.result["facts"].emplace_back(table.rows.back());
-      row["hint"] = fact.hint;
       if (!fact.hint.empty()) table.notes.push_back(fact.what + ": " + fact.hint);
       if (fact.what == "worker") output.status = 1;
       if (report_) output.text += fact.what + ": " + fact.found + "\n";

@@ -1,6 +1,7 @@
 #pragma once
 // Texts to token ids and back.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,8 +9,7 @@
 
 namespace phasescope::protocol {
 
-// Text to ids and back: {"ids", "decoded", "tokens", "spans", "pre_tokens"}, or "items" of them for
-// several.
+// Text to ids and back: a TokenizeResult, or of several a TokenizeList.
 struct TokenizeRequest {
   static constexpr const char* method = "tokenize";
   static constexpr const char* verb = "tokenize";
@@ -30,6 +30,29 @@ struct TokenizeRequest {
     v("no_special", no_special, About{.help = "no template"});
     v("texts", texts,
       About{.help = "several texts in place of an input", .wire_only = true, .repeats = true});
+  }
+};
+
+// spans: [begin, end) in bytes of the text, one an id; an empty one for ids that the template put
+// in. They and pre_tokens are of texts, not of ids.
+struct TokenizeResult {
+  std::vector<std::int64_t> ids;
+  std::string decoded;
+  std::vector<std::string> tokens;  // as they are shown
+  std::optional<std::vector<std::vector<std::int64_t>>> spans;
+  std::optional<std::vector<std::string>> pre_tokens;
+  template <class V>
+  void fields(V& v) {
+    v("ids", ids), v("decoded", decoded), v("tokens", tokens);
+    v("spans", spans, About{.unit = "bytes"}), v("pre_tokens", pre_tokens);
+  }
+};
+
+struct TokenizeList {
+  std::vector<TokenizeResult> items;
+  template <class V>
+  void fields(V& v) {
+    v("items", items);
   }
 };
 

@@ -128,6 +128,8 @@ TEST(Doctor, AWorkerThatCannotBeStartedIsToldAndTheRestStands) {
   FakeRun run;  // has no reply
   const Output output = output_of(run, {"doctor"}, all_verbs());
   EXPECT_EQ(output.status, 1);
+  const nlohmann::json& first = output.result["facts"].at(0);
+  EXPECT_EQ(first, (nlohmann::json{{"what", "version"}, {"found", first["found"]}, {"hint", ""}}));
   const std::string text = text_of(output.tables.at(0));
   EXPECT_NE(text.find("no reply for worker.info"), std::string::npos) << text;
   EXPECT_NE(text.find("control group"), std::string::npos) << text;

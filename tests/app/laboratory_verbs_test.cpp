@@ -107,6 +107,22 @@ TEST(DataVerb, ALengthThatATaskDoesNotHaveIsRefusedFirst) {
   }
 }
 
+// The forms of docs/results.md; there are 5! permutations to guess from.
+TEST(DataVerb, SamplesAndTheCheckOfAFileHaveTheirFields) {
+  FakeRun run;
+  const auto made = output_of(run, {"data", "s5", "--trials", "2"}, all_verbs()).result;
+  EXPECT_EQ(made["task"], "s5");
+  EXPECT_DOUBLE_EQ(made["uniform"].get<double>(), 1.0 / 120);
+  EXPECT_EQ(made["rows"].size(), 3u);  // the task, and an example each
+  EXPECT_EQ(made["rows"].at(0)["kind"], "task");
+  EXPECT_EQ(made.size(), 9u);
+  const std::string file = PHASESCOPE_TEST_DATA "/tasks/even_pairs.jsonl";
+  const auto check = output_of(run, {"data", "even_pairs", "--check", file}, all_verbs()).result;
+  EXPECT_EQ(check["differences"], nlohmann::json::array());
+  EXPECT_GT(check["examples"], 0);
+  EXPECT_EQ(check.size(), 4u);
+}
+
 // A page's section: the numbers, the line that measured them, and nothing where a row has nothing.
 TEST(BenchVerb, StepsAreASectionOfThePage) {
   const TemporaryFolder folder;

@@ -17,10 +17,13 @@
 #include "protocol/messages/compare.h"
 #include "protocol/messages/convert.h"
 #include "protocol/messages/cost.h"
+#include "protocol/messages/data.h"
 #include "protocol/messages/demand.h"
 #include "protocol/messages/distance.h"
+#include "protocol/messages/doctor.h"
 #include "protocol/messages/duel.h"
 #include "protocol/messages/eval.h"
+#include "protocol/messages/eval_tasks.h"
 #include "protocol/messages/formula.h"
 #include "protocol/messages/generate.h"
 #include "protocol/messages/heads.h"
@@ -33,11 +36,13 @@
 #include "protocol/messages/profile.h"
 #include "protocol/messages/prove.h"
 #include "protocol/messages/query.h"
+#include "protocol/messages/questions.h"
 #include "protocol/messages/reproduce.h"
 #include "protocol/messages/shift.h"
 #include "protocol/messages/sweep.h"
 #include "protocol/messages/text.h"
 #include "protocol/messages/theory.h"
+#include "protocol/messages/tokenize.h"
 #include "protocol/messages/worker.h"
 #include "protocol/messages/xray.h"
 
@@ -66,6 +71,8 @@ std::string made_page() {
   page.add<ModelsResult>(ModelsRequest::method);
   page.add<FoundResult>(FindRequest::method);
   page.add<LoadReport>(InfoRequest::method);
+  page.add<TokenizeResult>(TokenizeRequest::method);
+  page.add<TokenizeList>();
   page.add<TextResult>(TextRequest::method);
   page.add<GenerateResult>(GenerateRequest::method);
   page.add<MapResult>(MapRequest::method);
@@ -74,6 +81,8 @@ std::string made_page() {
   page.add<DistanceResult>(DistanceRequest::method);
   page.add<ShiftResult>(ShiftRequest::method);
   page.add<TheoryResult>(TheoryRequest::method);
+  page.add<CheckInfo>();
+  page.add<QuestionInfo>();
   page.add<AddressingResult>(AddressingRequest::method);
   page.add<DemandResult>(DemandRequest::method);
   page.add<AcuityResult>(AcuityRequest::method);
@@ -88,6 +97,7 @@ std::string made_page() {
   page.add<FolderResult>(FolderRequest::method);
   page.add<AblateResult>(AblateRequest::method);
   page.add<EvalResult>(EvalRequest::method);
+  page.add<EvalTasks>(EvalListRequest::method);
   page.add<CostResult>(CostRequest::method);
   page.add<CaptureResult>(CaptureRequest::method);
   page.add<ReferenceCheckResult>(CheckRequest::method);
@@ -98,6 +108,9 @@ std::string made_page() {
   page.add<SlurmResult>(SlurmRequest::method);
   page.add<KeptResult>(KeepRequest::method);
   page.add<ReproduceResult>();
+  page.add<DataResult>();
+  page.add<DataCheckResult>();
+  page.add<DoctorResult>();
   page.add<AttentionBench>(KernelsBenchRequest::method);
   page.add<BenchResult>(LoadBenchRequest::method);
   page.add<StepBench>(StepBenchRequest::method);

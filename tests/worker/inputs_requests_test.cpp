@@ -50,6 +50,26 @@ TEST(DrawnIds, OfMoreThanMemoryHoldsAreRefused) {
   EXPECT_EQ(ask("text.read", {{"model", model}, {"length", 20}}).result["tokens"].size(), 20u);
 }
 
+TEST(Requests, TokenizeGoesBothWays) {
+  const auto with = ask("tokenize", rope_with({{"input", {{"text", "hi"}}}}));
+  EXPECT_EQ(with.result["ids"], json({0, 'h', 'i'}));
+  EXPECT_EQ(with.result["decoded"], "hi");
+  EXPECT_EQ(with.result["spans"].size(), 3u);
+  EXPECT_EQ(with.result["spans"][2], json({1, 2}));
+  const auto without =
+      ask("tokenize", rope_with({{"input", {{"text", "hi"}}}, {"no_special", true}}));
+  EXPECT_EQ(without.result["ids"], json({'h', 'i'}));
+  const auto back = ask("tokenize", rope_with({{"input", {{"ids", {0, 'o', 'k'}}}}}));
+  EXPECT_EQ(back.result["decoded"], "ok");
+  // Ids are of no text, whose bytes and pieces they could be.
+  EXPECT_FALSE(back.result.contains("spans")) << back.result;
+  EXPECT_FALSE(back.result.contains("pre_tokens"));
+  const auto several = ask("tokenize", rope_with({{"texts", {"hi", "o"}}}));
+  EXPECT_EQ(several.result.size(), 1u);
+  EXPECT_EQ(several.result["items"].at(0), with.result);
+  EXPECT_EQ(several.result["items"].at(1)["ids"], json({0, 'o'}));
+}
+
 // 2^64 - 1 is no id; as a number of 64 bits with a sign it would be -1.
 TEST(ListsOfIds, NumbersBeyond64BitsAreNamedAsTheyWereGiven) {
   const json ids = {1, 18446744073709551615ULL};

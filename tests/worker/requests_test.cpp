@@ -461,17 +461,6 @@ TEST(Requests, AnUnknownModelWithCodeOfItsOwnIsToldThatNoneIsRun) {
   }
 }
 
-TEST(Requests, TokenizeGoesBothWays) {
-  const auto with = ask("tokenize", rope_with({{"input", {{"text", "hi"}}}}));
-  EXPECT_EQ(with.result["ids"], json({0, 'h', 'i'}));
-  EXPECT_EQ(with.result["decoded"], "hi");
-  const auto without =
-      ask("tokenize", rope_with({{"input", {{"text", "hi"}}}, {"no_special", true}}));
-  EXPECT_EQ(without.result["ids"], json({'h', 'i'}));
-  const auto back = ask("tokenize", rope_with({{"input", {{"ids", {0, 'o', 'k'}}}}}));
-  EXPECT_EQ(back.result["decoded"], "ok");
-}
-
 TEST(Requests, GenerateAndPatterns) {
   const auto text = ask(
       "generate", rope_with({{"input", {{"prompt", "so"}}}, {"tokens", 5}, {"temperature", 1.0}}));
