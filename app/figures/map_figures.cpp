@@ -190,6 +190,8 @@ PlotSpec attention_map_figure(const MapResult& result, const Grid& map, const Mo
                          short_number(result.learned_sink) + " in the mean of these rows" +
                          (sink.empty() ? "" : ", and in each what the strip beside the map shows"));
   }
+  for (std::string& weights : notes_of_weights(result.provenance.note))
+    plot.notes.push_back(std::move(weights));
   plot.notes.push_back(widgets::scale_note(*plot.map));
   return plot;
 }

@@ -385,7 +385,10 @@ std::vector<std::string> HeadsView::notes_of(const ViewContext& context) {
     notes.push_back(metric->title + " = " + metric->formula);
   for (std::size_t i = 0; i < context.models(); ++i) {
     const auto* own = answer_of(context, i);
-    if (!own || own->result.stack.empty()) continue;
+    if (!own) continue;
+    for (std::string& weights : notes_of_weights(own->result.provenance.note))
+      notes.push_back(std::move(weights));
+    if (own->result.stack.empty()) continue;
     notes.push_back(short_name(context.session(), context.session().models[i]) + ": " +
                     stack_note(own->result.stack));
   }

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <set>
 
-#include "app/figures/figures.h"
 #include "app/views/text_view.h"
 #include "app/window/copy_picture.h"
 #include "app/window/export_dialog.h"
@@ -356,10 +355,8 @@ void draw_questions(ViewContext& context, const std::vector<Question*>& of_model
 
 WhatRan what_ran(const protocol::Provenance& made) {
   if (made.kernel == protocol::words_of(std::vector<protocol::Ran>{})) return {};
-  std::string words = made.kernel;
-  for (const std::string& weights : notes_of_weights(made.note)) words += "; " + weights;
   // Answers of before have the words alone.
-  return {words, std::ranges::any_of(made.ran, &protocol::Ran::fell_back)};
+  return {made.kernel, std::ranges::any_of(made.ran, &protocol::Ran::fell_back)};
 }
 
 WhatRan what_ran(std::vector<ModelRan> models) {

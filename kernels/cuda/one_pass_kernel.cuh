@@ -1,11 +1,12 @@
 #pragma once
 // The backward pass in one kernel: a block of 128 keys goes over the tiles of queries of its
 // group's heads, and makes dk, dv and its part of dq of each pair of tiles, so that scores and the
-// gradients of weights are computed once (five products a pair in place of seven, with TAPE's states
-// seven in place of ten). Gradients of scores go through shared memory once, for dk and for dq,
-// those of TAPA's phases after them; a table's gradient is summed where they are. Parts of dq are float32 sums in the workspace: of each group of blocks' keys its own, joined
-// in the order of groups (the same bits every time), or one that all blocks add to atomically. What
-// takes this form, and how much memory, says one_pass() of launchers.h.
+// gradients of weights are computed once (five products a pair in place of seven, with TAPE's
+// states seven in place of ten). Gradients of scores go through shared memory once, for dk and for
+// dq, those of TAPA's phases after them; a table's gradient is summed where they are. Parts of dq
+// are float32 sums in the workspace: of each group of blocks' keys its own, joined in the order of
+// groups (the same bits every time), or one that all blocks add to atomically. What takes this
+// form, and how much memory, says one_pass() of launchers.h.
 
 #include <cuda_runtime.h>
 

@@ -76,10 +76,12 @@ TEST(Verbs, MapSaysWhichPartOfAnEncoderDecoderItShows) {
 
   map.stack = "";
   map.model = "rope", map.keys = 3;
+  map.provenance.note = "text cut to 3 of 9 tokens; weights of rope from Q4_K";
   const auto plain =
       attention_map_figure(map, {{3, 5}, std::vector<float>(15, 0.2F)}, ModelNames());
   EXPECT_EQ(plain.title, "rope L1H0: weight");
   EXPECT_TRUE(has_note(plain.notes, "of 3 tokens"));
+  EXPECT_EQ(std::ranges::count(plain.notes, "weights of rope from Q4_K"), 1);
   EXPECT_FALSE(has_note(plain.notes, "attention"));
 }
 

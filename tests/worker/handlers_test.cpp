@@ -73,8 +73,8 @@ TEST(Handlers, RefusalsNameFieldsByTheirKeys) {
 // Answers that are lists, states and facts, and that of heads, which has a form of its own: no
 // struct of theirs stands on the page of results.
 const std::set<std::string> kWithoutStruct = {
-    "heads",     "tokenize",   "convert.list", "theory.list", "eval.list",   "questions.list",
-    "jobs.show", "jobs.start", "jobs.control", "jobs.log",    "worker.info", "worker.sleep",
+    "heads",      "convert.list", "theory.list", "questions.list", "jobs.show",
+    "jobs.start", "jobs.control", "jobs.log",    "worker.info",    "worker.sleep",
 };
 
 TEST(Handlers, EveryAnswerStandsOnThePageOfResults) {
