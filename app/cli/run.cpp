@@ -1,6 +1,6 @@
 #include "app/cli/run.h"
 
-#include "app/figures/figures.h"
+#include "app/cli/output.h"
 
 namespace phasescope::app {
 
