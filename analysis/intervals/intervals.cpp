@@ -112,17 +112,6 @@ double mean_of_rows(std::span<const double> rows) {
   return std::accumulate(rows.begin(), rows.end(), 0.0) / static_cast<double>(rows.size());
 }
 
-// kBlocks blocks of consecutive rows of equal length, those left over in none.
-std::vector<Part> blocks_of(std::span<const double> rows) {
-  const std::int64_t length = std::ssize(rows) / kBlocks;
-  std::vector<Part> blocks;
-  for (std::int64_t block = 0; block < kBlocks; ++block) {
-    const auto begin = rows.begin() + block * length;
-    blocks.push_back({std::accumulate(begin, begin + length, 0.0), static_cast<double>(length)});
-  }
-  return blocks;
-}
-
 // ---- Shapes --------------------------------------------------------------------------------------
 
 // (n, sum x): the mean.
@@ -259,6 +248,16 @@ Interval pooled_quantile_interval(const Clusters& samples, double p) {
   if (p - half > 0) out.low = quantile(p - half);
   if (p + half < 1) out.high = quantile(p + half);
   return out;
+}
+
+std::vector<Part> blocks_of(std::span<const double> rows) {
+  const std::int64_t length = std::ssize(rows) / kBlocks;
+  std::vector<Part> blocks;
+  for (std::int64_t block = 0; block < kBlocks; ++block) {
+    const auto begin = rows.begin() + block * length;
+    blocks.push_back({std::accumulate(begin, begin + length, 0.0), static_cast<double>(length)});
+  }
+  return blocks;
 }
 
 Interval rows_interval(std::span<const double> rows) {

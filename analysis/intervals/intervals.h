@@ -71,6 +71,9 @@ Interval median_interval(std::span<const double> values);
 // has a Student-t interval, which the pooled quantiles read back. An end outside of them is open.
 Interval pooled_quantile_interval(const Clusters& samples, double p);
 
+// Sums over kBlocks blocks of consecutive rows of equal length, each with its number of rows; those
+// left over are in none.
+std::vector<Part> blocks_of(std::span<const double> rows);
 // One text: the mean of its rows, and Student t with 7 degrees over 8 blocks of consecutive rows of
 // equal length, about that mean. It speaks of this text alone. `unit` is "blocks", n is 8.
 Interval rows_interval(std::span<const double> rows);

@@ -392,17 +392,6 @@ class Xray {
     return counted_in("blocks", share);
   }
 
-  // Sums over blocks of equal length, each with its number of rows.
-  static std::vector<Part> blocks_of(const std::vector<double>& rows) {
-    const std::int64_t length = std::ssize(rows) / kBlocks;
-    std::vector<Part> blocks;
-    for (std::int64_t block = 0; block < kBlocks; ++block) {
-      const auto begin = rows.begin() + block * length;
-      blocks.push_back({std::accumulate(begin, begin + length, 0.0), static_cast<double>(length)});
-    }
-    return blocks;
-  }
-
   void start(const Losses& plain, const Losses& all) {
     result_.model = model_->report.name;
     result_.treatment = options_.clamp ? "clamp" : "window";

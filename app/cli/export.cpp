@@ -24,6 +24,7 @@
 #include "formats/tensors/npy.h"
 #include "formats/tensors/safetensors.h"
 #include "formats/unique_fd.h"
+#include "protocol/messages/provenance.h"
 #include "widgets/plot_svg.h"
 #include "widgets/plot_table.h"
 
@@ -192,7 +193,8 @@ Output with_weights_named(Output output, const std::vector<std::string>& weights
 std::vector<std::string> weights_in(const json& provenance) {
   std::vector<std::string> all;
   for (const json& one : provenance) {
-    for (std::string& weights : notes_of_weights(one.value("note", ""))) {
+    const auto made = protocol::from_json_form<protocol::Provenance>(one);
+    for (std::string& weights : notes_of_weights(made.note)) {
       if (std::ranges::find(all, weights) == all.end()) all.push_back(std::move(weights));
     }
   }

@@ -67,6 +67,17 @@ const std::vector<std::string>& given_words(const std::vector<std::string>& word
   return words;
 }
 
+// What the parser calls with a given word, or words; `value` takes them.
+template <class Value>
+auto word_into(Value& value, const std::string& name) {
+  return [&value, name](const std::string& word) { value = given_word(word, name); };
+}
+
+auto words_into(std::vector<std::string>& values, const std::string& name) {
+  return
+      [&values, name](const std::vector<std::string>& words) { values = given_words(words, name); };
+}
+
 // What protocol::kInputOptions read, in their order.
 constexpr std::array<nlohmann::json (*)(const std::string&), protocol::kInputOptions.size()>
     kInputReaders{input_of_file, input_of_prompt, input_of_ids, input_of_tensors, input_of_sample};
@@ -142,33 +153,22 @@ void hide_what_does_not_belong(const std::vector<Belonging>& all) {
 
 void Options::argument(const std::string& name, std::string& value, const std::string& help,
                        bool required) {
-  parser_
-      .add_option_function<std::string>(
-          name, [&value, name](const std::string& word) { value = given_word(word, name); }, help)
-      ->required(required);
+  parser_.add_option_function<std::string>(name, word_into(value, name), help)->required(required);
 }
 
 void Options::arguments(const std::string& name, std::vector<std::string>& values,
                         const std::string& help, bool required) {
-  parser_
-      .add_option_function<std::vector<std::string>>(
-          name,
-          [&values, name](const std::vector<std::string>& words) {
-            values = given_words(words, name);
-          },
-          help)
+  parser_.add_option_function<std::vector<std::string>>(name, words_into(values, name), help)
       ->required(required);
 }
 
 void Options::option(const std::string& name, std::string& value, const std::string& help) {
-  parser_.add_option_function<std::string>(
-      name, [&value, name](const std::string& word) { value = given_word(word, name); }, help);
+  parser_.add_option_function<std::string>(name, word_into(value, name), help);
 }
 
 void Options::option(const std::string& name, std::optional<std::string>& value,
                      const std::string& help) {
-  parser_.add_option_function<std::string>(
-      name, [&value, name](const std::string& word) { value = given_word(word, name); }, help);
+  parser_.add_option_function<std::string>(name, word_into(value, name), help);
 }
 
 // The parser's own conversion clamps what is too large, and a clamped seed or length is a wrong
@@ -203,13 +203,7 @@ void Options::keep_values(const CLI::Option* option, const std::vector<std::stri
 
 void Options::repeated(const std::string& name, std::vector<std::string>& values,
                        const std::string& help) {
-  parser_
-      .add_option_function<std::vector<std::string>>(
-          name,
-          [&values, name](const std::vector<std::string>& words) {
-            values = given_words(words, name);
-          },
-          help)
+  parser_.add_option_function<std::vector<std::string>>(name, words_into(values, name), help)
       ->expected(1)
       ->take_all();
 }
