@@ -220,14 +220,17 @@ cuda::OnePass cuda::one_pass(const CudaAttention& a) {
   return one_pass_plan(a, with_table);
 }
 
+namespace {
+
+bool has_strides(const InputTensor& t) { return t.batch > 0 && t.head > 0 && t.row > 0; }
+
+}  // namespace
+
 bool cuda_takes_hopper_form(const CudaAttention& a) {
   if (!a.hopper || a.tokens.any() || cuda_capability() != kHopperCapability) return false;
   if (cuda_padded_heads(a.shape).wide() || cuda::values_of(a.shape) != a.shape.head_dim) {
     return false;
   }
-  const auto has_strides = [](const InputTensor& t) {
-    return t.batch > 0 && t.head > 0 && t.row > 0;
-  };
   if (!has_strides(a.q) || !has_strides(a.k) || !has_strides(a.v)) return false;
   if (const auto* table = std::get_if<TableVariant>(&a.variant)) return !table->multiplies;
   if (const auto* tape = std::get_if<TapeVariant>(&a.variant)) {
@@ -235,6 +238,13 @@ bool cuda_takes_hopper_form(const CudaAttention& a) {
   }
   return std::holds_alternative<PlainVariant>(a.variant) ||
          std::holds_alternative<TapaVariant>(a.variant);
+}
+
+bool cuda_takes_hopper_backward(const CudaAttention& a, const SavedForward& saved) {
+  const bool has_form = std::holds_alternative<PlainVariant>(a.variant) ||
+                        std::holds_alternative<TableVariant>(a.variant);
+  return has_form && cuda_takes_hopper_form(a) && has_strides(saved.d_out) &&
+         cuda::one_pass(a).units > 0;
 }
 
 void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOutputs& outputs) {
@@ -281,7 +291,7 @@ std::size_t gradient_workspace(const CudaAttention& attention) {
   const AttentionShape& s = attention.shape;
   std::int64_t floats = cuda::delta_size(s);
   if (const cuda::OnePass plan = cuda::one_pass(attention); plan.units > 0) {
-    floats += plan.distances + plan.floats;
+    floats = cuda::sums_place(s, plan) + plan.floats;
     return static_cast<std::size_t>(floats) * sizeof(float) + plan.flags;
   }
   if (std::holds_alternative<TableVariant>(attention.variant)) {

@@ -111,7 +111,7 @@ struct CudaAttention : AttentionInputs {
   /// table's gradient differ from time to time.
   bool atomic_dq = false;
   void* stream = nullptr;  ///< cudaStream_t
-  /// Whether the forward pass is to be the Hopper form where there is one.
+  /// Whether both passes are to be the Hopper form where there is one.
   bool hopper = false;
 };
 
@@ -133,6 +133,9 @@ std::size_t cuda_score_workspace(const CudaAttention& attention);
 /// capability 9.0, plain, with a table that is added, TAPA's and TAPE's, without numbers of tokens;
 /// no stride is 0.
 bool cuda_takes_hopper_form(const CudaAttention& attention);
+/// Whether the backward pass is: where the forward pass is, plain and with a table that is added,
+/// if dq is made beside dk and dv (dq_bytes); no stride of d_out is 0.
+bool cuda_takes_hopper_backward(const CudaAttention& attention, const SavedForward& saved);
 
 /// Enqueues the forward pass. Throws std::invalid_argument for what it cannot do, and
 /// CudaError with the CUDA call, file and line when the driver refuses.

@@ -5,7 +5,8 @@ namespace phasescope::kernels::cuda {
 
 void backward_plain(const CudaAttention& attention, const SavedForward& saved,
                     const CudaGradients& gradients) {
-  backward_with(attention, saved, gradients, PlainScore{.scale = attention.scale});
+  backward_with(attention, saved, gradients, PlainScore{.scale = attention.scale},
+                hopper_backward_plain);
 }
 
 }  // namespace phasescope::kernels::cuda

@@ -272,8 +272,11 @@ class CapeGradientBlock {
   __device__ void take(int query, int key, int row, int column) {
     __syncthreads();
     for (int h = warp_; h < heads_; h += 4) {
-      put(content_, h * kPairRow + lane_, *contents_.at(h, query + row, key + column));
-      put(d_score_, h * kPairRow + lane_, *strip_.at(h, query + row, key + column));
+      const float content = *contents_.at(h, query + row, key + column);
+      const float d = *strip_.at(h, query + row, key + column);
+      // An infinite content score whose pair has no weight gives nothing: 0 times it would be NaN.
+      put(content_, h * kPairRow + lane_, d == 0 && fabsf(content) == INFINITY ? 0 : content);
+      put(d_score_, h * kPairRow + lane_, d);
     }
     const int diagonal = row - column + kRows - 1;
     const int position = query + row + static_cast<int>(launch_.pairs.problem.shape.query_offset);

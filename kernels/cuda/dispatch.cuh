@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/attention_cuda.h"
 #include "kernels/cuda/backward_kernel.cuh"
+#include "kernels/cuda/backward_problem.cuh"
 #include "kernels/cuda/buckets_kernel.cuh"
 #include "kernels/cuda/forward_kernel.cuh"
 #include "kernels/cuda/one_pass_kernel.cuh"
@@ -200,13 +201,6 @@ void launch_dq(const CudaAttention& a, const BackwardLaunch<Score>& parameters) 
          kThreads, Layout::kBytes, a.stream, parameters);
 }
 
-/// Whether the gradient of a table is asked for.
-inline bool wants_table(const CudaAttention& a, const Gradients& gradients) {
-  const auto* table = std::get_if<TableVariant>(&a.variant);
-  const auto* to = std::get_if<TableGradients>(&gradients.variant);
-  return table && table->length > 0 && to && to->values;
-}
-
 /// dk and dv of all keys, by themselves.
 template <typename T, int D, int kValueDim, DeviceScore Score>
 void launch_dkv(const CudaAttention& a, const BackwardLaunch<Score>& parameters) {
@@ -225,9 +219,7 @@ bool launch_in_one_pass(const CudaAttention& a, const CudaGradients& gradients,
   if constexpr (kHasOnePass<D, Score>) {
     const OnePass plan = one_pass(a);
     if (plan.units == 0) return false;
-    BackwardLaunch<Score> pass = parameters;
-    if (!wants_table(a, gradients)) pass.distances = nullptr;
-    launch_one_pass<T, D>(a, plan, pass);
+    launch_one_pass<T, D>(a, plan, for_one_pass(a, gradients, parameters));
     return true;
   } else {
     return false;
@@ -235,25 +227,14 @@ bool launch_in_one_pass(const CudaAttention& a, const CudaGradients& gradients,
 }
 
 /// `dq` launches what makes it by itself, and `finish` is called once dq, dk and dv are launched:
-/// both like with_type_and_dim's, with the parameters too.
+/// both like with_type_and_dim's, with the parameters too. in_hopper_form: of the same score, where
+/// there is that form of the pass in one kernel.
 template <class Heads = UsualHeads, DeviceScore Score, class Dq, class Finish>
 void backward_with(const CudaAttention& a, const SavedForward& saved,
                    const CudaGradients& gradients, const Score& score, const Dq& dq,
-                   const Finish& finish) {
-  auto* delta = static_cast<float*>(gradients.workspace);
-  float* diagonals = delta + delta_size(a.shape);
-  float* factors = diagonals + diagonals_size(a.shape);
-  auto* pieces = reinterpret_cast<float2*>(factors + delta_size(a.shape));
-  const BackwardLaunch<Score> parameters{problem_of(a, score),
-                                         device_saved(saved, gradients),
-                                         device_gradients(gradients),
-                                         delta,
-                                         diagonals,
-                                         factors,
-                                         pieces,
-                                         gradients.tokens,
-                                         own_gradients(gradients),
-                                         delta + delta_size(a.shape)};
+                   const Finish& finish, BackwardLauncher* in_hopper_form = nullptr) {
+  const BackwardLaunch<Score> parameters = backward_launch_of(a, saved, gradients, score);
+  float* const delta = parameters.delta;
   const unsigned batch = static_cast<unsigned>(a.shape.batch);
   with_type_and_dim<Heads>(a, [&](auto type, auto dim) {
     using T = decltype(type);
@@ -261,7 +242,9 @@ void backward_with(const CudaAttention& a, const SavedForward& saved,
     if (a.shape.queries > 0) {
       launch_delta<T>(a, parameters.saved, static_cast<int>(parameters.problem.state_dim), delta);
     }
-    if (!launch_in_one_pass<T, kDim>(a, gradients, parameters)) {
+    if (in_hopper_form != nullptr && cuda_takes_hopper_backward(a, saved)) {
+      in_hopper_form(a, saved, gradients);
+    } else if (!launch_in_one_pass<T, kDim>(a, gradients, parameters)) {
       if (a.shape.queries > 0) dq(type, dim, parameters);
       launch_dkv<T, kDim, kValues>(a, parameters);
     }
@@ -274,17 +257,20 @@ void backward_with(const CudaAttention& a, const SavedForward& saved,
 
 template <class Heads = UsualHeads, DeviceScore Score, class Finish>
 void backward_with(const CudaAttention& a, const SavedForward& saved,
-                   const CudaGradients& gradients, const Score& score, const Finish& finish) {
+                   const CudaGradients& gradients, const Score& score, const Finish& finish,
+                   BackwardLauncher* in_hopper_form = nullptr) {
   const auto dq = [&a](auto type, auto dim, const auto& parameters) {
     using Size = decltype(dim);
     launch_dq<decltype(type), Size::value, Size::values>(a, parameters);
   };
-  backward_with<Heads>(a, saved, gradients, score, dq, finish);
+  backward_with<Heads>(a, saved, gradients, score, dq, finish, in_hopper_form);
 }
 template <class Heads = UsualHeads, DeviceScore Score>
 void backward_with(const CudaAttention& a, const SavedForward& saved,
-                   const CudaGradients& gradients, const Score& score) {
-  backward_with<Heads>(a, saved, gradients, score, [](auto, auto, const auto&) {});
+                   const CudaGradients& gradients, const Score& score,
+                   BackwardLauncher* in_hopper_form = nullptr) {
+  backward_with<Heads>(
+      a, saved, gradients, score, [](auto, auto, const auto&) {}, in_hopper_form);
 }
 
 }  // namespace phasescope::kernels::cuda

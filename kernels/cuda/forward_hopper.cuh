@@ -15,18 +15,10 @@
 #include <cstdint>
 
 #include "kernels/cuda/bands.cuh"
-#include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/hopper_block.cuh"
 #include "kernels/cuda/softmax_rows.cuh"
 
 namespace phasescope::kernels::cuda {
-
-inline constexpr int kHopperGroups = 2;  // that compute
-inline constexpr int kHopperThreads = (kHopperGroups + 1) * kThreads;
-// 128 threads with 40 registers and 256 with 232: the 64 Ki of a multiprocessor.
-inline constexpr int kCopierRegisters = 40, kComputerRegisters = 232;
-
-/// Tiles of 64 rows lie in panels of 64 channels, a row of a panel in 128 bytes.
-inline constexpr std::uint32_t kPanelBytes = kRows * 128;
 
 template <DeviceScore Score>
 struct HopperLaunch {
@@ -48,20 +40,6 @@ struct HopperLayout {
   static constexpr std::uint32_t kBarriers = kEntries + kStages * kStageEntries;
   static constexpr std::uint32_t kAlignment = 1024;
   static constexpr int kBytes = static_cast<int>(kBarriers + (2 * kStages + 1) * 8 + kAlignment);
-};
-
-/// A place in the ring of stages, and the parity of its turn.
-template <int kStages>
-struct Turn {
-  int stage = 0;
-  unsigned parity = 0;
-
-  __device__ __forceinline__ void advance() {
-    if (++stage == kStages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
 };
 
 template <typename T, int D, class Probes, DeviceScore Score>
@@ -158,7 +136,7 @@ class BlockHopper {
     if (lane_ == 0) {
       arrive_expecting(queries_barrier(), kHopperGroups * kTileBytes<D>);
       for (int group = 0; group < kHopperGroups; ++group) {
-        copy_panels(queries(group), launch_.q, kPanels, tiles_.query_of(group), head_,
+        copy_panels(queries(group), launch_.q, kPanels, tiles_.query_of(group), head_, batch_,
                     queries_barrier());
       }
     }
@@ -174,20 +152,14 @@ class BlockHopper {
       at.advance();
     }
   }
-  __device__ void copy_panels(std::uint32_t to, const TensorMap& map, int panels, int row, int head,
-                              std::uint32_t barrier) const {
-    for (int panel = 0; panel < panels; ++panel) {
-      copy_box(to + static_cast<std::uint32_t>(panel) * kPanelBytes, map, panel * 64, row, head,
-               batch_, barrier);
-    }
-  }
   __device__ void copy_tiles(int tile, int stage) const {
     const int of_state = Score::kState ? state_panels() : 0;
     arrive_expecting(full(stage), static_cast<std::uint32_t>(2 * kPanels + of_state) * kPanelBytes);
-    copy_panels(keys(stage), launch_.k, kPanels, tile * kRows, kv_head(), full(stage));
-    copy_panels(values(stage), launch_.v, kPanels, tile * kRows, kv_head(), full(stage));
+    copy_panels(keys(stage), launch_.k, kPanels, tile * kRows, kv_head(), batch_, full(stage));
+    copy_panels(values(stage), launch_.v, kPanels, tile * kRows, kv_head(), batch_, full(stage));
     if constexpr (Score::kState) {
-      copy_panels(states(stage), launch_.state, of_state, tile * kRows, kv_head(), full(stage));
+      copy_panels(states(stage), launch_.state, of_state, tile * kRows, kv_head(), batch_,
+                  full(stage));
     }
   }
   __device__ void copy_entries(int tile, int stage, int group) const {

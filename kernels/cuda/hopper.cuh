@@ -95,9 +95,10 @@ __device__ __forceinline__ void wait_phase(std::uint32_t barrier, unsigned parit
       "r"(parity)
       : "memory");
 }
-/// __syncthreads of the 128 threads that name this barrier, from 1 on.
+/// __syncthreads of the kCount threads that name this barrier, from 1 on.
+template <int kCount = 128>
 __device__ __forceinline__ void sync_group(int id) {
-  asm volatile("bar.sync %0, 128;\n" ::"r"(id) : "memory");
+  asm volatile("bar.sync %0, %1;\n" ::"r"(id), "n"(kCount) : "memory");
 }
 
 /// The warpgroup's threads have so many registers from here on. Before: at most so many, at least.
@@ -151,15 +152,17 @@ __device__ __forceinline__ void hold(std::uint32_t (&operands)[kCount][4]) {
   }
 }
 
-#define PHASESCOPE_WGMMA(type)                                                                    \
+// The sums are operands 0 to 31; the left operand is `a`, by the constraint that stands for it.
+#define PHASESCOPE_WGMMA(type, adds, a, b, ...)                                                   \
   asm volatile(                                                                                   \
       "{\n"                                                                                       \
       ".reg .pred adds;\n"                                                                        \
-      "setp.ne.b32 adds, %37, 0;\n"                                                               \
+      "setp.ne.b32 adds, " adds                                                                   \
+      ", 0;\n"                                                                                    \
       "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type                                 \
       " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "   \
-      "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, "  \
-      "%36, adds, 1, 1, %38;\n"                                                                   \
+      "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, " a ", " b               \
+      ";\n"                                                                                       \
       "}\n"                                                                                       \
       : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]), "+f"(c[1][1]), \
         "+f"(c[1][2]), "+f"(c[1][3]), "+f"(c[2][0]), "+f"(c[2][1]), "+f"(c[2][2]), "+f"(c[2][3]), \
@@ -167,7 +170,12 @@ __device__ __forceinline__ void hold(std::uint32_t (&operands)[kCount][4]) {
         "+f"(c[4][2]), "+f"(c[4][3]), "+f"(c[5][0]), "+f"(c[5][1]), "+f"(c[5][2]), "+f"(c[5][3]), \
         "+f"(c[6][0]), "+f"(c[6][1]), "+f"(c[6][2]), "+f"(c[6][3]), "+f"(c[7][0]), "+f"(c[7][1]), \
         "+f"(c[7][2]), "+f"(c[7][3])                                                              \
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds), "n"(kByRows ? 1 : 0))
+      : __VA_ARGS__)
+#define PHASESCOPE_WGMMA_BY_REGISTERS(type)                                                \
+  PHASESCOPE_WGMMA(type, "%37", "{%32, %33, %34, %35}", "%36, adds, 1, 1, %38", "r"(a[0]), \
+                   "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds), "n"(kByRows ? 1 : 0))
+#define PHASESCOPE_WGMMA_OF_TILES(type) \
+  PHASESCOPE_WGMMA(type, "%34", "%32", "%33, adds, 1, 1, 0, 0", "l"(a), "l"(b), "r"(adds))
 
 /// c (+)= a b of the warpgroup's 64 rows: a warp has 16 of them, c and a as in tile.cuh. b is 16 x
 /// 64, at a descriptor: its columns are rows of the tile there, 16 channels of each; or (kByRows)
@@ -176,11 +184,24 @@ template <typename T, bool kByRows>
 __device__ __forceinline__ void multiply_group(float (&c)[8][4], const std::uint32_t (&a)[4],
                                                std::uint64_t b, int adds = 1) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-    PHASESCOPE_WGMMA("bf16");
+    PHASESCOPE_WGMMA_BY_REGISTERS("bf16");
   } else {
-    PHASESCOPE_WGMMA("f16");
+    PHASESCOPE_WGMMA_BY_REGISTERS("f16");
   }
 }
+/// The same of rows that lie in shared memory too: a is 64 x 16 at a descriptor, rows of the tile
+/// there with 16 channels of each, and so are b's columns.
+template <typename T>
+__device__ __forceinline__ void multiply_tiles(float (&c)[8][4], std::uint64_t a, std::uint64_t b,
+                                               int adds = 1) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    PHASESCOPE_WGMMA_OF_TILES("bf16");
+  } else {
+    PHASESCOPE_WGMMA_OF_TILES("f16");
+  }
+}
+#undef PHASESCOPE_WGMMA_OF_TILES
+#undef PHASESCOPE_WGMMA_BY_REGISTERS
 #undef PHASESCOPE_WGMMA
 
 }  // namespace phasescope::kernels::cuda

@@ -136,6 +136,10 @@ constexpr OnePass one_pass_plan(const CudaAttention& a, bool with_table) {
 }
 /// The same where the variant has that form and the current device room for it.
 OnePass one_pass(const CudaAttention& a);
+/// Floats of the workspace before the sums of dq, which are read by 16 bytes.
+constexpr std::int64_t sums_place(const AttentionShape& s, const OnePass& plan) {
+  return (delta_size(s) + plan.distances + 3) / 4 * 4;
+}
 
 constexpr std::int64_t diagonals_size(const AttentionShape& s) {
   return s.heads * tile_distances(s) * kThreads;
@@ -187,6 +191,8 @@ using BackwardLauncher = void(const CudaAttention&, const SavedForward&, const C
 BackwardLauncher backward_plain, backward_plain_tokens, backward_table, backward_table_multiplied,
     backward_table_tokens, backward_query_table, backward_clamp, backward_tapa, backward_tape,
     backward_fire, backward_cape, backward_plain_wide, backward_table_wide;
+/// dq, dk and dv in Hopper form, after delta: for what cuda_takes_hopper_backward() says.
+BackwardLauncher hopper_backward_plain, hopper_backward_table;
 
 using SumsLauncher = void(const CudaAttention&, const CudaScoreSums&);
 SumsLauncher sums_plain, sums_plain_tokens, sums_table, sums_table_multiplied, sums_table_tokens,

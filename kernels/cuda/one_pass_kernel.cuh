@@ -3,54 +3,27 @@
 // group's heads, and makes dk, dv and its part of dq of each pair of tiles, so that scores and the
 // gradients of weights are computed once (five products a pair in place of seven, with TAPE's
 // states seven in place of ten). Gradients of scores go through shared memory once, for dk and for
-// dq, those of TAPA's phases after them; a table's gradient is summed where they are. Parts of dq
-// are float32 sums in the workspace: of each group of blocks' keys its own, joined in the order of
-// groups (the same bits every time), or one that all blocks add to atomically. What takes this
-// form, and how much memory, says one_pass() of launchers.h.
+// dq, those of TAPA's phases after them; a table's gradient is summed where they are. What becomes
+// of dq, and which blocks there are, says one_pass.cuh.
 
 #include <cuda_runtime.h>
 
-#include <bit>
 #include <cstdint>
 
-#include "kernels/cuda/backward_kernel.cuh"
-#include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/bands.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/launchers.h"
+#include "kernels/cuda/one_pass.cuh"
 #include "kernels/cuda/table_sums.cuh"
 #include "kernels/cuda/tile_pair.cuh"
 
 namespace phasescope::kernels::cuda {
 
-inline constexpr int kOnePassTiles = kOnePassKeys / kRows;
 inline constexpr int kOnePassThreads = kOnePassTiles * kThreads;
 
 /// Whether there is that form: with states, whose gradients a thread sums too, of heads of 64.
 template <int D, DeviceScore Score>
 inline constexpr bool kHasOnePass = kIsOfTiles<Score>&& one_pass_bytes(D, Score::kState) > 0;
-
-template <DeviceScore Score>
-struct OnePassLaunch {
-  BackwardLaunch<Score> pass;  // distances: (B, heads, partials, block_distances()), null: unwanted
-  OnePass plan;
-  float* sums;          // (units of the launch, partials, heads of one, tiles of queries, kRows D)
-  std::uint8_t* taken;  // (likewise but for the last): whether a sum is there; null: all are
-  std::int64_t first_unit;
-  // Of the shape, worked out once: a thread would hold them in registers.
-  int group, query_tiles, key_tiles;  // heads of a unit, tiles
-  int shift;                          // 1 << shift is query_tiles at least
-  std::int64_t distances;             // block_distances()
-
-  /// Where the sum of a tile of queries is among the others.
-  __device__ std::int64_t tile_of(int unit, int partial, int head, int query_tile) const {
-    const std::int64_t heads = unit * static_cast<std::int64_t>(plan.partials) + partial;
-    return (heads * group + head) * query_tiles + query_tile;
-  }
-  /// A table's sums of a head of the whole batch.
-  __device__ float* distances_of(std::int64_t head, int partial) const {
-    return pass.distances + (head * plan.partials + partial) * distances;
-  }
-};
 
 template <int D, DeviceScore Score>
 using OnePassLayout = PairLayout<D, Score, true, 1, 2, kOnePassTiles>;
@@ -61,6 +34,7 @@ using OnePassPair = TilePair<T, D, true, Score, true, 2, 2, kOnePassTiles>;
 /// channels, in the order in which the block's threads keep it in memory.
 template <typename T, int D>
 struct DqPart {
+  static constexpr int kThreads = kOnePassThreads, kNumbers = kRows * D;
   static constexpr int kChannels = D / 4;
   float sums[2][kChannels / 8][4];
 
@@ -77,6 +51,25 @@ struct DqPart {
       for (int e = 0; e < 4; ++e) {
         call(sums[n / (kChannels / 8)][n % (kChannels / 8)][e],
              (n * 4 + e) * kOnePassThreads + static_cast<int>(threadIdx.x));
+      }
+    }
+  }
+
+  /// Writes them times factor(channel): the 64 rows from `first` on that exist, channels below
+  /// `width`.
+  template <class Factor>
+  __device__ void write(const OutputTensor& to, int batch, std::int64_t head, int first, int rows,
+                        int width, const Factor& factor) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+    for (int band = 0; band < 2; ++band) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const std::int64_t own = first + row(band) + lane / 4 + 8 * half;
+        if (own >= rows) continue;
+        write_row<T, kChannels>(
+            pointer<T>(to, batch, head) + own * to.row + channel(), sums[band], half,
+            [&](int n) { return factor(channel() + n); }, width - channel(), lane);
       }
     }
   }
@@ -103,43 +96,6 @@ struct DqPart {
       }
     }
   }
-};
-
-/// Which of a block's tiles of keys a tile of queries sees.
-struct SeenTiles {
-  bool first, second;
-
-  __device__ bool any() const { return first || second; }
-  __device__ bool of(int tile) const { return tile == 0 ? first : second; }
-};
-
-/// Of the tiles of keys from `key` on: the tiles of queries that see any, and which of them.
-class KeyTiles {
- public:
-  /// All lanes of a warp call it.
-  __device__ KeyTiles(const Visibility& visibility, int key, int keys)
-      : key_(key), queries_(visibility.query_tiles(key)), real_{} {
-    const bool two = key + kRows < keys;
-    real_ = {!visibility.real_keys(key / kRows).none(),
-             two && !visibility.real_keys(key / kRows + 1).none()};
-    if (!two) return;
-    const Stretch other = visibility.query_tiles(key + kRows);
-    if (other.first >= other.last) return;
-    const bool alone = queries_.first >= queries_.last;
-    queries_ = {alone ? other.first : min(queries_.first, other.first),
-                alone ? other.last : max(queries_.last, other.last)};
-  }
-  __device__ int first() const { return queries_.first; }
-  __device__ int last() const { return queries_.last; }
-  __device__ SeenTiles seen(const Visibility& visibility, int query) const {
-    return {real_.first && visibility.sees(query, key_),
-            real_.second && visibility.sees(query, key_ + kRows)};
-  }
-
- private:
-  int key_;
-  Stretch queries_;
-  SeenTiles real_;
 };
 
 /// A pair's part of dq to the tile's sum: the block's own, which it begins where none `follows`, or
@@ -195,38 +151,26 @@ __device__ __forceinline__ void take_keys(const OnePassLaunch<Score>& launch,
                                           OnePassPair<T, D, Score>& pair, int key) {
   using Pair = OnePassPair<T, D, Score>;
   const BackwardLaunch<Score>& pass = launch.pass;
-  const AttentionShape& shape = pass.problem.shape;
-  const std::int64_t unit = launch.first_unit + blockIdx.y;
-  const int batch = static_cast<int>(unit / shape.kv_heads),
-            kv_head = static_cast<int>(unit % shape.kv_heads);
+  const Unit unit(launch);
+  const int batch = unit.batch, kv_head = unit.kv_head;
   const int partial = launch.taken ? static_cast<int>(blockIdx.x) : 0;
   const int own_key = key + pair.key_tile() * kRows;
   const Visibility visibility(pass.problem, batch);
-  const KeyTiles tiles(visibility, key, pair.keys());
-  // Places are tiles of queries, head by head.
-  const int end = launch.group << launch.shift;
-  const auto tile_of = [&](int place) { return place & ((1 << launch.shift) - 1); };
-  const auto head_of = [&](int place) { return kv_head * launch.group + (place >> launch.shift); };
-  const auto next = [&](int place) {
-    for (; place < end; ++place) {
-      const int tile = tile_of(place);
-      if (tile >= tiles.last()) place |= (1 << launch.shift) - 1;
-      if (tile < tiles.last() && tiles.seen(visibility, tile * kRows).any()) break;
-    }
-    return place;
-  };
+  const QueryPlaces<Score> places(launch, visibility, key);
+  const auto head_of = [&](int place) { return kv_head * launch.group + places.head_of(place); };
+  const auto next = [&](int place) { return places.next(visibility, place); };
   const auto fetch = [&](int place) {
-    pair.fetch_queries(batch, head_of(place), tile_of(place) * kRows);
-    pair.fetch_entries(head_of(place), tile_of(place) * kRows, key);
+    pair.fetch_queries(batch, head_of(place), places.tile_of(place) * kRows);
+    pair.fetch_entries(head_of(place), places.tile_of(place) * kRows, key);
   };
   constexpr bool kTwoDots = Score::kDots == 2, kTable = Score::kEntries && !kTwoDots;
   static_assert(!kTwoDots || !Score::kState);  // phases take the place of weights
   float dk[2][D / 16][4] = {}, dv[2][D / 16][4] = {};
   [[maybe_unused]] float d_state[2][D / 16][4] = {};
   pair.fetch_keys(batch, kv_head, key);
-  pair.for_each(next(tiles.first()), end, next, fetch, [&](int place) {
-    const int tile = tile_of(place);
-    const SeenTiles seen = tiles.seen(visibility, tile * kRows);
+  pair.for_each(places.begin(visibility), places.end(), next, fetch, [&](int place) {
+    const int tile = places.tile_of(place);
+    const SeenTiles seen = places.seen(visibility, place);
     const bool own = seen.of(pair.key_tile());
     pair.start(head_of(place));
     typename Pair::Packed left[2];
@@ -248,7 +192,7 @@ __device__ __forceinline__ void take_keys(const OnePassLaunch<Score>& launch,
       pair.keep_gradients(1, left[1]);
     }
     const std::int64_t at =
-        launch.tile_of(static_cast<int>(blockIdx.y), partial, place >> launch.shift, tile);
+        launch.tile_of(static_cast<int>(blockIdx.y), partial, places.head_of(place), tile);
     const bool follows = launch.taken && launch.taken[at];
     __syncthreads();
     if (launch.taken && threadIdx.x == 0) launch.taken[at] = 1;
@@ -269,9 +213,10 @@ __device__ __forceinline__ void take_keys(const OnePassLaunch<Score>& launch,
     });
     if constexpr (kTable) {
       if (pass.distances) {
-        sums.add_to(launch.distances_of(unit * launch.group + (place >> launch.shift), partial),
-                    kRows * (tile - key / kRows - 2 + launch.key_tiles), sum, seen.first,
-                    seen.second, !launch.taken);
+        sums.add_to(
+            launch.distances_of(unit.number * launch.group + places.head_of(place), partial),
+            kRows * (tile - key / kRows - 2 + launch.key_tiles), sum, seen.first, seen.second,
+            !launch.taken);
       }
     }
   });
@@ -292,89 +237,24 @@ template <typename T, int D, DeviceScore Score>
 __global__ void __launch_bounds__(kOnePassThreads, 1)
     attention_one_pass_kernel(const __grid_constant__ OnePassLaunch<Score> launch) {
   OnePassPair<T, D, Score> pair(launch.pass);
-  const int blocks = static_cast<int>(gridDim.x), own = static_cast<int>(blockIdx.x);
-  const int count = (pair.keys() + kOnePassKeys - 1) / kOnePassKeys;
-  // The longest columns first, then back and forth, so that each block has as many pairs.
-  for (int turn = 0; turn * blocks < count; ++turn) {
-    const int place = turn * blocks + (turn % 2 == 0 ? own : blocks - 1 - own);
-    if (place < count) take_keys<T, D>(launch, pair, place * kOnePassKeys);
+  for_each_stretch(pair.keys(), [&](int, int key) {
+    if (key < pair.keys()) take_keys<T, D>(launch, pair, key);
     __syncthreads();
-  }
+  });
 }
 
-/// dq of a tile of queries, grid.x of them, grid.y units, grid.z heads of one.
-template <typename T, int D, DeviceScore Score>
-__global__ void __launch_bounds__(kOnePassThreads)
-    attention_join_dq_kernel(const __grid_constant__ OnePassLaunch<Score> launch) {
-  const Problem<Score>& problem = launch.pass.problem;
-  const AttentionShape& shape = problem.shape;
-  const std::int64_t unit = launch.first_unit + blockIdx.y;
-  const int own_head = static_cast<int>(blockIdx.z), query_tile = static_cast<int>(blockIdx.x);
-  DqPart<T, D> dq;
-  dq.for_each([](float& x, int) { x = 0; });
-  for (int partial = 0; partial < static_cast<int>(launch.plan.partials); ++partial) {
-    const std::int64_t tile =
-        launch.tile_of(static_cast<int>(blockIdx.y), partial, own_head, query_tile);
-    if (launch.taken && !launch.taken[tile]) continue;
-    const float* from = launch.sums + tile * (kRows * D);
-    dq.for_each([&](float& x, int place) { x += from[place]; });
-  }
-  const OutputTensor& to = launch.pass.gradients.dq;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const std::int64_t head = unit % shape.kv_heads * (shape.heads / shape.kv_heads) + own_head;
-#pragma unroll
-  for (int band = 0; band < 2; ++band) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const std::int64_t row = query_tile * kRows + dq.row(band) + lane / 4 + 8 * half;
-      if (row >= shape.queries) continue;
-      write_row<T, DqPart<T, D>::kChannels>(
-          pointer<T>(to, unit / shape.kv_heads, head) + row * to.row + dq.channel(), dq.sums[band],
-          half, [&](int channel) { return problem.score.factor(dq.channel() + channel); },
-          static_cast<int>(shape.head_dim) - dq.channel(), lane);
-    }
-  }
-}
-
-/// The pass of a plan, in as many launches as its units need.
+/// The pass of a plan.
 template <typename T, int D, DeviceScore Score>
 void launch_one_pass(const CudaAttention& a, const OnePass& plan,
                      const BackwardLaunch<Score>& pass) {
   using Layout = OnePassLayout<D, Score>;
   static_assert(Layout::kBytesWithOperands <= one_pass_bytes(D, Score::kState));
   static_assert(KeyTableSums::kBytes <= Layout::kOperandBytes);
-  const auto stream = static_cast<cudaStream_t>(a.stream);
-  float* sums = pass.delta + delta_size(a.shape) + plan.distances;
-  auto* taken = reinterpret_cast<std::uint8_t*>(sums + plan.floats);
-  if (pass.distances) {
-    PHASESCOPE_CUDA(
-        cudaMemsetAsync(pass.distances, 0, static_cast<std::size_t>(plan.distances) * 4, stream));
-  }
-  const std::int64_t units = a.shape.batch * a.shape.kv_heads;
-  const auto heads = static_cast<unsigned>(a.shape.heads / a.shape.kv_heads);
-  for (std::int64_t first = 0; first < units; first += plan.units) {
-    const auto count = static_cast<unsigned>(std::min<std::int64_t>(plan.units, units - first));
-    if (plan.atomic) {
-      PHASESCOPE_CUDA(cudaMemsetAsync(sums, 0, static_cast<std::size_t>(plan.floats) * 4, stream));
-    } else {
-      PHASESCOPE_CUDA(cudaMemsetAsync(taken, 0, plan.flags, stream));
-    }
-    const OnePassLaunch<Score> launched{
-        pass,
-        plan,
-        sums,
-        plan.atomic ? nullptr : taken,
-        first,
-        static_cast<int>(heads),
-        static_cast<int>(tiles_of(a.shape.queries)),
-        static_cast<int>(tiles_of(a.shape.keys)),
-        static_cast<int>(std::bit_width(tiles_of(a.shape.queries) - 1)),
-        block_distances(a.shape)};
-    launch("dq, dk and dv", &attention_one_pass_kernel<T, D, Score>, dim3{plan.groups, count, 1},
-           kOnePassThreads, Layout::kBytesWithOperands, a.stream, launched);
-    launch("join dq", &attention_join_dq_kernel<T, D, Score>,
-           dim3{tiles_of(a.shape.queries), count, heads}, kOnePassThreads, 0, a.stream, launched);
-  }
+  launch_one_pass<DqPart<T, D>>(
+      a, plan, pass, [&](const OnePassLaunch<Score>& launched, const dim3& grid) {
+        launch("dq, dk and dv", &attention_one_pass_kernel<T, D, Score>, grid, kOnePassThreads,
+               Layout::kBytesWithOperands, a.stream, launched);
+      });
 }
 
 }  // namespace phasescope::kernels::cuda

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/backward_launch.cuh"
+#include "kernels/cuda/pair_gradients.cuh"
 #include "kernels/cuda/scores.cuh"
 
 namespace phasescope::kernels::cuda {
@@ -265,12 +266,8 @@ class PairTiles {
     const bool exists = query < queries();
     const std::int64_t at = (batch * shape_.heads + head) * shape_.queries + query;
     if (thread < kRows) {
-      // Rows that do not exist or see no key: +inf makes every weight 0. Sums of scores have none.
-      const float lse = exists && saved.lse
-                            ? lse_with_sink(saved.lse[at] * kLog2e, sink_of(problem_, head))
-                            : INFINITY;
       store_shared(number_of_query(Layout::kLse + fetched_, tile, n),
-                   lse == -INFINITY ? INFINITY : lse);
+                   lse_of_query(problem_, saved, head, exists, at));
     } else if constexpr (kBackward) {
       if (kBlock > 2 * kRows && thread >= 2 * kRows) return;
       store_shared(number_of_query(Layout::kDelta + fetched_, tile, n),
@@ -282,12 +279,10 @@ class PairTiles {
   __device__ std::uint32_t number_of_query(std::uint32_t array, int band, int n) const {
     return shared_ + array + (tile_of(band) * kRows + static_cast<std::uint32_t>(n)) * 4;
   }
-  /// The log-sum-exp or delta of an element's query.
-  __device__ float of_query(std::uint32_t array, const Chunk<kTransposed>& chunk, int band, int n,
-                            int e) const {
+  /// Where the log-sum-exp or delta of a band's tile of queries lie.
+  __device__ std::uint32_t numbers_of_queries(std::uint32_t array, int band) const {
     // Queries that are rows stay, in the first stage.
-    const std::uint32_t stage = kTransposed ? stage_ : 0;
-    return load_shared<float>(number_of_query(array + stage, band, chunk.query_in_tile(n, e)));
+    return number_of_query(array + (kTransposed ? stage_ : 0), band, 0);
   }
 
   /// Of a band with that first query.

@@ -56,7 +56,8 @@ void launch_dq_and_sums(const CudaAttention& a, unsigned blocks,
 
 template <class Heads = UsualHeads, DeviceScore Score>
 void backward_with_table(const CudaAttention& a, const SavedForward& saved,
-                         const CudaGradients& gradients, const Score& score) {
+                         const CudaGradients& gradients, const Score& score,
+                         BackwardLauncher* in_hopper_form = nullptr) {
   const auto& table = std::get<TableVariant>(a.variant);
   const bool wanted = wants_table(a, gradients);
   const OnePass plan = one_pass(a);
@@ -70,7 +71,7 @@ void backward_with_table(const CudaAttention& a, const SavedForward& saved,
       launch_dq<T, Size::value, Size::values>(a, parameters);
     }
   };
-  backward_with<Heads>(a, saved, gradients, score, dq, [&](auto, auto, const auto& parameters) {
+  const auto finish = [&](auto, auto, const auto& parameters) {
     if (!wanted) return;
     const auto& to = std::get<TableGradients>(gradients.variant);
     launch("table", &attention_table_kernel,
@@ -78,7 +79,8 @@ void backward_with_table(const CudaAttention& a, const SavedForward& saved,
            a.stream,
            TableLaunch{a.shape, table, parameters.distances, static_cast<int>(blocks), to.values,
                        to.head_stride});
-  });
+  };
+  backward_with<Heads>(a, saved, gradients, score, dq, finish, in_hopper_form);
 }
 
 }  // namespace phasescope::kernels::cuda

@@ -55,6 +55,27 @@ struct DiagonalSums {
 /// 16 w + m - 63, row minus column.
 inline constexpr int kWarpDistances = kRows + 15, kWarpDistancesPitch = 80;
 
+/// Adds the diagonals of a warp's 16 rows and the 32 columns from `first` on, those from column 0
+/// before the other ones: number n, of column minus row n - 15, lies at place(n).
+template <int kChunk, class Place>
+__device__ __forceinline__ void add_diagonals(std::uint32_t staged, int lane, int first,
+                                              const float (&gradient)[kChunk][4],
+                                              const Place& place) {
+  static_assert(2 * kChunk * 8 == kRows);
+  auto [low, high] = DiagonalSums(staged, lane, gradient);
+  // Where the diagonals' sums are: what is behind the first chunk's is the second one's alone.
+  const std::uint32_t own = place(first + lane), behind = place(first + 32 + lane);
+  if (first == 0) {
+    store_shared(place(kWarpDistances - 1 - lane), 0.0f);
+  } else {
+    low += load_shared<float>(own);
+    if (lane < 15) high += load_shared<float>(behind);
+  }
+  store_shared(own, low);
+  if (lane < 15) store_shared(behind, high);
+  __syncwarp();
+}
+
 /// Of a block with kCount tiles of queries. Its block_distances() numbers lie in the order of
 /// distances: 64 (I - J + key tiles - 1) + n is diagonal n of the tiles I and J. Of what it works
 /// with only the launch's own numbers are kept: threads that make dq have no registers left.
@@ -83,21 +104,9 @@ class TableSums {
   template <int kChunk>
   __device__ __forceinline__ void add(int band, int first,
                                       const float (&gradient)[kChunk][4]) const {
-    static_assert(2 * kChunk * 8 == kRows);
     const std::uint32_t staged = shared_ + static_cast<std::uint32_t>(own_warp()) * kStagedBytes;
-    const int lane = own_lane();
-    auto [low, high] = DiagonalSums(staged, lane, gradient);
-    // Where the diagonals' sums are: what is behind the first chunk's is the second one's alone.
-    const std::uint32_t last = place(band, own_warp(), kWarpDistances - 1 - first - lane);
-    if (first == 0) {
-      store_shared(place(band, own_warp(), lane), 0.0f);
-    } else {
-      low += load_shared<float>(last);
-      if (lane < 15) high += load_shared<float>(last - 32 * 4);
-    }
-    store_shared(last, low);
-    if (lane < 15) store_shared(last - 32 * 4, high);
-    __syncwarp();
+    add_diagonals(staged, own_lane(), first, gradient,
+                  [&](int n) { return place(band, own_warp(), kWarpDistances - 1 - n); });
   }
 
   /// Adds what the warps have taken of a pair of tiles, of the bands that took it; `query_tile` is
@@ -232,6 +241,55 @@ class KeyTableSums {
   }
 
   std::uint32_t shared_;
+};
+
+/// The same of warps that have 16 keys and 64 queries each, as a block in Hopper form has them, in
+/// memory of their own: two buffers, of pairs of tiles in turn, so that what is joined of one pair
+/// is not overwritten before.
+class GroupTableSums {
+  static constexpr int kWarps = 2 * kThreads / 32;
+  static constexpr std::uint32_t kStagedBytes = kStagedRows * kStagedPitch * 4;
+
+ public:
+  /// Of shared memory.
+  static constexpr std::uint32_t kBytes = kWarps * (kStagedBytes + 2 * kWarpDistancesPitch * 4);
+
+  __device__ GroupTableSums(std::uint32_t shared, int buffer) : shared_(shared), buffer_(buffer) {}
+
+  /// Takes the gradients of the warp's keys, and of all queries of a tile.
+  __device__ __forceinline__ void add(int warp, int lane, const float (&gradient)[8][4]) const {
+    const std::uint32_t staged = shared_ + static_cast<std::uint32_t>(warp) * kStagedBytes;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      add_diagonals(staged, lane, half * 32,
+                    reinterpret_cast<const float(&)[4][4]>(gradient[half * 4]),
+                    [&](int n) { return place(warp, n); });
+    }
+  }
+
+  /// What the warps of the tiles that are seen have taken of a thread's diagonal, as
+  /// KeyTableSums::join() counts them; after a barrier of all that have.
+  __device__ __forceinline__ float join(int thread, bool first_seen, bool second_seen) const {
+    float sum = 0;
+#pragma unroll
+    for (int warp = 0; warp < kWarps; ++warp) {
+      const int tile = warp / 4;
+      const int n = thread - (1 - tile) * kRows - (kRows - 16) + warp % 4 * 16;
+      if ((tile == 0 ? first_seen : second_seen) && n >= 0 && n < kWarpDistances) {
+        sum += load_shared<float>(place(warp, n));
+      }
+    }
+    return sum;
+  }
+
+ private:
+  __device__ std::uint32_t place(int warp, int n) const {
+    return shared_ + kWarps * kStagedBytes +
+           static_cast<std::uint32_t>((buffer_ * kWarps + warp) * kWarpDistancesPitch + n) * 4;
+  }
+
+  std::uint32_t shared_;
+  int buffer_;
 };
 
 }  // namespace phasescope::kernels::cuda

@@ -401,6 +401,9 @@ __device__ __forceinline__ void write_row(T* row, const float (&sums)[D / 8][4],
 struct alignas(16) Words {
   std::uint32_t x[4];
 };
+struct alignas(16) Floats {
+  float x[4];
+};
 
 /// Writes the first `count` of a warp's 16 rows of accumulators, times factor(half), through its
 /// rows of a tile in shared memory: 16 bytes leave at once. All lanes call it.

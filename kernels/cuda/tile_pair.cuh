@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/backward_launch.cuh"
+#include "kernels/cuda/pair_gradients.cuh"
 #include "kernels/cuda/pair_tiles.cuh"
 #include "kernels/cuda/scores.cuh"
 #include "kernels/cuda/tile_distances.cuh"
@@ -46,7 +47,7 @@ class TilePair
   using Base::kFolds;
   using Base::kHalves;
   using Base::lane_;
-  using Base::of_query;
+  using Base::numbers_of_queries;
   using Base::part_;
   using Base::pieces_;
   using Base::problem_;
@@ -139,13 +140,7 @@ class TilePair
     Dots<kColumns, Score> dots;
     Numbers t;
     const auto chunk = compute_scores(visibility, first_query, first_key, first, dots, t);
-#pragma unroll
-    for (int n = 0; n < kColumns / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        weight[0][n][e] = fast_exp2(t[n][e] - of_query(Layout::kLse, chunk, 0, n, e));
-      }
-    }
+    weigh_pair<kColumns>(chunk, numbers_of_queries(Layout::kLse, 0), t, weight[0]);
   }
 
   /// Gradients of the softmax's inputs of the chunk from column `first` of the pair: what compute()
@@ -160,8 +155,10 @@ class TilePair
     for (int n = 0; n < kColumns / 8; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float p = fast_exp2(t[n][e] - of_query(Layout::kLse, chunk, 0, n, e));
-        const float apart = d_score[0][n][e] - of_query(Layout::kDelta, chunk, 0, n, e);
+        const float p =
+            fast_exp2(t[n][e] - of_query(numbers_of_queries(Layout::kLse, 0), chunk, n, e));
+        const float apart =
+            d_score[0][n][e] - of_query(numbers_of_queries(Layout::kDelta, 0), chunk, n, e);
         d_score[0][n][e] = p == 0 ? 0 : p * apart;
       }
     }
@@ -490,15 +487,8 @@ class TilePair
                                   if constexpr (!Score::kProducts) dots.dot[n][e] = 0;
                                 });
     } else {
-      score_chunk(problem_, {batch_, head_}, dots, entries(band), chunk, t);
-      const RealKeys real = visibility.real_keys(first_key / kRows);
-      const int row = chunk.row + warp_row(band), last_row = row + 15;
-      const int column = chunk.column + first, last_column = column + kColumns - 1;
-      const bool whole = kTransposed ? real.template all<16>(warp_row(band)) &&
-                                           visibility.whole(column, last_column, row, last_row)
-                                     : real.template all<kColumns>(first) &&
-                                           visibility.whole(row, last_row, column, last_column);
-      if (!whole) mask_chunk<kColumns>(visibility, real, chunk, t);
+      score_pair(problem_, {batch_, head_}, visibility, first_key, chunk, warp_row(band), first,
+                 entries(band), dots, t);
     }
   }
 
@@ -510,52 +500,27 @@ class TilePair
     const auto chunk = chunk_of(first_query, first_key, first, band);
     Numbers t;
     score_band(visibility, chunk, first_query, first_key, first, band, dots, t);
-#pragma unroll
-    for (int n = 0; n < kColumns / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        weight[band][n][e] = fast_exp2(t[n][e] - of_query(Layout::kLse, chunk, band, n, e));
-      }
-    }
+    weigh_pair<kColumns>(chunk, numbers_of_queries(Layout::kLse, band), t, weight[band]);
     if constexpr (kHalves) keep_operand(operands(0), band, packed(weight[band]));
-#pragma unroll
-    for (int n = 0; n < kColumns / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        tangent[n][e] = 1;
-        if (problem_.soft_cap == 0) continue;
-        const float share = t[n][e] / problem_.soft_cap;
-        tangent[n][e] = weight[band][n][e] == 0 ? 0 : 1 - share * share;
-        if constexpr (kFolds) weight[band][n][e] *= tangent[n][e];
-      }
-    }
+    differentiate_cap<kFolds, kColumns>(problem_.soft_cap, t, weight[band], tangent);
   }
 
   /// From the gradients of a band's weights to those of its scores and dot products.
   __device__ __forceinline__ void differentiate(const Chunk<kTransposed>& chunk, int band,
                                                 const Dots<kColumns, Score>& dots,
                                                 const Numbers& tangent) {
-#pragma unroll
-    for (int n = 0; n < kColumns / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const float delta = of_query(Layout::kDelta, chunk, band, n, e);
-        const float p = weight[band][n][e];
-        float ds = p == 0 ? 0 : p * (d_score[band][n][e] - delta);
-        if constexpr (!kFolds) ds *= tangent[n][e];
-        if constexpr (Score::kTokens) {
-          ds = through_tokens(chunk, dots, n, e, ds);
-        }
-        d_score[band][n][e] = problem_.score.entry_gradient(ds, dots.dot[n][e]);
-        const float phase = Score::kDots == 2 ? dots.phase[Score::kDots == 2 ? n : 0][e] : 0;
-        const float entry = entry_of(problem_, {batch_, head_}, entries(band), chunk, n, e);
-        const DotGradients d = problem_.score.gradient(ds, dots.dot[n][e], phase, entry);
-        gradient[band].dot[n][e] = d.dot;
-        if constexpr (Score::kDots == 2) gradient[band].phase[n][e] = d.phase;
-      }
-    }
+    differentiate_pair<kFolds>(
+        problem_, {batch_, head_}, entries(band), chunk, dots, weight[band], tangent,
+        numbers_of_queries(Layout::kDelta, band),
+        [&](int n, int e, float ds) {
+          if constexpr (Score::kTokens) {
+            return through_tokens(chunk, dots, n, e, ds);
+          } else {
+            return ds;
+          }
+        },
+        d_score[band], gradient[band]);
   }
-
   __device__ std::uint32_t pair_address(int row, int column, int array) const {
     return shared_ + Layout::kPairs + pair_offset(row, column, array);
   }

@@ -313,8 +313,9 @@ AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v
 class BackwardPass final : public CudaPass {
  public:
   BackwardPass(const AttentionProgram& program, const at::Tensor& v, const SavedResult& forward,
-               const at::Tensor& d_out, const at::Tensor& d_state)
+               const at::Tensor& d_out, const at::Tensor& d_state, bool hopper)
       : CudaPass(v), inputs_(inputs_of(program, v, memory)), result_{program, v} {
+    inputs_.hopper = hopper;
     saved_.out = memory.tokens(forward.out);
     saved_.lse = memory.floats(forward.lse);
     saved_.d_out = memory.tokens(d_out.defined() ? d_out : at::zeros_like(forward.out));
@@ -346,11 +347,13 @@ class BackwardPass final : public CudaPass {
   kernels::CudaGradients gradients_;
 };
 
+// kHopper: in the form that the forward pass has taken (cuda_form_of), where there is one.
+template <bool kHopper>
 ProgramGradients run_backward(const AttentionProgram& program, const at::Tensor& v,
                               const SavedResult& forward, const at::Tensor& d_out,
                               const at::Tensor& d_state) {
   const at::NoGradGuard no_grad;
-  BackwardPass pass(program, v, forward, d_out, d_state);
+  BackwardPass pass(program, v, forward, d_out, d_state, kHopper);
   pass.enqueue();
   return pass.finish();
 }
@@ -501,7 +504,9 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, 
 
 AttentionResult cuda_attention(const AttentionProgram& program, const at::Tensor& v,
                                const AttentionOptions& options) {
-  return run_passes({&run_forward, &run_backward}, program, v, options);
+  const bool hopper = cuda_form_of(program, options.backend).hopper;
+  return run_passes({&run_forward, hopper ? &run_backward<true> : &run_backward<false>}, program, v,
+                    options);
 }
 
 CudaCall::CudaCall(std::unique_ptr<CudaPass> pass) : pass_(std::move(pass)) {}
@@ -523,7 +528,7 @@ CudaCall CudaCall::backward(const AttentionProgram& program, const at::Tensor& v
       program, v,
       SavedResult{forward.ungated.defined() ? forward.ungated : forward.out, forward.lse,
                   forward.state},
-      at::ones_like(forward.out), d_state));
+      at::ones_like(forward.out), d_state, cuda_form_of(program, Backend::cuda_unverified).hopper));
 }
 
 void CudaCall::enqueue() const { pass_->enqueue(); }

@@ -30,7 +30,7 @@ std::string cuda_kernel_of(const AttentionProgram& program);
 // Whether it has passed its tests on a device like the current one (kernels/cuda/verified.h).
 bool is_verified_on_cuda(const AttentionProgram& program);
 
-// The form of a program's forward pass, and whether all that runs then has passed. The Hopper form
+// The form of a program's passes, and whether all that runs then has passed. The Hopper form
 // ("hopper_plain" of that list) is chosen by itself where it has passed; by the name
 // `cuda-unverified`, wherever there is one.
 struct CudaForm {

@@ -25,12 +25,25 @@ HOPPER_FORMS = ("hopper_plain", "hopper_table", "hopper_tapa", "hopper_tape")
 # bytes stored and loaded.
 HOPPER_WARNINGS = {"hopper_tapa": {"C7512", "C7519"}, "hopper_tape": {"C7519"}}
 HOPPER_SPILLS = {"hopper_tape": 280}
+# Those with a backward pass too, and what it spills at 128 channels: beside 128 numbers of dk and dv and 64 of scores and
+# their weights' gradients a table's entries and its sums by distance leave a thread 240 registers and none to spare.
+HOPPER_BACKWARD = "one_pass_hopper"
+HOPPER_BACKWARD_SPILLS = {"hopper_plain": 0, "hopper_table": 48}
 # Bytes stored and loaded a thread at 128 channels where dq is made by itself with a table's gradient, and where the
 # backward pass is one kernel with a table that is added, to become less.
 TABLE_SPILLS = 60
 ONE_PASS_TABLE_SPILLS = 40
 # Of heads of more than 128 channels, in all kernels.
 WIDE_SPILLS = 48
+# What the backward pass of TAPA and TAPE spills at most, by kernel, padded channels (0: any) and architecture, to become
+# less: two dot products a pair, or sums for a second stream of values. All their other kernels are held at OTHER_SPILLS.
+STATE_SPILLS = {
+    "backward_tapa": {("one_pass", 0, "sm_80"): 216, ("one_pass", 0, "sm_90a"): 216, ("dkv", 128, "sm_80"): 88,
+                      ("dkv", 128, "sm_90a"): 224},
+    "backward_tape": {("one_pass", 0, "sm_80"): 40, ("one_pass", 0, "sm_90a"): 80, ("dkv", 128, "sm_80"): 1100,
+                      ("dkv", 128, "sm_90a"): 1100},
+}
+OTHER_SPILLS = 60
 
 
 def compiler():
@@ -92,8 +105,14 @@ class Compiled(unittest.TestCase):
         for name in HOPPER_FORMS:
             with self.subTest(name=name):
                 log, _ = self.compile(name, "-cubin", "-arch=sm_90a", "-Xptxas", "-v")
-                cost = costs(log)
-                self.assertEqual(len(cost), 8)
+                found = costs(log)
+                backward = {kernel: size for kernel, (size, _) in found.items() if HOPPER_BACKWARD in kernel}
+                self.assertEqual(len(backward), 4 if name in HOPPER_BACKWARD_SPILLS else 0)
+                most = HOPPER_BACKWARD_SPILLS.get(name, 0)
+                self.assertEqual({kernel: size for kernel, size in backward.items()
+                                  if size > (most if "Li128" in kernel else 0)}, {})
+                cost = {kernel: one for kernel, one in found.items() if kernel not in backward}
+                self.assertEqual(len(cost), 8 + len(backward))  # of each also what joins dq
                 spilt = {kernel: size for kernel, (size, _) in cost.items() if size > HOPPER_SPILLS.get(name, 0)}
                 self.assertEqual(spilt, {})
                 spilling = [kernel for kernel, (size, _) in cost.items() if size > 0]
@@ -106,12 +125,21 @@ class Compiled(unittest.TestCase):
     def test_the_hopper_form_has_as_many_products_as_were_counted(self):
         text = self.compile("hopper_plain", "-ptx", "-arch=compute_90a")[1].decode()
         parts = {re.match(r"\w+", part)[0]: part for part in re.split(r"\.entry ", text)[1:]}
-        self.assertEqual(len(parts), 8)
+        parts = {name: part for name, part in parts.items() if "hopper_kernel" in name}
+        self.assertEqual(len(parts), 12)
         for name, part in parts.items():
             with self.subTest(kernel=name):
                 d = 64 if "Li64E" in name else 128
-                # Of a tile alone and of one that another follows: two places of each product.
-                self.assertEqual(len(re.findall(r"wgmma\.mma_async", part)), 2 * roofline.group_products(d))
+                products, matrix_loads = len(re.findall(r"wgmma\.mma_async", part)), len(re.findall(r"ldmatrix", part))
+                if HOPPER_BACKWARD in name:
+                    # Scores and d_out . v, one for each 16 channels; dv and dk, one for each 16 queries and 64 channels.
+                    # dq, of 64 channels, one for each 16 keys of two tiles, of the first or of the second, each with a
+                    # load of its left operand.
+                    self.assertEqual(products, 2 * d // 16 + 2 * 4 * (d // 64) + 8 + 4 + 4)
+                    self.assertEqual(matrix_loads, 8 + 4 + 4)
+                else:
+                    # Of a tile alone and of one that another follows: two places of each product.
+                    self.assertEqual(products, 2 * roofline.group_products(d))
                 self.assertEqual(re.findall(r"mma\.sync|cp\.async\.c[ag]", part), [])
 
     def ptx(self, name):
@@ -173,6 +201,20 @@ class Compiled(unittest.TestCase):
             spilled = {name: cost[0] for name, cost in costs(log).items() if "one_pass" in name or "join_dq" in name}
             self.assertEqual(len(spilled), 8)
             self.assertEqual({name: size for name, size in spilled.items() if size > 0}, {}, architecture)
+
+    def test_the_backward_pass_with_phases_and_states_spills_no_more_than_it_did(self):
+        for name, limits in STATE_SPILLS.items():
+            for architecture in ("sm_80", "sm_90a"):
+                log, _ = self.compile(name, "-cubin", f"-arch={architecture}", "-Xptxas", "-v")
+                found = costs(log)
+                for part, _, _ in limits:
+                    self.assertTrue(any(f"attention_{part}_kernel" in kernel for kernel in found), part)
+                for kernel, (spilled, _) in found.items():
+                    most = next((bytes for (part, d, one), bytes in limits.items()
+                                 if f"attention_{part}_kernel" in kernel and one == architecture
+                                 and d in (0, 64 if "Li64E" in kernel else 128)), OTHER_SPILLS)
+                    with self.subTest(kernel=kernel, architecture=architecture):
+                        self.assertLessEqual(spilled, most)
 
     def test_the_backward_pass_in_one_kernel_has_five_products(self):
         # Each 8 D / 16 mma a warp (32 x 32 x D, or as many): every product stands once in a loop over tiles.

@@ -80,6 +80,18 @@ class Roofline(unittest.TestCase):
                           "memory": 0})
         self.assertEqual(roofline.cycles("hopper probes", 128, 4096)["instructions"], 224)
 
+    def test_the_counts_of_the_backward_pass_in_hopper_form_by_hand(self):
+        # At D 128 of a pair of tiles, in KiB: scores and d_out . v, 8 wgmma each of two operands of 2; dv and dk, 4 x 2
+        # each of one; dq, of two pairs and both groups 8 each of one, and 8 loads of 512 bytes by 4 warps. 8 of
+        # gradients, and q and d_out, 32 for two pairs: 152 by 128 bytes a cycle.
+        self.assertEqual(roofline.shared_bytes("hopper one pass", 128),
+                         (2 * 8 * 4 + 2 * 8 * 2 + 2 * 8 * (2 + 2) / 2 + 8 + 32 / 2) * 1024)
+        self.assertEqual(roofline.cycles("hopper one pass", 128, 4096, 32),
+                         {"tensor cores": 1280, "shared memory": 1216, "exponentials": 256, "instructions": 384,
+                          "memory": 1024})
+        # At D 64 half of each, and dq by one of the groups.
+        self.assertEqual(roofline.cycles("hopper one pass", 64, 4096)["shared memory"], 640)
+
     def test_no_device_is_faster_than_its_maker_says(self):
         for device, peak in (("A100", 312), ("H100", 989), ("H200", 989)):
             units, clock, flops, reached, _ = roofline.DEVICES[device]

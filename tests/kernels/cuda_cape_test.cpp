@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "kernels/cuda/attention_cuda.h"
@@ -15,6 +17,7 @@
 #include "tests/kernels/device_case.h"
 #include "tests/kernels/device_probes.h"
 #include "tests/kernels/expect_right.h"
+#include "tests/kernels/plain_half.h"
 #include "tests/kernels/reference.h"
 
 namespace phasescope::kernels::testing {
@@ -231,6 +234,46 @@ TEST_P(CudaCape, AnInfiniteContentScoreHasNoWeight) {
     // The weights of 16-bit values, and out as such a value: half a unit each.
     expect_close("out", c.out, std::vector<float>(truth.out.begin(), truth.out.end()), truth.out,
                  4 * kTypes[0].epsilon / 0x1p-24, 1);
+  }
+}
+
+// Nor does it give anything to a gradient, where 0 times it would be NaN: by float64, and with the
+// error of the plain operation where that key is padding.
+TEST_P(CudaCape, AnInfiniteContentScoreGivesNoGradient) {
+  constexpr std::size_t kKey = 11;
+  for (const std::int64_t hidden : {1, 9}) {
+    Problem problem{GetParam()};
+    problem.shape = {1, 3, 1, 40, 70, 16, 0, true, 30};
+    problem.hidden = hidden;
+    Case c(problem), masked(problem);
+    make_one_key_infinite(c, kKey);
+    make_one_key_infinite(masked, -1);
+    masked.real.assign(static_cast<std::size_t>(problem.shape.keys), 1);
+    masked.real[kKey] = 0;
+    masked.inputs.key_mask = masked.real.data();
+    DeviceCase device(kTypes[0], c);
+    device.forward();
+    device.backward();
+    const DeviceCase rounded(kTypes[0], masked);
+    Reference<double> truth(c.inputs);
+    truth.backward(c.saved.d_out, {});
+    PlainForward weights(kTypes[0], masked.inputs);
+    const PlainBackward twin(kTypes[0], weights.plain, masked.saved.d_out, {});
+    // As in expect_right(): of the rounding of results, and of d channels of each row's out.
+    const double floor = 4 * kTypes[0].epsilon / 0x1p-24;
+    const double size = std::sqrt(static_cast<double>(2 * truth.values()));
+    const double rows =
+        std::sqrt(static_cast<double>(problem.shape.head_dim * problem.shape.queries));
+    const auto& cape = std::get<CapeVariant>(c.inputs.variant);
+    const double units =
+        cape.fire ? std::max(1.0f, *std::max_element(c.slope.begin(), c.slope.end())) : 1;
+    expect_close("dq", c.dq, twin.plain.dq, truth.dq, floor, size);
+    expect_close("dk", c.dk, twin.plain.dk, truth.dk, floor, size);
+    expect_close("dv", c.dv, twin.plain.dv, truth.dv, floor, size);
+    expect_close("d_w1", c.d_w1, twin.plain.d_w1, truth.d_w1, floor, rows * units);
+    expect_close("d_b1", c.d_b1, twin.plain.d_b1, truth.d_b1, floor, rows);
+    expect_close("d_w2", c.d_w2, twin.plain.d_w2, truth.d_w2, floor, rows * units);
+    expect_close("d_b2", c.d_b2, twin.plain.d_b2, truth.d_b2, floor, rows);
   }
 }
 

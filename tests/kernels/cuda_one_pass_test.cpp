@@ -35,19 +35,17 @@ class Capability {
   Capability& operator=(const Capability&) = delete;
 };
 
-class CudaOnePass : public ::testing::TestWithParam<Kind> {
+class CudaOnePass : public InForm {
  protected:
   void SetUp() override {
-    std::string reason;
-    if (!cuda_available(reason)) GTEST_SKIP() << reason;
+    InForm::SetUp();
+    if (IsSkipped()) return;
     const Problem problem{.kind = Kind::plain, .shape = {1, 1, 1, 20, 20, 128}};
     Case c(problem);
     if (cuda::one_pass(DeviceCase(kTypes[0], c).attention).units == 0) {
       GTEST_SKIP() << "A block of this device has too little shared memory for 128 channels";
     }
   }
-
-  static Kind kind() { return GetParam(); }
 
   /// The problem in that form, which is taken where `taken` and there is one.
   static void check(const Problem& problem, std::size_t turn, const DeviceChange& change,
@@ -176,16 +174,26 @@ TEST_P(CudaOnePassOfOneGradientMore, HasNoOtherBitsWhereItIsNotWanted) {
   EXPECT_EQ(without.dv, c.dv);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, CudaOnePassOfManyHeads, ::testing::Values(Kind::table_signed),
-                         [](const auto& info) { return kind_name(info.param); });
+const std::vector<Kind> kManyHeads = {Kind::table_signed};
+INSTANTIATE_TEST_SUITE_P(Kernels, CudaOnePassOfManyHeads,
+                         ::testing::ValuesIn(in_form(false, kManyHeads)), name_of);
+INSTANTIATE_TEST_SUITE_P(Hopper, CudaOnePassOfManyHeads,
+                         ::testing::ValuesIn(in_form(true, kManyHeads)), name_of);
 INSTANTIATE_TEST_SUITE_P(Kernels, CudaOnePass,
-                         ::testing::Values(Kind::plain, Kind::table, Kind::table_signed,
-                                           Kind::table_multiplied, Kind::tapa, Kind::tapa_linear,
-                                           Kind::tape),
-                         [](const auto& info) { return kind_name(info.param); });
+                         ::testing::ValuesIn(in_form(false,
+                                                     {Kind::plain, Kind::table, Kind::table_signed,
+                                                      Kind::table_multiplied, Kind::tapa,
+                                                      Kind::tapa_linear, Kind::tape})),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(
+    Hopper, CudaOnePass,
+    ::testing::ValuesIn(in_form(true, {Kind::plain, Kind::table, Kind::table_signed})), name_of);
 INSTANTIATE_TEST_SUITE_P(Kernels, CudaOnePassOfOneGradientMore,
-                         ::testing::Values(Kind::table, Kind::table_multiplied, Kind::tape),
-                         [](const auto& info) { return kind_name(info.param); });
+                         ::testing::ValuesIn(in_form(false, {Kind::table, Kind::table_multiplied,
+                                                             Kind::tape})),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Hopper, CudaOnePassOfOneGradientMore,
+                         ::testing::ValuesIn(in_form(true, {Kind::table})), name_of);
 
 /// An attention of a batch of one, as many queries as keys.
 CudaAttention attention_of(std::int64_t heads, std::int64_t kv_heads, std::int64_t length,
@@ -264,6 +272,37 @@ TEST(CudaChecks, TheOnePassIsTakenWhereADeviceHasItsForm) {
   EXPECT_EQ(units(Kind::tapa_linear, 72), 1u);
   EXPECT_EQ(units(Kind::tape, 16), 1u);
   EXPECT_EQ(units(Kind::tape, 72), 0u);
+#endif
+}
+
+// Of both passes where there is that form of both; of one kernel's backward pass alone, and of
+// d_out that TMA reads.
+TEST(CudaChecks, TheHopperFormGoesBackWhereItHasOneKernel) {
+#ifndef PHASESCOPE_CUDA_EMULATION
+  GTEST_SKIP() << "asks for devices that are not here";
+#else
+  const auto takes = [](Kind kind, int capability, const auto& change) {
+    const Capability emulated(capability);
+    const Problem problem{.kind = kind, .shape = {1, 2, 1, 20, 20, 64}};
+    Case c(problem);
+    DeviceCase device(kTypes[0], c);
+    SavedForward saved = device.saved();
+    device.attention.hopper = true;
+    change(device.attention, saved);
+    return cuda_takes_hopper_backward(device.attention, saved);
+  };
+  const auto nothing = [](CudaAttention&, SavedForward&) {};
+  EXPECT_TRUE(takes(Kind::plain, 90, nothing));
+  EXPECT_TRUE(takes(Kind::table_signed, 90, nothing));
+  EXPECT_FALSE(takes(Kind::plain, 80, nothing));
+  for (const Kind kind : {Kind::table_multiplied, Kind::table_tokens, Kind::tapa, Kind::tape,
+                          Kind::fire, Kind::cape}) {
+    EXPECT_FALSE(takes(kind, 90, nothing)) << kind_name(kind);
+  }
+  EXPECT_FALSE(takes(Kind::plain, 90, [](CudaAttention& a, SavedForward&) { a.hopper = false; }));
+  EXPECT_FALSE(takes(Kind::plain, 90, [](CudaAttention& a, SavedForward&) { a.dq_bytes = 0; }));
+  EXPECT_FALSE(
+      takes(Kind::plain, 90, [](CudaAttention&, SavedForward& saved) { saved.d_out.row = 0; }));
 #endif
 }
 

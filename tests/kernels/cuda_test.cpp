@@ -167,49 +167,17 @@ void expect_right(const HalfType& type, const Problem& problem, Case& c, bool wi
                  result_floor(type), 1);
   }
   if (with_probes) probes->expect_right(problem, truth);
-  // The backward pass has no Hopper form: the same cases hold it without.
-  if (in_hopper_form) return;
+  // Where the backward pass has no Hopper form the same cases hold it without.
+  if (in_hopper_form && !has_hopper_backward(problem.kind)) return;
+  if (has_hopper_backward(problem.kind)) device.expect_hopper_backward();
   device.backward();
   expect_right_gradients(type, c, truth, twin.plain, result_floor(type));
 }
 
 namespace {
 
-/// A kind of cases, and the form of the kernels.
-struct KindInForm {
-  Kind kind;
-  bool hopper = false;
-};
-std::vector<KindInForm> in_form(bool hopper, const std::vector<Kind>& kinds) {
-  std::vector<KindInForm> result;
-  for (const Kind kind : kinds) result.push_back({kind, hopper});
-  return result;
-}
-std::string name_of(const ::testing::TestParamInfo<KindInForm>& info) {
-  return (info.param.hopper ? "hopper_" : "") + std::string(kind_name(info.param.kind));
-}
-
-class Cuda : public ::testing::TestWithParam<KindInForm> {
+class Cuda : public InForm {
  protected:
-  void SetUp() override {
-    std::string reason;
-    if (!cuda_available(reason)) GTEST_SKIP() << reason;
-    if (!GetParam().hopper) return;
-#ifdef PHASESCOPE_CUDA_EMULATION
-    emulated_capability = 90;
-#endif
-    if (cuda_capability() != 90) GTEST_SKIP() << "This device has no wgmma";
-    in_hopper_form = true;
-  }
-  void TearDown() override {
-    in_hopper_form = false;
-#ifdef PHASESCOPE_CUDA_EMULATION
-    emulated_capability = 80;
-#endif
-  }
-
-  static Kind kind() { return GetParam().kind; }
-
   /// Types in turn, and probes every other time.
   void check(const Problem& problem) {
     expect_right(kTypes[turn_ % 2], problem, turn_ / 2 % 2 == 1);
@@ -423,7 +391,7 @@ TEST_P(Cuda, LeavesOutTilesOfPadding) {
   for (Case* c : {&whole, &spoilt}) {
     DeviceCase device(kTypes[turn_ % 2], *c);
     device.forward();
-    if (!in_hopper_form) device.backward();
+    if (!in_hopper_form || has_hopper_backward(kind())) device.backward();
   }
   EXPECT_TRUE(std::isfinite(whole.lse[kTokens - 1]));
   for (const auto result : {&Case::out, &Case::out_state, &Case::lse, &Case::dq}) {

@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "kernels/cuda/attention_cuda.h"
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/launchers.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/half_types.h"
 
@@ -83,6 +85,48 @@ class HalfArray {
 
 /// Whether cases run in Hopper form, which all have to take then.
 inline bool in_hopper_form = false;
+
+/// A kind of cases, and the form of the kernels.
+struct KindInForm {
+  Kind kind;
+  bool hopper = false;
+};
+inline std::vector<KindInForm> in_form(bool hopper, const std::vector<Kind>& kinds) {
+  std::vector<KindInForm> result;
+  for (const Kind kind : kinds) result.push_back({kind, hopper});
+  return result;
+}
+inline std::string name_of(const ::testing::TestParamInfo<KindInForm>& info) {
+  return (info.param.hopper ? "hopper_" : "") + std::string(kind_name(info.param.kind));
+}
+
+/// Cases of a kind in a form. Other forms follow on the same device.
+class InForm : public ::testing::TestWithParam<KindInForm> {
+ protected:
+  void SetUp() override {
+    std::string reason;
+    if (!cuda_available(reason)) GTEST_SKIP() << reason;
+    if (!GetParam().hopper) return;
+#ifdef PHASESCOPE_CUDA_EMULATION
+    emulated_capability = 90;
+#endif
+    if (cuda_capability() != 90) GTEST_SKIP() << "This device has no wgmma";
+    in_hopper_form = true;
+  }
+  void TearDown() override {
+    in_hopper_form = false;
+#ifdef PHASESCOPE_CUDA_EMULATION
+    emulated_capability = 80;
+#endif
+  }
+
+  static Kind kind() { return GetParam().kind; }
+};
+
+/// Whether the backward pass of a kind has the Hopper form where its forward pass has.
+inline bool has_hopper_backward(Kind kind) {
+  return kind == Kind::plain || kind == Kind::table || kind == Kind::table_signed;
+}
 
 /// A case on the device.
 class DeviceCase {
@@ -173,6 +217,12 @@ class DeviceCase {
     c_.out_state = out_state_.values();
     c_.lse = lse_.values();
     c_.ungated = ungated_.values();
+  }
+
+  /// Whether gradients are to come in Hopper form, of a kind that has them in it.
+  void expect_hopper_backward() const {
+    EXPECT_EQ(cuda_takes_hopper_backward(attention, saved()),
+              in_hopper_form && cuda::one_pass(attention).units > 0);
   }
 
   /// After forward().

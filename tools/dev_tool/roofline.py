@@ -1,7 +1,7 @@
 """What the CUDA kernels can reach at most, computed from counts and from nothing measured: of a pair of tiles
 (64 queries, 64 keys) how long each unit of a multiprocessor is busy, by the loops of kernels/cuda (forward_kernel.cuh,
-tile_pair.cuh, backward_kernel.cuh, one_pass_kernel.cuh, forward_hopper.cuh). `./dev roofline` writes the table of
-docs/cuda.md anew."""
+tile_pair.cuh, backward_kernel.cuh, one_pass_kernel.cuh, forward_hopper.cuh, backward_hopper.cuh). `./dev roofline`
+writes the table of docs/cuda.md anew."""
 
 import re
 
@@ -29,10 +29,12 @@ DEVICES = {"A100": (108, 1.41, 2048, 1.0, 2039), "H100": (132, 1.83, 4096, 0.62,
 SHARED_BYTES, SPECIAL, ISSUED = 128, 16, 4
 # Of a score, beside its exponential: forward a multiply-add, maximum, sum and half a conversion; of probes a maximum and
 # two multiply-adds more.
-PER_SCORE = {"forward": 4, "probes": 7, "dq": 12, "dkv": 12, "one pass": 12, "hopper": 4, "hopper probes": 7}
+PER_SCORE = {"forward": 4, "probes": 7, "dq": 12, "dkv": 12, "one pass": 12, "hopper": 4, "hopper probes": 7,
+             "hopper one pass": 12}
 PASSES = {"forward": ("forward",), "forward, all probes of a row": ("probes",), "backward": ("one pass",),
           "backward, dq by itself": ("dq", "dkv"),
-          "forward, Hopper form": ("hopper",), "forward, Hopper form, all probes of a row": ("hopper probes",)}
+          "forward, Hopper form": ("hopper",), "forward, Hopper form, all probes of a row": ("hopper probes",),
+          "backward, Hopper form": ("hopper one pass",)}
 GOALS = {"forward": 330, "backward": 280}  # TFLOP/s on an H100 at D 128
 PROBES_GOAL = 1.35  # times the forward pass without
 
@@ -77,13 +79,13 @@ def copied(kernel, d):
 
 def products(kernel):
     """Of 64 x 64 x D, each 2 * 64 * 64 * D flops; two mma of 16 x 8 x 16 of each part for each ldmatrix of columns."""
-    return {"dq": 3, "dkv": 4, "one pass": 5}.get(kernel, 2)
+    return {"dq": 3, "dkv": 4, "one pass": 5, "hopper one pass": 5}.get(kernel, 2)
 
 
 def memory_bytes(kernel, d):
     """Of a pair of tiles, that surely go to memory and back where nothing is kept on the way: of the float32 sums of dq,
     which each tile of queries reads and writes for two tiles of keys."""
-    return 2 * ROWS * d * 4 / ONE_PASS_TILES if kernel == "one pass" else 0
+    return 2 * ROWS * d * 4 / ONE_PASS_TILES if kernel.endswith("one pass") else 0
 
 
 def group_products(d):
@@ -92,8 +94,20 @@ def group_products(d):
     return d // 16 + ROWS // 16 * (d // 64)
 
 
+def hopper_one_pass_bytes(d):
+    """The same of the backward pass in Hopper form. Both operands of scores and of d_out . v lie in shared memory, of dv
+    and dk the right one; of dq, once for two tiles of keys and each 64 channels, the right one and, by ldmatrix, the left
+    one. Gradients are written there, and a tile of queries and one of d_out come for two tiles of keys."""
+    operand = ROWS * 16 * 2
+    rows, sums = 2 * d // 16 * 2, 2 * ROWS // 16 * (d // 64)
+    dq = (d // 64) * 2 * ROWS // 16 * (operand + WARPS * LOAD_BYTES) / ONE_PASS_TILES
+    return (rows + sums) * operand + dq + ROWS * ROWS * 2 + 2 * ROWS * d * 2 / ONE_PASS_TILES
+
+
 def shared_bytes(kernel, d):
     """That a pair of tiles reads and writes of shared memory."""
+    if kernel == "hopper one pass":
+        return hopper_one_pass_bytes(d)
     if kernel.startswith("hopper"):  # a tile of keys and one of values come for two groups
         return group_products(d) * ROWS * 16 * 2 + 2 * ROWS * d * 2 / 2
     warps = ONE_PASS_WARPS if kernel == "one pass" else WARPS

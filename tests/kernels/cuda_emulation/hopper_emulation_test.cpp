@@ -71,6 +71,15 @@ class HopperEmulation : public ::testing::Test {
     arrive_expecting(kBarrier, 8192);
     copy_box(to, map_, channel, row, 0, 0, kBarrier);
   }
+  /// Two tiles that are there.
+  void have_tiles() const {
+    make_barriers();
+    if (threadIdx.x == 0) {
+      arrive_expecting(kBarrier, 2 * 8192);
+      for (const std::uint32_t to : {kTile, kOther}) copy_box(to, map_, 0, 0, 0, 0, kBarrier);
+    }
+    wait_phase(kBarrier, 0);
+  }
   /// A tile that is there.
   void have_tile() const {
     make_barriers();
@@ -133,6 +142,39 @@ TEST_F(HopperEmulation, MultipliesAsCuteDoes) {
   }
 }
 
+// CuTe's MMA_64x64x16_F32F16F16_SS: both operands by columns of 16 channels.
+TEST_F(HopperEmulation, MultipliesRowsOfTilesAsCuteDoes) {
+  const int row = 3, channel = 8, other_row = 20, other_channel = 0;
+  EXPECT_EQ(error_of([&] {
+              make_barriers();
+              if (threadIdx.x == 0) {
+                arrive_expecting(kBarrier, 2 * 8192);
+                copy_box(kTile, map_, channel, row, 0, 0, kBarrier);
+                copy_box(kOther, map_, other_channel, other_row, 0, 0, kBarrier);
+              }
+              wait_phase(kBarrier, 0);
+              float c[8][4];
+              for (auto& four : c) {
+                for (float& x : four) x = 0.5f;
+              }
+              fence_products();
+              multiply_tiles<__half>(c, descriptor(kTile + 16 * 2), descriptor(kOther + 48 * 2));
+              commit_products();
+              wait_products<0>();
+              const int thread = static_cast<int>(threadIdx.x);
+              for (int v = 0; v < 32; ++v) {
+                const int m = cute_place(thread, v) % 64, n = cute_place(thread, v) / 64;
+                float sum = 0.5f;
+                for (int k = 0; k < 16; ++k) {
+                  sum +=
+                      of_box(row, channel, m, 16 + k) * of_box(other_row, other_channel, n, 48 + k);
+                }
+                ASSERT_EQ(c[v / 4][v % 4], sum) << "row " << m << ", column " << n;
+              }
+            }),
+            "");
+}
+
 TEST_F(HopperEmulation, LeavesOutWhatTheSumsWere) {
   EXPECT_EQ(error_of([this] {
               have_tile();
@@ -185,6 +227,16 @@ TEST_F(HopperEmulation, FindsTilesThatAreOverwrittenTooEarly) {
     float c[8][4];
     fence_products();
     multiply_group<__half, false>(c, a, descriptor(kTile), 0);
+    commit_products();
+    copy(kTile);
+    wait_products<0>();
+  });
+  // The same of what lies to the left.
+  expect_error("not waited for", [this] {
+    have_tiles();
+    float c[8][4];
+    fence_products();
+    multiply_tiles<__half>(c, descriptor(kTile), descriptor(kOther), 0);
     commit_products();
     copy(kTile);
     wait_products<0>();

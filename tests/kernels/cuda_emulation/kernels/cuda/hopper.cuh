@@ -78,8 +78,9 @@ inline void arrive_with_copies(std::uint32_t barrier, Place where = Place::curre
 inline void wait_phase(std::uint32_t barrier, unsigned parity, Place where = Place::current()) {
   emulation::wait_phase(barrier, parity, where);
 }
-inline void sync_group(int id, Place where = Place::current()) {
-  emulation::join_named(static_cast<unsigned>(id), 128, where);
+template <int kCount = 128>
+void sync_group(int id, Place where = Place::current()) {
+  emulation::join_named(static_cast<unsigned>(id), kCount, where);
 }
 
 template <int kRegisters>
@@ -120,22 +121,56 @@ std::uint32_t place_of(std::uint64_t b, std::uint32_t k, std::uint32_t n) {
                  : swizzled(start + k * 2 + n % 8 * 128 + n / 8 * stride);
 }
 
+/// The numbers (k, n) of a tile that products read, as `to(k, n)`: kCount of n, 16 of k. Two
+/// columns of a row share a word, or two rows of a column do.
+template <float (*kToFloat)(std::uint16_t), bool kByRows, class To>
+void read_tile(std::uint64_t tile, std::uint32_t first, std::uint32_t count, const To& to) {
+  for (std::uint32_t k = 0; k < 16; ++k) {
+    for (std::uint32_t n = first; n < first + count; ++n) {
+      const std::uint32_t at = place_of<kByRows>(tile, k, n);
+      std::uint32_t word = 0;
+      emulation::warp_read_copied(at & ~3u, &word, 4);
+      to(k, n - first) =
+          static_cast<double>(kToFloat(static_cast<std::uint16_t>(word >> (at % 4 * 8))));
+    }
+  }
+}
+
+using LeftOperand = std::array<std::array<double, 16>, 16>;  // of a warp
+using RightOperand = std::array<std::array<double, 64>, 16>;
+
+inline void add_product(const LeftOperand& a, const RightOperand& b, int adds,
+                        const std::vector<float*>& sums) {
+  for (std::size_t row = 0; row < 16; ++row) {
+    double all[64] = {};
+    for (std::size_t k = 0; k < 16; ++k) {
+      for (std::size_t n = 0; n < 64; ++n) all[n] += a[row][k] * b[k][n];
+    }
+    for (std::size_t n = 0; n < 64; ++n) {
+      float& c = sums[row % 8 * 4 + n % 8 / 2][n / 8 * 4 + row / 8 * 2 + n % 2];
+      c = static_cast<float>((adds != 0 ? static_cast<double>(c) : 0) + all[n]);
+    }
+  }
+}
+
+/// A lane's part of a product: of rows in registers `a`, of rows of a tile its descriptor.
 struct GroupLane {
   float* c;
   const std::uint32_t* a;
-  std::uint64_t b;
+  std::uint64_t rows, b;
   int adds;
 };
-template <float (*kToFloat)(std::uint16_t), bool kByRows>
+template <float (*kToFloat)(std::uint16_t), bool kByRows, bool kRowsInTile>
 void multiply_group_of_warp(void* const* lanes) {
   emulation::WarpProducts::Product product;
-  std::array<std::array<double, 16>, 16> a{};
+  LeftOperand a{};
   const auto& leader = *static_cast<const GroupLane*>(lanes[0]);
   for (int n = 0; n < 32; ++n) {
     const auto& lane = *static_cast<const GroupLane*>(lanes[n]);
-    if (lane.b != leader.b || lane.adds != leader.adds)
+    if (lane.b != leader.b || lane.adds != leader.adds || lane.rows != leader.rows)
       emulation::fail("multiplies by other tiles");
     product.sums.push_back(lane.c);
+    if constexpr (kRowsInTile) continue;
     const int g = n / 4, t = n % 4;
     for (int r = 0; r < 4; ++r) {
       for (int e = 0; e < 2; ++e) {
@@ -145,30 +180,18 @@ void multiply_group_of_warp(void* const* lanes) {
       }
     }
   }
-  product.multiply = [a, b = leader.b, adds = leader.adds](const std::vector<float*>& sums) {
-    std::array<std::array<double, 64>, 16> of_b{};
-    for (std::uint32_t k = 0; k < 16; ++k) {
-      for (std::uint32_t n = 0; n < 64; n += 2) {
-        // Two columns of a row share a word, or two rows of a column do.
-        for (std::uint32_t e = 0; e < 2; ++e) {
-          const std::uint32_t at = place_of<kByRows>(b, k, n + e);
-          std::uint32_t word = 0;
-          emulation::warp_read_copied(at & ~3u, &word, 4);
-          of_b[k][n + e] =
-              static_cast<double>(kToFloat(static_cast<std::uint16_t>(word >> (at % 4 * 8))));
-        }
-      }
+  const std::uint32_t warp = threadIdx.x / 32 % 4;
+  product.multiply = [a, warp, rows = leader.rows, b = leader.b,
+                      adds = leader.adds](const std::vector<float*>& sums) mutable {
+    RightOperand of_b{};
+    read_tile<kToFloat, kByRows>(
+        b, 0, 64, [&](std::uint32_t k, std::uint32_t n) -> double& { return of_b[k][n]; });
+    if constexpr (kRowsInTile) {
+      read_tile<kToFloat, false>(
+          rows, warp * 16, 16,
+          [&](std::uint32_t k, std::uint32_t row) -> double& { return a[row][k]; });
     }
-    for (std::size_t row = 0; row < 16; ++row) {
-      double all[64] = {};
-      for (std::size_t k = 0; k < 16; ++k) {
-        for (std::size_t n = 0; n < 64; ++n) all[n] += a[row][k] * of_b[k][n];
-      }
-      for (std::size_t n = 0; n < 64; ++n) {
-        float& c = sums[row % 8 * 4 + n % 8 / 2][n / 8 * 4 + row / 8 * 2 + n % 2];
-        c = static_cast<float>((adds != 0 ? static_cast<double>(c) : 0) + all[n]);
-      }
-    }
+    add_product(a, of_b, adds, sums);
   };
   emulation::warp_products().begin(std::move(product));
 }
@@ -187,8 +210,14 @@ struct ToFloat<__half> {
 template <typename T, bool kByRows>
 void multiply_group(float (&c)[8][4], const std::uint32_t (&a)[4], std::uint64_t b, int adds = 1,
                     Place where = Place::current()) {
-  GroupLane lane{&c[0][0], a, b, adds};
-  emulation::join_warp(&multiply_group_of_warp<ToFloat<T>::kCall, kByRows>, &lane, where);
+  GroupLane lane{&c[0][0], a, 0, b, adds};
+  emulation::join_warp(&multiply_group_of_warp<ToFloat<T>::kCall, kByRows, false>, &lane, where);
+}
+template <typename T>
+void multiply_tiles(float (&c)[8][4], std::uint64_t a, std::uint64_t b, int adds = 1,
+                    Place where = Place::current()) {
+  GroupLane lane{&c[0][0], nullptr, a, b, adds};
+  emulation::join_warp(&multiply_group_of_warp<ToFloat<T>::kCall, false, true>, &lane, where);
 }
 
 }  // namespace phasescope::kernels::cuda
