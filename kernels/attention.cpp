@@ -6,6 +6,7 @@
 #include "kernels/cpu/buckets.h"
 #include "kernels/cpu/entries.h"
 #include "kernels/cpu/gates.h"
+#include "kernels/cpu/heads_in_lanes.h"
 #include "kernels/cpu/problem.h"
 #include "kernels/cpu/sinks.h"
 #include "kernels/cpu/targets.h"
@@ -97,6 +98,11 @@ bool wants_row_probes(const RowProbes& rows) {
 void attention_forward(const AttentionInputs& inputs, const ForwardOutputs& outputs) {
   check_forward(inputs, outputs);
   const bool probes = wants_row_probes(outputs.rows) || wants_buckets(outputs.buckets);
+  if (fits_lanes(inputs, outputs)) {
+    const LaneInputs lanes(inputs);
+    forward_lanes(lanes, lanes.outputs(outputs), probes);
+    return;
+  }
   std::visit(Forward{inputs, outputs, probes}, inputs.variant);
 }
 

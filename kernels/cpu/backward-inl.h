@@ -38,8 +38,6 @@ class BackwardPass : private BackwardBlocks<V> {
   using Blocks::buffer_size;
   using Blocks::chunks_;
   using Blocks::clear_keys;
-  using Blocks::dk_;
-  using Blocks::dq_;
   using Blocks::gradients_;
   using Blocks::group_;
   using Blocks::ranges_;
@@ -52,7 +50,6 @@ class BackwardPass : private BackwardBlocks<V> {
   using Blocks::sums_scores;
   using Blocks::variant_;
   using Blocks::waiting_floats;
-  using Blocks::write_keys;
   using typename Blocks::Block;
 
  public:
@@ -63,10 +60,7 @@ class BackwardPass : private BackwardBlocks<V> {
     if (sums_scores()) {
       score_sums_ = DiagonalSums(score_range_, shape_.heads, shape_.batch * chunks_);
     }
-    for (int n = 0; n < V::kDots; ++n) {
-      dq_[n] = variant_.dot_gradient_q(gradients_, n);
-      dk_[n] = variant_.dot_gradient_k(gradients_, n);
-    }
+    this->find_gradients();
     const std::int64_t heads = shape_.batch * shape_.kv_heads;
     const BackwardParts parts =
         backward_parts(parallel_threads(), shape_, chunks_, 4 * row_floats(), 4 * buffer_size());
@@ -175,11 +169,15 @@ class BackwardPass : private BackwardBlocks<V> {
     const std::int64_t size = shape_.keys * row_floats();
     parallel_items(heads, [&](std::int64_t head, int) {
       float* first = sums + head * chunks_ * size;
-      for (std::int64_t c = 1; c < chunks_; ++c) {
-        for (std::int64_t i = 0; i < size; ++i) first[i] += first[c * size + i];
-      }
+      this->add_shares(first, chunks_, size, size);
       write_keys(head, {0, shape_.keys}, first);
     });
+  }
+
+  /// kv: head of keys and values, of all entries. sums: of the keys of a range.
+  void write_keys(std::int64_t kv, const KeyRange& range, float* sums) const {
+    Blocks::write_keys(kv / shape_.kv_heads, kv % shape_.kv_heads, range,
+                       this->key_sums(sums, ranges_.keys));
   }
 
   void run_item(std::int64_t kv, std::int64_t chunk, float* sums, float* buffer) {

@@ -9,10 +9,10 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/backward_cape.cpp"
 #include "kernels/cpu/targets.h"
 // After the list of targets.
-#include <limits>
 #include <vector>
 
 #include "hwy/foreach_target.h"
+#include "kernels/cpu/backward_panels-inl.h"
 #include "kernels/cpu/cape_plan.h"
 #include "kernels/cpu/entries.h"
 #include "kernels/variants/cape-inl.h"
@@ -23,21 +23,15 @@
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
-class CapeBackward {
+class CapeBackward : private BackwardPanels<VariantDefaults> {
  public:
   CapeBackward(const AttentionInputs& inputs, const SavedForward& saved, const Gradients& gradients)
-      : inputs_(inputs),
-        saved_(saved),
-        gradients_(gradients),
-        shape_(inputs.shape),
-        visibility_(inputs),
+      : BackwardPanels(inputs, saved, gradients),
         net_(inputs),
         heads_(shape_.heads),
-        key_width_(padded(shape_.head_dim)),
-        value_width_(padded(value_dim(shape_))),
         panels_((shape_.queries + kPanel - 1) / kPanel),
         // Over FIRE little goes by distance.
-        plan_(cape_plan(shape_, kPanel, row_floats(), pieces() ? 1 : heads_ + net_.cape.hidden)),
+        plan_(cape_plan(shape_, kPanel, key_floats(), pieces() ? 1 : heads_ + net_.cape.hidden)),
         network_(net_, plan_.keys, sums_scores()) {
     parts_ = cape_parts(parallel_threads(), plan_, panels_, bytes());
     // Over FIRE all that goes by distance waits for the end; the sums of panels do not.
@@ -46,7 +40,8 @@ class CapeBackward {
     }
     threads_ = in_parts() ? parts_.threads : parallel_threads();
     sum_keys_ = in_parts() ? parts_.slice : plan_.keys;
-    sums_size_ = sum_keys_ * row_floats();
+    sums_size_ = sum_keys_ * key_floats();
+    find_gradients();
     place_partial();
   }
 
@@ -71,50 +66,34 @@ class CapeBackward {
   }
 
  private:
-  /// Arrays of one panel.
+  /// One panel of queries, all heads.
   struct Work {
-    std::int64_t batch, row, queries;
+    std::vector<Run> heads;
     std::int64_t first_key;          ///< of dk and dv
     bool wants_queries, wants_keys;  ///< dq; dk and dv
     CapePanelSums* sums;             ///< the other gradients; null: not wanted
     CapeBlock block;
-    float* q_lanes;      ///< (heads, dim, kPanel), times scale
-    float* dq_lanes;     ///< (heads, dim, kPanel)
-    float* d_out_lanes;  ///< (heads, value dim, kPanel)
-    float* q_rows;       ///< (heads, kPanel, padded dim), times scale
-    float* d_out_rows;   ///< (heads, kPanel, padded value dim)
-    float* spare;        ///< keys or values of a head and block, or rows of its queries
-    float* lse;          ///< (heads, 2, kPanel), Log2Lse::high and low
-    float* row_sum;      ///< (heads, kPanel)
-    float* weights;      ///< (heads, kBackwardKeys, kPanel): scores, then weights
-    float* panel_sums;   ///< memory for `sums`; null in parts
-    float* dk;           ///< (kv_heads, sum_keys_, padded dim)
-    float* dv;
+    float* spare;       ///< keys or values of a head and block, or rows of its queries
+    float* weights;     ///< (heads, kBackwardKeys, kPanel): scores, then weights
+    float* panel_sums;  ///< memory for `sums`; null in parts
+    float* key_sums;    ///< (kv_heads), KeySums of sum_keys_ keys
   };
 
-  static std::int64_t padded(std::int64_t dim) { return round_up(dim, kLanes); }
-
-  /// Whether the scores' own gradients are wanted by distance.
-  bool sums_scores() const { return gradients_.scores.by_distance != nullptr; }
   bool in_parts() const { return parts_.threads > 0; }
 
   const CapePieces* pieces() const { return net_.pieces ? &*net_.pieces : nullptr; }
 
-  /// Floats of a key's dk and dv.
-  std::int64_t row_floats() const { return shape_.kv_heads * (key_width_ + value_width_); }
+  /// Floats of a key's dk and dv, all heads.
+  std::int64_t key_floats() const { return shape_.kv_heads * row_floats(); }
 
   std::int64_t spare_size() const {
-    return std::max(kPanel, kBackwardKeys) * std::max(key_width_, value_width_);
+    return std::max(kPanel, kBackwardKeys) * std::max(dots_[0].dim, values_[0].dim);
   }
 
-  /// In parts a panel's dq is wanted, or its rows' share of dk and dv, never both: the arrays that
-  /// only one of them needs share memory.
+  /// In parts a panel's dq is wanted, or its rows' share of dk and dv, never both.
   std::int64_t buffer_size() const {
-    const std::int64_t queries = in_parts() ? 0 : shape_.head_dim;
-    const std::int64_t rows =
-        shape_.head_dim + queries + value_dim(shape_) + 3 + key_width_ + value_width_;
-    return spare_size() + heads_ * (rows * kPanel + kBackwardRow) + network_.block_floats() +
-           (in_parts() ? 0 : network_.sums_floats());
+    return spare_size() + heads_ * (run_floats(in_parts()) + kBackwardRow) +
+           network_.block_floats() + (in_parts() ? 0 : network_.sums_floats());
   }
 
   /// What cape_parts() goes by; the thread's as if not in parts.
@@ -123,26 +102,23 @@ class CapeBackward {
     const std::int64_t network =
         (plan_.items() * cape_tile_distances(shape_, plan_, {}).size() + net_.range.size()) *
         doubles * 8;
-    return {4 * row_floats(), 4 * network_.sums_floats(), 4 * buffer_size(), network};
+    return {4 * key_floats(), 4 * network_.sums_floats(), 4 * buffer_size(), network};
   }
 
-  Work place_buffers(std::int64_t batch, float* sums, float* at) const {
-    FloatParts take{at};
+  Work place_buffers(std::int64_t batch, float* sums, float* buffer) const {
+    FloatParts take{buffer};
     Work w{};
-    w.batch = batch;
     w.spare = take(spare_size());
-    w.q_lanes = take(heads_ * shape_.head_dim * kPanel);
-    w.d_out_lanes = take(heads_ * value_dim(shape_) * kPanel);
-    w.q_rows = take(heads_ * key_width_ * kPanel);
-    w.dq_lanes = in_parts() ? w.q_rows : take(heads_ * shape_.head_dim * kPanel);
-    w.d_out_rows = take(heads_ * value_width_ * kPanel);
-    w.lse = take(2 * heads_ * kPanel);
-    w.row_sum = take(heads_ * kPanel);
+    w.heads.resize(static_cast<std::size_t>(heads_));
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      w.heads[static_cast<std::size_t>(h)].batch = batch;
+      w.heads[static_cast<std::size_t>(h)].head = h;
+    }
+    place_runs(w.heads, in_parts(), take);
     w.weights = take(heads_ * kBackwardRow);
     w.block = network_.place_block(take(network_.block_floats()));
     if (!in_parts()) w.panel_sums = take(network_.sums_floats());
-    w.dk = sums;
-    w.dv = sums + shape_.kv_heads * sum_keys_ * key_width_;
+    w.key_sums = sums;
     return w;
   }
 
@@ -274,119 +250,83 @@ class CapeBackward {
     });
   }
 
+  /// dk and dv of a range of keys. sums: of the entries' items.
   void write_all_keys(const CapeEntries& entries, const KeyRange& keys, float* sums) const {
-    const std::int64_t heads = shape_.kv_heads;
+    const std::int64_t heads = shape_.kv_heads, size = sum_keys_ * row_floats();
     parallel_items(entries.count * heads, [&](std::int64_t n, int) {
-      write_keys(entries.first + n / heads, n % heads, keys,
-                 sums + n / heads * plan_.shares * sums_size_);
+      float* first = sums + n / heads * plan_.shares * sums_size_ + n % heads * size;
+      add_shares(first, plan_.shares, sums_size_, size);
+      write_keys(entries.first + n / heads, n % heads, keys, key_sums(first, sum_keys_));
     });
   }
 
   /// One panel and the keys of a part of a range.
   void run_panel(Work& w, std::int64_t panel, const KeyRange& range, const KeyRange& part) const {
-    w.row = panel * kPanel;
-    w.queries = std::min<std::int64_t>(kPanel, shape_.queries - w.row);
-    const KeyRange all = visibility_.keys(w.batch, w.row, w.row + w.queries - 1);
+    const std::int64_t row = panel * kPanel;
+    const std::int64_t queries = std::min<std::int64_t>(kPanel, shape_.queries - row);
+    const std::int64_t batch = w.heads[0].batch;
+    const KeyRange all = visibility_.keys(batch, row, row + queries - 1);
     const KeyRange keys{std::max(all.begin, part.begin), std::min(all.end, part.end)};
     const bool some = keys.begin < keys.end;
     if (w.sums) w.sums->filled = some;
     // Rows that see no key have a dq of 0.
     const bool none = all.begin >= all.end && range.begin == 0;
     if (!some && !(none && w.wants_queries)) return;
-    const bool begins = none || all.begin >= range.begin, ends = none || all.end <= range.end;
     if (some && w.sums) {
-      w.sums->row = w.row;
-      w.sums->queries = w.queries;
-      w.sums->first_distance = shape_.query_offset + w.row - keys.end + 1;
+      w.sums->row = row;
+      w.sums->queries = queries;
+      w.sums->first_distance = shape_.query_offset + row - keys.end + 1;
       network_.clear(*w.sums);
     }
-    for (std::int64_t h = 0; h < heads_; ++h) pack_head(w, h, begins);
+    const bool resumes = !none && all.begin < range.begin, waits = !none && all.end > range.end;
+    for (Run& run : w.heads) {
+      run.row = row;
+      run.queries = queries;
+      pack(run, 1, w.wants_keys, w.spare);
+      const Waiting left = waiting(run);
+      if (w.wants_queries) start_queries(run, 0, resumes ? &left : nullptr);
+    }
     for (std::int64_t key = keys.begin; key < keys.end; key += kBackwardKeys) {
       const std::int64_t count = std::min<std::int64_t>(kBackwardKeys, keys.end - key);
-      if (!visibility_.may_share_document(w.batch, w.row, w.queries, key, count)) continue;
-      run_block(w, key, count);
+      if (visibility_.may_share_document(batch, row, queries, key, count)) run_block(w, key, count);
     }
-    for (std::int64_t h = 0; h < heads_ && w.wants_queries; ++h) write_queries(w, h, ends);
-  }
-
-  /// begins: no sum of its dq waits from an earlier range.
-  void pack_head(const Work& w, std::int64_t h, bool begins) const {
-    const std::int64_t dim = shape_.head_dim, values = value_dim(shape_);
-    const auto load = [&](const InputTensor& tensor, std::int64_t channels) {
-      return float_rows(tensor, w.batch, h, w.row, w.queries, channels, w.spare);
-    };
-    float* dq = w.dq_lanes + h * dim * kPanel;
-    if (w.wants_queries && begins) {
-      std::fill_n(dq, dim * kPanel, 0.0f);
-    } else if (w.wants_queries) {
-      const auto* waiting = static_cast<const float*>(row_pointer(partial_, w.batch, h, w.row));
-      pack_panel(waiting, partial_.row, w.queries, dim, 1, dq);
-    }
-    const FloatRows q = load(inputs_.q, dim);
-    pack_panel(q.data, q.row, w.queries, dim, inputs_.scale, w.q_lanes + h * dim * kPanel);
-    if (w.wants_keys) {
-      float* q_rows = w.q_rows + h * key_width_ * kPanel;
-      std::fill_n(q_rows, key_width_ * kPanel, 0.0f);
-      for (std::int64_t n = 0; n < w.queries; ++n) {
-        for (std::int64_t d = 0; d < dim; ++d) {
-          q_rows[n * key_width_ + d] = inputs_.scale * q.data[n * q.row + d];
-        }
-      }
-    }
-    float* d_out_rows = w.d_out_rows + h * value_width_ * kPanel;
-    std::fill_n(d_out_rows, value_width_ * kPanel, 0.0f);
-    FloatRows d_out = load(saved_.d_out, values);
-    if (inputs_.gate.data) {
-      d_out = gated_rows(inputs_, w.batch, h, w.queries, values, d_out, w.spare);
-    }
-    pack_panel(d_out.data, d_out.row, w.queries, values, 1, w.d_out_lanes + h * values * kPanel);
-    for (std::int64_t n = 0; n < w.queries; ++n) {
-      std::copy_n(d_out.data + n * d_out.row, values, d_out_rows + n * value_width_);
-    }
-    const FloatRows out = load(saved_.out, values);
-    const float* lse = saved_.lse + (w.batch * heads_ + h) * shape_.queries + w.row;
-    const float* sink = sink_of(inputs_, h);
-    for (std::int64_t n = 0; n < kPanel; ++n) {
-      const Log2Lse split = n < w.queries ? log2_lse(lse[n], sink) : Log2Lse{};
-      w.lse[2 * h * kPanel + n] = split.high;
-      w.lse[(2 * h + 1) * kPanel + n] = split.low;
-      w.row_sum[h * kPanel + n] = 0;
-      if (n >= w.queries || lse[n] == -std::numeric_limits<float>::infinity()) continue;
-      const float* a = out.data + n * out.row;
-      const float* g = d_out_rows + n * value_width_;
-      double sum = 0;
-      for (std::int64_t d = 0; d < values; ++d) sum += static_cast<double>(a[d]) * g[d];
-      w.row_sum[h * kPanel + n] = static_cast<float>(sum);
+    for (const Run& run : w.heads) {
+      const Waiting to = waiting(run);
+      if (w.wants_queries) write_queries(run, 0, waits ? &to : nullptr);
     }
   }
 
-  /// Keys key .. key + keys - 1 of the key/value head that head h reads.
-  FloatRows rows_of(const Work& w, const InputTensor& tensor, std::int64_t dim, std::int64_t h,
+  Waiting waiting(const Run& run) const { return {partial_, run.batch, run.head}; }
+
+  /// Keys key .. key + keys - 1 of the key/value head that a head reads.
+  FloatRows rows_of(const Work& w, const Run& run, const InputTensor& tensor, std::int64_t dim,
                     std::int64_t key, std::int64_t keys) const {
-    return float_rows(tensor, w.batch, h / (heads_ / shape_.kv_heads), key, keys, dim, w.spare);
+    return float_rows(tensor, run.batch, run.head / group_, key, keys, dim, w.spare);
   }
 
   void run_block(Work& w, std::int64_t key, std::int64_t keys) const {
-    const TilePlace place = tile_place(shape_, visibility_, w.batch, w.row, w.queries, key);
-    for (std::int64_t h = 0; h < heads_; ++h) {
-      cape_content(place, keys, w.q_lanes + h * shape_.head_dim * kPanel,
-                   rows_of(w, inputs_.k, shape_.head_dim, h, key, keys), shape_.head_dim,
-                   w.block.content + h * kBackwardRow);
+    const Run& first = w.heads[0];
+    const TilePlace place =
+        tile_place(shape_, visibility_, first.batch, first.row, first.queries, key);
+    for (const Run& run : w.heads) {
+      cape_content(place, keys, run.q_lanes[0],
+                   rows_of(w, run, dots_[0].k, dots_[0].dim, key, keys), dots_[0].dim,
+                   w.block.content + run.head * kBackwardRow);
     }
     network_.score(w.block, place.query, key, keys, w.weights);
-    for (std::int64_t h = 0; h < heads_; ++h) weigh_head(w, place, keys, h);
-    network_.back(w.block, w.row, place.query - key, keys, w.sums);
-    for (std::int64_t h = 0; h < heads_; ++h) add_head(w, key, keys, h);
+    for (const Run& run : w.heads) weigh_head(w, run, place, keys);
+    network_.back(w.block, first.row, place.query - key, keys, w.sums);
+    for (const Run& run : w.heads) add_head(w, run, key, keys);
   }
 
   /// Weights and d score of one head.
-  void weigh_head(Work& w, TilePlace place, std::int64_t keys, std::int64_t h) const {
+  void weigh_head(Work& w, const Run& run, TilePlace place, std::int64_t keys) const {
     const std::int64_t key = place.key;
-    const FloatRows values = rows_of(w, inputs_.v, value_dim(shape_), h, key, keys);
+    const FloatRows values[2] = {rows_of(w, run, values_[0].v, values_[0].dim, key, keys), {}};
     for (std::int64_t n = 0; n < keys; n += kTileKeys) {
       place.key = key + n;
       place.keys = static_cast<int>(std::min<std::int64_t>(kTileKeys, keys - n));
-      float* weights = w.weights + h * kBackwardRow + n * kPanel;
+      float* weights = w.weights + run.head * kBackwardRow + n * kPanel;
       Vec t[kTileKeys][kVecs];
       for (int r = 0; r < kTileKeys; ++r) {
         for (int v = 0; v < kVecs; ++v) {
@@ -394,33 +334,19 @@ class CapeBackward {
         }
       }
       HWY_ALIGN float slopes[kTileKeys * kPanel];
-      const float cap = inputs_.soft_cap * kLog2e;
-      if (cap > 0) {
-        cap_tile(cap, t);
-        cap_slopes(cap, t, slopes);
+      weigh(run, place, values, t, weights, kPanel, slopes);
+      float* sums = nullptr;
+      if (w.sums && w.sums->scores) {
+        sums = w.sums->scores + run.head * network_.distances() +
+               (place.query - place.key - w.sums->first_distance);
       }
-      if (is_masked(place)) mask_tile(place, t);
-      for (int r = 0; r < kTileKeys; ++r) {
-        for (int v = 0; v < kVecs; ++v) {
-          const Vec weight = weight_of(t[r][v], w.lse + 2 * h * kPanel + v * kLanes);
-          store(weight, weights + r * kPanel + v * kLanes);
-          t[r][v] = zero();
-        }
-      }
-      const float* rows[kTileKeys];
-      tile_rows(place, values, rows);
-      dot_tile(rows, w.d_out_lanes + h * value_dim(shape_) * kPanel, value_dim(shape_), t);
-      float* d_score = w.block.d_score + h * kBackwardRow + n * kPanel;
+      float* d_score = w.block.d_score + run.head * kBackwardRow + n * kPanel;
       for (int r = 0; r < kTileKeys; ++r) {
         for (int v = 0; v < kVecs; ++v) {
           const std::int64_t at = r * kPanel + v * kLanes;
-          const Vec mean = load(w.row_sum + h * kPanel + v * kLanes);
-          Vec d = hn::Mul(load(weights + at), hn::Sub(t[r][v], mean));
-          if (w.sums && w.sums->scores && r < place.keys) {
-            const std::int64_t distance = place.query - place.key - r - w.sums->first_distance;
-            add_unaligned(w.sums->scores + h * network_.distances() + distance + v * kLanes, d);
-          }
-          if (cap > 0) d = hn::Mul(d, load(slopes + at));
+          Vec d = hn::Mul(load(weights + at), hn::Sub(t[r][v], load(run.row_sum + v * kLanes)));
+          if (sums && r < place.keys) add_unaligned(sums - r + v * kLanes, d);
+          if (cap_ > 0) d = hn::Mul(d, load(slopes + at));
           store(d, d_score + at);
         }
       }
@@ -428,59 +354,25 @@ class CapeBackward {
   }
 
   /// dq, dk and dv of one head from d content and the weights.
-  void add_head(Work& w, std::int64_t key, std::int64_t keys, std::int64_t h) const {
-    const FloatRows k = rows_of(w, inputs_.k, shape_.head_dim, h, key, keys);
-    const std::int64_t kv = h / (heads_ / shape_.kv_heads);
-    const float* d_content = w.block.d_score + h * kBackwardRow;
+  void add_head(Work& w, const Run& run, std::int64_t key, std::int64_t keys) const {
+    const std::int64_t dim = dots_[0].dim, values = values_[0].dim;
+    const float* d_content = w.block.d_score + run.head * kBackwardRow;
     if (w.wants_queries) {
-      multiply_panel({k.data, 1, k.row, d_content, kPanel,
-                      w.dq_lanes + h * shape_.head_dim * kPanel, kPanel, keys},
-                     shape_.head_dim);
+      const FloatRows k = rows_of(w, run, dots_[0].k, dim, key, keys);
+      add_to_queries(run, 0, k.data, k.row, d_content, kPanel, keys);
     }
     if (!w.wants_keys) return;
-    const std::int64_t row = kv * sum_keys_ + (key - w.first_key);
-    multiply_wide({d_content, kPanel, 1, w.q_rows + h * key_width_ * kPanel, key_width_,
-                   w.dk + row * key_width_, key_width_, w.queries},
-                  keys, key_width_ / kLanes);
-    multiply_wide(
-        {w.weights + h * kBackwardRow, kPanel, 1, w.d_out_rows + h * value_width_ * kPanel,
-         value_width_, w.dv + row * value_width_, value_width_, w.queries},
-        keys, value_width_ / kLanes);
+    const KeySums sums =
+        key_sums(w.key_sums + run.head / group_ * sum_keys_ * row_floats(), sum_keys_);
+    const std::int64_t at = key - w.first_key;
+    add_to_keys(d_content, kPanel, run.q_rows[0], run.queries, dim, sums.dk[0] + at * padded(dim),
+                keys);
+    add_to_keys(w.weights + run.head * kBackwardRow, kPanel, run.d_out_rows[0], run.queries, values,
+                sums.dv[0] + at * padded(values), keys);
   }
 
-  /// ends: no later range adds to its dq.
-  void write_queries(const Work& w, std::int64_t h, bool ends) const {
-    float factor[kPanel];
-    std::fill(factor, factor + kPanel, ends ? inputs_.scale : 1.0f);
-    unpack_panel(w.dq_lanes + h * shape_.head_dim * kPanel, factor, w.queries, shape_.head_dim,
-                 ends ? gradients_.dq : partial_, w.batch, h, w.row);
-  }
-
-  /// dk and dv of one key/value head and a range of keys. sums: of the entry's first item.
-  void write_keys(std::int64_t batch, std::int64_t head, const KeyRange& keys, float* sums) const {
-    const auto write = [&](const OutputTensor& to, std::int64_t dim, float* first) {
-      const std::int64_t width = padded(dim), size = (keys.end - keys.begin) * width;
-      for (std::int64_t share = 1; share < plan_.shares; ++share) {
-        const float* other = first + share * sums_size_;
-        for (std::int64_t n = 0; n < size; ++n) first[n] += other[n];
-      }
-      for (std::int64_t key = keys.begin; key < keys.end; ++key, first += width) {
-        store_row(first, dim, to, batch, head, key);
-      }
-    };
-    write(gradients_.dk, shape_.head_dim, sums + head * sum_keys_ * key_width_);
-    sums += shape_.kv_heads * sum_keys_ * key_width_;
-    write(gradients_.dv, value_dim(shape_), sums + head * sum_keys_ * value_width_);
-  }
-
-  const AttentionInputs& inputs_;
-  const SavedForward& saved_;
-  const Gradients& gradients_;
-  const AttentionShape& shape_;
-  Visibility visibility_;
   CapeNetwork net_;
-  std::int64_t heads_, key_width_, value_width_;
-  std::int64_t panels_;
+  std::int64_t heads_, panels_;
   CapePlan plan_;
   CapeNetworkGradient network_;
   CapeParts parts_;

@@ -63,6 +63,16 @@ class ThreadBuffers {
   KeptBuffer memory_;
 };
 
+/// Hands out the parts of some memory one after the other.
+struct FloatParts {
+  float* at;
+  float* operator()(std::int64_t size) {
+    float* part = at;
+    at += size;
+    return part;
+  }
+};
+
 /// Number of OpenMP's threads.
 int parallel_threads();
 /// So many of them that buffers of `floats` each stay within kBuffersBytes together, at least one.

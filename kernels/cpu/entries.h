@@ -9,6 +9,8 @@ using ForwardEntry = void(const AttentionInputs&, const ForwardOutputs&, bool pr
 ForwardEntry forward_plain, forward_plain_tokens, forward_table, forward_table_multiplied,
     forward_table_tokens, forward_tapa, forward_tapa_linear, forward_tape, forward_cape,
     forward_fire, forward_query_table, forward_clamp;
+/// inputs: LaneInputs (heads_in_lanes.h).
+ForwardEntry forward_lanes;
 
 using BackwardEntry = void(const AttentionInputs&, const SavedForward&, const Gradients&);
 BackwardEntry backward_plain, backward_plain_tokens, backward_table, backward_table_multiplied,

@@ -34,7 +34,9 @@ class ForwardPass : private ForwardPanels<kProbes, kKeyBlock> {
 
  public:
   ForwardPass(const AttentionInputs& inputs, const ForwardOutputs& outputs)
-      : Panels(inputs, outputs, kPanels), cap_(inputs.soft_cap * kLog2e), variant_(inputs) {
+      : Panels(inputs, outputs, kPanels, V::kHeadsInLanes),
+        cap_(inputs.soft_cap * kLog2e),
+        variant_(inputs) {
     for (int n = 0; n < V::kDots; ++n) dots_[n] = variant_.dot(n);
     for (int n = 0; n < V::kValues; ++n) values_[n] = variant_.value(n);
     // 16-bit values are copied out of their rows as they become float32.

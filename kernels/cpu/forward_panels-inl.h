@@ -39,14 +39,16 @@ class ForwardPanels {
     double* sums = nullptr;          ///< where those go
   };
 
-  /// panels: of an item.
-  ForwardPanels(const AttentionInputs& inputs, const ForwardOutputs& outputs, std::int64_t panels)
+  /// panels: of an item. heads_in_lanes: rows are heads.
+  ForwardPanels(const AttentionInputs& inputs, const ForwardOutputs& outputs, std::int64_t panels,
+                bool heads_in_lanes = false)
       : inputs_(inputs),
         outputs_(outputs),
         shape_(inputs.shape),
         visibility_(inputs),
         plan_(outputs.buckets, inputs.shape, {kPanel, kKeys, kLanes, panels}),
-        kept_(outputs.known_lse ? 0 : plan_.kept_blocks(Buckets::kBlock)) {}
+        kept_(outputs.known_lse ? 0 : plan_.kept_blocks(Buckets::kBlock)),
+        heads_in_lanes_(heads_in_lanes) {}
 
   /// Calls run_item(unit, first row, sums, slot, buffer) for every `rows` queries of every unit,
   /// which is `together` heads of a batch entry. masks(head, lambda): the distances that the
@@ -140,14 +142,14 @@ class ForwardPanels {
     run.buckets->add_again(block, weights, run.panel);
   }
 
-  /// What rows end with but their values; then the head's sink joins the normalisers.
+  /// What rows end with but their values; then sinks join the normalisers.
   void write_rows(Run& run) const {
-    const float* sink = sink_of(inputs_, run.head);
+    const RowSinks sinks = sinks_of(run);
     write_lse(run.panel, run.queries, first_of(run), outputs_.lse);
     if constexpr (kProbes) {
-      write_probes(run.panel, run.queries, first_of(run), sink, outputs_.rows);
+      write_probes(run.panel, run.queries, first_of(run), sinks, outputs_.rows);
     }
-    add_sink(run.panel, run.queries, sink);
+    add_sinks(run.panel, run.queries, sinks);
   }
 
   /// The first `values` of a panel's values. spare: for the rows of one of them.
@@ -181,7 +183,14 @@ class ForwardPanels {
   BucketPlan plan_;
 
  private:
+  RowSinks sinks_of(const Run& run) const {
+    if (!inputs_.sinks) return {};
+    if (heads_in_lanes_) return {inputs_.sinks + run.head * shape_.queries + run.row, 1};
+    return {inputs_.sinks + run.head};
+  }
+
   std::int64_t kept_;  ///< blocks of weights a panel may keep
+  bool heads_in_lanes_;
 };
 
 }  // namespace phasescope::kernels::HWY_NAMESPACE

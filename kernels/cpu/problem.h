@@ -49,6 +49,15 @@ inline const float* sink_of(const AttentionInputs& inputs, std::int64_t head) {
   return inputs.sinks ? inputs.sinks + head : nullptr;
 }
 
+/// The sinks of rows: their head's, or, where rows are heads, each row's own.
+struct RowSinks {
+  const float* first = nullptr;  ///< null: none
+  std::int64_t step = 0;
+
+  explicit operator bool() const { return first != nullptr; }
+  float of(std::int64_t row) const { return first[row * step]; }
+};
+
 /// A row's log-sum-exp in log2 units, as two floats that hold 48 bits of it. Where both are
 /// large beside their difference, a score less `high` is exact, so that what its weight loses is
 /// the rounding of the float32 that was given; one float would lose as much again and more.

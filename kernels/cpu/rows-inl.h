@@ -30,7 +30,7 @@ inline float* start_probes(PanelProbes& probes, const RowProbes& wanted, float* 
   probes.entropy = next(0);
   probes.distance = wanted.mean_distance ? next(0) : nullptr;
   probes.best = next(kFirstMaximum);
-  probes.best_key = next(-1);
+  probes.best_key = wanted.max_key ? next(-1) : nullptr;
   probes.first_score = next(kMaskedScore);
   for (std::size_t w = 0; w < kMaxWindows; ++w) {
     probes.window[w] = next(0);
@@ -59,10 +59,10 @@ inline void write_lse(const Panel& panel, std::int64_t count, std::int64_t first
 }
 
 /// The share of a row's weights beside a sink (natural units): 1 where there is none.
-inline double keys_share(const Panel& panel, std::int64_t n, const float* sink) {
-  if (!sink || panel.normaliser[n] == 0) return 1;
+inline double keys_share(const Panel& panel, std::int64_t n, const RowSinks& sinks) {
+  if (!sinks || panel.normaliser[n] == 0) return 1;
   const double l = panel.normaliser[n], reference = panel.reference[n];
-  return 1 / (1 + std::exp2(*sink * 1.4426950408889634 - reference) / l);
+  return 1 / (1 + std::exp2(sinks.of(n) * 1.4426950408889634 - reference) / l);
 }
 
 /// What the sink has of the row, to full precision where it is small.
@@ -72,10 +72,10 @@ inline double sink_weight(const Panel& panel, std::int64_t n, float sink) {
   return 1 / (1 + l * std::exp2(reference - sink * 1.4426950408889634));
 }
 
-/// Adds the sink to the normalisers of rows that see a key, once all that leaves it out is written.
-inline void add_sink(Panel& panel, std::int64_t count, const float* sink) {
-  for (std::int64_t n = 0; n < count && sink; ++n) {
-    panel.normaliser[n] = static_cast<float>(panel.normaliser[n] / keys_share(panel, n, sink));
+/// Adds sinks to the normalisers of rows that see a key, once all that leaves them out is written.
+inline void add_sinks(Panel& panel, std::int64_t count, const RowSinks& sinks) {
+  for (std::int64_t n = 0; n < count && sinks; ++n) {
+    panel.normaliser[n] = static_cast<float>(panel.normaliser[n] / keys_share(panel, n, sinks));
   }
 }
 
@@ -100,9 +100,9 @@ inline void write_top_keys(const Panel& panel, std::int64_t count, std::int64_t 
   }
 }
 
-/// sink: of the head, which is not in the normalisers yet; null for none.
+/// sinks: not in the normalisers yet.
 inline void write_probes(const Panel& panel, std::int64_t count, std::int64_t first,
-                         const float* sink, const RowProbes& out) {
+                         const RowSinks& sinks, const RowProbes& out) {
   const PanelProbes& probes = panel.probes;
   const auto put = [first](float* array, std::int64_t n, double value) {
     if (array) array[first + n] = static_cast<float>(value);
@@ -119,7 +119,7 @@ inline void write_probes(const Panel& panel, std::int64_t count, std::int64_t fi
   for (std::int64_t n = 0; n < count; ++n) {
     const double l = panel.normaliser[n];
     const bool empty = l == 0;
-    const double share = keys_share(panel, n, sink);
+    const double share = keys_share(panel, n, sinks);
     const double inverse = inverses[n] = empty ? 0 : share / l;
     if (out.entropy && share == 1) {
       put(out.entropy, n,
@@ -128,7 +128,7 @@ inline void write_probes(const Panel& panel, std::int64_t count, std::int64_t fi
       const double sum = share * (std::log2(l) - std::log2(share)) - probes.entropy[n] * inverse;
       put(out.entropy, n, share == 0 ? 0 : 0.6931471805599453 * sum);
     }
-    if (out.sink_weight) put(out.sink_weight, n, sink ? sink_weight(panel, n, *sink) : 0);
+    if (out.sink_weight) put(out.sink_weight, n, sinks ? sink_weight(panel, n, sinks.of(n)) : 0);
     put(out.max_score, n,
         empty ? -std::numeric_limits<double>::infinity() : probes.best[n] * 0.6931471805599453);
     put(out.top1_mass, n, best[n] * inverse);

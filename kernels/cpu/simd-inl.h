@@ -90,6 +90,12 @@ HWY_INLINE Vec exp2_any(Vec x) {
   const __mmask16 normal = _mm512_cmp_ps_mask(x.raw, set(-126.0f).raw, _CMP_NLT_UQ);
   return Vec{_mm512_maskz_scalef_ps(normal, p.raw, x.raw)};
 }
+
+/// sum + p x, p = exp2_any(x); of p = 0 nothing, whatever x is.
+HWY_INLINE Vec add_times_power(Vec p, Vec x, Vec sum) {
+  const __mmask16 normal = _mm512_cmp_ps_mask(x.raw, set(-126.0f).raw, _CMP_NLT_UQ);
+  return Vec{_mm512_mask3_fmadd_ps(p.raw, x.raw, sum.raw, normal)};
+}
 #else
 /// 2^x for x <= 127; exactly 0 below -126.5. Degree 5, minimax on [-1/2, 1/2]; relative error below
 /// 2.5e-7: 7.7e-8, 1.6e-7 with float coefficients (2^0 is 1 + 2^-23), and the last roundings. NaN
@@ -107,6 +113,11 @@ HWY_INLINE Vec exp2_any(Vec x) {
   const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
   const Vec power = hn::BitCast(Tag(), hn::Add(exponent, hn::Set(di, 0x3F800000)));
   return hn::Mul(p, power);
+}
+
+/// sum + p x, p = exp2_any(x); of p = 0 nothing, whatever x is.
+HWY_INLINE Vec add_times_power(Vec p, Vec x, Vec sum) {
+  return hn::MulAdd(p, at_least(-127, x), sum);
 }
 #endif
 

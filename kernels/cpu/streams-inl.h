@@ -74,6 +74,8 @@ concept HeadVariant = requires(V& v, std::int64_t i, const typename V::Head& hea
   { V::kValues } -> std::convertible_to<int>;  // 1 or 2
   { v.dot(0) } -> std::same_as<DotStream>;
   { v.value(0) } -> std::same_as<ValueStream>;
+  // Whether queries are the heads of a group (heads_in_lanes.h), so that sinks are one a row.
+  { V::kHeadsInLanes } -> std::convertible_to<bool>;
   { v.head(i, i) } -> std::same_as<typename V::Head>;
   // Whether score() gives kMaskedScore to all pairs of a head at a distance, and whether it ever
   // does.
@@ -113,6 +115,7 @@ class VariantDefaults {
   static constexpr int kValues = 1;
   static constexpr bool kReadsDots = false;
   static constexpr bool kSumsByDistance = false;
+  static constexpr bool kHeadsInLanes = false;
   struct Head {};
   struct Tile {};
 

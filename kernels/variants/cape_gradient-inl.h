@@ -10,21 +10,12 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/cpu/buffer.h"
 #include "kernels/variants/cape-inl.h"
 #include "kernels/variants/cape_products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
-
-/// Hands out the parts of some memory one after the other.
-struct FloatParts {
-  float* at;
-  float* operator()(std::int64_t size) {
-    float* part = at;
-    at += size;
-    return part;
-  }
-};
 
 /// Arrays of a panel of queries and kBackwardKeys keys, (rows, kBackwardRow) where nothing else is
 /// said.

@@ -42,6 +42,17 @@ class SplitTokens {
   FloatBuffer values_;
 };
 
+/// Scores times the factors of their queries; what a table masks stays masked.
+HWY_INLINE void scale_scores(const float* factors, Vec (&t)[kTileKeys][kVecs]) {
+  for (int v = 0; v < kVecs; ++v) {
+    const Vec factor = load_unaligned(factors + v * kLanes);
+    for (int r = 0; r < kTileKeys; ++r) {
+      const LaneMask masked = hn::Le(t[r][v], set(kFirstMaximum));
+      t[r][v] = hn::IfThenElse(masked, set(kMaskedScore), hn::Mul(t[r][v], factor));
+    }
+  }
+}
+
 /// s = factor[i] (the score of Base + query[i] + key[j]).
 template <class Base>
 class TokenScore : public Base {
@@ -92,7 +103,7 @@ class TokenScore : public Base {
         t[r][v] = hn::MulAdd(bias(head, place, r, v), set(kLog2e), t[r][v]);
       }
     }
-    if (head.factor) scale(head, place, t);
+    if (head.factor) scale_scores(head.factor + place.query, t);
   }
 
   Tile tile(const TilePlace& place) const {
@@ -194,18 +205,6 @@ class TokenScore : public Base {
     const std::int64_t query = place.query + v * kLanes, key = place.key + r;
     const Vec high = hn::Add(load_unaligned(head.query + query), set(head.key[key]));
     return hn::Add(high, hn::Add(load_unaligned(head.query_low + query), set(head.key_low[key])));
-  }
-
-  /// Scores times their queries' factors; what a table masks stays masked.
-  static HWY_INLINE void scale(const Head& head, const TilePlace& place,
-                               Vec (&t)[kTileKeys][kVecs]) {
-    for (int v = 0; v < kVecs; ++v) {
-      const Vec factor = load_unaligned(head.factor + place.query + v * kLanes);
-      for (int r = 0; r < kTileKeys; ++r) {
-        const LaneMask masked = hn::Le(t[r][v], set(kFirstMaximum));
-        t[r][v] = hn::IfThenElse(masked, set(kMaskedScore), hn::Mul(t[r][v], factor));
-      }
-    }
   }
 
   SplitTokens query_, key_;

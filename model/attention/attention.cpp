@@ -1,9 +1,7 @@
 #include "model/attention/attention.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "formats/error.h"
@@ -137,53 +135,6 @@ Backend backend_named(const std::string& name) {
 
 namespace {
 
-// Whether the one query of a text that is read in pieces has heads that share keys, and nothing but
-// the keys it sees depends on its place: the heads of a group can be queries of one head then, and
-// lie in the kernel's lanes, which one query alone would leave empty.
-bool fits_heads_in_lanes(const AttentionProgram& program, const AttentionOptions& options) {
-  const bool one_of_the_last = program.q.size(2) == 1 && program.query_offset > 0 &&
-                               program.query_offset + 1 >= program.k.size(2);
-  // Sinks come in behind the kernel: an output of 16 bits would be rounded twice, and the entropy
-  // is made without them.
-  const bool without_sinks =
-      !program.sinks.defined() || (program.q.scalar_type() == at::kFloat && !options.want_entropy);
-  return one_of_the_last && program.q.size(1) > program.k.size(1) && program.is<PlainProgram>() &&
-         !program.tokens.defined() && without_sinks && !program.documents.defined() &&
-         !options.want_ungated && options.probes == nullptr && !at::GradMode::is_enabled();
-}
-
-// out (B, kv heads, group, d) of rows without sinks as it is with them: out sigmoid(lse - sink).
-void share_with_sinks(const at::Tensor& sinks, AttentionResult& result) {
-  const at::Tensor above = result.lse - sinks.to(at::kFloat).view({1, result.lse.size(1), -1});
-  // A row that sees no key beside a sink of -inf: its output is 0 by now.
-  result.out.mul_(at::sigmoid(above).nan_to_num(0).unsqueeze(-1));
-}
-
-// q (B, kv heads, group, d) of q (B, H, 1, d), with the keys that it sees.
-AttentionResult with_heads_in_lanes(AttentionProgram program, at::Tensor v,
-                                    const AttentionOptions& options) {
-  const std::int64_t keys = program.k.size(2), kv_heads = program.k.size(1);
-  std::int64_t first = 0;
-  if (program.window > 0)
-    first = std::max<std::int64_t>(0, program.query_offset - program.window + 1);
-  program.q = program.q.squeeze(2).unflatten(1, {kv_heads, -1});
-  if (program.gate.defined()) program.gate = program.gate.squeeze(2).unflatten(1, {kv_heads, -1});
-  program.k = program.k.slice(2, first), v = v.slice(2, first);
-  if (program.key_mask.defined()) program.key_mask = program.key_mask.slice(1, first);
-  program.positions.length = keys - first;
-  program.causal = false, program.window = 0, program.query_offset = 0;
-  const at::Tensor sinks = std::exchange(program.sinks, at::Tensor());
-  AttentionOptions asked = options;
-  asked.want_lse = options.want_lse || sinks.defined();
-  AttentionResult result = fused_attention(program, v, asked);
-  if (sinks.defined()) share_with_sinks(sinks, result);
-  const auto by_head = [](at::Tensor& x) {
-    if (x.defined()) x = x.flatten(1, 2).unsqueeze(2);
-  };
-  by_head(result.out), by_head(result.lse), by_head(result.entropy);
-  return result;
-}
-
 AttentionResult run_attention(const AttentionProgram& program, const at::Tensor& v,
                               const AttentionOptions& options) {
   if (options.backend == Backend::plain) return plain_attention(program, v, options);
@@ -193,10 +144,8 @@ AttentionResult run_attention(const AttentionProgram& program, const at::Tensor&
       cuda ? cuda_obstacle(program, v, wants_gradients(program, v), options.probes)
            : fused_obstacle(program, v);
   if (obstacle.empty()) {
-    AttentionResult result = cuda ? cuda_attention(program, v, options)
-                             : fits_heads_in_lanes(program, options)
-                                 ? with_heads_in_lanes(program, v, options)
-                                 : fused_attention(program, v, options);
+    AttentionResult result =
+        cuda ? cuda_attention(program, v, options) : fused_attention(program, v, options);
     result.ran = cuda ? ran_on_cuda(program, v, options.backend) : ran_fused(v);
     return result;
   }
