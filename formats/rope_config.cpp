@@ -342,17 +342,16 @@ void require(RopeFields& fields, const RawRope& rope, std::string_view key, bool
 }
 
 void check_lists(RopeFields& fields, const RawRope& rope, std::optional<std::int64_t> head_dim) {
-  require(fields, rope, "long_factor", !rope.long_factor.empty());
-  require(fields, rope, "short_factor", !rope.short_factor.empty());
-  if (!head_dim) return;
-  const auto planes = static_cast<std::size_t>(double(*head_dim) * rope.partial_rotary_factor) / 2;
-  const auto check = [&](std::string_view key, const std::vector<double>& list) {
-    if (list.empty() || list.size() == planes) return;
-    fields.problem(key, "has " + std::to_string(list.size()) + " values, but the head has " +
+  for (const std::string_view key : {"long_factor", "short_factor"}) {
+    const auto list = fields.numbers(key, kPositiveRange);
+    require(fields, rope, key, list.has_value());
+    if (!list || !head_dim) continue;
+    const auto planes =
+        static_cast<std::size_t>(double(*head_dim) * rope.partial_rotary_factor) / 2;
+    if (list->size() == planes) continue;
+    fields.problem(key, "has " + std::to_string(list->size()) + " values, but the head has " +
                             std::to_string(planes) + " planes");
-  };
-  check("long_factor", rope.long_factor);
-  check("short_factor", rope.short_factor);
+  }
 }
 
 // What the length before stretching is to a kind of rope; empty where it has none.

@@ -148,8 +148,13 @@ const Json* quantisation_of(const Json& config) {
 
 }  // namespace
 
+const std::vector<TensorEntry>& StoredTensors::all() const {
+  static const std::vector<TensorEntry> none;
+  return archive_ == nullptr ? none : archive_->tensors();
+}
+
 std::optional<StoredTensor> StoredTensors::find(const std::string& name) const {
-  const TensorEntry* entry = archive_->find(name);
+  const TensorEntry* entry = archive_ == nullptr ? nullptr : archive_->find(name);
   if (entry == nullptr) return std::nullopt;
   return StoredTensor(*archive_->files()[entry->file], *entry);
 }
@@ -188,13 +193,18 @@ TensorArchive dequantised(TensorArchive stored, const Json& config, const std::s
   return TensorArchive::of(std::make_unique<DequantisedFile>(std::move(stored), std::move(places)));
 }
 
-std::optional<std::string> unknown_quantiser(const Json& config) {
+std::optional<std::string> refused_quantisation(const Json& config) {
   const Json* object = quantisation_of(config);
   if (object == nullptr) return std::nullopt;
   ConfigProblems problems;
-  const std::string method = method_of(ConfigReader(*object, problems));
-  if (quantiser_named(method) != nullptr) return std::nullopt;
-  return not_known(method) + "; " + known_methods();
+  const ConfigReader reader(*object, problems, "quantization_config.");
+  const std::string method = method_of(reader);
+  const Quantiser* quantiser = quantiser_named(method);
+  if (quantiser == nullptr) return not_known(method) + "; " + known_methods();
+  quantiser->find(StoredTensors(), reader);
+  if (problems.empty()) return std::nullopt;
+  return "the weights are quantised by " + method +
+         " in a way that cannot be read: " + problems.list().front();
 }
 
 std::map<std::string, std::int64_t> decoded_tensors(const std::vector<TensorEntry>& tensors) {

@@ -19,9 +19,9 @@ namespace phasescope::formats {
 TensorArchive dequantised(TensorArchive stored, const Json& config, const std::string& where,
                           std::vector<std::string>& notes);
 
-// Of a configuration by itself: the sentence that its weights would be refused with, where their
-// quant_method is not known.
-std::optional<std::string> unknown_quantiser(const Json& config);
+// Of a configuration by itself: why its weights would be refused, where their quant_method is not
+// known or its settings say what cannot be read.
+std::optional<std::string> refused_quantisation(const Json& config);
 
 // How many tensors were decoded from what: {"Q4_K", 5}, {"Q6_K", 2}.
 std::map<std::string, std::int64_t> decoded_tensors(const std::vector<TensorEntry>& tensors);

@@ -26,18 +26,19 @@ struct PackedPlace {
   std::vector<std::string> used;  // names in the file that are no tensors of their own
 };
 
-// The tensors of a checkpoint by name.
+// The tensors of a checkpoint by name; none, of a configuration by itself.
 class StoredTensors {
  public:
+  StoredTensors() = default;
   explicit StoredTensors(const TensorArchive& archive) : archive_(&archive) {}
 
-  const std::vector<TensorEntry>& all() const { return archive_->tensors(); }
+  const std::vector<TensorEntry>& all() const;
   std::optional<StoredTensor> find(const std::string& name) const;
   // Throws Error "bad_input" that says which tensor cannot be decoded without it.
   StoredTensor get(const std::string& name, const std::string& for_name) const;
 
  private:
-  const TensorArchive* archive_;
+  const TensorArchive* archive_ = nullptr;
 };
 
 struct Quantiser {

@@ -46,8 +46,8 @@ struct SafetensorsFile::Contents {
   ReadOnlyFile file;
   SafetensorsHeader header;
   std::unordered_map<std::string_view, std::size_t> by_name;
-  std::once_flag mapped_once;
-  std::shared_ptr<const FileMapping> mapping;  // null before it is asked for, or where it failed
+  std::mutex mapping_mutex;
+  std::weak_ptr<const FileMapping> mapping;  // for as long as somebody looks at it
 
   explicit Contents(const std::filesystem::path& path) : file(path) {}
 
@@ -109,11 +109,12 @@ void SafetensorsFile::read_bytes(const TensorEntry& entry, std::uint64_t begin,
 std::optional<MappedBytes> SafetensorsFile::mapped(const TensorEntry& entry) const {
   const std::size_t element = item_size(entry.dtype);
   if (element == 0 || entry.size == 0 || entry.offset % element != 0) return std::nullopt;
-  std::call_once(contents_->mapped_once,
-                 [this] { contents_->mapping = FileMapping::of(contents_->file); });
-  if (!contents_->mapping) return std::nullopt;
-  return MappedBytes{contents_->mapping,
-                     contents_->mapping->bytes().subspan(entry.offset, entry.size)};
+  const std::lock_guard lock(contents_->mapping_mutex);
+  std::shared_ptr<const FileMapping> mapping = contents_->mapping.lock();
+  if (!mapping) contents_->mapping = mapping = FileMapping::of(contents_->file);
+  if (!mapping) return std::nullopt;
+  const std::span<const std::byte> bytes = mapping->bytes().subspan(entry.offset, entry.size);
+  return MappedBytes{std::move(mapping), bytes};
 }
 
 }  // namespace phasescope::formats

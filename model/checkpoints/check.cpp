@@ -10,9 +10,9 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <system_error>
 
 #include "formats/error.h"
+#include "formats/folder_listing.h"
 #include "formats/json.h"
 #include "formats/tensors/safetensors.h"
 #include "formats/tokenizer.h"
@@ -90,8 +90,7 @@ OpenModelOptions opening(const CheckOptions& options, at::ScalarType dtype) {
 // may keep a file of that name, of any form.
 Json account_beside(const std::filesystem::path& reference) {
   const std::filesystem::path path = reference.parent_path() / "about.json";
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return Json::object();
+  if (!formats::is_file(path)) return Json::object();
   try {
     Json about = formats::json_from_file(path);
     return about.is_object() ? about : Json::object();

@@ -16,10 +16,12 @@
 #include <utility>
 
 #include "formats/error.h"
+#include "formats/folder_listing.h"
 #include "formats/hf_config.h"  // ConfigProblems
 #include "formats/json.h"
 #include "formats/model_tensors.h"
 #include "formats/quantised/dequantise.h"
+#include "formats/system_memory.h"
 #include "formats/tensors/value_counts.h"
 #include "formats/utf8.h"
 #include "model/checkpoints/adapter.h"
@@ -327,9 +329,8 @@ struct CheckpointReader::Contents {
     if (!adapter) return paths;
     for (const char* name :
          {"adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"}) {
-      std::error_code error;
       const std::filesystem::path path = files.adapter / name;
-      if (std::filesystem::is_regular_file(path, error)) paths.push_back(path);
+      if (formats::is_file(path)) paths.push_back(path);
     }
     return paths;
   }
@@ -344,23 +345,41 @@ struct CheckpointReader::Contents {
     }
     // What an adapter adds is no part of the file.
     if (!adapter && bytes >= memory.mapped_from) find_views(dtype);
-    if (memory.free_bytes <= 0) return;
-    const auto most = kShareOfCopies * static_cast<double>(memory.free_bytes);
-    const std::int64_t before = bytes_of(Form::copy, dtype);
-    if (static_cast<double>(before) <= most) return;
+    if (memory.free_bytes > 0) choose_copies(dtype, memory.free_bytes);
+    // A mapping takes addresses, of which there may be few, until nobody holds it.
+    for (Source& source : sources) {
+      if (source.form == Form::copy) source.mapped.reset();
+    }
+  }
+
+  // Where copies of all would leave too little of `free_bytes`, tensors of layers stay as stored.
+  void choose_copies(at::ScalarType dtype, std::int64_t free_bytes) {
+    const auto copies_leave_enough = [&] {
+      const auto most = kShareOfCopies * static_cast<double>(free_beside_views(free_bytes));
+      return static_cast<double>(bytes_of(Form::copy, dtype)) <= most;
+    };
+    if (copies_leave_enough()) return;
     for (Source& source : sources) {
       if (!source.mapped || source.form != Form::copy) continue;
       if (std::ranges::all_of(source.parts, in_a_layer)) source.form = Form::stored;
     }
-    const std::int64_t needed = bytes_of(Form::copy, dtype);
-    if (needed <= memory.free_bytes) return;
+    const std::int64_t needed = bytes_of(Form::copy, dtype), left = free_beside_views(free_bytes);
+    if (needed <= left) return;
     throw formats::Error("out_of_memory",
                          "the weights take " + size_text(needed) + " of memory in " +
-                             name_of_dtype(dtype) + ", and " + size_text(memory.free_bytes) +
-                             " are free",
+                             name_of_dtype(dtype) + ", and " + size_text(left) + " are free",
                          files.weights.string(),
                          at::elementSize(dtype) > 2 ? "compute in bf16, which takes half of it"
                                                     : "close other models and programs");
+  }
+
+  // `free_bytes`, as it was before files were mapped: where they stay so, a limit on addresses
+  // leaves less.
+  std::int64_t free_beside_views(std::int64_t free_bytes) const {
+    const auto in_file = [](const Source& source) { return source.form != Form::copy; };
+    if (std::ranges::none_of(sources, in_file)) return free_bytes;
+    const std::int64_t now = formats::available_bytes();
+    return now > 0 ? std::min(free_bytes, now) : free_bytes;
   }
 
   void find_views(at::ScalarType dtype) {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "formats/folder_listing.h"
 #include "formats/hf_config.h"  // ConfigProblems
 #include "formats/json.h"
 #include "formats/near_names.h"
@@ -103,8 +104,8 @@ ConfigAlone read_alone(const fs::path& file) {
     out.report.quirks = std::move(read.quirks);
     out.report.warnings.insert(out.report.warnings.end(), read.warnings.begin(),
                                read.warnings.end());
-    if (const auto unknown = formats::unknown_quantiser(object)) {
-      out.report.warnings.push_back(*unknown);
+    if (const auto refused = formats::refused_quantisation(object)) {
+      out.report.warnings.push_back(*refused);
     }
     if (out.report.family != phasescope_family().key) {
       out.report.as_library = std::make_shared<const ModelConfig>(out.config);
@@ -120,9 +121,7 @@ ConfigAlone read_alone(const fs::path& file) {
 
 // A file of settings, not the index of a sharded checkpoint.
 bool is_config_file(const std::string& name) {
-  std::error_code error;
-  return name.ends_with(".json") && !name.ends_with(".index.json") &&
-         fs::is_regular_file(name, error);
+  return name.ends_with(".json") && !name.ends_with(".index.json") && formats::is_file(name);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "formats/error.h"
+#include "formats/folder_listing.h"
 #include "formats/hf_config.h"  // ConfigProblems
 #include "formats/json.h"
 #include "model/checkpoints/config_without_weights.h"
@@ -151,9 +152,8 @@ void write_plan(formats::FileSystem& fs, const ConversionPlan& plan, const stdfs
 // Where a model's configuration lies, which may be all there is of it.
 stdfs::path folder_of(const std::string& path_or_name) {
   const stdfs::path given(path_or_name);
-  std::error_code error;
-  const bool file = stdfs::is_regular_file(given, error);
-  return file ? given.parent_path() : find_model_files(path_or_name).config.parent_path();
+  return formats::is_file(given) ? given.parent_path()
+                                 : find_model_files(path_or_name).config.parent_path();
 }
 
 Converted write_of_sizes(formats::FileSystem& fs, const std::string& path_or_name,

@@ -127,6 +127,23 @@ TEST_F(Mapped, TensorsAreViewsOfTheFile) {
   EXPECT_FALSE(archive.mapped(*archive.find("none")));
 }
 
+// The addresses are given back while the file stays open, and had again when they are asked for.
+TEST_F(Mapped, AFileIsMappedAsLongAsSomebodyLooksAtIt) {
+  const std::string floats = pattern(64);
+  const std::vector<TensorToWrite> tensors = {
+      {"floats", DType::f32, {4, 4}, std::as_bytes(std::span(floats))}};
+  write_safetensors(real_file_system(), folder_ / "x.safetensors", tensors);
+  const TensorArchive archive = TensorArchive::open(folder_ / "x.safetensors");
+  auto view = archive.mapped(archive.tensors()[0]);
+  ASSERT_TRUE(view);
+  const std::weak_ptr<const FileMapping> first = view->mapping;
+  view.reset();
+  EXPECT_TRUE(first.expired());
+  const auto again = archive.mapped(archive.tensors()[0]);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(std::memcmp(again->bytes.data(), floats.data(), floats.size()), 0);
+}
+
 // Headers of any length are allowed, so that a tensor may begin anywhere.
 TEST_F(Mapped, ATensorBetweenItsElementsPlacesIsNoView) {
   std::string header = R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";

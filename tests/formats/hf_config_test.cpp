@@ -374,6 +374,8 @@ TEST(Rope, Row16_LongropeListsOfTheWrongLength) {
   expect_problem(config(good, bad), "rope_scaling.short_factor", 4);
   expect_problem(config(good, {1.0, 0.0}), "rope_scaling.short_factor", 4);
   expect_problem(config(good, "x"), "rope_scaling.short_factor", 4);
+  expect_problem(config(Json::array(), good), "rope_scaling.long_factor", 4);
+  expect_problem(config(good, Json::array()), "rope_scaling.short_factor", 4);
   expect_problem({{"rope_scaling", {{"type", "longrope"}, {"long_factor", good}}}},
                  "rope_scaling.short_factor", 4);
 }

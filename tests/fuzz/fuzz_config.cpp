@@ -63,10 +63,13 @@ void read_configuration(const std::string& text) {
   const Json document = parse_json(text, "fuzz");
   ConfigProblems problems;
   const ConfigReader config(document, problems);
-  const RawRope rope = read_rope(config, {}, "full_attention", 8);
+  constexpr std::int64_t kHeadDim = 8;
+  const RawRope rope = read_rope(config, {}, "full_attention", kHeadDim);
   remote_code_notice(config);
   problems.throw_if_any("fuzz");
-  require(rope.theta > 0 && (rope.type != "longrope" || rope.long_factor.size() == 4));
+  const auto planes = static_cast<std::size_t>(double(kHeadDim) * rope.partial_rotary_factor) / 2;
+  require(rope.theta > 0);
+  require(rope.type != "longrope" || rope.long_factor.size() == planes);
 }
 
 void read_tokenizer(const std::string& text) {

@@ -159,21 +159,59 @@ TEST(ConfigAlone, HasTheRopePlanThatTheLibraryWouldApply) {
   EXPECT_EQ(llama->report.family, "llama");
 }
 
+// The warnings of a configuration by itself that says how weights are quantised.
+std::string told_of(const Json& how) {
+  Json config = formats::json_from_file(golden("hf/configs/smollm3.json"));
+  config["quantization_config"] = how;
+  const ConfigFolder folder(config);
+  const auto alone = config_alone(folder.file());
+  return Json(alone.value().report.warnings).dump();
+}
+
 // Weights that would be refused are told of where there are none to refuse.
 TEST(ConfigAlone, TellsOfAQuantiserThatIsNotKnown) {
-  Json config = formats::json_from_file(golden("hf/configs/smollm3.json"));
-  const auto told = [&](const Json& how) {
-    config["quantization_config"] = how;
-    const auto alone = config_alone(ConfigFolder(config).file());
-    return Json(alone.value().report.warnings).dump();
+  EXPECT_NE(told_of({{"quant_method", "quip_of_tomorrow"}}).find("quip_of_tomorrow"),
+            std::string::npos);
+  EXPECT_NE(told_of({{"quant_method", "quip_of_tomorrow"}}).find("known: fp8, mxfp4, gptq"),
+            std::string::npos);
+  EXPECT_NE(told_of({{"bits", 4}}).find("nothing says how"), std::string::npos);
+  EXPECT_EQ(told_of(nullptr).find("quantised"), std::string::npos);
+}
+
+// One setting of each method that can be read, and one that cannot.
+TEST(ConfigAlone, TellsOfSettingsOfAQuantiserThatCannotBeRead) {
+  const Json packed = {{"group_0", {{"weights", {{"num_bits", 4}, {"type", "int"}}}}}};
+  const Json halves = {{"group_0", {{"weights", {{"num_bits", 2}, {"type", "int"}}}}}};
+  struct Case {
+    const char* method;
+    Json read, refused;
+    const char* key;  // that the sentence names
   };
-  EXPECT_NE(told({{"quant_method", "quip_of_tomorrow"}}).find("quip_of_tomorrow"),
-            std::string::npos);
-  EXPECT_NE(told({{"quant_method", "quip_of_tomorrow"}}).find("known: fp8, mxfp4, gptq"),
-            std::string::npos);
-  EXPECT_NE(told({{"bits", 4}}).find("nothing says how"), std::string::npos);
-  for (const Json& known : {Json{{"quant_method", "gptq"}}, Json(nullptr)}) {
-    EXPECT_EQ(told(known).find("quantised"), std::string::npos) << known.dump();
+  const Case cases[] = {
+      {"fp8", {{"weight_block_size", {128, 128}}}, {{"weight_block_size", {128}}}, "weight_block"},
+      {"mxfp4", Json::object(), nullptr, ""},
+      {"gptq", {{"bits", 4}}, {{"bits", 4}, {"checkpoint_format", "marlin"}}, "marlin"},
+      {"gptq", {{"bits", 4}}, {{"bits", 8}}, "bits"},
+      {"awq", {{"bits", 4}}, {{"bits", 4}, {"version", "gemv"}}, "gemv"},
+      {"compressed-tensors",
+       {{"format", "pack-quantized"}, {"config_groups", packed}},
+       {{"format", "marlin-24"}, {"config_groups", packed}},
+       "marlin-24"},
+      {"compressed-tensors",
+       {{"format", "pack-quantized"}, {"config_groups", packed}},
+       {{"format", "pack-quantized"}, {"config_groups", halves}},
+       "2 bits"},
+      {"bitsandbytes", {{"load_in_4bit", true}}, {{"load_in_8bit", true}}, "load_in_4bit"}};
+  for (const Case& one : cases) {
+    Json settings = one.read;
+    settings["quant_method"] = one.method;
+    EXPECT_EQ(told_of(settings).find("quantised"), std::string::npos) << settings.dump();
+    if (one.refused.is_null()) continue;
+    settings = one.refused;
+    settings["quant_method"] = one.method;
+    const std::string told = told_of(settings);
+    EXPECT_NE(told.find(std::string("quantised by ") + one.method), std::string::npos) << told;
+    EXPECT_NE(told.find(one.key), std::string::npos) << told;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <string>
@@ -67,6 +68,15 @@ class MappedWeights : public testing::Test {
     return std::ranges::any_of(model.decoder.weights().files, [&](const auto& file) {
       return data >= file->bytes().data() && data < file->bytes().data() + file->bytes().size();
     });
+  }
+
+  // Whether the system lists the file among what this process has mapped.
+  static bool is_in_memory(const std::string& path) {
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+      if (line.ends_with(path)) return true;
+    }
+    return false;
   }
 
   static inline std::unique_ptr<TemporaryFolder> folder_, sound_;
@@ -141,6 +151,23 @@ TEST_F(MappedWeights, OfAShortMemoryAreConvertedAsTheirLayersRun) {
   EXPECT_FALSE(other->decoder.weights().layers[0].as_stored);
   EXPECT_TRUE(other->decoder.weights().layers[0].wq.equal(
       copied->decoder.weights().layers[0].wq.to(at::kDouble)));
+}
+
+// Where addresses are limited (`ulimit -v`), a mapping that nobody needs takes those of the copies.
+TEST_F(MappedWeights, AFileThatIsCopiedIsNotMappedMeanwhile) {
+  const std::string path = fs::canonical(sound_->path() / "model.safetensors").string();
+  const auto looks = [&](std::int64_t free_bytes) {
+    std::vector<bool> mapped;
+    const auto look = [&](const LoadProgress&) { mapped.push_back(is_in_memory(path)); };
+    open_model(sound_->path().string(),
+               {.memory = {.mapped_from = 0, .free_bytes = free_bytes}, .progress = look});
+    return mapped;
+  };
+  const std::vector<bool> roomy = looks(1 << 30), tight = looks(std::int64_t{20} << 20);
+  ASSERT_FALSE(roomy.empty());
+  EXPECT_EQ(std::ranges::count(roomy, true), 0);
+  ASSERT_FALSE(tight.empty());
+  EXPECT_EQ(std::ranges::count(tight, false), 0);
 }
 
 // Row 21.
