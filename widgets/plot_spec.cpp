@@ -109,12 +109,16 @@ std::vector<std::pair<std::size_t, std::size_t>> band_runs(const Series& series,
   bool open = false;
   for (std::size_t i = 0; i < count; ++i) {
     const bool known = std::isfinite(series.low[i]) && std::isfinite(series.high[i]) &&
-                       (scale == Scale::linear || series.low[i] > 0);
+                       (scale == Scale::linear || series.high[i] > 0);
     if (known && !open) runs.emplace_back(i, i);
     if (known) runs.back().second = i + 1;
     open = known;
   }
   return runs;
+}
+
+double drawn_low(double low, Scale scale, double axis_end) {
+  return scale == Scale::log10 && low <= 0 ? axis_end : low;
 }
 
 std::string short_number(double value) {

@@ -142,10 +142,13 @@ struct PlotSpec {
   bool equal_axes = false;
 };
 
-// Runs [begin, end) of points of a series that have both ends of an interval, above 0 on a log
-// axis.
+// Runs [begin, end) of points of a series that have both ends of an interval, the upper one above 0
+// on a log axis.
 std::vector<std::pair<std::size_t, std::size_t>> band_runs(const Series& series,
                                                            Scale scale = Scale::linear);
+// Where the lower end of an interval is drawn: one of 0 or below has no place on a log axis, and
+// the band goes on to where that ends.
+double drawn_low(double low, Scale scale, double axis_end);
 
 // --- grids of maps and of small plots -----------------------------------------------------
 

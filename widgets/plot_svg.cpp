@@ -39,6 +39,9 @@ struct Page {
   const PlotSpec& plot;
   Frame frame;
   Axis x, y;
+
+  // Where the lower end of an interval is drawn.
+  double low_end(double low) const { return y(drawn_low(low, y.scale, y.range.low)); }
 };
 
 // Filled, about as large as a circle of this radius; a wedge is a triangle that points down.
@@ -157,7 +160,7 @@ void draw_band(Page& page, const Series& series, const std::string& color) {
     for (std::size_t i = begin; i < end; ++i)
       outline.emplace_back(page.x(series.x[i]), page.y(series.high[i]));
     for (std::size_t i = end; i-- > begin;)
-      outline.emplace_back(page.x(series.x[i]), page.y(series.low[i]));
+      outline.emplace_back(page.x(series.x[i]), page.low_end(series.low[i]));
     page.svg.polygon(outline, color, 0.16);
   }
 }
@@ -193,7 +196,7 @@ void draw_ends(Page& page, const Series& series, const std::string& color) {
     const double x = page.x(series.x[i]);
     if (!std::isfinite(x) || !std::isfinite(page.y(series.y[i]))) continue;
     if (std::isfinite(series.low[i]) && std::isfinite(series.high[i]))
-      page.svg.line(x, page.y(series.low[i]), x, page.y(series.high[i]), color, 1.4);
+      page.svg.line(x, page.low_end(series.low[i]), x, page.y(series.high[i]), color, 1.4);
   }
 }
 

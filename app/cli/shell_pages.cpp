@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "app/figures/eval_names.h"
 #include "formats/error.h"
 #include "protocol/request.h"
 #include "tasks/task.h"
@@ -91,7 +92,7 @@ Strings values_of(const CLI::Option& option, const CompletedWords& completed) {
 // The list of a verb's own arguments, beside models and files.
 Strings values_of_arguments(const CLI::App& verb, const CompletedWords& completed) {
   Strings all;
-  if (verb.get_name() == "eval") all.emplace_back("perplexity");  // reads texts, and is no task
+  if (verb.get_name() == "eval") all.emplace_back(kPerplexity);  // reads texts, and is no task
   for (const CLI::Option* option : verb.get_options()) {
     const Strings values = long_name(*option).empty() ? values_of(*option, completed) : Strings{};
     all.insert(all.end(), values.begin(), values.end());

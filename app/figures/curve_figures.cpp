@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "app/figures/distance_axis.h"
+#include "app/figures/eval_names.h"
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
 #include "app/figures/job_figures.h"
@@ -28,13 +29,16 @@ std::string in_words(std::string key) {
   return key;
 }
 
-// "1.86 at 256, 2.28 at 512; n 24 texts": what the figure of a model says, in numbers.
-std::string numbers_of(const protocol::EvalResult& result, const std::string& model) {
+// "1.86 at 256, 2.28 at 512; n 24 texts": what the figure of a model says, in numbers, which are
+// named where its axis is of another metric.
+std::string numbers_of(const protocol::EvalResult& result, const std::string& model,
+                       const std::string& of_axis) {
   std::string text, method;
   int64_t least = 0, most = 0;
   for (const protocol::EvalRow& row : result.rows) {
     if (row.model != model) continue;
     const bool text_began = !text.empty();
+    if (!text_began && row.metric != of_axis) text = in_words(row.metric) + " ";
     text += (text_began ? ", " : "") + with_ends(row.value, row.low, row.high) + " at " +
             std::to_string(row.length);
     least = text_began ? std::min(least, row.n) : row.n;
@@ -192,14 +196,15 @@ PlotSpec position_loss_figure(const protocol::EvalResult& result, const ModelNam
   plot.notes.push_back("mean over " + sources +
                        ", band: 95 % interval by text; window rule: per_position");
   for (const protocol::PositionCurve& curve : result.positions) {
-    plot.notes.push_back(names.short_name(curve.model) + ": " + numbers_of(result, curve.model));
+    plot.notes.push_back(names.short_name(curve.model) + ": " +
+                         numbers_of(result, curve.model, curve.metric));
   }
   return plot;
 }
 
 PlotSpec eval_figure(const protocol::EvalResult& result, const ModelNames& names) {
-  PlotSpec plot{.id = "eval_" + result.task,
-                .title = result.task + " against length: " + in_words(result.metric)};
+  PlotSpec plot{.id = "eval_" + result.task, .title = result.task + " against length"};
+  if (result.metric != result.task) plot.title += ": " + in_words(result.metric);
   plot.x.label = protocol::with_unit("length", result.length_unit.value_or("tokens"));
   plot.x.scale = Scale::log10;
   plot.y.label = in_words(result.metric);
@@ -212,7 +217,8 @@ PlotSpec eval_figure(const protocol::EvalResult& result, const ModelNames& names
     if (added) {
       plot.series.push_back(
           {.label = label_of(row, metric, names), .color = names.color(row.model)});
-      plot.notes.push_back(names.short_name(row.model) + ": " + numbers_of(result, row.model));
+      plot.notes.push_back(names.short_name(row.model) + ": " +
+                           numbers_of(result, row.model, row.metric));
     }
     Series& series = plot.series[found->second];
     series.x.push_back(double(row.length));
@@ -224,20 +230,15 @@ PlotSpec eval_figure(const protocol::EvalResult& result, const ModelNames& names
   for (const auto& [length, unused] : lengths) {
     plot.x.ticks.push_back({double(length), std::to_string(length)});
   }
-  std::vector<std::string> encodings;
-  for (const protocol::EvalRow& row : result.rows) place_of(row.encoding, encodings);
   if (result.length_unit) {
     add_guessers(result, names, plot);
-    if (add_published(plot, metric + " " + result.task, encodings)) {
+    if (add_published(plot, metric + " " + result.task, encodings_of(result))) {
       plot.notes.emplace_back(kPublishedTask);
     }
     plot.notes.push_back("band: 95 % interval over " + result.counted.value_or("samples"));
     return plot;
   }
   plot.notes.push_back("window rule: " + window + "; band: 95 % interval by text");
-  if (metric == "perplexity" && add_published(plot, metric, encodings)) {
-    plot.notes.emplace_back(kPublishedPerplexity);
-  }
   return plot;
 }
 
@@ -291,6 +292,9 @@ std::vector<GroupedFigure> figures_of(const protocol::EvalResult& result, const 
   if (!result.differences.empty()) {
     figures.push_back({"paired difference", -1, eval_difference_figure(result, names)});
   }
+  if (result.task == kPerplexity && result.metric == kPerplexity)
+    for (PlotSpec& published : published_perplexity_figures(encodings_of(result)))
+      figures.push_back({kPublishedGroup, -1, std::move(published)});
   return figures;
 }
 

@@ -202,7 +202,7 @@ void mark_published(PlotSpec& plot, std::span<const DistanceModel> models) {
   for (const Series& series : plot.series) {
     for (const double y : series.y) top = std::max(top, y);
   }
-  int shown = 0;
+  std::size_t shown = 0;
   for (const PublishedMean& one : kPublishedNearFarMeans) {
     if (std::ranges::none_of(models, [&](const auto& m) { return m.encoding == one.encoding; })) {
       continue;
@@ -213,7 +213,7 @@ void mark_published(PlotSpec& plot, std::span<const DistanceModel> models) {
                            .y = {0, top},
                            .color = kPublishedColor,
                            .quiet = true,
-                           .points = widgets::PointShape(1 + shown++)});
+                           .points = shape_at(shown++)});
   }
   if (shown > 0) plot.notes.emplace_back(kPublishedNearFar);
 }

@@ -136,7 +136,8 @@ widgets::PlotSpec position_shift_figure(const protocol::ShiftResult& result,
                                         const ModelNames& names);
 
 // ---- text and eval ----
-// Groups: "loss by length", of tasks with one "map", "loss by position", "paired difference".
+// Groups: "loss by length", of tasks with one "map", "loss by position", "paired difference",
+// kPublishedGroup (published.h) beside perplexities.
 std::vector<GroupedFigure> figures_of(const protocol::EvalResult& result, const ModelNames& names);
 // Loss of each token of one text.
 widgets::PlotSpec token_loss_figure(std::span<const protocol::TextResult> texts,

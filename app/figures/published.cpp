@@ -1,7 +1,11 @@
 #include "app/figures/published.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
+
+#include "app/figures/eval_names.h"
+#include "app/figures/point_shapes.h"
 
 namespace phasescope::app {
 
@@ -109,7 +113,7 @@ std::vector<PublishedSeries> all_published() {
        {0, 1, 3, 7},
        {0.03, 0.54, 0.44, 0.86}},
       {"rope",
-       "perplexity",
+       kPerplexity,
        "TAPE 2501.00712, Table 2",
        "Llama-2 7B tuned to 8k on RedPajama, Proof-pile",
        "rope + lora",
@@ -117,7 +121,7 @@ std::vector<PublishedSeries> all_published() {
        {1024, 2048, 4096, 8192},
        {3.828, 3.369, 3.064, 2.867}},
       {"rope",
-       "perplexity",
+       kPerplexity,
        "TAPE 2501.00712, Table 2",
        "Llama-2 7B tuned to 8k on RedPajama, Proof-pile",
        "rope + longlora",
@@ -125,7 +129,7 @@ std::vector<PublishedSeries> all_published() {
        {1024, 2048, 4096, 8192},
        {3.918, 3.455, 3.153, 2.956}},
       {"rope",
-       "perplexity",
+       kPerplexity,
        "TAPE 2501.00712, Table 2",
        "Llama-2 7B tuned to 8k on RedPajama, Proof-pile",
        "rope + theta_scaling",
@@ -133,7 +137,7 @@ std::vector<PublishedSeries> all_published() {
        {1024, 2048, 4096, 8192},
        {3.864, 3.415, 3.121, 2.934}},
       {"tape",
-       "perplexity",
+       kPerplexity,
        "TAPE 2501.00712, Table 2",
        "Llama-2 7B tuned to 8k on RedPajama, Proof-pile",
        "tape",
@@ -141,7 +145,7 @@ std::vector<PublishedSeries> all_published() {
        {1024, 2048, 4096, 8192},
        {3.641, 3.196, 2.901, 2.708}},
       {"rope",
-       "perplexity",
+       kPerplexity,
        "TAPE 2501.00712, Table 2",
        "Llama-2 7B tuned to 8k on RedPajama, PG19",
        "rope + lora",
@@ -149,7 +153,7 @@ std::vector<PublishedSeries> all_published() {
        {1024, 2048, 4096, 8192},
        {9.791, 9.098, 8.572, 8.199}},
       {"rope",
-       "perplexity",
+       kPerplexity,
        "TAPE 2501.00712, Table 2",
        "Llama-2 7B tuned to 8k on RedPajama, PG19",
        "rope + longlora",
@@ -157,7 +161,7 @@ std::vector<PublishedSeries> all_published() {
        {1024, 2048, 4096, 8192},
        {9.989, 9.376, 8.948, 8.645}},
       {"rope",
-       "perplexity",
+       kPerplexity,
        "TAPE 2501.00712, Table 2",
        "Llama-2 7B tuned to 8k on RedPajama, PG19",
        "rope + theta_scaling",
@@ -165,7 +169,7 @@ std::vector<PublishedSeries> all_published() {
        {1024, 2048, 4096, 8192},
        {9.257, 8.64, 8.241, 7.999}},
       {"tape",
-       "perplexity",
+       kPerplexity,
        "TAPE 2501.00712, Table 2",
        "Llama-2 7B tuned to 8k on RedPajama, PG19",
        "tape",
@@ -173,7 +177,7 @@ std::vector<PublishedSeries> all_published() {
        {1024, 2048, 4096, 8192},
        {8.226, 7.642, 7.278, 7.063}},
       {"tape",
-       "perplexity",
+       kPerplexity,
        "TAPE 2501.00712, Table 6 upper",
        "155M on C4, GitHub test set",
        "tape, both",
@@ -181,7 +185,7 @@ std::vector<PublishedSeries> all_published() {
        {128, 256, 512, 1024},
        {132, 86.6, 63.9, 52.2}},
       {"rope",
-       "perplexity",
+       kPerplexity,
        "CAPE 2405.14722, Table 5",
        "125M, Arxiv, trained at 512, last 256 tokens, mean of 3 seeds",
        "rope",
@@ -189,7 +193,7 @@ std::vector<PublishedSeries> all_published() {
        {512, 1024, 2048, 4096, 8192},
        {4.5755, 45.1974, 134.1615, 222.3333, 265.4545}},
       {"t5",
-       "perplexity",
+       kPerplexity,
        "CAPE 2405.14722, Table 5",
        "125M, Arxiv, trained at 512, last 256 tokens, mean of 3 seeds",
        "t5",
@@ -197,7 +201,7 @@ std::vector<PublishedSeries> all_published() {
        {512, 1024, 2048, 4096, 8192},
        {4.5547, 4.373, 12.1017, 163.9289, 595.0829}},
       {"alibi",
-       "perplexity",
+       kPerplexity,
        "CAPE 2405.14722, Table 5",
        "125M, Arxiv, trained at 512, last 256 tokens, mean of 3 seeds",
        "alibi",
@@ -205,7 +209,7 @@ std::vector<PublishedSeries> all_published() {
        {512, 1024, 2048, 4096, 8192},
        {4.6146, 4.5475, 4.8693, 5.0278, 4.7679}},
       {"cape",
-       "perplexity",
+       kPerplexity,
        "CAPE 2405.14722, Table 5",
        "125M, Arxiv, trained at 512, last 256 tokens, mean of 3 seeds",
        "cape_alibi",
@@ -213,7 +217,7 @@ std::vector<PublishedSeries> all_published() {
        {512, 1024, 2048, 4096, 8192},
        {4.5262, 4.1921, 4.1068, 4.1315, 4.0013}},
       {"kerple_log",
-       "perplexity",
+       kPerplexity,
        "CAPE 2405.14722, Table 5",
        "125M, Arxiv, trained at 512, last 256 tokens, mean of 3 seeds",
        "kerple",
@@ -221,7 +225,7 @@ std::vector<PublishedSeries> all_published() {
        {512, 1024, 2048, 4096, 8192},
        {4.5817, 4.3504, 5.4438, 8.7511, 13.3524}},
       {"cape",
-       "perplexity",
+       kPerplexity,
        "CAPE 2405.14722, Table 5",
        "125M, Arxiv, trained at 512, last 256 tokens, mean of 3 seeds",
        "cape_kerple",
@@ -229,7 +233,7 @@ std::vector<PublishedSeries> all_published() {
        {512, 1024, 2048, 4096, 8192},
        {4.5123, 4.1716, 4.0505, 4.0033, 3.8642}},
       {"fire",
-       "perplexity",
+       kPerplexity,
        "CAPE 2405.14722, Table 5",
        "125M, Arxiv, trained at 512, last 256 tokens, mean of 3 seeds",
        "fire",
@@ -237,7 +241,7 @@ std::vector<PublishedSeries> all_published() {
        {512, 1024, 2048, 4096, 8192},
        {4.5741, 4.6953, 30.1164, 165.5394, 308.6173}},
       {"cape",
-       "perplexity",
+       kPerplexity,
        "CAPE 2405.14722, Table 5",
        "125M, Arxiv, trained at 512, last 256 tokens, mean of 3 seeds",
        "cape_fire",
@@ -245,7 +249,7 @@ std::vector<PublishedSeries> all_published() {
        {512, 1024, 2048, 4096, 8192},
        {4.4879, 4.199, 4.2826, 4.7983, 6.1623}},
       {"rope",
-       "perplexity",
+       kPerplexity,
        "TAPA 2509.12635, Table 1",
        "7B, 8k then 32k, PG19, sliding window",
        "rope, base 5e5",
@@ -253,7 +257,7 @@ std::vector<PublishedSeries> all_published() {
        {1024, 2048, 4096, 8192, 16384, 32768, 49152, 65536},
        {12.97, 12.53, 12.22, 11.97, 11.79, 12.96, 938.23, 2280.16}},
       {"rope",
-       "perplexity",
+       kPerplexity,
        "TAPA 2509.12635, Table 1",
        "7B, 8k then 32k, PG19, sliding window",
        "rope, base 2e8",
@@ -261,7 +265,7 @@ std::vector<PublishedSeries> all_published() {
        {1024, 2048, 4096, 8192, 16384, 32768, 49152, 65536},
        {13, 12.54, 12.23, 11.98, 11.8, 12.96, 942.94, 2284.72}},
       {"rope",
-       "perplexity",
+       kPerplexity,
        "TAPA 2509.12635, Table 1",
        "7B, 8k then 32k, PG19, sliding window",
        "pi",
@@ -269,7 +273,7 @@ std::vector<PublishedSeries> all_published() {
        {1024, 2048, 4096, 8192, 16384, 32768, 49152, 65536},
        {12.99, 12.54, 12.23, 11.98, 11.8, 12.97, 939.17, 2282.44}},
       {"rope",
-       "perplexity",
+       kPerplexity,
        "TAPA 2509.12635, Table 1",
        "7B, 8k then 32k, PG19, sliding window",
        "yarn",
@@ -277,7 +281,7 @@ std::vector<PublishedSeries> all_published() {
        {1024, 2048, 4096, 8192, 16384, 32768, 49152, 65536},
        {13.05, 12.6, 12.29, 12.03, 11.85, 12.16, 322.14, 1962.55}},
       {"tapa",
-       "perplexity",
+       kPerplexity,
        "TAPA 2509.12635, Table 1",
        "7B, 8k then 32k, PG19, sliding window",
        "tapa",
@@ -285,7 +289,7 @@ std::vector<PublishedSeries> all_published() {
        {1024, 2048, 4096, 8192, 16384, 32768, 49152, 65536},
        {13.04, 12.62, 12.3, 12.07, 11.83, 11.74, 11.67, 11.75}},
       {"rope",
-       "perplexity",
+       kPerplexity,
        "TAPA 2509.12635, Table 2",
        "7B, 8k only, PG19, sliding window",
        "rope, base 5e5",
@@ -293,7 +297,7 @@ std::vector<PublishedSeries> all_published() {
        {1024, 2048, 4096, 8192, 16384, 32768},
        {13.08, 12.63, 12.32, 12.21, 5878.17, 16366.63}},
       {"rope",
-       "perplexity",
+       kPerplexity,
        "TAPA 2509.12635, Table 2",
        "7B, 8k only, PG19, sliding window",
        "yarn",
@@ -301,7 +305,7 @@ std::vector<PublishedSeries> all_published() {
        {1024, 2048, 4096, 8192, 16384, 32768},
        {13.09, 12.64, 12.33, 12.22, 5869.35, 16342.28}},
       {"rope",
-       "perplexity",
+       kPerplexity,
        "TAPA 2509.12635, Table 2",
        "7B, 8k only, PG19, sliding window",
        "pi",
@@ -309,7 +313,7 @@ std::vector<PublishedSeries> all_published() {
        {1024, 2048, 4096, 8192, 16384, 32768},
        {13.07, 12.62, 12.3, 12.19, 5872.29, 16350.28}},
       {"tapa",
-       "perplexity",
+       kPerplexity,
        "TAPA 2509.12635, Table 2",
        "7B, 8k only, PG19, sliding window",
        "tapa",
@@ -317,7 +321,7 @@ std::vector<PublishedSeries> all_published() {
        {1024, 2048, 4096, 8192, 16384, 32768},
        {13.12, 12.66, 12.34, 12.22, 17.96, 122.71}},
       {"tapa",
-       "perplexity",
+       kPerplexity,
        "TAPA 2509.12635, Table 3",
        "7B, 8k then 32k, PG19",
        "tapa, linear phase",
@@ -325,7 +329,7 @@ std::vector<PublishedSeries> all_published() {
        {1024, 2048, 4096, 8192, 16384, 32768, 49152, 65536},
        {14.63, 14.15, 13.83, 13.54, 13.29, 13.13, 13.59, 14.82}},
       {"tapa",
-       "perplexity",
+       kPerplexity,
        "TAPA 2509.12635, Table 3",
        "7B, 8k then 32k, PG19",
        "tapa",
@@ -433,6 +437,21 @@ std::vector<PublishedSeries> all_published() {
   return series;
 }
 
+bool is_of(const PublishedSeries& one, const std::string& metric,
+           const std::vector<std::string>& encodings) {
+  return one.metric == metric && std::ranges::find(encodings, one.encoding) != encodings.end();
+}
+
+// `place` among those of its colour.
+Series line_of(const PublishedSeries& one, std::size_t place, int color) {
+  return {.label = "published: " + one.printed + " (" + one.where + "; " + one.setting + ")",
+          .x = one.x,
+          .y = one.y,
+          .color = color,
+          .quiet = true,
+          .points = shape_at(place)};
+}
+
 }  // namespace
 
 const std::vector<PublishedSeries>& published_series() {
@@ -442,22 +461,39 @@ const std::vector<PublishedSeries>& published_series() {
 
 bool add_published(PlotSpec& plot, const std::string& metric,
                    const std::vector<std::string>& encodings) {
-  static constexpr int kShapes = 6;  // tell lines of one colour apart
-  int shown = 0;
+  std::size_t shown = 0;
   for (const Series& series : plot.series) shown += series.quiet;
-  const int before = shown;
-  for (const PublishedSeries& one : published_series()) {
-    if (one.metric != metric) continue;
-    if (std::find(encodings.begin(), encodings.end(), one.encoding) == encodings.end()) continue;
-    plot.series.push_back(
-        {.label = "published: " + one.printed + " (" + one.where + "; " + one.setting + ")",
-         .x = one.x,
-         .y = one.y,
-         .color = kPublishedColor,
-         .quiet = true,
-         .points = widgets::PointShape(1 + shown++ % kShapes)});
-  }
+  const std::size_t before = shown;
+  for (const PublishedSeries& one : published_series())
+    if (is_of(one, metric, encodings))
+      plot.series.push_back(line_of(one, shown++, kPublishedColor));
   return shown > before;
+}
+
+std::vector<PlotSpec> published_perplexity_figures(const std::vector<std::string>& encodings) {
+  std::vector<PlotSpec> plots;
+  std::map<std::string, std::size_t> places;  // of a table and what it is of, among the figures
+  for (const PublishedSeries& one : published_series()) {
+    if (!is_of(one, kPerplexity, encodings)) continue;
+    const auto [place, added] = places.try_emplace(one.where + one.setting, plots.size());
+    if (added) {
+      PlotSpec& plot = plots.emplace_back();
+      plot.id = "published_perplexity_" + std::to_string(plots.size());
+      plot.title = "Published perplexity: " + one.where + "; " + one.setting;
+      plot.x = {.label = "length (tokens)", .scale = widgets::Scale::log10};
+      plot.y = {.label = "perplexity", .scale = widgets::Scale::log10};
+      plot.notes.emplace_back(kPublishedPerplexity);
+    }
+    PlotSpec& plot = plots[place->second];
+    plot.series.push_back(line_of(one, plot.series.size(), kPublishedColor));
+    plot.series.back().label = "published: " + one.printed;
+    for (const double x : one.x) {
+      const auto is_there = [x](const widgets::AxisTick& tick) { return tick.at == x; };
+      if (std::ranges::none_of(plot.x.ticks, is_there))
+        plot.x.ticks.push_back({x, std::to_string(static_cast<int64_t>(x))});
+    }
+  }
+  return plots;
 }
 
 }  // namespace phasescope::app

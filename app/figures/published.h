@@ -28,8 +28,8 @@ inline constexpr const char* kPublishedShift =
     "does not spell out its norm.";
 
 inline constexpr const char* kPublishedPerplexity =
-    "pale: published, not measured here: other models, data and tokens, a token of another "
-    "tokenizer; shown beside, not to be compared";
+    "published, not measured here, of a token of the paper's own tokenizer: the lines can be "
+    "compared with each other, with perplexities measured here they cannot";
 
 inline constexpr const char* kPublishedTask =
     "pale: published, not measured here: other models, other trainings; the order of the encodings "
@@ -58,8 +58,16 @@ const std::vector<PublishedSeries>& published_series();
 
 inline constexpr int kPublishedColor = 7;
 
-// Adds the quiet series of a metric and of these encodings; whether there were any.
+// Adds the quiet series of a metric and of these encodings, told apart by shapes while there are no
+// more than shapes; whether there were any.
 bool add_published(widgets::PlotSpec& plot, const std::string& metric,
                    const std::vector<std::string>& encodings);
+
+// Perplexities by length that were published of these encodings, a figure for each table and what
+// it is of, which alone can be compared. They have axes of their own: a token of another tokenizer
+// is another thing than one of ours.
+inline constexpr const char* kPublishedGroup = "published perplexity";
+std::vector<widgets::PlotSpec> published_perplexity_figures(
+    const std::vector<std::string>& encodings);
 
 }  // namespace phasescope::app

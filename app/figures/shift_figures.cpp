@@ -70,16 +70,15 @@ void name_zeros(PlotSpec& plot) {
 
 // A band that reaches 0 has no lower end on a log axis: it goes on to the end of the axis, which is
 // said. Called where all series stand, as these say where the axis ends.
-void draw_bands_to_the_end(PlotSpec& plot) {
-  const double end = widgets::axis_range(plot, true).low;
+void note_bands_to_the_end(PlotSpec& plot) {
   bool any = false;
-  for (Series& series : plot.series) {
+  for (const Series& series : plot.series) {
     for (size_t n = 0; n < series.low.size(); ++n) {
-      if (!(series.low[n] <= 0 && series.high[n] > 0)) continue;
-      series.low[n] = end, any = true;
+      any = any || (series.low[n] <= 0 && series.high[n] > 0);
     }
   }
   if (!any) return;
+  const double end = widgets::axis_range(plot, true).low;
   plot.y.low = end;
   plot.notes.push_back("a band down to the end of the axis, at " + widgets::short_number(end) +
                        ", reaches 0 or below, which has no place on it");
@@ -140,7 +139,7 @@ PlotSpec by_layer_figure(const protocol::ShiftResult& result, const ModelNames& 
   if (std::string note = unmoved_note(plot); !note.empty()) plot.notes.push_back(std::move(note));
   name_zeros(plot);
   add_published_shift(plot, quantity, result);
-  draw_bands_to_the_end(plot);
+  note_bands_to_the_end(plot);
   // Which may be of more layers than the models have.
   for (const Series& series : plot.series) {
     for (const double layer : series.x) {

@@ -131,6 +131,15 @@ void add_guessers(const EvalResult& result, const ModelNames& names, PlotSpec& p
   }
 }
 
+std::vector<std::string> encodings_of(const EvalResult& result) {
+  std::vector<std::string> encodings;
+  for (const EvalRow& row : result.rows) {
+    const bool seen = std::ranges::find(encodings, row.encoding) != encodings.end();
+    if (!seen) encodings.push_back(row.encoding);
+  }
+  return encodings;
+}
+
 std::vector<PlotSpec> task_maps(const EvalResult& result, const ModelNames& names) {
   std::vector<std::string> models;
   std::map<std::string, std::vector<EvalCell>> by_model;

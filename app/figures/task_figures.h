@@ -1,6 +1,7 @@
 #pragma once
 // Figures of tasks that are drawn as samples: what is added to a task's metric against length, and
 // its maps.
+#include <string>
 #include <vector>
 
 #include "app/figures/model_names.h"
@@ -8,6 +9,9 @@
 #include "widgets/plot_spec.h"
 
 namespace phasescope::app {
+
+// The encodings of a result's models, each once, in the order of the rows.
+std::vector<std::string> encodings_of(const protocol::EvalResult& result);
 
 // What guessing without the input gets at each length, always beside what models get; where a
 // length is a square of cells, what a model would get that is right at its trained ones and nowhere

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "app/figures/eval_names.h"
+
 namespace phasescope::app {
 
 namespace {
@@ -14,7 +16,7 @@ using nlohmann::json;
 using protocol::EvalRow;
 
 bool lower_is_better(const std::string& metric) {
-  return metric == "perplexity" || metric.starts_with("bits_per_");
+  return metric == kPerplexity || metric.starts_with("bits_per_");
 }
 
 json cell_of(const EvalRow& row) {
@@ -43,7 +45,7 @@ bool of_one_pair(const protocol::EvalDifference& one, const EvalRow& a, const Ev
 // Whether the values of a length are of the same thing: a loss a token is of the tokens that a
 // model reads, and models that do not read the same ones have no difference.
 bool can_be_ranked(const protocol::EvalResult& result, int64_t length) {
-  if (result.task != "perplexity" || result.rows.front().metric == "bits_per_byte") return true;
+  if (result.task != kPerplexity || result.rows.front().metric == "bits_per_byte") return true;
   const EvalRow* first = nullptr;
   for (const EvalRow& row : result.rows) {
     if (row.length != length) continue;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "app/cli/page.h"
+#include "app/figures/eval_names.h"
 #include "app/figures/figures.h"
 #include "app/figures/intervention_figures.h"
 #include "app/figures/published.h"
@@ -242,7 +243,7 @@ class Report {
 
   void positions() {
     auto request = about_all<protocol::EvalRequest>();
-    request.task = "perplexity";
+    request.task = kPerplexity;
     request.perplexity.window = "per_position";
     request.perplexity.trials = kPositionTexts;
     const auto eval = ask<protocol::EvalResult>(request, "eval").result;

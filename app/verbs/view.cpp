@@ -1,5 +1,6 @@
 #include "app/verbs/view.h"
 
+#include <algorithm>
 #include <csignal>
 
 #include "app/cli/given_input.h"
@@ -135,12 +136,13 @@ class ViewVerb : public Verb {
 
   void read_size(WindowOptions& window) const {
     if (size_.empty()) return;
-    std::string size = size_;
-    const auto cross = size.find('x');
-    if (cross == std::string::npos) {
+    const bool known = size_.find_first_not_of("0123456789x") == std::string::npos;
+    const bool both = !size_.starts_with('x') && !size_.ends_with('x');
+    if (!known || !both || std::ranges::count(size_, 'x') != 1) {
       throw formats::bad_usage("expected WxH but got \"" + size_ + "\"", "--size");
     }
-    size[cross] = ':';
+    std::string size = size_;
+    size[size.find('x')] = ':';
     const auto sides = integer_range(size, "--size");
     if (sides[0] < 320 || sides[1] < 240 || sides[0] > 16384 || sides[1] > 16384) {
       throw formats::bad_usage("a window is from 320x240 to 16384x16384 pixels", "--size");

@@ -5,8 +5,10 @@
 #include <set>
 #include <utility>
 
+#include "app/figures/eval_names.h"
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
+#include "app/figures/published.h"
 #include "app/outputs/eval_output.h"
 #include "app/views/controls_room.h"
 #include "widgets/theme.h"
@@ -21,7 +23,6 @@ using widgets::PlotSpec;
 using EvalAnswers = ShownAnswers<EvalResult>;
 
 constexpr const char* kDifference = "paired difference";
-constexpr const char* kPerplexity = "perplexity";
 constexpr const char* kBundledTexts = "the bundled validation texts";
 constexpr float kWidthOfTools = 12;  // font sizes
 
@@ -55,6 +56,10 @@ bool lengths_of_the_models(const ViewContext& context, const std::string& task) 
     for (const protocol::EvalOptionInfo& option : one.options)
       if (one.key == task && option.key == "window") return true;
   return false;
+}
+
+bool measures_perplexity(const EvalChoices& choices) {
+  return choices.task == kPerplexity && choices.request({}).perplexity.metric == kPerplexity;
 }
 
 // The value of a model at a length; what it was measured by is said on hover.
@@ -163,6 +168,7 @@ void ExtrapolationView::draw_controls(ViewContext& context) {
   auto state = context.state<ExtrapolationState>();
   std::vector<std::string> groups{"loss by position", "loss by length"};
   if (context.models() > 1) groups.emplace_back(kDifference);
+  if (measures_perplexity(state.choices)) groups.emplace_back(kPublishedGroup);
   bool changed = draw_choice("##figure", state.figure, groups);
   next_control(6 * ImGui::GetFontSize());
   const auto* tasks = context.requests.of(kEvalTasks).answer();
@@ -241,19 +247,23 @@ void ExtrapolationView::draw_content(ViewContext& context) {
   if (!answers.empty()) draw_results(context, answers);
 }
 
-PlotSpec ExtrapolationView::plot_of(const ViewContext& context, const EvalResult& result) const {
+std::vector<PlotSpec> ExtrapolationView::figures_to_draw(const ViewContext& context,
+                                                         const EvalResult& result) const {
   const ModelNames names = names_of(context.session());
   const std::string figure = context.state<ExtrapolationState>().figure;
-  PlotSpec plot;
-  // The one that was chosen, or the other where the answers do not have it.
-  for (GroupedFigure& one : figures_of(result, names))
-    if (plot.id.empty() || one.group == figure) plot = std::move(one.plot);
+  std::vector<GroupedFigure> all = figures_of(result, names);
+  std::vector<PlotSpec> plots;
+  for (GroupedFigure& one : all)
+    if (one.group == figure) plots.push_back(std::move(one.plot));
+  // The answers do not have the one that was chosen.
+  if (plots.empty() && !all.empty()) plots.push_back(std::move(all.front().plot));
   // The table below has the numbers of each model.
-  for (const std::string& model : names.models())
-    std::erase_if(plot.notes, [&](const auto& note) {
-      return note.starts_with(names.short_name(model) + ":");
-    });
-  return plot;
+  for (PlotSpec& plot : plots)
+    for (const std::string& model : names.models())
+      std::erase_if(plot.notes, [&](const auto& note) {
+        return note.starts_with(names.short_name(model) + ":");
+      });
+  return plots;
 }
 
 void ExtrapolationView::draw_results(ViewContext& context, const EvalAnswers& answers) {
@@ -262,14 +272,14 @@ void ExtrapolationView::draw_results(ViewContext& context, const EvalAnswers& an
   const std::string key = answers.key(context) + serials_of(together) + figure;
   const EvalResult& result = result_.get(key, [&] { return merged(context, answers); });
   if (result.rows.empty() && result.positions.empty()) return;
-  const auto& plots =
-      plots_.get(key, [&] { return std::vector<PlotSpec>{plot_of(context, result)}; });
+  const auto& plots = plots_.get(key, [&] { return figures_to_draw(context, result); });
   const auto& numbers =
       numbers_.get(key, [&] { return numbers_of(context, result, words_of_shown(answers)); });
   const bool table = !numbers.models.empty();
   const float room = ImGui::GetContentRegionAvail().y;
   const float below = table ? ModelTable::height_of(numbers.models.size(), room) : 0;
-  grid_.draw(plots, plots_.version(), {.old = answers.old, .below = below, .titles = false},
+  grid_.draw(plots, plots_.version(),
+             {.old = answers.old, .below = below, .titles = figure == kPublishedGroup},
              [&](const PlotSpec& plot, widgets::PlotDraw options) {
                draw_figure(context, plot, std::move(options));
              });

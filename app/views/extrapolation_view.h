@@ -63,7 +63,8 @@ class ExtrapolationView : public View {
       const ViewContext& context, const ShownAnswers<protocol::EvalResult>& answers);
   static protocol::EvalResult merged(const ViewContext& context,
                                      const ShownAnswers<protocol::EvalResult>& answers);
-  widgets::PlotSpec plot_of(const ViewContext& context, const protocol::EvalResult& result) const;
+  std::vector<widgets::PlotSpec> figures_to_draw(const ViewContext& context,
+                                                 const protocol::EvalResult& result) const;
   void draw_results(ViewContext& context, const ShownAnswers<protocol::EvalResult>& answers);
   // Of answers that there are, as words_of_reading() has it.
   const std::string& words_of_shown(const ShownAnswers<protocol::EvalResult>& answers);

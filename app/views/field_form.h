@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "app/figures/eval_names.h"
 #include "protocol/messages/eval.h"
 #include "protocol/messages/eval_tasks.h"
 #include "protocol/request.h"
@@ -83,7 +84,7 @@ class OptionsForm {
 
 // An extrapolation test beside its models: the task, and what was chosen of its options.
 struct EvalChoices {
-  std::string task = "perplexity";
+  std::string task = kPerplexity;
   nlohmann::json options = nlohmann::json::object();
   template <class V>
   void fields(V& v) {

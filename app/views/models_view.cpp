@@ -110,6 +110,14 @@ std::string failure_of(const ViewContext& context, const std::string& model) {
   return info.failed() ? context.requests.busy(info).text : "";
 }
 
+// The same with what can be done about it, in a line of its own.
+std::string advice_about(const ViewContext& context, const std::string& model) {
+  const std::string why = failure_of(context, model);
+  if (why.empty()) return "";
+  const std::string hint = context.requests.of(kInfo, model).error().hint;
+  return hint.empty() ? why : why + "\n" + hint;
+}
+
 // How a model that rotates can be stretched without training, and by what.
 struct Stretch {
   const char *key, *title, *help;
@@ -189,7 +197,7 @@ void ModelsView::draw_row(ViewContext& context, const ModelSummary& model,
   const NameDrawn drawn = draw_row_name(name, selected);
   if (drawn.clicked)
     place >= 0 ? select_model(context, place) : open_model_or_say(context, model.name);
-  const std::string failure = failure_of(context, model.name);
+  const std::string failure = advice_about(context, model.name);
   tooltip((failure.empty() ? "" : failure + "\n") + (drawn.cut ? name + "\n" : "") + model.title +
           (model.note.empty() ? "" : "\n" + model.note) +
           (model.path.empty() ? "" : "\n" + model.path) +
@@ -216,7 +224,7 @@ void ModelsView::draw_failure(ViewContext& context, const std::string& model) {
   ImGui::PushStyleColor(ImGuiCol_Text, widgets::palette().bad);
   ImGui::TextWrapped("%s", why.c_str());
   ImGui::PopStyleColor();
-  tooltip(model + "\n" + why);
+  tooltip(model + "\n" + advice_about(context, model));
 }
 
 ModelsView::Listed ModelsView::listed(const ViewContext& context) {

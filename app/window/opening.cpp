@@ -6,6 +6,7 @@
 #include "app/window/commands.h"
 #include "app/window/session_file.h"
 #include "formats/error.h"
+#include "formats/folder_listing.h"
 
 namespace phasescope::app {
 namespace {
@@ -29,8 +30,7 @@ bool holds_session(const fs::path& path) {
 // session. Any other file is itself.
 fs::path with_session(const fs::path& path) {
   const fs::path beside = path.string() + kPlainEnding;
-  std::error_code error;
-  const bool two_files = fs::is_regular_file(path, error) && fs::is_regular_file(beside, error);
+  const bool two_files = formats::is_file(path) && formats::is_file(beside);
   return two_files && holds_session(beside) ? beside : path;
 }
 

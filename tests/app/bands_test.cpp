@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <set>
 #include <string>
 #include <tuple>
@@ -9,11 +10,14 @@
 #include <vector>
 
 #include "app/figures/figures.h"
+#include "app/figures/published.h"
 #include "app/outputs/question_output.h"
 #include "app/outputs/result_tables.h"
 #include "cli_tools.h"
 #include "protocol/messages/ablate.h"
 #include "widgets/plot_spec.h"
+#include "widgets/plot_table.h"
+#include "widgets/series_marks.h"
 
 namespace phasescope::app {
 namespace {
@@ -54,10 +58,13 @@ TEST(Bands, BandsOfShiftsThatReachZeroGoOnToTheEndOfTheAxis) {
   const auto runs = widgets::band_runs(series, widgets::Scale::log10);
   ASSERT_EQ(runs.size(), 1u);
   EXPECT_EQ(runs[0].second, 3u);
-  EXPECT_EQ(series.low[1], widgets::axis_range(plot, true).low);
-  EXPECT_GT(series.low[1], 0);
-  EXPECT_LE(series.low[1], 0.5);
-  EXPECT_EQ(series.low[0], 0.5);
+  const double end = widgets::axis_range(plot, true).low;
+  EXPECT_GT(end, 0);
+  EXPECT_LE(end, 0.5);
+  EXPECT_EQ(widgets::drawn_low(series.low[1], plot.y.scale, end), end);
+  // What files and the pointer say of it is what was measured.
+  EXPECT_EQ(series.low, (std::vector{0.5, -0.5, 0.5}));
+  EXPECT_NE(widgets::csv_of(plot).find(",1,2,-0.5,4"), std::string::npos) << widgets::csv_of(plot);
   EXPECT_TRUE(std::ranges::any_of(plot.notes, [](const std::string& note) {
     return note.find("reaches 0 or below") != note.npos;
   }));
@@ -87,6 +94,65 @@ TEST(Figures, FurtherTextsOfARowAreToldApart) {
   EXPECT_TRUE(std::ranges::any_of(figures[0].plot.notes, [](const std::string& note) {
     return note.find("dashed, each wider than the one before: text 1, text 2, text 3") != note.npos;
   }));
+}
+
+TEST(Published, PerplexitiesHaveAxesOfTheirOwn) {
+  protocol::EvalResult eval{.task = "perplexity", .metric = "bits_per_byte"};
+  eval.rows.push_back({.model = "m", .encoding = "tapa", .metric = "bits_per_byte", .length = 64});
+  EXPECT_EQ(figures_of(eval, ModelNames({"m"})).size(), 1u);
+  eval.metric = eval.rows[0].metric = "perplexity";
+  // A token of another tokenizer is another thing: no axis has perplexities of both.
+  EXPECT_EQ(eval_figure(eval, ModelNames({"m"})).series.size(), 1u);
+  const auto figures = figures_of(eval, ModelNames({"m"}));
+  ASSERT_EQ(figures.size(), 1u + 3u);  // TAPA (arXiv 2509.12635) has three such tables
+  const std::vector<double> table_3{13.04, 12.62, 12.3, 12.07, 11.83, 11.74, 11.67, 11.75};
+  bool found = false;
+  for (std::size_t n = 1; n < figures.size(); ++n) {
+    EXPECT_EQ(figures[n].group, kPublishedGroup);
+    for (const widgets::Series& series : figures[n].plot.series) {
+      EXPECT_TRUE(series.quiet && series.label.starts_with("published: ")) << series.label;
+      EXPECT_EQ(series.label.find("alibi"), std::string::npos) << series.label;
+      found = found || series.y == table_3;
+    }
+  }
+  EXPECT_TRUE(found);
+  eval.rows[0].encoding = "nobody's";
+  EXPECT_EQ(figures_of(eval, ModelNames({"m"})).size(), 1u);
+}
+
+// Perplexities by length stood under an axis of bits as if they were bits.
+TEST(Figures, NumbersOfAnotherMetricThanTheAxisAreNamed) {
+  protocol::EvalResult eval{.task = "perplexity", .metric = "perplexity"};
+  eval.rows.push_back({.model = "m", .metric = "perplexity", .length = 64, .value = 4});
+  eval.positions.push_back({.model = "m", .metric = "bits_per_token"});
+  const auto note = [](const widgets::PlotSpec& plot) {
+    const auto found = std::ranges::find_if(
+        plot.notes, [](const std::string& one) { return one.starts_with("m: "); });
+    return found == plot.notes.end() ? "" : found->substr(0, found->find(" at "));
+  };
+  EXPECT_EQ(note(position_loss_figure(eval, ModelNames({"m"}))), "m: perplexity 4 [-]");
+  EXPECT_EQ(note(eval_figure(eval, ModelNames({"m"}))), "m: 4 [-]");
+}
+
+// Six shapes were counted by hand where there are eight.
+TEST(Figures, PublishedLinesAreToldApart) {
+  std::vector<std::string> encodings;
+  for (const PublishedSeries& one : published_series()) encodings.push_back(one.encoding);
+  for (const widgets::PlotSpec& plot : published_perplexity_figures(encodings)) {
+    const std::vector<widgets::PointShape> shapes = widgets::shapes_of(plot);
+    const std::set<widgets::PointShape> apart(shapes.begin(), shapes.end());
+    EXPECT_EQ(apart.size(), plot.series.size()) << plot.title;
+    EXPECT_FALSE(apart.contains(widgets::PointShape::none)) << plot.title;
+  }
+  // Seven of one colour, as a figure of a task has them.
+  widgets::PlotSpec plot;
+  ASSERT_TRUE(add_published(
+      plot, "accuracy even_pairs",
+      {"learned", "sinusoidal", "rope", "shaw", "alibi", "kerple_log", "fire", "t5"}));
+  ASSERT_EQ(plot.series.size(), 7u);
+  std::set<widgets::PointShape> of_task;
+  for (const widgets::Series& series : plot.series) of_task.insert(series.points);
+  EXPECT_EQ(of_task.size(), plot.series.size());
 }
 
 // "refused" of ids past a table's end would stand beside the numbers of those before it.

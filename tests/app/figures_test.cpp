@@ -238,18 +238,6 @@ TEST(Published, StandsNowhereElse) {
     EXPECT_FALSE(series.quiet) << series.label;
   }
   EXPECT_TRUE(published_shift_table(other).rows.empty());
-  protocol::EvalResult eval{.task = "perplexity", .metric = "bits_per_byte"};
-  eval.rows.push_back({.model = "m", .encoding = "tapa", .metric = "bits_per_byte", .length = 64});
-  EXPECT_EQ(eval_figure(eval, ModelNames({"m"})).series.size(), 1u);
-  eval.metric = eval.rows[0].metric = "perplexity";
-  const widgets::PlotSpec plot = eval_figure(eval, ModelNames({"m"}));
-  const auto* tapa = series_called(plot, "published: tapa",
-                                   {13.04, 12.62, 12.3, 12.07, 11.83, 11.74, 11.67, 11.75});
-  ASSERT_NE(tapa, nullptr);
-  EXPECT_TRUE(tapa->quiet);
-  for (const widgets::Series& series : plot.series) {
-    EXPECT_EQ(series.label.find("alibi"), std::string::npos) << series.label;
-  }
 }
 
 TEST(Tables, ShiftSaysWhatIsDeclaredAndWhatFailed) {

@@ -334,6 +334,23 @@ TEST_F(Finding, ALongNameOfAModelIsSaidUnderThePointer) {
   EXPECT_TRUE(said);
 }
 
+// What is wrong stood in the list alone, without what to do about it.
+TEST_F(Finding, WhatToDoAboutAModelIsSaidUnderThePointer) {
+  link_.set_manner("model.info", MadeUpWorker::Manner::fail);
+  open("models");
+  const ImVec2 size{420, 500};
+  point_at(-100, -100);
+  draw_in(size, 6);
+  EXPECT_TRUE(has(words_in(size), "The file is not a model"));
+  bool said = false;
+  for (float y = 60; y < 490 && !said; y += 8) {
+    point_at(100, y);
+    draw_in(size, 8);  // as long as a tooltip waits
+    said = has(words_in(size), "choose a folder with a config.json");
+  }
+  EXPECT_TRUE(said);
+}
+
 TEST_F(Finding, TokensStandOnTheAxesWhereTheyHaveRoom) {
   open("map");
   std::vector<widgets::AxisTick> few, many;

@@ -3,9 +3,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
 #include <map>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "app/cli/given_input.h"
 #include "app/views/distance_view.h"
@@ -22,6 +26,9 @@
 #include "tests/app/made_up_worker.h"
 #include "tests/app/one_view.h"
 #include "tests/widgets/headless_imgui.h"
+#include "tests/widgets/soft_draw.h"
+#include "widgets/heatmap.h"
+#include "widgets/theme.h"
 
 namespace phasescope::app {
 namespace {
@@ -82,6 +89,111 @@ TEST_F(Answers, TheTableOfExtrapolationHasIntervals) {
   open("extrapolation");
   const std::string said = words_in({1200, 900});
   EXPECT_TRUE(has(said, "4.137 [4.013, 4.261]")) << said;
+}
+
+// ---- what an old picture looks like ----
+
+using phasescope::testing::Pictures;
+using phasescope::testing::soft_drawn;
+using widgets::Image;
+using widgets::Rgba;
+
+Rgba ground() {
+  const ImVec4 color = ImGui::GetStyleColorVec4(ImGuiCol_WindowBg);
+  const auto part = [](float value) { return static_cast<std::uint8_t>(value * 255 + 0.5F); };
+  return {part(color.x), part(color.y), part(color.z), 255};
+}
+
+// The sum over red, green and blue of how far a colour is from the ground.
+int ink_of(Rgba color, Rgba on) {
+  return std::abs(color.r - on.r) + std::abs(color.g - on.g) + std::abs(color.b - on.b);
+}
+
+// A picture does not follow the style: it is laid under half of the ground's colour.
+TEST(OldPictures, AreHalfAsFarFromTheGround) {
+  HeadlessImGui gui;
+  constexpr Rgba kColor{200, 40, 120, 255};
+  for (const char* theme : {"light", "dark"})
+    for (const bool old : {false, true}) {
+      widgets::apply_theme(theme);
+      ImVec2 at;
+      gui.frame([&] {
+        const Dimmed dimmed(old);
+        at = ImGui::GetCursorScreenPos();
+        ImGui::GetWindowDrawList()->AddRectFilled(at, {at.x + 40, at.y + 40},
+                                                  IM_COL32(kColor.r, kColor.g, kColor.b, 255));
+        ImGui::Dummy({40, 40});
+      });
+      const Rgba on = ground();
+      const Image image = soft_drawn(*ImGui::GetDrawData(), on, {});
+      const auto pixel = [&](float x, float y) {
+        return image.pixels[static_cast<std::size_t>(at.y + y) * image.width +
+                            static_cast<std::size_t>(at.x + x)];
+      };
+      const auto expected = [&](int own, int under) { return old ? (own + under) / 2.0 : own; };
+      // Half is 128 of 255, and two colours are rounded: less than 2 of 255.
+      EXPECT_NEAR(pixel(20, 20).r, expected(kColor.r, on.r), 1.5) << theme << old;
+      EXPECT_NEAR(pixel(20, 20).g, expected(kColor.g, on.g), 1.5) << theme << old;
+      EXPECT_NEAR(pixel(20, 20).b, expected(kColor.b, on.b), 1.5) << theme << old;
+      EXPECT_EQ(ink_of(pixel(60, 20), on), 0) << "nothing beside it is touched";
+    }
+}
+
+class OldPicturesOfViews : public Answers {
+ protected:
+  OldPicturesOfViews() {
+    widgets::set_picture_taker([this](std::uint64_t id, Image image) {
+      if (id == 0) id = 1000 + pictures_.size();
+      pictures_[id] = std::move(image);
+      return id;
+    });
+  }
+  ~OldPicturesOfViews() override { widgets::set_picture_taker({}); }
+
+  Image picture() {
+    for (int frame = 0; frame < frames_; ++frame) {
+      gui_.begin_frame(0.1F);
+      requests_.begin_frame();
+      ImGui::SetNextWindowPos({0, 0});
+      ImGui::SetNextWindowSize({760, 520});
+      view_->draw(context_);
+      gui_.end_frame();
+    }
+    return soft_drawn(*ImGui::GetDrawData(), ground(), pictures_);
+  }
+  // Of the pixels that are not nearly the ground's, the part that came nearer to it by far.
+  static double faded(const Image& before, const Image& after) {
+    const Rgba on = ground();
+    int all = 0, fainter = 0;
+    for (std::size_t n = 0; n < before.pixels.size(); ++n) {
+      const int ink = ink_of(before.pixels[n], on);
+      if (ink < 60) continue;
+      ++all, fainter += ink_of(after.pixels[n], on) < 0.6 * ink;
+    }
+    return all > 0 ? static_cast<double>(fainter) / all : 0;
+  }
+
+  Pictures pictures_;
+};
+
+// What is asked now is not what is seen, and that is seen: the figure, its axes and its table are
+// most of what a view draws, its tools the rest.
+TEST_F(OldPicturesOfViews, AreDimmedUntilTheNewAnswerIsThere) {
+  const auto other_head = [&] { select_head(context_, 0, 2, 2); };
+  const auto other_texts = [&] {
+    context_.set_state("texts", ExtrapolationState{.choices = {.options = {{"trials", 64}}}});
+  };
+  const std::pair<const char*, std::function<void()>> changed[] = {{"map", other_head},
+                                                                   {"extrapolation", other_texts}};
+  for (const auto& [id, change] : changed) {
+    link_.set_manner("", Manner::answer);
+    open(id);
+    const Image before = picture();
+    EXPECT_LT(faded(before, picture()), 0.01) << id;
+    link_.set_manner("", Manner::hold);
+    change();
+    EXPECT_GT(faded(before, picture()), 0.1) << id;
+  }
 }
 
 Session with_difference() {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "tests/widgets/headless_imgui.h"
 #include "widgets/arcs.h"
@@ -106,6 +107,24 @@ TEST(DrawPlot, BandsAreSeenBelowEveryLine) {
   }
 }
 
+// An interval that reaches 0 is drawn as one down to the axis' end, as in a file.
+TEST(DrawPlot, ABandDownToZeroEndsWithALogAxis) {
+  HeadlessImGui gui;
+  const auto drawn = [&](double low) {
+    PlotSpec plot{.id = "plot", .y = {.scale = Scale::log10, .low = 0.25, .high = 4}};
+    plot.series.push_back(
+        {.x = {1, 2, 3}, .y = {1, 1, 1}, .low = {0.5, low, 0.5}, .high = {2, 2, 2}});
+    drawn_vertices(gui, [&] { draw_plot(plot, {}); });
+    std::vector<std::pair<float, float>> places;
+    for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists)
+      for (const ImDrawVert& vertex : list->VtxBuffer)
+        places.emplace_back(vertex.pos.x, vertex.pos.y);
+    return places;
+  };
+  EXPECT_EQ(drawn(-1), drawn(0.25));
+  EXPECT_NE(drawn(0.5), drawn(0.25));
+}
+
 // As opaque as those of a file: plot_svg.cpp has bars of 0.5.
 TEST(DrawPlot, BarsHaveTheOpacityThatFilesHave) {
   HeadlessImGui gui;
@@ -122,7 +141,7 @@ TEST(DrawPlot, BarsHaveTheOpacityThatFilesHave) {
   EXPECT_NEAR(drawn.front(), 0.5 * 255, 1);  // of a byte's rounding
 }
 
-TEST(DrawPlot, LogAxesAndValuesThatAreNotFinite) {
+TEST(DrawPlot, Row19_LogAxesAndValuesThatAreNotFinite) {
   HeadlessImGui gui;
   PlotSpec plot = full_plot();
   plot.x.scale = plot.y.scale = Scale::log10;
