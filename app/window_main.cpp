@@ -275,7 +275,7 @@ int status_of_models(ViewContext context) {
   for (const std::string& model : context.session().models) {
     const auto& info = context.requests.of(kInfo, model);
     if (!info.failed()) continue;
-    complain(info.error().message);
+    complain(protocol::describe(info.error()));
     if (status == 0) status = protocol::exit_status(info.error().code);
   }
   return status;

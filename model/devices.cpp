@@ -26,7 +26,7 @@ const std::string& load_cuda() {
 
 formats::Error unavailable(const std::string& sentence) {
   return {std::string(protocol::error_code::device_unavailable), sentence, "device",
-          "use cpu, or look at the driver and CUDA_VISIBLE_DEVICES"};
+          "compute on cpu, or look at the driver (nvidia-smi) and at CUDA_VISIBLE_DEVICES"};
 }
 
 }  // namespace
@@ -51,11 +51,11 @@ at::Device device_named(const std::string& name) {
   if (!at::hasCUDA()) {
     throw unavailable("the device " + name + " is not there: " +
                       (cuda_fault().empty()
-                           ? "LibTorch finds no driver of CUDA"
+                           ? "no NVIDIA GPU with a driver is found"
                            : "LibTorch's CUDA half cannot be loaded (" + cuda_fault() + ")"));
   }
   throw unavailable("the device " + name + " is not there: this machine shows " +
-                    std::to_string(there) + " CUDA devices");
+                    std::to_string(there) + (there == 1 ? " CUDA device" : " CUDA devices"));
 }
 
 }  // namespace phasescope::model

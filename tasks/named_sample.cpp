@@ -47,6 +47,14 @@ Ids length_of_words(const std::string& words, const std::string& option) {
   return length;
 }
 
+void check_given_length(const Task& task, const Ids& length, const std::string& option) {
+  try {
+    task.check_length(length);
+  } catch (const formats::Error& error) {
+    throw formats::bad_usage(error.message(), option);
+  }
+}
+
 NamedSample named_sample(const std::string& words) {
   const std::vector<std::string> parts = parts_of(words, ':');
   if (parts.size() > 3) {
@@ -60,6 +68,7 @@ NamedSample named_sample(const std::string& words) {
   }
   const Ids length =
       parts.size() > 2 ? length_of_words(parts[2], "--sample") : shown_length(*named.task);
+  check_given_length(*named.task, length, "--sample");
   named.sample = named.task->draw(named.seed, length, 0);
   return named;
 }

@@ -20,5 +20,7 @@ NamedSample named_sample(const std::string& words);
 Ids shown_length(const Task& task);
 // "12" or "3,4". Throws Error "bad_usage" that names `option`.
 Ids length_of_words(const std::string& words, const std::string& option);
+// Task::check_length() of what was given by an option, or a request's field, which the error names.
+void check_given_length(const Task& task, const Ids& length, const std::string& option);
 
 }  // namespace phasescope::tasks

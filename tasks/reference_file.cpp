@@ -30,7 +30,11 @@ class FileChecker {
     place_ = file_ + ", line " + std::to_string(number);
     try {
       const Json row = formats::parse_json(text, place_);
-      const Json kind = row.is_object() ? row.value("kind", Json()) : Json();
+      if (!row.is_object() || !row.contains("kind")) {
+        throw formats::bad_input("a row is an object with a \"kind\": task, example or metric",
+                                 place_);
+      }
+      const Json& kind = row.at("kind");
       if (kind == "task") return head(row);
       if (kind == "example") return example(row);
       if (kind == "metric") return metric(row);

@@ -77,7 +77,7 @@ void Task::check_length(const Ids& length) const {
                               "length");
   };
   if (static_cast<std::int64_t>(length.size()) != i.dimensions) {
-    throw wrong(std::to_string(length.size()) + " numbers");
+    throw wrong(length.size() == 1 ? "one" : std::to_string(length.size()) + " numbers");
   }
   for (const std::int64_t part : length) {
     if (part < i.shortest || part > i.longest) throw wrong(std::to_string(part));

@@ -28,16 +28,17 @@ json schema() {
 }
 
 // Near keys are looked for in the key's own section first, then in the others: "train.context"
-// finds "model.context".
+// finds "model.context", and "train.batch" train.batch_tokens before task.batch.
 std::string unknown_key_sentence(const std::string& key) {
   const std::vector<std::string> known = known_keys();
   const std::string name = key.substr(key.rfind('.') + 1);
   // The right name in the wrong section, which may be in several.
-  std::string elsewhere;
+  std::string longer, elsewhere;
   for (const std::string& one : known) {
+    if (one.starts_with(key + "_")) longer += one + ", ";
     if (one.substr(one.rfind('.') + 1) == name) elsewhere += (elsewhere.empty() ? "" : ", ") + one;
   }
-  if (!elsewhere.empty()) return "no such key; near: " + elsewhere;
+  if (!elsewhere.empty()) return "no such key; near: " + longer + elsewhere;
   const std::string own = formats::near_names(key, known);
   if (own.find("near:") != own.npos) return "no such key" + own;
   for (const char* section :
@@ -175,6 +176,8 @@ class RangeChecker {
     train(c);
     task(c);
     need(c.data.bos < c.model.vocab_size, "data.bos", "must be an id below model.vocab_size");
+    need(!c.data.corpus.empty(), "data.corpus", "must name a text, or be desk");
+    need(!c.data.validation.empty(), "data.validation", "must name texts, or be desk");
     const bool named = c.encoding.contains("key") && c.encoding.at("key").is_string();
     need(named, "encoding.key", "must name an encoding");
   }
@@ -237,7 +240,7 @@ class RangeChecker {
          "data", "is about texts, of which a task reads none");
     need(c.data.bos == 0 || !tasks::has_own_ids(*task), "data.bos", "is the task's own");
     need(c.train.curriculum.empty(), "train.curriculum",
-         "is of windows of text; lengths of a task grow by task.growth");
+         "is of windows of text, and must be [] for a task, whose lengths grow by task.growth");
     need(c.train.batch_tokens == TrainSection().batch_tokens, "train.batch_tokens",
          "is of windows of text; a step of a task has task.batch samples");
   }
@@ -339,7 +342,8 @@ class RangeChecker {
     double sum = 0;
     for (const CurriculumStage& stage : t.curriculum) {
       need(stage.length >= 1 && stage.length <= context, "train.curriculum",
-           "lengths must be 1 to model.context");
+           "a length of " + std::to_string(stage.length) + " must be 1 to model.context, " +
+               std::to_string(context) + "; train.curriculum=[] leaves all windows at that");
       need(stage.share >= 0, "train.curriculum", "shares must be 0 or more");
       sum += stage.share;
     }

@@ -43,13 +43,14 @@ std::string first_line(const char* text) {
   return all.substr(0, all.find('\n'));
 }
 
-// `wanted` is known of the CPU's allocator; a device's says both numbers in its own sentence.
+// `wanted` is known of the CPU's allocator; a device's says both numbers in its own sentence. What
+// the handler held is given back by now, so that more may be free than was when it failed.
 Failure out_of_memory(std::optional<std::int64_t> wanted, const std::string& message) {
   empty_device_cache();
   std::string sentence = message;
   if (wanted)
     sentence = "not enough memory: " + std::to_string(*wanted) + " bytes were wanted, " +
-               std::to_string(formats::available_bytes()) + " are free";
+               std::to_string(formats::available_bytes()) + " are free now";
   return {{std::string(code::out_of_memory), sentence, "", what_would_fit(shortage_of(message))},
           false};
 }
@@ -111,7 +112,7 @@ std::optional<Failure> translate_torch(std::exception_ptr exception) {
   } catch (const std::bad_alloc&) {
     return out_of_memory(
         std::nullopt,
-        "not enough memory: " + std::to_string(formats::available_bytes()) + " bytes are free");
+        "not enough memory: " + std::to_string(formats::available_bytes()) + " bytes are free now");
   } catch (const c10::OutOfMemoryError& error) {
     return out_of_memory(std::nullopt, first_line(error.what_without_backtrace()));
   } catch (const c10::AcceleratorError& error) {

@@ -178,9 +178,10 @@ std::string asked_otherwise(const nlohmann::json& cell) {
 void check_cell(const nlohmann::json& cell) {
   if (!cell.contains("config")) return;
   const fs::path dir = folder_of(cell);
-  training::model_config_of(training::run_config_from_json(
-      training::filled_in_from_model(cell.at("config")), dir.filename().string()));
-  if (evaluates(cell)) training::check_eval(cell.at("eval"));
+  const std::string name = dir.filename().string();
+  const model::ModelConfig model = training::model_config_of(
+      training::run_config_from_json(training::filled_in_from_model(cell.at("config")), name));
+  if (evaluates(cell)) training::check_eval(cell.at("eval"), name, model);
   const std::string keys = asked_otherwise(cell);
   if (keys.empty()) return;
   throw formats::bad_input("the job in the sweep's folder was asked otherwise, in: " + keys,

@@ -11,6 +11,7 @@
 #include "analysis/tensors.h"
 #include "analysis/text_pass.h"
 #include "formats/error.h"
+#include "formats/folder_listing.h"
 #include "formats/json.h"
 #include "formats/limits.h"
 #include "formats/tensors/safetensors.h"
@@ -450,8 +451,7 @@ Reply capture(const protocol::CaptureRequest& request, RequestContext& context) 
 std::string reference_of(const protocol::CheckRequest& request, const std::string& model) {
   if (!request.reference.empty()) return request.reference;
   const std::filesystem::path beside = std::filesystem::path(model) / "expected.safetensors";
-  std::error_code unreadable;
-  if (std::filesystem::is_regular_file(beside, unreadable)) return beside.string();
+  if (formats::is_file(beside)) return beside.string();
   throw formats::bad_usage(
       "check needs the path of a reference file, and there is no expected.safetensors in the "
       "model's folder",

@@ -19,6 +19,7 @@
 #include "analysis/questions/xray.h"
 #include "formats/error.h"
 #include "formats/file_system.h"
+#include "formats/folder_listing.h"
 #include "formats/json.h"
 #include "model/checkpoints/constructed.h"
 #include "model/checkpoints/tensor_io.h"
@@ -255,7 +256,7 @@ Reply profile(const protocol::ProfileRequest& request, RequestContext& context) 
 namespace fs = std::filesystem;
 constexpr const char* kProofFile = "proof.json";
 
-bool has_proof(const fs::path& folder) { return fs::is_regular_file(folder / kProofFile); }
+bool has_proof(const fs::path& folder) { return formats::is_file(folder / kProofFile); }
 
 // The folders that --make wrote: this one, or those in it, by name.
 std::vector<std::string> written_in(const fs::path& folder) {

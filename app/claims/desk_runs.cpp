@@ -12,6 +12,7 @@
 #include "app/verbs/verbs.h"
 #include "formats/error.h"
 #include "formats/file_system.h"
+#include "formats/folder_listing.h"
 #include "formats/json.h"
 #include "formats/sha256.h"
 #include "protocol/error_info.h"
@@ -78,8 +79,7 @@ bool is_sweep(const std::vector<std::string>& words) { return words.front() == "
 
 // What another file of the same name would make another command.
 std::string file_hash(const std::string& word) {
-  std::error_code error;
-  const bool file = word.ends_with(".json") && fs::is_regular_file(word, error);
+  const bool file = word.ends_with(".json") && formats::is_file(word);
   return file ? formats::sha256_of_file(word) : "";
 }
 
@@ -107,8 +107,7 @@ std::size_t seeds_of(const std::string& file) {
 // The objects of a .jsonl file; none where it is not there. Throws Error "bad_input".
 std::vector<json> lines_of_json(const std::string& file) {
   std::vector<json> lines;
-  std::error_code error;
-  if (!fs::is_regular_file(file, error)) return lines;
+  if (!formats::is_file(file)) return lines;
   std::istringstream stream(formats::real_file_system().read(file));
   for (std::string line; std::getline(stream, line);) {
     if (!line.empty()) lines.push_back(formats::parse_json(line, file));
@@ -172,8 +171,7 @@ fs::path DeskRuns::kept_at(const std::vector<std::string>& words) const {
 }
 
 DeskRun DeskRuns::kept(const fs::path& file) const {
-  std::error_code error;
-  if (!fs::is_regular_file(file, error)) return {.problem = kNotRun};
+  if (!formats::is_file(file)) return {.problem = kNotRun};
   try {
     DeskRun run = protocol::from_json_form<DeskRun>(formats::json_from_file(file));
     if (!run.result.is_null()) return run;

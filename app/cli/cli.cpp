@@ -210,7 +210,8 @@ ErrorInfo usage_error(const CLI::ParseError& error, const std::string& verb,
 
 // The worker names fields of its requests; who typed a command knows options.
 ErrorInfo in_options(ErrorInfo error, const CLI::App& verb) {
-  const bool field = error.code == protocol::error_code::bad_usage;
+  const bool field = error.code == protocol::error_code::bad_usage ||
+                     error.code == protocol::error_code::device_unavailable;
   const std::string option = field ? option_of(error.where, verb) : "";
   error.where = option.empty() ? with_options(error.where, verb) : option;
   error.message = with_options(error.message, verb);
@@ -248,6 +249,20 @@ std::vector<std::string> with_view(std::vector<std::string> words, const Verbs& 
   if (!words.empty()) refuse_misspelt_verb(words[0], verbs);
   words.insert(words.begin(), "view");
   return words;
+}
+
+// "--corpus=" as an option and an empty word, which is refused: the parser would take the next word
+// for its value, or have it left out.
+std::vector<std::string> with_empty_values(const std::vector<std::string>& words) {
+  std::vector<std::string> apart;
+  const auto arguments = std::ranges::find(words, "--");  // no options behind it
+  for (auto word = words.begin(); word != arguments; ++word) {
+    const bool empty = word->starts_with("--") && word->find('=') + 1 == word->size();
+    apart.push_back(empty ? word->substr(0, word->size() - 1) : *word);
+    if (empty) apart.emplace_back();
+  }
+  apart.insert(apart.end(), arguments, words.end());
+  return apart;
 }
 
 // A parser for each verb, in their order.
@@ -319,7 +334,7 @@ int run_program(int argc, char** argv, const Verbs& verbs) {
       print(*page);
       return 0;
     }
-    words = with_view(given, verbs);
+    words = with_empty_values(with_view(given, verbs));
     std::vector<std::string> reversed(words.rbegin(), words.rend());
     try {
       parser.parse(reversed);

@@ -67,6 +67,9 @@ const std::vector<std::string>& given_words(const std::vector<std::string>& word
   return words;
 }
 
+// What the parser gives where an option's value was left out: no word of a command line has it.
+const std::string kLeftOut(1, '\0');
+
 // What the parser calls with a given word, or words; `value` takes them.
 template <class Value>
 auto word_into(Value& value, const std::string& name) {
@@ -259,19 +262,24 @@ Options::Declared Options::declare(protocol::BoundField field, Arguments argumen
   }
   // Numbers, lists and choices say themselves what they expect.
   const bool any_word = field.type == "a word" && protocol::choices_of(field.about).empty();
-  const auto read = [field, name, any_word](const std::vector<std::string>& words) {
-    if (words.empty() ||
-        (words.size() == 1 && words[0].empty() && field.kind == FieldKind::optional_value)) {
-      field.read(true);
-    }
+  const bool may_be_left_out = field.kind == FieldKind::optional_value;
+  const auto read = [field, name, any_word,
+                     may_be_left_out](const std::vector<std::string>& words) {
+    if (words.empty()) given_word("", name);
     for (const std::string& word : words) {
-      if (any_word) given_word(word, name);
-      if (!word.empty() || field.kind != FieldKind::optional_value) field.parse(word);
+      if (may_be_left_out && word == kLeftOut) {
+        field.read(true);
+        continue;
+      }
+      if (any_word || may_be_left_out) given_word(word, name);
+      field.parse(word);
     }
   };
   CLI::Option* option = parser_.add_option_function<std::vector<std::string>>(name, read, help)
                             ->type_name(value_name_of(field));
-  if (field.kind == FieldKind::optional_value) option->expected(0, 1);
+  // The text keeps what stands for a left out value out of the help.
+  if (may_be_left_out)
+    option->expected(0, 1)->default_str(kLeftOut)->option_text(value_name_of(field));
   if (field.kind == FieldKind::repeated) option->expected(1)->take_all();
   if (field.kind == FieldKind::value || field.kind == FieldKind::list) option->expected(1);
   // A word behind the value is an argument: "--texts 0:4:2 none".

@@ -118,7 +118,7 @@ class DataVerb : public Verb {
   Output samples_of(const tasks::Task& task) const {
     const tasks::TaskInfo& info = task.info();
     const tasks::Ids length = length_of(task);
-    task.check_length(length);
+    tasks::check_given_length(task, length, "--length");
     const auto seed = static_cast<std::uint64_t>(seed_);
     const tasks::Chance chance = task.chance(length);
     Output output;

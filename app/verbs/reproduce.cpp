@@ -18,6 +18,7 @@
 #include "app/verbs/verb.h"
 #include "app/window/session.h"
 #include "formats/error.h"
+#include "formats/folder_listing.h"
 #include "protocol/error_info.h"
 #include "protocol/messages/sweep.h"
 
@@ -339,8 +340,7 @@ class ReproduceVerb : public Verb {
   }
 
   void add_tasks(DeskRuns& desk, Output& output) {
-    std::error_code none;
-    if (!fs::is_regular_file(kTaskSweep, none)) return;  // not the project's folder
+    if (!formats::is_file(kTaskSweep)) return;  // not the project's folder
     const DeskRun& measured = desk.of({"sweep", kTaskSweep});
     output.whole = output.whole && measured.whole;
     if (!measured.result.is_object()) return;

@@ -60,8 +60,11 @@ TEST(Options, NumbersThatMeanNothingAreRefused) {
     EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
   }
   // In the form that the option itself has.
-  EXPECT_NE(complaint({"view", "rope", "--size", "large"}).find("expected WxH but got \"large\""),
-            std::string::npos);
+  for (const std::string size : {"large", "1600", "1600x", "x900", "1600x900x2", "-5x5"}) {
+    EXPECT_NE(
+        complaint({"view", "rope", "--size", size}).find("expected WxH but got \"" + size + "\""),
+        std::string::npos);
+  }
 }
 
 // 17.A7: as a variable of the shell that is not set leaves them, which stood for the default.
@@ -79,6 +82,8 @@ TEST(Options, EmptyWordsAreRefused) {
       {{"view", ""}, "MODEL"},
       {{"import", "", "--out", "out/m"}, "FILE"},
       {{"jobs", "list", ""}, "JOB"},
+      {{"heads", "rope", "--corpus="}, "--corpus"},
+      {{"heads", "rope", "--out=", "--seed", "3"}, "--out"},
   };
   for (const auto& [words, option] : refused) {
     EXPECT_EQ(complaint(words), "phasescope: expected a word but got \"\" (" + option +
@@ -112,7 +117,7 @@ TEST(Options, ARefusalOfTheWorkerNamesThem) {
     std::string words[] = {"phasescope", "refused"};
     char* argv[] = {words[0].data(), words[1].data()};
     testing::internal::CaptureStderr();
-    EXPECT_EQ(run_program(2, argv, verbs), 2);
+    EXPECT_EQ(run_program(2, argv, verbs), protocol::exit_status(error.code));
     return testing::internal::GetCapturedStderr();
   };
   EXPECT_EQ(said({"bad_usage", "too many", "leave_out_first", "`rows` 0:4 would fit"}),
@@ -120,6 +125,8 @@ TEST(Options, ARefusalOfTheWorkerNamesThem) {
   // What is no option of the verb stays, and so does a file of that name.
   EXPECT_EQ(said({"bad_input", "no `cols` and `rows`", "rows", "`"}),
             "phasescope: no `cols` and --rows (rows). `\n");
+  EXPECT_EQ(said({"device_unavailable", "cuda:7 is not there", "leave_out_first", ""}),
+            "phasescope: cuda:7 is not there (--leave-out-first)\n");
 }
 
 // A verb with such an option, whose answer has notes.

@@ -102,8 +102,12 @@ TEST(DataVerb, ALengthThatATaskDoesNotHaveIsRefusedFirst) {
                                      {"s5", "100000000"},
                                      {"bucket_sort", "0"}}) {
     FakeRun run;
-    EXPECT_THROW(output_of(run, {"data", task, "--length", length}, all_verbs()), formats::Error)
-        << task << " " << length;
+    try {
+      output_of(run, {"data", task, "--length", length}, all_verbs());
+      ADD_FAILURE() << task << " " << length;
+    } catch (const formats::Error& error) {
+      EXPECT_EQ(error.where(), "--length") << task << " " << length;
+    }
   }
 }
 

@@ -20,6 +20,7 @@
 #include "cli_tools.h"
 #include "fake_run.h"
 #include "formats/error.h"
+#include "protocol/messages/heads.h"
 #include "protocol/messages/map.h"
 #include "tasks/named_sample.h"
 
@@ -372,6 +373,8 @@ TEST(Options, WhatWouldBeDroppedIsRefused) {
       {"eval", "addition", "rope", "--metric", "bits_per_token"},
       {"eval", "addition", "rope", "--prompt", "abc"},
       {"eval", "addition", "rope", "--corpus"},
+      {"heads", "rope", "--corpus", ""},  // an unset variable of a shell, not the bundled texts
+      {"eval", "perplexity", "rope", "--corpus", ""},
       {"eval", "--corpus", "README.md", "addition", "rope"},
   };
   for (const Words& line : lines) {
@@ -379,6 +382,22 @@ TEST(Options, WhatWouldBeDroppedIsRefused) {
     EXPECT_FALSE(made) << testing::PrintToString(line);
   }
   fs::current_path(before);
+}
+
+// A value that was left out stands for the bundled texts; the help does not show what tells it.
+TEST(Options, AValueMayBeLeftOut) {
+  for (const Words& words : {Words{"rope", "--corpus"}, Words{"--corpus", "--seed", "1", "rope"}}) {
+    const auto asked = requests_of("heads", words);
+    ASSERT_TRUE(asked) << testing::PrintToString(words);
+    EXPECT_NE(asked->find("\"corpus\":true"), std::string::npos) << *asked;
+  }
+  const auto named = requests_of("heads", {"rope", "--corpus", "README.md"});
+  ASSERT_TRUE(named);
+  EXPECT_NE(named->find("\"corpus\":\"README.md\""), std::string::npos) << *named;
+  protocol::HeadsRequest request;
+  CLI::App parser;
+  Options(parser).request(request);
+  EXPECT_NE(parser.help().find("--corpus [PATH] "), std::string::npos) << parser.help();
 }
 
 struct MapOfOneMore : protocol::MapRequest {

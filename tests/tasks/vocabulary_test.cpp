@@ -83,5 +83,18 @@ TEST(NamedSample, IsTheSameSampleEveryTime) {
   }
 }
 
+// Beside a text `length` is another number: of its tokens.
+TEST(NamedSample, AWrongLengthIsSaidOfTheSample) {
+  for (const char* wrong : {"addition:1:3", "addition:1:3,9999", "copy:1:0"}) {
+    try {
+      named_sample(wrong);
+      ADD_FAILURE() << wrong;
+    } catch (const formats::Error& error) {
+      EXPECT_EQ(error.where(), "--sample") << wrong;
+      EXPECT_EQ(error.code(), "bad_usage") << wrong;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace phasescope::tasks

@@ -11,8 +11,12 @@
 
 #include "formats/error.h"
 #include "formats/json.h"
+#include "model/checkpoints/open_model.h"
+#include "protocol/model_reading.h"
+#include "protocol/request.h"
 #include "tests/temporary_folder.h"
 #include "tests/training/small_run.h"
+#include "training/evals/eval_task.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
 #include "training/jobs/job_lock.h"
@@ -210,8 +214,9 @@ TEST_F(JobStarts, AnEvalIsLookedAtWithoutItsModels) {
     EXPECT_TRUE(told(none).starts_with("bad_input: an eval is an object, not ")) << told(none);
   }
   EXPECT_EQ(told({{"task", "addition"}}), "");
-  EXPECT_NE(told({{"task", "addition"}, {"lengths", {5000}}}).find("a length of addition"),
-            std::string::npos);
+  const std::string no_length = told({{"task", "addition"}, {"lengths", {5000}}});
+  EXPECT_NE(no_length.find("a length of addition"), std::string::npos) << no_length;
+  EXPECT_TRUE(no_length.ends_with("(lengths)")) << no_length;  // the request's field
   JobStart start;
   start.dir = folder_.path() / "eval";
   EXPECT_THROW(
@@ -221,6 +226,89 @@ TEST_F(JobStarts, AnEvalIsLookedAtWithoutItsModels) {
   EXPECT_THROW(start_eval(files_, start, {{"task", "perplexity"}, {"models", {"not/there"}}}),
                formats::Error);
   EXPECT_FALSE(fs::exists(start.dir));
+}
+
+// `train --resume` of an eval's folder: it is no configuration with a key too many.
+TEST_F(JobStarts, AnEvalIsNotResumedAsATraining) {
+  JobStart start;
+  start.dir = folder_.path() / "eval", start.existing = ExistingJob::resume;
+  fs::create_directories(start.dir);
+  std::ofstream(start.dir / job_file::config)
+      << R"({"eval_job": {"task": "perplexity", "models": ["rope"]}})";
+  try {
+    start_training(files_, start);
+    ADD_FAILURE();
+  } catch (const formats::Error& error) {
+    EXPECT_EQ(error.message(), "the folder holds an eval, which is no training");
+    EXPECT_EQ(error.code(), "bad_usage");
+  }
+  EXPECT_FALSE(fs::exists(start.dir / job_file::status));
+}
+
+// What the same eval says in the foreground, with its models open.
+std::string said_in_the_foreground(const nlohmann::json& asked) {
+  const auto request = protocol::request_of<protocol::EvalRequest>(asked);
+  protocol::NoProgress progress;
+  NoEvalLog log;
+  try {
+    std::vector<EvalModel> models;
+    for (const std::string& name : request.models) {
+      const protocol::ModelReading reading = protocol::model_reading(name);
+      models.push_back({name, model::open_model(reading.model, {.overrides = reading.settings})});
+    }
+    eval_task(request.task).run(models, request, progress, log);
+  } catch (const formats::Error& error) {
+    return error.code() + ": " + error.full_text();
+  }
+  return "";
+}
+
+// There is no job whose log alone would say it.
+TEST_F(JobStarts, AnEvalThatCannotSuitItsModelsIsRefusedInTheForegroundsWords) {
+  JobStart start;
+  start.dir = folder_.path() / "eval";
+  start.program = folder_.path() / "nothing";
+  const auto told = [&](const nlohmann::json& asked) -> std::string {
+    try {
+      start_eval(files_, start, asked);
+    } catch (const formats::Error& error) {
+      return error.code() + ": " + error.full_text();
+    }
+    return "";
+  };
+  const std::string gone = (folder_.path() / "gone").string();
+  const std::string empty = (folder_.path() / "empty").string();
+  fs::create_directories(empty);
+  const auto perplexity = [](const std::string& model, const std::string& corpus) {
+    return nlohmann::json{
+        {"task", "perplexity"}, {"models", {model}}, {"lengths", {16}}, {"corpus", corpus}};
+  };
+  for (const nlohmann::json& asked : std::vector<nlohmann::json>{
+           {{"task", "addition"}, {"models", {"rope"}}, {"lengths", {6}}},
+           {{"task", "copy"}, {"models", {"alibi", "rope"}}, {"lengths", {6}}},
+           {{"task", "passkey"}, {"models", {"not/there"}}, {"lengths", {64}}},
+           {{"task", "passkey"}, {"models", {"rope (nosuch=1)"}}, {"lengths", {64}}},
+           perplexity("rope", gone),
+           perplexity("rope", gone + ".jsonl"),
+           perplexity("rope", empty)}) {
+    const std::string wanted = said_in_the_foreground(asked);
+    EXPECT_NE(wanted, "") << asked;
+    EXPECT_EQ(told(asked), wanted) << asked;
+    EXPECT_FALSE(fs::exists(start.dir)) << asked;
+  }
+  // Settings of all models are of each.
+  const nlohmann::json passkey = {{"task", "passkey"}, {"lengths", {64}}};
+  nlohmann::json of_all = passkey, of_each = passkey;
+  of_all["models"] = {"rope"}, of_all["set"] = {"nosuch=1"};
+  of_each["models"] = {"rope (nosuch=1)"};
+  EXPECT_EQ(told(of_all), said_in_the_foreground(of_each));
+  // A constructed model has no files, and what suits is only kept from running by the program.
+  for (const char* model : {"proof-copy7", "rope (yarn x2)"}) {
+    start.dir = folder_.path() / model;
+    const nlohmann::json asked = {{"task", "perplexity"}, {"models", {model}}, {"lengths", {16}}};
+    EXPECT_TRUE(told(asked).starts_with("internal: the job's process cannot be started"))
+        << told(asked);
+  }
 }
 
 }  // namespace

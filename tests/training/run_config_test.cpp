@@ -99,6 +99,21 @@ TEST(RunConfig, AnUnknownKeyNamesTheNearOnes) {
   // The right name in the wrong section.
   EXPECT_NE(problem_with({{"train", {{"context", 3}}}}).find("model.context"), std::string::npos);
   EXPECT_NE(problem_with({{"trian", json::object()}}).find("trian"), std::string::npos);
+  // What a step of text has stands before what a step of a task has.
+  EXPECT_NE(problem_with({{"train", {{"batch", 2}}}}).find("near: train.batch_tokens, task.batch"),
+            std::string::npos);
+}
+
+// A way out is a setting that is taken: an empty list, and the whole list where one is too long.
+TEST(RunConfig, ACurriculumThatDoesNotFitSaysWhatHelps) {
+  const json shorter = {{"model", {{"context", 64}}},
+                        {"train", {{"curriculum", {{{"length", 128}, {"share", 0.5}}}}}}};
+  const std::string text = problem_with(shorter);
+  EXPECT_NE(text.find("a length of 128 must be 1 to model.context, 64"), std::string::npos) << text;
+  EXPECT_NE(text.find("train.curriculum=[]"), std::string::npos) << text;
+  json helped = shorter;
+  apply_setting(helped, "train.curriculum=[]");
+  EXPECT_TRUE(run_config_from_json(helped, "test.json").train.curriculum.empty());
 }
 
 TEST(RunConfig, AllProblemsAreListedAtOnce) {
@@ -119,6 +134,14 @@ TEST(RunConfig, ValuesOutOfRangeAreProblems) {
   const json too_long = {{{"length", 512}, {"share", 0.5}}};
   EXPECT_NE(problem_with({{"train", {{"curriculum", too_long}}}}).find("train.curriculum"),
             std::string::npos);
+}
+
+// As a variable of a shell leaves it that is not set: no file has that name, and none is meant.
+TEST(RunConfig, AnEmptyNameOfATextIsAProblemOfItsKey) {
+  for (const char* key : {"corpus", "validation"}) {
+    const std::string text = problem_with({{"data", {{key, ""}}}});
+    EXPECT_NE(text.find(std::string("data.") + key + ": must name "), std::string::npos) << text;
+  }
 }
 
 // What 64 bits do not hold would be another number: 1e19 and 2^63 are below 0 there, and 2^53 + 1

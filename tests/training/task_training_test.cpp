@@ -422,7 +422,7 @@ TEST(TaskData, ASampleThatDoesNotFitIsRefused) {
 }
 
 // In another order the same steps have other samples, and the first order is what there was before.
-TEST(TaskData, AnotherOrderDrawsOtherSamples) {
+TEST(TaskData, Row34_AnotherOrderDrawsOtherSamples) {
   const TaskData data(short_run("addition_rope", 4));
   EXPECT_EQ(data.batch(2).inputs, data.batch(2, 0).inputs);
   EXPECT_NE(data.batch(2, 1).inputs, data.batch(2).inputs);

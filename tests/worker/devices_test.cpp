@@ -44,7 +44,7 @@ TEST(Row21, ADeviceOutOfMemoryIsNotFatal) {
 TEST(Row21, NoRoomForTheRestIsSaidWithWhatIsFree) {
   const auto failure = failure_of([] { throw std::bad_alloc(); });
   EXPECT_EQ(failure.error.code, "out_of_memory");
-  EXPECT_NE(failure.error.message.find(" bytes are free"), std::string::npos);
+  EXPECT_NE(failure.error.message.find(" bytes are free now"), std::string::npos);
   EXPECT_FALSE(failure.error.hint.empty());
   EXPECT_FALSE(failure.fatal);
 }

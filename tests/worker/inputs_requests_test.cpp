@@ -248,7 +248,7 @@ json of_ids(const json& ids) {
   return rope_with({{"input", {{"ids", ids}, {"name", "out/my_ids.json"}}}});
 }
 
-TEST(FilesOfIds, ErrorsNameTheFile) {
+TEST(FilesOfIds, Row20_ErrorsNameTheFile) {
   for (const char* wrong : {"[1, 999]", "[1, \"a\"]", "[1, 2.5]", "[[1, 2], 3]",
                             "[[1, 2], [3, 999]]", "[[]]", "[]", "\"a\"", "{\"a\": 1}"}) {
     const json ids = json::parse(wrong);

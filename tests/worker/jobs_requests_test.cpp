@@ -152,7 +152,10 @@ TEST_F(JobsRequests, ASweepsEvalIsLookedAtBeforeItsTrainings) {
     return "";
   };
   EXPECT_EQ(told({{"task", "perplexity"}, {"lengths", {16}}}), "");
-  EXPECT_EQ(told({{"task", "copy"}, {"lengths", {16, 32}}, {"trials", 5}}), "");
+  EXPECT_EQ(told({{"task", "passkey"}, {"lengths", {16, 32}}, {"trials", 5}}), "");
+  // Models of bytes, whatever is learnt, have no symbols of the task.
+  EXPECT_EQ(told({{"task", "copy"}, {"lengths", {16, 32}}, {"trials", 5}}),
+            "seq_copy cannot be asked of one: its vocabulary is another (task)");
   EXPECT_NE(told({{"task", "perplexity"}, {"lengthz", {16}}}).find("lengthz"), std::string::npos);
   EXPECT_NE(told({{"task", "kopy"}, {"lengths", {16}}}).find("no such task"), std::string::npos);
   EXPECT_NE(told({{"task", "addition"}, {"lengths", {6, 5000}}}).find("a length of addition"),

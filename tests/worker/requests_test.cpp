@@ -444,7 +444,7 @@ TEST(Requests, AboutModels) {
   EXPECT_EQ(config.result["length"], 1024);
 }
 
-TEST(Requests, AnUnknownModelWithCodeOfItsOwnIsToldThatNoneIsRun) {
+TEST(Requests, Row17_AnUnknownModelWithCodeOfItsOwnIsToldThatNoneIsRun) {
   const std::filesystem::path folder =
       std::filesystem::path(::testing::TempDir()) / "phasescope_own_code";
   std::filesystem::create_directories(folder);

@@ -32,37 +32,44 @@ constexpr double kDepths = 10;
 
 // ---- Models that a task can be asked of ----------------------------------------------------------
 
-formats::Error unfit(const EvalModel& entry, const Task& task, const std::string& why) {
-  return formats::bad_input(task.info().key + " cannot be asked of " + entry.name + ": " + why,
-                            "task",
+formats::Error unfit(const std::string& name, const Task& task, const std::string& why) {
+  return formats::bad_input(task.info().key + " cannot be asked of " + name + ": " + why, "task",
                             tasks::has_own_ids(task) ? "train one with a task section" : "");
 }
 
 // The symbols of a model's ids; empty where they are a text's.
-std::vector<std::string> symbols_in(const model::Model& model) {
-  const json& tokenizer = model.config().tokenizer;
+std::vector<std::string> symbols_in(const model::ModelConfig& config) {
+  const json& tokenizer = config.tokenizer;
   if (!tokenizer.is_object() || !tokenizer.contains("symbols")) return {};
   return tokenizer.at("symbols").get<std::vector<std::string>>();
 }
 
-void require_fit(const EvalModel& entry, const Task& task) {
-  const model::ModelConfig& config = entry.model->config();
+void require_fit(const std::string& name, const model::ModelConfig& config, const Task& task) {
   const Form form = task.info().form;
-  if (!tasks::has_own_ids(task) && !entry.model->tokenizer)
-    throw unfit(entry, task, "it has no tokenizer to read texts with");
-  if (tasks::has_own_ids(task) && symbols_in(*entry.model) != tasks::symbols_of(task))
-    throw unfit(entry, task, "its vocabulary is another");
-  if (!config.head.present) throw unfit(entry, task, "it has no head");
+  if (tasks::has_own_ids(task) && symbols_in(config) != tasks::symbols_of(task))
+    throw unfit(name, task, "its vocabulary is another");
+  if (!config.head.present) throw unfit(name, task, "it has no head");
   if ((config.encoder_layers > 0) != (form == Form::encoder_decoder))
     throw unfit(
-        entry, task,
+        name, task,
         form == Form::encoder_decoder ? "it is no encoder-decoder" : "it is an encoder-decoder");
   if ((config.patches.side > 0) != (form == Form::image))
-    throw unfit(entry, task, form == Form::image ? "it reads no images" : "it reads images");
+    throw unfit(name, task, form == Form::image ? "it reads no images" : "it reads images");
   if (config.attention.causal == tasks::sees_both_ways(task))
-    throw unfit(entry, task,
+    throw unfit(name, task,
                 config.attention.causal ? "it sees no token that comes later"
                                         : "it sees the tokens that it is to answer");
+}
+
+void require_fit(const EvalModel& entry, const Task& task) {
+  if (!tasks::has_own_ids(task) && !entry.model->tokenizer)
+    throw unfit(entry.name, task, "it has no tokenizer to read texts with");
+  require_fit(entry.name, entry.model->config(), task);
+}
+
+void check_model(const protocol::EvalRequest& asked, const std::string& name,
+                 const model::ModelConfig& config) {
+  require_fit(name, config, tasks::task_named(asked.task));
 }
 
 // The longest length that a model of the task was trained at; 0 where it does not say.
@@ -91,7 +98,8 @@ void check_samples(const protocol::EvalRequest& asked) {
   const Task& task = tasks::task_named(asked.task);
   const protocol::TaskOptions& options = asked.perplexity;
   for (const int64_t length : options.lengths) {
-    task.check_length(Ids(static_cast<std::size_t>(task.info().dimensions), length));
+    const auto dimensions = static_cast<std::size_t>(task.info().dimensions);
+    tasks::check_given_length(task, Ids(dimensions, length), "lengths");
   }
   if (asked.needle.generate && task.info().written == 0) {
     throw formats::bad_usage("the answers of " + task.info().key + " are decided by one pass",
@@ -456,7 +464,8 @@ std::vector<EvalTask> sample_tasks() {
                      info.written > 0 ? protocol::options_of<protocol::NeedleOptions>()
                                       : protocol::options_of<protocol::TaskOptions>()},
                     evaluate_samples,
-                    check_samples});
+                    check_samples,
+                    check_model});
   }
   return list;
 }

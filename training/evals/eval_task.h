@@ -32,6 +32,9 @@ struct EvalTask : protocol::EvalTaskInfo {
                               EvalLog& log) = nullptr;
   // Throws what run() would of the request alone, of whichever models.
   void (*check)(const protocol::EvalRequest& request) = nullptr;
+  // Throws what run() would of a model's configuration, before its weights are read.
+  void (*check_model)(const protocol::EvalRequest& request, const std::string& name,
+                      const model::ModelConfig& config) = nullptr;
 };
 
 const std::vector<EvalTask>& eval_tasks();

@@ -9,6 +9,10 @@
 #include "formats/file_system.h"
 #include "protocol/messages/jobs.h"
 
+namespace phasescope::model {
+struct ModelConfig;
+}
+
 namespace phasescope::training {
 
 // The worker's argument that makes it run a job: `phasescope-worker --job DIR`.
@@ -54,13 +58,18 @@ struct JobStart {
 // a folder that holds a job already, and when the process cannot be started.
 protocol::JobStatus start_training(formats::FileSystem& files, const JobStart& start);
 
-// The same for an eval: `request` holds "task", "models" (names) and the task's options.
+// The same for an eval: `request` holds "task", "models" (names) and the task's options. Throws
+// Error too for models and texts that are not there, and for a task that cannot be asked of one.
 protocol::JobStatus start_eval(formats::FileSystem& files, const JobStart& start,
                                const nlohmann::json& request);
 
 // Throws what can be said of the request of an eval, of whichever models, before they are there:
 // for options, a task or lengths that there are not.
 void check_eval(const nlohmann::json& request);
+// The same, and what can be said of it for a model of that configuration: that the task cannot be
+// asked of it.
+void check_eval(const nlohmann::json& request, const std::string& name,
+                const model::ModelConfig& config);
 
 // The folders of a training and of an eval that another program will run, a cluster's: checked as
 // those above, with their configurations alone. One that holds a job already is left as it is.

@@ -6,9 +6,12 @@
 #include "formats/error.h"
 #include "formats/gathered_errors.h"
 #include "formats/json.h"
+#include "formats/text_input.h"
 #include "model/checkpoints/config_without_weights.h"
+#include "model/checkpoints/constructed.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/devices.h"
+#include "model/settings.h"
 #include "protocol/model_reading.h"
 #include "protocol/request.h"
 #include "protocol/spawn.h"
@@ -191,13 +194,24 @@ std::string differences(const JobStart& start, const json& own) {
   return "the job goes on with its own configuration, which differs from the one given in: " + list;
 }
 
-// That each model is there at all; what is in it the job says.
-void require_models(const protocol::EvalRequest& request, const fs::path& folder) {
+// The configuration of a model as its files, or its makers, have it: no weights are read.
+model::ModelConfig config_of_model(const std::string& model) {
+  if (const auto* constructed = model::find_constructed(model)) return constructed->make().config;
+  return model::config_without_weights(model);
+}
+
+// That models and texts are there, and that the task can be asked of each model as it is set; what
+// is in the texts, and in the weights, the job says.
+void require_askable(const protocol::EvalRequest& request, const fs::path& folder) {
+  const EvalTask& task = eval_task(request.task);
   for (const std::string& name : request.models) {
-    const std::string model = found_from(folder, protocol::model_reading(name).model);
-    std::error_code error;
-    if (!fs::exists(model, error)) model::config_without_weights(model);
+    const protocol::ModelReading reading = protocol::model_reading(name);
+    model::ModelConfig config = config_of_model(found_from(folder, reading.model));
+    model::set_fields(config, reading.settings);
+    if (task.check_model != nullptr) task.check_model(request, name, config);
   }
+  const std::string& corpus = request.perplexity.corpus.path;
+  if (!corpus.empty() && corpus != "desk") formats::files_of_corpus(corpus);
 }
 
 // Throws what can be said of a job's own configuration before there is a process to run it.
@@ -211,7 +225,7 @@ void check_job(const fs::path& dir) {
   }
   const auto [folder, request] = asked_eval(own.at("eval_job"));
   eval_to_start(request);
-  require_models(request, folder);
+  require_askable(request, folder);
   model::device_named(request.running.device);
 }
 
@@ -253,6 +267,10 @@ bool is_done(const formats::FileSystem& files, const fs::path& dir, const JobSta
 
 JobStatus resume(formats::FileSystem& files, const JobStart& start) {
   const json own = formats::json_from_file(start.dir / job_file::config);
+  if (own.is_object() && own.contains("eval_job")) {
+    throw formats::bad_usage("the folder holds an eval, which is no training", start.dir.string(),
+                             "phasescope jobs resume goes on with one that was cut short");
+  }
   const std::string note = differences(start, own);
   const bool alive = job_is_running(start.dir);
   JobStatus status = fs::exists(start.dir / job_file::status)
@@ -305,6 +323,12 @@ std::string eval_asked_otherwise(const fs::path& dir, const json& request) {
 
 void check_eval(const json& request) { eval_alone(request, "model"); }
 
+void check_eval(const json& request, const std::string& name, const model::ModelConfig& config) {
+  const auto eval = protocol::request_of<protocol::EvalRequest>(eval_alone(request, name));
+  const EvalTask& task = eval_task(eval.task);
+  if (task.check_model != nullptr) task.check_model(eval, name, config);
+}
+
 JobStatus start_training(formats::FileSystem& files, const JobStart& start) {
   const bool there = !start.dir.empty() && fs::exists(start.dir / job_file::config);
   if (there && start.existing == ExistingJob::resume) return resume(files, start);
@@ -327,7 +351,7 @@ JobStatus start_training(formats::FileSystem& files, const JobStart& start) {
 JobStatus start_eval(formats::FileSystem& files, const JobStart& start, const json& request) {
   const auto eval = protocol::request_of<protocol::EvalRequest>(request);
   const json asked = eval_to_start(eval);
-  require_models(eval, {});
+  require_askable(asked_eval(asked).request, {});  // all settings among the names
   const fs::path dir =
       start.dir.empty()
           ? new_job_folder(name_of(start, "eval-" + asked.at("task").get<std::string>()))

@@ -48,7 +48,7 @@ formats::Error memory_or_internal_error(const std::exception& exception) {
   const std::optional<std::int64_t> wanted = bytes_wanted(message);
   std::string said = wanted ? megabytes(*wanted) + " were wanted, " : "";
   if (is_of_a_product(message)) said = "oneDNN could not create a primitive, ";
-  said += megabytes(formats::available_bytes()) + " are free";
+  said += megabytes(formats::available_bytes()) + " are free now";
   if (!wanted && is_of_a_device(message)) said = message.substr(0, message.find('\n'));
   return formats::Error("out_of_memory", "there is not enough memory for a step: " + said,
                         "train.batch_tokens", "halve train.batch_tokens or model.context");

@@ -15,8 +15,8 @@ std::optional<std::int64_t> bytes_wanted(std::string_view message);
 // Whether it says that there was no memory, of the processor or of a device.
 bool says_out_of_memory(const std::exception& exception);
 
-// Running out of memory becomes Error "out_of_memory" with the bytes wanted, the bytes free and
-// what to make smaller; anything else "internal".
+// Running out of memory becomes Error "out_of_memory" with the bytes wanted, the bytes free
+// now that the step's are given back, and what to make smaller; anything else "internal".
 formats::Error memory_or_internal_error(const std::exception& exception);
 
 }  // namespace phasescope::training
