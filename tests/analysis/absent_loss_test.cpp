@@ -86,7 +86,7 @@ TEST(AbsentLoss, CompareWithoutAHead) {
 }
 
 // Nothing follows the only token of a text.
-TEST(AbsentLoss, CompareOfOneToken) {
+TEST(AbsentLoss, Row20_CompareOfOneToken) {
   protocol::NoProgress progress;
   const auto result = analyse_compare(passes_for(small_model("rope"), 1, 1),
                                       passes_for(small_model("alibi", 2), 1, 1), progress);

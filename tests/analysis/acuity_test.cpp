@@ -230,11 +230,12 @@ TEST(Acuity, PaddingThatNoTextHasChangesNothing) {
 }
 
 TEST(Acuity, ModelsWithoutPositionsLoseNothing) {
-  const auto result = acuity_of(testing::small_model("none"), {}, random_texts(3, 40, 32, 1));
+  const Texts texts = random_texts(3, 40, 32, 1);
+  const auto result = acuity_of(testing::small_model("none"), {{1, 4}, {9, 16}}, texts);
+  ASSERT_EQ(result.bands.size(), 2u);
   for (const protocol::AcuityBand& band : result.bands) {
-    if (band.change) {
-      EXPECT_EQ(band.change->mean, 0);
-    }
+    ASSERT_TRUE(band.change);
+    EXPECT_EQ(band.change->mean, 0);
   }
 }
 

@@ -250,7 +250,7 @@ TEST(Addressing, OfOneTokenAlone) {
 }
 
 // One pair, and three: less than what rows, distances and keys take alone.
-TEST(Addressing, TextsWithoutRoomHaveNoFloor) {
+TEST(Addressing, Row20_TextsWithoutRoomHaveNoFloor) {
   for (const std::int64_t tokens : {1, 2}) {
     for (const protocol::AddressingRow& row : of_model("proof-sink", tokens).rows) {
       EXPECT_EQ(row.floor.distance.has_value(), tokens == 2) << tokens;

@@ -441,6 +441,7 @@ TEST_P(EveryEncoding, ShiftedIdsChangeWhatTheEncodingSays) {
   options.methods = {ShiftMethod::ids};
   const auto ids = random_texts(1, 30, 32, 8).items[0].ids;
   const ShiftOutput out = analyse_shift(model, ids, options, progress);
+  ASSERT_FALSE(out.rows.empty());
   for (const protocol::ShiftRow& row : out.rows) {
     EXPECT_TRUE(model->encoding().shift_invariant());
     // 100 x float32 rounding of weights, or float64's.

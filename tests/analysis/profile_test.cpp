@@ -198,17 +198,21 @@ TEST(Profile, RowsOfFewScoresAreInvalid) {
                            progress)
         .rows;
   };
-  for (const protocol::ProfileRow& row : rows_of(7)) {
+  const auto few = rows_of(7), enough = rows_of(16);
+  ASSERT_FALSE(few.empty());
+  ASSERT_EQ(enough.size(), few.size());
+  for (const protocol::ProfileRow& row : few) {
     EXPECT_FALSE(row.positional_row);
     EXPECT_GT(row.invalid, 0);
     EXPECT_NE(row.why.find("eight scores"), std::string::npos) << row.why;
   }
-  for (const protocol::ProfileRow& row : rows_of(16)) EXPECT_TRUE(row.positional_row);
+  for (const protocol::ProfileRow& row : enough) EXPECT_TRUE(row.positional_row);
 }
 
 TEST(Profile, EveryKindHasOne) {
   for (const char* encoding : {"tapa", "tape", "xpos", "fire", "cape"}) {
     const auto result = profile_of(exact_profiled(encoding), 12, 8);
+    ASSERT_FALSE(result.rows.empty()) << encoding;
     for (const protocol::ProfileRow& row : result.rows) {
       EXPECT_TRUE(row.semantic) << encoding;
       EXPECT_GE(row.semantic->mean, 0);

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "analysis/tensors.h"
@@ -207,6 +208,7 @@ TEST(Reading, AnEncoderDecoderWritesFromItsStartToken) {
   const auto written = generate(*model, prompt, options, progress);
   std::vector<std::int64_t> decoder{7};
   const at::NoGradGuard no_gradients;
+  ASSERT_EQ(std::ssize(written.ids), options.tokens);
   for (const std::int64_t id : written.ids) {
     model::ForwardOptions forward;
     forward.decoder_ids = ids_tensor(decoder);

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "analysis/distance.h"
@@ -43,6 +44,7 @@ TEST(LearnedSinks, AreInTheStatisticsOfHeads) {
   const at::Tensor all = with_sinks(*passes[0]);
   const at::Tensor place = at::arange(kTokens, at::kDouble);
   const at::Tensor distance = place.unsqueeze(1) - place;
+  ASSERT_GT(std::ranges::count(out.result.rows, 0, &protocol::HeadRow::layer), 0);  // with sinks
   for (const protocol::HeadRow& row : out.result.rows) {
     const auto value = [&row](const char* key) { return row.values.at(key).mean; };
     if (row.layer == 1) {

@@ -286,6 +286,7 @@ TEST(ClaimSheets, ThatAreShippedHaveCommandsThatRun) {
 
 // Groups that claims about sweeps speak of are those that the sweeps have.
 TEST(ClaimSheets, NameGroupsOfTheirSweeps) {
+  std::size_t places = 0;
   for (const ClaimSheet& sheet : claim_sheets(kSheets, "")) {
     for (const Claim& claim : sheet.claims) {
       if (claim.desk.empty() || claim.desk[0] != "sweep") continue;
@@ -297,9 +298,11 @@ TEST(ClaimSheets, NameGroupsOfTheirSweeps) {
         EXPECT_TRUE(groups.contains(place.where.at("model"))) << claim.item << " " << place.where;
         EXPECT_NE(std::ranges::find(lengths, place.where.at("length")), lengths.end())
             << claim.item;
+        ++places;
       }
     }
   }
+  EXPECT_GT(places, 0u);
 }
 
 // ---- Runs ---------------------------------------------------------------------------------------
@@ -521,13 +524,13 @@ TEST_F(DeskRunsTest, ASweepOfAnotherBaseIsNotTheSame) {
 // What is kept with the sources is of the sweeps as they are.
 TEST(DeskResults, AreOfTheSweepsThatThereAre) {
   const fs::path source = PHASESCOPE_SOURCE, kept = source / "docs/desk_results";
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(kept, none)) {
+  std::size_t cells = 0;
+  for (const auto& entry : fs::directory_iterator(kept)) {
     const std::string name = entry.path().stem().string();
     if (name == "commands") continue;
     const SweepPlan plan = sweep_plan(source / "sample_configs/sweeps" / (name + ".json"));
     std::ifstream file(entry.path());
-    for (std::string text; std::getline(file, text);) {
+    for (std::string text; std::getline(file, text); ++cells) {
       const json line = json::parse(text);
       const std::string cell = line.at("name");
       const auto job = std::ranges::find(plan.jobs, cell, &SweepJob::name);
@@ -536,6 +539,7 @@ TEST(DeskResults, AreOfTheSweepsThatThereAre) {
       EXPECT_EQ(line.value("/eval/asked"_json_pointer, json()), plan.eval) << name << ": " << cell;
     }
   }
+  EXPECT_GT(cells, 0u);
 }
 
 TEST_F(DeskRunsTest, ASweepWithoutJobsIsRead) {

@@ -1,6 +1,7 @@
 // A distance stands at the same place of every figure, whichever view it is in.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "app/figures/figures.h"
@@ -72,8 +73,10 @@ TEST(DistanceAxes, SayWhereTheyBegin) {
 
 // No distance is left out, and none stands where another one does.
 TEST(DistanceAxes, HaveAPlaceForTheQueryItself) {
+  int figures = 0;
   for (const PlotSpec& plot : figures_of_distance()) {
     if (plot.map || plot.x.of != widgets::Coordinate::distance) continue;
+    figures += std::ranges::any_of(plot.series, [](const auto& one) { return !one.x.empty(); });
     for (const widgets::Series& series : plot.series) {
       if (series.x.empty()) continue;  // sweeps that were not asked for
       EXPECT_EQ(series.x.front() - plot.x.zero, 0) << plot.id << " " << series.label;
@@ -89,6 +92,7 @@ TEST(DistanceAxes, HaveAPlaceForTheQueryItself) {
       EXPECT_TRUE(one && nine) << plot.id << " " << series.label;
     }
   }
+  EXPECT_EQ(figures, 9);  // all of those whose axes are looked at above
 }
 
 }  // namespace

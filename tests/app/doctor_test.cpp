@@ -71,7 +71,9 @@ TEST(Doctor, GroupsOfTheFirstVersion) {
 
 TEST(Doctor, ASystemThatSaysNothingIsNoFault) {
   const TemporaryFolder empty;
-  for (const Fact& fact : machine_facts(empty / "nothing")) EXPECT_FALSE(fact.found.empty());
+  const std::vector<Fact> facts = machine_facts(empty / "nothing");
+  ASSERT_FALSE(facts.empty());
+  for (const Fact& fact : facts) EXPECT_FALSE(fact.found.empty()) << fact.what;
 }
 
 TEST(Doctor, NamesOfUsersAreLeftOut) {

@@ -85,7 +85,9 @@ TEST(QueryKey, AreInTheColourOfTheirModel) {
   const auto figures_now = [&] {
     return pair_channel_figures(query_key_of(tensors, "tapa", "", 0, 0, 1), 0, 0, names);
   };
-  for (const widgets::PlotSpec& plot : figures_now()) {
+  const std::vector<widgets::PlotSpec> before_and_after = figures_now();
+  ASSERT_EQ(before_and_after.size(), 3U);  // the products, q and k
+  for (const widgets::PlotSpec& plot : before_and_after) {
     ASSERT_EQ(plot.series.size(), 2U) << plot.id;
     for (const widgets::Series& series : plot.series)
       EXPECT_EQ(series.color, names.color("tapa")) << plot.id;
@@ -95,7 +97,9 @@ TEST(QueryKey, AreInTheColourOfTheirModel) {
     EXPECT_EQ(same, plot.id.starts_with("key_")) << plot.id;  // k alone stays
   }
   tensors.resize(2);
-  for (const widgets::PlotSpec& plot : figures_now()) {
+  const std::vector<widgets::PlotSpec> before = figures_now();
+  ASSERT_EQ(before.size(), 3U);
+  for (const widgets::PlotSpec& plot : before) {
     ASSERT_EQ(plot.series.size(), 1U) << plot.id;
     EXPECT_FALSE(plot.series[0].dashed) << "alone";
   }

@@ -53,7 +53,7 @@ TEST_F(Damaged, TruncatedWeightsAreAnError) {
   EXPECT_FALSE(error_of(folder()).empty());
 }
 
-TEST_F(Damaged, AConfigurationThatDoesNotFitTheTensorsListsThem) {
+TEST_F(Damaged, Row15_AConfigurationThatDoesNotFitTheTensorsListsThem) {
   Json changed = config();
   changed["vocab_size"] = 300;
   changed["intermediate_size"] = 44;
@@ -70,7 +70,7 @@ TEST_F(Damaged, AMissingTensorIsNamed) {
   EXPECT_NE(error_of(folder()).find("model.layers.3.self_attn.q_proj.weight"), std::string::npos);
 }
 
-TEST_F(Damaged, BadConfigurationsListAllProblems) {
+TEST_F(Damaged, Row15_BadConfigurationsListAllProblems) {
   Json changed = config();
   changed["num_attention_heads"] = 0;
   changed["rms_norm_eps"] = "tiny";
@@ -95,8 +95,20 @@ TEST_F(Damaged, BadConfigurationsListAllProblems) {
   EXPECT_FALSE(error_of(folder()).empty());
 }
 
+// The model is read by the code of its family here, and its own is told of.
+TEST_F(Damaged, Row17_CodeBesideAKnownFamilyIsNamedAndNeverRun) {
+  const auto told = [&] { return Json(CheckpointReader(folder()).report().warnings).dump(); };
+  EXPECT_EQ(told().find("Python"), std::string::npos);
+  Json changed = config();
+  changed["auto_map"] = {{"AutoModelForCausalLM", "modeling_evil.Evil"}};
+  write_config(changed);
+  write_text(folder_.path() / "modeling_evil.py", "raise SystemExit(3)");
+  EXPECT_NE(told().find("modeling_evil.Evil"), std::string::npos) << told();
+  EXPECT_NE(told().find("never run"), std::string::npos) << told();
+}
+
 // A size that could not be read is held against nothing else.
-TEST(BadSizes, SayNothingThatFollowsFromAnotherProblem) {
+TEST(BadSizes, Row15_SayNothingThatFollowsFromAnotherProblem) {
   const auto problems_with = [](const std::string& name, const Json& changes) {
     TemporaryFolder folder;
     fs::create_symlink(golden("hf/models/" + name) / "model.safetensors",
@@ -124,7 +136,7 @@ TEST(BadSizes, SayNothingThatFollowsFromAnotherProblem) {
             "num_attention_heads: 7 does not divide the hidden size 32");
 }
 
-TEST_F(Damaged, UnexpectedTensorsAndBadNumbersAreReportedNotRefused) {
+TEST_F(Damaged, Row19_UnexpectedTensorsAndBadNumbersAreReportedNotRefused) {
   const auto archive = formats::TensorArchive::open(folder_.path());
   NamedTensors tensors;
   for (const formats::TensorEntry& entry : archive.tensors()) {
@@ -240,7 +252,7 @@ TEST_F(Damaged, MissingTensorsAreListedAndTheOthersToo) {
 }
 
 // NaN, Inf and zeros are told of in a model that lacks something else, too.
-TEST_F(Damaged, WhatTensorsHoldIsFlaggedThoughOthersAreMissing) {
+TEST_F(Damaged, Row19_WhatTensorsHoldIsFlaggedThoughOthersAreMissing) {
   NamedTensors tensors;
   const auto archive = formats::TensorArchive::open(golden("hf/models/llama"));
   for (const formats::TensorEntry& entry : archive.tensors()) {

@@ -58,6 +58,7 @@ TEST_P(EveryEncoding, SaysWhetherItTransformsQueriesAndKeys) {
   const at::NoGradGuard no_grad;
   AttentionKeeper keeper;
   model->decoder.hidden(random_ids(1, 17, model->config().vocab_size), {}, &keeper);
+  ASSERT_FALSE(keeper.layers.empty());
   for (const auto& layer : keeper.layers) {
     AttentionProgram program = layer->program();
     const bool same = program.q.equal(program.q_plain) && program.k.equal(program.k_plain);
@@ -168,6 +169,7 @@ TEST_P(EveryEncoding, ContentAndPositionalAddUpAndWeightsSumToOne) {
   const at::NoGradGuard no_grad;
   AttentionKeeper keeper;
   model->decoder.hidden(random_ids(2, 19, model->config().vocab_size), {}, &keeper);
+  ASSERT_FALSE(keeper.layers.empty());
   for (const auto& layer : keeper.layers) {
     const ScoreParts parts = layer->scores(layer->whole());
     const at::Tensor visible = parts.score.isfinite();

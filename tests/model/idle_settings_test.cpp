@@ -119,7 +119,9 @@ TEST(IdleSettings, AreWarningsOfTheReport) {
 }
 
 TEST(IdleSettings, BundledModelsHaveNone) {
-  for (const BundledModel& bundled : bundled_models()) {
+  const std::vector<BundledModel> all = bundled_models();
+  ASSERT_FALSE(all.empty());
+  for (const BundledModel& bundled : all) {
     EXPECT_TRUE(idle_settings(bundled.config).empty()) << bundled.name;
   }
 }

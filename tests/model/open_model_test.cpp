@@ -197,7 +197,7 @@ TEST(Headless, AnEncoderOfAnEncoderDecoderOpensAlone) {
             1e-5);
 }
 
-TEST(Structure, PositionsPastALearnedTableAreAnErrorThatNamesBoth) {
+TEST(Structure, Row20_PositionsPastALearnedTableAreAnErrorThatNamesBoth) {
   const auto model = open_model(golden("hf/models/gpt2").string());
   const std::int64_t rows = model->config().context;
   const at::NoGradGuard no_grad;

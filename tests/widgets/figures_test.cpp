@@ -44,7 +44,7 @@ int count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-TEST(MapMarks, MaskedCellsAndCellsWithoutANumberAreToldApartAndCounted) {
+TEST(MapMarks, Row19_MaskedCellsAndCellsWithoutANumberAreToldApartAndCounted) {
   MapSpec map{.rows = 1, .cols = 4, .values = {0.5F, kMaskedCell, NAN, INFINITY}};
   EXPECT_EQ(marks_of(map.values).masked, 1U);
   EXPECT_EQ(marks_of(map.values).not_finite, 2U);
@@ -83,7 +83,7 @@ TEST(Colormap, SignedValuesAreBluePositiveAndCentredAtZero) {
             color_of(Colormap::signed_values, -9, {-1, 9}).b);
 }
 
-TEST(Colormap, MaskAndNanAreNeverTheColourOfAValue) {
+TEST(Colormap, Row19_MaskAndNanAreNeverTheColourOfAValue) {
   for (Colormap map : {Colormap::weights, Colormap::signed_values, Colormap::viridis}) {
     EXPECT_EQ(color_of(map, kMaskedCell, {0, 1}), kMaskedColor);
     EXPECT_EQ(color_of(map, NAN, {0, 1}), kNotFiniteColor);
@@ -189,6 +189,22 @@ SvgPoints first_line(const std::string& svg) {
   char comma = 0;
   for (double x = 0, y = 0; words >> x >> comma >> y;) points.emplace_back(x, y);
   return points;
+}
+
+// An interval that reaches 0 or below keeps its numbers, and is drawn as one down to the axis' end.
+TEST(PlotSvg, AnIntervalDownToZeroEndsWithALogAxis) {
+  for (const SeriesKind kind : {SeriesKind::line, SeriesKind::scatter}) {
+    PlotSpec plot;
+    plot.y = {.scale = Scale::log10, .low = 0.25, .high = 4};
+    plot.series.push_back({.kind = kind, .x = {1, 2, 3}, .y = {1, 1, 1}, .high = {2, 2, 2}});
+    const auto with = [&](double low) {
+      plot.series[0].low = {0.5, low, 0.5};
+      return svg_of(plot);
+    };
+    EXPECT_EQ(with(-1), with(0.25));
+    EXPECT_EQ(with(0), with(0.25));
+    EXPECT_NE(with(0.5), with(0.25));
+  }
 }
 
 // A square of one quantity stands as a square on wide and on high pages, all of it inside its

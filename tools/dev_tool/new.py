@@ -46,6 +46,7 @@ KINDS = {
          source("model/CMakeLists.txt", "encodings", "NEW_NAME"),
          source("tests/model/CMakeLists.txt", "encodings", "NEW_NAME_test")],
         ["the score, its formula and its source in model/encodings/NEW_NAME.cpp",
+         "a parity test in tests/model, against a reference made with other people's code",
          "a row of tests/model/encodings/shift_test.cpp: what a shift of all positions does",
          "run configurations in sample_configs/desk and sample_configs/paper",
          "./dev docs writes docs/registered.md, with what is in docs/images/encodings/NEW_NAME"]),
@@ -111,6 +112,7 @@ KINDS = {
         ["what is measured in analysis/questions/NEW_NAME.cpp, and its row in registry.cpp there",
          "its handler in worker/handle_questions.cpp",
          "its verb: ./dev new verb NEW_NAME", "its figures in app/figures/NEW_NAME_figures.cpp",
+         "its tables in app/outputs/question_output.cpp, its line in tests/protocol/results_page_test.cpp",
          "./dev docs writes docs/questions.md, docs/results.md and docs/protocol.md"]),
 }
 
