@@ -1,6 +1,7 @@
 #include "app/figures/published.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -452,6 +453,16 @@ Series line_of(const PublishedSeries& one, std::size_t place, int color) {
           .points = shape_at(place)};
 }
 
+// A logarithmic axis of less has one number on it, or none.
+bool spans_a_decade(const PlotSpec& plot) {
+  double low = std::numeric_limits<double>::infinity(), high = 0;
+  for (const Series& series : plot.series) {
+    const auto [least, most] = std::ranges::minmax(series.y);
+    low = std::min(low, least), high = std::max(high, most);
+  }
+  return high >= 10 * low;
+}
+
 }  // namespace
 
 const std::vector<PublishedSeries>& published_series() {
@@ -481,7 +492,7 @@ std::vector<PlotSpec> published_perplexity_figures(const std::vector<std::string
       plot.id = "published_perplexity_" + std::to_string(plots.size());
       plot.title = "Published perplexity: " + one.where + "; " + one.setting;
       plot.x = {.label = "length (tokens)", .scale = widgets::Scale::log10};
-      plot.y = {.label = "perplexity", .scale = widgets::Scale::log10};
+      plot.y.label = "perplexity";
       plot.notes.emplace_back(kPublishedPerplexity);
     }
     PlotSpec& plot = plots[place->second];
@@ -493,6 +504,8 @@ std::vector<PlotSpec> published_perplexity_figures(const std::vector<std::string
         plot.x.ticks.push_back({x, std::to_string(static_cast<int64_t>(x))});
     }
   }
+  for (PlotSpec& plot : plots)
+    if (spans_a_decade(plot)) plot.y.scale = widgets::Scale::log10;
   return plots;
 }
 

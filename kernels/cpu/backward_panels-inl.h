@@ -1,6 +1,8 @@
 // The engine of the backward pass: panels of queries with the rows of all tensors that their pairs
-// need, the weights of a tile and what reaches them, and sums over queries and over keys. Whoever
-// gives the scores (of one head, or of all at once) walks the keys and says what d score is for.
+// need, the weights of a tile and what reaches them, and sums over queries and over keys. Its
+// users, BackwardBlocks with a head at a time and CapeBackward with all heads at once, make the
+// scores, walk the keys, and carry the gradients of scores on from here. That CAPE came to stand on
+// it, on AMD's family 25, was no gain and no loss, with the same bits.
 #if defined(PHASESCOPE_CPU_BACKWARD_PANELS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASESCOPE_CPU_BACKWARD_PANELS_INL_H
 #undef PHASESCOPE_CPU_BACKWARD_PANELS_INL_H

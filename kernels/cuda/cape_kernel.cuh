@@ -19,9 +19,8 @@
 // Ladder of versions (gains are measured on a device, none has been so far):
 //   1. a thread for two or four pairs, the network on the float32 pipe: 2 heads x units additions
 //      of products a pair.
-//   2. this one: the network on tensor cores, and 16 bytes of memory traffic a score, which by
-//   count
-//      is what it waits for now.
+//   2. this one: the network on tensor cores, and 16 bytes of memory traffic a score, which it
+//      waits for now, by count.
 
 #include <cuda_runtime.h>
 
