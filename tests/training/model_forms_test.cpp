@@ -1,5 +1,6 @@
 // What trainings of trees, images and long models ask of a model: positions in cross attention,
-// pieces of images, a pooling head, layers that run again, weights drawn by name.
+// pieces of images, a pooling head, a step of forms of attention, layers that run again, weights
+// drawn by name.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
@@ -226,6 +227,94 @@ TEST(Images, IdsAloneAreRefused) {
   EXPECT_THROW(model->decoder.forward(at::full({1, 9}, 4, at::kLong), options), formats::Error);
   options.patches = at::zeros({1, 9, 17});
   EXPECT_THROW(model->decoder.forward(at::full({1, 9}, 4, at::kLong), options), formats::Error);
+}
+
+// ---- A step of training ---------------------------------------------------------------------------
+
+struct Form {
+  std::string name;
+  ModelConfig config;
+};
+
+// Sinks, gates of the output and a bias by token, beside rotations.
+std::vector<Form> forms_of_attention() {
+  std::vector<Form> forms = {{"sinks", small_model({{"key", "rope"}})},
+                             {"gate", small_model({{"key", "rope"}})},
+                             {"gate by head", small_model({{"key", "rope"}})},
+                             {"bias by token", small_model({{"key", "fox"}})}};
+  forms[0].config.attention.sink_layers = {0, 1};
+  forms[1].config.attention.gate = forms[2].config.attention.gate = "sigmoid";
+  forms[2].config.attention.gate_by_head = true;
+  return forms;
+}
+
+struct TakenStep {
+  double before = 0, after = 0;                 // losses in nats
+  std::map<std::string, at::Tensor> gradients;  // in float64
+};
+
+// A step along the gradients, in the weights' own dtype.
+TakenStep step_of(const model::Decoder& decoder, const at::Tensor& ids, model::Backend backend) {
+  constexpr double kRate = 0.2;
+  model::ForwardOptions options;
+  options.backend = backend;
+  const auto named = model::named_tensors(decoder.config(), decoder.encoding(), decoder.weights());
+  for (auto [name, tensor] : named) tensor.set_requires_grad(true);
+  const at::Tensor loss = model::cross_entropy(decoder.forward(ids, options), ids);
+  loss.backward();
+  TakenStep step{.before = loss.item<double>()};
+  const at::NoGradGuard no_gradients;
+  for (auto [name, tensor] : named) {
+    if (!tensor.grad().defined()) continue;
+    step.gradients[name] = tensor.grad().to(at::kDouble);
+    tensor.sub_(tensor.grad(), kRate);
+  }
+  step.after = model::cross_entropy(decoder.forward(ids, options), ids).item<double>();
+  return step;
+}
+
+class RanKeeper final : public model::Observer {
+ public:
+  bool wants_attention(std::int64_t) override { return true; }
+  void on_attention(const std::shared_ptr<const model::LayerAttention>& one) override {
+    ran.push_back(one->ran().text());
+  }
+  std::vector<std::string> ran;
+};
+
+// By the fused kernels in float32, and by plain operations in float64 on the same weights.
+TEST(TrainingSteps, OfTodaysFormsOfAttentionAreThoseInFloat64) {
+  for (const Form& form : forms_of_attention()) {
+    SCOPED_TRACE(form.name);
+    const auto fused = model::random_model(form.config, 11),
+               plain = model::random_model(form.config, 11, at::kDouble);
+    const auto of = [](const model::Model& one) {
+      return model::named_tensors(one.decoder.config(), one.decoder.encoding(),
+                                  one.decoder.weights());
+    };
+    const auto from = of(*fused), to = of(*plain);
+    ASSERT_EQ(from.size(), to.size());
+    for (std::size_t n = 0; n < from.size(); ++n) to[n].second.copy_(from[n].second);
+    const at::Tensor ids = some_ids(2, 12, form.config.vocab_size);
+    RanKeeper keeper;
+    fused->decoder.hidden(ids, {}, &keeper);
+    EXPECT_EQ(keeper.ran, std::vector<std::string>(2, model::fused_kernel_name()));
+    const TakenStep found = step_of(fused->decoder, ids, model::Backend::fused),
+                    wanted = step_of(plain->decoder, ids, model::Backend::plain);
+    EXPECT_LT(found.after, found.before);
+    // Float32 sums of some tens of terms, of losses near 3.
+    EXPECT_NEAR(found.before, wanted.before, 1e-5);
+    EXPECT_NEAR(found.after, wanted.after, 1e-5);
+    ASSERT_EQ(found.gradients.size(), wanted.gradients.size());
+    for (const auto& [name, gradient] : found.gradients) {
+      const at::Tensor& right = wanted.gradients.at(name);
+      EXPECT_GT(right.abs().max().item<double>(), 0) << name;
+      // Sums over 24 tokens and two layers, which may nearly cancel.
+      EXPECT_LE((gradient - right).abs().max().item<double>(),
+                1e-4 * right.abs().max().item<double>() + 1e-7)
+          << name;
+    }
+  }
 }
 
 // ---- Layers that run again -----------------------------------------------------------------------
