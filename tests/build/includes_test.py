@@ -115,10 +115,16 @@ def in_ci():
 
 
 def words_for(path, known):
-    """Those of the file itself; for a header those of a neighbour. None where nothing there is built."""
+    """Those of the file itself; for a header those of a file that includes it (two targets of a folder may see
+    other libraries), or else of a neighbour. None where nothing there is built."""
+    if path in known:
+        return known[path]
     folder = path.relative_to(SOURCE).parts[:2 if path.is_relative_to(SOURCE / "tests") else 1]
-    neighbours = (other for other in sorted(known) if other.is_relative_to(SOURCE.joinpath(*folder)))
-    return known.get(path) or next((known[other] for other in neighbours), None)
+    neighbours = sorted(other for other in known if other.is_relative_to(SOURCE.joinpath(*folder)))
+    name = str(path.relative_to(SOURCE))
+    users = (other for other in neighbours if name in INCLUDE.findall(other.read_text(encoding="utf-8")))
+    found = next(users, neighbours[0] if neighbours else None)
+    return known[found] if found else None
 
 
 def fault(text, words):
@@ -132,6 +138,12 @@ class Includes(unittest.TestCase):
         words = words_for(SOURCE / "model" / "x.h", commands())
         self.assertEqual(fault("#include <vector>\nstd::vector<int> f();", words), "")
         self.assertIn("vector", fault("std::vector<int> f();", words))
+
+    def test_a_header_has_the_words_of_who_includes_it(self):
+        known, header = commands(), SOURCE / "tests/app/window_scenario.h"
+        words = words_for(header, known)
+        self.assertEqual(words, known[SOURCE / "tests/app/window_first_hour_test.cpp"])
+        self.assertEqual(fault(f'#include "{header}"\n', words), "")
 
     def test_every_file_has_its_turn(self):
         files = looked_at()
