@@ -21,7 +21,8 @@ set(GLFW_INSTALL OFF CACHE BOOL "" FORCE)
 add_subdirectory(${glfw_dir} ${CMAKE_BINARY_DIR}/glfw EXCLUDE_FROM_ALL)
 
 add_library(stb_headers INTERFACE)
-target_include_directories(stb_headers SYSTEM INTERFACE ${glfw_dir}/deps)
+target_include_directories(stb_headers SYSTEM INTERFACE
+  ${glfw_dir}/deps ${bundle}/hello_imgui/hello_imgui/external/stb_hello_imgui)
 
 add_library(file_dialogs INTERFACE)
 target_include_directories(file_dialogs SYSTEM INTERFACE

@@ -1,5 +1,6 @@
 #include "app/window/recording.h"
 
+#include "app/window/deflated.h"
 #include "app/window/session.h"
 #include "formats/error.h"
 #include "formats/sha256.h"
@@ -10,7 +11,11 @@ namespace {
 
 using nlohmann::json;
 
+// All answers but their tensors: JSON, deflated to a quarter, in a tensor of bytes. The file's
+// metadata say how long the text is.
 constexpr const char* kAnswers = "answers";
+constexpr const char* kAnswersSize = "answers_size";
+constexpr std::size_t kLargestAnswers = std::size_t{1} << 28;
 // Stands for the folder of bundled models, which is another one on every machine.
 constexpr const char* kAssets = "${assets}";
 
@@ -38,15 +43,35 @@ std::string tensor_name(std::size_t answer, const std::string& name) {
   return std::to_string(answer) + "/" + name;
 }
 
-protocol::TensorRef read_tensor(const formats::SafetensorsFile& file, const std::string& stored,
-                                const std::string& name) {
+const formats::TensorEntry& entry_of(const formats::SafetensorsFile& file,
+                                     const std::string& stored) {
   const formats::TensorEntry* entry = file.find(stored);
   if (!entry)
     throw formats::bad_input("the recording lacks its tensor '" + stored + "'",
                              file.path().string());
-  std::vector<std::byte> bytes(entry->size);
-  file.read(*entry, bytes);
-  return protocol::TensorRef::copy(name, entry->dtype_name, entry->shape, bytes.data());
+  return *entry;
+}
+
+std::vector<std::byte> bytes_of(const formats::SafetensorsFile& file,
+                                const formats::TensorEntry& entry) {
+  std::vector<std::byte> bytes(entry.size);
+  file.read(entry, bytes);
+  return bytes;
+}
+
+protocol::TensorRef read_tensor(const formats::SafetensorsFile& file, const std::string& stored,
+                                const std::string& name) {
+  const formats::TensorEntry& entry = entry_of(file, stored);
+  const std::vector<std::byte> bytes = bytes_of(file, entry);
+  return protocol::TensorRef::copy(name, entry.dtype_name, entry.shape, bytes.data());
+}
+
+json read_answers(const formats::SafetensorsFile& file) {
+  const std::size_t size = std::stoull(file.metadata().at(kAnswersSize));
+  if (size > kLargestAnswers)
+    throw std::invalid_argument("its answers are said to be " + std::to_string(size) +
+                                " bytes long");
+  return json::parse(inflated(bytes_of(file, entry_of(file, kAnswers)), size));
 }
 
 }  // namespace
@@ -75,14 +100,18 @@ void Recording::write(formats::FileSystem& files, const std::filesystem::path& p
          {"result", with_texts_replaced(reply.result, assets_folder().string(), kAssets)},
          {"tensors", std::move(names)}});
   }
-  formats::write_safetensors(files, path, tensors, {{kAnswers, answers.dump()}});
+  const std::string text = answers.dump();
+  const std::vector<std::byte> bytes = deflated(text);
+  tensors.push_back(
+      {kAnswers, formats::dtype_from_name("U8"), {static_cast<std::int64_t>(bytes.size())}, bytes});
+  formats::write_safetensors(files, path, tensors, {{kAnswersSize, std::to_string(text.size())}});
 }
 
 Recording Recording::read(const std::filesystem::path& path) {
   const auto file = formats::SafetensorsFile::open(path);
   Recording recording;
   try {
-    const json answers = json::parse(file.metadata().at(kAnswers));
+    const json answers = read_answers(file);
     for (std::size_t n = 0; n < answers.size(); ++n) {
       protocol::Reply reply{
           with_texts_replaced(answers[n].at("result"), kAssets, assets_folder().string()), {}};

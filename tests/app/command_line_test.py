@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import unittest
+import zlib
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -464,7 +465,8 @@ def read_recording(path):
     (size,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8:8 + size])
     answers = {}
-    for number, answer in enumerate(json.loads(header["__metadata__"]["answers"])):
+    begin, end = (8 + size + offset for offset in header["answers"]["data_offsets"])
+    for number, answer in enumerate(json.loads(zlib.decompress(data[begin:end]))):
         tensors = {}
         for name in answer["tensors"]:
             entry = header[f"{number}/{name}"]

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <functional>
 #include <limits>
+#include <sstream>
 #include <thread>
 
 #include "app/window/commands.h"
@@ -194,6 +196,40 @@ class FirstSession : public ::testing::Test {
       Recording::read(assets_folder() / "first_session.safetensors"))};
   MainWindow main_window_{default_session(), *recorded_.link, *recorded_.link};
 };
+
+// A file of one answer; `change` may damage what is written.
+fs::path recording_with(const std::function<void(std::string&)>& change) {
+  const fs::path path =
+      fs::path(::testing::TempDir()) / ("recording_" + std::to_string(getpid()) + ".safetensors");
+  Recording recording;
+  recording.keep("cost", {{"model", "rope"}}, {{{"text", std::string(70000, 'x')}}, {}});
+  formats::FileSystem& files = formats::real_file_system();
+  recording.write(files, path);
+  std::stringstream whole;
+  whole << std::ifstream(path, std::ios::binary).rdbuf();
+  std::string bytes = whole.str();
+  change(bytes);
+  std::ofstream(path, std::ios::binary) << bytes;
+  return path;
+}
+
+TEST(Recording, LongAnswersAreReadAsTheyWereWritten) {
+  const auto recording = Recording::read(recording_with([](std::string&) {}));
+  const protocol::Reply* reply = recording.find("cost", {{"model", "rope"}});
+  ASSERT_NE(reply, nullptr);
+  EXPECT_EQ(reply->result.at("text"), std::string(70000, 'x'));
+}
+
+TEST(Recording, ThatIsDamagedIsRefused) {
+  const auto flipped = [](std::string& bytes) { bytes[bytes.size() - 20] ^= 0x55; };
+  const auto longer = [](std::string& bytes) {
+    const auto at = bytes.find("answers_size\":\"");
+    ASSERT_NE(at, std::string::npos);
+    bytes[at + 15] = '9';
+  };
+  EXPECT_THROW(Recording::read(recording_with(flipped)), formats::Error);
+  EXPECT_THROW(Recording::read(recording_with(longer)), formats::Error);
+}
 
 TEST_F(FirstSession, IsRecordedWhole) {
   draw_every_view();
