@@ -236,6 +236,21 @@ struct BucketProbes {
   double* term_square = nullptr;
 };
 
+/// Whether the largest weights of rows are wanted, any other number of them, and any sums by
+/// distance.
+constexpr bool wants_top_keys(const RowProbes& rows) { return rows.top_key || rows.top_weight; }
+constexpr bool wants_row_probes(const RowProbes& rows) {
+  bool wanted = rows.entropy || rows.max_score || rows.max_key || rows.top1_mass ||
+                rows.first_key_weight || rows.mean_distance || rows.sink_weight;
+  for (const float* window : rows.window_mass) wanted = wanted || window;
+  return wanted;
+}
+constexpr bool wants_buckets(const BucketProbes& buckets) {
+  return buckets.count > 0 &&
+         (buckets.pairs || buckets.weight || buckets.score || buckets.score_square ||
+          buckets.content || buckets.content_square || buckets.term || buckets.term_square);
+}
+
 // ---- Forward -----------------------------------------------------------------------------------
 
 struct AttentionInputs {

@@ -50,7 +50,9 @@ void check_shape(const AttentionShape& s, const Requirements& require) {
   require(s.value_dim >= 0 && s.value_dim <= limits.channels,
           "expected a value_dim of at most " + number(limits.channels) + " but got " +
               number(s.value_dim));
-  require(s.window >= 0, "expected a window of at least 0 but got " + number(s.window));
+  require(s.window >= 0 && s.window <= kNoWindow, "expected a window of 0, for none, to " +
+                                                      number(kNoWindow) + " tokens but got " +
+                                                      number(s.window));
 }
 
 /// Largest |lambda| of an unmasked pair, or -1 where there is none; `least` gets the smallest

@@ -118,6 +118,11 @@ int main(int, char** argv) {
     return refuse("the worker needs LibTorch " + wanted + ", and " + torch.string() + " is " +
                   version + "; name another one with PHASESCOPE_TORCH");
   }
+  // The CUDA runtime lies beside LibTorch where pip has put both; the worker's own kernels ask for
+  // it too, and what they ask for is not looked for where LibTorch looks. Where a LibTorch for CPUs
+  // alone brings none, they have the package's.
+  prepend_library_path(worker.parent_path());
+  prepend_library_path(torch / ".." / "nvidia" / "cu13" / "lib");
   prepend_library_path(torch / "lib");
   const fs::path assets = prefix / "share" / "phasescope";
   setenv("PHASESCOPE_ASSETS", assets.c_str(), 0);

@@ -4,7 +4,8 @@
 // Where threads outnumber these items, a panel's dq and what is summed over its pairs are an item,
 // and dk and dv of a share's part of the keys another (cape_parts()), which computes scores twice.
 // A panel's sums then wait until all panels of a tile are done, and are added up in the order that
-// shares have: the same bits.
+// shares have: the same bits. Where dq comes from a pass of its own, shares stay whole: no score
+// is computed a third time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/backward_cape.cpp"
 #include "kernels/cpu/targets.h"
@@ -33,7 +34,9 @@ class CapeBackward : private BackwardPanels<VariantDefaults> {
         // Over FIRE little goes by distance.
         plan_(cape_plan(shape_, kPanel, key_floats(), pieces() ? 1 : heads_ + net_.cape.hidden)),
         network_(net_, plan_.keys, sums_scores()) {
-    parts_ = cape_parts(parallel_threads(), plan_, panels_, bytes());
+    find_gradients();
+    place_partial();
+    parts_ = cape_parts(parallel_threads(), plan_, panels_, bytes(), dq_apart_);
     // Over FIRE all that goes by distance waits for the end; the sums of panels do not.
     if (pieces() && !sums_scores() && !in_parts()) {
       plan_.panels = std::max<std::int64_t>(1, panels_);
@@ -41,8 +44,6 @@ class CapeBackward : private BackwardPanels<VariantDefaults> {
     threads_ = in_parts() ? parts_.threads : parallel_threads();
     sum_keys_ = in_parts() ? parts_.slice : plan_.keys;
     sums_size_ = sum_keys_ * key_floats();
-    find_gradients();
-    place_partial();
   }
 
   void run() {

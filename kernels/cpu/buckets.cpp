@@ -18,12 +18,6 @@ constexpr std::int64_t kLeastWide = 16;
 
 }  // namespace
 
-bool wants_buckets(const BucketProbes& buckets) {
-  return buckets.count > 0 &&
-         (buckets.pairs || buckets.weight || buckets.score || buckets.score_square ||
-          buckets.content || buckets.content_square || buckets.term || buckets.term_square);
-}
-
 std::int64_t kept_bytes() { return kept_limit().load(std::memory_order_relaxed); }
 void set_kept_bytes(std::int64_t bytes) { kept_limit().store(bytes, std::memory_order_relaxed); }
 

@@ -10,9 +10,6 @@
 
 namespace phasescope::kernels {
 
-/// True where some sum by distance is wanted.
-bool wants_buckets(const BucketProbes& buckets);
-
 /// Neighbouring distances of a block in one place (BucketPlan::place()), the farthest first: down
 /// to `first` from where the run before ends.
 struct BucketRun {

@@ -72,9 +72,10 @@ struct CapeBytes {
 
 /// panels: of an entry. Scores, and the network forth and back, are computed twice then: about 3
 /// operations instead of 2, so that it takes more than 3 threads for 2 items, and as many have to
-/// fit within backward_bytes() with all else.
+/// fit within backward_bytes() with all else. dq_apart: dq comes from a pass of its own anyway,
+/// which makes two of scores; shares stay whole then, for in parts there would be a third.
 inline CapeParts cape_parts(int threads, const CapePlan& plan, std::int64_t panels,
-                            const CapeBytes& bytes) {
+                            const CapeBytes& bytes, bool dq_apart) {
   constexpr std::int64_t kItems = 64;  // parts of a slice, where it is long enough
   constexpr std::int64_t kSlices = std::int64_t{64} << 20;
   const auto up = [](std::int64_t n, std::int64_t by) { return (n + by - 1) / by; };
@@ -90,7 +91,7 @@ inline CapeParts cape_parts(int threads, const CapePlan& plan, std::int64_t pane
                             queries * bytes.panel - items * parts.slice * bytes.key;
   const std::int64_t fit =
       std::clamp<std::int64_t>(left / bytes.thread, 0, std::min<std::int64_t>(threads, work));
-  if (2 * fit > 3 * items) parts.threads = static_cast<int>(fit);
+  if (!dq_apart && 2 * fit > 3 * items) parts.threads = static_cast<int>(fit);
   return parts;
 }
 

@@ -5,13 +5,17 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numbers>
 
 #include "kernels/attention.h"
 
 namespace phasescope::kernels {
 
-inline constexpr float kLog2e = 1.44269504088896341f;
-inline constexpr float kLn2 = 0.693147180559945309f;
+inline constexpr float kLog2e = std::numbers::log2e_v<float>;
+inline constexpr float kLn2 = std::numbers::ln2_v<float>;
+
+/// Tokens, farther than any two are; the window of those who have none, and the largest.
+inline constexpr std::int64_t kNoWindow = std::int64_t{1} << 40;
 
 // Sentinels, in log2 units. A masked score must lie below the first maximum, and both far below any
 // real score: equal or inverted ones give silent garbage.
@@ -69,7 +73,7 @@ struct Log2Lse {
 inline Log2Lse log2_lse(float lse, const float* sink) {
   if (lse == -std::numeric_limits<float>::infinity()) return {};
   const double exact =
-      (sink ? lse_beside_sink(lse, *sink) : static_cast<double>(lse)) * 1.4426950408889634;
+      (sink ? lse_beside_sink(lse, *sink) : static_cast<double>(lse)) * std::numbers::log2e;
   const auto high = static_cast<float>(exact);
   return {high, std::isfinite(high) ? static_cast<float>(exact - static_cast<double>(high)) : 0};
 }
@@ -85,8 +89,6 @@ struct RegionCall {
   const MapOutputs* map = nullptr;
   const ScoreSums* sums = nullptr;
 };
-
-inline bool wants_top_keys(const RowProbes& rows) { return rows.top_key || rows.top_weight; }
 
 inline std::int64_t value_dim(const AttentionShape& shape) {
   return shape.value_dim ? shape.value_dim : shape.head_dim;

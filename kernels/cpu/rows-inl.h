@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "kernels/cpu/softmax-inl.h"
 
@@ -62,14 +63,14 @@ inline void write_lse(const Panel& panel, std::int64_t count, std::int64_t first
 inline double keys_share(const Panel& panel, std::int64_t n, const RowSinks& sinks) {
   if (!sinks || panel.normaliser[n] == 0) return 1;
   const double l = panel.normaliser[n], reference = panel.reference[n];
-  return 1 / (1 + std::exp2(sinks.of(n) * 1.4426950408889634 - reference) / l);
+  return 1 / (1 + std::exp2(sinks.of(n) * std::numbers::log2e - reference) / l);
 }
 
 /// What the sink has of the row, to full precision where it is small.
 inline double sink_weight(const Panel& panel, std::int64_t n, float sink) {
   const double l = panel.normaliser[n], reference = panel.reference[n];
   if (l == 0) return sink == -std::numeric_limits<float>::infinity() ? 0 : 1;
-  return 1 / (1 + l * std::exp2(reference - sink * 1.4426950408889634));
+  return 1 / (1 + l * std::exp2(reference - sink * std::numbers::log2e));
 }
 
 /// Adds sinks to the normalisers of rows that see a key, once all that leaves them out is written.

@@ -14,7 +14,7 @@ struct ForwardTuning {
   bool packs_values = false;
 };
 
-/// By the processor, for values whose rows are row_bytes apart.
+/// By the processor, for values whose rows are row_bytes apart; 0: of 16 bits.
 ForwardTuning forward_tuning(std::int64_t row_bytes);
 
 /// For tests and benchmarks: what forward_tuning() says from now on; nothing: what it says by

@@ -5,6 +5,8 @@
 #include <limits>
 #include <unordered_map>
 
+#include "kernels/cpu/problem.h"
+
 namespace phasescope::kernels {
 namespace {
 

@@ -68,8 +68,6 @@ class Visibility {
   std::vector<std::int64_t> pairs(std::int64_t batch) const;
 
  private:
-  static constexpr std::int64_t kNoWindow = std::int64_t{1} << 40;
-
   void find_document_keys(const std::int32_t* queries, std::int64_t batch);
   bool share_range(std::int64_t batch, std::int64_t row, std::int64_t queries, std::int64_t key,
                    std::int64_t count) const;

@@ -77,8 +77,6 @@ void check_device(const CudaAttention& a, bool with_values = true) {
   require(s.batch < 65536 && s.heads < 65536, "expected fewer than 65536 heads and batch entries");
   require(s.keys >= 1, "expected at least one key");
   check_heads(a);
-  require(!a.query_documents == !a.key_documents,
-          "expected the documents of both queries and keys, or of neither");
   require(!a.key_documents || is_aligned(a.document_workspace),
           "expected a workspace for the documents on a 16-byte boundary");
   if (s.queries > 0) check_tensor(a.q, a);
@@ -227,23 +225,15 @@ bool has_strides(const InputTensor& t) { return t.batch > 0 && t.head > 0 && t.r
 }  // namespace
 
 bool cuda_takes_hopper_form(const CudaAttention& a) {
-  if (!a.hopper || a.tokens.any() || cuda_capability() != kHopperCapability) return false;
-  if (cuda_padded_heads(a.shape).wide() || cuda::values_of(a.shape) != a.shape.head_dim) {
-    return false;
-  }
+  if (!a.hopper || !cuda_has_hopper_form(a) || cuda_capability() != kHopperCapability) return false;
+  if (cuda::values_of(a.shape) != a.shape.head_dim) return false;
   if (!has_strides(a.q) || !has_strides(a.k) || !has_strides(a.v)) return false;
-  if (const auto* table = std::get_if<TableVariant>(&a.variant)) return !table->multiplies;
-  if (const auto* tape = std::get_if<TapeVariant>(&a.variant)) {
-    return tape->state_dim > 0 && has_strides(tape->state);
-  }
-  return std::holds_alternative<PlainVariant>(a.variant) ||
-         std::holds_alternative<TapaVariant>(a.variant);
+  const auto* tape = std::get_if<TapeVariant>(&a.variant);
+  return !tape || (tape->state_dim > 0 && has_strides(tape->state));
 }
 
 bool cuda_takes_hopper_backward(const CudaAttention& a, const SavedForward& saved) {
-  const bool has_form = std::holds_alternative<PlainVariant>(a.variant) ||
-                        std::holds_alternative<TableVariant>(a.variant);
-  return has_form && cuda_takes_hopper_form(a) && has_strides(saved.d_out) &&
+  return cuda_has_hopper_backward(a) && cuda_takes_hopper_form(a) && has_strides(saved.d_out) &&
          cuda::one_pass(a).units > 0;
 }
 
@@ -255,7 +245,7 @@ void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOut
   require_room(
       attention,
       cuda::wants_content(outputs.buckets) || cuda::wants_term(outputs.buckets) ||
-          (cuda::wants_top_keys(outputs.rows) && outputs.rows.top_count > CudaHeads::kFewTopKeys));
+          (wants_top_keys(outputs.rows) && outputs.rows.top_count > CudaHeads::kFewTopKeys));
   check_tensor(outputs.out, attention);
   if (attention.gate.data && outputs.ungated.data) check_tensor(outputs.ungated, attention);
   if (outputs.buckets.count > 0) {
@@ -263,7 +253,7 @@ void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOut
             "expected lse and a workspace on a 16-byte boundary for the distance buckets");
     require_few_heads(attention);
   }
-  require(outputs.lse || !cuda::wants_top_keys(outputs.rows),
+  require(outputs.lse || !wants_top_keys(outputs.rows),
           "expected lse for the largest weights of a row");
   if (attention.key_documents) cuda::launch_documents(attention);
   std::visit(Forward{attention, outputs}, attention.variant);
@@ -307,6 +297,10 @@ std::size_t gate_place(const CudaAttention& attention) {
 }
 
 }  // namespace
+
+bool cuda_adds_atomically(const CudaAttention& attention) {
+  return attention.atomic_dq && cuda::one_pass(attention).units > 0;
+}
 
 std::size_t cuda_backward_workspace(const CudaAttention& attention) {
   if (!attention.gate.data) return gradient_workspace(attention);

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "kernels/attention.h"
+#include "kernels/cuda/cuda_scores.h"
 
 namespace phasescope::kernels {
 
@@ -22,11 +23,14 @@ inline constexpr const char* kVerifiedCudaBackend = "cuda";
 /// At most so many segments of FIRE (an MLP of one unit less), and hidden units of CAPE.
 inline constexpr std::int64_t kCudaSegments = 64, kCudaHiddenUnits = 64;
 
+/// Of CAPE's gradients: hidden units as their arrays have them, an odd number of fours, so that
+/// rows of weights begin in other banks of shared memory.
+constexpr std::int64_t cuda_cape_units(std::int64_t hidden) { return ((hidden + 3) / 4 * 4) | 4; }
 /// Bytes of a block's shared memory that CAPE's gradients take, and what the least of devices of
 /// compute capability 8.0 and more have.
 constexpr std::int64_t cuda_cape_bytes(std::int64_t heads, std::int64_t hidden) {
-  const std::int64_t units = (hidden + 3) / 4 * 4;
-  return 4 * (72 * (heads + units) + 128 * (heads + hidden) + 2 * heads * units + 384);
+  const std::int64_t units = cuda_cape_units(hidden);
+  return 4 * (72 * (heads + units) + 130 * (heads + hidden) + 2 * heads * units + 384);
 }
 inline constexpr std::int64_t kCudaSharedBytes = 99 * 1024;
 /// What those of compute capability 8.0, 8.7 and from 9.0 on have.
@@ -62,12 +66,16 @@ constexpr CudaHeads cuda_padded_heads(std::int64_t head_dim, std::int64_t value_
 constexpr CudaHeads cuda_padded_heads(const AttentionShape& s) {
   return cuda_padded_heads(s.head_dim, s.value_dim);
 }
-/// Whether a variant has a form of wide heads, and whether it has one of values of another width
-/// than keys: all but CAPE.
+/// Whether a score has a form of wide heads.
 inline bool cuda_has_wide_form(const AttentionInputs& inputs) {
-  const auto* table = std::get_if<TableVariant>(&inputs.variant);
-  return !inputs.tokens.any() &&
-         (table ? !table->multiplies : std::holds_alternative<PlainVariant>(inputs.variant));
+  return cuda_score_has(inputs, " wide ");
+}
+/// Whether it has a forward pass in Hopper form, and a backward pass; of heads that are not wide.
+inline bool cuda_has_hopper_form(const AttentionInputs& inputs) {
+  return cuda_score_has(inputs, " hopper ") && !cuda_padded_heads(inputs.shape).wide();
+}
+inline bool cuda_has_hopper_backward(const AttentionInputs& inputs) {
+  return cuda_score_has(inputs, " hopper_backward ") && cuda_has_hopper_form(inputs);
 }
 
 /// Bytes of the workspace that documents take: 8 for every 64 queries and every 64 keys.
@@ -130,11 +138,10 @@ std::size_t cuda_bucket_workspace(const CudaAttention& attention, const BucketPr
 std::size_t cuda_score_workspace(const CudaAttention& attention);
 
 /// Whether the forward pass is the Hopper form: where it is wanted, on devices of compute
-/// capability 9.0, plain, with a table that is added, TAPA's and TAPE's, without numbers of tokens;
-/// no stride is 0.
+/// capability 9.0, of scores that have it (cuda_has_hopper_form); no stride is 0.
 bool cuda_takes_hopper_form(const CudaAttention& attention);
-/// Whether the backward pass is: where the forward pass is, plain and with a table that is added,
-/// if dq is made beside dk and dv (dq_bytes); no stride of d_out is 0.
+/// Whether the backward pass is: where the forward pass is, of scores that have it, if dq is made
+/// beside dk and dv (dq_bytes); no stride of d_out is 0.
 bool cuda_takes_hopper_backward(const CudaAttention& attention, const SavedForward& saved);
 
 /// Enqueues the forward pass. Throws std::invalid_argument for what it cannot do, and
@@ -152,8 +159,12 @@ struct CudaGradients : Gradients {
 /// Linear in queries and keys, and dq_bytes at most; of CAPE, see cape_bytes.
 std::size_t cuda_backward_workspace(const CudaAttention& attention);
 
-/// Enqueues the backward pass; the same bits every time but for atomic_dq. Throws like the forward
-/// pass.
+/// Whether the backward pass adds by atomic operations: where atomic_dq is set and dq is made
+/// beside dk and dv on the current device.
+bool cuda_adds_atomically(const CudaAttention& attention);
+
+/// Enqueues the backward pass; the same bits every time where cuda_adds_atomically() is not true.
+/// Throws like the forward pass.
 void cuda_attention_backward(const CudaAttention& attention, const SavedForward& saved,
                              const CudaGradients& gradients);
 

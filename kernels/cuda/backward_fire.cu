@@ -29,7 +29,7 @@ void backward_fire(const CudaAttention& attention, const SavedForward& saved,
   const auto& fire = std::get<FireVariant>(attention.variant);
   const auto* wanted = std::get_if<FireGradients>(&gradients.variant);
   const FireGradients to = wanted ? *wanted : FireGradients{};
-  backward_with(attention, saved, gradients, FireScore{{.scale = attention.scale}, fire},
+  backward_with(attention, saved, gradients, FireScore::of(attention),
                 [&](auto type, auto dim, const auto& parameters) {
                   if (!to.distance && !to.factor && !to.slope && !to.intercept) return;
                   launch_fire<decltype(type), decltype(dim)::value>(attention, fire, to,

@@ -54,8 +54,8 @@ struct HopperBackwardLayout {
       Score::kEntries ? kHopperGroups * kEntriesBytes : 0;
   static constexpr std::uint32_t kSums = kEntries + kStages * kStageEntries;
   static constexpr std::uint32_t kBarriers = kSums + (Score::kEntries ? GroupTableSums::kBytes : 0);
-  static constexpr std::uint32_t kAlignment = 1024;
-  static constexpr int kBytes = static_cast<int>(kBarriers + (2 * kStages + 2) * 8 + kAlignment);
+  static constexpr int kBytes =
+      static_cast<int>(kBarriers + (2 * kStages + 2) * 8 + kHopperAlignment);
 };
 
 /// What a thread has of dq of a tile of queries: of 16 of them and 64 channels, whose panels are of
@@ -117,30 +117,21 @@ class BlockHopperBackward {
         one_(launch.one),
         problem_(launch.one.pass.problem),
         unit_(launch.one),
-        group_(static_cast<int>(threadIdx.x) / kThreads),
-        warp_(static_cast<int>(threadIdx.x) / 32 % 4),
-        lane_(static_cast<int>(threadIdx.x) % 32),
+        group_(own_group()),
+        warp_(own_warp()),
+        lane_(own_lane()),
         visibility_(problem_, unit_.batch),
-        shared_((shared_memory() + Layout::kAlignment - 1) / Layout::kAlignment *
-                Layout::kAlignment) {}
+        shared_(hopper_memory()) {}
 
   __device__ void run() {
-    make_barriers();
-    __syncthreads();
-    if (group_ == kHopperGroups) {
-      keep_registers<kBackwardCopierRegisters>();
-      if (warp_ == 0) copy();
-    } else {
-      take_registers<kBackwardComputerRegisters>();
-      compute();
-    }
+    run_groups<kBackwardCopierRegisters, kBackwardComputerRegisters>(
+        group_, warp_, [this] { make_barriers(); }, [this] { copy(); }, [this] { compute(); });
   }
 
  private:
   // ---- Barriers ----
 
   __device__ void make_barriers() const {
-    if (threadIdx.x != 0) return;
     constexpr int kWarps = kHopperGroups * kThreads / 32;
     make_barrier(keys_full(), 1);
     make_barrier(keys_empty(), kWarps);

@@ -10,11 +10,12 @@
 
 #include "kernels/cuda/cape_network.cuh"
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/tile.cuh"
 
 namespace phasescope::kernels::cuda {
 
 /// Sums of a pair of tiles in shared memory, as its slot has them: d row and d row * (u - start of
-/// the segment), (rows, kMostSegments, 2); d u * factor by diagonal, (kThreads); d u * distance by
+/// the segment), by cape_piece(); d u * factor by diagonal, (kThreads); d u * distance by
 /// query, (kRows). Then what 32 pairs of a query row leave for other threads.
 class CapeFireSums {
  public:
@@ -22,7 +23,7 @@ class CapeFireSums {
       : hidden_(hidden),
         rows_(hidden + heads),
         pieces_(shared),
-        diagonals_(pieces_ + static_cast<std::uint32_t>(rows_ * kMostSegments * 2) * 4),
+        diagonals_(pieces_ + static_cast<std::uint32_t>(cape_piece(rows_, 0)) * 4),
         queries_(diagonals_ + kThreads * 4),
         places_(queries_ + kRows * 4),
         segments_(places_ + 32 * 4),
@@ -39,19 +40,23 @@ class CapeFireSums {
   __device__ void add_pieces(std::uint32_t d_hidden, std::uint32_t d_score) const {
     for (int row = static_cast<int>(threadIdx.x); row < rows_; row += kThreads) {
       const std::uint32_t gradients =
-          row < hidden_ ? d_hidden + static_cast<std::uint32_t>(row * kPairRow) * 4
-                        : d_score + static_cast<std::uint32_t>((row - hidden_) * kPairRow) * 4;
+          row < hidden_ ? d_hidden + static_cast<std::uint32_t>(cape_pair(row, 0)) * 4
+                        : d_score + static_cast<std::uint32_t>(cape_pair(row - hidden_, 0)) * 4;
       float one = 0, place = 0;
       int segment = segment_of(0);
-      for (int pair = 0; pair < 32; ++pair) {
-        if (segment_of(pair) != segment) {
-          add_piece(row, segment, one, place);
-          one = place = 0;
-          segment = segment_of(pair);
+      for (int first = 0; first < 32; first += 4) {
+        const auto four = load_shared<Floats>(gradients + static_cast<std::uint32_t>(first) * 4);
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+          const int pair = first + n;
+          if (segment_of(pair) != segment) {
+            add_piece(row, segment, one, place);
+            one = place = 0;
+            segment = segment_of(pair);
+          }
+          one += four.x[n];
+          place = fmaf(four.x[n], get(places_, pair), place);
         }
-        const float gradient = get(gradients, pair);
-        one += gradient;
-        place = fmaf(gradient, get(places_, pair), place);
       }
       add_piece(row, segment, one, place);
     }
@@ -86,7 +91,7 @@ class CapeFireSums {
     return load_shared<int>(segments_ + static_cast<std::uint32_t>(pair) * 4);
   }
   __device__ void add_piece(int row, int segment, float one, float place) const {
-    const int at = (row * kMostSegments + segment) * 2;
+    const auto at = static_cast<int>(cape_piece(row, segment));
     add(pieces_, at, one);
     add(pieces_, at + 1, place);
   }
@@ -100,22 +105,22 @@ class CapeFireSums {
 /// The sums of all pairs by row and segment.
 class CapePieceTotals {
  public:
-  /// sums: (rows, kMostSegments, 2).
+  /// sums: by cape_piece().
   __device__ CapePieceTotals(const CapeNetwork& net, const double* sums) : net_(net), sums_(sums) {}
 
   /// Of d row, and of d row * u.
   __device__ double ones(std::int64_t row, std::int64_t segment) const {
-    return sums_[(row * kMostSegments + segment) * 2];
+    return sums_[cape_piece(row, segment)];
   }
   __device__ double places(std::int64_t row, std::int64_t segment) const {
-    return sums_[(row * kMostSegments + segment) * 2 + 1] + start(segment) * ones(row, segment);
+    return sums_[cape_piece(row, segment) + 1] + start(segment) * ones(row, segment);
   }
   /// Of d row * the bias of a head.
   __device__ double biases(std::int64_t row, std::int64_t head, std::int64_t segment) const {
     const std::int64_t at = head * net_.fire.head_stride + segment;
     const double slope = static_cast<double>(net_.fire.slope[at]);
     const double there = slope * start(segment) + static_cast<double>(net_.fire.intercept[at]);
-    return ones(row, segment) * there + slope * sums_[(row * kMostSegments + segment) * 2 + 1];
+    return ones(row, segment) * there + slope * sums_[cape_piece(row, segment) + 1];
   }
 
   /// sum(row) of the rows that a head's bias is part of, each times the weight that it has there.

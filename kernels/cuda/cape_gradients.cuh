@@ -203,9 +203,9 @@ __global__ void __launch_bounds__(kThreads)
                  dk);
 }
 
-static_assert(cuda_cape_bytes(4, 4) == 4 * (4 * kPairRow * 4 + 2 * kThreads * 4 + 2 * 4 * 4 +
-                                            kThreads + kRows + 6 * 32) &&
-                  kThreads == 2 * kMostSegments,
+static_assert(cuda_cape_bytes(4, 4) == 4 * (4 * cape_pair(4, 0) + cape_piece(4 + 4, 0) +
+                                            cape_weight(2 * 4, 0, 4) + kThreads + kRows + 6 * 32) &&
+                  cape_piece(1, 0) >= cape_diagonal(1, 0),
               "what CapeGradientBlock places, over FIRE or not");
 
 /// The network's backward pass over a pair of tiles, 32 pairs of a query row at a time, by products
@@ -256,7 +256,10 @@ class CapeGradientBlock {
   }
   /// That a slot has.
   __device__ int sums() const {
-    return 2 * heads_ * units_ + (hidden_ + heads_) * kThreads + (kFire ? kThreads + kRows : 0);
+    const int rows = hidden_ + heads_;
+    return cape_weight(2 * heads_, 0, units_) +
+           (kFire ? static_cast<int>(cape_piece(rows, 0)) + kThreads + kRows
+                  : cape_diagonal(rows, 0));
   }
   __device__ static float get(std::uint32_t array, int n) {
     return load_shared<float>(array + size(n));
@@ -275,8 +278,8 @@ class CapeGradientBlock {
       const float content = *contents_.at(h, query + row, key + column);
       const float d = *strip_.at(h, query + row, key + column);
       // An infinite content score whose pair has no weight gives nothing: 0 times it would be NaN.
-      put(content_, h * kPairRow + lane_, d == 0 && fabsf(content) == INFINITY ? 0 : content);
-      put(d_score_, h * kPairRow + lane_, d);
+      put(content_, cape_pair(h, lane_), d == 0 && fabsf(content) == INFINITY ? 0 : content);
+      put(d_score_, cape_pair(h, lane_), d);
     }
     const int diagonal = row - column + kRows - 1;
     const int position = query + row + static_cast<int>(launch_.pairs.problem.shape.query_offset);
@@ -297,8 +300,8 @@ class CapeGradientBlock {
     if (!launch_.with_sums) return;
     float d_place = 0;
     for (int n = warp_; n < hidden_ + heads_; n += 4) {
-      const float gradient = n < hidden_ ? get(d_hidden_, n * kPairRow + lane_)
-                                         : get(d_score_, (n - hidden_) * kPairRow + lane_);
+      const float gradient = n < hidden_ ? get(d_hidden_, cape_pair(n, lane_))
+                                         : get(d_score_, cape_pair(n - hidden_, lane_));
       add_row(n, place, diagonal, gradient, d_place);
     }
     const int weight_tiles = (heads_ + 15) / 16 * net_.unit_tiles();
@@ -320,7 +323,7 @@ class CapeGradientBlock {
     if constexpr (kFire) {
       d_place = fmaf(gradient, net_.piece(row, place.segment).x, d_place);
     } else {
-      add(diagonals_, row * kThreads + diagonal, gradient);
+      add(diagonals_, cape_diagonal(row, diagonal), gradient);
     }
   }
 
@@ -335,7 +338,7 @@ class CapeGradientBlock {
     }
   }
   __device__ static std::uint32_t place_of(int row, int lane) {
-    return size(row * kPairRow + lane / 4 * 4);
+    return size(cape_pair(row, lane / 4 * 4));
   }
   /// Those rows as columns of the pairs.
   __device__ __forceinline__ CapeColumns columns_of(std::uint32_t array, int tile,
@@ -400,7 +403,7 @@ class CapeGradientBlock {
     const std::uint32_t units = layer == 0 ? d_hidden_ : active_;
     const int row = lane_ / 4, place = lane_ % 4;
     const auto number = [](std::uint32_t array, int n, int count, int pair) {
-      return n < count ? get(array, n * kPairRow + pair) : 0;
+      return n < count ? get(array, cape_pair(n, pair)) : 0;
     };
     float sums[4] = {};
 #pragma unroll
@@ -424,7 +427,7 @@ class CapeGradientBlock {
     for (int n = 0; n < 4; ++n) {
       const int head = first_head + row + n / 2 * 8, unit = first_unit + place * 2 + n % 2;
       if (head < heads_ && unit < units_) {
-        add(weights_, (layer * heads_ + head) * units_ + unit, sums[n]);
+        add(weights_, cape_weight(layer * heads_ + head, unit, units_), sums[n]);
       }
     }
   }

@@ -42,7 +42,7 @@ CapeMemory::CapeMemory(const CudaAttention& attention, void* memory, bool backwa
   const auto& cape = std::get<CapeVariant>(attention.variant);
   Arrays arrays(memory);
   distances = std::max<std::int64_t>(s.query_offset + s.queries, 1);
-  units = (cape.hidden + 3) / 4 * 4;
+  units = cuda_cape_units(cape.hidden);
   const bool on_fire = is_on_fire(cape);
   const std::int64_t network_rows = cape.hidden + s.heads;
   tables = arrays.take(network_rows * (on_fire ? 2 * cape.fire->segments : distances));
@@ -50,7 +50,7 @@ CapeMemory::CapeMemory(const CudaAttention& attention, void* memory, bool backwa
       arrays.take<CapeWeights>(kCapeProducts * ((s.heads + 7) / 8) * ((cape.hidden + 7) / 8) * 32);
   if (backward) {
     const std::int64_t weights = 2 * s.heads * units;
-    slot = on_fire ? CapeSlot{weights + network_rows * kMostSegments * 2, kThreads, kRows}
+    slot = on_fire ? CapeSlot{weights + cape_piece(network_rows, 0), kThreads, kRows}
                    : CapeSlot{weights, network_rows * kThreads, 0};
     delta = arrays.take(delta_size(s));
     if (!on_fire) joined = arrays.take(network_rows * distances);

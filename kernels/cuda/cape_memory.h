@@ -6,8 +6,20 @@
 #include <cstdint>
 
 #include "kernels/cuda/attention_cuda.h"
+#include "kernels/cuda/launchers.h"
 
 namespace phasescope::kernels::cuda {
+
+/// Where numbers lie in the arrays of CAPE's gradients, which a block has in shared memory and its
+/// slot after it, counted in floats: of one of 32 pairs in a row of kPairRow; of a weight in
+/// (heads, units); of a diagonal in a row of kThreads; of a row's segment, two numbers. Segments'
+/// rows have room for one more, so that the same segment of all rows is not in one bank.
+constexpr int cape_pair(int row, int pair) { return row * kPairRow + pair; }
+constexpr int cape_weight(int head, int unit, int units) { return head * units + unit; }
+constexpr int cape_diagonal(int row, int diagonal) { return row * kThreads + diagonal; }
+constexpr std::int64_t cape_piece(std::int64_t row, std::int64_t segment) {
+  return (row * (kMostSegments + 1) + segment) * 2;
+}
 
 /// What the network's backward pass leaves for a pair of tiles, one after the other: floats of sums
 /// over all its pairs, by diagonal and by query.
@@ -39,7 +51,7 @@ struct CapeMemory {
   std::int64_t distances = 0;  ///< lambda from 0 on: every one in use
   std::int64_t rows = 0;       ///< of a strip: whole tiles
   std::int64_t keys = 0;       ///< likewise
-  std::int64_t units = 0;      ///< hidden units, whole fours
+  std::int64_t units = 0;      ///< cuda_cape_units()
   /// Whose strips follow each other in `scores` (and `content`): more than one where they are
   /// whole.
   std::int64_t texts = 1;

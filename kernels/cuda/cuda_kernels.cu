@@ -61,6 +61,9 @@ class Kernels final : public CudaKernels {
   std::size_t backward_workspace(const CudaAttention& attention) const override {
     return cuda_backward_workspace(attention);
   }
+  bool adds_atomically(const CudaAttention& attention) const override {
+    return cuda_adds_atomically(attention);
+  }
 };
 
 }  // namespace

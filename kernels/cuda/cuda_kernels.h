@@ -44,6 +44,7 @@ class CudaKernels {
   virtual std::size_t bucket_workspace(const CudaAttention& attention,
                                        const BucketProbes& buckets) const = 0;
   virtual std::size_t backward_workspace(const CudaAttention& attention) const = 0;
+  virtual bool adds_atomically(const CudaAttention& attention) const = 0;
 };
 
 /// The kernels of this folder.

@@ -17,11 +17,6 @@
 
 namespace phasescope::kernels::cuda {
 
-inline bool wants_buckets(const BucketProbes& b) {
-  return b.count > 0 &&
-         (b.pairs || b.weight || b.score || b.score_square || wants_content(b) || wants_term(b));
-}
-
 /// Pairs of tiles whose scores alone are computed again.
 template <DeviceScore Score>
 BackwardLaunch<Score> pairs_of(const Problem<Score>& problem, const CudaForwardOutputs& outputs) {
@@ -79,7 +74,7 @@ void launch_forward(const CudaAttention& a, const ForwardLaunch<Score>& paramete
            dim3{(grid.x + kTiles - 1) / kTiles, grid.y, grid.z}, kThreads, kBytes, a.stream,
            parameters);
   };
-  if (wants_probes(parameters.outputs.rows)) {
+  if (wants_row_probes(parameters.outputs.rows)) {
     start(AllProbes{});
   } else {
     start(NoProbes{});

@@ -38,8 +38,8 @@ struct HopperLayout {
   static constexpr std::uint32_t kStageEntries =
       Score::kEntries ? kHopperGroups * kEntriesBytes : 0;
   static constexpr std::uint32_t kBarriers = kEntries + kStages * kStageEntries;
-  static constexpr std::uint32_t kAlignment = 1024;
-  static constexpr int kBytes = static_cast<int>(kBarriers + (2 * kStages + 1) * 8 + kAlignment);
+  static constexpr int kBytes =
+      static_cast<int>(kBarriers + (2 * kStages + 1) * 8 + kHopperAlignment);
 };
 
 template <typename T, int D, class Probes, DeviceScore Score>
@@ -63,32 +63,23 @@ class BlockHopper {
         head_(static_cast<int>(blockIdx.y)),
         // The longest rows first.
         first_(static_cast<int>(gridDim.x - 1 - blockIdx.x) * (kHopperGroups * kRows)),
-        group_(static_cast<int>(threadIdx.x) / kThreads),
-        warp_(static_cast<int>(threadIdx.x) / 32 % 4),
-        lane_(static_cast<int>(threadIdx.x) % 32),
+        group_(own_group()),
+        warp_(own_warp()),
+        lane_(own_lane()),
         visibility_(problem_, batch_),
         tiles_(problem_, visibility_, first_),
-        shared_((shared_memory() + Layout::kAlignment - 1) / Layout::kAlignment *
-                Layout::kAlignment),
+        shared_(hopper_memory()),
         unit_(problem_) {}
 
   __device__ void run() {
-    make_barriers();
-    __syncthreads();
-    if (group_ == kHopperGroups) {
-      keep_registers<kCopierRegisters>();
-      if (warp_ == 0) copy();
-    } else {
-      take_registers<kComputerRegisters>();
-      compute();
-    }
+    run_groups<kCopierRegisters, kComputerRegisters>(
+        group_, warp_, [this] { make_barriers(); }, [this] { copy(); }, [this] { compute(); });
   }
 
  private:
   // ---- Barriers ----
 
   __device__ void make_barriers() const {
-    if (threadIdx.x != 0) return;
     make_barrier(queries_barrier(), 1);
     for (int stage = 0; stage < Layout::kStages; ++stage) {
       // The lane that copies tiles, and all lanes with their entries; a lane of each warp.
@@ -255,10 +246,6 @@ class BlockHopper {
     }
   }
 
-  /// Where the 16 bytes of a chunk lie in a tile of panels.
-  __device__ static std::uint32_t panel_offset(int row, int chunk) {
-    return chunk_offset<64>(row, chunk % 8) + static_cast<std::uint32_t>(chunk / 8) * kPanelBytes;
-  }
   /// The warp's 16 queries as operands.
   __device__ __forceinline__ void load_queries() {
 #pragma unroll

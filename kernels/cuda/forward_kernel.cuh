@@ -70,6 +70,10 @@ class BlockForward {
                                                        : kCount == 2 && Probes::kOn);
   static constexpr int kWidth = kQuarterTiles ? kRows / 4 : kHalfTiles ? kRows / 2 : kRows;
   using Scores = float[kWidth / 8][4];
+  // What could be computed before the loop over keys would take registers, of which the sums of 256
+  // channels leave none, and those of two tiles of 128 none for a table's entries.
+  static constexpr bool kComputesAnew = kValueDim > 128 ||
+                                        (kValueDim == 128 && kCount == 2 && Score::kEntries);
 
  public:
   __device__ explicit BlockForward(const ForwardLaunch<Score>& launch)
@@ -204,8 +208,7 @@ class BlockForward {
   __device__ __forceinline__ void attend(const Which& bands, int tile, int following) {
 #pragma unroll 1
     for (int first = 0; first < kRows; first += kWidth) {
-      // What could be computed before the loop would take registers, of which 256 sums leave none.
-      if constexpr (kValueDim > 128) compute_anew(shared_, lane_);
+      if constexpr (kComputesAnew) compute_anew(shared_, lane_);
       Scores s[Which::kLast];
       compute_scores(bands, tile, first, s);
       // The tile's values are there; and when its scores are done, its keys make room.

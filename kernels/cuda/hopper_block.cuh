@@ -18,6 +18,38 @@ inline constexpr int kCopierRegisters = 40, kComputerRegisters = 232;
 
 /// Tiles of 64 rows lie in panels of 64 channels, a row of a panel in 128 bytes.
 inline constexpr std::uint32_t kPanelBytes = kRows * 128;
+/// Where the 16 bytes of a chunk lie in a tile of panels.
+__device__ __forceinline__ std::uint32_t panel_offset(int row, int chunk) {
+  return chunk_offset<64>(row, chunk % 8) + static_cast<std::uint32_t>(chunk / 8) * kPanelBytes;
+}
+
+/// The calling thread's group, of which number kHopperGroups copies, and its warp of the group.
+__device__ __forceinline__ int own_group() { return static_cast<int>(threadIdx.x) / kThreads; }
+__device__ __forceinline__ int own_warp() { return static_cast<int>(threadIdx.x) / 32 % 4; }
+__device__ __forceinline__ int own_lane() { return static_cast<int>(threadIdx.x) % 32; }
+
+/// Where a block's shared memory begins: at a boundary that swizzled panels need, for which a
+/// layout has as many bytes more.
+inline constexpr std::uint32_t kHopperAlignment = 1024;
+__device__ __forceinline__ std::uint32_t hopper_memory() {
+  return (shared_memory() + kHopperAlignment - 1) / kHopperAlignment * kHopperAlignment;
+}
+
+/// All threads of a block call it: one warp copy(), those that compute compute(), when
+/// make_barriers() has been called by one thread; each with the registers of its group.
+template <int kOfCopier, int kOfComputers, class Make, class Copy, class Compute>
+__device__ __forceinline__ void run_groups(int group, int warp, const Make& make_barriers,
+                                           const Copy& copy, const Compute& compute) {
+  if (threadIdx.x == 0) make_barriers();
+  __syncthreads();
+  if (group == kHopperGroups) {
+    keep_registers<kOfCopier>();
+    if (warp == 0) copy();
+  } else {
+    take_registers<kOfComputers>();
+    compute();
+  }
+}
 
 /// A place in the ring of stages, and the parity of its turn.
 template <int kStages>

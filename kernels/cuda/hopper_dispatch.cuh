@@ -34,7 +34,7 @@ void forward_in_hopper_form(const CudaAttention& a, const CudaForwardOutputs& ou
       launch("forward, Hopper form", &attention_hopper_kernel<T, kDim, decltype(probes), Score>,
              grid, kHopperThreads, HopperLayout<kDim, Score>::kBytes, a.stream, parameters);
     };
-    if (wants_probes(outputs.rows)) {
+    if (wants_row_probes(outputs.rows)) {
       start(AllProbes{});
     } else {
       start(NoProbes{});

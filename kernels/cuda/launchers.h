@@ -1,5 +1,5 @@
 #pragma once
-// One file a variant instantiates its kernels; and the sizes of launches and of the workspace.
+// What launches the kernels of each score; and the sizes of launches and of the workspace.
 
 #include <algorithm>
 #include <cstddef>
@@ -152,7 +152,6 @@ constexpr std::int64_t pieces_size(const AttentionShape& s) {
 constexpr std::int64_t distance_sums(const AttentionShape& s) {
   return s.batch * s.heads * tile_distances(s) * kThreads;
 }
-constexpr bool wants_top_keys(const RowProbes& r) { return r.top_key || r.top_weight; }
 constexpr bool wants_content(const BucketProbes& b) {
   return b.count > 0 && (b.content || b.content_square);
 }
@@ -168,13 +167,20 @@ struct DocumentRange {
 void launch_documents(const CudaAttention& attention);
 
 using ForwardLauncher = void(const CudaAttention&, const CudaForwardOutputs&);
-ForwardLauncher forward_plain, forward_plain_tokens, forward_table, forward_table_multiplied,
-    forward_table_tokens, forward_query_table, forward_clamp, forward_tapa, forward_tape,
-    forward_fire, forward_cape;
-/// Of heads that cuda_padded_heads() calls wide.
-ForwardLauncher forward_plain_wide, forward_table_wide;
-/// In Hopper form, without the passes that follow: for what cuda_takes_hopper_form() says.
-ForwardLauncher hopper_plain, hopper_table, hopper_tapa, hopper_tape;
+using BackwardLauncher = void(const CudaAttention&, const SavedForward&, const CudaGradients&);
+using SumsLauncher = void(const CudaAttention&, const CudaScoreSums&);
+/// Declares those that there are, and others that a score has not (variants/scores.inc). _wide: of
+/// heads that cuda_padded_heads() calls wide. hopper_: in Hopper form, without the passes that
+/// follow, for what cuda_takes_hopper_form() says; and dq, dk and dv, after delta, for what
+/// cuda_takes_hopper_backward() says.
+#define PHASESCOPE_SCORE(name, ...)                         \
+  ForwardLauncher forward_##name, forward_##name##_wide;    \
+  BackwardLauncher backward_##name, backward_##name##_wide; \
+  SumsLauncher sums_##name, sums_##name##_wide;             \
+  ForwardLauncher hopper_##name;                            \
+  BackwardLauncher hopper_backward_##name;
+#include "kernels/variants/scores.inc"
+#undef PHASESCOPE_SCORE
 
 /// The sums by bucket, from those that launch_distances() left in the workspace.
 void launch_buckets(const CudaAttention& attention, const CudaForwardOutputs& outputs);
@@ -186,17 +192,6 @@ InputTensor launch_gates(const CudaAttention& attention, const SavedForward& sav
 constexpr std::size_t gate_bytes(const AttentionShape& s) {
   return static_cast<std::size_t>(s.batch * s.heads * s.queries * values_of(s)) * 2;
 }
-
-using BackwardLauncher = void(const CudaAttention&, const SavedForward&, const CudaGradients&);
-BackwardLauncher backward_plain, backward_plain_tokens, backward_table, backward_table_multiplied,
-    backward_table_tokens, backward_query_table, backward_clamp, backward_tapa, backward_tape,
-    backward_fire, backward_cape, backward_plain_wide, backward_table_wide;
-/// dq, dk and dv in Hopper form, after delta: for what cuda_takes_hopper_backward() says.
-BackwardLauncher hopper_backward_plain, hopper_backward_table;
-
-using SumsLauncher = void(const CudaAttention&, const CudaScoreSums&);
-SumsLauncher sums_plain, sums_plain_tokens, sums_table, sums_table_multiplied, sums_table_tokens,
-    sums_query_table, sums_clamp, sums_tapa, sums_fire, sums_cape, sums_plain_wide, sums_table_wide;
 
 /// Sums by |distance|, (B, heads, length), of those of diagonals (B, heads, tile_distances(),
 /// kThreads); and (B, heads) of those of rows (B, heads, queries). `to` null: not wanted.

@@ -77,11 +77,4 @@ void with_type_and_dim(const CudaAttention& a, const Call& with) {
   }
 }
 
-inline bool wants_probes(const RowProbes& rows) {
-  bool wanted = rows.entropy || rows.max_score || rows.max_key || rows.top1_mass ||
-                rows.first_key_weight || rows.mean_distance || rows.sink_weight;
-  for (const float* window : rows.window_mass) wanted = wanted || window;
-  return wanted;
-}
-
 }  // namespace phasescope::kernels::cuda

@@ -1,7 +1,7 @@
 #pragma once
 // What may vary on the device, with no-op defaults: the same pieces as the CPU's HeadVariant. A
-// score is a struct passed by value; what it leaves out costs nothing. A new one adds its struct
-// here and its pair of .cu files.
+// score is a struct passed by value, which its of() makes from a call's inputs; what it leaves out
+// costs nothing. A new one adds its struct here and its line to variants/scores.inc.
 
 #include <cuda_runtime.h>
 
@@ -82,6 +82,8 @@ struct PlainScore : ScoreDefaults {
   static constexpr bool kLinear = true;
   float scale = 1;  // natural units, here and below
 
+  static PlainScore of(const AttentionInputs& inputs) { return {.scale = inputs.scale}; }
+
   __device__ __forceinline__ float multiplier() const { return scale * kLog2e; }
   __device__ __forceinline__ float score(float dot, float, float) const {
     return dot * multiplier();
@@ -93,6 +95,8 @@ static_assert(DeviceScore<PlainScore>);
 /// s = scale q.k; the weights average v and the tokens' states.
 struct TapeScore : PlainScore {
   static constexpr bool kState = true;
+
+  static TapeScore of(const AttentionInputs& inputs) { return {PlainScore::of(inputs)}; }
 };
 static_assert(DeviceScore<TapeScore>);
 
@@ -105,6 +109,8 @@ struct BiasScore : ScoreDefaults {
   static constexpr bool kEntries = true;
   float scale = 1;
 
+  static BiasScore of(const AttentionInputs& inputs) { return {.scale = inputs.scale}; }
+
   __device__ __forceinline__ float score(float dot, float, float entry) const {
     return fmaf(dot, scale * kLog2e, entry * kLog2e);
   }
@@ -115,6 +121,9 @@ struct BiasScore : ScoreDefaults {
 struct TableScore : BiasScore {
   TableVariant table;
 
+  static TableScore of(const AttentionInputs& inputs) {
+    return {BiasScore::of(inputs), std::get<TableVariant>(inputs.variant)};
+  }
   __device__ const float* entry(std::int64_t head, std::int64_t distance) const {
     const std::int64_t at = table.first_distance == 0 ? (distance < 0 ? -distance : distance)
                                                       : distance - table.first_distance;
@@ -125,6 +134,7 @@ static_assert(DeviceScore<TableScore>);
 
 /// s = scale q.k entry.
 struct MultipliedTableScore : TableScore {
+  static MultipliedTableScore of(const AttentionInputs& inputs) { return {TableScore::of(inputs)}; }
   __device__ __forceinline__ float score(float dot, float, float entry) const {
     return dot * (scale * kLog2e) * entry;
   }
@@ -145,6 +155,10 @@ struct QueryTableScore : BiasScore {
   QueryTableVariant table;
   std::int64_t heads = 0, queries = 0;
 
+  static QueryTableScore of(const AttentionInputs& inputs) {
+    return {BiasScore::of(inputs), std::get<QueryTableVariant>(inputs.variant), inputs.shape.heads,
+            inputs.shape.queries};
+  }
   /// Where a pair's number is, or -1.
   __device__ __forceinline__ std::int64_t place(int batch, int head, int query,
                                                 int distance) const {
@@ -157,12 +171,6 @@ struct QueryTableScore : BiasScore {
   }
 };
 static_assert(DeviceScore<QueryTableScore>);
-inline QueryTableScore query_table_score(const AttentionInputs& inputs) {
-  return {{.scale = inputs.scale},
-          std::get<QueryTableVariant>(inputs.variant),
-          inputs.shape.heads,
-          inputs.shape.queries};
-}
 
 /// Parts of clamped distances: pairs up to their head's limit have the problem's q and k.
 inline constexpr int kNear = 0, kFar = 1;
@@ -173,20 +181,23 @@ struct ClampScore : PlainScore {
   static constexpr int kParts = 2;
   ClampVariant clamp;
 
+  static ClampScore of(const AttentionInputs& inputs) {
+    return {PlainScore::of(inputs), std::get<ClampVariant>(inputs.variant)};
+  }
   __device__ int limit(std::int64_t head) const {
     return static_cast<int>(min(clamp.limits[head], std::int64_t{1} << 30));
   }
 };
 static_assert(DeviceScore<ClampScore>);
-inline ClampScore clamp_score(const AttentionInputs& inputs) {
-  return {{.scale = inputs.scale}, std::get<ClampVariant>(inputs.variant)};
-}
 
 /// The entry is FIRE's distance[lambda], and then the bias that its pieces make of it.
 struct FireScore : BiasScore {
   static constexpr bool kPieces = true;
   FireVariant fire;
 
+  static FireScore of(const AttentionInputs& inputs) {
+    return {BiasScore::of(inputs), std::get<FireVariant>(inputs.variant)};
+  }
   __device__ const float* entry(std::int64_t, std::int64_t distance) const {
     return fire.distance + clamped(distance, fire.length);
   }
@@ -207,6 +218,9 @@ struct TapaScore : ScoreDefaults {
   static constexpr bool kEntries = true;
   TapaVariant tapa;
 
+  static TapaScore of(const AttentionInputs& inputs) {
+    return {.tapa = std::get<TapaVariant>(inputs.variant)};
+  }
   __device__ int content() const { return static_cast<int>(tapa.content_dim); }
   __device__ bool linear() const { return tapa.phase == TapaPhase::linear; }
   __device__ const float* entry(std::int64_t, std::int64_t distance) const {
@@ -263,11 +277,11 @@ struct TokenScore : Base {
   static constexpr bool kTokens = true;
   static constexpr bool kLinear = false;
   DeviceTokens tokens;
+
+  static TokenScore of(const AttentionInputs& inputs) {
+    return {Base::of(inputs), DeviceTokens(inputs)};
+  }
 };
-template <class Base>
-TokenScore<Base> around(const CudaAttention& attention, const Base& score) {
-  return {score, DeviceTokens(attention)};
-}
 static_assert(DeviceScore<TokenScore<PlainScore>> && DeviceScore<TokenScore<TableScore>>);
 
 /// One number for each pair of some query rows and some keys of a batch entry, for all heads:

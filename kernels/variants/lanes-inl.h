@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "kernels/cpu/buffer.h"
 #include "kernels/cpu/diagonals.h"
@@ -99,7 +100,7 @@ class LaneScore : public VariantDefaults {
       sum +=
           (tokens.query ? tokens.query[row] : 0) + (tokens.key ? tokens.key[row * s.keys + j] : 0);
     }
-    return static_cast<float>(sum * 1.4426950408889634);
+    return static_cast<float>(sum * std::numbers::log2e);
   }
 
   float entry(std::int64_t head, std::int64_t distance) const {

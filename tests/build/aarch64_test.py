@@ -2,6 +2,7 @@
 """The CPU kernels compile for aarch64 (17.A11): the compiler goes over each file and writes nothing.
 Skipped where Debian's g++-aarch64-linux-gnu is not installed. Nothing has been run on such a machine."""
 
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 
 SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
 BUILD = Path(os.environ.get("PHASESCOPE_BUILD", SOURCE / "build/release"))
+COMMANDS = BUILD / "compile_commands.json"
 COMPILER = shutil.which("aarch64-linux-gnu-g++")
 
 
@@ -27,9 +29,10 @@ def highway():
 
 class Aarch64(unittest.TestCase):
     def test_every_cpu_kernel_compiles(self):
-        files = [*(SOURCE / "kernels").glob("*.cpp"), *(SOURCE / "kernels/cpu").glob("*.cpp"),
-                 *(SOURCE / "kernels/variants").glob("*.cpp")]
-        self.assertGreater(len(files), 30)
+        entries = json.loads(COMMANDS.read_text(encoding="utf-8"))
+        # Most are made in the build folder (kernels/scores.cmake).
+        files = [Path(entry["file"]) for entry in entries if "phasescope_kernels.dir" in entry["command"]]
+        self.assertGreater(len(files), 50)
         with tempfile.TemporaryDirectory() as folder:
             # Alone: what else stands beside it is of this machine's processor.
             os.symlink(highway(), Path(folder) / "hwy")
@@ -41,7 +44,7 @@ class Aarch64(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if COMPILER is None or highway() is None:
-        print("skipped: no compiler for aarch64")
+    if COMPILER is None or highway() is None or not COMMANDS.exists():
+        print("skipped: no compiler for aarch64, or nothing was configured")
         sys.exit(77)
     unittest.main()

@@ -6,6 +6,7 @@ import importlib.util
 import io
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -149,6 +150,14 @@ esac
         self.assertEqual([row["n"] for row in step["table"]["rows"]], [2048, 8192])
         self.assertEqual((step["absent_lengths"], step["passed"]), (["32768"], False))
 
+    def test_the_worker_finds_the_cuda_runtime_beside_libtorch(self):
+        site = self.folder / "site-packages"
+        for name in ("torch/lib", "nvidia/cu13/lib", "nvidia/cu13/bin"):
+            (site / name).mkdir(parents=True)
+        with mock.patch.dict(os.environ, {"LD_LIBRARY_PATH": "/before"}):
+            self.assertEqual(first_minutes.library_path(str(site / "torch" / "lib")),
+                             f"{site}/torch/lib:{site}/nvidia/cu13/lib:/before")
+
     def test_no_sanitizer_is_no_pass(self):
         with mock.patch.object(first_minutes, "program", lambda _: None):
             step = first_minutes.run_sanitizers(self.folder, first_minutes.Clock(1), 0, 80)
@@ -232,10 +241,12 @@ class Import(unittest.TestCase):
         self.assertEqual((both.count(", 80},"), both.count(", 90},")), (len(bench_import.KINDS),) * 2)
 
     def test_every_kernel_of_the_sources_has_kinds_that_test_it(self):
-        sources = {path.stem.removeprefix("forward_") for path in (SOURCE / "kernels" / "cuda").glob("forward_*.cu")}
-        self.assertEqual(set(bench_import.KINDS), sources)
-        hopper = {path.stem for path in (SOURCE / "kernels" / "cuda").glob("hopper_*.cu")}
-        self.assertEqual(set(bench_import.HOPPER), hopper)
+        text = (SOURCE / "kernels" / "problems" / "problems.cpp").read_text(encoding="utf-8")
+        names = re.search(r"kNames\[\] = {(.+?)}", text, re.DOTALL)[1]
+        self.assertEqual(set().union(*bench_import.KINDS.values()), set(re.findall(r'"(\w+)"', names)))
+        by_hand = {path.stem.removeprefix("forward_") for path in (SOURCE / "kernels" / "cuda").glob("forward_*.cu")}
+        self.assertLess(by_hand | {"plain", "plain_wide", "table_tokens"}, set(bench_import.KINDS))
+        self.assertEqual(bench_import.HOPPER["hopper_table"], {"hopper_table", "hopper_table_signed"})
 
     def test_the_hopper_form_is_verified_by_its_own_tests(self):
         result = good_result()

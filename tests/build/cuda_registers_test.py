@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What nvcc makes of the CUDA kernels: no spills in those of plain scores for any architecture we
-build, products and loads of shared memory as they were counted, and nothing of a probe or a
-variant in a kernel that has it off. Compiles files again, with -Xptxas -v, whose lines are in the log;
+"""What nvcc makes of the CUDA kernels: no spills in the forward passes of plain scores, tables and TAPA for any
+architecture we build, products, loads of shared memory and instructions as they were counted, and nothing of a probe or
+a variant in a kernel that has it off. Compiles files again, with -Xptxas -v, whose lines are in the log;
 skipped without a CUDA compiler. The kernels have not been run on a device."""
 
+import functools
 import os
 import re
 import subprocess
@@ -12,13 +13,21 @@ import tempfile
 import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import python_cases  # noqa: E402
+
 SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
 BUILD = os.environ.get("PHASESCOPE_BUILD", "")
 sys.path.insert(0, str(SOURCE / "tools"))
 
-from dev_tool import roofline  # noqa: E402
+from dev_tool import machine_code, paths, roofline  # noqa: E402
 
 FORWARD = "attention_forward_kernel"
+ARCHITECTURES = ("sm_80", "sm_90a")
+# The sums by distance of TAPA at 128 channels on sm_80, which are compiled with its forward pass; its other sums and the
+# forward pass itself spill nothing.
+DISTANCES = "attention_distances_kernel"
+TAPA_DISTANCES_SPILLS = 48
 HOPPER_FORMS = ("hopper_plain", "hopper_table", "hopper_tapa", "hopper_tape")
 # What the Hopper form still lacks, to become less: ptxas puts fences of its own before products of these (C7519), lets
 # those of a head of 128 channels wait for each other for want of registers (C7512), or spills there with all probes:
@@ -55,6 +64,23 @@ def compiler():
     return found[1] if found and Path(found[1]).exists() else None
 
 
+def source_of(name):
+    """The file of a unit: those of the lines of a list are made in the build."""
+    path = SOURCE / "kernels" / "cuda" / f"{name}.cu"
+    return path if path.exists() else Path(BUILD) / "kernels" / "cuda" / f"{name}.cu"
+
+
+@functools.lru_cache(maxsize=None)
+def compiled(name, *options):
+    """What nvcc ends with, says and writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel"
+        done = subprocess.run([compiler(), "-std=c++20", "--expt-relaxed-constexpr", "-I", str(SOURCE), *options,
+                               "-o", str(path), str(source_of(name))], capture_output=True, text=True, check=False)
+        print(f"{name} {' '.join(options)}:\n{done.stdout}{done.stderr}")
+        return done.returncode, done.stdout + done.stderr, path.read_bytes() if path.exists() else b""
+
+
 def costs(log):
     """{kernel: (bytes spilled, registers)} of one compilation's log."""
     found = {}
@@ -79,19 +105,16 @@ def products_and_loads(text):
 
 class Compiled(unittest.TestCase):
     def compile(self, name, *options):
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "kernel"
-            done = subprocess.run(
-                [compiler(), "-std=c++20", "--expt-relaxed-constexpr", "-I", str(SOURCE), *options,
-                 "-o", str(path), str(SOURCE / "kernels" / "cuda" / f"{name}.cu")],
-                capture_output=True, text=True, check=False)
-            print(f"{name} {' '.join(options)}:\n{done.stdout}{done.stderr}")
-            self.assertEqual(done.returncode, 0)
-            return done.stdout + done.stderr, path.read_bytes()
+        status, log, made = compiled(name, *options)
+        self.assertEqual(status, 0)
+        return log, made
+
+    def cubin(self, name, architecture):
+        """(what ptxas says, the file)"""
+        return self.compile(name, "-cubin", f"-arch={architecture}", "-Xptxas", "-v")
 
     def plain_forward_spills_nothing(self, architecture):
-        log, _ = self.compile("forward_plain", "-cubin", f"-arch={architecture}", "-Xptxas", "-v")
-        cost = costs(log)  # with sums by distance and top keys
+        cost = costs(self.cubin("forward_plain", architecture)[0])  # with sums by distance and top keys
         self.assertEqual(len([name for name in cost if FORWARD in name]), 8)
         self.assertEqual({name: cost[name] for name in cost if cost[name][0] > 0}, {})
 
@@ -101,10 +124,52 @@ class Compiled(unittest.TestCase):
     def test_the_plain_forward_spills_nothing_on_hopper(self):
         self.plain_forward_spills_nothing("sm_90a")
 
+    def test_the_forward_passes_of_tables_and_of_tapa_spill_nothing(self):
+        for name in ("forward_table", "forward_table_multiplied", "forward_tapa"):
+            for architecture in ARCHITECTURES:
+                with self.subTest(name=name, architecture=architecture):
+                    cost = costs(self.cubin(name, architecture)[0])
+                    self.assertEqual(len([kernel for kernel in cost if FORWARD in kernel]), 8)
+                    known = TAPA_DISTANCES_SPILLS if (name, architecture) == ("forward_tapa", "sm_80") else 0
+                    spilt = {kernel: size for kernel, (size, _) in cost.items()
+                             if size > (known if DISTANCES in kernel and "Li128" in kernel else 0)}
+                    self.assertEqual(spilt, {})
+
+    @unittest.skipUnless(paths.NVDISASM.exists(), "nvdisasm of the pinned wheel is not there")
+    def test_the_machine_code_has_the_instructions_that_were_counted(self):
+        for unit, kernels in roofline.UNITS.items():
+            for architecture in ARCHITECTURES if not unit.startswith("hopper") else ("sm_90a",):
+                with self.subTest(unit=unit, architecture=architecture):
+                    found = self.trips(self.cubin(unit, architecture)[1])
+                    for kernel, part in kernels.items():
+                        for d in (64, 128):
+                            self.holds_what_was_counted(kernel, d, architecture, found, part.format(d=d))
+
+    def trips(self, cubin):
+        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+            file.write(cubin)
+            file.flush()
+            code = subprocess.run([paths.NVDISASM, "-c", file.name], capture_output=True, text=True, check=True).stdout
+        return {name: machine_code.trip_of(*one) for name, one in machine_code.functions(code).items()}
+
+    def holds_what_was_counted(self, kernel, d, architecture, found, part):
+        """Of both 16-bit types. Products and matrix loads are those of roofline.py, by a trip; other instructions, which
+        this nvcc makes of these sources, are at most those that the page's table goes by, and not much fewer."""
+        mine = {name: trip for name, trip in found.items() if re.search(part, name)}
+        self.assertEqual(len(mine), 2, part)
+        trips = roofline.trips(kernel, d)
+        for name, trip in mine.items():
+            with self.subTest(kernel=name):
+                self.assertEqual((trip.products * trips, trip.loads * trips),
+                                 (roofline.warp_products(kernel, d), roofline.warp_loads(kernel, d)))
+                listed = roofline.OTHERS[architecture][kernel][d]
+                self.assertLessEqual(trip.others * trips, listed)
+                self.assertGreaterEqual(trip.others * trips, 0.9 * listed)
+
     def test_the_hopper_form_spills_nothing_and_keeps_its_products_in_flight(self):
         for name in HOPPER_FORMS:
             with self.subTest(name=name):
-                log, _ = self.compile(name, "-cubin", "-arch=sm_90a", "-Xptxas", "-v")
+                log, _ = self.cubin(name, "sm_90a")
                 found = costs(log)
                 backward = {kernel: size for kernel, (size, _) in found.items() if HOPPER_BACKWARD in kernel}
                 self.assertEqual(len(backward), 4 if name in HOPPER_BACKWARD_SPILLS else 0)
@@ -177,8 +242,8 @@ class Compiled(unittest.TestCase):
 
     def test_dq_with_a_table_s_gradient_hardly_spills(self):
         # At 128 channels the sums of four rows of dq leave a thread 255 registers and none to spare.
-        for architecture in ("sm_80", "sm_90a"):
-            log, _ = self.compile("backward_table", "-cubin", f"-arch={architecture}", "-Xptxas", "-v")
+        for architecture in ARCHITECTURES:
+            log, _ = self.cubin("backward_table", architecture)
             for name, (spilled, _) in costs(log).items():
                 most = next((bytes for part, bytes in (("dq_table", TABLE_SPILLS), ("one_pass", ONE_PASS_TABLE_SPILLS))
                              if part in name and "Li128" in name), 0)
@@ -188,24 +253,24 @@ class Compiled(unittest.TestCase):
 
     def test_wide_heads_hardly_spill(self):
         for name in ("forward_plain_wide", "backward_plain_wide", "forward_table_wide", "backward_table_wide"):
-            for architecture in ("sm_80", "sm_90a"):
-                log, _ = self.compile(name, "-cubin", f"-arch={architecture}", "-Xptxas", "-v")
+            for architecture in ARCHITECTURES:
+                log, _ = self.cubin(name, architecture)
                 cost = costs(log)
                 self.assertTrue(any("Li192" in kernel for kernel in cost) and any("Li256" in kernel for kernel in cost))
                 spilt = {kernel: size for kernel, (size, _) in cost.items() if size > WIDE_SPILLS}
                 self.assertEqual(spilt, {}, architecture)
 
     def test_the_backward_pass_in_one_kernel_spills_nothing(self):
-        for architecture in ("sm_80", "sm_90a"):
-            log, _ = self.compile("backward_plain", "-cubin", f"-arch={architecture}", "-Xptxas", "-v")
+        for architecture in ARCHITECTURES:
+            log, _ = self.cubin("backward_plain", architecture)
             spilled = {name: cost[0] for name, cost in costs(log).items() if "one_pass" in name or "join_dq" in name}
             self.assertEqual(len(spilled), 8)
             self.assertEqual({name: size for name, size in spilled.items() if size > 0}, {}, architecture)
 
     def test_the_backward_pass_with_phases_and_states_spills_no_more_than_it_did(self):
         for name, limits in STATE_SPILLS.items():
-            for architecture in ("sm_80", "sm_90a"):
-                log, _ = self.compile(name, "-cubin", f"-arch={architecture}", "-Xptxas", "-v")
+            for architecture in ARCHITECTURES:
+                log, _ = self.cubin(name, architecture)
                 found = costs(log)
                 for part, _, _ in limits:
                     self.assertTrue(any(f"attention_{part}_kernel" in kernel for kernel in found), part)
@@ -247,4 +312,4 @@ if __name__ == "__main__":
     if compiler() is None:
         print("skipped: no CUDA compiler in this build")
         sys.exit(77)
-    unittest.main()
+    python_cases.run()

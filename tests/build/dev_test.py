@@ -360,6 +360,13 @@ class Options(unittest.TestCase):
                 mock.patch.object(build, "CUDA", Path("/")), mock.patch.object(Path, "exists", lambda _: True):
             return build.options("release", False, **how)
 
+    def test_what_leaves_ci_has_kernels_that_devices_run(self):
+        with mock.patch.dict(os.environ, {"CI": "true"}):
+            self.assertLess({"-DCMAKE_CUDA_FLAGS=-Xcicc -O0", "-DPHASESCOPE_CUDA_ARCHITECTURES=80-virtual"},
+                            set(self.words()))
+            self.assertLess({"-DCMAKE_CUDA_FLAGS=", "-DPHASESCOPE_CUDA_ARCHITECTURES="},
+                            set(self.words(anywhere=True)))
+
     def test_without_libtorch_nothing_that_needs_it_is_configured(self):
         self.assertLess({"-DPHASESCOPE_TORCH_DIR=", "-DPHASESCOPE_CUDA=OFF"}, set(self.words(torch=False)))
         self.assertLess({f"-DPHASESCOPE_TORCH_DIR={paths.SITE}/torch", "-DPHASESCOPE_CUDA=ON"},

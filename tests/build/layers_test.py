@@ -31,7 +31,7 @@ DIRECT = {
     "kernels": set(),
     "protocol": {"formats"},
 }
-SECOND_LIBRARIES = {"app": ["verbs"], "formats": ["model_files"]}
+SECOND_LIBRARIES = {"app": ["verbs"], "formats": ["model_files"], "kernels": ["kernel_problems"]}
 WITHOUT_TORCH = ("app", "widgets", "formats", "kernels", "protocol", "tasks")
 WITHOUT_WINDOW = ("analysis", "training", "model", "formats", "kernels", "protocol", "tasks",
                   "worker")
@@ -39,7 +39,8 @@ TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 WINDOW = re.compile(r"^(imgui|implot|imgui_internal|GLFW/|glfw|GL/|GLES|glad|imgui_)", re.IGNORECASE)
 LOADED = re.compile(r"lib(torch|c10|cuda|cudart|cublas|cudnn|nccl|nvrtc|cufft)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
-SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".c", ".hpp"}
+# What CMake makes sources of is held too (kernels/scores.cmake).
+SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".c", ".hpp", ".in"}
 OTHER_FOLDERS = ("bench", "tests", "tools")
 # A file that is longer has more than one topic.
 MOST_LINES = 600

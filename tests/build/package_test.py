@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -76,6 +77,9 @@ class Packages(unittest.TestCase):
         worker = moved / "lib" / "phasescope" / "phasescope-worker"
         paths = subprocess.run(["readelf", "-d", worker], capture_output=True, text=True, check=True).stdout
         self.assertNotIn("RUNPATH", paths)
+        # Where LibTorch is one for CPUs alone it brings no CUDA runtime.
+        for runtime in re.findall(r"\[(libcudart\.so\.\d+)\]", paths):
+            self.assertTrue((worker.parent / runtime).is_file(), runtime)
 
     def test_its_pages_are_installed(self):
         share = self.installed() / "share"

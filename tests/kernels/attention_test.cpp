@@ -6,8 +6,10 @@
 #include <iterator>
 #include <limits>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
+#include "kernels/cpu/problem.h"
 #include "kernels/cpu/targets.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/compare.h"
@@ -380,6 +382,37 @@ TEST_P(EveryVariant, RefusesGatesOfOtherWidths) {
   c.inputs.gate_dim = 8;
   EXPECT_THROW(c.forward(), std::invalid_argument);
   EXPECT_THROW(c.backward(), std::invalid_argument);
+}
+
+TEST_P(EveryVariant, TakesTheLargestWindowForNoneAndRefusesLargerOnes) {
+  for (const bool causal : {true, false}) {
+    // One query of each head goes into the lanes where the variant can.
+    for (const std::int64_t queries : {20, 1}) {
+      Problem problem{GetParam()};
+      problem.shape = {1, 4, 2, queries, 20, 16};
+      problem.shape.query_offset = 20 - queries;
+      problem.shape.causal = causal;
+      Case without(problem), with(problem), beyond(problem);
+      without.forward();
+      with.inputs.shape.window = kNoWindow;
+      with.forward();
+      EXPECT_EQ(with.out, without.out);
+      EXPECT_EQ(with.lse, without.lse);
+      for (const std::int64_t window : {kNoWindow + 1, std::numeric_limits<std::int64_t>::max()}) {
+        beyond.inputs.shape.window = window;
+        try {
+          beyond.forward();
+          ADD_FAILURE() << "a window of " << window;
+        } catch (const std::invalid_argument& error) {
+          EXPECT_EQ(
+              std::string(error.what()),
+              "[attention] expected a window of 0, for none, to 1099511627776 tokens but got " +
+                  std::to_string(window));
+        }
+        EXPECT_THROW(beyond.backward(), std::invalid_argument);
+      }
+    }
+  }
 }
 
 TEST(Clamp, RefusesLimitsBelowZeroAndWhatIsNotThere) {

@@ -127,7 +127,7 @@ CapeDivision cape_division(std::int64_t heads, std::int64_t tokens, std::int64_t
   d.plan = cape_plan(shape, kQueries, heads * 2 * dim, kRows);
   d.bytes = {4 * heads * 2 * dim, 4 * kRows * (d.plan.keys + kQueries), heads * dim * 1600,
              8 * kRows * (tokens + d.plan.items() * (d.plan.keys + 2400))};
-  d.parts = cape_parts(threads, d.plan, d.panels, d.bytes);
+  d.parts = cape_parts(threads, d.plan, d.panels, d.bytes, false);
   d.held = d.bytes.all + d.parts.threads * d.bytes.thread +
            d.plan.tile_panels(d.panels) * d.bytes.panel +
            d.plan.items() * d.parts.slice * d.bytes.key;
@@ -142,6 +142,15 @@ TEST(CapeDivision, HasWorkForSixtyFourThreads) {
   // Two computations of each score are no gain where shares are enough.
   for (const int threads : {1, 2, 3, 16}) {
     EXPECT_EQ(cape_division(8, 2048, 128, threads).parts.threads, 0) << threads;
+  }
+}
+
+// In parts there are two computations of each score, and a pass for dq alone is another.
+TEST(CapeDivision, ComputesNoScoreMoreThanTwice) {
+  for (const std::int64_t tokens : {2048, 32768}) {
+    const CapeDivision d = cape_division(8, tokens, 128, 64);
+    EXPECT_GT(d.parts.threads, 0) << tokens;
+    EXPECT_EQ(cape_parts(64, d.plan, d.panels, d.bytes, true).threads, 0) << tokens;
   }
 }
 

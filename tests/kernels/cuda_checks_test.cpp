@@ -54,6 +54,7 @@ TEST(CudaChecks, RefuseWhatTheKernelsCannotDo) {
   refuses([](CudaAttention& a) { a.shape.kv_heads = 3; });
   refuses([](CudaAttention& a) { a.k.row = 65; });
   refuses([](CudaAttention& a) { a.soft_cap = -1; });
+  refuses([](CudaAttention& a) { a.shape.window = std::numeric_limits<std::int64_t>::max(); });
   refuses([&](CudaAttention& a) { a.key_documents = documents.data(); });
   refuses([&](CudaAttention& a) { a.query_documents = a.key_documents = documents.data(); });
   refuses([](CudaAttention& a) { std::get<TableVariant>(a.variant).length = 10; });

@@ -222,7 +222,12 @@ TEST(CudaChecks, SumsOfDqFitTheirMemory) {
   EXPECT_EQ(plan(attention_of(32, 32, 2048, 128)).groups, 4u);
   // 9 would be 288 blocks: twice as many as there are multiprocessors, and a third turn for a few.
   EXPECT_EQ(plan(attention_of(32, 32, 2048, 64)).groups, 8u);
-  EXPECT_EQ(plan(attention_of(32, 32, 32768, 128)).units, 0u);
+  for (const std::int64_t length : {8192, 32768}) {
+    EXPECT_EQ(plan(attention_of(32, 32, length, 128)).units, 0u);
+    CudaAttention longer = attention_of(32, 32, length, 128);
+    longer.atomic_dq = true;
+    EXPECT_GT(plan(longer).units, 0u);
+  }
   // One sum a head of 16 MiB: four launches of 8 heads, a block for each 128 keys.
   CudaAttention atomic = attention_of(32, 32, 32768, 128);
   atomic.atomic_dq = true;
@@ -255,6 +260,10 @@ TEST(CudaChecks, TheOnePassIsTakenWhereADeviceHasItsForm) {
     alone.dq_bytes = 0;
     const bool more = cuda_backward_workspace(a) > cuda_backward_workspace(alone);
     EXPECT_EQ(more, cuda::one_pass(a).units > 0);
+    CudaAttention atomic = a;
+    atomic.atomic_dq = true;
+    EXPECT_FALSE(cuda_adds_atomically(a));
+    EXPECT_EQ(cuda_adds_atomically(atomic), more);
     return cuda::one_pass(a).units;
   };
   EXPECT_EQ(units(Kind::plain, 64), 1u);

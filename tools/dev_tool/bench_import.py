@@ -13,30 +13,32 @@ from .paths import ROOT, write_mark
 LIST = ROOT / "kernels" / "cuda" / "verified.inc"
 PAGE = ROOT / "docs" / "benchmarks.md"
 FORMAT = 1
-# The kernels of kernels/cuda by their sources' names, and the kinds of tests/kernels/cases.h that run them.
-KINDS = {
-    "plain": {"plain"},
-    "plain_wide": {"plain"},
+# A line has a score's name and, last, its passes on CUDA.
+SCORES = ROOT / "kernels" / "variants" / "scores.inc"
+SCORE = re.compile(r'^PHASESCOPE_SCORE\((\w+),.*"([a-z_ ]*)"\)$', re.MULTILINE)
+# Kinds of kernels/problems/problems.h that run a score's kernels, where they are others than the one of its name.
+OTHER_KINDS = {
     "plain_tokens": {"forgetting", "tokens"},
     "table": {"table", "table_signed"},
-    "table_wide": {"table", "table_signed"},
-    "table_multiplied": {"table_multiplied"},
-    "table_tokens": {"table_tokens"},
-    "query_table": {"query_table"},
-    "clamp": {"clamp"},
     "tapa": {"tapa", "tapa_linear"},
-    "tape": {"tape"},
-    "fire": {"fire"},
     "cape": {"cape", "cape_concat", "cape_add_residual", "cape_content", "cape_fire", "cape_fire_concat",
              "cape_fire_add_residual"},
 }
+
+
+def with_kinds(has, prefix="", suffix=""):
+    """{kernel: kinds that run it} of the scores whose passes fulfil `has`; a form of its own has kinds of its own, which
+    have its prefix."""
+    passes = {name: words.split() for name, words in SCORE.findall(SCORES.read_text(encoding="utf-8"))}
+    return {prefix + name + suffix: {prefix + kind for kind in OTHER_KINDS.get(name, {name})}
+            for name, words in passes.items() if has(name, words)}
+
+
+# CAPE's kernels are written by hand.
+KINDS = {**with_kinds(lambda name, words: "forward" in words or name == "cape"),
+         **with_kinds(lambda _, words: "wide" in words, suffix="_wide")}
 # The Hopper form's likewise; each is verified by its own tests, and is not waited for.
-HOPPER = {
-    "hopper_plain": {"hopper_plain"},
-    "hopper_table": {"hopper_table", "hopper_table_signed"},
-    "hopper_tapa": {"hopper_tapa", "hopper_tapa_linear"},
-    "hopper_tape": {"hopper_tape"},
-}
+HOPPER = with_kinds(lambda _, words: "hopper" in words, prefix="hopper_")
 
 
 def take(words):
@@ -51,7 +53,7 @@ def take(words):
         names = set(KINDS) | passed_in_hopper_form(result)
         write_mark(LIST, with_kernels(LIST.read_text(encoding="utf-8"), capability, names))
         say(f"verified on {result['device']['name']} ({capability / 10:.1f}): {', '.join(sorted(names))}; "
-            f"{LIST.relative_to(ROOT)} has them, and docs/cuda.md is to say so")
+            f"{LIST.relative_to(ROOT)} has them; ./dev roofline lets docs/cuda.md say so")
     return show(words[0])
 
 

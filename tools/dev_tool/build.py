@@ -53,9 +53,9 @@ def options(preset, werror, torch=True, tests=True, anywhere=False):
         words["PHASESCOPE_CUDA"] = "ON" if cuda else "OFF"
         # No device will run them: one architecture of three, and of it PTX alone that nobody optimised, which takes
         # a third of the time. What ptxas makes of the forms that matter tests/build/cuda_registers_test.py sees.
-        if cuda and in_ci():
-            words["PHASESCOPE_CUDA_ARCHITECTURES"] = "80-virtual"
-        words["CMAKE_CUDA_FLAGS"] = "-Xcicc -O0" if cuda and in_ci() else ""
+        unoptimised = cuda and in_ci() and not anywhere
+        words["PHASESCOPE_CUDA_ARCHITECTURES"] = "80-virtual" if unoptimised else ""
+        words["CMAKE_CUDA_FLAGS"] = "-Xcicc -O0" if unoptimised else ""
         words["PHASESCOPE_TORCH_DIR"] = str(SITE / "torch") if torch else ""
     ccache = shutil.which("ccache")
     for language in ("C", "CXX", "CUDA") if ccache else ():

@@ -13,7 +13,7 @@ from .paths import BUILD, ROOT
 PICTURE = ROOT / "docs" / "house.svg"
 PROGRAMS = {"phasescope": "phasescope", "phasescope-worker": "phasescope-worker"}
 # Second libraries of a folder.
-SECOND = {"phasescope_verbs": "app/", "phasescope_model_files": "formats/"}
+SECOND = {"phasescope_verbs": "app/", "phasescope_model_files": "formats/", "phasescope_kernel_problems": "kernels/"}
 # Of other people, that the folders stand on: the first word of what is linked.
 OTHERS = {"phasescope_torch": "LibTorch", "imgui": "Dear ImGui", "nlohmann_json": "nlohmann/json"}
 WIDTH, HEIGHT, GAP, STEP, EDGE = 132, 34, 18, 62, 12

@@ -223,6 +223,7 @@ def run_table(programs, bundle, clock, small):
         seconds = clock.left() / (len(lengths) - number)
         table = folder and rows_beside_rivals(programs, folder, length, dims, 0.7 * seconds)
         if not table:
+            step["without_rivals"] = step["without_rivals"] or "the worker gave no times beside rivals"
             words = ["--lengths", length, "--dims", dims,
                      *(["--heads", "2", "--runs", "1", "--calls", "1"] if small else [])]
             done = run([programs / BENCH, *words], 0.3 * seconds if folder else seconds)
@@ -238,8 +239,14 @@ def run_table(programs, bundle, clock, small):
     return step
 
 
+def library_path(folder):
+    """Where LibTorch's libraries are, and beside them NVIDIA's, of which the worker itself asks for the CUDA runtime."""
+    beside = sorted(str(path) for path in Path(folder).parents[1].glob("nvidia/*/lib"))
+    return ":".join([str(folder), *beside, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
+
+
 def rows_beside_rivals(programs, folder, length, dims, seconds):
-    environment = {**os.environ, "LD_LIBRARY_PATH": f"{folder}:{os.environ.get('LD_LIBRARY_PATH', '')}"}
+    environment = {**os.environ, "LD_LIBRARY_PATH": library_path(folder)}
     done = run([programs / "phasescope", "bench", "kernels", "--backend", "cuda-unverified", "--heads", "8", "--lengths",
                 length, "--dims", dims, "--runs", "3", "--json"], seconds, environment)
     return table_of(done["output"]) if done["status"] == 0 else None

@@ -13,6 +13,8 @@
 #include <set>
 #include <vector>
 
+#include "kernels/cuda/cape_memory.h"
+#include "kernels/cuda/hopper_block.cuh"
 #include "kernels/cuda/table_sums.cuh"
 #include "kernels/cuda/tile_pair.cuh"
 
@@ -76,13 +78,17 @@ void expect_no_conflicts_in_tiles() {
       EXPECT_EQ(degree_of_chunks([=](int lane) { return columns_offset<D>(first, d, lane); }), 1);
     }
   }
-  // Copies: thread t writes chunk t % (D / 8) of row t / (D / 8).
-  constexpr int kChunks = D / 8;
-  for (int thread = 0; thread < kThreads; thread += kLanes) {
-    EXPECT_EQ(degree_of_chunks([=](int lane) {
-                return chunk_offset<D>((thread + lane) / kChunks, (thread + lane) % kChunks);
-              }),
-              1);
+  // Copies: thread t writes chunk t % (D / 8) of row t / (D / 8); of 192 channels, of each panel of
+  // 64.
+  constexpr int kPanels = D == 192 ? 3 : 1, kChunks = D / 8 / kPanels;
+  for (int panel = 0; panel < kPanels; ++panel) {
+    for (int thread = 0; thread < kThreads; thread += kLanes) {
+      EXPECT_EQ(degree_of_chunks([=](int lane) {
+                  return chunk_offset<D>((thread + lane) / kChunks,
+                                         panel * kChunks + (thread + lane) % kChunks);
+                }),
+                1);
+    }
   }
 }
 
@@ -90,6 +96,8 @@ TEST(BankConflicts, AreNoneInTiles) {
   expect_no_conflicts_in_tiles<32>();
   expect_no_conflicts_in_tiles<64>();
   expect_no_conflicts_in_tiles<128>();
+  expect_no_conflicts_in_tiles<192>();
+  expect_no_conflicts_in_tiles<256>();
 }
 
 /// A warp writes accumulators into 16 rows of a tile, as operands or before they leave, and reads
@@ -114,6 +122,7 @@ void expect_no_conflicts_in_accumulators() {
 TEST(BankConflicts, AreNoneWhereAccumulatorsBecomeOperands) {
   expect_no_conflicts_in_accumulators<64>();
   expect_no_conflicts_in_accumulators<128>();
+  expect_no_conflicts_in_accumulators<256>();
 }
 
 /// Of 8 bytes a lane: the worse of its two half warps, whose 128 bytes fill every bank once at
@@ -241,6 +250,128 @@ void expect_no_conflicts_in_entries() {
 TEST(BankConflicts, AreNoneInEntriesAndNumbersOfRows) {
   expect_no_conflicts_in_entries<false>();
   expect_no_conflicts_in_entries<true>();
+}
+
+// ---- The Hopper form ---------------------------------------------------------------------------
+
+/// The address of a lane's number (k, n) that a product reads at a descriptor (place_of()), a row
+/// of 16 bytes each lane: eight of them are the matrix that is read at once.
+template <bool kByRows>
+Address row_of_product(std::uint32_t tile, std::uint32_t first_k, std::uint32_t first_n) {
+  return [=](int lane) {
+    const auto row = static_cast<std::uint32_t>(lane % 8);
+    return kByRows ? place_of<true>(descriptor(tile), first_k + row, first_n)
+                   : place_of<false>(descriptor(tile), first_k, first_n + row);
+  };
+}
+
+// Boxes arrive by rows of 128 bytes, eight chunks beside each other.
+TEST(BankConflicts, AreNoneWhereBoxesArrive) {
+  for (int row = 0; row < kRows; ++row) {
+    EXPECT_EQ(degree_of_chunks([=](int lane) {
+                return swizzled(static_cast<std::uint32_t>(row * 128 + lane % 8 * 16));
+              }),
+              1);
+  }
+}
+
+// Products read matrices of 8 x 16 bytes (PTX ISA, "Core matrices"), at the places that the kernels
+// name: 16 channels of 64 rows of a panel, or 16 rows of 64 channels.
+TEST(BankConflicts, AreNoneWhereProductsReadPanels) {
+  for (std::uint32_t panel = 0; panel < 2; ++panel) {
+    for (std::uint32_t part = 0; part < 4; ++part) {
+      for (std::uint32_t half = 0; half < 16; half += 8) {
+        for (std::uint32_t n = 0; n < 64; n += 8) {
+          const std::uint32_t tile = panel * kPanelBytes;
+          EXPECT_EQ(degree_of_chunks(row_of_product<false>(tile + part * 32, half, n)), 1);
+          EXPECT_EQ(degree_of_chunks(row_of_product<true>(tile + part * 16 * 128, half, n)), 1);
+        }
+      }
+    }
+  }
+  // Eight rows of 128 bytes as they are in memory would lie in the same banks.
+  EXPECT_EQ(degree_of_chunks([](int lane) { return static_cast<std::uint32_t>(lane % 8 * 128); }),
+            8);
+}
+
+// Queries become operands by matrix loads. (Gradients go through a tile of 64 channels as the
+// Ampere form's do, results leave through one.)
+TEST(BankConflicts, AreNoneWhereQueriesAreLoadedFromPanels) {
+  for (int first = 0; first < kRows; first += 16) {
+    for (int d = 0; d < 128 / 16; ++d) {
+      EXPECT_EQ(degree_of_chunks(
+                    [=](int lane) { return panel_offset(first + lane % 16, d * 2 + lane / 16); }),
+                1);
+    }
+  }
+}
+
+// What a box wrote of a row is what the kernels' own loads find there.
+TEST(BankConflicts, ArePlacesOfTheSameLayout) {
+  for (int row = 0; row < kRows; ++row) {
+    for (int chunk = 0; chunk < 8; ++chunk) {
+      EXPECT_EQ(panel_offset(row, chunk),
+                swizzled(static_cast<std::uint32_t>(row * 128 + chunk * 16)));
+    }
+  }
+}
+
+// ---- CAPE --------------------------------------------------------------------------------------
+
+// Its content scores, dq, dk and dv go through tiles as above, its network forward through
+// registers alone; the network's gradients through these arrays of floats.
+
+std::uint32_t of_float(std::int64_t place) { return static_cast<std::uint32_t>(place) * 4; }
+
+TEST(BankConflicts, AreNoneInPairsOfCape) {
+  for (int tile = 0; tile < 64; tile += 8) {
+    // 32 pairs of a row; of their gradients the sums by diagonal, which go down as columns go up.
+    EXPECT_EQ(degree_of_words([=](int lane) { return of_float(cape_pair(tile, lane)); }), 1);
+    EXPECT_EQ(degree_of_words([=](int lane) { return of_float(cape_diagonal(tile, 63 - lane)); }),
+              1);
+    for (int c = 0; c < 2; ++c) {
+      // Four keys of a group of lanes, of each lane's own head or unit.
+      EXPECT_EQ(degree_of_chunks([=](int lane) {
+                  return of_float(cape_pair(tile + lane % 4 * 2 + c, lane / 4 * 4));
+                }),
+                1);
+    }
+    for (int pair = 0; pair < 32; pair += 4) {
+      // Operands of the weights' gradients, and over FIRE a row a thread.
+      EXPECT_EQ(degree_of_words([=](int lane) {
+                  return of_float(cape_pair(tile + lane / 4, pair + lane % 4));
+                }),
+                1);
+      EXPECT_EQ(degree_of_chunks([=](int lane) { return of_float(cape_pair(tile + lane, pair)); }),
+                1);
+    }
+  }
+}
+
+// Of eight heads and every other one of eight units: half of the banks have a number of them.
+TEST(BankConflicts, AreTwoInSumsOfCapesWeights) {
+  for (int hidden = 1; hidden <= static_cast<int>(kCudaHiddenUnits); ++hidden) {
+    const auto units = static_cast<int>(cuda_cape_units(hidden));
+    ASSERT_GE(units, hidden);
+    for (int unit = 0; unit < units; unit += 8) {
+      const auto own = [=](int lane) { return unit + lane % 4 * 2; };
+      EXPECT_LE(degree_of_words(
+                    [=](int lane) { return of_float(cape_weight(lane / 4, own(lane), units)); },
+                    [=](int lane) { return own(lane) < units; }),
+                2);
+    }
+  }
+  // Rows of 32 units would begin in the same bank.
+  EXPECT_EQ(
+      degree_of_words([](int lane) { return of_float(cape_weight(lane / 4, lane % 4 * 2, 32)); }),
+      8);
+}
+
+// A thread a row, of which most have the same segment: two numbers, so every other bank.
+TEST(BankConflicts, AreTwoInSumsOfSegments) {
+  for (int segment = 0; segment < kMostSegments; ++segment) {
+    EXPECT_EQ(degree_of_words([=](int lane) { return of_float(cape_piece(lane, segment)); }), 2);
+  }
 }
 
 }  // namespace
