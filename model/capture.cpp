@@ -405,9 +405,15 @@ class Collector : public Observer {
                         spec_.rows.value_or(Range{0, a.length()}),
                         spec_.columns.value_or(Range{0, a.keys()})};
     put("attn", "", [&] { return chosen_heads(a.weights(region)); });
-    put("scores", "", [&] { return chosen_heads(a.score(region)); });
-    put("content", "", [&] { return chosen_heads(a.content(region)); });
-    put("positional", "", [&] { return chosen_heads(a.scores(region).positional); });
+    // Parts that add up bit for bit are those of plain operations. Where these run the other passes
+    // too, scores and content are taken from them. The kernel's scores have other last bits, so
+    // beside those the parts are computed once more.
+    ScoreParts parts;
+    if (wanted_.tensor(part, kind("positional"), a.layer())) parts = a.scores(region);
+    const bool taken = parts.positional.defined() && !a.is_fused();
+    put("scores", "", [&] { return chosen_heads(taken ? parts.score : a.score(region)); });
+    put("content", "", [&] { return chosen_heads(taken ? parts.content : a.content(region)); });
+    put("positional", "", [&] { return chosen_heads(parts.positional); });
   }
 
   at::Tensor rows(const at::Tensor& x, std::int64_t dim) const {

@@ -76,6 +76,7 @@ class AttentionHook {
 
 struct ForwardOptions {
   Backend backend = Backend::fused;
+  bool atomic_dq = false;  // AttentionOptions::atomic_dq
   // What was kept of the tokens before these (key_value_cache.h), which this pass adds to; null:
   // the ids are a whole text.
   KeyValueCache* cache = nullptr;

@@ -5,13 +5,61 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
+#include <mutex>
 
 namespace phasescope::model {
 namespace {
 
 std::atomic<at::DeviceType> other_type = at::DeviceType::CPU;
 
+// The lists that devices have, the latest last. A text asks for few of them: older ones may go.
+class KeptLists {
+ public:
+  at::Tensor get(const std::vector<std::int64_t>& values, const at::Device& device) {
+    const std::lock_guard lock(mutex_);
+    for (const Kept& one : lists_) {
+      if (one.device == device && one.values == values) return one.there;
+    }
+    if (lists_.size() == kMost) lists_.pop_front();
+    lists_.push_back({device, values, written(values, device)});
+    return lists_.back().there;
+  }
+
+ private:
+  struct Kept {
+    at::Device device;
+    std::vector<std::int64_t> values;
+    at::Tensor there;
+  };
+  static constexpr std::size_t kMost = 64;
+
+  static at::Tensor written(const std::vector<std::int64_t>& values, const at::Device& device) {
+    const auto count = static_cast<std::int64_t>(values.size());
+    at::Tensor list = at::empty({count}, at::TensorOptions(at::kLong).device(device));
+    const auto value = [&](std::int64_t n) { return values[static_cast<std::size_t>(n)]; };
+    // Numbers that follow each other are written at once: a text's distances are thousands.
+    for (std::int64_t begin = 0, end = 0; begin < count; begin = end) {
+      while (++end < count && value(end) == value(end - 1) + 1) {
+      }
+      at::Tensor run = list.slice(0, begin, end);
+      at::arange_out(run, value(begin), value(end - 1) + 1, 1);
+    }
+    return list;
+  }
+
+  std::mutex mutex_;
+  std::deque<Kept> lists_;
+};
+
 }  // namespace
+
+at::Tensor list_on(const std::vector<std::int64_t>& values, const at::Device& device) {
+  if (device.is_cpu()) return at::tensor(values, at::kLong);
+  // Never taken down: a device may be gone by the end of the program.
+  static auto* lists = new KeptLists;
+  return lists->get(values, device);
+}
 
 bool in_host_memory(const at::Device& device) {
   return device.is_cpu() || device.type() == other_type.load();

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <initializer_list>
 #include <vector>
 
@@ -19,6 +20,11 @@ void reads_host_memory(at::DeviceType type);
 
 // `tensor` where the host can read it: itself, or a copy. Undefined stays undefined.
 at::Tensor on_host(const at::Tensor& tensor);
+
+// Whole numbers as a tensor (N) int64 on `device`, which nobody may write to; few of them, or in
+// few runs. On a device the list is written there, run by run, without a copy from the host, and
+// kept: layers and passes that ask for the same numbers share it.
+at::Tensor list_on(const std::vector<std::int64_t>& values, const at::Device& device);
 
 // Copies from a device to the host that are under way: begun one after the other on its current
 // stream, into memory that the device writes by itself, and waited for once.

@@ -233,6 +233,7 @@ at::Tensor StackPass::attend(std::int64_t index, const LayerWeights& w, const at
   const ProbeRequest* probes = observed ? observer_->wants_probes(index) : nullptr;
   AttentionResult result = attention(program, v,
                                      {.backend = options_.backend,
+                                      .atomic_dq = options_.atomic_dq,
                                       .want_lse = observed || read_by_hook,
                                       .want_entropy = observed,
                                       .probes = probes,
@@ -336,6 +337,7 @@ at::Tensor StackPass::cross_attend(std::int64_t index, const LayerWeights& w,
   const bool observed = observer_ != nullptr && observer_->wants_cross_attention(index);
   const AttentionResult result = attention(program, given.v,
                                            {.backend = options_.backend,
+                                            .atomic_dq = options_.atomic_dq,
                                             .want_lse = observed,
                                             .want_entropy = observed,
                                             .kernels = options_.kernels});

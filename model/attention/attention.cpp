@@ -147,6 +147,9 @@ AttentionResult run_attention(const AttentionProgram& program, const at::Tensor&
     AttentionResult result =
         cuda ? cuda_attention(program, v, options) : fused_attention(program, v, options);
     result.ran = cuda ? ran_on_cuda(program, v, options.backend) : ran_fused(v);
+    if (cuda && options.atomic_dq && wants_gradients(program, v)) {
+      result.ran.implementation += words_of_atomic_dq(program, v);
+    }
     return result;
   }
   AttentionResult result = plain_attention(program, v, options);

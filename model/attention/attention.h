@@ -51,6 +51,9 @@ struct ProbeResult {
 
 struct AttentionOptions {
   Backend backend = Backend::fused;
+  // On a CUDA device gradients of queries and of tables may be summed by atomic additions: backward
+  // passes of longer texts then run as one kernel, and the last bits differ from time to time.
+  bool atomic_dq = false;
   bool want_lse = false;
   bool want_entropy = false;  // forward only; implies lse
   bool want_ungated = false;  // where the program has a gate

@@ -18,6 +18,7 @@
 #include "model/attention/fused_attention.h"
 #include "model/attention/kernel_variant.h"
 #include "model/attention/probe_buffers.h"
+#include "model/host_memory.h"
 
 namespace phasescope::model {
 namespace {
@@ -85,9 +86,17 @@ class DeviceMemory {
 
   const float* floats(const at::Tensor& tensor) { return numbers<float>(tensor, at::kFloat); }
   const double* doubles(const at::Tensor& tensor) { return numbers<double>(tensor, at::kDouble); }
+  const std::uint8_t* flags(const at::Tensor& tensor) {
+    return numbers<std::uint8_t>(tensor, at::kBool);
+  }
+  const std::int32_t* counts(const at::Tensor& tensor) {
+    return numbers<std::int32_t>(tensor, at::kInt);
+  }
 
   const std::int64_t* integers(const std::vector<std::int64_t>& values) {
-    return copy(values.data(), static_cast<std::int64_t>(values.size()));
+    if (!resident()) return copy(values.data(), static_cast<std::int64_t>(values.size()));
+    kept_.push_back(list_on(values, device_));
+    return static_cast<const std::int64_t*>(kept_.back().const_data_ptr());
   }
 
   // The tensor's numbers in a dtype, T in the kernels' words, contiguous.
@@ -171,31 +180,9 @@ struct DeviceGradientMemory {
 kernels::CudaAttention inputs_of(const AttentionProgram& program, const at::Tensor& v,
                                  DeviceMemory& memory) {
   kernels::CudaAttention inputs;
-  inputs.shape = shape_of(program, v);
+  fill_inputs(program, v, memory, inputs);
   inputs.stream = memory.stream();
-  inputs.q = memory.tokens(program.q);
-  inputs.k = memory.tokens(program.k);
-  inputs.v = memory.tokens(v);
-  inputs.scale = static_cast<float>(program.scale);
-  inputs.soft_cap = static_cast<float>(program.soft_cap);
-  inputs.variant = std::visit(VariantOf<DeviceMemory>{program, memory}, program.variant);
-  if (program.sinks.defined()) inputs.sinks = memory.floats(program.sinks);
-  if (program.gate.defined()) {
-    inputs.gate = memory.tokens(program.gate);
-    inputs.gate_dim = program.gate.size(3);
-  }
-  inputs.tokens = token_terms_of(program, memory);
-  if (program.key_mask.defined()) {
-    inputs.key_mask = memory.numbers<std::uint8_t>(
-        program.key_mask.expand({inputs.shape.batch, inputs.shape.keys}), at::kBool);
-  }
-  if (program.documents.defined()) {
-    const at::Tensor documents = numbered_documents(program);
-    const at::Tensor of_queries = documents_of_queries(program, documents);
-    inputs.key_documents = memory.numbers<std::int32_t>(documents, at::kInt);
-    inputs.query_documents = of_queries.is_same(documents)
-                                 ? inputs.key_documents
-                                 : memory.numbers<std::int32_t>(of_queries, at::kInt);
+  if (inputs.key_documents != nullptr) {
     inputs.document_workspace = memory.allocate(kernels::cuda_document_bytes(inputs.shape));
   }
   return inputs;
@@ -218,7 +205,7 @@ void add_probes(const kernels::ForwardOutputs& host, const kernels::CudaAttentio
   if (host.buckets.count == 0) return;
   kernels::BucketProbes& buckets = outputs.buckets = host.buckets;
   const std::int64_t sums = shape.batch * shape.heads * buckets.count;
-  buckets.edges = memory.copy(buckets.edges, buckets.count + 1);
+  buckets.edges = memory.integers({buckets.edges, buckets.edges + buckets.count + 1});
   buckets.pairs = memory.mirror(buckets.pairs, sums);
   for (double** sum : {&buckets.weight, &buckets.score, &buckets.score_square, &buckets.content,
                        &buckets.content_square, &buckets.term, &buckets.term_square}) {
@@ -313,9 +300,12 @@ AttentionResult run_forward(const AttentionProgram& program, const at::Tensor& v
 class BackwardPass final : public CudaPass {
  public:
   BackwardPass(const AttentionProgram& program, const at::Tensor& v, const SavedResult& forward,
-               const at::Tensor& d_out, const at::Tensor& d_state, bool hopper)
+               const at::Tensor& d_out, const at::Tensor& d_state, const AttentionOptions& options)
       : CudaPass(v), inputs_(inputs_of(program, v, memory)), result_{program, v} {
-    inputs_.hopper = hopper;
+    // In the form that the forward pass has taken, where there is one. Both say how large the
+    // workspace is.
+    inputs_.hopper = cuda_form_of(program, options.backend).hopper;
+    inputs_.atomic_dq = options.atomic_dq;
     saved_.out = memory.tokens(forward.out);
     saved_.lse = memory.floats(forward.lse);
     saved_.d_out = memory.tokens(d_out.defined() ? d_out : at::zeros_like(forward.out));
@@ -347,13 +337,11 @@ class BackwardPass final : public CudaPass {
   kernels::CudaGradients gradients_;
 };
 
-// kHopper: in the form that the forward pass has taken (cuda_form_of), where there is one.
-template <bool kHopper>
 ProgramGradients run_backward(const AttentionProgram& program, const at::Tensor& v,
                               const SavedResult& forward, const at::Tensor& d_out,
-                              const at::Tensor& d_state) {
+                              const at::Tensor& d_state, const AttentionOptions& options) {
   const at::NoGradGuard no_grad;
-  BackwardPass pass(program, v, forward, d_out, d_state, kHopper);
+  BackwardPass pass(program, v, forward, d_out, d_state, options);
   pass.enqueue();
   return pass.finish();
 }
@@ -390,15 +378,38 @@ void require_cuda_kernels() {
   throw formats::Error("device_unavailable", reason, "backend", "use fused or plain");
 }
 
+namespace {
+
+// In place of memory, where a problem's sizes and its score are asked for: what there is has an
+// address, where nothing is.
+struct NoMemory {
+  static const float* floats(const at::Tensor&) { return &nothing<float>; }
+  static const double* doubles(const at::Tensor&) { return &nothing<double>; }
+  static kernels::InputTensor tokens(const at::Tensor&) { return {.data = &nothing<float>}; }
+  static const std::int64_t* integers(const std::vector<std::int64_t>&) {
+    return &nothing<std::int64_t>;
+  }
+
+  template <typename T>
+  static constexpr T nothing = 0;
+};
+
+// A program's score, of values as wide as its keys.
+kernels::CudaAttention form_of(const AttentionProgram& program) {
+  NoMemory memory;
+  kernels::CudaAttention inputs;
+  inputs.shape = shape_of(program, program.k);
+  inputs.variant = std::visit(VariantOf<NoMemory>{program, memory}, program.variant);
+  inputs.tokens = token_terms_of(program, memory);
+  return inputs;
+}
+
+}  // namespace
+
 std::string cuda_kernel_of(const AttentionProgram& program) {
-  const auto* table = program.as<TableProgram>();
-  const char* form = table != nullptr && table->multiplies ? "_multiplied"
-                     : program.tokens.defined()            ? "_tokens"
-                                                           : "";
-  const bool wide = kernels::cuda_padded_heads(program.q.size(-1), 0).wide();
-  std::string name = program.name() + std::string(form) + (wide ? "_wide" : "");
-  std::replace(name.begin(), name.end(), ' ', '_');
-  return name;
+  const kernels::CudaAttention form = form_of(program);
+  const bool wide = kernels::cuda_padded_heads(form.shape).wide();
+  return std::string(kernels::cuda_score_name(form)) + (wide ? "_wide" : "");
 }
 
 bool is_verified_on_cuda(const AttentionProgram& program) {
@@ -413,9 +424,7 @@ CudaForm cuda_form_of(const AttentionProgram& program, Backend backend,
   const std::string kernel = cuda_kernel_of(program), in_hopper_form = "hopper_" + kernel;
   const bool passed = kernels::is_verified(list, kernel, capability);
   const bool hopper_passed = passed && kernels::is_verified(list, in_hopper_form, capability);
-  const std::vector<std::string> names = {"plain", "table", "tapa", "tape"};
-  const bool has_form =
-      capability == 90 && std::find(names.begin(), names.end(), kernel) != names.end();
+  const bool has_form = capability == 90 && kernels::cuda_has_hopper_form(form_of(program));
   if (hopper_passed) return {true, true};
   const bool by_name = backend == Backend::cuda_unverified || !passed;
   return {by_name && has_form, passed && !(by_name && has_form)};
@@ -435,13 +444,6 @@ bool wants_gradients(const AttentionProgram& program, const at::Tensor& v) {
 }
 
 namespace {
-
-// As kernels::cuda_has_wide_form(), of a program.
-bool has_wide_form(const AttentionProgram& program) {
-  const auto* table = program.as<TableProgram>();
-  return !program.tokens.defined() &&
-         (table != nullptr ? !table->multiplies : program.is<PlainProgram>());
-}
 
 std::string words_of_heads(std::int64_t width, std::int64_t values) {
   const std::string other = values == width ? "" : " with values of " + std::to_string(values);
@@ -463,7 +465,9 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, 
   if (dtype != at::kBFloat16 && dtype != at::kHalf) {
     return std::string(at::toString(dtype)) + " has no form in the CUDA kernels";
   }
-  if (!v.is_cpu() && !v.is_cuda()) return "the CUDA kernels read tensors of a CUDA device";
+  if (!in_host_memory(v.device()) && !v.is_cuda()) {
+    return "the CUDA kernels read tensors of a CUDA device";
+  }
   if (std::string obstacle = kernel_obstacle(program, v); !obstacle.empty()) return obstacle;
   const std::int64_t heads = program.q.size(1);
   if (const auto* cape = program.as<CapeProgram>()) {
@@ -482,7 +486,8 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, 
   }
   const kernels::CudaHeads padded = kernels::cuda_padded_heads(program.q.size(-1), v.size(-1));
   if (!padded.exist() ||
-      (padded.wide() && (program.q.size(-1) <= 128 || !has_wide_form(program))) ||
+      (padded.wide() &&
+       (program.q.size(-1) <= 128 || !kernels::cuda_has_wide_form(form_of(program)))) ||
       (program.is<CapeProgram>() && v.size(-1) != program.q.size(-1))) {
     return words_of_heads(program.q.size(-1), v.size(-1)) + " have no form in the CUDA kernels";
   }
@@ -504,9 +509,15 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, 
 
 AttentionResult cuda_attention(const AttentionProgram& program, const at::Tensor& v,
                                const AttentionOptions& options) {
-  const bool hopper = cuda_form_of(program, options.backend).hopper;
-  return run_passes({&run_forward, hopper ? &run_backward<true> : &run_backward<false>}, program, v,
-                    options);
+  return run_passes({&run_forward, &run_backward}, program, v, options);
+}
+
+std::string words_of_atomic_dq(const AttentionProgram& program, const at::Tensor& v) {
+  const c10::DeviceGuard guard(v.device());
+  kernels::CudaAttention form = form_of(program);
+  form.shape = shape_of(program, v);
+  form.atomic_dq = true;
+  return cuda_kernels.load()->adds_atomically(form) ? " with atomic dq" : "";
 }
 
 CudaCall::CudaCall(std::unique_ptr<CudaPass> pass) : pass_(std::move(pass)) {}
@@ -520,15 +531,17 @@ CudaCall::CudaCall(const AttentionProgram& program, const at::Tensor& v,
                                         Backend::cuda_unverified);
 }
 
-CudaCall CudaCall::backward(const AttentionProgram& program, const at::Tensor& v) {
+CudaCall CudaCall::backward(const AttentionProgram& program, const at::Tensor& v, bool atomic_dq) {
   const at::NoGradGuard no_grad;
-  const AttentionResult forward = run_forward(program, v, {.want_ungated = true});
+  const AttentionOptions options{
+      .backend = Backend::cuda_unverified, .atomic_dq = atomic_dq, .want_ungated = true};
+  const AttentionResult forward = run_forward(program, v, options);
   const at::Tensor d_state = forward.state.defined() ? at::ones_like(forward.state) : at::Tensor();
   return CudaCall(std::make_unique<BackwardPass>(
       program, v,
       SavedResult{forward.ungated.defined() ? forward.ungated : forward.out, forward.lse,
                   forward.state},
-      at::ones_like(forward.out), d_state, cuda_form_of(program, Backend::cuda_unverified).hopper));
+      at::ones_like(forward.out), d_state, options));
 }
 
 void CudaCall::enqueue() const { pass_->enqueue(); }

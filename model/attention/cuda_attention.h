@@ -45,6 +45,11 @@ CudaForm cuda_form_of(const AttentionProgram& program, Backend backend);
 // What ran where that backend was asked for; without one (attention.h), where none was.
 Ran ran_on_cuda(const AttentionProgram& program, const at::Tensor& v, Backend backend);
 
+// What follows the name of what ran where gradients are summed by atomic additions, for their last
+// bits then differ from time to time: " with atomic dq", of backward passes that are made so where
+// AttentionOptions::atomic_dq asks for it; nothing of all others.
+std::string words_of_atomic_dq(const AttentionProgram& program, const at::Tensor& v);
+
 // Whether a backward pass may follow a forward pass over these.
 bool wants_gradients(const AttentionProgram& program, const at::Tensor& v);
 
@@ -70,7 +75,7 @@ class CudaCall {
   // The forward pass with `probes` (null for none), or the backward pass for a gradient of ones,
   // after a forward pass. For what cuda_obstacle() lets run.
   CudaCall(const AttentionProgram& program, const at::Tensor& v, const ProbeRequest* probes);
-  static CudaCall backward(const AttentionProgram& program, const at::Tensor& v);
+  static CudaCall backward(const AttentionProgram& program, const at::Tensor& v, bool atomic_dq);
   CudaCall(CudaCall&&) noexcept;
   ~CudaCall();
 

@@ -86,7 +86,7 @@ struct GradientMemory {
 
 ProgramGradients run_backward(const AttentionProgram& program, const at::Tensor& v,
                               const SavedResult& forward, const at::Tensor& d_out_given,
-                              const at::Tensor& d_state_given) {
+                              const at::Tensor& d_state_given, const AttentionOptions&) {
   const at::NoGradGuard no_grad;
   const KernelInputs kernel(program, v);
   const at::Tensor d_out =
@@ -115,15 +115,15 @@ torch::autograd::variable_list operands_of(const AttentionProgram& program, cons
   return operands;
 }
 
-// Differentiable form. Passes and program travel beside the tensors as plain data.
+// Differentiable form. Passes, options and program travel beside the tensors as plain data.
 class FusedAttention : public torch::autograd::Function<FusedAttention> {
  public:
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 const AttentionPasses& passes,
+                                                const AttentionOptions& options,
                                                 const AttentionProgram& program,
                                                 at::TensorList operands) {
-    const AttentionResult result =
-        passes.forward(program, operands[0], {.want_lse = true, .want_ungated = true});
+    const AttentionResult result = passes.forward(program, operands[0], options);
     torch::autograd::variable_list saved = operands.vec();
     saved.push_back(result.ungated.defined() ? result.ungated : result.out);
     saved.push_back(result.lse);
@@ -134,7 +134,7 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
     }
     context->save_for_backward(std::move(saved));
     context->saved_data["program"] = c10::IValue::make_capsule(
-        c10::make_intrusive<Holder>(passes, without_operands(program), operands.size()));
+        c10::make_intrusive<Holder>(passes, options, without_operands(program), operands.size()));
     context->mark_non_differentiable({result.lse});
     return outputs;
   }
@@ -152,18 +152,19 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
                               saved.size() > operands + 2 ? saved[operands + 2] : at::Tensor()};
     const at::Tensor d_state = incoming.size() > 2 ? incoming[2] : at::Tensor();
     const ProgramGradients gradients =
-        holder->passes.backward(program, saved[0], forward, incoming[0], d_state);
-    // Nothing flows to the passes and the program itself.
-    torch::autograd::variable_list result = {at::Tensor(), at::Tensor()};
+        holder->passes.backward(program, saved[0], forward, incoming[0], d_state, holder->options);
+    // Nothing flows to the passes, the options and the program itself.
+    torch::autograd::variable_list result = {at::Tensor(), at::Tensor(), at::Tensor()};
     for (at::Tensor& x : operands_of(gradients.program, gradients.v)) result.push_back(x);
     return result;
   }
 
  private:
   struct Holder : torch::CustomClassHolder {
-    Holder(const AttentionPasses& p, AttentionProgram q, std::size_t n)
-        : passes(p), program(std::move(q)), operands(n) {}
+    Holder(const AttentionPasses& p, const AttentionOptions& o, AttentionProgram q, std::size_t n)
+        : passes(p), options(o), program(std::move(q)), operands(n) {}
     AttentionPasses passes;
+    AttentionOptions options;
     AttentionProgram program;
     std::size_t operands;
   };
@@ -242,30 +243,7 @@ ProbeRequest in_one_pass(const AttentionProgram& program, const ProbeRequest& re
 
 KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v)
     : has_numbers_(!v.is_meta()) {
-  inputs_.shape = shape_of(program, v);
-  inputs_.q = tokens(program.q);
-  inputs_.k = tokens(program.k);
-  inputs_.v = tokens(v);
-  inputs_.scale = static_cast<float>(program.scale);
-  inputs_.soft_cap = static_cast<float>(program.soft_cap);
-  if (program.key_mask.defined()) {
-    kept_.push_back(
-        program.key_mask.expand({inputs_.shape.batch, inputs_.shape.keys}).contiguous());
-    inputs_.key_mask = static_cast<const std::uint8_t*>(kept_.back().const_data_ptr());
-  }
-  if (program.documents.defined()) {
-    kept_.push_back(numbered_documents(program));
-    inputs_.key_documents = static_cast<const std::int32_t*>(kept_.back().const_data_ptr());
-    kept_.push_back(documents_of_queries(program, kept_.back()));
-    inputs_.query_documents = static_cast<const std::int32_t*>(kept_.back().const_data_ptr());
-  }
-  if (program.sinks.defined()) inputs_.sinks = floats(program.sinks);
-  if (program.gate.defined()) {
-    inputs_.gate = tokens(program.gate);
-    inputs_.gate_dim = program.gate.size(3);
-  }
-  inputs_.tokens = token_terms_of(program, *this);
-  inputs_.variant = std::visit(VariantOf<KernelInputs>{program, *this}, program.variant);
+  fill_inputs(program, v, operands_, inputs_);
 }
 
 void KernelInputs::forward(const kernels::ForwardOutputs& outputs) const {
@@ -291,19 +269,9 @@ void KernelInputs::score_sums(const kernels::ScoreSums& sums) const {
   if (has_numbers_) kernels::attention_score_sums(inputs_, sums);
 }
 
-kernels::InputTensor KernelInputs::tokens(const at::Tensor& tensor) {
+kernels::InputTensor HostOperands::tokens(const at::Tensor& tensor) {
   kept_.push_back(with_contiguous_channels(tensor.to(stored_dtype(tensor.scalar_type()))));
   return input_tensor(kept_.back());
-}
-
-const float* KernelInputs::floats(const at::Tensor& tensor) {
-  kept_.push_back(tensor.to(at::kFloat).contiguous());
-  return static_cast<const float*>(kept_.back().const_data_ptr());
-}
-
-const double* KernelInputs::doubles(const at::Tensor& tensor) {
-  kept_.push_back(tensor.to(at::kDouble).contiguous());
-  return static_cast<const double*>(kept_.back().const_data_ptr());
 }
 
 AttentionProgram with_float_tables(const AttentionProgram& program) {
@@ -341,12 +309,17 @@ AttentionResult run_passes(const AttentionPasses& passes, const AttentionProgram
   AttentionProgram given = program;
   expand_operands(given);
   const torch::autograd::variable_list operands = operands_of(given, v);
+  const AttentionOptions kept{.backend = options.backend,
+                              .atomic_dq = options.atomic_dq,
+                              .want_lse = true,
+                              .want_ungated = true};
   const torch::autograd::variable_list outputs =
-      FusedAttention::apply(passes, given, at::TensorList(operands));
+      FusedAttention::apply(passes, kept, given, at::TensorList(operands));
   AttentionResult result{
       outputs[0], outputs.size() > 2 ? outputs[2] : at::Tensor(), outputs[1], {}, {}, {}};
   if (options.want_entropy) {
-    result.entropy = passes.forward(program, v, {.want_entropy = true}).entropy;
+    result.entropy =
+        passes.forward(program, v, {.backend = options.backend, .want_entropy = true}).entropy;
   }
   return result;
 }

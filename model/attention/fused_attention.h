@@ -2,7 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <deque>
+#include <variant>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -38,9 +40,10 @@ struct ProgramGradients {
 struct AttentionPasses {
   AttentionResult (*forward)(const AttentionProgram& program, const at::Tensor& v,
                              const AttentionOptions& options);
+  // Of the options what says how it runs: backend and atomic_dq.
   ProgramGradients (*backward)(const AttentionProgram& program, const at::Tensor& v,
                                const SavedResult& forward, const at::Tensor& d_out,
-                               const at::Tensor& d_state);
+                               const at::Tensor& d_state, const AttentionOptions& options);
 };
 
 // The passes as one differentiable operation, where gradients are wanted.
@@ -59,6 +62,67 @@ AttentionProgram with_float_tables(const AttentionProgram& program);
 
 // The program with every tensor that scores are computed from in `dtype`; gradients flow through.
 AttentionProgram in_dtype(const AttentionProgram& program, at::ScalarType dtype);
+
+// A program and v in the words of kernels/attention.h, on either processor. Memory: as for
+// VariantOf and token_terms_of, and flags(tensor) -> const std::uint8_t*, counts(tensor) -> const
+// std::int32_t*, likewise.
+template <class Memory>
+void fill_inputs(const AttentionProgram& program, const at::Tensor& v, Memory& memory,
+                 kernels::AttentionInputs& inputs) {
+  inputs.shape = shape_of(program, v);
+  inputs.q = memory.tokens(program.q);
+  inputs.k = memory.tokens(program.k);
+  inputs.v = memory.tokens(v);
+  inputs.scale = static_cast<float>(program.scale);
+  inputs.soft_cap = static_cast<float>(program.soft_cap);
+  inputs.variant = std::visit(VariantOf<Memory>{program, memory}, program.variant);
+  inputs.tokens = token_terms_of(program, memory);
+  if (program.sinks.defined()) inputs.sinks = memory.floats(program.sinks);
+  if (program.gate.defined()) {
+    inputs.gate = memory.tokens(program.gate);
+    inputs.gate_dim = program.gate.size(3);
+  }
+  if (program.key_mask.defined()) {
+    inputs.key_mask =
+        memory.flags(program.key_mask.expand({inputs.shape.batch, inputs.shape.keys}));
+  }
+  if (program.documents.defined()) {
+    const at::Tensor documents = numbered_documents(program);
+    const at::Tensor of_queries = documents_of_queries(program, documents);
+    inputs.key_documents = memory.counts(documents);
+    inputs.query_documents =
+        of_queries.is_same(documents) ? inputs.key_documents : memory.counts(of_queries);
+  }
+}
+
+// What fill_inputs() makes of tensors in the host's memory, as they are stored; all but tokens in
+// the type that is asked for. Keeps what the pointers point into.
+class HostOperands {
+ public:
+  kernels::InputTensor tokens(const at::Tensor& tensor);
+  const float* floats(const at::Tensor& tensor) { return numbers<float>(tensor, at::kFloat); }
+  const double* doubles(const at::Tensor& tensor) { return numbers<double>(tensor, at::kDouble); }
+  const std::uint8_t* flags(const at::Tensor& tensor) {
+    return numbers<std::uint8_t>(tensor, at::kBool);
+  }
+  const std::int32_t* counts(const at::Tensor& tensor) {
+    return numbers<std::int32_t>(tensor, at::kInt);
+  }
+  const std::int64_t* integers(const std::vector<std::int64_t>& values) {
+    kept_integers_.push_back(values);
+    return kept_integers_.back().data();
+  }
+
+ private:
+  template <typename T>
+  const T* numbers(const at::Tensor& tensor, at::ScalarType dtype) {
+    kept_.push_back(tensor.to(dtype).contiguous());
+    return static_cast<const T*>(kept_.back().const_data_ptr());
+  }
+
+  std::vector<at::Tensor> kept_;
+  std::deque<std::vector<std::int64_t>> kept_integers_;
+};
 
 // A program as the kernels take it. Keeps all alive that the pointers point into, so that the
 // program itself may go.
@@ -79,21 +143,8 @@ class KernelInputs {
   void score_sums(const kernels::ScoreSums& sums) const;
 
  private:
-  friend struct VariantOf<KernelInputs>;
-  friend kernels::TokenTerms token_terms_of<KernelInputs>(const AttentionProgram& program,
-                                                          KernelInputs& memory);
-  // As it is stored; all but tokens in float32.
-  kernels::InputTensor tokens(const at::Tensor& tensor);
-  const float* floats(const at::Tensor& tensor);
-  const double* doubles(const at::Tensor& tensor);
-  const std::int64_t* integers(const std::vector<std::int64_t>& values) {
-    kept_integers_.push_back(values);
-    return kept_integers_.back().data();
-  }
-
   bool has_numbers_ = true;
-  std::vector<at::Tensor> kept_;
-  std::deque<std::vector<std::int64_t>> kept_integers_;
+  HostOperands operands_;
   kernels::AttentionInputs inputs_;
 };
 

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <type_traits>
 #include <variant>
 
 #include "kernels/attention.h"
@@ -85,6 +86,15 @@ struct VariantOf {
   }
 };
 
+// Calls each(tensor, pointer) for the numbers of tokens that there are, with the kernel's place for
+// them: for the numbers themselves, or for their gradients.
+template <class Terms, class Kernel, class Each>
+void for_each_token_term(Terms& tokens, Kernel& kernel, const Each& each) {
+  if (tokens.query.defined()) each(tokens.query, kernel.query);
+  if (tokens.key.defined()) each(tokens.key, kernel.key);
+  if (tokens.factor.defined()) each(tokens.factor, kernel.factor);
+}
+
 // A program's numbers of tokens, one for every text and head. Memory: also doubles(tensor) -> const
 // double*, as floats().
 template <class Memory>
@@ -92,11 +102,14 @@ kernels::TokenTerms token_terms_of(const AttentionProgram& program, Memory& memo
   const auto of_all = [&program](const at::Tensor& x) {
     return x.expand({program.q.size(0), program.q.size(1), -1});
   };
-  const TokenTerms& tokens = program.tokens;
   kernels::TokenTerms terms;
-  if (tokens.query.defined()) terms.query = memory.doubles(of_all(tokens.query));
-  if (tokens.key.defined()) terms.key = memory.doubles(of_all(tokens.key));
-  if (tokens.factor.defined()) terms.factor = memory.floats(of_all(tokens.factor));
+  for_each_token_term(program.tokens, terms, [&](const at::Tensor& x, auto& numbers) {
+    if constexpr (std::is_same_v<decltype(numbers), const double*&>) {
+      numbers = memory.doubles(of_all(x));
+    } else {
+      numbers = memory.floats(of_all(x));
+    }
+  });
   return terms;
 }
 
@@ -160,10 +173,11 @@ inline void expand_operands(AttentionProgram& program) {
   if (auto* table = program.as<QueryTableProgram>()) {
     table->values = table->values.expand({batch, heads, -1, -1});
   }
-  TokenTerms& tokens = program.tokens;
-  for (at::Tensor* x : {&tokens.query, &tokens.key, &tokens.factor, &program.distance_bias}) {
-    if (x->defined()) *x = x->expand({batch, heads, -1});
-  }
+  const auto expand_rows = [=](const TensorInfo&, at::Tensor& x) {
+    if (x.defined()) x = x.expand({batch, heads, -1});
+  };
+  TokenTerms::tensors(program.tokens, expand_rows);
+  expand_rows({}, program.distance_bias);
   if (program.gate.defined()) program.gate = program.gate.expand({batch, heads, -1, -1});
 }
 
@@ -183,10 +197,8 @@ void add_gradients(AttentionProgram& program, at::Tensor& v,
     const std::int64_t length = bias.size(2);
     gradients.scores = {memory.doubles(bias), length};
   }
-  TokenTerms& tokens = program.tokens;
-  if (tokens.query.defined()) gradients.tokens.query = memory.floats(tokens.query);
-  if (tokens.key.defined()) gradients.tokens.key = memory.floats(tokens.key);
-  if (tokens.factor.defined()) gradients.tokens.factor = memory.floats(tokens.factor);
+  for_each_token_term(program.tokens, gradients.tokens,
+                      [&](at::Tensor& x, float*& numbers) { numbers = memory.floats(x); });
 }
 
 }  // namespace phasescope::model

@@ -327,7 +327,7 @@ ScoreParts LayerAttention::pair_scores(const at::Tensor& batch, const at::Tensor
 }
 
 bool LayerAttention::ran_on_device() const {
-  return v_.is_cuda() && ran_ == ran_on_cuda(program_, v_, backend_);
+  return v_.is_cuda() && ran_.implementation != ran_plain(v_).implementation;
 }
 
 bool LayerAttention::is_fused() const {

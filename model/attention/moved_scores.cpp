@@ -12,6 +12,7 @@
 #include "model/attention/repairs.h"
 #include "model/attention/turned.h"
 #include "model/encodings/rotation.h"
+#include "model/host_memory.h"
 #include "model/layers.h"
 
 namespace phasescope::model {
@@ -182,8 +183,11 @@ at::Tensor moved_scores(const LayerInput& input, const AttentionProgram& program
     if (!all.defined()) all = scored_at(limit < 0 ? distance : distance.clamp(-limit, limit));
     heads.push_back(all[static_cast<std::int64_t>(head)]);
   }
+  const at::Tensor scores = heads.empty() ? scored_at(distance) : at::stack(heads);
+  // A device is asked how far apart pairs lie only where something goes by it.
+  if (!input.repairs->table.defined() && !has_windows(input)) return scores;
   const Positions& positions = input.context.positions;
-  return with_biases(input, heads.empty() ? scored_at(distance) : at::stack(heads), distance.abs(),
+  return with_biases(input, scores, distance.abs(),
                      (places_of(positions, row) - places_of(positions, column)).abs());
 }
 
@@ -191,9 +195,26 @@ namespace {
 
 using PairScores = at::Tensor (*)(const LayerInput&, const AttentionProgram&, const at::Tensor& row,
                                   const at::Tensor& column, const at::Tensor& distance);
-// The pairs of rows [first, first + count) of one text.
-using PairsOfText =
-    std::function<MovedPairs(std::int64_t text, std::int64_t first, std::int64_t count)>;
+// A block of one text's scores, which lie on a device.
+struct TextBlock {
+  std::int64_t text = 0;
+  ScoreCorner corner;
+  std::int64_t rows = 0, columns = 0;
+  at::Device device = at::kCPU;
+};
+// The pairs of a block, on its device; none may be undefined.
+using PairsOfBlock = std::function<MovedPairs(const TextBlock& block)>;
+
+// Those of some pairs on the host that lie in the block, by their columns. The host says how many
+// they are without waiting for a device.
+MovedPairs in_block(MovedPairs some, const TextBlock& block) {
+  const std::int64_t begin = block.corner.column, end = begin + block.columns;
+  const at::Tensor kept = ((some.column >= begin) & (some.column < end)).nonzero().squeeze(1);
+  for (at::Tensor* places : {&some.row, &some.column, &some.distance}) {
+    *places = places->index_select(0, kept).to(block.device);
+  }
+  return some;
+}
 
 // Whether a table may hold what a reading's windows hide, which goes by place and not by distance.
 bool hides_in_table(PairScores scores_at, const LayerInput& input) {
@@ -218,7 +239,7 @@ AttentionProgram of_text(AttentionProgram program, std::int64_t text) {
 }
 
 // Reads pairs of some heads at other distances; `scores_at` says what their scores are there.
-void move_pairs_by(PairScores scores_at, const LayerInput& input, const PairsOfText& pairs,
+void move_pairs_by(PairScores scores_at, const LayerInput& input, const PairsOfBlock& pairs,
                    const std::vector<std::int64_t>& heads, AttentionProgram& program) {
   if (program.is<PlainProgram>() && !program.transformed) return;
   const AttentionProgram given = program;
@@ -228,15 +249,9 @@ void move_pairs_by(PairScores scores_at, const LayerInput& input, const PairsOfT
     const at::Tensor before = given.edit ? given.edit(scores, corner) : scores;
     at::Tensor out;
     for (std::int64_t text = 0; text < scores.size(0); ++text) {
-      // On the host, which says how many are left without waiting for a device.
-      MovedPairs some = pairs(text, corner.row, scores.size(2));
-      const at::Tensor here =
-          (some.column >= corner.column) & (some.column < corner.column + scores.size(3));
-      const at::Tensor kept = here.nonzero().squeeze(1);
-      if (kept.size(0) == 0) continue;
-      for (at::Tensor* places : {&some.row, &some.column, &some.distance}) {
-        *places = places->index_select(0, kept).to(scores.device());
-      }
+      const MovedPairs some =
+          pairs({text, corner, scores.size(2), scores.size(3), scores.device()});
+      if (some.row.size(0) == 0) continue;
       const at::Tensor moved = table ? exchanged_entries(given.as<TableProgram>()->values, some)
                                      : scores_at(of_text(input, text), of_text(given, text),
                                                  some.row, some.column, some.distance);
@@ -258,17 +273,22 @@ void move_pairs_by(PairScores scores_at, const LayerInput& input, const PairsOfT
 
 void move_pairs(const LayerInput& input, const PairsOfRows& pairs,
                 const std::vector<std::int64_t>& heads, AttentionProgram& program) {
-  const PairsOfText of_every_text = [pairs](std::int64_t, std::int64_t first, std::int64_t count) {
-    MovedPairs some = pairs(first, count);
+  const PairsOfBlock of_every_text = [pairs](const TextBlock& block) {
+    MovedPairs some = pairs(block.corner.row, block.rows);
     // At the distance that it has a pair keeps its bits.
     const at::Tensor moves = (some.distance != some.row - some.column).nonzero().squeeze(1);
     for (at::Tensor* x : {&some.row, &some.column, &some.distance}) *x = x->index_select(0, moves);
-    return some;
+    return in_block(some, block);
   };
   move_pairs_by(moved_scores, input, of_every_text, heads, program);
 }
 
 namespace {
+
+// Whether change_turned() may give the score another q and k than the encoding made.
+bool stands_between(const ModelConfig& config) {
+  return config.attention.temperature != 0 || config.attention.qk_norm_after;
+}
 
 // Pairs of one text by their places, of which nothing else has changed the scores.
 bool goes_by_distance(const AttentionProgram& program) {
@@ -319,9 +339,12 @@ bool clamp_by_far_keys(const LayerInput& input, const std::vector<std::int64_t>&
     const at::Tensor rows = at::arange(1, q.size(2) + 1, q.options().dtype(at::kDouble));
     q = q * (rows.log() / std::log(input.log_scale)).to(q.scalar_type()).unsqueeze(1);
   }
-  // Where something else stands between the encoding and the score, these are not its q and k.
-  const AttentionProgram own = input.encoding->program(*input.parameters, q, k, input.state);
-  if (!own.q.equal(program.q) || !own.k.equal(program.k)) return false;
+  // These may not be its q and k then, or, where queries grow, have another rounding: they are
+  // compared.
+  if (stands_between(*input.config) || input.log_scale > 0) {
+    const AttentionProgram own = input.encoding->program(*input.parameters, q, k, input.state);
+    if (!own.q.equal(program.q) || !own.k.equal(program.k)) return false;
+  }
   std::map<std::int64_t, at::Tensor> turned;
   std::vector<at::Tensor> heads;
   ClampProgram clamp;
@@ -343,22 +366,49 @@ bool clamp_by_far_keys(const LayerInput& input, const std::vector<std::int64_t>&
   return true;
 }
 
+// Far pairs of consecutive positions, which are triangles of a block: made on its device, and none
+// of their numbers is asked for. `both`: of keys after the query too.
+MovedPairs far_triangles(const TextBlock& block, std::int64_t limit, bool both) {
+  const ScoreCorner& corner = block.corner;
+  const std::int64_t diagonal = corner.row - corner.column;  // where a column is the row's token
+  const auto whole = at::TensorOptions(at::kLong).device(block.device);
+  at::Tensor places = at::tril_indices(block.rows, block.columns, diagonal - limit - 1, whole);
+  at::Tensor distance = at::full({places.size(1)}, limit, whole);
+  if (both) {
+    const at::Tensor after =
+        at::triu_indices(block.rows, block.columns, diagonal + limit + 1, whole);
+    places = at::cat({places, after}, 1);
+    distance = at::cat({distance, at::full({after.size(1)}, -limit, whole)});
+  }
+  return {places[0] + corner.row, places[1] + corner.column, distance};
+}
+
+// The same of places that were given, (N) or (B, N) on the host.
+MovedPairs far_pairs(const at::Tensor& places, const TextBlock& block, std::int64_t limit,
+                     bool both) {
+  const std::int64_t first = block.corner.row, end = first + block.rows;
+  const at::Tensor own = places.dim() == 2 ? places[places.size(0) > 1 ? block.text : 0] : places;
+  const std::int64_t keys = both ? own.size(0) : end;
+  const at::Tensor distance =
+      own.slice(0, first, end).unsqueeze(1) - own.slice(0, 0, keys).unsqueeze(0);
+  const at::Tensor seen = at::ones({block.rows, keys}, at::kBool);
+  const at::Tensor is_far = both ? distance.abs() > limit : (distance > limit) & seen.tril(first);
+  const at::Tensor pairs = is_far.nonzero();
+  return in_block({pairs.select(1, 0) + first, pairs.select(1, 1),
+                   distance.masked_select(is_far).clamp(-limit, limit)},
+                  block);
+}
+
 // By plain operations, the heads of one limit.
 void clamp_plainly(PairScores scores_at, const LayerInput& input, std::int64_t limit,
                    const std::vector<std::int64_t>& heads, AttentionProgram& program) {
-  const at::Tensor places = position_ids(input.context.positions).cpu();
   // Who sees both ways reads keys behind it as far away as those before it.
   const bool both = !program.causal;
-  const PairsOfText far = [=](std::int64_t text, std::int64_t first, std::int64_t count) {
-    const at::Tensor own = places.dim() == 2 ? places[places.size(0) > 1 ? text : 0] : places;
-    const std::int64_t keys = both ? own.size(0) : first + count;
-    const at::Tensor distance =
-        own.slice(0, first, first + count).unsqueeze(1) - own.slice(0, 0, keys).unsqueeze(0);
-    const at::Tensor seen = at::ones({count, keys}, at::kBool);
-    const at::Tensor is_far = both ? distance.abs() > limit : (distance > limit) & seen.tril(first);
-    const at::Tensor pairs = is_far.nonzero();
-    return MovedPairs{pairs.select(1, 0) + first, pairs.select(1, 1),
-                      distance.masked_select(is_far).clamp(-limit, limit)};
+  const Positions& positions = input.context.positions;
+  const at::Tensor places = positions.consecutive() ? at::Tensor() : on_host(positions.ids);
+  const PairsOfBlock far = [=](const TextBlock& block) {
+    return places.defined() ? far_pairs(places, block, limit, both)
+                            : far_triangles(block, limit, both);
   };
   move_pairs_by(scores_at, input, far, heads, program);
 }
@@ -397,8 +447,7 @@ void clamp_own_distances(const LayerInput& input, const std::vector<std::int64_t
 bool all_programs(const Decoder& decoder, std::int64_t tokens, const ProgramTest& holds) {
   const at::NoGradGuard no_gradients;
   const ModelConfig& config = decoder.config();
-  // They stand between the encoding and the score (clamp_by_far_keys).
-  if (config.attention.temperature != 0 || config.attention.qk_norm_after) return false;
+  if (stands_between(config)) return false;
   static const Parameters none;
   const Weights& weights = decoder.weights();
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {

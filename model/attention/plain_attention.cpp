@@ -12,6 +12,7 @@
 #include "model/attention/attention.h"
 #include "model/attention/plain_mask.h"
 #include "model/attention/row_blocks.h"
+#include "model/host_memory.h"
 
 namespace phasescope::model {
 namespace {
@@ -115,7 +116,7 @@ at::Tensor tapa_scores(const TapaProgram& tapa, const Operands& x, const at::Ten
 
 // (heads, 1, 1) int64, the distances from which heads read clamped keys.
 at::Tensor far_limits(const AttentionProgram& program, const ClampProgram& clamp, Range heads) {
-  return at::tensor(clamp.limits, program.q.options().dtype(at::kLong))
+  return list_on(clamp.limits, program.q.device())
       .slice(0, heads.begin, heads.end)
       .view({-1, 1, 1});
 }

@@ -38,7 +38,7 @@ class ProbeCollector {
     if (request.bucket_edges.size() < 2) return;
     const at::TensorOptions there = attention.v().options();
     const at::TensorOptions wide = there.dtype(at::kDouble);
-    edges_ = at::tensor(request.bucket_edges, there.dtype(at::kLong));
+    edges_ = list_on(request.bucket_edges, there.device());
     const std::vector<std::int64_t> sizes = {
         attention.batch(), attention.heads(),
         static_cast<std::int64_t>(request.bucket_edges.size()) - 1};

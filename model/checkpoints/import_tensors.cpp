@@ -10,6 +10,7 @@
 #include <regex>
 
 #include "formats/error.h"
+#include "formats/json.h"
 #include "formats/tensors/npy.h"
 #include "formats/tensors/safetensors.h"
 #include "model/checkpoints/open_model.h"
@@ -415,10 +416,23 @@ Imported import_products(formats::FileSystem& fs, Read& read, const std::filesys
   return out;
 }
 
+// A model that is no import would be lost.
+void refuse_other_models(const std::filesystem::path& folder) {
+  const std::filesystem::path config = folder / "config.json";
+  const bool described = std::filesystem::exists(config);
+  if (!described && !std::filesystem::exists(folder / "model.safetensors")) return;
+  const formats::Json there = described ? formats::json_from_file(config) : formats::Json();
+  const formats::Json::json_pointer key("/encoding/key");
+  if (there.contains(key) && there.at(key) == "imported") return;
+  throw formats::bad_usage("another model is in " + folder.string() + ", and is not written over",
+                           "out", "name another folder");
+}
+
 }  // namespace
 
 Imported import_tensors(formats::FileSystem& fs, const std::vector<std::filesystem::path>& files,
                         const std::filesystem::path& folder, const ImportOptions& options) {
+  refuse_other_models(folder);
   const at::NoGradGuard no_grad;
   Read read = read_all(files, options.as);
   const bool maps = read.kinds.contains("attn");

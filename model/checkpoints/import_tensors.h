@@ -32,7 +32,8 @@ struct Imported {
 // say. A dimension of 1 before the heads is a text's. Writes FOLDER/model.safetensors (float32) and
 // FOLDER/config.json. Throws Error "bad_input": names or shapes that do not fit, layers that are
 // there twice or, but for `renumber`, not there at all, weights of a row that do not sum to 1,
-// numbers that are none; "bad_usage": a scale of maps.
+// numbers that are none; "bad_usage": a scale of maps, a folder that holds another model than an
+// imported one.
 Imported import_tensors(formats::FileSystem& fs, const std::vector<std::filesystem::path>& files,
                         const std::filesystem::path& folder, const ImportOptions& options);
 

@@ -86,6 +86,28 @@ TEST(Capture, RangesAreTheSameEntries) {
   EXPECT_FALSE(whole.tensors.contains("position.0"));
 }
 
+// What is captured beside a tensor changes no bit of it, and plain parts add up bit for bit.
+TEST(Capture, PartsOfScoresAreTheSameAloneAndTogether) {
+  const std::vector<std::string> kinds{"scores", "content", "positional"};
+  for (const auto dtype : {at::kFloat, at::kDouble}) {  // the kernel's, and by plain operations
+    for (const char* encoding : {"alibi", "rope", "cape"}) {
+      const auto model = random_model(tiny_config(encoding), 1, dtype);
+      const at::Tensor ids = random_ids(2, 11, 29);
+      const auto captured = [&](const std::vector<std::string>& what) {
+        return capture(model->decoder, ids, {.what = what}).tensors;
+      };
+      const auto together = captured(kinds);
+      for (const std::string& one : kinds) {
+        EXPECT_TRUE(together.at(one + ".1").equal(captured({one}).at(one + ".1")))
+            << encoding << " " << one;
+      }
+      if (dtype == at::kFloat) continue;
+      const at::Tensor sum = together.at("scores.1") - together.at("content.1");
+      EXPECT_TRUE(sum.equal(together.at("positional.1"))) << encoding;
+    }
+  }
+}
+
 TEST(Capture, RefusesWhatIsTooLargeWithWhatWouldFit) {
   const auto model = random_model(tiny_config("rope"), 1);
   const at::Tensor ids = random_ids(1, 64, 29);

@@ -7,22 +7,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <regex>
-#include <set>
 
-#include "analysis/ablate.h"
-#include "analysis/distance.h"
-#include "analysis/heads.h"
-#include "analysis/map.h"
-#include "analysis/questions/acuity.h"
-#include "analysis/questions/addressing.h"
-#include "analysis/questions/demand.h"
-#include "analysis/questions/xray.h"
-#include "analysis/shift.h"
-#include "analysis/text_pass.h"
-#include "analysis/texts.h"
 #include "encoding_variants.h"
-#include "formats/error.h"
 #include "formats/file_system.h"
 #include "golden.h"
 #include "model/capture.h"
@@ -30,49 +16,19 @@
 #include "model/feed_forward.h"
 #include "model/loss.h"
 #include "next_token_loss.h"
+#include "other_device.h"
 #include "phantom_device.h"
-#include "protocol/json_form.h"
 #include "protocol/progress.h"
 #include "tests/golden_folder.h"
 #include "tests/temporary_folder.h"
 #include "tests/training/small_run.h"
 #include "training/adamw.h"
+#include "training/corpus.h"
 #include "training/evals/eval_task.h"
+#include "training/trainer.h"
 
 namespace phasescope::model {
 namespace {
-
-// A text's ids go to the device, and nothing else of a pass; a loss of N ids takes them once more.
-constexpr std::int64_t kInputs = 1;
-
-std::shared_ptr<const Model> there(const std::shared_ptr<const Model>& model) {
-  return on_device(model, phantom_device());
-}
-
-// Copies to the device that an encoding makes before the first layer: positions that are drawn are
-// drawn on the host, once or for each layer.
-std::int64_t most_at_start(const Variant& v, const ModelConfig& config) {
-  return v.encoding == "randomized_rope" ? 1 + config.layers : 0;
-}
-
-// FIRE's pieces are as many on a device as the network has units, and on the host as some pair can
-// reach: products of other sizes, whose sums run in another order on some processors.
-bool rounds_otherwise(const Variant& v) { return v.encoding == "fire"; }
-
-// Two answers in numbers that differ by what layers make of a few roundings of float32.
-void expect_near(const Json& found, const Json& expected, const std::string& where) {
-  if (expected.is_number_float() && found.is_number_float()) {
-    const double wanted = expected;
-    EXPECT_NEAR(found.get<double>(), wanted, 1e-5 + 1e-4 * std::abs(wanted)) << where;
-  } else if (expected.is_structured() && found.type() == expected.type()) {
-    ASSERT_EQ(found.size(), expected.size()) << where;
-    for (auto [a, b] = std::pair{found.begin(), expected.begin()}; b != expected.end(); ++a, ++b) {
-      expect_near(*a, *b, expected.is_object() ? where + "." + b.key() : where);
-    }
-  } else {
-    EXPECT_EQ(found, expected) << where;
-  }
-}
 
 // The same bits, or of those that round otherwise a few roundings of float32.
 void expect_equal(const at::Tensor& found, const at::Tensor& expected, const Variant& v) {
@@ -189,185 +145,6 @@ TEST(OnADevice, TensorsOfBothSidesAreRefused) {
   EXPECT_EQ(phantom_counts().to_host, 0);
   (void)ours.cpu();
   EXPECT_EQ(phantom_counts().to_host, 1);
-}
-
-// ---- analyses -----------------------------------------------------------------------------------
-
-// The same words for both, but for the device's name. An analysis takes the models for ones on the
-// CPU and adds what else ran attention; which device they are on is said by who asks it.
-template <class Result>
-std::string words(const Result& result) {
-  static const std::regex beside(", attention on phantom"), device("phantom(:0)?");
-  const std::string text = std::regex_replace(protocol::to_json_form(result).dump(), beside, "");
-  return std::regex_replace(text, device, "cpu");
-}
-
-std::vector<std::shared_ptr<analysis::TextPass>> passes_of(
-    const std::shared_ptr<const Model>& model) {
-  std::vector<std::shared_ptr<analysis::TextPass>> passes;
-  for (const analysis::Text& text :
-       analysis::random_texts(2, 24, model->config().vocab_size, 5).items) {
-    passes.push_back(std::make_shared<analysis::TextPass>(model, analysis::ids_tensor(text.ids)));
-  }
-  return passes;
-}
-
-// What an analysis gives of a model, or why it has no answer for it.
-template <class Call>
-std::string said(const Call& call, const std::shared_ptr<const Model>& model) {
-  try {
-    return words(call(model));
-  } catch (const formats::Error& error) {
-    return error.full_text();
-  }
-}
-
-class AnalysesThere : public testing::TestWithParam<Variant> {
- protected:
-  AnalysesThere() { at::set_num_threads(1); }
-
-  // The same answer of both; one that there is at all, of encodings that `call` takes for sure.
-  template <class Call>
-  void expect_same(const Call& call,
-                   const std::set<std::string>& answered = {"rope", "alibi"}) const {
-    const std::string real = said(call, model_);
-    const std::string found = said(call, device_);
-    if (rounds_otherwise(GetParam()) && real.starts_with('{') && found.starts_with('{')) {
-      expect_near(Json::parse(found), Json::parse(real), GetParam().name);
-    } else {
-      EXPECT_EQ(found, real);
-    }
-    if (answered.contains(GetParam().name)) {
-      EXPECT_EQ(real.front(), '{') << real;
-    }
-  }
-
-  const std::shared_ptr<const Model> model_ = tiny_model(GetParam(), at::kFloat);
-  const std::shared_ptr<const Model> device_ = there(model_);
-  protocol::NoProgress progress_;
-};
-INSTANTIATE_TEST_SUITE_P(Registry, AnalysesThere, testing::ValuesIn(variants()),
-                         [](const auto& info) { return info.param.name; });
-
-TEST_P(AnalysesThere, HeadsAreTheSame) {
-  expect_same([&](const auto& model) {
-    return analysis::analyse_heads(passes_of(model), {}, progress_).result;
-  });
-}
-
-TEST_P(AnalysesThere, MapsAreTheSame) {
-  for (const char* of : {"weight", "score", "content", "positional"}) {
-    SCOPED_TRACE(of);
-    protocol::MapRequest options;
-    options.head = {"L1H1"};
-    options.of = of;
-    expect_same([&](const auto& model) {
-      return analysis::analyse_map(*passes_of(model)[0], options).result;
-    });
-  }
-}
-
-TEST_P(AnalysesThere, DistancesAreTheSame) {
-  expect_same([&](const auto& model) {
-    return analysis::analyse_distance(passes_of(model), {}, progress_);
-  });
-}
-
-// The rows of a shift, in a struct that has a JSON form.
-struct ShiftRows {
-  std::vector<protocol::ShiftRow> rows;
-  template <class V>
-  void fields(V& v) {
-    v("rows", rows);
-  }
-};
-
-TEST_P(AnalysesThere, ShiftsAreTheSame) {
-  const std::vector<std::int64_t> ids =
-      analysis::random_texts(1, 24, model_->config().vocab_size, 5).items[0].ids;
-  expect_same([&](const auto& model) {
-    return ShiftRows{analysis::analyse_shift(model, ids, {}, progress_).rows};
-  });
-}
-
-// ---- questions, which change layers by hooks ----------------------------------------------------
-
-// Each encoding once, as it comes.
-std::vector<Variant> encodings() {
-  std::vector<Variant> list;
-  std::set<std::string> seen;
-  for (const Variant& variant : variants()) {
-    if (seen.insert(variant.encoding).second) list.push_back(variant);
-  }
-  return list;
-}
-
-class QuestionsThere : public AnalysesThere {
- protected:
-  // Longer than the tiny configuration's context, which is what X-ray looks at.
-  const analysis::Texts texts_ = analysis::random_texts(2, 40, model_->config().vocab_size, 7);
-};
-INSTANTIATE_TEST_SUITE_P(Registry, QuestionsThere, testing::ValuesIn(encodings()),
-                         [](const auto& info) { return info.param.name; });
-
-TEST_P(QuestionsThere, DemandsAreTheSame) {
-  expect_same([&](const auto& model) {
-    return analysis::analyse_demand(model, texts_, {}, progress_).result;
-  });
-}
-
-TEST_P(QuestionsThere, ABiasIsFittedTheSame) {
-  analysis::DemandOptions options;
-  options.fit = true;
-  options.steps = 1;
-  const analysis::Texts texts = analysis::random_texts(12, 20, model_->config().vocab_size, 7);
-  expect_same([&](const auto& model) {
-    return analysis::analyse_demand(model, texts, options, progress_).result;
-  });
-}
-
-TEST_P(QuestionsThere, AddressingIsTheSame) {
-  expect_same([&](const auto& model) {
-    return analysis::analyse_addressing(passes_of(model), {}, progress_);
-  });
-}
-
-TEST_P(QuestionsThere, AcuityIsTheSame) {
-  analysis::AcuityOptions options;
-  options.seeds = {1};
-  options.by = "head";
-  expect_same([&](const auto& model) {
-    return analysis::analyse_acuity(model, texts_, options, progress_);
-  });
-}
-
-TEST_P(QuestionsThere, XraysAreTheSame) {
-  for (const bool clamp : {false, true}) {
-    SCOPED_TRACE(clamp);
-    analysis::XrayOptions options;
-    options.clamp = clamp;
-    expect_same([&](const auto& model) {
-      return analysis::analyse_xray(model, texts_, options, progress_);
-    });
-  }
-}
-
-TEST_P(QuestionsThere, AblationsAreTheSame) {
-  for (const char* how : {"zero", "mean", "resample", "window", "clamp", "sink", "bias"}) {
-    SCOPED_TRACE(how);
-    analysis::AblateOptions options;
-    options.heads = {"L1H1"};
-    options.how = how;
-    const std::string name = how;
-    if (name == "window" || name == "clamp") options.limit = 5;
-    if (name == "sink" || name == "bias") options.limit = 0.5;
-    const auto ablated = [&](const auto& model) {
-      return analysis::analyse_ablate(model, texts_, options, progress_).result;
-    };
-    // Of the two, ALiBi alone has a bias.
-    expect_same(ablated, name == "bias" ? std::set<std::string>{"alibi"}
-                                        : std::set<std::string>{"rope", "alibi"});
-  }
 }
 
 // ---- families, captures -------------------------------------------------------------------------
@@ -488,26 +265,89 @@ TEST(OnADevice, CapturesComeAsTheyAre) {
   }
 }
 
-// ---- evals --------------------------------------------------------------------------------------
+// ---- training, evals ----------------------------------------------------------------------------
 
-TEST(EvalsThere, PerplexitiesAreTheSame) {
+// What crosses while `call` runs on models of two and of four layers: the same where no layer has a
+// part in it.
+template <class Call>
+void expect_no_layer_crosses(const Call& call) {
+  std::vector<PhantomCounts> counts;
+  for (const std::int64_t layers : {2, 4}) {
+    SCOPED_TRACE(std::to_string(layers) + " layers");
+    counts.push_back(call(layers));
+  }
+  EXPECT_EQ(counts[0].to_device, counts[1].to_device) << "copies to the device, of 2 and 4 layers";
+  EXPECT_EQ(counts[0].to_host, counts[1].to_host) << "copies to the host, of 2 and 4 layers";
+  EXPECT_EQ(counts[0].reads, counts[1].reads) << "values asked for, of 2 and 4 layers";
+}
+
+TEST(TrainerThere, StepsAndValidationsAreTheSame) {
+  for (const char* encoding : {"rope", "alibi", "cape", "tapa", "tape"}) {
+    SCOPED_TRACE(encoding);
+    expect_no_layer_crosses([&](std::int64_t layers) {
+      const TemporaryFolder folder;
+      training::RunConfig config = training::small_run(folder.path(), 3, {{"key", encoding}});
+      config.model.layers = layers;
+      config.train.dtype = "f32", config.train.threads = 1;
+      const auto corpus = std::make_shared<const training::Corpus>(
+          training::Corpus::open(config.data.corpus, config.data, config.model.context));
+      const auto texts =
+          training::read_validation_texts(config.data.validation, config.model.context);
+      const auto begun = [&](const std::shared_ptr<const Model>& from) {
+        return training::Trainer(config, corpus, texts, from);
+      };
+      const training::Trainer drawn = begun(nullptr);
+      const std::filesystem::path start = folder.path() / "start";
+      std::filesystem::create_directories(start);
+      save_model(formats::real_file_system(), start, drawn.decoder().config(),
+                 drawn.decoder().encoding(), drawn.decoder().weights(), at::kFloat);
+      const auto from = open_model(start.string());
+      training::Trainer real = begun(from), ours = begun(there(from));
+      EXPECT_TRUE(ours.decoder().device() == phantom_device());
+      reset_phantom_counts();
+      std::vector<double> losses;
+      while (!ours.done()) losses.push_back(ours.step().loss);
+      protocol::NoProgress progress;
+      const double bits = ours.validation(progress).bits;
+      const PhantomCounts counts = phantom_counts();
+      for (const double loss : losses) EXPECT_EQ(loss, real.step().loss);
+      EXPECT_EQ(bits, real.validation(progress).bits);
+      return counts;
+    });
+  }
+}
+
+TEST(EvalsThere, AnswersAreTheSame) {
   at::set_num_threads(1);
   const TemporaryFolder folder;
   const std::string corpus = training::small_run(folder.path(), 1).data.corpus;
+  const std::vector<Json> asked = {
+      {{"task", "perplexity"}, {"corpus", corpus}, {"lengths", {16, 32}}, {"trials", 2}},
+      {{"task", "passkey"}, {"lengths", {64}}, {"trials", 2}}};
   for (const char* encoding : {"rope", "alibi", "fire", "cape", "tapa", "tape"}) {
-    SCOPED_TRACE(encoding);
-    ModelConfig config = tiny_config(encoding);
-    config.vocab_size = 256;
-    config.tokenizer = {{"type", "bytes"}, {"vocab_size", 256}, {"bos", 0}};
-    const auto model = random_model(config, 1);
-    const auto eval = [&](const std::shared_ptr<const Model>& of) {
-      const auto request = protocol::request_of<protocol::EvalRequest>(
-          {{"task", "perplexity"}, {"corpus", corpus}, {"lengths", {16, 32}}, {"trials", 2}});
-      protocol::NoProgress progress;
-      training::NoEvalLog log;
-      return words(training::eval_task("perplexity").run({{"one", of}}, request, progress, log));
-    };
-    EXPECT_EQ(eval(there(model)), eval(model));
+    for (const Json& options : asked) {
+      SCOPED_TRACE(encoding + (" " + options.dump()));
+      expect_no_layer_crosses([&](std::int64_t layers) {
+        ModelConfig config = tiny_config(encoding);
+        config.layers = layers;
+        config.vocab_size = 256;
+        config.tokenizer = {{"type", "bytes"}, {"vocab_size", 256}, {"bos", 0}};
+        const auto model = random_model(config, 1);
+        const auto eval = [&](const std::shared_ptr<const Model>& of) {
+          const auto request = protocol::request_of<protocol::EvalRequest>(options);
+          protocol::NoProgress progress;
+          training::NoEvalLog log;
+          const auto& task = training::eval_task(options["task"].get<std::string>());
+          return words(task.run({{"one", of}}, request, progress, log));
+        };
+        const auto device = there(model);
+        reset_phantom_counts();
+        const std::string found = eval(device);
+        const PhantomCounts counts = phantom_counts();
+        EXPECT_EQ(found, eval(model));
+        return counts;
+      });
+    }
   }
 }
 

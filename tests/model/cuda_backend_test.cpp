@@ -18,6 +18,7 @@
 #include "model/attention/cuda_attention.h"
 #include "model/attention/fused_attention.h"
 #include "next_token_loss.h"
+#include "watched_kernels.h"
 
 namespace phasescope::model {
 namespace {
@@ -419,6 +420,70 @@ TEST_F(CudaBackend, TrainsWithSixteenBitProducts) {
   }
 }
 
+// Three blocks of keys, whose sums of dq are kept apart or are one. Bounds as of every operand's
+// gradient above.
+TEST_F(CudaBackend, AddsAtomicallyWhereThatIsChosenAndSaysSo) {
+  const WatchedKernels watched;
+  use_cuda_kernels(&watched);
+  for (const auto& [encoding, has_form] :
+       {std::pair{"rope", true}, {"alibi", true}, {"fox", false}}) {
+    const auto layer =
+        first_layer(*tiny_model({encoding, encoding, Json::object()}, at::kBFloat16), 270);
+    const auto pass = [&](const AttentionProgram& given, const AttentionOptions& asked) {
+      AttentionProgram program = given;
+      program.q = program.q.detach().clone().requires_grad_();
+      AllRan kernels;
+      AttentionOptions options = asked;
+      options.kernels = &kernels;
+      const at::Tensor v = layer->v().to(program.q.scalar_type());
+      weighted_sum(attention(program, v, options).out).backward();
+      return std::pair{program.q.grad(), protocol::words_of(protocol::listed(kernels))};
+    };
+    const at::Tensor exact =
+        pass(in_dtype(layer->program(), at::kFloat), {.backend = Backend::plain}).first;
+    for (const bool atomic : {false, true}) {
+      watched.atomic.clear(), watched.atomic_workspaces.clear();
+      const auto [dq, ran] =
+          pass(layer->program(), {.backend = Backend::cuda_unverified, .atomic_dq = atomic});
+      EXPECT_EQ(ran, atomic && has_form ? "cuda-unverified with atomic dq" : "cuda-unverified");
+      EXPECT_EQ(watched.atomic, std::vector<bool>{atomic}) << encoding;
+      EXPECT_EQ(watched.atomic_workspaces, std::vector<bool>{atomic}) << encoding;
+      EXPECT_LT(difference(dq, exact), 0.03 * exact.abs().max().item<double>()) << encoding;
+    }
+    // One sum takes less than three.
+    const auto bytes = [&](bool atomic) {
+      return CudaCall::backward(layer->program(), layer->v(), atomic).bytes();
+    };
+    EXPECT_EQ(bytes(true) < bytes(false), has_form) << encoding;
+    // On the CPU sums have one order.
+    const auto fused = pass(layer->program(), {.backend = Backend::fused, .atomic_dq = true});
+    EXPECT_EQ(fused.second, fused_kernel_name());
+    EXPECT_TRUE(fused.first.equal(pass(layer->program(), {.backend = Backend::fused}).first));
+    // Where no gradient is wanted, nothing is added up.
+    const at::NoGradGuard no_grad;
+    EXPECT_EQ(attention(layer->program(), layer->v(),
+                        {.backend = Backend::cuda_unverified, .atomic_dq = true})
+                  .ran.text(),
+              "cuda-unverified");
+  }
+}
+
+// The choice of a whole pass reaches every layer.
+TEST_F(CudaBackend, AWholeModelAddsAtomically) {
+  const auto model = tiny_model({"rope", "rope", Json::object()}, at::kFloat);
+  Weights weights = model->decoder.weights();
+  weights.layers[0].wq = weights.layers[0].wq.detach().clone().requires_grad_();
+  const Decoder decoder(model->config(), model->decoder.shared_encoding(), weights);
+  const at::Tensor ids = random_ids(1, 9, model->config().vocab_size);
+  AllRan kernels;
+  const ForwardOptions options = {.backend = Backend::cuda_unverified,
+                                  .atomic_dq = true,
+                                  .product_dtype = at::kBFloat16,
+                                  .kernels = &kernels};
+  next_token_loss(decoder.forward(ids, options), ids).backward();
+  EXPECT_EQ(protocol::words_of(protocol::listed(kernels)), "cuda-unverified with atomic dq");
+}
+
 std::string code_of_backend(const std::string& name) {
   try {
     backend_named(name);
@@ -456,6 +521,7 @@ class NoDevice final : public kernels::CudaKernels {
     return 0;
   }
   std::size_t backward_workspace(const kernels::CudaAttention&) const override { return 0; }
+  bool adds_atomically(const kernels::CudaAttention&) const override { return false; }
 };
 
 // Of the list alone, of devices of the same architecture: its binary is another one elsewhere.

@@ -4,6 +4,8 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "attention_keeper.h"
 #include "formats/error.h"
 #include "formats/tensors/npy.h"
@@ -231,6 +233,30 @@ TEST(Import, SaysWhatDoesNotFit) {
             "the map of layer 0 does not sum to 1 in head 0, row 0: 0.000000");
   EXPECT_EQ(fault_of({folder.path() / "a.txt"}, out), ".npy and .safetensors files are imported");
   EXPECT_FALSE(fs::exists(out));
+}
+
+// An import may be made again; another model would be lost.
+TEST(Import, WritesOverNoOtherModel) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "attn.npy", out = folder.path() / "m";
+  write(file, causal_maps({1, 2, 6, 6}));
+  imported({file}, out);
+  EXPECT_NO_THROW(imported({file}, out));
+  const auto refused = [&](const fs::path& left) {
+    try {
+      imported({file}, out);
+      FAIL() << left << " was written over";
+    } catch (const formats::Error& error) {
+      EXPECT_EQ(error.code(), "bad_usage");
+      EXPECT_NE(error.message().find("another model is in"), std::string::npos) << error.message();
+    }
+    EXPECT_EQ(fs::file_size(left), 2U);
+  };
+  std::ofstream(out / "config.json") << "{}";
+  refused(out / "config.json");
+  fs::remove(out / "config.json");
+  std::ofstream(out / "model.safetensors") << "{}";
+  refused(out / "model.safetensors");
 }
 
 }  // namespace

@@ -3,9 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
-#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
-#include <c10/core/impl/alloc_cpu.h>
 
 #include <atomic>
 #include <memory>
@@ -48,20 +47,18 @@ struct PhantomHooks final : at::PrivateUse1HooksInterface {
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
 };
 
+// Memory of the CPU's own allocator.
 class PhantomAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
     ++counters().allocations;
-    void* data = bytes == 0 ? nullptr : c10::alloc_cpu(bytes);
-    return {data, data, &release, the_device()};
+    c10::DataPtr memory = c10::GetCPUAllocator()->allocate(bytes);
+    return {memory.get(), memory.release_context(), memory.get_deleter(), the_device()};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  c10::DeleterFnPtr raw_deleter() const override { return c10::GetCPUAllocator()->raw_deleter(); }
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
     default_copy_data(to, from, bytes);
   }
-
- private:
-  static void release(void* data) { c10::free_cpu(data); }
 };
 
 PhantomAllocator& allocator() {
