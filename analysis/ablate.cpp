@@ -154,7 +154,10 @@ GuessChange guess_change(TextPass& pass, TextPass& other) {
     const at::Tensor x = guesses(before), y = guesses(after);
     const at::Tensor p = x.log_softmax(-1), q = y.log_softmax(-1);
     divergence.push_back((p.exp() * (p - q)).sum(-1).clamp_min(0));
-    differs.push_back((x.argmax(-1) != y.argmax(-1)).to(at::kDouble));
+    // Logits that are no numbers guess nothing.
+    differs.push_back((x.argmax(-1) != y.argmax(-1))
+                          .to(at::kDouble)
+                          .masked_fill_(at::isnan(x.sum(-1) + y.sum(-1)), std::nan("")));
   }
   return {model::on_host(at::cat(divergence)), model::on_host(at::cat(differs))};
 }

@@ -177,8 +177,11 @@ class DistanceAnalysis {
 
   void read_text(std::int64_t t) {
     TextPass& pass = *passes_[static_cast<std::size_t>(t)];
-    NearFarPlan::TextSamples samples;
-    if (plan_) samples = plan_->samples_of(static_cast<std::size_t>(t));
+    NearFarGroups::PlacedText samples;
+    if (samples_) {
+      samples = samples_->placed(plan_->samples_of(static_cast<std::size_t>(t)),
+                                 pass.model().decoder.device());
+    }
     const auto cluster_of = [this, t, &pass](std::int64_t query) {
       return single() ? block_of_query(spec_, pass.tokens(), query) : t;
     };

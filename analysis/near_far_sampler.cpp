@@ -1,7 +1,9 @@
 #include "analysis/near_far_sampler.h"
 
+#include <iterator>
+#include <utility>
+
 #include "analysis/model_sides.h"
-#include "analysis/score_pairs.h"
 #include "analysis/shuffled_positions.h"
 #include "model/layers.h"
 
@@ -35,6 +37,10 @@ LayerHead SampleHeads::of_model(std::int64_t sample) const {
   return all_[static_cast<std::size_t>(sample) % all_.size()];
 }
 
+bool SampleHeads::has_layer(std::int64_t layer) const {
+  return model::heads_of_layer(config_, layer) > 0;
+}
+
 std::int64_t SampleHeads::of_layer(std::int64_t layer, std::int64_t sample) const {
   const LayerHead own = of_model(sample);
   return own.layer == layer ? own.head : sample % model::heads_of_layer(config_, layer);
@@ -58,24 +64,35 @@ void add_sample(NearFarGroups::Group& group, std::int64_t cluster, const NearFar
 
 }  // namespace
 
-void NearFarGroups::add(const model::LayerAttention& attention,
-                        const NearFarPlan::TextSamples& text, const ClusterOf& cluster_of) {
-  if (text.samples.empty()) return;
-  std::vector<std::int64_t> heads;
-  for (std::size_t s = 0; s < text.samples.size(); ++s) {
-    heads.push_back(
-        sampled_.of_layer(attention.layer(), text.first + static_cast<std::int64_t>(s)));
+NearFarGroups::PlacedText NearFarGroups::placed(NearFarPlan::TextSamples text,
+                                                const at::Device& device) const {
+  std::vector<LayerSamples> layers;
+  for (std::int64_t layer = 0; layer < std::ssize(by_layer_); ++layer) {
+    LayerSamples& own = layers.emplace_back();
+    if (!sampled_.has_layer(layer)) continue;
+    own.samples = text.samples;
+    for (std::int64_t s = 0; s < std::ssize(text.samples); ++s) {
+      own.heads.push_back(sampled_.of_layer(layer, text.first + s));
+    }
   }
-  const NearFarDeltas deltas = near_far_deltas(attention, text.samples, heads);
-  Group& layer = by_layer_[static_cast<std::size_t>(attention.layer())];
-  for (std::size_t s = 0; s < text.samples.size(); ++s) {
+  return {std::move(text), placed_on(device, layers)};
+}
+
+void NearFarGroups::add(const model::LayerAttention& attention, const PlacedText& text,
+                        const ClusterOf& cluster_of) {
+  const auto& [samples, first] = text.text;
+  if (samples.empty()) return;
+  const auto index = static_cast<std::size_t>(attention.layer());
+  const NearFarDeltas deltas = near_far_deltas(attention, text.layers[index]);
+  Group& layer = by_layer_[index];
+  for (std::size_t s = 0; s < samples.size(); ++s) {
     if (!deltas.seen[s]) {
       ++hidden_;
       continue;
     }
-    const std::int64_t cluster = cluster_of(text.samples[s].query);
+    const std::int64_t cluster = cluster_of(samples[s].query);
     add_sample(layer, cluster, deltas, s);
-    const std::int64_t number = text.first + static_cast<std::int64_t>(s);
+    const std::int64_t number = first + static_cast<std::int64_t>(s);
     if (sampled_.of_model(number).layer == attention.layer()) {
       add_sample(all_, cluster, deltas, s);
     }
@@ -83,15 +100,16 @@ void NearFarGroups::add(const model::LayerAttention& attention,
   if (!by_head_.empty()) add_heads(attention, text, cluster_of);
 }
 
-void NearFarGroups::add_heads(const model::LayerAttention& attention,
-                              const NearFarPlan::TextSamples& text, const ClusterOf& cluster_of) {
+void NearFarGroups::add_heads(const model::LayerAttention& attention, const PlacedText& text,
+                              const ClusterOf& cluster_of) {
+  const PlacedSamples& placed = text.layers[static_cast<std::size_t>(attention.layer())];
+  const std::vector<PairSample>& samples = text.text.samples;
   for (std::int64_t head = 0; head < attention.heads(); ++head) {
-    const std::vector<std::int64_t> heads(text.samples.size(), head);
-    const NearFarDeltas deltas = near_far_deltas(attention, text.samples, heads);
+    const NearFarDeltas deltas = near_far_deltas(attention, placed.of_head(head));
     Group& group = by_head_[static_cast<std::size_t>(attention.layer() * heads_ + head)];
-    for (std::size_t s = 0; s < text.samples.size(); ++s) {
+    for (std::size_t s = 0; s < samples.size(); ++s) {
       if (!deltas.seen[s]) continue;
-      add_sample(group, cluster_of(text.samples[s].query), deltas, s);
+      add_sample(group, cluster_of(samples[s].query), deltas, s);
     }
   }
 }
@@ -107,25 +125,29 @@ class ModelSamples {
     out_.shuffled.emplace(out_.measured);
   }
 
-  void add(const model::LayerAttention& attention, const NearFarPlan::TextSamples& text,
-           std::size_t text_index) {
-    std::vector<PairSample> samples;
-    std::vector<std::int64_t> heads;
+  // The samples of each layer of a text, where the layers are.
+  std::vector<PlacedSamples> placed(const NearFarPlan::TextSamples& text) const {
+    std::vector<LayerSamples> layers(static_cast<std::size_t>(model_.config().layers));
     for (std::size_t s = 0; s < text.samples.size(); ++s) {
       const LayerHead of = sampled_.of_model(text.first + static_cast<std::int64_t>(s));
-      if (of.layer != attention.layer()) continue;
-      samples.push_back(text.samples[s]);
-      heads.push_back(of.head);
+      LayerSamples& layer = layers[static_cast<std::size_t>(of.layer)];
+      layer.samples.push_back(text.samples[s]);
+      layer.heads.push_back(of.head);
     }
-    if (samples.empty()) return;
-    const NearFarDeltas deltas = near_far_deltas(attention, samples, heads);
+    return placed_on(model_.decoder.device(), layers);
+  }
+
+  void add(const model::LayerAttention& attention, const PlacedSamples& samples,
+           std::size_t text_index) {
+    if (samples.here.size(1) == 0) return;
+    const NearFarDeltas deltas = near_far_deltas(attention, samples);
     std::optional<model::LayerAttention> control;
     if (out_.shuffled) control = with_positions_shuffled(model_, attention, seed_ + text_index);
     if (!control) out_.shuffled.reset();
     NearFarDeltas without;
-    if (control) without = near_far_deltas(*control, samples, heads);
+    if (control) without = near_far_deltas(*control, samples);
     const auto cluster = static_cast<std::int64_t>(text_index);
-    for (std::size_t s = 0; s < samples.size(); ++s) {
+    for (std::size_t s = 0; s < deltas.seen.size(); ++s) {
       if (!deltas.seen[s]) continue;
       out_.measured.add(cluster, deltas.values[s]);
       if (control) out_.shuffled->add(cluster, without.values[s]);
@@ -169,8 +191,10 @@ NearFarSamples sample_near_far(const std::shared_ptr<const model::Model>& model,
     if (drawn.samples.empty()) continue;
     TextPass pass(model, ids_tensor(texts.items[t].ids), options);
     const Watching watching(pass, part);
-    pass.visit_layers_with_maps(
-        [&](const AttentionPointer& attention) { samples.add(*attention, drawn, t); });
+    const std::vector<PlacedSamples> layers = samples.placed(drawn);
+    pass.visit_layers_with_maps([&](const AttentionPointer& attention) {
+      samples.add(*attention, layers[static_cast<std::size_t>(attention->layer())], t);
+    });
   }
   return samples.take();
 }

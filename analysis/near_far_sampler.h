@@ -8,6 +8,7 @@
 
 #include "analysis/head_bias.h"
 #include "analysis/near_far.h"
+#include "analysis/score_pairs.h"
 #include "analysis/text_pass.h"
 #include "analysis/texts.h"
 #include "protocol/progress.h"
@@ -43,6 +44,7 @@ class SampleHeads {
   LayerHead of_model(std::int64_t sample) const;
   // The one in a layer that has maps.
   std::int64_t of_layer(std::int64_t layer, std::int64_t sample) const;
+  bool has_layer(std::int64_t layer) const;
 
  private:
   const model::ModelConfig& config_;
@@ -56,7 +58,13 @@ class NearFarGroups {
   using ClusterOf = std::function<std::int64_t(std::int64_t query)>;
 
   NearFarGroups(const model::ModelConfig& config, std::int64_t clusters, bool per_head);
-  void add(const model::LayerAttention& attention, const NearFarPlan::TextSamples& text,
+  // A text's samples as all layers are asked for them, where the layers are.
+  struct PlacedText {
+    NearFarPlan::TextSamples text;
+    std::vector<PlacedSamples> layers;
+  };
+  PlacedText placed(NearFarPlan::TextSamples text, const at::Device& device) const;
+  void add(const model::LayerAttention& attention, const PlacedText& text,
            const ClusterOf& cluster_of);
 
   // What one group has: differences of scores, and of the weights of the same pairs.
@@ -70,7 +78,7 @@ class NearFarGroups {
   std::int64_t hidden() const { return hidden_; }
 
  private:
-  void add_heads(const model::LayerAttention& attention, const NearFarPlan::TextSamples& text,
+  void add_heads(const model::LayerAttention& attention, const PlacedText& text,
                  const ClusterOf& cluster_of);
 
   std::int64_t heads_;  // places of each layer in by_head_

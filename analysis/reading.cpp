@@ -34,6 +34,13 @@ std::string token_text(const model::Model& model, std::int64_t id) {
   return model.tokenizer ? model.tokenizer->token_text(id) : "<" + std::to_string(id) + ">";
 }
 
+// Of logits of which one is no number the largest would be that one, whatever token it is of.
+void require_numbers(const at::Tensor& logits) {
+  if (std::isfinite(logits.max().item<double>())) return;
+  throw formats::bad_input("the model's logits are not finite, so that they name no next token",
+                           "model", "info names the tensors that hold NaN or infinity");
+}
+
 // Guesses of rows of logits, a block of rows at a time: (N, V) is never kept.
 class Guesser {
  public:
@@ -64,6 +71,7 @@ class Guesser {
                 std::vector<std::vector<protocol::Guess>>& rows) {
     for (std::size_t at = 0; at < ids.size(); ++at) {
       if (at % static_cast<std::size_t>(count_) == 0) rows.emplace_back();
+      if (std::isnan(values[at])) continue;  // a row that is no number guesses nothing
       rows.back().push_back({ids[at], token_text(pass_.model(), ids[at]), values[at]});
     }
   }
@@ -222,6 +230,7 @@ class Writer {
     if (cached_ == 0) return "no: " + why_not_;
     return "for the first " + std::to_string(cached_) + " tokens; then " + why_not_;
   }
+  std::int64_t cached() const { return cached_; }
 
  private:
   bool encodes() const { return model_.config().encoder_layers > 0; }
@@ -244,7 +253,8 @@ class Writer {
     if (cache_ && length > context_) {
       cache_.reset();
       why_not_ = "the last " + std::to_string(context_) +
-                 " tokens, the trained context, are read again for each token";
+                 " tokens, the trained context, are read again for each token, where with extend "
+                 "positions would go on and each be read once";
     }
     if (!cache_) return last(ids_);
     ++cached_;
@@ -262,6 +272,7 @@ class Writer {
   }
 
   std::int64_t chosen(const at::Tensor& logits) {
+    require_numbers(logits);
     if (options_.temperature == 0) return logits.argmax().item<std::int64_t>();
     const std::vector<double> shares =
         to_vector<double>(at::softmax(logits / options_.temperature, -1));
@@ -350,6 +361,7 @@ protocol::GenerateResult generate(const model::Model& model, const Text& prompt,
     if (options.head) out.tokens.push_back(std::move(token));
   }
   out.cache = writer.cache();
+  out.cached = writer.cached();
   out.model = model.report.name;
   out.prompt = as_utf8(prompt.text);
   out.provenance.set_ran(protocol::listed(writer.kernels()));

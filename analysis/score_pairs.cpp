@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "analysis/tensors.h"
@@ -17,6 +18,9 @@ at::Tensor long_tensor(const std::vector<std::int64_t>& values) {
   std::copy(values.begin(), values.end(), out.data_ptr<std::int64_t>());
   return out;
 }
+
+// The rows of placed samples.
+enum Row : std::int64_t { kQuery, kNear, kFar, kHead };
 
 }  // namespace
 
@@ -31,24 +35,52 @@ std::vector<double> scores_at(const model::LayerAttention& attention,
   return to_vector<double>(parts.score);
 }
 
-NearFarDeltas near_far_deltas(const model::LayerAttention& attention,
-                              const std::vector<PairSample>& samples,
-                              const std::vector<std::int64_t>& heads) {
-  std::vector<std::int64_t> queries, near, far;
-  for (const PairSample& sample : samples) {
-    queries.push_back(sample.query);
-    near.push_back(sample.near_key);
-    far.push_back(sample.far_key);
+PlacedSamples PlacedSamples::of_head(std::int64_t head) const {
+  PlacedSamples of{here.clone(), there.clone()};
+  for (const at::Tensor* rows : {&of.here, &of.there}) rows->select(0, kHead).fill_(head);
+  return of;
+}
+
+std::vector<PlacedSamples> placed_on(const at::Device& device,
+                                     const std::vector<LayerSamples>& layers) {
+  std::vector<std::int64_t> queries, near, far, heads;
+  for (const LayerSamples& layer : layers) {
+    for (const PairSample& sample : layer.samples) {
+      queries.push_back(sample.query);
+      near.push_back(sample.near_key);
+      far.push_back(sample.far_key);
+    }
+    heads.insert(heads.end(), layer.heads.begin(), layer.heads.end());
   }
-  constexpr double kHidden = -std::numeric_limits<double>::infinity();  // a NaN is a score
-  NearFarDeltas deltas{scores_at(attention, heads, queries, near), {}, {}};
-  const std::vector<double> far_scores = scores_at(attention, heads, queries, far);
+  const at::Tensor here =
+      at::stack({long_tensor(queries), long_tensor(near), long_tensor(far), long_tensor(heads)});
+  const at::Tensor there = here.to(device);
+  std::vector<PlacedSamples> placed;
+  std::int64_t begin = 0;
+  for (const LayerSamples& layer : layers) {
+    const std::int64_t count = std::ssize(layer.samples);
+    placed.push_back({here.narrow(1, begin, count), there.narrow(1, begin, count)});
+    begin += count;
+  }
+  return placed;
+}
+
+NearFarDeltas near_far_deltas(const model::LayerAttention& attention,
+                              const PlacedSamples& samples) {
   const at::NoGradGuard no_gradients;
+  const at::Tensor head = samples.there[kHead], query = samples.there[kQuery];
+  const auto scores_of = [&](std::int64_t key) {
+    return to_vector<double>(
+        attention.pair_scores(at::zeros_like(head), head, query, samples.there[key]).score);
+  };
+  constexpr double kHidden = -std::numeric_limits<double>::infinity();  // a NaN is a score
+  NearFarDeltas deltas{scores_of(kNear), {}, {}};
+  const std::vector<double> far_scores = scores_of(kFar);
   // Scores that no pass has summed over, those at shuffled positions, have no weights.
   std::vector<double> lse;
   if (attention.lse().defined()) {
     lse = to_vector<double>(
-        attention.normalisers()[0].index({long_tensor(heads), long_tensor(queries)}));
+        attention.normalisers()[0].index({samples.here[kHead], samples.here[kQuery]}));
   }
   for (std::size_t s = 0; s < far_scores.size(); ++s) {
     deltas.seen.push_back(deltas.values[s] != kHidden && far_scores[s] != kHidden);

@@ -14,15 +14,29 @@ std::vector<double> scores_at(const model::LayerAttention& attention,
                               const std::vector<std::int64_t>& queries,
                               const std::vector<std::int64_t>& keys);
 
-// score(near) - score(far) of each sample, by the head given for it, the same difference of the
-// weights (none where no pass has run on these scores), and whether the query sees both keys:
-// windows and padding hide some.
+// What a layer is asked for: samples, and the head of each; the lists have equal lengths.
+struct LayerSamples {
+  std::vector<PairSample> samples;
+  std::vector<std::int64_t> heads;
+};
+// The same as tensors (4, P) int64 of queries, near keys, far keys and heads, on the host and where
+// the layer's attention is.
+struct PlacedSamples {
+  at::Tensor here, there;
+  // These samples, all of one head.
+  PlacedSamples of_head(std::int64_t head) const;
+};
+// Those of all layers of a pass in one copy, so that none is made while a layer runs.
+std::vector<PlacedSamples> placed_on(const at::Device& device,
+                                     const std::vector<LayerSamples>& layers);
+
+// score(near) - score(far) of each sample, by its head, the same difference of the weights (none
+// where no pass has run on these scores), and whether the query sees both keys: windows and padding
+// hide some.
 struct NearFarDeltas {
   std::vector<double> values, weights;
   std::vector<bool> seen;
 };
-NearFarDeltas near_far_deltas(const model::LayerAttention& attention,
-                              const std::vector<PairSample>& samples,
-                              const std::vector<std::int64_t>& heads);
+NearFarDeltas near_far_deltas(const model::LayerAttention& attention, const PlacedSamples& samples);
 
 }  // namespace phasescope::analysis

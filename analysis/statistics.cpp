@@ -21,7 +21,8 @@ Moments moments_of(std::span<const double> values) {
   Moments m;
   m.n = static_cast<std::int64_t>(values.size());
   m.mean = mean_of(values);
-  if (values.empty()) {
+  // Values of which one is not finite have no spread and no shape either.
+  if (!std::isfinite(m.mean)) {
     m.sigma = m.skewness = m.share_positive = kNaN;
     return m;
   }

@@ -14,7 +14,8 @@ struct Moments {
   double mean = 0, sigma = 0, skewness = 0;
   double share_positive = 0;  // share of values above 0
 };
-// An empty sample has NaN for everything but n; a constant one has a skewness of 0.
+// An empty sample has NaN for everything but n, and so has one with a value that is not finite, but
+// for its mean (NaN or an infinity); a constant one has a skewness of 0.
 Moments moments_of(std::span<const double> values);
 
 // Standard deviation dividing by n - 1; NaN below two values.

@@ -258,7 +258,7 @@ FittedBias fit_bias(const model::Model& model, const Texts& texts,
                     model::AllRan& kernels, protocol::Progress& progress) {
   if (texts.items.size() < kFewestTextsToFit) {
     throw formats::bad_input(
-        "a bias is fitted on some texts, chosen on others and told of others "
+        "a bias is fitted on some texts, chosen on others and measured on others "
         "again, which takes 12 texts, and there are " +
             std::to_string(texts.items.size()),
         "texts", "give 12 or more");

@@ -1,6 +1,6 @@
 #pragma once
 // The bias by layer, head and distance that lowers the loss, fitted on some texts, chosen on others
-// and told of others again.
+// and measured on others again.
 #include <cstdint>
 #include <vector>
 

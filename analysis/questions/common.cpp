@@ -19,7 +19,7 @@ std::vector<std::int64_t> chosen_of(std::vector<std::int64_t> asked, std::int64_
   }
   for (const std::int64_t one : asked) {
     if (one >= 0 && one < count) continue;
-    throw formats::bad_usage("there is no " + one_of + " " + std::to_string(one) + " among " +
+    throw formats::bad_usage("there is no " + one_of + " " + std::to_string(one) + ": there are " +
                                  std::to_string(count) + ", counted from 0",
                              option);
   }

@@ -20,6 +20,7 @@
 #include "model/attention/repairs.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/encodings/rotation.h"
+#include "model/host_memory.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -248,9 +249,7 @@ class PairReader {
     std::vector<std::int64_t> distances;
     for (const protocol::PairPoint& point : curve) distances.push_back(point.distance);
     const at::Tensor distance = at::tensor(distances, at::kLong);
-    const auto without =
-        to_vector<double>(model::moved_scores(plain, program_, at::full_like(distance, query_),
-                                              at::full_like(distance, key_), distance)[head_]);
+    const auto without = to_vector<double>(scores_by(plain, distance));
     for (std::size_t n = 0; n < curve.size(); ++n) {
       curve[n].correction = curve[n].score - without[n];
       if (has_base) curve[n].base = without[n] - result_.content;
@@ -288,9 +287,12 @@ class PairReader {
     return to_vector<double>(scores_at(at::tensor(distances, at::kLong)));
   }
 
-  at::Tensor scores_at(const at::Tensor& distance) const {
-    return model::moved_scores(input_, program_, at::full_like(distance, query_),
-                               at::full_like(distance, key_), distance)[head_];
+  // On the host, from distances there.
+  at::Tensor scores_at(const at::Tensor& distance) const { return scores_by(input_, distance); }
+  at::Tensor scores_by(const model::LayerInput& input, const at::Tensor& distance) const {
+    const at::Tensor there = distance.to(program_.q.device());
+    return model::on_host(model::moved_scores(input, program_, at::full_like(there, query_),
+                                              at::full_like(there, key_), there)[head_]);
   }
 
   // The share of all trained distances with a higher score. The pair's own is read the same way, so

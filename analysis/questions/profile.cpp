@@ -19,33 +19,44 @@
 #include "formats/counter_random.h"
 #include "formats/error.h"
 #include "model/attention/moved_scores.h"
+#include "model/host_memory.h"
 
 namespace phasescope::analysis {
 namespace {
 
-// Queries and keys by index.
+// Queries and keys by index, each (P) int64 where the layers are; of triplets alone a second key.
 struct Sampled {
-  std::vector<std::int64_t> query, first, second;  // second: of triplets alone
+  at::Tensor query, first, second;
+
+  std::int64_t size() const { return query.size(0); }
+  Sampled some(std::int64_t begin, std::int64_t end) const {
+    const auto cut = [&](const at::Tensor& all) {
+      return all.defined() ? all.slice(0, begin, end) : all;
+    };
+    return {cut(query), cut(first), cut(second)};
+  }
 };
 
-Sampled some_of(const Sampled& all, std::size_t begin, std::size_t end) {
-  const auto cut = [&](const std::vector<std::int64_t>& from) {
-    const auto at = [&](std::size_t n) {
-      return from.begin() + static_cast<std::ptrdiff_t>(std::min(n, from.size()));
-    };
-    return std::vector<std::int64_t>(at(begin), at(end));
-  };
-  return {cut(all.query), cut(all.first), cut(all.second)};
-}
-
 // Curves of so many pairs at once that those of all heads stay near 64 MB.
-std::size_t pairs_at_once(std::size_t heads, std::int64_t window) {
-  const std::size_t pair = heads * static_cast<std::size_t>(window) * sizeof(double);
-  return std::max<std::size_t>(1, (std::size_t{64} << 20) / pair);
+std::int64_t pairs_at_once(std::int64_t heads, std::int64_t window) {
+  const std::int64_t pair = heads * window * std::int64_t{sizeof(double)};
+  return std::max<std::int64_t>(1, (std::int64_t{64} << 20) / pair);
 }
 
-Sampled drawn_pairs(std::int64_t tokens, std::int64_t count, const formats::CounterRandom& random) {
-  Sampled out;
+// The same on the host, where they are drawn.
+struct Drawn {
+  std::vector<std::int64_t> query, first, second;
+
+  Sampled on(const at::Device& device) const {
+    const auto there = [&](const std::vector<std::int64_t>& tokens) {
+      return at::tensor(tokens, at::kLong).to(device);
+    };
+    return {there(query), there(first), second.empty() ? at::Tensor() : there(second)};
+  }
+};
+
+Drawn drawn_pairs(std::int64_t tokens, std::int64_t count, const formats::CounterRandom& random) {
+  Drawn out;
   for (std::int64_t n = 0; n < count; ++n) {
     const auto at = static_cast<std::uint64_t>(2 * n);
     const auto i = 1 + random.below(static_cast<std::uint64_t>(tokens - 1), at);
@@ -56,9 +67,9 @@ Sampled drawn_pairs(std::int64_t tokens, std::int64_t count, const formats::Coun
 }
 
 // Draws from 2^32 on, which no pair uses.
-Sampled drawn_triplets(std::int64_t tokens, std::int64_t count,
-                       const formats::CounterRandom& random) {
-  Sampled out;
+Drawn drawn_triplets(std::int64_t tokens, std::int64_t count,
+                     const formats::CounterRandom& random) {
+  Drawn out;
   for (std::int64_t n = 0; n < count; ++n) {
     const std::uint64_t at = (std::uint64_t{1} << 32) + static_cast<std::uint64_t>(3 * n);
     const auto i = 2 + random.below(static_cast<std::uint64_t>(tokens - 2), at);
@@ -99,9 +110,7 @@ class Curves {
     at::Tensor re, im;  // (H, P, planes), at distance 0
     at::Tensor tail;    // (H, P)
   };
-  Coefficients coefficients(const std::vector<std::int64_t>& query,
-                            const std::vector<std::int64_t>& key) const {
-    const at::Tensor i = at::tensor(query, at::kLong), j = at::tensor(key, at::kLong);
+  Coefficients coefficients(const at::Tensor& query, const at::Tensor& key) const {
     const auto [q, k] = tokens_of(program_.q, program_.k, query, key);
     const std::int64_t planes = theta_.numel();
     const auto [qx, qy] = planes_of(q, planes);
@@ -109,7 +118,7 @@ class Curves {
     // At the distance that the pair has, turned back to 0.
     const at::Tensor re = program_.scale * (qx * kx + qy * ky);
     const at::Tensor im = program_.scale * (qy * kx - qx * ky);
-    const at::Tensor angle = (i - j).to(at::kDouble).unsqueeze(1) * theta_;
+    const at::Tensor angle = (query - key).to(at::kDouble).unsqueeze(1) * theta_;
     const at::Tensor c = angle.cos(), s = angle.sin();
     Coefficients out{re * c + im * s, im * c - re * s, {}};
     const at::Tensor rest = q.slice(2, 2 * planes) * k.slice(2, 2 * planes);
@@ -118,8 +127,7 @@ class Curves {
   }
 
   // |a_m|^2 of each pair, (H, P, planes), without the decay that a distance brings.
-  at::Tensor powers(const std::vector<std::int64_t>& query,
-                    const std::vector<std::int64_t>& key) const {
+  at::Tensor powers(const at::Tensor& query, const at::Tensor& key) const {
     if (!fades()) {
       const Coefficients a = coefficients(query, key);
       return a.re.square() + a.im.square();
@@ -132,11 +140,10 @@ class Curves {
   }
 
   // (H, P, W) float64.
-  at::Tensor of(const std::vector<std::int64_t>& query,
-                const std::vector<std::int64_t>& key) const {
+  at::Tensor of(const at::Tensor& query, const at::Tensor& key) const {
     if (!are_sums()) return by_the_encoding(query, key);
     const Coefficients a = coefficients(query, key);
-    const at::Tensor angle = theta_.unsqueeze(1) * at::arange(window_, at::kDouble);
+    const at::Tensor angle = theta_.unsqueeze(1) * at::arange(window_, theta_.options());
     return a.tail.unsqueeze(2) + at::matmul(a.re, angle.cos()) - at::matmul(a.im, angle.sin());
   }
 
@@ -145,17 +152,17 @@ class Curves {
   bool fades() const { return input_.encoding->info().key == "xpos"; }
 
   // What log_scale multiplies a query by, (P).
-  at::Tensor row_factors(const std::vector<std::int64_t>& query) const {
-    const at::Tensor rows = at::tensor(query, at::kLong).to(at::kDouble) + 1;
+  at::Tensor row_factors(const at::Tensor& query) const {
+    const at::Tensor rows = query.to(at::kDouble) + 1;
     return input_.log_scale > 0 ? rows.log() / std::log(input_.log_scale) : at::ones_like(rows);
   }
 
   // The queries and their keys, (H, P, d) float64 each.
   static std::pair<at::Tensor, at::Tensor> tokens_of(const at::Tensor& q, const at::Tensor& k,
-                                                     const std::vector<std::int64_t>& query,
-                                                     const std::vector<std::int64_t>& key) {
-    const auto of = [](const at::Tensor& x, const std::vector<std::int64_t>& tokens) {
-      return x[0].index_select(1, at::tensor(tokens, at::kLong)).to(at::kDouble);
+                                                     const at::Tensor& query,
+                                                     const at::Tensor& key) {
+    const auto of = [](const at::Tensor& x, const at::Tensor& tokens) {
+      return x[0].index_select(1, tokens).to(at::kDouble);
     };
     return {of(q, query), of(k, key).repeat_interleave(q.size(1) / k.size(1), 0)};
   }
@@ -167,12 +174,11 @@ class Curves {
     return {x.slice(2, 0, 2 * planes, 2), x.slice(2, 1, 2 * planes, 2)};
   }
 
-  at::Tensor by_the_encoding(const std::vector<std::int64_t>& query,
-                             const std::vector<std::int64_t>& key) const {
-    const auto pairs = static_cast<std::int64_t>(query.size());
-    const at::Tensor distance = at::arange(window_, at::kLong).repeat({pairs});
-    const auto each = [&](const std::vector<std::int64_t>& tokens) {
-      return at::tensor(tokens, at::kLong).repeat_interleave(window_);
+  at::Tensor by_the_encoding(const at::Tensor& query, const at::Tensor& key) const {
+    const std::int64_t pairs = query.size(0);
+    const at::Tensor distance = at::arange(window_, query.options()).repeat({pairs});
+    const auto each = [&](const at::Tensor& tokens) {
+      return tokens.unsqueeze(1).expand({-1, window_}).flatten();
     };
     return model::moved_scores(input_, program_, each(query), each(key), distance)
         .view({-1, pairs, window_})
@@ -222,7 +228,7 @@ at::Tensor deviations_of(const model::LayerAttention& attention,
   for (const auto& [begin, end] : ranges_of(queries, rows_of_block(heads, tokens))) {
     progress.throw_if_cancelled();
     const at::Tensor scores =
-        attention.scores({{0, heads}, {begin, end}, {0, end}}).score[0].to(at::kDouble);
+        attention.score({{0, heads}, {begin, end}, {0, end}})[0].to(at::kDouble);
     const at::Tensor seen = scores.isfinite();
     const at::Tensor count = seen.sum(-1).to(at::kDouble);
     const at::Tensor zeroed = scores.masked_fill(seen.logical_not(), 0.0);
@@ -237,26 +243,32 @@ at::Tensor deviations_of(const model::LayerAttention& attention,
 // Reads every layer of a text as it runs.
 class ProfileHook final : public model::AttentionHook {
  public:
-  ProfileHook(const ProfileOptions& options, std::int64_t window, std::int64_t tokens,
-              std::uint64_t text, const protocol::Progress& progress)
-      : options_(options),
-        progress_(progress),
-        window_(window),
-        pairs_(drawn_pairs(tokens, options.samples, formats::CounterRandom(options.seed, text))),
-        triplets_(
-            drawn_triplets(tokens, options.samples, formats::CounterRandom(options.seed, text))) {}
+  ProfileHook(const ProfileOptions& options, std::int64_t window, const at::Device& device,
+              std::int64_t tokens, std::uint64_t text, const protocol::Progress& progress)
+      : options_(options), progress_(progress), window_(window) {
+    const formats::CounterRandom random(options.seed, text);
+    const Drawn pairs = drawn_pairs(tokens, options.samples, random);
+    queries_ = pairs.query;
+    // Once for all layers, so that none of them waits for a copy.
+    pairs_ = pairs.on(device);
+    triplets_ = drawn_triplets(tokens, options.samples, random).on(device);
+  }
 
   void before(const model::LayerInput& input, model::AttentionProgram& program) override {
     const Curves curves(input, program, window_);
     std::vector<HeadSums> heads(static_cast<std::size_t>(program.q.size(1)));
-    const model::LayerAttention attention(input.layer, program, program.q, {}, {}, options_.backend,
-                                          model::ran_plain(program.q));
-    const at::Tensor deviations = deviations_of(attention, pairs_.query, progress_);
-    in_parts(pairs_, heads.size(),
-             [&](const Sampled& some) { add_pairs(curves, program, deviations, some, heads); });
+    // Its values are not read.
+    const model::LayerAttention attention(input.layer, program, program.k, {}, {}, options_.backend,
+                                          model::ran_plain(program.k));
+    const at::Tensor deviations = deviations_of(attention, queries_, progress_)
+                                      .index_select(1, at::tensor(queries_, at::kLong));
+    in_parts(pairs_, program.q.size(1), [&](const Sampled& some, std::int64_t begin) {
+      const at::Tensor rows = deviations.slice(1, begin, begin + some.size());
+      add_pairs(curves, program, rows, some, heads);
+    });
     if (curves.has_planes()) add_high_frequencies(curves, heads);
-    in_parts(triplets_, heads.size(),
-             [&](const Sampled& some) { add_triplets(curves, some, heads); });
+    in_parts(triplets_, program.q.size(1),
+             [&](const Sampled& some, std::int64_t) { add_triplets(curves, some, heads); });
     layers[input.layer] = std::move(heads);
   }
 
@@ -264,11 +276,11 @@ class ProfileHook final : public model::AttentionHook {
 
  private:
   template <class Read>
-  void in_parts(const Sampled& all, std::size_t heads, const Read& read) const {
-    const std::size_t step = pairs_at_once(heads, window_);
-    for (std::size_t begin = 0; begin < all.query.size(); begin += step) {
+  void in_parts(const Sampled& all, std::int64_t heads, const Read& read) const {
+    const std::int64_t step = pairs_at_once(heads, window_);
+    for (std::int64_t begin = 0; begin < all.size(); begin += step) {
       progress_.throw_if_cancelled();
-      read(some_of(all, begin, begin + step));
+      read(all.some(begin, begin + step), begin);
     }
   }
 
@@ -278,23 +290,21 @@ class ProfileHook final : public model::AttentionHook {
     if (curves.has_planes()) return curves.powers(pairs.query, pairs.first).sum(-1).sqrt();
     const auto* tapa = program.as<model::TapaProgram>();
     if (tapa == nullptr) return {};
-    const at::Tensor i = at::tensor(pairs.query, at::kLong);
-    const at::Tensor j = at::tensor(pairs.first, at::kLong);
     const std::int64_t group = program.q.size(1) / program.k.size(1);
     const std::int64_t width = tapa->content_dim;
-    const at::Tensor q = program.q[0].index_select(1, i).slice(2, 0, width);
+    const at::Tensor q = program.q[0].index_select(1, pairs.query).slice(2, 0, width);
     const at::Tensor k =
-        program.k[0].index_select(1, j).slice(2, 0, width).repeat_interleave(group, 0);
+        program.k[0].index_select(1, pairs.first).slice(2, 0, width).repeat_interleave(group, 0);
     return ((q * k).sum(-1) * tapa->scale_content).abs().to(at::kDouble);
   }
 
+  // `rows`: the deviations of the pairs' rows, (H, P) on the host.
   static void add_pairs(const Curves& curves, const model::AttentionProgram& program,
-                        const at::Tensor& deviations, const Sampled& pairs,
+                        const at::Tensor& rows, const Sampled& pairs,
                         std::vector<HeadSums>& heads) {
     const at::Tensor curve = curves.of(pairs.query, pairs.first);
-    const at::Tensor steps = curve.diff(1, -1).abs().mean(-1);  // (H, P)
-    const at::Tensor size = amplitudes(curves, program, pairs);
-    const at::Tensor rows = deviations.index_select(1, at::tensor(pairs.query, at::kLong));
+    const at::Tensor steps = model::on_host(curve.diff(1, -1).abs().mean(-1));  // (H, P)
+    const at::Tensor size = model::on_host(amplitudes(curves, program, pairs));
     for (std::size_t h = 0; h < heads.size(); ++h) {
       const auto of = [&](const at::Tensor& x) {
         return to_vector<double>(x[static_cast<std::int64_t>(h)]);
@@ -318,7 +328,7 @@ class ProfileHook final : public model::AttentionHook {
   void add_high_frequencies(const Curves& curves, std::vector<HeadSums>& heads) const {
     const at::Tensor power = curves.powers(pairs_.query, pairs_.first);
     const at::Tensor fast = (curves.theta() * static_cast<double>(window_) >= 2).to(at::kDouble);
-    const at::Tensor share = ((power * fast).sum(-1) / power.sum(-1)).sqrt();
+    const at::Tensor share = model::on_host(((power * fast).sum(-1) / power.sum(-1)).sqrt());
     for (std::size_t h = 0; h < heads.size(); ++h) {
       for (const double one : to_vector<double>(share[static_cast<std::int64_t>(h)])) {
         if (std::isfinite(one)) add_to(heads[h].high_frequency, one);
@@ -330,8 +340,8 @@ class ProfileHook final : public model::AttentionHook {
                            std::vector<HeadSums>& heads) {
     const at::Tensor first = curves.of(triplets.query, triplets.first);
     const at::Tensor second = curves.of(triplets.query, triplets.second);
-    const at::Tensor difference = first - second;
-    const at::Tensor mass = mass_of(curves, triplets, first, second);
+    const at::Tensor difference = model::on_host(first - second);
+    const at::Tensor mass = model::on_host(mass_of(curves, triplets, first, second));
     for (std::int64_t h = 0; h < difference.size(0); ++h) {
       HeadSums& sums = heads[static_cast<std::size_t>(h)];
       const auto masses = to_vector<double>(mass[h]);
@@ -357,6 +367,7 @@ class ProfileHook final : public model::AttentionHook {
   const ProfileOptions& options_;
   const protocol::Progress& progress_;
   std::int64_t window_;
+  std::vector<std::int64_t> queries_;  // of the pairs, on the host
   Sampled pairs_, triplets_;
 };
 
@@ -426,7 +437,7 @@ protocol::ProfileResult analyse_profile(const std::shared_ptr<const model::Model
   require_other_distances(*model);
   const ChosenHeads chosen(model->config(), options.layers, options.heads);
   const std::int64_t window = options.window > 0 ? options.window : model->config().context;
-  if (window < 2) throw formats::bad_usage("a window has two distances at least", "window");
+  if (window < 2) throw formats::bad_usage("a window needs at least two distances", "window");
   const at::NoGradGuard no_gradients;
   model::AllRan kernels;
   std::vector<std::map<std::int64_t, std::vector<HeadSums>>> all;  // of each text, layer, head
@@ -441,7 +452,7 @@ protocol::ProfileResult analyse_profile(const std::shared_ptr<const model::Model
       throw formats::bad_input("a query with two keys before it needs three tokens",
                                texts.items[n].name);
     }
-    ProfileHook hook(options, window, tokens, n, progress);
+    ProfileHook hook(options, window, model->decoder.device(), tokens, n, progress);
     model::ForwardOptions forward;
     forward.backend = options.backend;
     forward.hook = &hook;

@@ -12,7 +12,7 @@ const std::vector<protocol::QuestionInfo>& questions() {
       {"demand",
        "At which distances does a head want more weight, and which bias repairs the model?",
        "-d loss / d b(lambda) of a bias by distance, summed over buckets; `fit`: the bias itself, "
-       "fitted, chosen and told of on different texts.",
+       "fitted, chosen and measured on different texts.",
        "gradient of the loss; L-BFGS (Liu and Nocedal 1989)",
        "phasescope demand rope --length 1024 --fit --out out/demand", "demand_rope_L1"},
       {"acuity", "How finely does the model need to know distance, and where?",
@@ -24,7 +24,7 @@ const std::vector<protocol::QuestionInfo>& questions() {
        "Change of loss past the trained length where a head alone, or all but it, is given a "
        "window "
        "or a clamp; weight on phases, values or distances that training never showed.",
-       "single-head interventions; greedy search, told of on other texts",
+       "single-head interventions; greedy search, measured on other texts",
        "phasescope xray rope --length 1024 --repair --out out/xray", "xray_one_alone_rope"},
       {"pair", "Where would this key have to stand to be read?",
        "Score and weight of one pair at every other distance, the other keys staying where they "

@@ -305,7 +305,8 @@ class Xray {
       }
       const std::int64_t length = program.positions.length;
       if (limit_ >= length) return;
-      at::Tensor bias = at::zeros({program.q.size(1), length}, at::kDouble);
+      at::Tensor bias =
+          at::zeros({program.q.size(1), length}, program.q.options().dtype(at::kDouble));
       for (const std::int64_t head : here) {
         bias[head].slice(0, limit_).fill_(-std::numeric_limits<double>::infinity());
       }

@@ -9,6 +9,7 @@
 #include "analysis/tensors.h"
 #include "analysis/worst.h"
 #include "model/checkpoints/open_model.h"
+#include "model/host_memory.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -44,7 +45,7 @@ void add_planes(const at::Tensor& w, std::vector<at::Tensor>& columns,
 }
 
 Matrices of_generator(const at::Tensor& generator) {
-  const at::Tensor all = generator.to(at::kDouble).flatten(0, -3);
+  const at::Tensor all = model::on_host(generator).to(at::kDouble).flatten(0, -3);
   Matrices out;
   for (std::int64_t n = 0; n < all.size(0); ++n) {
     out.push_back(at::linalg_matrix_exp(all[n] - all[n].t()));
@@ -54,8 +55,8 @@ Matrices of_generator(const at::Tensor& generator) {
 
 Matrices of_turns(const model::Model& model, double period) {
   const model::Parameters& shared = model.decoder.weights().encoding;
-  const at::Tensor basis = shared.at("basis").to(at::kDouble);
-  const at::Tensor turns = shared.at("turns").to(at::kDouble);
+  const at::Tensor basis = model::on_host(shared.at("basis")).to(at::kDouble);
+  const at::Tensor turns = model::on_host(shared.at("turns")).to(at::kDouble);
   Matrices out;
   for (std::int64_t head = 0; head < basis.size(0); ++head) {
     std::vector<double> angles = to_vector<double>(turns[head]);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "analysis/theory/equality.h"
+#include "analysis/worst.h"
 
 namespace phasescope::analysis {
 
@@ -14,7 +15,7 @@ TheoryCheck tape_permutation();
 // as it is, which must fail.
 struct PermutationResidual {
   double hidden = 0, states = 0;
-  double largest() const { return hidden > states ? hidden : states; }
+  double largest() const { return worst_of(hidden, states); }
 };
 PermutationResidual permutation_residual(const model::Decoder& decoder, const at::Tensor& ids,
                                          const std::vector<std::int64_t>& permutation,

@@ -51,7 +51,10 @@ void Parts::below(const std::string& name, double value, double bound) {
   hold_ = hold_ && value <= bound;
   ++count_;
   const double share = std::isnan(value) ? value : bound > 0 ? value / bound : value;
-  if (!any_ || !(share <= worst_)) worst_ = share, value_ = value, bound_ = bound;
+  // A NaN is the worst there is, and stays it.
+  if (!any_ || !(share <= worst_ || std::isnan(worst_))) {
+    worst_ = share, value_ = value, bound_ = bound;
+  }
   any_ = true;
   add(name + " " + short_number(value) + " (at most " + short_number(bound) + ")");
 }

@@ -1,10 +1,11 @@
 // Models that have no loss of the next token: without a head, or seeing both ways. Everything else
-// is measured on them all the same.
+// is measured on them all the same. Of weights that are no numbers, nothing is made up.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "analysis/ablate.h"
 #include "analysis/compare.h"
 #include "analysis/heads.h"
 #include "analysis/reading.h"
@@ -192,6 +193,39 @@ TEST(TablesOfPositions, ShiftMeasuresThemAndNamesWhatLiesPastThem) {
   } catch (const formats::Error& error) {
     EXPECT_TRUE(says(error.message(), "1047") || says(error.message(), "1000"));
     EXPECT_TRUE(says(error.message(), "64 positions")) << error.message();
+  }
+}
+
+// The first layer gives values of which one is no number, and so is every logit.
+ModelPointer with_a_nan(const std::string& encoding) {
+  const auto whole = small_model(encoding);
+  model::Weights weights = whole->decoder.weights();
+  weights.layers[0].wv = weights.layers[0].wv.clone();
+  weights.layers[0].wv[0][0] = std::nan("");
+  return std::make_shared<const model::Model>(
+      model::Model{whole->report, whole->tokenizer,
+                   model::Decoder(whole->config(), whole->decoder.shared_encoding(), weights)});
+}
+
+TEST(AbsentLoss, LogitsThatAreNoNumbersGuessNothing) {
+  const auto model = with_a_nan("rope");
+  const Texts texts = random_texts(2, 24, 32, 3);
+  protocol::NoProgress progress;
+  TextPass pass(model, ids_tensor(texts.items[0].ids));
+  const auto text = analyse_text(pass, texts.items[0], 3);
+  ASSERT_EQ(text.tokens.size(), 24u);
+  EXPECT_TRUE(std::isnan(*text.tokens[10].loss));
+  EXPECT_TRUE(text.tokens[10].guesses.empty());
+  const auto ablated = analyse_ablate(model, texts, {.heads = {"L1H0"}}, progress).result;
+  EXPECT_TRUE(std::isnan(ablated.rows[0].loss_change.mean));
+  EXPECT_TRUE(std::isnan(ablated.rows[0].guesses_changed.mean));
+  for (const double temperature : {0.0, 0.7}) {
+    try {
+      generate(*model, texts.items[0], {.tokens = 2, .temperature = temperature}, progress);
+      ADD_FAILURE() << "a token was written at temperature " << temperature;
+    } catch (const formats::Error& error) {
+      EXPECT_TRUE(says(error.what(), "not finite")) << error.what();
+    }
   }
 }
 

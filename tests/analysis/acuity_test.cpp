@@ -21,6 +21,8 @@
 namespace phasescope::analysis {
 namespace {
 
+using testing::period_of_eight;
+
 using Ids = std::vector<std::int64_t>;
 
 Ids some_ids(std::int64_t tokens = 24) { return random_texts(1, tokens, 32, 9).items[0].ids; }
@@ -398,16 +400,6 @@ TEST(Acuity, TheStatesOfTapeDoNotSeeTheMap) {
   options.backend = model::Backend::plain;
   exact("tape")->decoder.hidden(ids_tensor(some_ids()), options);
   EXPECT_EQ(hook.layers, 2);
-}
-
-Texts period_of_eight(std::int64_t count, std::int64_t tokens) {
-  Texts texts;
-  for (std::int64_t t = 0; t < count; ++t) {
-    Text text{"period " + std::to_string(t), "", {}, {}};
-    for (std::int64_t n = 0; n < tokens; ++n) text.ids.push_back(10 + t + (n % 8) * 23);
-    texts.items.push_back(std::move(text));
-  }
-  return texts;
 }
 
 // Only bands that hold 7 and another distance cost anything, and only in head 0.

@@ -23,6 +23,8 @@
 namespace phasescope::analysis {
 namespace {
 
+using testing::period_of_eight;
+
 using Ids = std::vector<std::int64_t>;
 constexpr std::int64_t kTokens = 24;
 
@@ -389,17 +391,6 @@ TEST(Demand, StopsWithinATextsBackwardPass) {
   progress.told.clear(), progress.most = 3;
   EXPECT_THROW(demand_of(*made, some_ids(), {}, pass), protocol::Cancelled);
   EXPECT_EQ(progress.told.size(), 3u);
-}
-
-Texts period_of_eight(std::int64_t count, std::int64_t tokens) {
-  Texts texts;
-  for (std::int64_t t = 0; t < count; ++t) {
-    Text text{"period " + std::to_string(t), "", {}, {}};
-    for (std::int64_t n = 0; n < tokens; ++n) text.ids.push_back(10 + t + (n % 8) * 23);
-    texts.items.push_back(std::move(text));
-  }
-  texts.corpus = count > 1;
-  return texts;
 }
 
 TEST(Demand, OfCopySevenIsHighestAtSeven) {

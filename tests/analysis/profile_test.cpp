@@ -223,6 +223,29 @@ TEST(Profile, EveryKindHasOne) {
   EXPECT_THROW(profile_of(exact_profiled("sinusoidal"), 12, 8), formats::Error);
 }
 
+// Rows' scores by the kernel, and by plain operations: what is said of them has the scores' float32
+// rounding, 2^-24 of the largest, which rows that vary by a thousandth of it would make 1e-4.
+TEST(Profile, ReadsRowsByTheKernelAsByPlainOperations) {
+  for (const char* encoding : {"rope", "alibi", "kerple_log", "tapa", "tape", "fire", "cape"}) {
+    const auto model = testing::small_model(encoding, 3);
+    const Texts texts = random_texts(2, 40, model->config().vocab_size, 2);
+    const auto rows_by = [&](model::Backend backend) {
+      ProfileOptions options;
+      options.window = 12, options.samples = 16, options.backend = backend;
+      protocol::NoProgress progress;
+      return analyse_profile(model, texts, options, progress).rows;
+    };
+    const auto fused = rows_by(model::Backend::fused), plain = rows_by(model::Backend::plain);
+    ASSERT_EQ(fused.size(), plain.size());
+    for (std::size_t n = 0; n < plain.size(); ++n) {
+      ASSERT_TRUE(plain[n].positional_row && fused[n].positional_row) << encoding;
+      const double expected = plain[n].positional_row->mean;
+      EXPECT_NEAR(fused[n].positional_row->mean, expected, 1e-4 * expected) << encoding << " " << n;
+      EXPECT_EQ(fused[n].invalid, plain[n].invalid) << encoding;
+    }
+  }
+}
+
 TEST(Profile, IsTheSameForTheSameSeed) {
   const auto a = profile_of(exact_profiled("rope"), 12), b = profile_of(exact_profiled("rope"), 12);
   EXPECT_EQ(protocol::to_json_form(a).dump(), protocol::to_json_form(b).dump());

@@ -71,11 +71,13 @@ TEST(Reading, TheCacheChangesNoToken) {
   // ninth, for which there are 17, is the first without a cache.
   EXPECT_TRUE(kept.cache.starts_with("for the first 8 tokens; then the last 16 tokens"))
       << kept.cache;
+  EXPECT_EQ(kept.cached, 8);
   EXPECT_EQ(kept.seconds.size(), 20u);
   options.whole = true;
   const auto whole = generate(*model, prompt, options, progress);
   EXPECT_EQ(whole.ids, kept.ids);
   EXPECT_EQ(whole.cache, "no: whole passes were asked for");
+  EXPECT_EQ(whole.cached, 0);
   options.extend = true;
   const auto far = generate(*model, prompt, options, progress);
   options.whole = false;

@@ -58,6 +58,10 @@ TEST(Statistics, MomentsOfASmallSample) {
   EXPECT_DOUBLE_EQ(m.share_positive, 1.0 / 3);
   EXPECT_EQ(moments_of(std::vector<double>{2, 2}).skewness, 0);
   EXPECT_TRUE(std::isnan(moments_of({}).mean));
+  // One value that is no number: neither a shape nor a share of the others is known.
+  const Moments unknown = moments_of(std::vector<double>{1, -1, std::nan("")});
+  EXPECT_TRUE(std::isnan(unknown.skewness));
+  EXPECT_TRUE(std::isnan(unknown.share_positive));
   // Ten times 0.1 sum to less than 1, but equal values have no spread and no shape.
   const Moments equal = moments_of(std::vector<double>(10, 0.1));
   EXPECT_EQ(equal.mean, 0.1);

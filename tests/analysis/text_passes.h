@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "analysis/tensors.h"
@@ -23,6 +25,18 @@ inline Passes passes_for(const ModelPointer& model, std::int64_t texts = 2,
                                                 model::ForwardOptions{}, keep_bytes));
   }
   return passes;
+}
+
+// So many texts, each of its own eight ids over and over.
+inline Texts period_of_eight(std::int64_t count, std::int64_t tokens) {
+  Texts texts;
+  for (std::int64_t t = 0; t < count; ++t) {
+    Text text{"period " + std::to_string(t), "", {}, {}};
+    for (std::int64_t n = 0; n < tokens; ++n) text.ids.push_back(10 + t + (n % 8) * 23);
+    texts.items.push_back(std::move(text));
+  }
+  texts.corpus = count > 1;
+  return texts;
 }
 
 // (H, N, N) of one layer.

@@ -11,6 +11,7 @@
 #include "analysis/theory/tape_permutation.h"
 #include "analysis/theory/tape_shift.h"
 #include "analysis/theory/tape_special_case.h"
+#include "analysis/theory/verdicts.h"
 #include "broken_encodings.h"
 #include "golden_tape.h"
 
@@ -555,6 +556,19 @@ TEST(Theory, ANaNNeverHolds) {
       EXPECT_NE(run(check.info.id, model, texts_for(model, 60)).verdict, "holds")
           << key << ' ' << check.info.id;
     }
+  }
+}
+
+// The value that is told is the NaN, whatever was measured before or after it.
+TEST(Theory, ANaNIsTheWorst) {
+  const double nan = std::nan("");
+  EXPECT_TRUE(std::isnan(PermutationResidual{nan, 0}.largest()));
+  EXPECT_TRUE(std::isnan(PermutationResidual{0, nan}.largest()));
+  for (const auto& values :
+       std::vector<std::vector<double>>{{nan, 0, 2}, {0, nan, 2}, {0, 2, nan}}) {
+    Parts parts;
+    for (const double value : values) parts.below("a residual", value, 1);
+    EXPECT_TRUE(std::isnan(parts.result().value.value_or(0))) << parts.detail();
   }
 }
 

@@ -146,6 +146,32 @@ TEST(TurnedQueries, HaveTheirNormInTheContent) {
   }
 }
 
+// Far keys take the place of moved pairs only where the queries are those that the score has: of 16
+// bits what they grow by is rounded before their product in one, and behind it in the other.
+TEST(TurnedQueries, ThatGrowAreClampedByFarKeysOfTheSameRounding) {
+  const at::NoGradGuard no_gradients;
+  class Clamping final : public model::AttentionHook {
+   public:
+    void before(const model::LayerInput& input, model::AttentionProgram& program) override {
+      model::AttentionProgram clamped = program;
+      model::clamp_distances(input, {5, -1}, clamped);
+      pair_by_pair += clamped.edit ? 1 : 0;
+    }
+    int pair_by_pair = 0;
+  };
+  model::ModelConfig config = testing::small_config("rope");
+  config.attention.log_scale = 16;
+  const auto model = model::random_model(config, 3, at::kDouble);
+  const Text text = random_texts(1, kTokens, 32, 9).items[0];
+  for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    Clamping hook;
+    model::ForwardOptions options;
+    options.hook = &hook;
+    model::in_dtype(model, dtype)->decoder.hidden(ids_tensor(text.ids), options);
+    EXPECT_EQ(hook.pair_by_pair, dtype == at::kBFloat16 ? 2 : 0) << dtype;
+  }
+}
+
 // Of latent attention the channels that have a position are no content, for whoever reads it.
 TEST(TurnedQueries, ContentOfLatentAttentionIsTheSameForProbes) {
   model::ModelConfig config = testing::small_config("rope");

@@ -16,16 +16,7 @@
 namespace phasescope::analysis {
 namespace {
 
-Texts period_of_eight(std::int64_t count, std::int64_t tokens) {
-  Texts texts;
-  for (std::int64_t t = 0; t < count; ++t) {
-    Text text{"period " + std::to_string(t), "", {}, {}};
-    for (std::int64_t n = 0; n < tokens; ++n) text.ids.push_back(10 + t + (n % 8) * 23);
-    texts.items.push_back(std::move(text));
-  }
-  texts.corpus = count > 1;
-  return texts;
-}
+using testing::period_of_eight;
 
 protocol::XrayResult xray_of(const std::shared_ptr<const model::Model>& model, const Texts& texts,
                              const XrayOptions& options = {}) {
