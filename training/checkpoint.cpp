@@ -7,11 +7,11 @@
 #include <string>
 
 #include "formats/error.h"
+#include "formats/folder_listing.h"
 #include "formats/hashing_file_system.h"
 #include "formats/json.h"
 #include "formats/manifest.h"
 #include "formats/sha256.h"
-#include "training/jobs/plain_file.h"
 
 namespace phasescope::training {
 namespace {
@@ -85,7 +85,7 @@ void delete_checkpoint(formats::FileSystem& fs, const path& folder) {
 
 // The step that a file beside the checkpoints says.
 std::optional<int64_t> named_checkpoint(const formats::FileSystem& fs, const path& file) {
-  if (!fs.exists(file) || !is_plain_file(file)) return std::nullopt;
+  if (!fs.exists(file) || !formats::is_file(file)) return std::nullopt;
   const std::string text = fs.read(file);
   return formats::step_of_checkpoint(text.substr(0, text.find('\n')));
 }
@@ -184,7 +184,7 @@ Checkpoint verify_checkpoint(const formats::FileSystem& fs, const path& folder) 
   const path manifest_path = folder / formats::kManifestName;
   if (!fs.exists(manifest_path)) throw formats::bad_input("it has no manifest", folder.string());
   std::error_code none;
-  if (!is_plain_file(manifest_path) ||
+  if (!formats::is_file(manifest_path) ||
       std::filesystem::file_size(manifest_path, none) > kMostManifestBytes) {
     throw formats::bad_input("its manifest is no file, or above 16 MB", manifest_path.string());
   }

@@ -11,11 +11,11 @@
 #include "formats/counter_random.h"
 #include "formats/error.h"
 #include "formats/file_system.h"
+#include "formats/folder_listing.h"
 #include "formats/json.h"
 #include "formats/sha256.h"
 #include "model/checkpoints/open_model.h"
 #include "protocol/spawn.h"
-#include "training/jobs/plain_file.h"
 #include "training/schedule.h"
 
 namespace phasescope::training {
@@ -121,7 +121,7 @@ std::vector<fs::path> desk_corpus_places() {
   std::vector<fs::path> places;
   if (const auto given = environment("PHASESCOPE_CORPUS")) {
     const fs::path path(*given);
-    places.push_back(is_plain_file(path) ? path : path / "train.txt");
+    places.push_back(formats::is_file(path) ? path : path / "train.txt");
   }
   const fs::path source(PHASESCOPE_SOURCE);
   if (fs::exists(source / "CMakeLists.txt")) places.push_back(source / ".cache/corpus/train.txt");
@@ -133,7 +133,7 @@ fs::path find_corpus(const std::string& corpus,
                      const std::function<void(const std::string&)>& notice) {
   if (corpus != "desk") return corpus;
   for (const fs::path& place : desk_corpus_places()) {
-    if (!is_plain_file(place) || !is_what_was_made(place, notice)) continue;
+    if (!formats::is_file(place) || !is_what_was_made(place, notice)) continue;
     compare_with_pinned(place, notice);
     return place;
   }

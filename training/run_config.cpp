@@ -315,6 +315,11 @@ class RangeChecker {
     const int64_t context = config.model.context;
     need(!config.of_text() || t.batch_tokens >= context, "train.batch_tokens",
          "must hold at least one window of model.context tokens");
+    // With windows of model.context; the shorter ones of a curriculum are more.
+    const int64_t rows =
+        config.of_text() ? t.batch_tokens / std::max<int64_t>(context, 1) : config.task.batch;
+    need(rows < 1 || t.accumulate <= rows, "train.accumulate",
+         "must be at most " + std::to_string(rows) + ", the rows of a step");
     need(t.learning_rate > 0, "train.learning_rate", "must be above 0");
     need(t.beta1 < 1, "train.beta1", "must be 0 to below 1");
     need(t.beta2 < 1, "train.beta2", "must be 0 to below 1");
@@ -414,6 +419,12 @@ RunConfig run_config_from_json(const json& given, const std::string& where) {
   RangeChecker(problems).check(config);
   problems.throw_if_any(where);
   return config;
+}
+
+std::string note_of_atomic_dq(const TrainSection& train) {
+  const bool on_device = train.device != "cpu" || train.backend == "cuda-unverified";
+  if (!train.atomic_dq || (on_device && train.backend != "plain")) return {};
+  return "train.atomic_dq changes nothing here: the CUDA kernels alone add gradients up atomically";
 }
 
 json to_json(const RunConfig& config) { return protocol::to_json_form(config); }

@@ -149,7 +149,7 @@ struct PositionsSection {
     v("draw", draw,
       About{.help = "random maps draw in training alone, or outside it too",
             .choices = "training|always"});
-    v("seed", seed, About{.help = "of the draw outside training"});
+    v("seed", seed, About{.help = "of the draw outside training", .low = 0});
   }
 };
 
@@ -258,6 +258,7 @@ struct TrainSection {
   std::string device = "cpu";    // where the model lives: cpu, cuda, cuda:1
   std::string dtype = "bf16";    // of the matrix products; weights and sums stay f32
   std::string backend = "auto";  // auto, fused, plain, cuda-unverified
+  bool atomic_dq = false;        // on a CUDA device: sums by atomic additions, in any order
   double learning_rate = 2e-3;
   std::string schedule = "cosine";  // how the rate falls behind its highest: cosine, linear
   double hold = 0;                  // share of the steps before it falls, the warm-up with them
@@ -295,7 +296,7 @@ struct TrainSection {
       About{.help = "a checkpoint at the best validation so far too, which stays until a better "
                     "one and which checkpoints/best names: by fewest bits, or most targets right",
             .choices = "off|bits|right"});
-    v("seed", seed, About{.help = "of the weights and the windows"});
+    v("seed", seed, About{.help = "of the weights and the windows", .low = 0});
     v("init", init,
       About{.help =
                 "first weights: each tensor's by its name, so that two encodings start with all "
@@ -307,6 +308,11 @@ struct TrainSection {
       About{.help = "of the matrix products; weights and sums stay f32", .choices = "f32|bf16"});
     v("backend", backend,
       About{.help = "what runs attention", .choices = "auto|fused|plain|cuda-unverified"});
+    v("atomic_dq", atomic_dq,
+      About{.help =
+                "on a CUDA device attention's gradients of queries and of tables may be added up "
+                "atomically: faster where texts are long, but the last bits are others from run "
+                "to run"});
     v("learning_rate", learning_rate, About{.help = "the highest, above 0"});
     v("schedule", schedule,
       About{.help = "how the learning rate falls", .choices = "cosine|linear"});
@@ -406,6 +412,10 @@ struct RunConfig {
     v("data", data), v("task", task), v("train", train), v("eval", eval);
   }
 };
+
+// Why train.atomic_dq, where it is set, changes nothing in this run, as a sentence; empty where it
+// may.
+std::string note_of_atomic_dq(const TrainSection& train);
 
 // Reads and checks a configuration; `where` names its file in errors. Throws Error "bad_input" with
 // all problems in one message: unknown keys (with the near ones), wrong types, values out of range.

@@ -168,11 +168,10 @@ Trainer::Trainer(RunConfig config, std::shared_ptr<const Corpus> corpus,
   for (const formats::NamedText& text : validation) {
     validation_.push_back(tokens_of(text.text, tokenizer_.get()));
   }
-  const auto given = static_cast<int64_t>(validation_.size());
-  std::erase_if(validation_, [this](const std::vector<int64_t>& ids) {
+  const auto is_short = [this](const std::vector<int64_t>& ids) {
     return static_cast<int64_t>(ids.size()) < config_.model.context;
-  });
-  short_validation_ = given - static_cast<int64_t>(validation_.size());
+  };
+  short_validation_ = static_cast<int64_t>(std::erase_if(validation_, is_short));
   if (config_.train.average > 0) average_.emplace(with_own_tensors(decoder_, trained_));
   const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
   at::set_num_threads(static_cast<int>(config_.train.threads > 0 ? config_.train.threads : cores));
@@ -182,6 +181,7 @@ model::ForwardOptions Trainer::forward_options(int64_t step) const {
   model::ForwardOptions options;
   const auto seed = static_cast<std::uint64_t>(config_.train.seed);
   options.backend = model::backend_named(config_.train.backend);
+  options.atomic_dq = config_.train.atomic_dq;
   if (config_.train.dtype == "bf16") options.product_dtype = at::kBFloat16;
   if (const int64_t most = decoder_.encoding().train_shift()) {
     const formats::CounterRandom random(seed, kShiftStream);

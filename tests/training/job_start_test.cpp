@@ -228,6 +228,28 @@ TEST_F(JobStarts, AnEvalIsLookedAtWithoutItsModels) {
   EXPECT_FALSE(fs::exists(start.dir));
 }
 
+// Without a folder that would hold a configuration which no resume can use.
+TEST_F(JobStarts, ATrainingOfTensorsThatAreNotThereIsRefused) {
+  for (const char* key : {"train", "freeze", "lora"}) {
+    JobStart start = launched(folder_.path() / key, 1);
+    start.config = {{"start",
+                     {{"model", "rope"},
+                      {"lora_rank", std::string(key) == "lora" ? 2 : 0},
+                      {key, {"*.mlp.*", "*embedding*"}}}},
+                    {"data", {{"corpus", start.config.at("data").at("corpus")}}},
+                    {"eval", {{"every", 0}}}};
+    try {
+      start_training(files_, start);
+      ADD_FAILURE() << key;
+    } catch (const formats::Error& error) {
+      EXPECT_EQ(error.where(), std::string("start.") + key);
+      EXPECT_NE(error.message().find(" of the model is called \"*embedding*\""), std::string::npos)
+          << error.message();
+    }
+    EXPECT_FALSE(fs::exists(start.dir)) << key;
+  }
+}
+
 // `train --resume` of an eval's folder: it is no configuration with a key too many.
 TEST_F(JobStarts, AnEvalIsNotResumedAsATraining) {
   JobStart start;
@@ -279,6 +301,10 @@ TEST_F(JobStarts, AnEvalThatCannotSuitItsModelsIsRefusedInTheForegroundsWords) {
   const std::string gone = (folder_.path() / "gone").string();
   const std::string empty = (folder_.path() / "empty").string();
   fs::create_directories(empty);
+  const std::string broken = (folder_.path() / "broken.jsonl").string();
+  std::ofstream(broken) << "{\"text\": 1}\n";
+  const std::string blank = (folder_.path() / "blank.jsonl").string();
+  std::ofstream(blank) << "\n";
   const auto perplexity = [](const std::string& model, const std::string& corpus) {
     return nlohmann::json{
         {"task", "perplexity"}, {"models", {model}}, {"lengths", {16}}, {"corpus", corpus}};
@@ -290,7 +316,10 @@ TEST_F(JobStarts, AnEvalThatCannotSuitItsModelsIsRefusedInTheForegroundsWords) {
            {{"task", "passkey"}, {"models", {"rope (nosuch=1)"}}, {"lengths", {64}}},
            perplexity("rope", gone),
            perplexity("rope", gone + ".jsonl"),
-           perplexity("rope", empty)}) {
+           perplexity("rope", empty),
+           perplexity("rope", broken),
+           perplexity("rope", blank),
+           {{"task", "passkey"}, {"models", {"rope"}}}}) {
     const std::string wanted = said_in_the_foreground(asked);
     EXPECT_NE(wanted, "") << asked;
     EXPECT_EQ(told(asked), wanted) << asked;

@@ -92,6 +92,35 @@ TEST(RunConfig, WhatAFieldDoesNotTakeIsSaid) {
        "must be identity, shift, interpolate, random or random_by_layer");
 }
 
+// Sums in any order are asked for by name, for the CUDA kernels alone, and never by default.
+TEST(RunConfig, AtomicSumsAreChosenAndSaidWhereTheyChangeNothing) {
+  EXPECT_FALSE(run_config_from_json(json::object(), "test.json").train.atomic_dq);
+  EXPECT_FALSE(with_defaults({{"train", {{"steps", 3}}}}).at("train").at("atomic_dq"));
+  json config = json::object();
+  apply_setting(config, "train.atomic_dq=true");
+  const TrainSection chosen = run_config_from_json(config, "test.json").train;
+  EXPECT_TRUE(chosen.atomic_dq);
+  EXPECT_NE(problem_with({{"train", {{"atomic_dq", "always"}}}}).find("train.atomic_dq"),
+            std::string::npos);
+  EXPECT_NE(problem_with({{"train", {{"atomicdq", true}}}}).find("near: train.atomic_dq"),
+            std::string::npos);
+  EXPECT_EQ(differing_keys(to_json(RunConfig{}), to_json(RunConfig{.train = chosen})),
+            (std::vector<std::string>{"train.atomic_dq"}));
+
+  const auto note = [](const char* device, const char* backend, bool atomic = true) {
+    TrainSection train;
+    train.device = device, train.backend = backend, train.atomic_dq = atomic;
+    return note_of_atomic_dq(train);
+  };
+  for (const char* backend : {"auto", "fused", "plain"}) {
+    EXPECT_EQ(note("cpu", backend).find("train.atomic_dq changes nothing here"), 0u) << backend;
+    EXPECT_EQ(note("cpu", backend, false), "") << backend;
+  }
+  EXPECT_NE(note("cuda:1", "plain"), "");
+  EXPECT_EQ(note("cuda:1", "auto"), "");
+  EXPECT_EQ(note("cpu", "cuda-unverified"), "");
+}
+
 TEST(RunConfig, AnUnknownKeyNamesTheNearOnes) {
   EXPECT_NE(problem_with({{"train", {{"step", 3}}}}).find("train.steps"), std::string::npos);
   EXPECT_NE(problem_with({{"train", {{"batchtokens", 3}}}}).find("train.batch_tokens"),
@@ -161,9 +190,37 @@ TEST(RunConfig, WholeNumbersThatAreNotHeldAreProblems) {
     return run_config_from_json(seeded(number), "test.json").train.seed;
   };
   EXPECT_EQ(seed("9223372036854775807"), std::numeric_limits<int64_t>::max());
-  EXPECT_EQ(seed("-9223372036854775808"), std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(seed("0"), 0);
   EXPECT_EQ(seed("2e3"), 2000);
   EXPECT_EQ(seed("9007199254740992.0"), int64_t{1} << 53);
+}
+
+// As those of every verb are: an unsigned number is made of them.
+TEST(RunConfig, SeedsAreNotBelowZero) {
+  for (const char* section : {"train", "positions"}) {
+    const std::string text = problem_with({{section, {{"seed", -1}}}});
+    EXPECT_NE(text.find(std::string(section) + ".seed: must be 0 or more"), std::string::npos)
+        << text;
+  }
+}
+
+// A step cannot be read in more parts than it has rows.
+TEST(RunConfig, PartsOfAStepAreNoMoreThanItsRows) {
+  const auto of_text = [](int parts) {
+    return json{{"model", {{"context", 64}}},
+                {"train", {{"batch_tokens", 300}, {"accumulate", parts}}}};
+  };
+  EXPECT_EQ(run_config_from_json(of_text(4), "test.json").train.accumulate, 4);
+  const std::string text = problem_with(of_text(5));
+  EXPECT_NE(text.find("train.accumulate: must be at most 4, the rows of a step"), std::string::npos)
+      << text;
+  const json config = {{"model", {{"vocab_size", 19}}},
+                       {"task", {{"name", "addition"}, {"batch", 3}}},
+                       {"train", {{"accumulate", 4}}}};
+  const std::string of_task = problem_with(config);
+  EXPECT_NE(of_task.find("train.accumulate: must be at most 3, the rows of a step"),
+            std::string::npos)
+      << of_task;
 }
 
 // Which of its kind a device was says nothing of the bits, and ties no resume to it.

@@ -67,14 +67,9 @@ void require_fit(const EvalModel& entry, const Task& task) {
   require_fit(entry.name, entry.model->config(), task);
 }
 
-void check_model(const protocol::EvalRequest& asked, const std::string& name,
-                 const model::ModelConfig& config) {
-  require_fit(name, config, tasks::task_named(asked.task));
-}
-
 // The longest length that a model of the task was trained at; 0 where it does not say.
-int64_t trained_length(const model::Model& model) {
-  const json& tokenizer = model.config().tokenizer;
+int64_t trained_length(const model::ModelConfig& config) {
+  const json& tokenizer = config.tokenizer;
   if (!tokenizer.is_object() || !tokenizer.contains("trained")) return 0;
   const json& range = tokenizer.at("trained");
   return range.is_array() && range.size() == 2 && range[1].is_number_integer()
@@ -108,11 +103,10 @@ void check_samples(const protocol::EvalRequest& asked) {
   model::backend_named(asked.running.backend);
 }
 
+// `longest` is that which a model was trained at, 0 where none says.
 std::vector<int64_t> rising_lengths(std::vector<int64_t> lengths, const Task& task,
-                                    const std::vector<EvalModel>& models) {
+                                    int64_t longest) {
   if (lengths.empty()) {
-    int64_t longest = 0;
-    for (const EvalModel& entry : models) longest = std::max(longest, trained_length(*entry.model));
     if (longest == 0) {
       throw formats::bad_usage(
           "no model says at which lengths of " + task.info().key + " it was trained", "lengths",
@@ -123,6 +117,16 @@ std::vector<int64_t> rising_lengths(std::vector<int64_t> lengths, const Task& ta
   std::ranges::sort(lengths);
   lengths.erase(std::ranges::unique(lengths).begin(), lengths.end());
   return lengths;
+}
+
+void check_models(const protocol::EvalRequest& asked, const std::vector<AskedModel>& models) {
+  const Task& task = tasks::task_named(asked.task);
+  int64_t longest = 0;
+  for (const auto& [name, config] : models) {
+    require_fit(name, config, task);
+    longest = std::max(longest, trained_length(config));
+  }
+  rising_lengths(asked.perplexity.lengths, task, longest);
 }
 
 int64_t usual_trials(const tasks::TaskInfo& info) {
@@ -137,7 +141,10 @@ SampleRequest sample_request(const protocol::EvalRequest& asked, const Task& tas
   const int64_t trials = options.trials;
   const bool written = asked.needle.generate;
   check_samples(asked);
-  return {.lengths = rising_lengths(options.lengths, task, models),
+  int64_t longest = 0;
+  for (const EvalModel& entry : models)
+    longest = std::max(longest, trained_length(entry.model->config()));
+  return {.lengths = rising_lengths(options.lengths, task, longest),
           .trials = trials > 0 ? trials : usual_trials(task.info()),
           .seed = static_cast<std::uint64_t>(asked.seed),
           .backend = model::backend_named(asked.running.backend),
@@ -278,7 +285,8 @@ class ModelSamples {
     row.seed = static_cast<int64_t>(request_.seed);
     row.exact = exact_share(samples);
     row.uniform = chance.uniform, row.blind = chance.blind;
-    if (const int64_t trained = trained_length(*entry_.model); trained > 0) row.trained = trained;
+    if (const int64_t trained = trained_length(entry_.model->config()); trained > 0)
+      row.trained = trained;
     result.rows.push_back(std::move(row));
   }
 
@@ -465,7 +473,7 @@ std::vector<EvalTask> sample_tasks() {
                                       : protocol::options_of<protocol::TaskOptions>()},
                     evaluate_samples,
                     check_samples,
-                    check_model});
+                    check_models});
   }
   return list;
 }

@@ -21,6 +21,12 @@ struct EvalModel {
   std::shared_ptr<const model::Model> model;
 };
 
+// A model whose weights are not read yet.
+struct AskedModel {
+  std::string name;
+  model::ModelConfig config;
+};
+
 using analysis::EvalLog;
 using analysis::NoEvalLog;
 
@@ -32,9 +38,9 @@ struct EvalTask : protocol::EvalTaskInfo {
                               EvalLog& log) = nullptr;
   // Throws what run() would of the request alone, of whichever models.
   void (*check)(const protocol::EvalRequest& request) = nullptr;
-  // Throws what run() would of a model's configuration, before its weights are read.
-  void (*check_model)(const protocol::EvalRequest& request, const std::string& name,
-                      const model::ModelConfig& config) = nullptr;
+  // Throws what run() would of the models' configurations, before weights are read.
+  void (*check_models)(const protocol::EvalRequest& request,
+                       const std::vector<AskedModel>& models) = nullptr;
 };
 
 const std::vector<EvalTask>& eval_tasks();

@@ -132,6 +132,7 @@ class TrainingJob {
                                "data.validation",
                                "give longer texts, or eval.every=0 and an eval.probe_text");
     }
+    if (const std::string note = note_of_atomic_dq(config_.train); !note.empty()) log_line(note);
     if (const int64_t short_ones = trainer.short_validation_texts(); short_ones > 0) {
       log_line("warning: " + std::to_string(short_ones) +
                " validation texts are shorter than a window of " +
@@ -263,9 +264,7 @@ class TrainingJob {
       return verify_checkpoint(files_, checkpoint_folder(checkpoints_, std::stoll(step)));
     }
     FoundCheckpoint found = find_newest_checkpoint(files_, checkpoints_);
-    for (const std::string& skipped : found.skipped) {
-      reporter_.warn("skipped checkpoint " + skipped);
-    }
+    for (const std::string& one : found.skipped) reporter_.warn("skipped checkpoint " + one);
     if (ranks_) ranks_->of_first(found.newest ? std::to_string(found.newest->step) : "");
     return std::move(found.newest);
   }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "formats/error.h"
+#include "formats/folder_listing.h"
 #include "formats/json.h"
 #include "formats/near_names.h"
 #include "formats/sha256.h"
@@ -18,7 +19,6 @@
 #include "training/checkpoint.h"
 #include "training/jobs/job_lock.h"
 #include "training/jobs/metrics_log.h"
-#include "training/jobs/plain_file.h"
 
 namespace phasescope::training {
 namespace {
@@ -50,7 +50,7 @@ constexpr RequestName kRequestNames[] = {
 // A folder may be anybody's: a file that is no file (a link to /dev/zero), too large or too deep is
 // one that cannot be read.
 json read_json_or_null(const fs::path& path) {
-  if (!is_plain_file(path)) return nullptr;
+  if (!formats::is_file(path)) return nullptr;
   try {
     return formats::json_from_file(path, {}, kMostJsonBytes);
   } catch (const formats::Error&) {
@@ -60,7 +60,7 @@ json read_json_or_null(const fs::path& path) {
 
 // At most so many bytes.
 std::string end_of_file(const fs::path& path, std::uintmax_t most) {
-  if (!is_plain_file(path)) return "";
+  if (!formats::is_file(path)) return "";
   std::error_code error;
   const std::uintmax_t size = fs::file_size(path, error);
   if (error) return "";

@@ -21,9 +21,9 @@
 #include <utility>
 
 #include "formats/file_system.h"
+#include "formats/folder_listing.h"
 #include "training/jobs/job_folder.h"
 #include "training/jobs/job_reporter.h"
-#include "training/jobs/plain_file.h"
 
 namespace phasescope::training {
 namespace {
@@ -49,7 +49,7 @@ json claim_at(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(path, error))) return nullptr;
   std::string text;
-  if (is_plain_file(path)) {
+  if (formats::is_file(path)) {
     text.resize(kMostClaimBytes);
     std::ifstream file(path, std::ios::binary);
     file.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -73,7 +73,7 @@ bool beats(const fs::path& path) {
 
 // Why a claim that is there cannot be read, as another user's who keeps it to himself; else 0.
 int why_unreadable(const fs::path& path) {
-  if (!is_plain_file(path)) return 0;
+  if (!formats::is_file(path)) return 0;
   const formats::UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   return file ? 0 : errno;
 }

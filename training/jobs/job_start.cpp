@@ -23,6 +23,7 @@
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
 #include "training/jobs/job_lock.h"
+#include "training/start/start_model.h"
 #include "training/trainer.h"
 
 namespace phasescope::training {
@@ -131,7 +132,7 @@ RunConfig config_to_start(const JobStart& start) {
   errors.throw_if_any("settings");
   RunConfig config = run_config_from_json(filled_in_from_model(given), "the run configuration");
   make_paths_absolute(config);
-  model_config_of(config);  // sizes and options of the encoding
+  check_patterns(config.start, model_config_of(config));  // sizes and options of the encoding too
   check_probe(config.eval);
   if (!config.from_model()) text_tokenizer(config, nullptr);
   // A missing text, or samples that do not fit, are said here, not in a log.
@@ -200,18 +201,21 @@ model::ModelConfig config_of_model(const std::string& model) {
   return model::config_without_weights(model);
 }
 
-// That models and texts are there, and that the task can be asked of each model as it is set; what
-// is in the texts, and in the weights, the job says.
+// That models and texts are there and can be read, and that the task can be asked of the models as
+// they are set; what a model's tokenizer makes of the texts, and what is in the weights, the job
+// says.
 void require_askable(const protocol::EvalRequest& request, const fs::path& folder) {
   const EvalTask& task = eval_task(request.task);
+  std::vector<AskedModel> models;
   for (const std::string& name : request.models) {
     const protocol::ModelReading reading = protocol::model_reading(name);
     model::ModelConfig config = config_of_model(found_from(folder, reading.model));
     model::set_fields(config, reading.settings);
-    if (task.check_model != nullptr) task.check_model(request, name, config);
+    models.push_back({name, std::move(config)});
   }
+  if (task.check_models != nullptr) task.check_models(request, models);
   const std::string& corpus = request.perplexity.corpus.path;
-  if (!corpus.empty() && corpus != "desk") formats::files_of_corpus(corpus);
+  if (!corpus.empty() && corpus != "desk") formats::read_corpus(corpus);
 }
 
 // Throws what can be said of a job's own configuration before there is a process to run it.
@@ -326,7 +330,7 @@ void check_eval(const json& request) { eval_alone(request, "model"); }
 void check_eval(const json& request, const std::string& name, const model::ModelConfig& config) {
   const auto eval = protocol::request_of<protocol::EvalRequest>(eval_alone(request, name));
   const EvalTask& task = eval_task(eval.task);
-  if (task.check_model != nullptr) task.check_model(eval, name, config);
+  if (task.check_models != nullptr) task.check_models(eval, {{name, config}});
 }
 
 JobStatus start_training(formats::FileSystem& files, const JobStart& start) {

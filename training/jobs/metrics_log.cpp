@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "formats/folder_listing.h"
 #include "protocol/json_form.h"
 #include "training/jobs/plain_file.h"
 
@@ -39,7 +40,7 @@ Points points_of(std::istream& lines) {
 }  // namespace
 
 std::vector<protocol::MetricPoint> read_metrics(const std::filesystem::path& path) {
-  if (!is_plain_file(path)) return {};
+  if (!formats::is_file(path)) return {};
   std::ifstream file(path);
   return points_of(file);
 }

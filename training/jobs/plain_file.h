@@ -4,18 +4,14 @@
 #include <system_error>
 
 #include "formats/error.h"
+#include "formats/folder_listing.h"
 
 namespace phasescope::training {
-
-inline bool is_plain_file(const std::filesystem::path& path) {
-  std::error_code none;
-  return std::filesystem::is_regular_file(path, none);
-}
 
 // Throws Error "bad_input" for a device, a pipe or a folder; what is not there may come yet.
 inline void require_plain_file(const std::filesystem::path& path) {
   std::error_code none;
-  if (is_plain_file(path) || !std::filesystem::exists(path, none)) return;
+  if (formats::is_file(path) || !std::filesystem::exists(path, none)) return;
   throw formats::bad_input("a file is needed here, and this is none", path.string());
 }
 

@@ -9,7 +9,6 @@
 #include <set>
 
 #include "formats/counter_random.h"
-#include "formats/error.h"
 #include "model/checkpoints/tensor_io.h"
 #include "training/start/name_pattern.h"
 
@@ -31,16 +30,12 @@ Lora::Lora(const StartSection& start, const model::Decoder& decoder, std::uint64
   if (rank_ == 0) return;
   if (alpha_ == 0) alpha_ = 2 * static_cast<double>(rank_);
   const formats::CounterRandom seeds(seed, kLoraStream);
-  std::set<std::string> used;
+  std::vector<std::string> matrices;
   for (const auto& [name, tensor] :
        model::named_tensors(decoder.config(), decoder.encoding(), decoder.weights())) {
-    bool named = false;
-    for (const std::string& pattern : start.lora) {
-      if (tensor.dim() != 2 || !name_matches(pattern, name)) continue;
-      named = true;
-      used.insert(pattern);
-    }
-    if (!named) continue;
+    if (tensor.dim() != 2) continue;
+    matrices.push_back(name);
+    if (!matches_any(start.lora, name)) continue;
     at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seeds.bits(changes_.size()));
     const double bound = 1 / std::sqrt(static_cast<double>(tensor.size(1)));
     Change change{name, tensor.detach(), {}, {}};
@@ -50,11 +45,7 @@ Lora::Lora(const StartSection& start, const model::Decoder& decoder, std::uint64
     change.a.set_requires_grad(true), change.b.set_requires_grad(true);
     changes_.push_back(std::move(change));
   }
-  for (const std::string& pattern : start.lora) {
-    if (used.contains(pattern)) continue;
-    throw formats::bad_input("no matrix of the model is called \"" + pattern + "\"", "start.lora",
-                             "phasescope info lists their names; * stands for any characters");
-  }
+  require_matches(start.lora, matrices, "matrix", "start.lora");
 }
 
 bool Lora::changes(const std::string& name) const {

@@ -117,22 +117,6 @@ void require_adaptable(const RunConfig& config, const ModelConfig& trained,
                            "start.lora_save", "save it merged");
 }
 
-bool matches_any(const std::vector<std::string>& patterns, const std::string& name) {
-  return std::ranges::any_of(
-      patterns, [&](const std::string& pattern) { return name_matches(pattern, name); });
-}
-
-void require_tensors(const std::vector<std::string>& patterns, const model::NamedTensors& tensors,
-                     const char* key) {
-  for (const std::string& pattern : patterns) {
-    const bool found = std::ranges::any_of(
-        tensors, [&](const auto& one) { return name_matches(pattern, one.first); });
-    if (found) continue;
-    throw formats::bad_input("no tensor of the model is called \"" + pattern + "\"", key,
-                             "phasescope info lists their names; * stands for any characters");
-  }
-}
-
 }  // namespace
 
 ModelConfig model_config_of(const RunConfig& config) {
@@ -153,6 +137,18 @@ ModelConfig model_config_of(const RunConfig& config) {
   model::check_model_config(model, problems);
   problems.throw_if_any("the run configuration");
   return model;
+}
+
+void check_patterns(const StartSection& start, const ModelConfig& config) {
+  const auto encoding = model::make_encoding(config);
+  std::vector<std::string> names, matrices;
+  for (const model::TensorSpec& spec : model::tensor_specs(config, *encoding)) {
+    names.push_back(spec.name);
+    if (spec.shape.size() == 2) matrices.push_back(spec.name);
+  }
+  require_matches(start.train, names, "tensor", "start.train");
+  require_matches(start.freeze, names, "tensor", "start.freeze");
+  if (start.lora_rank > 0) require_matches(start.lora, matrices, "matrix", "start.lora");
 }
 
 nlohmann::json filled_in_from_model(nlohmann::json given) {
@@ -255,8 +251,10 @@ model::Decoder start_decoder(const RunConfig& config, const model::Model* from) 
 std::vector<std::string> trained_names(const StartSection& start, const model::Decoder& decoder) {
   const model::NamedTensors there =
       model::named_tensors(decoder.config(), decoder.encoding(), decoder.weights());
-  require_tensors(start.train, there, "start.train");
-  require_tensors(start.freeze, there, "start.freeze");
+  std::vector<std::string> all;
+  for (const auto& one : there) all.push_back(one.first);
+  require_matches(start.train, all, "tensor", "start.train");
+  require_matches(start.freeze, all, "tensor", "start.freeze");
   std::vector<std::string> names;
   for (const model::TensorSpec& spec : model::tensor_specs(decoder.config(), decoder.encoding())) {
     if (!spec.trainable || !has_name(there, spec.name)) continue;

@@ -18,6 +18,11 @@ namespace phasescope::training {
 // the encoding does not know among them.
 model::ModelConfig model_config_of(const RunConfig& config);
 
+// Throws Error "bad_input" for a pattern of start.train, start.freeze or start.lora that names
+// nothing which a model of this configuration can have: before there are weights, which may lack
+// some of it.
+void check_patterns(const StartSection& start, const model::ModelConfig& config);
+
 // A configuration that begins with a model, with the opened model's own sizes as its model section,
 // and the model's encoding and positions where it names none; others as they are.
 nlohmann::json filled_in_from_model(nlohmann::json given);
