@@ -196,7 +196,7 @@ analysis::DistanceOptions distance_options(const protocol::DistanceRequest& requ
   for (const std::string& name : request.heads) {
     const analysis::HeadName head = analysis::parse_head(name);
     if (head.head < 0) {
-      throw formats::bad_usage("\"" + name + "\" is a layer and no head", "heads",
+      throw formats::bad_usage("\"" + name + "\" is a layer, not a head", "heads",
                                "name one as L2H1");
     }
     options.heads.push_back({head.layer, head.head});

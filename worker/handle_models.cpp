@@ -291,7 +291,7 @@ Reply tokenize(const protocol::TokenizeRequest& request, RequestContext& context
   const auto text = analysis::given_text(input);
   const bool whole = text || !input.ids.is_null() || input == protocol::Input{};
   if (whole && request.length != 0) {
-    throw formats::bad_usage("a length is of a file of inputs; texts and ids are read whole",
+    throw formats::bad_usage("`length` is for a file of inputs; texts and ids are read whole",
                              "length", "leave it out");
   }
   if (text) return reply_of(tokenized(*tokenizer, text->text, plain));
@@ -423,7 +423,7 @@ Reply capture(const protocol::CaptureRequest& request, RequestContext& context) 
   const bool ids_alone = wants_ids(request) && spec.what.empty();
   const bool chosen = spec.layers || spec.heads || spec.rows || spec.columns;
   if (ids_alone && (chosen || !spec.stack.empty())) {
-    throw formats::bad_usage("ids are captured whole", "what",
+    throw formats::bad_usage("input_ids can be captured only as a whole", "what",
                              "leave stack, layers, heads, rows and cols out");
   }
   model::Captured captured;

@@ -68,7 +68,7 @@ Reply answer_of(const R& request, Result result, RequestContext& context, const 
 
 Reply addressing(const protocol::AddressingRequest& request, RequestContext& context) {
   if (request.within == 1) {
-    throw formats::bad_usage("pairs of one distance have no effect of it", "within",
+    throw formats::bad_usage("pairs of a single distance show no effect of distance", "within",
                              "give 2 or more, or leave it out for all pairs");
   }
   const ModelPointer model = context.models().open(request.model, request.running, context);
@@ -124,7 +124,7 @@ void note_unchosen(const protocol::AcuityRequest& request, analysis::Texts& text
 
 // A permutation that is drawn twice is not two of them.
 void check_seeds(const std::vector<std::int64_t>& seeds) {
-  if (seeds.empty()) throw formats::bad_usage("acuity needs a seed at least", "seeds");
+  if (seeds.empty()) throw formats::bad_usage("acuity needs at least one seed", "seeds");
   std::set<std::int64_t> known;
   for (const std::int64_t seed : seeds) {
     if (known.insert(seed).second) continue;
@@ -213,7 +213,8 @@ Reply xray(const protocol::XrayRequest& given, RequestContext& context) {
 analysis::HeadName head_of_pair(const protocol::PairRequest& request, const model::Model& model,
                                 analysis::Texts& texts) {
   analysis::HeadName head = analysis::parse_head(request.head);
-  if (head.head < 0) throw formats::bad_usage("a pair is one of a single head", "head");
+  if (head.head < 0)
+    throw formats::bad_usage("a pair is shown of one head, not of a layer", "head");
   const bool named = request.head != protocol::PairRequest{}.head;
   if (named || analysis::has_head(model.config(), head.layer, head.head)) return head;
   head.layer = analysis::first_layer_with_maps(model.config());

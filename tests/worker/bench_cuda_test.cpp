@@ -40,7 +40,7 @@ TEST_F(BenchCuda, HasRowsForEveryVariantWithTheDeviceNamed) {
   EXPECT_FALSE(result.processor.empty());
   EXPECT_EQ(result.kernel, "cuda-unverified");
   // Four forms of SDPA for plain, one rival for each other variant, and three rows of probes.
-  EXPECT_EQ(result.rows.size(), 2u * (4 + 5) + 3);
+  EXPECT_EQ(result.rows.size(), 2u * (4 + 10) + 3);
   for (const protocol::AttentionBenchRow& row : result.rows) {
     EXPECT_EQ(row.kernel, "cuda-unverified");
     EXPECT_EQ(row.dtype, "bf16");
@@ -53,6 +53,30 @@ TEST_F(BenchCuda, HasRowsForEveryVariantWithTheDeviceNamed) {
         << row.rival;
     EXPECT_TRUE(std::isnan(row.rival_ms));
   }
+}
+
+// What adds up gradients in any order is named, row by row.
+TEST_F(BenchCuda, NamesBackwardPassesThatAddAtomically) {
+  FakeContext context;
+  const nlohmann::json params{{"backend", "cuda-unverified"},
+                              {"atomic_dq", true},
+                              {"variants", {"plain", "fire"}},
+                              {"lengths", {17}},
+                              {"dims", {8}},
+                              {"heads", {1}},
+                              {"runs", 1}};
+  const auto result = protocol::from_json_form<protocol::AttentionBench>(
+      ask(bench_handlers(), "bench.kernels", params, context).result);
+  std::set<std::string> ran;
+  for (const protocol::AttentionBenchRow& row : result.rows) {
+    ASSERT_TRUE(row.ran.has_value());
+    EXPECT_EQ(row.kernel, row.ran->text());
+    ran.insert(row.variant + " " + row.pass + " " + row.kernel);
+  }
+  EXPECT_EQ(ran,
+            (std::set<std::string>{
+                "plain forward cuda-unverified", "plain backward cuda-unverified with atomic dq",
+                "fire forward cuda-unverified", "fire backward cuda-unverified"}));
 }
 
 TEST_F(BenchCuda, RefusesWhatItCannotTime) {

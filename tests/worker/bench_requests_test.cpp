@@ -69,13 +69,23 @@ TEST(BenchKernels, HasARowForEveryVariantPassAndRival) {
       "tape/forward/none/three PyTorch SDPA calls, flash",
       "cape/forward/none/eager tensor operations",
       "fire/forward/none/PyTorch SDPA, flash, with a dense bias made before",
+      "sinks/forward/none/PyTorch SDPA, flash, with a column of sinks made before",
+      "gates/forward/none/PyTorch SDPA, flash, times the gate",
+      "forgetting/forward/none/PyTorch SDPA, flash, with a dense bias made before",
+      "query_table/forward/none/PyTorch SDPA, flash, with a dense bias made before",
+      "clamp/forward/none/eager tensor operations",
       "plain/backward/none/PyTorch SDPA, flash",
       "plain/backward/none/PyTorch SDPA, math",
       "table/backward/none/PyTorch SDPA, flash, with a dense bias made before",
       "tapa/backward/none/eager tensor operations",
       "tape/backward/none/three PyTorch SDPA calls, flash",
       "cape/backward/none/eager tensor operations",
-      "fire/backward/none/PyTorch SDPA, flash, with a dense bias made before"};
+      "fire/backward/none/PyTorch SDPA, flash, with a dense bias made before",
+      "sinks/backward/none/PyTorch SDPA, flash, with a column of sinks made before",
+      "gates/backward/none/PyTorch SDPA, flash, times the gate",
+      "forgetting/backward/none/PyTorch SDPA, flash, with a dense bias made before",
+      "query_table/backward/none/PyTorch SDPA, flash, with a dense bias made before",
+      "clamp/backward/none/eager tensor operations"};
   EXPECT_EQ(seen, want);
   EXPECT_TRUE(spread);
   EXPECT_GT(result.fma_peak_gflops, 0);
@@ -128,7 +138,8 @@ TEST(BenchKernels, RefusesNamesAndSizesThatAreNone) {
   for (const char* text :
        {R"({"variants": ["tapir"]})", R"({"passes": ["sideways"]})", R"({"lengths": [0]})",
         R"({"lengths": []})", R"({"dims": []})", R"({"runs": 0})", R"({"backend": "plain"})",
-        R"({"dtype": "f64"})", R"({"variants": ["heads"], "dtype": "bf16"})",
+        R"({"atomic_dq": true})", R"({"dtype": "f64"})",
+        R"({"variants": ["heads"], "dtype": "bf16"})",
         R"({"variants": ["layer"], "passes": ["backward"], "lengths": [8], "dims": [8]})",
         R"({"variants": ["tape"], "lengths": [8], "dims": [1, 7]})"}) {
     const auto params = nlohmann::json::parse(text);
@@ -208,7 +219,7 @@ TEST(BenchKernels, TimesSixteenBitNumbers) {
                              {"runs", 1},
                              {"dtype", "bf16"},
                              {"passes", {"forward", "backward"}}});
-  EXPECT_EQ(result.rows.size(), 19u);
+  EXPECT_EQ(result.rows.size(), 29u);
   for (const protocol::AttentionBenchRow& row : result.rows) {
     EXPECT_EQ(row.dtype, "bf16");
     EXPECT_GT(row.ms, 0);

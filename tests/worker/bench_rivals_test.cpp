@@ -56,7 +56,7 @@ std::vector<Tensor> as_rival(const model::AttentionResult& result) {
 TEST(KernelRivals, GiveTheSameOutputsAndGradients) {
   for (const KernelVariant& variant : kernel_variants_at(kSize, false)) {
     const KernelProblem problem =
-        with_gradients(random_problem(variant.make, kSize, at::kFloat, 5));
+        with_gradients(random_problem(variant.form, kSize, at::kFloat, 5));
     const Results ours =
         results_of(problem, as_rival(model::attention(problem.program, problem.v, {})));
     ASSERT_FALSE(variant.rivals.empty());
@@ -73,7 +73,7 @@ TEST(KernelRivals, GiveTheSameOutputsAndGradients) {
 TEST(KernelProblems, AreDrawnFromTheirSeed) {
   for (const KernelVariant& variant : kernel_variants_at(kSize, false)) {
     const auto scores = [&](std::uint64_t seed) {
-      const KernelProblem problem = random_problem(variant.make, kSize, at::kFloat, seed);
+      const KernelProblem problem = random_problem(variant.form, kSize, at::kFloat, seed);
       return model::attention(problem.program, problem.v, {}).out;
     };
     EXPECT_TRUE(at::equal(scores(1), scores(1))) << variant.name;
@@ -84,8 +84,8 @@ TEST(KernelProblems, AreDrawnFromTheirSeed) {
 // As a model's products leave them, a token's heads stand beside each other.
 TEST(KernelProblems, HaveTheSameNumbersInEveryLayout) {
   for (const KernelVariant& variant : kernel_variants_at(kSize, false)) {
-    const KernelProblem rows = random_problem(variant.make, kSize, at::kFloat, 1);
-    const KernelProblem tokens = random_problem(variant.make, kSize, at::kFloat, 1, Layout::model);
+    const KernelProblem rows = random_problem(variant.form, kSize, at::kFloat, 1);
+    const KernelProblem tokens = random_problem(variant.form, kSize, at::kFloat, 1, Layout::model);
     for (const auto& [one, other] :
          {std::pair{rows.v, tokens.v}, std::pair{rows.program.q, tokens.program.q},
           std::pair{rows.program.k, tokens.program.k}}) {

@@ -228,6 +228,7 @@ Reply bench_kernels(const protocol::KernelsBenchRequest& asked, RequestContext& 
   if (request.backend != model::Backend::cuda_unverified) {
     require_cpu(asked.device.empty() ? context.settings().device : asked.device);
   }
+  request.atomic_dq = asked.atomic_dq;
   request.dtype = dtype_named(asked.dtype, request.backend);
   request.seed = static_cast<std::uint64_t>(asked.seed);
   request.layout = asked.layout == "model" ? Layout::model : Layout::contiguous;

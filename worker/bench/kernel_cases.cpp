@@ -166,19 +166,23 @@ Preparation rival_on_gpu(const KernelProblem& problem, const RivalInfo& info) {
 }
 
 KernelCase gpu_case(const KernelVariant& variant, const KernelProblem& problem, KernelCase result,
-                    const model::ProbeRequest* probes = nullptr) {
+                    bool atomic_dq, const model::ProbeRequest* probes = nullptr) {
   if (const std::string obstacle =
           model::cuda_obstacle(problem.program, problem.v, problem.gradients);
       !obstacle.empty()) {
     return left_out(std::move(result), obstacle);
   }
   const auto call = std::make_shared<const model::CudaCall>(
-      problem.gradients ? model::CudaCall::backward(problem.program, problem.v)
+      problem.gradients ? model::CudaCall::backward(problem.program, problem.v, atomic_dq)
                         : model::CudaCall(problem.program, problem.v, probes));
   result.ours = repeated([call] { call->enqueue(); }, [call] { call->wait(); });
   result.calls = kGpuCalls;
   result.gpu = true;
   result.row.peak_mb = static_cast<double>(call->bytes()) / (1 << 20);
+  if (problem.gradients && atomic_dq) {
+    result.row.ran->implementation += model::words_of_atomic_dq(problem.program, problem.v);
+    result.row.kernel = result.row.ran->text();
+  }
   for (const RivalInfo& info : variant.rivals) {
     result.rivals.push_back({info.name, rival_on_gpu(problem, info)});
   }
@@ -208,8 +212,9 @@ KernelCase variant_case(const KernelVariant& variant, const KernelProblem* probl
                                           " has no halves");
   }
   const KernelProblem asked = gradients ? with_gradients(*problem) : *problem;
-  KernelCase result = runs_on_gpu(request) ? gpu_case(variant, asked, std::move(named))
-                                           : cpu_case(variant, asked, std::move(named));
+  KernelCase result = runs_on_gpu(request)
+                          ? gpu_case(variant, asked, std::move(named), request.atomic_dq)
+                          : cpu_case(variant, asked, std::move(named));
   for (std::size_t n = 0; n < result.rivals.size(); ++n) {
     const RivalInfo& info = variant.rivals[n];
     const double maps = gradients ? info.backward_maps : info.forward_maps;
@@ -226,7 +231,7 @@ void add_probe_cases(const KernelProblem& problem, const KernelRequest& request,
                        const auto& probing_with) {
     KernelCase named{row_of("plain", "forward", probed, request), {}, {}};
     if (runs_on_gpu(request)) {
-      cases.push_back(gpu_case({"plain", nullptr, {}}, problem, std::move(named), &probes));
+      cases.push_back(gpu_case({"plain", {}, {}}, problem, std::move(named), false, &probes));
     } else {
       named.ours = probing_with(problem, probes);
       cases.push_back(std::move(named));
@@ -305,7 +310,7 @@ Tensor whole_map(const AttentionProgram& program) {
 // Attention of one layer and the statistics of all its heads.
 KernelCase layer_case(const KernelRequest& request) {
   const KernelProblem problem =
-      random_problem(nullptr, request.size, at::kFloat, request.seed, request.layout);
+      random_problem({}, request.size, at::kFloat, request.seed, request.layout);
   KernelCase result{row_of("layer", "forward", "all", request), {}, {}};
   result.ours = probing(problem, analysis::head_probes(analysis::distance_edges(request.size.n)));
   const auto eager = [=] {
@@ -415,12 +420,14 @@ std::vector<KernelCase> kernel_cases(const KernelRequest& request) {
   const std::vector<KernelVariant> variants = variants_of(request);
   // The problem of each variant, for both passes.
   std::vector<std::optional<KernelProblem>> problems;
+  std::optional<KernelProblem> beside;  // the first of them
   for (const KernelVariant& variant : variants) {
     const bool possible = !variant.halves || request.size.d % 2 == 0;
     problems.emplace_back();
     if (!possible) continue;
-    problems.back() =
-        random_problem(variant.make, request.size, request.dtype, request.seed, request.layout);
+    problems.back() = random_problem(variant.form, request.size, request.dtype, request.seed,
+                                     request.layout, beside ? &*beside : nullptr);
+    if (!beside) beside = problems.back();
   }
   std::vector<KernelCase> cases;
   for (const char* pass : {"forward", "backward"}) {

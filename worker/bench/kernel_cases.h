@@ -31,6 +31,7 @@ struct KernelRequest {
   std::vector<std::string> variants = {};  // all but "layer" and "heads" where none is named
   std::vector<std::string> passes = {};    // "forward", "backward"; both where none is named
   model::Backend backend = model::Backend::fused;  // or the CUDA kernels
+  bool atomic_dq = false;                          // of their backward passes
   at::ScalarType dtype = at::kFloat;               // of q, k, v; bfloat16 for the CUDA kernels
   std::uint64_t seed = 0;                          // of all numbers
   Layout layout = Layout::contiguous;

@@ -1,76 +1,164 @@
 #include "worker/bench/kernel_problems.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
+#include <variant>
+#include <vector>
+
+#include "model/attention/attention.h"
 
 namespace phasescope::worker {
 namespace {
 
 using at::Tensor;
+using kernels::problems::RandomInputs;
 using model::AttentionProgram;
 
-Tensor random_input(const KernelProblem& problem, at::ScalarType dtype) {
-  const KernelSize& size = problem.size;
-  return at::randn({1, size.heads, size.n, size.d}, problem.random, at::kFloat).to(dtype);
+// The numbers of an array, in memory of its own.
+template <typename Number>
+Tensor tensor_of(const std::vector<Number>& values, at::IntArrayRef sizes) {
+  // What is read is not written: from_blob() knows no constant memory.
+  return at::from_blob(const_cast<Number*>(values.data()), sizes,
+                       at::CppTypeToScalarType<Number>::value)
+      .clone();
 }
 
-// The same, laid out as asked.
-Tensor random_rows(const KernelProblem& problem, at::ScalarType dtype, Layout layout) {
-  const Tensor rows = random_input(problem, dtype);
-  if (layout == Layout::contiguous) return rows;
-  const KernelSize& size = problem.size;
-  const std::int64_t width = size.heads * size.d;
-  const Tensor tokens = at::empty({1, size.n, std::max(width, kModelRow)}, rows.options());
-  const Tensor own = tokens.narrow(2, 0, width).view({1, size.n, size.heads, size.d});
-  return own.transpose(1, 2).copy_(rows);
+// An array (N, H, width) as (1, H, N, width), laid out as asked.
+Tensor rows_of(const std::vector<float>& values, const KernelSize& size, at::ScalarType dtype,
+               Layout layout) {
+  const auto width = static_cast<std::int64_t>(values.size()) / (size.n * size.heads);
+  const Tensor tokens = tensor_of(values, {1, size.n, size.heads, width}).to(dtype);
+  if (layout == Layout::contiguous) return tokens.transpose(1, 2).contiguous();
+  const std::int64_t own = size.heads * width;
+  const Tensor rows = at::empty({1, size.n, std::max(own, kModelRow)}, tokens.options());
+  return rows.narrow(2, 0, own).view(tokens.sizes()).copy_(tokens).transpose(1, 2);
 }
 
-// (H, N): slopes as ALiBi and Kerple have them.
-Tensor random_table(const KernelProblem& problem) {
-  const KernelSize& size = problem.size;
-  return at::outer(at::rand({size.heads}, problem.random) * -0.1, at::arange(size.n, at::kFloat))
-      .contiguous();
+// FIRE's scores by their definition: its pieces at u = distance[lambda] factor[i].
+model::TermProgram term_of(const model::FireProgram& fire) {
+  const auto score = [distance = fire.distance, factor = fire.factor, knots = fire.knots,
+                      slope = fire.slope,
+                      intercept = fire.intercept](const model::TermRegion& region) {
+    const std::int64_t heads = region.content.size(1), rows = region.content.size(2);
+    const Tensor lambda = (region.query_id - region.key_id).clamp_min(0).squeeze(0);
+    const Tensor u = distance.index({lambda}) *
+                     factor.narrow(0, region.first_row, rows).unsqueeze(1);  // (rows, columns)
+    const Tensor piece = at::bucketize(u, knots).flatten();
+    const auto of_piece = [&](const Tensor& numbers) {
+      return numbers.narrow(0, region.first_head, heads)
+          .index_select(1, piece)
+          .view({heads, rows, -1});
+    };
+    return region.content + of_piece(slope) * u + of_piece(intercept);
+  };
+  return {.score = score};
 }
 
-// What a program adds to the scores of all pairs, (1, H, N, N) float32.
-Tensor added_scores(const KernelProblem& problem) {
-  const std::int64_t n = problem.size.n, heads = problem.size.heads;
-  const Tensor key = at::arange(n);
-  if (const auto* table = problem.program.as<model::TableProgram>()) {
-    const Tensor distance = (key.unsqueeze(1) - key).clamp_min(0);
-    return table->values.index_select(1, distance.flatten()).view({1, heads, n, n});
+// A problem's variant as a program has it.
+struct ProgramOf {
+  const RandomInputs& drawn;
+  const KernelSize& size;
+  at::ScalarType dtype;
+  Layout layout;
+
+  using Variant = decltype(AttentionProgram::variant);
+
+  Variant operator()(const kernels::PlainVariant&) const { return model::PlainProgram{}; }
+  Variant operator()(const kernels::TableVariant& table) const {
+    return model::TableProgram{tensor_of(drawn.table, {size.heads, table.length}),
+                               table.first_distance, table.multiplies};
   }
-  const model::TermProgram& term = *problem.program.term();
+  Variant operator()(const kernels::QueryTableVariant& table) const {
+    return model::QueryTableProgram{tensor_of(drawn.table, {1, size.heads, size.n, table.length})};
+  }
+  Variant operator()(const kernels::ClampVariant&) const {
+    return model::ClampProgram{rows_of(drawn.far_q, size, dtype, layout),
+                               rows_of(drawn.far_k, size, dtype, layout), drawn.limits};
+  }
+  Variant operator()(const kernels::TapaVariant& tapa) const {
+    return model::TapaProgram{.content_dim = tapa.content_dim,
+                              .scale_content = static_cast<double>(tapa.scale_content),
+                              .scale_phase = static_cast<double>(tapa.scale_phase),
+                              .linear_phase = tapa.phase == kernels::TapaPhase::linear,
+                              .power = tensor_of(drawn.table, {tapa.power_length})};
+  }
+  Variant operator()(const kernels::TapeVariant&) const {
+    return model::TapeProgram{rows_of(drawn.state, size, dtype, Layout::contiguous)};
+  }
+  Variant operator()(const kernels::FireVariant& fire) const {
+    model::FireProgram program{.distance = tensor_of(drawn.table, {fire.length}),
+                               .factor = tensor_of(drawn.factor, {size.n}),
+                               .knots = tensor_of(drawn.knots, {fire.segments - 1}),
+                               .slope = tensor_of(drawn.slope, {size.heads, fire.segments}),
+                               .intercept = tensor_of(drawn.intercept, {size.heads, fire.segments}),
+                               .term = {}};
+    program.term = term_of(program);
+    return program;
+  }
+  // Over a table alone.
+  Variant operator()(const kernels::CapeVariant& cape) const {
+    return model::CapeProgram{.values = tensor_of(drawn.table, {size.heads, cape.length}),
+                              .w1 = tensor_of(drawn.w1, {cape.hidden, 2 * size.heads}),
+                              .b1 = tensor_of(drawn.b1, {cape.hidden}),
+                              .w2 = tensor_of(drawn.w2, {size.heads, cape.hidden}),
+                              .b2 = tensor_of(drawn.b2, {size.heads})};
+  }
+};
+
+// What a problem has beside its variant.
+void add_sides(const RandomInputs& drawn, const ProgramOf& as, AttentionProgram& program) {
+  const std::int64_t heads = as.size.heads, n = as.size.n;
+  if (!drawn.sinks.empty()) program.sinks = tensor_of(drawn.sinks, {heads});
+  if (!drawn.gate.empty()) program.gate = rows_of(drawn.gate, as.size, as.dtype, as.layout);
+  const auto by_token = [&](const auto& values) {
+    return values.empty() ? Tensor() : tensor_of(values, {1, heads, n});
+  };
+  program.tokens = {by_token(drawn.query_bias), by_token(drawn.key_bias),
+                    by_token(drawn.query_factor)};
+}
+
+// What a program adds to the scores of all pairs, (1, H, N, N) float32, -inf above the diagonal:
+// the scores of queries and keys of 0.
+Tensor added_scores(const KernelProblem& problem) {
+  const auto [heads, n, d] = problem.size;
+  AttentionProgram program = problem.program;
+  program.q = program.k = at::zeros({1}, at::kFloat).expand({1, heads, n, d});
   constexpr std::int64_t kRows = 64;  // at once: a term makes many arrays
   Tensor bias = at::empty({1, heads, n, n}, at::kFloat);
   for (std::int64_t row = 0; row < n; row += kRows) {
-    Tensor rows = bias.slice(2, row, row + kRows);
-    const Tensor query = key.slice(0, row, row + kRows);
-    rows.copy_(term.score({.content = at::zeros_like(rows),
-                           .query_id = query.view({1, -1, 1}),
-                           .key_id = key.view({1, 1, -1}),
-                           .first_row = row}));
+    const std::int64_t end = std::min(row + kRows, n);
+    bias.slice(2, row, end).copy_(model::plain_scores(program, {0, heads}, {row, end}, {0, n}));
   }
   return bias;
 }
 
 }  // namespace
 
-KernelProblem random_problem(void (*make)(KernelProblem&), const KernelSize& size,
-                             at::ScalarType dtype, std::uint64_t seed, Layout layout) {
-  KernelProblem problem{.size = size, .random = at::detail::createCPUGenerator(seed)};
+KernelProblem random_problem(const kernels::problems::Problem& form, const KernelSize& size,
+                             at::ScalarType dtype, std::uint64_t seed, Layout layout,
+                             const KernelProblem* beside) {
+  kernels::problems::Problem asked = form;
+  asked.shape = {1, size.heads, size.heads, size.n, size.n, size.d};
+  asked.seed = static_cast<std::uint32_t>(seed);
+  const RandomInputs drawn(asked);
+  KernelProblem problem{.size = size, .program = {}, .v = {}};
   AttentionProgram& program = problem.program;
-  program.q = program.q_plain = random_rows(problem, dtype, layout);
-  program.k = program.k_plain = random_rows(problem, dtype, layout);
-  problem.v = random_rows(problem, dtype, layout);
-  program.scale = 1 / std::sqrt(static_cast<double>(size.d));
+  if (beside != nullptr) {
+    program.q = beside->program.q, program.k = beside->program.k, problem.v = beside->v;
+  } else {
+    program.q = rows_of(drawn.q, size, dtype, layout);
+    program.k = rows_of(drawn.k, size, dtype, layout);
+    problem.v = rows_of(drawn.v, size, dtype, layout);
+  }
+  program.q_plain = program.q, program.k_plain = program.k;
+  program.scale = static_cast<double>(drawn.inputs.scale);
   program.positions.length = size.n;
-  if (make != nullptr) make(problem);
+  const ProgramOf as{drawn, size, dtype, layout};
+  program.variant = std::visit(as, drawn.inputs.variant);
+  add_sides(drawn, as, program);
   return problem;
 }
 
@@ -84,64 +172,21 @@ KernelProblem with_gradients(const KernelProblem& problem) {
   return result;
 }
 
-void make_table(KernelProblem& problem) {
-  problem.program.variant = model::TableProgram{random_table(problem)};
-}
-
-void make_tapa(KernelProblem& problem) {
-  const double half = static_cast<double>(problem.size.d) / 2;
-  problem.program.variant =
-      model::TapaProgram{.content_dim = problem.size.d / 2,
-                         .scale_content = 1 / std::sqrt(half),
-                         .scale_phase = 0.1 / std::sqrt(half),
-                         .power = at::arange(problem.size.n, at::kFloat).pow(0.1) * (2 * M_PI)};
-}
-
-// A state of d numbers a token: d/2 cosines and d/2 sines.
-void make_tape(KernelProblem& problem) {
-  problem.program.variant = model::TapeProgram{random_input(problem, problem.v.scalar_type())};
-}
-
-void make_cape(KernelProblem& problem) {
-  const std::int64_t hidden = 32, heads = problem.size.heads;
-  problem.program.variant =
-      model::CapeProgram{.values = random_table(problem),
-                         .w1 = at::randn({hidden, 2 * heads}, problem.random) * 0.1,
-                         .b1 = at::zeros({hidden}),
-                         .w2 = at::randn({heads, hidden}, problem.random) * 0.1,
-                         .b2 = at::zeros({heads})};
-}
-
-// A quarter of the text within its threshold: past it the bias is no function of the distance.
-void make_fire(KernelProblem& problem) {
-  const KernelSize& size = problem.size;
-  model::ModelConfig config;
-  config.heads = config.kv_heads = size.heads;
-  config.head_dim = size.d;
-  config.width = size.heads * size.d;
-  config.context = size.n;
-  config.encoding = {"fire", {{"threshold", static_cast<double>(size.n) / 4}}};
-  const auto fire = model::make_encoding(config);
-  model::Parameters layer;
-  for (const model::ParameterSpec& spec : fire->parameters()) {
-    if (spec.optional) continue;
-    layer[spec.name] =
-        spec.start.defined()
-            ? spec.start.expand(spec.shape)
-            : at::empty(spec.shape, at::kFloat).uniform_(spec.low, spec.high, problem.random);
-  }
-  const model::StartContext context{problem.program.positions, at::kFloat, at::kFloat};
-  problem.program =
-      fire->program(layer, problem.program.q, problem.program.k, fire->start(context));
-}
-
 void make_dense_bias(const KernelProblem& problem) {
   if (problem.bias->defined()) return;
   const at::NoGradGuard no_grad;
-  const Tensor unseen = at::ones({problem.size.n, problem.size.n}, at::kBool).triu_(1);
-  *problem.bias = added_scores(problem)
-                      .masked_fill_(unseen, -std::numeric_limits<double>::infinity())
-                      .to(problem.program.q.options());
+  *problem.bias = added_scores(problem).to(problem.program.q.options());
+}
+
+void make_sink_bias(const KernelProblem& problem) {
+  if (problem.bias->defined()) return;
+  const at::NoGradGuard no_grad;
+  const auto [heads, n, d] = problem.size;
+  Tensor bias = at::full({1, heads, n, n + kSinkColumns}, -std::numeric_limits<double>::infinity(),
+                         at::kFloat);
+  bias.narrow(3, 0, n).copy_(added_scores(problem));
+  bias.select(3, n).copy_(problem.program.sinks.view({1, heads, 1}).expand({1, heads, n}));
+  *problem.bias = bias.to(problem.program.q.options());
 }
 
 }  // namespace phasescope::worker

@@ -1,14 +1,15 @@
-// Random attention problems of every variant, with sizes and terms that trained models have: what
-// `bench kernels` times. A new variant adds its function here and a line in kernel_rivals.cpp.
+// Random attention problems as `bench kernels` times them: those that the kernels' tests draw too
+// (kernels/problems/), as a model's program. A new variant adds a line in kernel_rivals.cpp, and
+// how its numbers become a program's here.
 #pragma once
 
-#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <memory>
 
-#include "model/encoding.h"
+#include "kernels/problems/problems.h"
+#include "model/attention_program.h"
 
 namespace phasescope::worker {
 
@@ -25,33 +26,34 @@ enum class Layout { contiguous, model };
 // rows fall into one set of an L1 cache.
 inline constexpr std::int64_t kModelRow = 4096;
 
-// q, k, v and a state in one dtype; everything else float32.
+// What belongs to tokens (q, k and v, a state, a gate, far q and k) in one dtype; everything else
+// float32.
 struct KernelProblem {
   KernelSize size;
-  at::Generator random;  // of what `make` draws
   model::AttentionProgram program;
   at::Tensor v;
   bool gradients = false;  // q, k and v ask for them
   // What the program adds to the scores of all pairs, for rivals that read it from memory; copies
-  // of the problem share it. Undefined before make_dense_bias().
+  // of the problem share it. Undefined before make_dense_bias() or make_sink_bias().
   std::shared_ptr<at::Tensor> bias = std::make_shared<at::Tensor>();
 };
 
-// Causal, of one text; `make` adds what a variant has, null for plain. One seed, one problem.
-// In every layout the same numbers.
-KernelProblem random_problem(void (*make)(KernelProblem&), const KernelSize& size,
+// Causal, of one text, of a form: its variant and what stands beside it. One seed, one problem, and
+// in every layout the same numbers. `beside`: a problem of the same size, dtype, seed and layout,
+// with which it shares q, k and v, that are the same numbers; null for none.
+KernelProblem random_problem(const kernels::problems::Problem& form, const KernelSize& size,
                              at::ScalarType dtype, std::uint64_t seed,
-                             Layout layout = Layout::contiguous);
+                             Layout layout = Layout::contiguous,
+                             const KernelProblem* beside = nullptr);
 // The same numbers, of which the gradients are wanted.
 KernelProblem with_gradients(const KernelProblem& problem);
 
-void make_table(KernelProblem& problem);
-void make_tapa(KernelProblem& problem);
-void make_tape(KernelProblem& problem);
-void make_cape(KernelProblem& problem);
-void make_fire(KernelProblem& problem);
-
 // (1, H, N, N) where q is and of its dtype, -inf above the diagonal; once a problem.
 void make_dense_bias(const KernelProblem& problem);
+// The same with columns behind it for keys of 0, (1, H, N, N + kSinkColumns): the sinks in the
+// first of these, -inf in the others.
+void make_sink_bias(const KernelProblem& problem);
+// A GPU's rows of a bias begin at multiples of 16 bytes.
+inline constexpr std::int64_t kSinkColumns = 8;
 
 }  // namespace phasescope::worker

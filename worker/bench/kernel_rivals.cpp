@@ -15,6 +15,9 @@ namespace phasescope::worker {
 namespace {
 
 using at::Tensor;
+using kernels::problems::Gates;
+using kernels::problems::Kind;
+using kernels::problems::Sinks;
 
 // Fused attention without the score transforms that only ours knows.
 using Sdpa = std::function<Tensor(const Tensor& q, const Tensor& k, const Tensor& v)>;
@@ -43,6 +46,25 @@ RivalInfo dense_bias_rival(const std::string& form, const BiasedSdpa& sdpa) {
             return {sdpa(p.program.q, p.program.k, p.v, *p.bias)};
           },
           3, 3, &make_dense_bias};
+}
+
+// One more key that stands for the sinks: its score is a head's sink, its value 0.
+RivalInfo sink_column_rival(const std::string& form, const BiasedSdpa& sdpa) {
+  return {"PyTorch SDPA, " + form + ", with a column of sinks made before",
+          [sdpa](const KernelProblem& p) -> std::vector<Tensor> {
+            const auto with_sinks = [](const Tensor& rows) {
+              return at::constant_pad_nd(rows, {0, 0, 0, kSinkColumns});
+            };
+            return {sdpa(p.program.q, with_sinks(p.program.k), with_sinks(p.v), *p.bias)};
+          },
+          3, 3, &make_sink_bias};
+}
+
+RivalInfo gated_rival(const std::string& form, const Sdpa& sdpa) {
+  return {"PyTorch SDPA, " + form + ", times the gate",
+          [sdpa](const KernelProblem& p) -> std::vector<Tensor> {
+            return {sdpa(p.program.q, p.program.k, p.v) * p.program.gate};
+          }};
 }
 
 // Values, cosines and sines, each half of the state as wide as a head, as the public code has them.
@@ -98,21 +120,37 @@ Tensor gpu_efficient(const Tensor& q, const Tensor& k, const Tensor& v) {
 
 std::vector<KernelVariant> kernel_variants_at(const KernelSize& size, bool gpu) {
   // The maps of eager CAPE: inputs of both layers, hidden units before and after the rectifier.
-  const double cape_maps = 8 + 3 * 32 / static_cast<double>(size.heads);
+  constexpr std::int64_t kCapeHidden = 32;
+  constexpr std::int64_t kFireUnits = 32;  // of its network, each of which is a knot
+  const double cape_maps = 8 + 3 * kCapeHidden / static_cast<double>(size.heads);
   const Sdpa flash = gpu ? &gpu_flash : &cpu_flash;
   std::vector<RivalInfo> plain{sdpa_rival("flash", flash), sdpa_rival("math", &math, 3, 6)};
   if (gpu) {
     plain.push_back(sdpa_rival("cuDNN", &gpu_cudnn));
     plain.push_back(sdpa_rival("memory-efficient", &gpu_efficient));
   }
-  const RivalInfo biased = gpu ? dense_bias_rival("memory-efficient", &gpu_efficient_with)
-                               : dense_bias_rival("flash", &cpu_flash_with);
-  return {{"plain", nullptr, std::move(plain)},
-          {"table", &make_table, {biased}},
-          {"tapa", &make_tapa, {eager_rival(9)}, /*halves=*/true},
-          {"tape", &make_tape, {three_calls_rival(flash)}, /*halves=*/true},
-          {"cape", &make_cape, {eager_rival(cape_maps)}},
-          {"fire", &make_fire, {biased}}};
+  const std::string biased_form = gpu ? "memory-efficient" : "flash";
+  const BiasedSdpa biased_sdpa = gpu ? &gpu_efficient_with : &cpu_flash_with;
+  const RivalInfo biased = dense_bias_rival(biased_form, biased_sdpa);
+  return {{"plain", {}, std::move(plain)},
+          {"table", {.kind = Kind::table, .sloping_table = true}, {biased}},
+          {"tapa", {.kind = Kind::tapa}, {eager_rival(9)}, /*halves=*/true},
+          // A state of d numbers a token: d/2 cosines and d/2 sines.
+          {"tape",
+           {.kind = Kind::tape, .state_dim = size.d},
+           {three_calls_rival(flash)},
+           /*halves=*/true},
+          {"cape",
+           {.kind = Kind::cape, .sloping_table = true, .hidden = kCapeHidden},
+           {eager_rival(cape_maps)}},
+          {"fire", {.kind = Kind::fire, .knots = kFireUnits}, {biased}},
+          {"sinks", {.sinks = Sinks::even}, {sink_column_rival(biased_form, biased_sdpa)}},
+          {"gates", {.gates = Gates::by_channel}, {gated_rival("flash", flash)}},
+          {"forgetting", {.kind = Kind::forgetting}, {biased}},
+          // So many near distances that no array of N x N is an input.
+          {"query_table", {.kind = Kind::query_table, .query_distances = 256}, {biased}},
+          // Near and far scores, which of them is meant, and what is made of them.
+          {"clamp", {.kind = Kind::clamp}, {eager_rival(9)}}};
 }
 
 bool rivals_have_gpu() { return at::hasCUDA() && at::detail::getCUDAHooks().deviceCount() > 0; }

@@ -26,7 +26,7 @@ struct RivalInfo {
 
 struct KernelVariant {
   std::string name;
-  void (*make)(KernelProblem&);  // null: plain
+  kernels::problems::Problem form;  // but for its shape, seed and storage
   std::vector<RivalInfo> rivals;
   bool halves = false;  // takes the two halves of a head's numbers for two things
 };

@@ -62,7 +62,7 @@ bool turns_in_halves(const nlohmann::json& options) {
 }
 
 // (B, N, C) as (B, H, N, d).
-at::Tensor in_heads(const at::Tensor& x, int64_t heads) {
+at::Tensor in_heads(const at::Tensor& x, std::int64_t heads) {
   return x.view({x.size(0), x.size(1), heads, -1}).transpose(1, 2);
 }
 
