@@ -17,7 +17,7 @@ struct AttentionBenchRow {
   // What was timed; none where nothing was, which was left out. `kernel` has its words, or why.
   std::optional<Ran> ran;
   std::string kernel;
-  int64_t heads = 0, n = 0, d = 0;
+  std::int64_t heads = 0, n = 0, d = 0;
   double ms = 0, ms_min = 0, ms_max = 0;  // of our runs
   double gflops = 0, over_plain = 0, rival_ms = 0, speedup_over_rival = 0;
   double peak_mb = 0, rival_peak_mb = 0;  // held at the peak above what was there before
@@ -56,8 +56,8 @@ struct AttentionBench {
   std::string kernel;                 // "fused cpu avx3", "cuda-unverified"
   std::string build;                  // the same, compiler, LibTorch
   std::string layout = "contiguous";  // of q, k and v: KernelsBenchRequest
-  int64_t threads = 0;                // of the processor
-  int64_t runs = 0;                   // of each row
+  std::int64_t threads = 0;           // of the processor
+  std::int64_t runs = 0;              // of each row
   // The peak of all threads, or of a large matrix product on a GPU, measured in the same run.
   double fma_peak_gflops = 0;
   std::vector<AttentionBenchRow> rows;

@@ -97,7 +97,7 @@ class WorkerClient {
   // Ends the present worker, if any, and starts another one. Requests of the old one end with
   // "worker_died".
   void restart();
-  // The same with another command (another device, another host).
+  // Starts the other one with another command (another device, another host).
   void restart(WorkerCommand command);
 
   RequestId submit(std::string_view method, nlohmann::json params, Callbacks callbacks,

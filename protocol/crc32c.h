@@ -11,7 +11,7 @@ namespace phasescope::protocol {
 // The checksum of `bytes` appended to what `before` is the checksum of.
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
-// The same by tables, for machines without the instruction.
+// The checksum by tables, for machines without the instruction.
 std::uint32_t crc32c_by_tables(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
 }  // namespace phasescope::protocol

@@ -187,7 +187,7 @@ Assignments read_assignments(const json& value) {
 
 Corpus read_corpus(const json& value) {
   if (value.is_boolean()) return {.asked = value.get<bool>()};
-  if (value.is_string()) return {.asked = true, .path = value.get<std::string>()};
+  if (value.is_string() && value != "") return {.asked = true, .path = value.get<std::string>()};
   if (value.is_array() && !value.empty()) return {.asked = true, .texts = value};
   expected("true or the path of a file, a folder or a .jsonl file", shown(value));
 }

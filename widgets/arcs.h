@@ -18,12 +18,12 @@ struct Arc {
 // pointer is at a key, or one is selected, all that end there, up to kMostToOneKey.
 struct ArcsSpec {
   static constexpr int kMostToOneKey = 400;
-  const std::vector<Arc>* arcs = nullptr;                          // by rising query
-  int tokens = 0;                                                  // lines
-  std::function<std::string(int64_t place)> query_text, key_text;  // empty where it is not known
-  int query = -1, key = -1;                                        // selected
-  int pointed_query = -1, pointed_key = -1;                        // in another view
-  int reveal = -1;                                                 // is scrolled to in this frame
+  const std::vector<Arc>* arcs = nullptr;                               // by rising query
+  int tokens = 0;                                                       // lines
+  std::function<std::string(std::int64_t place)> query_text, key_text;  // empty where not known
+  int query = -1, key = -1;                                             // selected
+  int pointed_query = -1, pointed_key = -1;                             // in another view
+  int reveal = -1;  // is scrolled to in this frame
 };
 
 struct ArcsDrawn {

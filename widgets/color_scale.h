@@ -9,7 +9,7 @@ namespace phasescope::widgets {
 void draw_color_scale(const MapSpec& map, float height, bool titled = true);
 float color_scale_width(bool titled = true);
 
-// The same in a line of words: what it is of, and a strip between its ends.
+// The colour scale in a line of words: what it is of, and a strip between its ends.
 void draw_color_line(const MapSpec& map);
 
 }  // namespace phasescope::widgets

@@ -18,7 +18,7 @@ struct Rgba {
 enum class Colormap { weights, signed_values, viridis };
 
 // The value of a cell that the mask hides (a score there is -inf before the softmax).
-// It is drawn neutral grey, never as a zero. NaN and +inf are drawn magenta.
+// Such a cell is drawn neutral grey, never as a zero. NaN and +inf are drawn magenta.
 inline constexpr float kMaskedCell = -std::numeric_limits<float>::infinity();
 inline constexpr Rgba kMaskedColor{0xbd, 0xbd, 0xc2, 255};
 inline constexpr Rgba kNotFiniteColor{0xe0, 0x1f, 0xb4, 255};

@@ -64,7 +64,7 @@ std::vector<int> rows_in_order(const TableSpec& table, const TableArrangement& a
 // condition: sink>0"; without one where no title is a word that could stand in it.
 std::string hint_of(const TableSpec& table);
 
-// Those rows as text: numbers in full, words as they are.
+// These rows as text: numbers in full, words as they are.
 std::string csv_of(const TableSpec& table, const std::vector<int>& rows);
 std::string markdown_of(const TableSpec& table, const std::vector<int>& rows);
 

@@ -11,23 +11,23 @@ enum class Coordinate { none, model, layer, head, query, key, token, distance, p
 
 // Each is there where the pointer says so. Places are counted from 0 in tokens.
 struct Hover {
-  std::optional<int64_t> model;  // the session's i-th
-  std::optional<int64_t> layer, head;
-  std::optional<int64_t> query, key;  // of a pair
-  std::optional<int64_t> token;       // of the text, whatever it is used as
-  std::optional<int64_t> distance;    // query - key
-  std::optional<int64_t> position;    // in a sequence of whichever text
+  std::optional<std::int64_t> model;  // the session's i-th
+  std::optional<std::int64_t> layer, head;
+  std::optional<std::int64_t> query, key;  // of a pair
+  std::optional<std::int64_t> token;       // of the text, whatever it is used as
+  std::optional<std::int64_t> distance;    // query - key
+  std::optional<std::int64_t> position;    // in a sequence of whichever text
 
   bool empty() const { return *this == Hover{}; }
   bool operator==(const Hover&) const = default;
 
   // What is known of a coordinate: a pair has a distance, and a token, the query that stands there
   // and its position in the sequence are one place.
-  std::optional<int64_t> at(Coordinate which) const {
-    const auto first = [](std::initializer_list<std::optional<int64_t>> list) {
+  std::optional<std::int64_t> at(Coordinate which) const {
+    const auto first = [](std::initializer_list<std::optional<std::int64_t>> list) {
       for (const auto& one : list)
         if (one) return one;
-      return std::optional<int64_t>();
+      return std::optional<std::int64_t>();
     };
     switch (which) {
       case Coordinate::none:
@@ -53,9 +53,9 @@ struct Hover {
     return {};
   }
 
-  void set(Coordinate which, int64_t value) {
-    std::optional<int64_t>* const places[] = {nullptr, &model, &layer,    &head,    &query,
-                                              &key,    &token, &distance, &position};
+  void set(Coordinate which, std::int64_t value) {
+    std::optional<std::int64_t>* const places[] = {nullptr, &model, &layer,    &head,    &query,
+                                                   &key,    &token, &distance, &position};
     if (auto* place = places[static_cast<int>(which)]) *place = value;
   }
 };

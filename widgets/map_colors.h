@@ -11,7 +11,7 @@ enum class Ground { light, dark };
 // Half of a causal map is masked: on a dark ground it stays behind what is measured.
 inline constexpr Rgba kMaskedOnDark{0x30, 0x35, 0x40, 255};
 
-// That of the present theme.
+// The ground of the present theme.
 Ground window_ground();
 
 // The colour of t in 0..1 (clamped) along the map; on a light ground as color_at(map, t).

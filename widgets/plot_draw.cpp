@@ -266,7 +266,7 @@ std::string draw_inside(const PlotSpec& plot, const PlotDraw& options, const Fit
   if (plot.map && options.texture) draw_map(*plot.map, *options.texture);
   std::string words = plot.map ? draw_margin(*plot.map) : "";
   for (std::size_t i = 0; i < plot.series.size(); ++i)
-    draw_band(plot.series[i], static_cast<int>(i), plot.y.scale);
+    draw_band(plot.series[i], static_cast<int>(i), plot.x.scale, plot.y.scale);
   const std::vector<PointShape> shapes = shapes_of(plot);
   for (std::size_t i = 0; i < plot.series.size(); ++i)
     draw_series(plot.series[i], static_cast<int>(i), shapes[i]);

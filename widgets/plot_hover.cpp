@@ -98,7 +98,7 @@ std::string place_text(const Series& series, const NearPoint& point, bool downwa
 void set_coordinate(Hover& hover, const AxisSpec& axis, double value, bool cells) {
   if (axis.of == Coordinate::none || !std::isfinite(value)) return;
   const double place = value - axis.zero;
-  hover.set(axis.of, static_cast<int64_t>(cells ? std::floor(place) : std::round(place)));
+  hover.set(axis.of, static_cast<std::int64_t>(cells ? std::floor(place) : std::round(place)));
 }
 
 std::optional<double> marked_place(const Hover& hover, const AxisSpec& axis, bool cells) {

@@ -204,15 +204,15 @@ void draw_scatter(const Series& series, PointShape shape, const char* name) {
 
 }  // namespace
 
-void draw_band(const Series& series, int index, Scale scale_of_y) {
+void draw_band(const Series& series, int index, Scale scale_of_x, Scale scale_of_y) {
   if (series.kind != SeriesKind::line || series.x.empty()) return;
   const std::string name = imgui_id_of(index);
   const double axis_end = ImPlot::GetPlotLimits().Y.Min;
-  std::vector<double> low = series.low;
-  for (double& value : low) value = drawn_low(value, scale_of_y, axis_end);
-  for (const auto& [begin, end] : band_runs(series, scale_of_y))
-    ImPlot::PlotShaded(name.c_str(), &series.x[begin], &low[begin], &series.high[begin],
-                       static_cast<int>(end - begin), fill_look(series, kBandOpacity));
+  for (const auto& run : band_runs(series, scale_of_y)) {
+    const BandEdges edges = band_edges(series, run, scale_of_x, scale_of_y, axis_end);
+    ImPlot::PlotShaded(name.c_str(), edges.x.data(), edges.low.data(), edges.high.data(),
+                       static_cast<int>(edges.x.size()), fill_look(series, kBandOpacity));
+  }
 }
 
 void draw_series(const Series& series, int index, PointShape shape) {

@@ -8,7 +8,7 @@ namespace phasescope::widgets {
 
 // Between ImPlot::BeginPlot and EndPlot; `index` tells the series of a plot apart. The bands of all
 // series stand below the lines of all: a band over another's line would change its colour.
-void draw_band(const Series& series, int index, Scale scale_of_y);
+void draw_band(const Series& series, int index, Scale scale_of_x, Scale scale_of_y);
 // `shape`: that of shapes_of (series_marks.h).
 void draw_series(const Series& series, int index, PointShape shape);
 // The marks along the lines of all series, above them.

@@ -121,6 +121,28 @@ double drawn_low(double low, Scale scale, double axis_end) {
   return scale == Scale::log10 && low <= 0 ? axis_end : low;
 }
 
+BandEdges band_edges(const Series& series, std::pair<std::size_t, std::size_t> run, Scale x_scale,
+                     Scale y_scale, double axis_end) {
+  BandEdges edges;
+  const auto add = [&](double x, double low, double high) {
+    edges.x.push_back(x), edges.low.push_back(low), edges.high.push_back(high);
+  };
+  const auto half_way = [](double a, double b, Scale scale) {
+    return scale == Scale::log10 ? std::sqrt(a * b) : (a + b) / 2;
+  };
+  const auto has_no_place = [&](double low) { return y_scale == Scale::log10 && low <= 0; };
+  for (std::size_t i = run.first; i < run.second; ++i) {
+    const double low = drawn_low(series.low[i], y_scale, axis_end);
+    if (i > run.first && has_no_place(series.low[i]) != has_no_place(series.low[i - 1])) {
+      const double x = half_way(series.x[i - 1], series.x[i], x_scale);
+      const double high = half_way(series.high[i - 1], series.high[i], y_scale);
+      add(x, edges.low.back(), high), add(x, low, high);
+    }
+    add(series.x[i], low, series.high[i]);
+  }
+  return edges;
+}
+
 std::string short_number(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";

@@ -149,6 +149,14 @@ std::vector<std::pair<std::size_t, std::size_t>> band_runs(const Series& series,
 // Where the lower end of an interval is drawn: one of 0 or below has no place on a log axis, and
 // the band goes on to where that ends.
 double drawn_low(double low, Scale scale, double axis_end);
+// The two edges of a run's band on axes of these scales. Next to a lower end that has no place they
+// have a point more, half way on the picture, where the lower edge drops to the end of the axis: a
+// slope to there would say that the ends between the two points fall slowly.
+struct BandEdges {
+  std::vector<double> x, low, high;
+};
+BandEdges band_edges(const Series& series, std::pair<std::size_t, std::size_t> run, Scale x_scale,
+                     Scale y_scale, double axis_end);
 
 // --- grids of maps and of small plots -----------------------------------------------------
 

@@ -155,12 +155,13 @@ void draw_axis_labels(Page& page) {
 }
 
 void draw_band(Page& page, const Series& series, const std::string& color) {
-  for (const auto& [begin, end] : band_runs(series, page.y.scale)) {
+  for (const auto& run : band_runs(series, page.y.scale)) {
+    const BandEdges edges = band_edges(series, run, page.x.scale, page.y.scale, page.y.range.low);
     SvgPoints outline;
-    for (std::size_t i = begin; i < end; ++i)
-      outline.emplace_back(page.x(series.x[i]), page.y(series.high[i]));
-    for (std::size_t i = end; i-- > begin;)
-      outline.emplace_back(page.x(series.x[i]), page.low_end(series.low[i]));
+    for (std::size_t i = 0; i < edges.x.size(); ++i)
+      outline.emplace_back(page.x(edges.x[i]), page.y(edges.high[i]));
+    for (std::size_t i = edges.x.size(); i-- > 0;)
+      outline.emplace_back(page.x(edges.x[i]), page.y(edges.low[i]));
     page.svg.polygon(outline, color, 0.16);
   }
 }

@@ -14,7 +14,7 @@ struct FigureInk {
   std::string pale = "#8a8a8f", frame = "#9a9aa0", rule = "#e4e4e8";
   bool dark = false;
 };
-// Those of a figure on a light page, as documents have them, or on a dark slide.
+// The colours of a figure on a light page, as documents have them, or on a dark slide.
 const FigureInk& figure_ink(FigureTheme theme);
 
 enum class TextAnchor { start, middle, end };

@@ -39,7 +39,7 @@ ImVec4 color_vec(Rgba color, float alpha = 1.0F);
 ImU32 color_u32(Rgba color, float alpha = 1.0F);
 // The colour of a model's curves on the present theme.
 ImVec4 series_vec(int index, float alpha = 1.0F);
-// That of words about the model, its name: nearer to the text's, as far as reading it needs.
+// The colour of a model's name: nearer to the text's, as far as reading it needs.
 ImVec4 series_text(int index);
 
 }  // namespace phasescope::widgets

@@ -60,7 +60,7 @@ class DeskRuns {
   // time goes: of() then finds as many seeds of all. Does nothing where nothing is to be run. What
   // goes wrong is said, and of() finds it again.
   void run_by_seeds(const std::vector<std::vector<std::string>>& sweeps);
-  // The same as a line that runs it again.
+  // A command as the line that runs it again.
   std::string line_of(const std::vector<std::string>& words) const;
 
  private:

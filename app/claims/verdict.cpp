@@ -97,7 +97,7 @@ MeasuredNumber with_interval(const std::string& name, double value, const json& 
           .value = value,
           .low = end_of(object, "low"),
           .high = end_of(object, "high"),
-          .n = object.value("n", int64_t{0})};
+          .n = object.value("n", std::int64_t{0})};
 }
 
 MeasuredNumber exact(const std::string& name, double value) {
@@ -207,9 +207,9 @@ void judge_order(const Claim& claim, const json& result, ClaimRow& row) {
   const auto add = [](std::string& list, const std::string& words) {
     list += (list.empty() ? "" : ", ") + words;
   };
-  for (size_t n = 0; n + 1 < order.size(); ++n) {
+  for (std::size_t n = 0; n + 1 < order.size(); ++n) {
     const MeasuredNumber *first = measured(row, order[n]), *second = measured(row, order[n + 1]);
-    const size_t told = row.differences.size();
+    const std::size_t told = row.differences.size();
     const Side side = neighbours(claim, result, *first, *second, row);
     const std::string pair = order[n] + " and " + order[n + 1];
     if (side == Side::below) add(turned, pair);

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -28,6 +29,7 @@
 #include "formats/file_system.h"
 #include "formats/near_names.h"
 #include "protocol/error_info.h"
+#include "protocol/model_reading.h"
 #include "protocol/shell_word.h"
 
 namespace phasescope::app {
@@ -142,11 +144,12 @@ int deliver(Output& output, const CommonOptions& common, bool exports, WorkerRun
 }
 
 // The option of the field with this key; empty where the verb has none. Keys of an input, which has
-// options of its own, are "input.prompt".
+// options of its own, are "input.prompt". Any other word with a dot, such as the path "x.json", is
+// no key.
 std::string option_of(const std::string& key, const CLI::App& verb) {
-  const std::size_t dot = key.rfind('.');
-  const std::string option =
-      protocol::option_name(dot == std::string::npos ? key : key.substr(dot + 1));
+  const std::string of_input = "input.";
+  const std::string own = key.starts_with(of_input) ? key.substr(of_input.size()) : key;
+  const std::string option = protocol::option_name(own);
   return verb.get_option_no_throw(option) == nullptr ? "" : option;
 }
 
@@ -178,12 +181,42 @@ void name_options(Output& output, const CLI::App& verb) {
   for (widgets::GridSpec& grid : output.grids) name(grid.notes);
 }
 
+// Whether a file of a model's folder is the model's by its name: results may lie there, too.
+bool belongs_to_model(const std::filesystem::path& file) {
+  const std::string name = file.filename().string(), form = file.extension().string();
+  if (form != ".json" && form != ".safetensors") return false;
+  constexpr std::array kBegins{"config.",  "generation_config.", "model.", "model-",
+                               "adapter_", "tokenizer",          "vocab.", "special_tokens_map."};
+  return std::ranges::any_of(kBegins, [&](const char* begin) { return name.starts_with(begin); });
+}
+
+// Neither a file that the command names to be read nor one of a model is written over. Texts are
+// read here for a worker on another host, too.
+void refuse_what_is_read(const std::filesystem::path& out, const CLI::App& parser) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  if (!fs::is_regular_file(out, none)) return;
+  const fs::path folder = fs::absolute(out).parent_path();
+  for (const CLI::Option* option : parser.get_options()) {
+    // These two say where to write.
+    if (option->get_name() == "--out" || option->get_name() == "OUT") continue;
+    for (const std::string& word : option->results()) {
+      const std::string read = protocol::model_reading(word).model;
+      const bool inside = belongs_to_model(out) && fs::equivalent(read, folder, none);
+      if (!inside && !fs::equivalent(read, out, none)) continue;
+      throw formats::bad_usage("what is read here would be written over", out.string(),
+                               "name another file");
+    }
+  }
+}
+
 int run_verb(Verb& verb, CommonOptions common, const std::string& command, const CLI::App& parser) {
   const std::string argument = verb.out_argument();
   if (!argument.empty() && !common.out.empty()) {
     throw formats::bad_usage("two places are named to write to", argument, "give one of them");
   }
   if (!argument.empty()) common.out = argument;
+  refuse_what_is_read(common.out, parser);
   const bool exports = !common.out.empty() && verb.exports();
   if (exports) require_writable_form(common.out, verb.missing_forms());
   WorkerRun run(common, command);
@@ -297,7 +330,7 @@ Output output_of(Run& run, const std::vector<std::string>& words, const Verbs& v
   }
   const auto parsed =
       std::ranges::find_if(parsers, [](const CLI::App* one) { return one->parsed(); });
-  Output output = verbs[size_t(parsed - parsers.begin())]->run(run);
+  Output output = verbs[std::size_t(parsed - parsers.begin())]->run(run);
   name_options(output, **parsed);
   return output;
 }
@@ -341,7 +374,7 @@ int run_program(int argc, char** argv, const Verbs& verbs) {
     } catch (const CLI::Success& done) {
       return print_help(parser, done);
     }
-    for (size_t i = 0; i < verbs.size(); ++i) {
+    for (std::size_t i = 0; i < verbs.size(); ++i) {
       if (!parsers[i]->parsed()) continue;
       try {
         return run_verb(*verbs[i], common, command_line(given), *parsers[i]);

@@ -150,7 +150,7 @@ std::string group_text(const fs::path& root) {
 
 std::string processor_text(const fs::path& root) {
   std::istringstream lines(file_text(root / "proc/cpuinfo"));
-  int64_t processors = 0;
+  std::int64_t processors = 0;
   for (std::string line; std::getline(lines, line);) processors += line.starts_with("processor");
   cpu_set_t usable;
   const int allowed = ::sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable) : 0;

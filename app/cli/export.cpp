@@ -79,7 +79,7 @@ std::string forms_but(const std::string& missing) {
 bool is_folder(const fs::path& path) { return path.extension().empty() || fs::is_directory(path); }
 
 formats::Error unknown_form(const fs::path& path) {
-  return bad_usage("no known form is written to \"" + path.extension().string() + "\" files",
+  return bad_usage("no known format has files that end in \"" + path.extension().string() + "\"",
                    path.string(), forms_but(""));
 }
 
@@ -98,7 +98,7 @@ void write_npy_file(const Output& output, const fs::path& path) {
   if (tensor.dtype == "F64") {
     formats::write_npy(files, path, tensor.values<double>(), tensor.shape);
   } else if (tensor.dtype == "I64") {
-    formats::write_npy(files, path, tensor.values<int64_t>(), tensor.shape);
+    formats::write_npy(files, path, tensor.values<std::int64_t>(), tensor.shape);
   } else {
     formats::write_npy(files, path, tensor.values<float>(), tensor.shape);
   }
@@ -158,7 +158,7 @@ void write_page(const Output& output, const fs::path& folder, const json& sideca
 void export_folder(Output output, const fs::path& folder, const json& sidecar) {
   formats::make_directories(real_file_system(), folder);
   write_text(folder / "result.json", document_of_result(output.result, sidecar));
-  for (size_t i = 0; i < output.tables.size(); ++i) {
+  for (std::size_t i = 0; i < output.tables.size(); ++i) {
     const std::string name = i == 0 ? "table.csv" : "table_" + std::to_string(i) + ".csv";
     write_text(folder / name, csv_of(output.tables[i]));
   }
@@ -230,6 +230,10 @@ json sidecar_of(const std::string& command, const json& provenance) {
 }
 
 void require_writable_form(const fs::path& path, const std::string& missing) {
+  if (path == "-") {
+    throw bad_usage("files are written, not standard output", "--out",
+                    "give --json without --out, or ./- for a folder that is called -");
+  }
   const fs::path place = fs::absolute(path).lexically_normal();
   if (is_folder(path)) return require_writable_place(place);
   const std::string form = path.extension().string();
@@ -260,7 +264,7 @@ void require_writable_place(const fs::path& folder) {
 
 std::string what_else(const Output& output, const fs::path& path) {
   const std::string form = path.extension().string();
-  const size_t pictures = output.figures.size() + output.grids.size();
+  const std::size_t pictures = output.figures.size() + output.grids.size();
   if (is_folder(path) && pictures > 0 && !can_convert_svg()) {
     return " (no PNG: librsvg is not there; apt install librsvg2-2)";
   }

@@ -9,12 +9,12 @@ namespace phasescope::app {
 // UTF-8, which the protocol's JSON cannot hold, in base64.
 nlohmann::json input_of_text(const char* key, const std::string& words, const std::string& name);
 
-// The same of a file ("-" is standard input), of words that were typed, and of a JSON file of token
-// ids. Throw Error "bad_input" for what cannot be read, or is empty.
+// The JSON form of a file ("-" is standard input), of words that were typed, and of a JSON file of
+// token ids. Throw Error "bad_input" for what cannot be read, or is empty.
 nlohmann::json input_of_file(const std::string& path);
 nlohmann::json input_of_prompt(const std::string& words);
 nlohmann::json input_of_ids(const std::string& path);
-// The same of a safetensors file, which the worker reads.
+// The JSON form of a safetensors file, which the worker reads.
 nlohmann::json input_of_tensors(const std::string& path);
 // The input that a sample of a task ("addition:7") is: its ids, its prompt where the task's samples
 // are texts, or its name where a model reads more than ids of it. Throws Error "bad_usage".

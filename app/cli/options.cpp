@@ -29,13 +29,13 @@ T number(std::string_view text, const std::string& option, const char* kind) {
   return value;
 }
 
-int64_t integer(std::string_view text, const std::string& option) {
-  return number<int64_t>(text, option, "a whole number");
+std::int64_t integer(std::string_view text, const std::string& option) {
+  return number<std::int64_t>(text, option, "a whole number");
 }
 
-int64_t integer_between(std::string_view text, const std::string& option, int64_t low,
-                        int64_t high) {
-  const int64_t value = integer(text, option);
+std::int64_t integer_between(std::string_view text, const std::string& option, std::int64_t low,
+                             std::int64_t high) {
+  const std::int64_t value = integer(text, option);
   if (value < low || value > high) {
     throw formats::bad_usage("expected a number from " + std::to_string(low) + " to " +
                                  std::to_string(high) + " but got " + std::to_string(value),
@@ -176,8 +176,8 @@ void Options::option(const std::string& name, std::optional<std::string>& value,
 
 // The parser's own conversion clamps what is too large, and a clamped seed or length is a wrong
 // one.
-void Options::option(const std::string& name, int64_t& value, const std::string& help, int64_t low,
-                     int64_t high) {
+void Options::option(const std::string& name, std::int64_t& value, const std::string& help,
+                     std::int64_t low, std::int64_t high) {
   parser_
       .add_option_function<std::string>(
           name,
@@ -311,8 +311,8 @@ void Options::declare_all(const std::vector<protocol::BoundField>& fields, Argum
   }
 }
 
-std::vector<int64_t> integer_range(const std::string& text, const std::string& option) {
-  const size_t colon = text.find(':');
+std::vector<std::int64_t> integer_range(const std::string& text, const std::string& option) {
+  const std::size_t colon = text.find(':');
   if (colon == std::string::npos) {
     throw formats::bad_usage("expected BEGIN:END but got \"" + text + "\"", option);
   }

@@ -37,8 +37,8 @@ class Options {
   void option(const std::string& name, std::string& value, const std::string& help);
   void option(const std::string& name, std::optional<std::string>& value, const std::string& help);
   // Numbers are read whole and in range, or refused with Error "bad_usage" that names the option.
-  void option(const std::string& name, int64_t& value, const std::string& help,
-              int64_t low = INT64_MIN, int64_t high = INT64_MAX);
+  void option(const std::string& name, std::int64_t& value, const std::string& help,
+              std::int64_t low = INT64_MIN, std::int64_t high = INT64_MAX);
   void option(const std::string& name, double& value, const std::string& help);
   void choice(const std::string& name, std::string& value, const std::vector<std::string>& allowed,
               const std::string& help);
@@ -75,6 +75,6 @@ class Options {
 };
 
 // "a:b" -> {a, b}. Throws Error "bad_usage" that names the option.
-std::vector<int64_t> integer_range(const std::string& text, const std::string& option);
+std::vector<std::int64_t> integer_range(const std::string& text, const std::string& option);
 
 }  // namespace phasescope::app

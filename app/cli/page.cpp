@@ -48,11 +48,11 @@ std::string anchor(int section) { return "s" + std::to_string(section); }
 // whole page's: a figure that has one in common with an earlier figure would be clipped by that
 // one's frame.
 std::string inline_svg(const std::string& svg, int figure) {
-  const size_t begin = svg.find("<svg");
+  const std::size_t begin = svg.find("<svg");
   std::string text = begin == std::string::npos ? svg : svg.substr(begin);
   const std::string prefix = "f" + std::to_string(figure) + "_";
   for (const std::string before : {" id=\"", "url(#"}) {
-    for (size_t at = 0; (at = text.find(before, at)) != std::string::npos;) {
+    for (std::size_t at = 0; (at = text.find(before, at)) != std::string::npos;) {
       at += before.size();
       text.insert(at, prefix);
     }

@@ -36,7 +36,7 @@ class Run {
   protocol::Reply call(const Request& request) {
     return call(Request::method, protocol::params_of(request));
   }
-  // The same with its result read; a line is said where attention ran plain for want of a form.
+  // Calls, and reads the result; a line is said where attention ran plain for want of a form.
   template <class Result, class Request>
   Answered<Result> ask(const Request& request) {
     protocol::Reply reply = call(request);

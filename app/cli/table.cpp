@@ -41,7 +41,7 @@ std::string short_text(const json& value) {
 // Five digits and what they are multiplied by: "361.44 G" is 361.44e9.
 std::string counted(double value) {
   constexpr std::string_view kUnits = " kMGTPE";
-  size_t unit = 0;
+  std::size_t unit = 0;
   while (std::abs(value) >= 999.995 && unit + 1 < kUnits.size()) value /= 1000, ++unit;
   const double size = std::abs(value);
   char text[32];
@@ -54,13 +54,13 @@ std::string counted(double value) {
 }
 
 // Characters, not bytes: continuation bytes of UTF-8 take no column.
-size_t display_width(const std::string& text) {
-  return size_t(std::count_if(text.begin(), text.end(), [](char c) {
+std::size_t display_width(const std::string& text) {
+  return std::size_t(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
   }));
 }
 
-std::string pad(const std::string& text, size_t width, bool left) {
+std::string pad(const std::string& text, std::size_t width, bool left) {
   const std::string space(width - std::min(width, display_width(text)), ' ');
   return left ? text + space : space + text;
 }
@@ -103,7 +103,7 @@ std::string escaped(const std::string& text) {
 
 std::string for_terminal(std::string_view text, Breaks breaks) {
   std::string out;
-  for (size_t at = 0; at < text.size();) {
+  for (std::size_t at = 0; at < text.size();) {
     const formats::Utf8Char c = formats::utf8_char_at(text, at);
     const char32_t code = c.valid ? c.code : static_cast<unsigned char>(text[at]);
     const bool stays = breaks == Breaks::kept && (code == '\n' || code == '\t');
@@ -155,20 +155,20 @@ std::string text_of(const Table& table) {
   std::vector<bool> words(table.columns.size(), false);
   for (const json& row : table.rows) {
     std::vector<std::string>& line = lines.emplace_back();
-    for (size_t c = 0; c < table.columns.size(); ++c) {
+    for (std::size_t c = 0; c < table.columns.size(); ++c) {
       line.push_back(for_terminal(cell_text(table, row, table.columns[c]), Breaks::escaped));
       words[c] = words[c] || cell(row, table.columns[c]).is_string();
     }
   }
-  std::vector<size_t> widths(table.columns.size(), 0);
+  std::vector<std::size_t> widths(table.columns.size(), 0);
   for (const auto& line : lines) {
-    for (size_t c = 0; c < line.size(); ++c)
+    for (std::size_t c = 0; c < line.size(); ++c)
       widths[c] = std::max(widths[c], display_width(line[c]));
   }
   std::string text = table.title.empty() ? "" : for_terminal(table.title) + "\n";
   for (const auto& line : lines) {
     std::string out;
-    for (size_t c = 0; c < line.size(); ++c) {
+    for (std::size_t c = 0; c < line.size(); ++c) {
       out += (c ? "  " : "") + pad(line[c], widths[c], words[c]);
     }
     out.erase(out.find_last_not_of(' ') + 1);
@@ -196,7 +196,7 @@ std::string csv_of(const Table& table) {
   }
   text += "\n";
   for (const json& row : table.rows) {
-    for (size_t c = 0; c < table.columns.size(); ++c) {
+    for (std::size_t c = 0; c < table.columns.size(); ++c) {
       const json& value = cell(row, table.columns[c]);
       const json* number = protocol::value_of_interval(value);
       text += (c ? "," : "") + csv_cell(number != nullptr ? *number : value);

@@ -15,7 +15,7 @@ namespace phasescope::app {
 // The options of phasescope-worker that start one there.
 std::vector<std::string> worker_arguments(const protocol::Place& place);
 
-// This process is phasescope-worker from here on. Throws Error "bad_input" where that cannot be
+// Turns this process into phasescope-worker. Throws Error "bad_input" where that cannot be
 // started.
 [[noreturn]] void become_worker(std::vector<std::string> arguments);
 

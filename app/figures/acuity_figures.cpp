@@ -19,7 +19,7 @@ int strongest_band(const protocol::AcuityResult& result) {
   int best = -1;
   double largest = -1;
   for (const protocol::AcuityRow& row : result.rows) {
-    for (size_t n = 0; n < row.bands.size(); ++n) {
+    for (std::size_t n = 0; n < row.bands.size(); ++n) {
       if (!row.bands[n].change_seen) continue;
       const double size = std::abs(row.bands[n].change_seen->mean);
       if (size > largest) largest = size, best = int(n);
@@ -29,7 +29,8 @@ int strongest_band(const protocol::AcuityResult& result) {
 }
 
 // One band, heads (or layers) one at a time.
-PlotSpec acuity_heads(const protocol::AcuityResult& result, const ModelNames& names, size_t band) {
+PlotSpec acuity_heads(const protocol::AcuityResult& result, const ModelNames& names,
+                      std::size_t band) {
   const protocol::AcuityBand& first = result.rows.front().bands[band];
   const std::string distances = std::to_string(first.low) + ".." + std::to_string(first.high - 1);
   PlotSpec plot{.id = "acuity_heads_" + names.file_name(result.model),
@@ -55,7 +56,7 @@ std::vector<PlotSpec> acuity_figures(const protocol::AcuityResult& result,
                                      const ModelNames& names) {
   std::vector<PlotSpec> figures{acuity_figure(result, names)};
   const int band = strongest_band(result);
-  if (band >= 0) figures.push_back(acuity_heads(result, names, size_t(band)));
+  if (band >= 0) figures.push_back(acuity_heads(result, names, std::size_t(band)));
   return figures;
 }
 
@@ -72,7 +73,7 @@ PlotSpec acuity_figure(const protocol::AcuityResult& result, const ModelNames& n
       series.y.push_back(std::numeric_limits<double>::quiet_NaN());
       add_ends(series, {}, {});
     }
-    for (const int64_t end : {band.low, band.high}) {
+    for (const std::int64_t end : {band.low, band.high}) {
       series.x.push_back(on_log_axis(double(end)));
       series.y.push_back(band.change_seen->mean);
       add_ends(series, band.change_seen->low, band.change_seen->high);

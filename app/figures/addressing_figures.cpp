@@ -74,7 +74,7 @@ PlotSpec addressing_figure(const protocol::AddressingResult& result, const Model
       .title = names.short_name(result.model) + ": what the scores of a head are made of"};
   set_axes(plot);
   plot.series.push_back(triangle());
-  std::map<int64_t, Series> dots, whiskers;
+  std::map<std::int64_t, Series> dots, whiskers;
   for (const protocol::AddressingRow& row : result.rows) {
     if (!row.distance_first) continue;
     Series& of_layer = dots[row.layer];

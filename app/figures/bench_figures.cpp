@@ -41,7 +41,7 @@ std::string variant_of(const AttentionBenchRow& row) {
 // "plain (math)" where a variant has several rivals; which they are stands below the figure.
 std::string variant_and_rival(const AttentionBenchRow& row) {
   if (!std::isfinite(row.speedup_over_rival)) return "";
-  const size_t form = row.rival.rfind(", ");
+  const std::size_t form = row.rival.rfind(", ");
   if (row.variant != "plain" || form == std::string::npos) return variant_of(row);
   return variant_of(row) + " (" + row.rival.substr(form + 2) + ")";
 }

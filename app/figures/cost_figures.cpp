@@ -27,7 +27,7 @@ std::vector<std::string> multiplying_parts(const std::vector<protocol::CostResul
 // of its own, the first at the top. A lane is no number: a row is a part's, whatever the lane.
 constexpr double kLanes = 0.56;  // of the height of a row
 
-double lane(size_t place, size_t of) {
+double lane(std::size_t place, std::size_t of) {
   return of > 1 ? kLanes * (0.5 - double(place) / double(of - 1)) : 0;
 }
 
@@ -54,8 +54,8 @@ void add_published_totals(const std::vector<protocol::CostResult>& results, cons
   }
   const std::vector<PublishedSeries> printed = published_totals(encodings);
   if (printed.empty()) return;
-  const size_t lanes = results.size() + printed.size();
-  for (size_t n = 0; n < results.size(); ++n) {
+  const std::size_t lanes = results.size() + printed.size();
+  for (std::size_t n = 0; n < results.size(); ++n) {
     widgets::Series& series = plot.series[n];
     const auto found = counted.find(series.label);
     if (found == counted.end()) continue;
@@ -63,7 +63,7 @@ void add_published_totals(const std::vector<protocol::CostResult>& results, cons
     series.names.push_back(series.label + ", whole pass");
   }
   for (const PublishedSeries& one : printed) {
-    const size_t place = plot.series.size();
+    const std::size_t place = plot.series.size();
     plot.series.push_back(
         {.label = "published: " + one.printed + " (" + one.where + "; " + one.setting + ")",
          .x = one.y,
@@ -104,7 +104,7 @@ widgets::PlotSpec cost_figure(const std::vector<protocol::CostResult>& results,
   for (const std::string& part : parts)
     plot.y.ticks.push_back({height_of(part), words_of_part(part)});
   plot.y.low = -0.5, plot.y.high = double(parts.size()) - 0.5;
-  for (size_t n = 0; n < results.size(); ++n) {
+  for (std::size_t n = 0; n < results.size(); ++n) {
     const protocol::CostResult& result = results[n];
     widgets::Series series{.label = names.short_name(result.model),
                            .kind = widgets::SeriesKind::scatter,
@@ -118,7 +118,7 @@ widgets::PlotSpec cost_figure(const std::vector<protocol::CostResult>& results,
     }
     plot.series.push_back(std::move(series));
   }
-  std::vector<int64_t> lengths;
+  std::vector<std::int64_t> lengths;
   for (const protocol::CostResult& result : results) lengths.push_back(result.length);
   const bool alike = std::ranges::adjacent_find(lengths, std::not_equal_to<>()) == lengths.end();
   if (alike && !lengths.empty()) {

@@ -34,7 +34,7 @@ std::string in_words(std::string key) {
 std::string numbers_of(const protocol::EvalResult& result, const std::string& model,
                        const std::string& of_axis) {
   std::string text, method;
-  int64_t least = 0, most = 0;
+  std::int64_t least = 0, most = 0;
   for (const protocol::EvalRow& row : result.rows) {
     if (row.model != model) continue;
     const bool text_began = !text.empty();
@@ -65,9 +65,9 @@ std::string label_of(const T& of_model, const std::string& common_metric, const 
 }
 
 template <class T>
-size_t place_of(const T& value, std::vector<T>& seen) {
+std::size_t place_of(const T& value, std::vector<T>& seen) {
   const auto found = std::find(seen.begin(), seen.end(), value);
-  if (found != seen.end()) return size_t(found - seen.begin());
+  if (found != seen.end()) return std::size_t(found - seen.begin());
   seen.push_back(value);
   return seen.size() - 1;
 }
@@ -116,7 +116,7 @@ void add_bands(const std::vector<protocol::ProfileBand>& bands, Series& series) 
 
 std::vector<PlotSpec> distance_profile_figures(const protocol::HeadsResult& result,
                                                const ModelNames& names) {
-  std::map<int64_t, PlotSpec> by_layer;
+  std::map<std::int64_t, PlotSpec> by_layer;
   for (const protocol::HeadRow& row : result.rows) {
     if (!row.distance_profile) continue;
     const std::string layer = "L" + std::to_string(row.layer);
@@ -159,7 +159,7 @@ PlotSpec token_loss_figure(std::span<const protocol::TextResult> texts, const Mo
     const std::string name = names.short_name(text.model);
     Series series{.label = name, .color = names.color(text.model), .width = 1.0};
     if (std::isfinite(text.loss)) series.label += ": mean " + short_number(text.loss) + " nats";
-    for (size_t i = 0; i < text.tokens.size(); ++i) {
+    for (std::size_t i = 0; i < text.tokens.size(); ++i) {
       if (!text.tokens[i].loss) continue;
       series.x.push_back(double(i));
       series.y.push_back(*text.tokens[i].loss);
@@ -176,13 +176,13 @@ PlotSpec position_loss_figure(const protocol::EvalResult& result, const ModelNam
   const std::string metric = common(result.positions, &protocol::PositionCurve::metric);
   plot.x.label = "position (token)", plot.x.of = widgets::Coordinate::position;
   plot.y.label = metric.empty() ? "bits" : in_words(metric);
-  int64_t trained = 0;
+  std::int64_t trained = 0;
   std::vector<std::string> read;
   for (const protocol::PositionCurve& curve : result.positions) {
     Series& series = plot.series.emplace_back();
     series.label = label_of(curve, metric, names);
     series.x = curve.position, series.y = curve.bits, series.color = names.color(curve.model);
-    for (size_t i = 0; i < std::min(curve.low.size(), curve.high.size()); ++i) {
+    for (std::size_t i = 0; i < std::min(curve.low.size(), curve.high.size()); ++i) {
       add_ends(series, curve.low[i], curve.high[i]);
     }
     place_of(std::to_string(curve.texts) + " " + curve.source, read);
@@ -209,8 +209,8 @@ PlotSpec eval_figure(const protocol::EvalResult& result, const ModelNames& names
   plot.x.scale = Scale::log10;
   plot.y.label = in_words(result.metric);
   const std::string metric = common(result.rows, &protocol::EvalRow::metric);
-  std::map<std::string, size_t> index;
-  std::map<int64_t, bool> lengths;
+  std::map<std::string, std::size_t> index;
+  std::map<std::int64_t, bool> lengths;
   std::string window;
   for (const protocol::EvalRow& row : result.rows) {
     const auto [found, added] = index.try_emplace(row.model, plot.series.size());
@@ -234,6 +234,7 @@ PlotSpec eval_figure(const protocol::EvalResult& result, const ModelNames& names
     add_guessers(result, names, plot);
     if (add_published(plot, metric + " " + result.task, encodings_of(result))) {
       plot.notes.emplace_back(kPublishedTask);
+      add_published_lengths(plot);
     }
     plot.notes.push_back("band: 95 % interval over " + result.counted.value_or("samples"));
     return plot;
@@ -247,8 +248,8 @@ PlotSpec eval_difference_figure(const protocol::EvalResult& result, const ModelN
   plot.x = {.label = protocol::with_unit("length", result.length_unit.value_or("tokens")),
             .scale = Scale::log10};
   plot.markers.push_back({.at = 0, .vertical = false});
-  std::map<std::string, size_t> index;
-  std::map<int64_t, bool> lengths;
+  std::map<std::string, std::size_t> index;
+  std::map<std::int64_t, bool> lengths;
   for (const protocol::EvalDifference& one : result.differences) {
     if (one.against != result.differences.front().against) continue;  // of every pair of a sweep
     const std::string against = names.short_name(one.against);
@@ -372,7 +373,7 @@ std::optional<PlotSpec> state_drift_figure(std::span<const protocol::PatternsRes
   return plot;
 }
 
-PlotSpec bias_curves_figure(const protocol::PatternsResult& result, int64_t layer,
+PlotSpec bias_curves_figure(const protocol::PatternsResult& result, std::int64_t layer,
                             const ModelNames& names) {
   PlotSpec plot{.id = "bias_" + names.file_name(result.model) + "_L" + std::to_string(layer),
                 .title = names.short_name(result.model) + " L" + std::to_string(layer) +
@@ -402,7 +403,7 @@ PlotSpec frequencies_figure(const protocol::PatternsResult& result, const ModelN
                 .kind = SeriesKind::scatter,
                 .color = names.color(result.model)};
   series.y = result.frequencies;
-  for (size_t m = 0; m < series.y.size(); ++m) series.x.push_back(double(m));
+  for (std::size_t m = 0; m < series.y.size(); ++m) series.x.push_back(double(m));
   plot.series.push_back(std::move(series));
   return plot;
 }
@@ -410,8 +411,8 @@ PlotSpec frequencies_figure(const protocol::PatternsResult& result, const ModelN
 namespace {
 
 // Bias curves of every layer that has some, in the order of the result.
-std::vector<int64_t> layers_with_bias(const protocol::PatternsResult& result) {
-  std::vector<int64_t> layers;
+std::vector<std::int64_t> layers_with_bias(const protocol::PatternsResult& result) {
+  std::vector<std::int64_t> layers;
   for (const protocol::BiasCurve& curve : result.bias) place_of(curve.layer, layers);
   return layers;
 }
@@ -423,7 +424,7 @@ std::vector<GroupedFigure> figures_of(const protocol::PatternsResult& result,
                                       const ModelNames& names) {
   std::vector<GroupedFigure> figures;
   const std::string_view prefix = "pe_dot.";
-  std::vector<std::pair<int64_t, Grid>> grids;
+  std::vector<std::pair<std::int64_t, Grid>> grids;
   std::vector<float> all;  // whose scale every layer has, and the model that they stand against
   for (const protocol::TensorRef& tensor : tensors) {
     const bool own = tensor.name.starts_with(prefix);
@@ -442,7 +443,7 @@ std::vector<GroupedFigure> figures_of(const protocol::PatternsResult& result,
   if (auto drift = state_drift_figure({&result, 1}, names)) {
     figures.push_back({kDriftWithDepth, -1, std::move(*drift)});
   }
-  for (const int64_t layer : layers_with_bias(result)) {
+  for (const std::int64_t layer : layers_with_bias(result)) {
     figures.push_back({"bias curves", layer, bias_curves_figure(result, layer, names)});
   }
   if (!result.frequencies.empty()) {
@@ -455,9 +456,9 @@ namespace {
 
 // A few sampled points of a curve are points: a line between them would claim what was not
 // measured.
-constexpr size_t kFewPoints = 24;
+constexpr std::size_t kFewPoints = 24;
 // As many as a legend can name above a plot that is still one.
-constexpr size_t kCurvesAFigure = 12;
+constexpr std::size_t kCurvesAFigure = 12;
 
 // Distances have the axes that they have in all figures.
 bool is_of_distance(const protocol::CheckCurve& curve) { return curve.x_label == "distance"; }
@@ -530,7 +531,7 @@ void add_curves(PlotSpec& plot, CheckCurves curves) {
     return other->x == curves[0]->x && other->bound == curves[0]->bound;
   };
   const bool shared = std::ranges::all_of(curves, same);
-  for (size_t n = 0; n < (shared ? 1 : curves.size()); ++n) {
+  for (std::size_t n = 0; n < (shared ? 1 : curves.size()); ++n) {
     const protocol::CheckCurve& curve = *curves[n];
     if (curve.bound.empty()) continue;
     plot.series.push_back({.label = shared ? "bound" : "bound of " + curve.label,
@@ -586,7 +587,7 @@ PlotSpec job_curve_figure(const protocol::JobStatus& job) {
     validation.x.push_back(double(point.step));
     validation.y.push_back(*point.validation_bits);
   }
-  if (const auto shown = int64_t(job.curve.size()); shown < job.curve_of) {
+  if (const auto shown = std::int64_t(job.curve.size()); shown < job.curve_of) {
     plot.notes.push_back(std::to_string(shown) + " of " + std::to_string(job.curve_of) +
                          " points are drawn, evenly over them; metrics.jsonl has all");
   }

@@ -15,7 +15,7 @@ using widgets::SeriesKind;
 
 std::vector<PlotSpec> demand_figures(const protocol::DemandResult& result,
                                      const ModelNames& names) {
-  std::map<int64_t, PlotSpec> by_layer;
+  std::map<std::int64_t, PlotSpec> by_layer;
   for (const protocol::DemandRow& row : result.rows) {
     PlotSpec& plot = by_layer[row.layer];
     const std::string layer = layer_name(row.layer);
@@ -25,7 +25,7 @@ std::vector<PlotSpec> demand_figures(const protocol::DemandResult& result,
     plot.x = log_distance_axis();
     plot.y.label = "demand (bits a token per unit of score)";
     Series series{.label = "H" + std::to_string(row.head), .color = int(row.head)};
-    for (size_t n = 0; n < row.demand.size(); ++n) {
+    for (std::size_t n = 0; n < row.demand.size(); ++n) {
       series.x.push_back(on_log_axis(double(result.edges[n])));
       series.y.push_back(row.demand[n].mean);
       add_ends(series, row.demand[n].low, row.demand[n].high);
@@ -50,8 +50,8 @@ namespace {
 
 // Where a distance stands on an axis whose bars are buckets: bucket n is n - 0.5 to n + 0.5, the
 // last one as wide as its length shows.
-double place_in_buckets(const std::vector<int64_t>& edges, int64_t distance) {
-  for (size_t n = 0; n + 1 < edges.size(); ++n) {
+double place_in_buckets(const std::vector<std::int64_t>& edges, std::int64_t distance) {
+  for (std::size_t n = 0; n + 1 < edges.size(); ++n) {
     if (distance >= edges[n + 1]) continue;
     const double into = double(distance - edges[n]) / double(edges[n + 1] - edges[n]);
     return double(n) - 0.5 + into;
@@ -60,11 +60,11 @@ double place_in_buckets(const std::vector<int64_t>& edges, int64_t distance) {
 }
 
 // First distances of some buckets, so that they have room in a small plot.
-std::vector<widgets::AxisTick> bucket_ticks(const std::vector<int64_t>& edges) {
-  constexpr size_t kTicks = 5;
-  const size_t step = std::max<size_t>(1, (edges.size() + kTicks - 1) / kTicks);
+std::vector<widgets::AxisTick> bucket_ticks(const std::vector<std::int64_t>& edges) {
+  constexpr std::size_t kTicks = 5;
+  const std::size_t step = std::max<std::size_t>(1, (edges.size() + kTicks - 1) / kTicks);
   std::vector<widgets::AxisTick> ticks;
-  for (size_t n = 0; n < edges.size(); n += step) {
+  for (std::size_t n = 0; n < edges.size(); n += step) {
     ticks.push_back({double(n), std::to_string(edges[n])});
   }
   return ticks;
@@ -96,7 +96,7 @@ widgets::GridSpec demand_grid(const protocol::DemandResult& result, const ModelN
       .id = "demand_heads_" + names.file_name(result.model),
       .title = names.short_name(result.model) + ": at which distances heads want weight"};
   const widgets::ValueRange range = demand_range(result);
-  std::map<int64_t, int> in_layer;
+  std::map<std::int64_t, int> in_layer;
   for (const protocol::DemandRow& row : result.rows) {
     grid.columns = std::max(grid.columns, ++in_layer[row.layer]);
     PlotSpec plot;
@@ -104,7 +104,7 @@ widgets::GridSpec demand_grid(const protocol::DemandResult& result, const ModelN
     plot.x.ticks = bucket_ticks(result.edges);
     plot.y.low = range.low, plot.y.high = range.high;
     Series bars{.label = "demand", .kind = SeriesKind::bars, .color = int(row.layer)};
-    for (size_t n = 0; n < row.demand.size(); ++n) {
+    for (std::size_t n = 0; n < row.demand.size(); ++n) {
       bars.x.push_back(double(n)), bars.y.push_back(row.demand[n].mean);
       add_ends(bars, row.demand[n].low, row.demand[n].high);
     }
@@ -134,7 +134,7 @@ PlotSpec demand_of_models(const std::vector<protocol::DemandResult>& results,
   plot.y.label = "sum of |demand| over heads (bits a token per unit of score)";
   for (const protocol::DemandResult& result : results) {
     Series curve = series_of(result.model, names);
-    for (size_t n = 0; n < result.edges.size(); ++n) {
+    for (std::size_t n = 0; n < result.edges.size(); ++n) {
       double sum = 0;
       for (const protocol::DemandRow& row : result.rows) sum += std::abs(row.demand[n].mean);
       curve.x.push_back(on_log_axis(double(result.edges[n]))), curve.y.push_back(sum);

@@ -34,14 +34,14 @@ Series histogram_series(const DistanceModel& model, const ModelNames& names) {
                 .kind = SeriesKind::histogram,
                 .color = names.color(model.model)};
   series.x = h.edges;
-  for (size_t bin = 0; bin < h.counts.size(); ++bin) {
+  for (std::size_t bin = 0; bin < h.counts.size(); ++bin) {
     const double width = h.edges[bin + 1] - h.edges[bin];
     series.y.push_back(double(h.counts[bin]) / (double(h.pairs) * width));
   }
   return series;
 }
 
-std::string range_text(int64_t begin, int64_t end) {
+std::string range_text(std::int64_t begin, std::int64_t end) {
   return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
 }
 
@@ -54,7 +54,7 @@ std::string histogram_note(const DistanceModel& model, const ModelNames& names) 
 
 // "rope: 1.5e+06 pairs at distances 0 .. 255, 70 texts".
 std::string profile_note(const DistanceModel& model, const ModelNames& names) {
-  int64_t pairs = 0, last = 0;
+  std::int64_t pairs = 0, last = 0;
   for (const DistancePoint& point : model.profile) {
     pairs += point.count;
     last = std::max(last, std::max(point.distance, point.distance_end - 1));
@@ -92,10 +92,10 @@ PlotSpec profile_figure(std::span<const DistanceModel> models, const ModelNames&
 }
 
 // "rope: 2.74, 2.70, 3.12 from the first layer down; 10000 pairs a layer".
-std::string near_far_by_layer_note(const Series& series, int64_t pairs) {
+std::string near_far_by_layer_note(const Series& series, std::int64_t pairs) {
   if (series.y.empty()) return series.label + ": no layer has pairs so near and so far";
   std::string note = series.label + ": ";
-  for (size_t i = 0; i < series.y.size(); ++i) {
+  for (std::size_t i = 0; i < series.y.size(); ++i) {
     note += (i ? ", L" : "L") + std::to_string(std::lround(series.x[i])) + " " +
             short_number(series.y[i]);
   }
@@ -103,7 +103,7 @@ std::string near_far_by_layer_note(const Series& series, int64_t pairs) {
 }
 
 // The model as it is over the heads of one layer, or of one head; unchanged for -1.
-DistanceModel at_heads(DistanceModel model, int64_t layer, int64_t head) {
+DistanceModel at_heads(DistanceModel model, std::int64_t layer, std::int64_t head) {
   if (layer < 0) return model;
   model.profile.clear(), model.histogram.reset(), model.weight_histogram.reset();
   for (const protocol::DistanceGroup& group : head < 0 ? model.layers : model.heads) {
@@ -121,7 +121,7 @@ DistanceModel at_heads(DistanceModel model, int64_t layer, int64_t head) {
 
 // What was pooled for a figure of one layer or head is said in its title, its notes and its file's
 // name.
-PlotSpec of_heads(PlotSpec plot, int64_t layer, int64_t head) {
+PlotSpec of_heads(PlotSpec plot, std::int64_t layer, std::int64_t head) {
   if (layer < 0) return plot;
   const std::string name =
       "L" + std::to_string(layer) + (head < 0 ? "" : "H" + std::to_string(head));
@@ -132,7 +132,7 @@ PlotSpec of_heads(PlotSpec plot, int64_t layer, int64_t head) {
 }
 
 // A figure that is not of one layer says so itself.
-PlotSpec of_all_layers(PlotSpec plot, int64_t layer, int64_t head) {
+PlotSpec of_all_layers(PlotSpec plot, std::int64_t layer, std::int64_t head) {
   if (layer < 0) plot.notes.push_back("all layers and heads pooled");
   return of_heads(std::move(plot), layer, head);
 }
@@ -143,22 +143,22 @@ PlotSpec near_far_by_head_figure(const DistanceModel& model, const ModelNames& n
                 .title = names.short_name(model.model) + ": near minus far of every head"};
   plot.x.label = "head", plot.y.label = "layer";
   plot.legend = false;
-  int64_t layers = 0, heads = 0, pairs = 0;
+  std::int64_t layers = 0, heads = 0, pairs = 0;
   for (const protocol::DistanceGroup& group : model.heads) {
     layers = std::max(layers, group.layer.value_or(0) + 1);
     heads = std::max(heads, group.head.value_or(0) + 1);
   }
   widgets::MapSpec map{.rows = int(layers), .cols = int(heads)};
-  map.values.assign(size_t(layers * heads), std::nanf(""));
+  map.values.assign(std::size_t(layers * heads), std::nanf(""));
   for (const protocol::DistanceGroup& group : model.heads) {
     if (!group.histogram || !group.layer || !group.head) continue;
-    map.values[size_t(*group.layer * heads + *group.head)] = float(group.histogram->mean);
+    map.values[std::size_t(*group.layer * heads + *group.head)] = float(group.histogram->mean);
     pairs = group.histogram->pairs;
   }
-  for (int64_t h = 0; h < heads; ++h) {
+  for (std::int64_t h = 0; h < heads; ++h) {
     plot.x.ticks.push_back({double(h) + 0.5, "H" + std::to_string(h)});
   }
-  for (int64_t l = 0; l < layers; ++l) {
+  for (std::int64_t l = 0; l < layers; ++l) {
     plot.y.ticks.push_back({double(l) + 0.5, "L" + std::to_string(l)});
   }
   map.row_name = "layer", map.col_name = "head";
@@ -244,8 +244,8 @@ PlotSpec near_far_by_layer_figure(std::span<const DistanceModel> models, const M
   plot.x.label = "layer", plot.x.of = widgets::Coordinate::layer;
   plot.y.label = "mean score difference";
   plot.markers.push_back({.at = 0, .vertical = false});
-  std::set<int64_t> layers;
-  for (size_t i = 0; i < models.size(); ++i) {
+  std::set<std::int64_t> layers;
+  for (std::size_t i = 0; i < models.size(); ++i) {
     const DistanceModel& model = models[i];
     Series series{.label = names.short_name(model.model),
                   .kind = SeriesKind::scatter,
@@ -253,7 +253,7 @@ PlotSpec near_far_by_layer_figure(std::span<const DistanceModel> models, const M
     series.points = shape_at(std::size_t(series.color));
     // Points of different models stand beside each other, not on each other.
     const double offset = 0.06 * (double(i) - 0.5 * double(models.size() - 1));
-    int64_t pairs = 0;
+    std::int64_t pairs = 0;
     for (const protocol::DistanceGroup& group : model.layers) {
       if (!group.histogram || !group.layer) continue;
       pairs = group.histogram->pairs;
@@ -266,7 +266,7 @@ PlotSpec near_far_by_layer_figure(std::span<const DistanceModel> models, const M
     plot.notes.push_back(near_far_by_layer_note(series, pairs));
     if (!series.y.empty()) plot.series.push_back(std::move(series));
   }
-  for (const int64_t layer : layers) {
+  for (const std::int64_t layer : layers) {
     plot.x.ticks.push_back({double(layer), "L" + std::to_string(layer)});
   }
   plot.notes.push_back("heads of a layer pooled; bars are 95 % intervals of the mean");
@@ -327,7 +327,7 @@ PlotSpec score_parts_figure(const DistanceModel& model, const ModelNames& names)
 namespace {
 
 // The measured mean score of a head with its band; empty where heads were not measured apart.
-Series measured_series(const DistanceModel& model, int64_t layer, int64_t head) {
+Series measured_series(const DistanceModel& model, std::int64_t layer, std::int64_t head) {
   Series series;
   for (const protocol::DistanceGroup& group : model.heads) {
     if (group.layer != layer || group.head != head) continue;
@@ -341,7 +341,8 @@ Series measured_series(const DistanceModel& model, int64_t layer, int64_t head) 
 
 }  // namespace
 
-PlotSpec intrinsic_bias_figure(const DistanceModel& model, int64_t layer, const ModelNames& names) {
+PlotSpec intrinsic_bias_figure(const DistanceModel& model, std::int64_t layer,
+                               const ModelNames& names) {
   const std::string where = "L" + std::to_string(layer);
   PlotSpec plot{.id = "intrinsic_bias_" + names.file_name(model.model) + "_" + where,
                 .title = names.short_name(model.model) + " " + where + ": intrinsic distance bias"};
@@ -379,7 +380,8 @@ PlotSpec intrinsic_bias_figure(const DistanceModel& model, int64_t layer, const 
 }
 
 std::vector<GroupedFigure> figures_of(std::span<const DistanceModel> models,
-                                      const ModelNames& names, int64_t layer, int64_t head) {
+                                      const ModelNames& names, std::int64_t layer,
+                                      std::int64_t head) {
   std::vector<DistanceModel> shown;
   for (const DistanceModel& model : models) shown.push_back(at_heads(model, layer, head));
   std::vector<GroupedFigure> figures;
@@ -401,10 +403,10 @@ std::vector<GroupedFigure> figures_of(std::span<const DistanceModel> models,
   for (const DistanceModel& model : shown) {
     add("score parts", named(score_parts_figure(model, names)));
   }
-  for (size_t n = 0; n < shown.size(); ++n) {
-    std::set<int64_t> layers;
+  for (std::size_t n = 0; n < shown.size(); ++n) {
+    std::set<std::int64_t> layers;
     for (const protocol::IntrinsicBias& bias : shown[n].intrinsic) layers.insert(bias.layer);
-    for (const int64_t one : layers) {
+    for (const std::int64_t one : layers) {
       PlotSpec plot = intrinsic_bias_figure(shown[n], one, names);
       add("intrinsic bias", head < 0 ? std::move(plot) : of_heads(std::move(plot), one, head));
     }

@@ -30,7 +30,7 @@ namespace phasescope::app {
 
 // A tensor of a reply as the builders need it: float32 values, row-major.
 struct Grid {
-  std::vector<int64_t> shape;
+  std::vector<std::int64_t> shape;
   std::vector<float> values;
 };
 // float64 is narrowed.
@@ -40,11 +40,11 @@ Grid grid_of(const protocol::TensorRef& tensor);
 // beside each other in the window, those of a group by layers one layer at a time.
 struct GroupedFigure {
   std::string group;
-  int64_t layer = -1;  // -1: of no one layer
+  std::int64_t layer = -1;  // -1: of no one layer
   widgets::PlotSpec plot;
 };
 std::vector<widgets::PlotSpec> plots_of(std::vector<GroupedFigure> figures);
-// Those of the other groups.
+// The figures that are not of this group.
 std::vector<GroupedFigure> without(const std::string& group, std::vector<GroupedFigure> figures);
 
 // What has to be said of each model's measurement, "MODEL: NOTE", to `notes`.
@@ -69,7 +69,7 @@ std::string difference_obstacle(const protocol::MapResult& a, const protocol::Ma
 widgets::PlotSpec attention_map_figure(const protocol::MapResult& result, const Grid& map,
                                        const ModelNames& names,
                                        const std::vector<float>& sink = {});
-// That of a reply about a map; empty where it has none.
+// The sink's weights in a reply about a map; empty where it has none.
 std::vector<float> sink_of(std::span<const protocol::TensorRef> tensors);
 // The largest weights of each query of a result that has them: a line from each query at the left
 // to each of its keys at the right, thicker the more weight it has; token 0 at the top.
@@ -96,8 +96,8 @@ std::vector<widgets::PlotSpec> distance_profile_figures(const protocol::HeadsRes
 // Every figure, of all layers pooled, of the heads of one, or of one head where heads were measured
 // apart. Groups: "near - far", "score", "weight", "score parts", "intrinsic bias", "head bias".
 std::vector<GroupedFigure> figures_of(std::span<const protocol::DistanceModel> models,
-                                      const ModelNames& names, int64_t layer = -1,
-                                      int64_t head = -1);
+                                      const ModelNames& names, std::int64_t layer = -1,
+                                      std::int64_t head = -1);
 // Near-far histograms of the models over each other, as densities, with mean, interval and sigma.
 widgets::PlotSpec near_far_figure(std::span<const protocol::DistanceModel> models,
                                   const ModelNames& names);
@@ -116,7 +116,7 @@ widgets::PlotSpec weight_profile_figure(std::span<const protocol::DistanceModel>
 widgets::PlotSpec score_parts_figure(const protocol::DistanceModel& model, const ModelNames& names);
 // Both predictions of every head of a layer, over what was measured of it where heads were measured
 // apart.
-widgets::PlotSpec intrinsic_bias_figure(const protocol::DistanceModel& model, int64_t layer,
+widgets::PlotSpec intrinsic_bias_figure(const protocol::DistanceModel& model, std::int64_t layer,
                                         const ModelNames& names);
 // What is known of one head's bias: measured and intrinsic score, coefficients by distance, by
 // plane and by both, sweep of bases and factors.
@@ -131,7 +131,7 @@ std::vector<widgets::PlotSpec> shift_figures(const protocol::ShiftResult& result
                                              const ModelNames& names);
 // Attention difference by layer, one line for each model (colour), method (dash) and shift (width).
 widgets::PlotSpec shift_figure(const protocol::ShiftResult& result, const ModelNames& names);
-// The same of the position products, of models with a position state.
+// Difference of the position products by layer, of models with a position state.
 widgets::PlotSpec position_shift_figure(const protocol::ShiftResult& result,
                                         const ModelNames& names);
 
@@ -160,13 +160,13 @@ std::vector<GroupedFigure> figures_of(const protocol::PatternsResult& result,
                                       std::span<const protocol::TensorRef> tensors,
                                       const ModelNames& names);
 // "start", "after L2": the positions' state 0 and 3.
-std::string state_name(int64_t layer);
-std::string pe_dot_id(const std::string& model, int64_t layer);
+std::string state_name(std::int64_t layer);
+std::string pe_dot_id(const std::string& model, std::int64_t layer);
 // Says that a map's rows and columns are the positions of a result, of which each cell has one, and
 // that its values are their PE dot products.
 void name_positions(widgets::MapSpec& map, const protocol::PatternsResult& result);
 // PE dot products of one state, `grid` (S, S), on a scale of its own unless one is given.
-widgets::PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer,
+widgets::PlotSpec pe_dot_figure(const protocol::PatternsResult& result, std::int64_t layer,
                                 const Grid& grid, const ModelNames& names,
                                 std::optional<widgets::ValueRange> range = {});
 widgets::PlotSpec pe_by_distance_figure(const protocol::PatternsResult& result,
@@ -175,7 +175,7 @@ widgets::PlotSpec pe_by_distance_figure(const protocol::PatternsResult& result,
 // drifts.
 std::optional<widgets::PlotSpec> state_drift_figure(
     std::span<const protocol::PatternsResult> results, const ModelNames& names);
-widgets::PlotSpec bias_curves_figure(const protocol::PatternsResult& result, int64_t layer,
+widgets::PlotSpec bias_curves_figure(const protocol::PatternsResult& result, std::int64_t layer,
                                      const ModelNames& names);
 widgets::PlotSpec frequencies_figure(const protocol::PatternsResult& result,
                                      const ModelNames& names);

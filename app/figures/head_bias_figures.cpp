@@ -82,7 +82,7 @@ PlotSpec coefficients_figure(const HeadBias& bias, const protocol::DistanceModel
     a_low.y.push_back(point.a_mean - point.a_sd), b_low.y.push_back(point.b_mean - point.b_sd);
   }
   Series a_high = a_low, b_high = b_low;
-  for (size_t n = 0; n < bias.coefficients.size(); ++n) {
+  for (std::size_t n = 0; n < bias.coefficients.size(); ++n) {
     a_high.y[n] = 2 * a.y[n] - a_low.y[n], b_high.y[n] = 2 * b.y[n] - b_low.y[n];
   }
   a_low.label = "A, less one sd of pairs and planes", a_high.label = "A, plus one sd";
@@ -133,8 +133,8 @@ PlotSpec by_plane_figure(const HeadBias& bias, bool of_b, widgets::ValueRange ra
   }
   map.row_name = "plane", map.col_name = "bucket";
   map.colormap = Colormap::signed_values, map.range = range, map.value_label = "mean of " + which;
-  const size_t step = std::max<size_t>(1, bias.coefficients.size() / 8);
-  for (size_t n = 0; n < bias.coefficients.size(); n += step) {
+  const std::size_t step = std::max<std::size_t>(1, bias.coefficients.size() / 8);
+  for (std::size_t n = 0; n < bias.coefficients.size(); n += step) {
     plot.x.ticks.push_back({double(n) + 0.5, std::to_string(bias.coefficients[n].distance)});
   }
   plot.notes.push_back("A and B on one scale; " + widgets::scale_note(map));

@@ -17,26 +17,26 @@ using widgets::SeriesKind;
 
 namespace {
 
-constexpr std::size_t kCurves = 6;   // of one figure by position
-constexpr std::size_t kMapped = 6;   // changes whose maps are drawn
-constexpr int64_t kNamedHeads = 48;  // heads along an axis that have a tick each
+constexpr std::size_t kCurves = 6;        // of one figure by position
+constexpr std::size_t kMapped = 6;        // changes whose maps are drawn
+constexpr std::int64_t kNamedHeads = 48;  // heads along an axis that have a tick each
 
-std::string head_label(int64_t layer, int64_t head) {
+std::string head_label(std::int64_t layer, std::int64_t head) {
   return "L" + std::to_string(layer) + "H" + std::to_string(head);
 }
 
 // A number of every head, layers down and heads across; NaN where there is none.
-widgets::MapSpec heads_grid(PlotSpec& plot, int64_t layers, int64_t heads) {
+widgets::MapSpec heads_grid(PlotSpec& plot, std::int64_t layers, std::int64_t heads) {
   widgets::MapSpec map{.rows = int(layers), .cols = int(heads)};
-  map.values.assign(size_t(layers * heads), std::numeric_limits<float>::quiet_NaN());
+  map.values.assign(std::size_t(layers * heads), std::numeric_limits<float>::quiet_NaN());
   map.row_name = "layer", map.col_name = "head";
   plot.x.label = "head", plot.x.of = widgets::Coordinate::head, plot.y.label = "layer",
   plot.y.of = widgets::Coordinate::layer;
   plot.legend = false;
-  for (int64_t h = 0; h < heads; ++h) {
+  for (std::int64_t h = 0; h < heads; ++h) {
     plot.x.ticks.push_back({double(h) + 0.5, "H" + std::to_string(h)});
   }
-  for (int64_t l = 0; l < layers; ++l) {
+  for (std::int64_t l = 0; l < layers; ++l) {
     plot.y.ticks.push_back({double(l) + 0.5, "L" + std::to_string(l)});
   }
   return map;
@@ -53,7 +53,7 @@ PlotSpec changes_map(const protocol::AblateResult& result, const ModelNames& nam
                 .title = names.short_name(result.model) + ": what the loss rises by, head by head"};
   widgets::MapSpec map = heads_grid(plot, result.layers, result.heads);
   for (const protocol::AblateRow& row : result.rows) {
-    map.values[size_t(*row.layer * result.heads + *row.head)] = float(row.loss_change.mean);
+    map.values[std::size_t(*row.layer * result.heads + *row.head)] = float(row.loss_change.mean);
   }
   map.colormap = widgets::Colormap::signed_values;
   map.range = widgets::value_range(map.values);
@@ -78,7 +78,7 @@ PlotSpec changes_points(const protocol::AblateResult& result, const ModelNames& 
   plot.y.label = "change of the loss (nats a token)";
   Series series{.label = "change", .points = widgets::PointShape::circle};
   Series whiskers{.label = "95 % interval"};
-  for (size_t n = 0; n < result.rows.size(); ++n) {
+  for (std::size_t n = 0; n < result.rows.size(); ++n) {
     const protocol::AblateRow& row = result.rows[n];
     series.x.push_back(double(n)), series.y.push_back(row.loss_change.mean);
     add_whisker(whiskers, double(n), row.loss_change);
@@ -104,7 +104,7 @@ Series curve_of(const std::vector<protocol::LossBlock>& blocks, std::string labe
 
 // The changes that move the loss most, largest first.
 std::vector<const protocol::AblateRow*> largest_changes(const protocol::AblateResult& result,
-                                                        size_t most) {
+                                                        std::size_t most) {
   std::vector<const protocol::AblateRow*> rows;
   for (const protocol::AblateRow& row : result.rows) rows.push_back(&row);
   std::ranges::stable_sort(rows, std::greater<>{},
@@ -131,14 +131,14 @@ PlotSpec changes_by_position(const protocol::AblateResult& result, const ModelNa
 }
 
 PlotSpec maps_moved(const protocol::AblateResult& result, const protocol::AblateRow& row,
-                    size_t number, const ModelNames& names) {
+                    std::size_t number, const ModelNames& names) {
   PlotSpec plot{
       .id = "ablate_maps_" + names.file_name(result.model) + "_" + std::to_string(number + 1),
       .title =
           names.short_name(result.model) + ", " + row.change + ": how far every head's map moves"};
   widgets::MapSpec map = heads_grid(plot, result.layers, result.heads);
   for (const protocol::MapChange& one : row.maps) {
-    map.values[size_t(one.layer * result.heads + one.head)] = float(one.divergence.mean);
+    map.values[std::size_t(one.layer * result.heads + one.head)] = float(one.divergence.mean);
   }
   map.colormap = widgets::Colormap::viridis;
   map.range = {0, std::log(2.0)};
@@ -153,9 +153,9 @@ PlotSpec maps_moved(const protocol::AblateResult& result, const protocol::Ablate
 }
 
 // Heads along an axis, by layers where there are many.
-void label_heads(widgets::AxisSpec& axis, int64_t count, int64_t heads) {
+void label_heads(widgets::AxisSpec& axis, std::int64_t count, std::int64_t heads) {
   const bool each = count <= kNamedHeads;
-  for (int64_t n = 0; n < count; ++n) {
+  for (std::int64_t n = 0; n < count; ++n) {
     if (!each && n % heads != 0) continue;
     axis.ticks.push_back({double(n) + 0.5, each ? head_label(n / heads, n % heads)
                                                 : "L" + std::to_string(n / heads)});
@@ -185,8 +185,8 @@ std::vector<PlotSpec> ablate_figures(const protocol::AblateResult& result,
   const bool grid = result.rows.size() > 1 && std::ranges::all_of(result.rows, of_a_head);
   figures.push_back(grid ? changes_map(result, names) : changes_points(result, names));
   figures.push_back(changes_by_position(result, names));
-  size_t drawn = 0;
-  for (size_t n = 0; n < result.rows.size() && drawn < kMapped; ++n) {
+  std::size_t drawn = 0;
+  for (std::size_t n = 0; n < result.rows.size() && drawn < kMapped; ++n) {
     if (result.rows[n].maps.empty()) continue;
     figures.push_back(maps_moved(result, result.rows[n], n, names));
     ++drawn;
@@ -230,12 +230,13 @@ namespace {
 
 // Rows and columns of a matrix of heads that have a number: where a layer has a state in place of
 // attention, or fewer heads than others, cells stand for heads that are not there.
-std::pair<int64_t, int64_t> heads_that_are_there(const Grid& matrix) {
-  const int64_t rows = matrix.shape.at(0), columns = matrix.shape.at(1);
-  std::vector<bool> row(static_cast<size_t>(rows)), column(static_cast<size_t>(columns));
-  for (int64_t n = 0; n < rows * columns; ++n) {
-    if (std::isnan(matrix.values[static_cast<size_t>(n)])) continue;
-    row[static_cast<size_t>(n / columns)] = column[static_cast<size_t>(n % columns)] = true;
+std::pair<std::int64_t, std::int64_t> heads_that_are_there(const Grid& matrix) {
+  const std::int64_t rows = matrix.shape.at(0), columns = matrix.shape.at(1);
+  std::vector<bool> row(static_cast<std::size_t>(rows)), column(static_cast<std::size_t>(columns));
+  for (std::int64_t n = 0; n < rows * columns; ++n) {
+    if (std::isnan(matrix.values[static_cast<std::size_t>(n)])) continue;
+    row[static_cast<std::size_t>(n / columns)] = column[static_cast<std::size_t>(n % columns)] =
+        true;
   }
   return {std::ranges::count(row, true), std::ranges::count(column, true)};
 }
@@ -244,8 +245,8 @@ std::pair<int64_t, int64_t> heads_that_are_there(const Grid& matrix) {
 
 PlotSpec matched_heads_figure(const protocol::CompareResult& result, const Grid& matrix,
                               HeadsALayer heads, const ModelNames& names) {
-  const int64_t rows = matrix.shape.at(0), columns = matrix.shape.at(1);
-  heads = {std::max<int64_t>(1, heads.a), std::max<int64_t>(1, heads.b)};
+  const std::int64_t rows = matrix.shape.at(0), columns = matrix.shape.at(1);
+  heads = {std::max<std::int64_t>(1, heads.a), std::max<std::int64_t>(1, heads.b)};
   const std::string a = names.short_name(result.a), b = names.short_name(result.b);
   PlotSpec plot{.id = "matched_" + compared_id(result, names),
                 .title = "Every head of " + a + " beside every head of " + b};
@@ -267,7 +268,7 @@ PlotSpec matched_heads_figure(const protocol::CompareResult& result, const Grid&
   std::string dots = "dots: the pairing with the smallest sum of divergences";
   const auto [heads_of_a, heads_of_b] = heads_that_are_there(matrix);
   if (heads_of_a != heads_of_b) {
-    const int64_t alone = std::abs(heads_of_a - heads_of_b);
+    const std::int64_t alone = std::abs(heads_of_a - heads_of_b);
     dots += "; " + std::to_string(alone) + (alone == 1 ? " head of " : " heads of ") +
             (heads_of_a > heads_of_b ? a : b) + (alone == 1 ? " has" : " have") + " no partner";
   }

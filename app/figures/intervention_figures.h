@@ -25,7 +25,7 @@ widgets::PlotSpec heads_divergence_figure(const protocol::HeadsResult& result, c
 // Heads of each layer of the two models that are compared: the matched heads do not tell them where
 // one model has more heads than the other, some of which have no partner.
 struct HeadsALayer {
-  int64_t a = 1, b = 1;
+  std::int64_t a = 1, b = 1;
 };
 
 // Tensor `js_between` of a comparison, (La Ha, Lb Hb), with the matched heads marked.

@@ -174,7 +174,7 @@ widgets::PlotSpec job_curves_figure(std::span<const protocol::JobStatus> jobs,
       series.x.push_back(double(point.step)), series.y.push_back(*value);
     }
     if (series.x.size() == 1) series.points = widgets::PointShape::circle;
-    const auto shown = int64_t(job.curve.size());
+    const auto shown = std::int64_t(job.curve.size());
     if (shown < job.curve_of) {
       plot.notes.push_back(job.name + ": " + std::to_string(shown) + " of " +
                            std::to_string(job.curve_of) +

@@ -23,7 +23,7 @@ namespace {
 // "cross." of a stack of an encoder-decoder; nothing of a model of one stack.
 std::string prefix_of(const std::string& stack) { return stack.empty() ? "" : stack + "."; }
 
-std::string head_name(int64_t layer, int64_t head) {
+std::string head_name(std::int64_t layer, std::int64_t head) {
   if (head < 0) return "L" + std::to_string(layer) + " (mean of heads)";
   return "L" + std::to_string(layer) + "H" + std::to_string(head);
 }
@@ -75,7 +75,7 @@ std::string tokens_of(const MapResult& result) {
   return std::to_string(result.tokens) + " queries and " + std::to_string(result.keys) + " keys";
 }
 
-const protocol::HeadRow& row_of(const HeadsResult& result, int64_t layer, int64_t head) {
+const protocol::HeadRow& row_of(const HeadsResult& result, std::int64_t layer, std::int64_t head) {
   for (const protocol::HeadRow& row : result.rows) {
     if (row.layer == layer && row.head == head) return row;
   }
@@ -90,7 +90,7 @@ std::string samples_of(const HeadsResult& result, const std::string& metric) {
   return "; means over n = " + std::to_string(found->second.n) + " " + found->second.unit;
 }
 
-std::string caption(const HeadsResult& result, int64_t layer, int64_t head,
+std::string caption(const HeadsResult& result, std::int64_t layer, std::int64_t head,
                     const std::string& metric) {
   const auto& values = row_of(result, layer, head).values;
   const auto found = values.find(metric);
@@ -113,7 +113,7 @@ bool of_the_same_cells(const MapResult& a, const MapResult& b) {
 }
 
 // So many heads are named in a title; of more their number is said.
-constexpr size_t kMostInATitle = 4;
+constexpr std::size_t kMostInATitle = 4;
 
 }  // namespace
 
@@ -202,7 +202,7 @@ PlotSpec arcs_figure(const MapResult& result, const ModelNames& names) {
                          ": largest weights of each query"};
   plot.x.low = 0, plot.x.high = 1, plot.x.ticks = {{0, "query"}, {1, "key"}};
   plot.y.label = "token";
-  const auto down = [](int64_t token) { return -double(token); };
+  const auto down = [](std::int64_t token) { return -double(token); };
   // One series for each range of weights: a line has one width.
   struct Range {
     double from;
@@ -213,12 +213,12 @@ PlotSpec arcs_figure(const MapResult& result, const ModelNames& names) {
                                {0.2, "0.2 to 0.5", 2},
                                {0.05, "0.05 to 0.2", 1},
                                {0, "less", 0.5}};
-  int64_t first = result.row_begin, last = result.row_begin;
+  std::int64_t first = result.row_begin, last = result.row_begin;
   for (const Range& range : kRanges) {
     widgets::Series series{.label = range.label, .width = range.width};
     series.color = int(plot.series.size());
     for (const protocol::TopKeys& top : result.top) {
-      for (size_t n = 0; n < top.keys.size(); ++n) {
+      for (std::size_t n = 0; n < top.keys.size(); ++n) {
         const auto* found = std::ranges::find_if(
             kRanges, [&](const Range& one) { return top.weights[n] >= one.from; });
         if (found != &range) continue;
@@ -244,7 +244,7 @@ PlotSpec map_difference_figure(const MapResult& a, const Grid& map_a, const MapR
     throw formats::internal_error("two maps of different sizes have no difference");
   }
   Grid difference = map_a;
-  for (size_t i = 0; i < difference.values.size(); ++i) {
+  for (std::size_t i = 0; i < difference.values.size(); ++i) {
     const bool masked =
         map_a.values[i] == widgets::kMaskedCell || map_b.values[i] == widgets::kMaskedCell;
     difference.values[i] = masked ? widgets::kMaskedCell : map_a.values[i] - map_b.values[i];
@@ -271,14 +271,14 @@ widgets::GridSpec head_grid_figure(const HeadsResult& result, const Grid& thumbn
                          .title = names.short_name(result.model) + ": every head",
                          .columns = int(result.heads)};
   const int side = int(thumbnails.shape.at(2));
-  const size_t cell_size = size_t(side) * size_t(side);
-  for (int64_t layer = 0; layer < result.layers; ++layer) {
+  const std::size_t cell_size = std::size_t(side) * std::size_t(side);
+  for (std::int64_t layer = 0; layer < result.layers; ++layer) {
     // Where some were chosen, the others have no rows.
     const bool chosen = std::ranges::count(result.rows, layer, &protocol::HeadRow::layer) > 0;
     if (!chosen && !result.rows.empty()) continue;
-    for (int64_t head = 0; head < result.heads; ++head) {
+    for (std::int64_t head = 0; head < result.heads; ++head) {
       const auto* begin =
-          thumbnails.values.data() + size_t(layer * result.heads + head) * cell_size;
+          thumbnails.values.data() + std::size_t(layer * result.heads + head) * cell_size;
       MapSpec map{.rows = side, .cols = side, .values = {begin, begin + cell_size}};
       map.value_label = "weight";
       grid.cells.push_back({std::move(map), caption(result, layer, head, metric)});
@@ -296,14 +296,14 @@ widgets::GridSpec head_grid_figure(const HeadsResult& result, const Grid& thumbn
 namespace {
 
 // The axes of a table of heads: a tick in the middle of each layer's row and each head's column.
-void label_head_axes(PlotSpec& plot, int64_t layers, int64_t heads) {
+void label_head_axes(PlotSpec& plot, std::int64_t layers, std::int64_t heads) {
   plot.x.label = "head", plot.x.of = widgets::Coordinate::head;
   plot.y.label = "layer", plot.y.of = widgets::Coordinate::layer;
   plot.legend = false;
-  for (int64_t h = 0; h < heads; ++h) {
+  for (std::int64_t h = 0; h < heads; ++h) {
     plot.x.ticks.push_back({double(h) + 0.5, "H" + std::to_string(h)});
   }
-  for (int64_t l = 0; l < layers; ++l) {
+  for (std::int64_t l = 0; l < layers; ++l) {
     plot.y.ticks.push_back({double(l) + 0.5, "L" + std::to_string(l)});
   }
 }
@@ -319,11 +319,11 @@ PlotSpec metric_map_figure(const HeadsResult& result, const std::string& metric,
   label_head_axes(plot, result.layers, result.heads);
   MapSpec map{.rows = int(result.layers), .cols = int(result.heads)};
   map.row_name = "layer", map.col_name = "head";
-  map.values.assign(size_t(result.layers * result.heads), std::nanf(""));
+  map.values.assign(std::size_t(result.layers * result.heads), std::nanf(""));
   for (const protocol::HeadRow& row : result.rows) {
     const auto found = row.values.find(metric);
     if (found == row.values.end()) continue;
-    map.values[size_t(row.layer * result.heads + row.head)] = float(found->second.mean);
+    map.values[std::size_t(row.layer * result.heads + row.head)] = float(found->second.mean);
   }
   map.colormap = Colormap::viridis;
   map.range = widgets::value_range(map.values);
@@ -337,8 +337,8 @@ PlotSpec metric_map_figure(const HeadsResult& result, const std::string& metric,
 }
 
 std::string sampling_note(const protocol::PatternsResult& result) {
-  const auto shown = static_cast<int64_t>(result.positions.size());
-  const int64_t all = std::max(result.position_count, shown);
+  const auto shown = static_cast<std::int64_t>(result.positions.size());
+  const std::int64_t all = std::max(result.position_count, shown);
   if (shown == 0) return "";
   if (shown == all) return "G shows all " + std::to_string(all) + " positions";
   const std::string of = std::to_string(shown) + " of " + std::to_string(all) + " positions";
@@ -346,11 +346,11 @@ std::string sampling_note(const protocol::PatternsResult& result) {
   return "G shows " + of + ", one of every " + std::to_string(all / shown);
 }
 
-std::string state_name(int64_t layer) {
+std::string state_name(std::int64_t layer) {
   return layer == 0 ? "start" : "after L" + std::to_string(layer - 1);
 }
 
-std::string pe_dot_id(const std::string& model, int64_t layer) {
+std::string pe_dot_id(const std::string& model, std::int64_t layer) {
   std::string state = state_name(layer);
   std::ranges::replace(state, ' ', '_');
   return "pe_dot_" + model + "_" + state;
@@ -364,7 +364,7 @@ void name_positions(MapSpec& map, const protocol::PatternsResult& result) {
   map.samples.assign(result.positions.begin(), result.positions.end());
 }
 
-PlotSpec pe_dot_figure(const protocol::PatternsResult& result, int64_t layer, const Grid& grid,
+PlotSpec pe_dot_figure(const protocol::PatternsResult& result, std::int64_t layer, const Grid& grid,
                        const ModelNames& names, std::optional<widgets::ValueRange> range) {
   PlotSpec plot{
       .id = pe_dot_id(names.file_name(result.model), layer),
@@ -392,7 +392,7 @@ PlotSpec divergence_figure(const protocol::CompareResult& result, const ModelNam
   PlotSpec plot{.id = "divergence_" + compared_id(result, names),
                 .title = "Jensen-Shannon divergence, " + names.short_name(result.a) + " against " +
                          names.short_name(result.b)};
-  int64_t layers = 0, heads = 0;
+  std::int64_t layers = 0, heads = 0;
   for (const auto& head : result.heads) {
     layers = std::max(layers, head.layer + 1);
     heads = std::max(heads, head.head + 1);
@@ -400,9 +400,9 @@ PlotSpec divergence_figure(const protocol::CompareResult& result, const ModelNam
   label_head_axes(plot, layers, heads);
   MapSpec map{.rows = int(layers), .cols = int(heads)};
   map.row_name = "layer", map.col_name = "head";
-  map.values.assign(size_t(layers * heads), std::nanf(""));
+  map.values.assign(std::size_t(layers * heads), std::nanf(""));
   for (const auto& head : result.heads) {
-    map.values[size_t(head.layer * heads + head.head)] = float(head.js_divergence);
+    map.values[std::size_t(head.layer * heads + head.head)] = float(head.js_divergence);
   }
   map.colormap = Colormap::viridis;
   map.range = {0, std::log(2.0)};

@@ -69,7 +69,7 @@ bool is_thin(const widgets::MapSpec& map);
 
 // The range of the colours as chosen, a log scale for weights alone.
 void apply_look(widgets::MapSpec& map, const MapLook& look);
-// The same of a figure of a map, whose last note says its scale, and now what is clipped too.
+// Applies it to a figure of a map, whose last note then says what is clipped beside the scale.
 void apply_look(widgets::PlotSpec& plot, const MapLook& look);
 
 // What two maps that are shown beside each other have in common where it is left to the program:

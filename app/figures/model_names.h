@@ -30,7 +30,7 @@ class ModelNames {
   // settings stand behind it. All of the name where the path of another one ends in it. Of a model
   // that is not among them: as if it were.
   std::string short_name(const std::string& model) const;
-  // That in letters, digits, '-', '.' and '_' alone; of two models it differs too.
+  // The short name in letters, digits, '-', '.' and '_' alone; two models have different ones.
   std::string file_name(const std::string& model) const;
   // For widgets::series_color; the same whatever was answered so far.
   int color(const std::string& model) const;

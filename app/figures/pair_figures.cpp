@@ -63,7 +63,7 @@ PlotSpec hand_figure(const protocol::PairResult& result, const std::string& titl
 Series stacked(const std::string& label, const std::vector<double>& under,
                const std::vector<double>& values, int color) {
   Series series{.label = label, .color = color};
-  for (size_t n = 0; n < values.size(); ++n) {
+  for (std::size_t n = 0; n < values.size(); ++n) {
     const double below = under.empty() ? 0 : under[n];
     series.y.push_back(below + values[n]);
     series.low.push_back(std::min(below, series.y.back()));

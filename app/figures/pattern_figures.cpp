@@ -25,9 +25,9 @@ using widgets::ValueRange;
 namespace {
 
 // The tensors PREFIX.L by L.
-std::map<int64_t, Grid> grids_named(std::span<const protocol::TensorRef> tensors,
-                                    std::string_view prefix) {
-  std::map<int64_t, Grid> found;
+std::map<std::int64_t, Grid> grids_named(std::span<const protocol::TensorRef> tensors,
+                                         std::string_view prefix) {
+  std::map<std::int64_t, Grid> found;
   for (const protocol::TensorRef& tensor : tensors) {
     if (!tensor.name.starts_with(prefix)) continue;
     found[std::stoll(tensor.name.substr(prefix.size()))] = grid_of(tensor);
@@ -42,9 +42,9 @@ void widen(ValueRange& range, const std::vector<float>& values, bool& any) {
 }
 
 // Map `n` of a stack (n, rows, columns).
-MapSpec map_in_stack(const Grid& stack, size_t n, ValueRange range) {
+MapSpec map_in_stack(const Grid& stack, std::size_t n, ValueRange range) {
   MapSpec map{.rows = int(stack.shape.at(stack.shape.size() - 2)), .cols = int(stack.shape.back())};
-  const size_t size = size_t(map.rows) * size_t(map.cols);
+  const std::size_t size = std::size_t(map.rows) * std::size_t(map.cols);
   map.values.assign(stack.values.begin() + std::ptrdiff_t(n * size),
                     stack.values.begin() + std::ptrdiff_t((n + 1) * size));
   map.range = range;
@@ -57,8 +57,8 @@ std::string range_note(ValueRange range) {
 }
 
 // A row a state: the mean over heads, then every head where the state has one of each.
-GridSpec products_grid(const PatternsResult& result, const std::map<int64_t, Grid>& means,
-                       const std::map<int64_t, Grid>& heads, const ModelNames& names) {
+GridSpec products_grid(const PatternsResult& result, const std::map<std::int64_t, Grid>& means,
+                       const std::map<std::int64_t, Grid>& heads, const ModelNames& names) {
   GridSpec grid{.id = "pe_dot_heads_" + names.file_name(result.model),
                 .title = names.short_name(result.model) + ": PE dot products"};
   bool any = false;
@@ -66,18 +66,18 @@ GridSpec products_grid(const PatternsResult& result, const std::map<int64_t, Gri
   for (const auto* all : {&means, &heads}) {
     for (const auto& [layer, values] : *all) widen(range, values.values, any);
   }
-  const auto map_of = [&](const Grid& stack, size_t n) {
+  const auto map_of = [&](const Grid& stack, std::size_t n) {
     MapSpec map = map_in_stack(stack, n, range);
     name_positions(map, result);
     return map;
   };
-  size_t columns = 0;
-  for (const auto& [layer, stack] : heads) columns = std::max(columns, size_t(stack.shape[0]));
+  std::size_t columns = 0;
+  for (const auto& [layer, stack] : heads) columns = std::max(columns, std::size_t(stack.shape[0]));
   grid.columns = columns == 0 ? int(means.size()) : int(columns) + 1;
   for (const auto& [layer, mean] : means) {
     grid.cells.push_back(
         {map_of(mean, 0), state_name(layer) + (columns > 0 ? ", mean of heads" : "")});
-    for (size_t head = 0; head < columns; ++head) {
+    for (std::size_t head = 0; head < columns; ++head) {
       const auto stack = heads.find(layer);
       const std::string caption = state_name(layer) + " H" + std::to_string(head);
       if (stack == heads.end()) {  // one state for all heads
@@ -93,7 +93,7 @@ GridSpec products_grid(const PatternsResult& result, const std::map<int64_t, Gri
 }
 
 // f of every head over its own content (down) and bias (across).
-GridSpec surfaces_grid(const PatternsResult& result, const std::map<int64_t, Grid>& surfaces,
+GridSpec surfaces_grid(const PatternsResult& result, const std::map<std::int64_t, Grid>& surfaces,
                        const ModelNames& names) {
   GridSpec grid{.id = "surface_" + names.file_name(result.model),
                 .title = names.short_name(result.model) + ": f of a content score and a bias"};
@@ -102,8 +102,8 @@ GridSpec surfaces_grid(const PatternsResult& result, const std::map<int64_t, Gri
   for (const auto& [layer, stack] : surfaces) widen(range, stack.values, any);
   for (const auto& [layer, stack] : surfaces) {
     grid.columns = int(stack.shape[0]);
-    for (int64_t head = 0; head < stack.shape[0]; ++head) {
-      MapSpec map = map_in_stack(stack, size_t(head), range);
+    for (std::int64_t head = 0; head < stack.shape[0]; ++head) {
+      MapSpec map = map_in_stack(stack, std::size_t(head), range);
       map.row_begin = result.surface_content.front(), map.row_end = result.surface_content.back();
       map.col_begin = result.surface_bias.front(), map.col_end = result.surface_bias.back();
       map.row_name = "content", map.col_name = "bias", map.value_label = "f (score)";
@@ -149,7 +149,7 @@ PlotSpec angles_figure(const PatternsResult& result, const ModelNames& names) {
   for (const protocol::LearnedAngles& one : result.angles) {
     Series series{.label = one.name, .kind = SeriesKind::scatter, .color = int(plot.series.size())};
     series.y = one.angles;
-    for (size_t n = 0; n < one.angles.size(); ++n) series.x.push_back(double(n));
+    for (std::size_t n = 0; n < one.angles.size(); ++n) series.x.push_back(double(n));
     plot.series.push_back(std::move(series));
   }
   plot.notes = {"absolute values; a plane that does not turn is not on the log axis"};
@@ -159,7 +159,7 @@ PlotSpec angles_figure(const PatternsResult& result, const ModelNames& names) {
 // Times the width of a text's lines that those of text `n` of so many have: each further one's are
 // wider than those of the one before, so that dashed lines of one colour are told apart, up to
 // three and a half times.
-double width_of_text(size_t n, size_t texts) {
+double width_of_text(std::size_t n, std::size_t texts) {
   if (n < 2) return 1;
   return 1 + std::min(0.75 * double(n - 1), 2.5 * double(n - 1) / double(texts - 2));
 }
@@ -192,7 +192,7 @@ PlotSpec rows_figure(const PatternsResult& result, std::span<const protocol::Bia
                            .y = values,
                            .color = color,
                            .width = (what == std::string_view("content") ? 0.8 : 1.6) *
-                                    width_of_text(size_t(text), rows.size()),
+                                    width_of_text(std::size_t(text), rows.size()),
                            .dashed = text > 0});
   };
   for (const protocol::BiasRow& row : rows) {
@@ -218,7 +218,7 @@ PlotSpec rows_figure(const PatternsResult& result, std::span<const protocol::Bia
 }
 
 // Every head of a layer: mean over texts, band of a standard deviation.
-PlotSpec variation_figure(const PatternsResult& result, int64_t layer, int64_t query,
+PlotSpec variation_figure(const PatternsResult& result, std::int64_t layer, std::int64_t query,
                           const ModelNames& names) {
   PlotSpec plot{.id = "variation_" + names.file_name(result.model) + "_L" + std::to_string(layer) +
                       "_q" + std::to_string(query),
@@ -233,7 +233,7 @@ PlotSpec variation_figure(const PatternsResult& result, int64_t layer, int64_t q
         .x = on_log_axis(one.distances),
         .y = one.mean,
         .color = int(one.head)};
-    for (size_t n = 0; n < one.mean.size(); ++n) {
+    for (std::size_t n = 0; n < one.mean.size(); ++n) {
       series.low.push_back(one.mean[n] - one.sd[n]);
       series.high.push_back(one.mean[n] + one.sd[n]);
     }
@@ -254,22 +254,22 @@ PlotSpec variation_figure(const PatternsResult& result, int64_t layer, int64_t q
   return plot;
 }
 
-void add_against_figures(const PatternsResult& result, const std::map<int64_t, Grid>& own,
-                         const std::map<int64_t, Grid>& other, const ModelNames& names,
+void add_against_figures(const PatternsResult& result, const std::map<std::int64_t, Grid>& own,
+                         const std::map<std::int64_t, Grid>& other, const ModelNames& names,
                          std::vector<GroupedFigure>& figures) {
   ValueRange range, differences;
   bool any = false, any_difference = false;
   for (const auto* all : {&own, &other}) {
     for (const auto& [layer, grid] : *all) widen(range, grid.values, any);
   }
-  std::map<int64_t, Grid> difference;
+  std::map<std::int64_t, Grid> difference;
   for (const auto& [layer, grid] : own) {
     // A state that nothing updates is that of every layer.
     if (other.empty()) continue;
     const auto found = other.find(layer);
     const Grid& with = found == other.end() ? other.rbegin()->second : found->second;
     Grid& less = difference[layer] = grid;
-    for (size_t n = 0; n < less.values.size(); ++n) less.values[n] -= with.values[n];
+    for (std::size_t n = 0; n < less.values.size(); ++n) less.values[n] -= with.values[n];
     widen(differences, less.values, any_difference);
   }
   PatternsResult beside = result;
@@ -298,9 +298,9 @@ std::string in_words(const std::string& layers) {
 std::string still_planes(const std::vector<double>& frequencies) {
   std::string text;
   bool several = false;
-  for (size_t n = 0; n < frequencies.size(); ++n) {
+  for (std::size_t n = 0; n < frequencies.size(); ++n) {
     if (frequencies[n] != 0) continue;
-    size_t last = n;
+    std::size_t last = n;
     while (last + 1 < frequencies.size() && frequencies[last + 1] == 0) ++last;
     several = several || last > n || !text.empty();
     text += (text.empty() ? "" : ", ") + std::to_string(n);
@@ -326,7 +326,7 @@ void draw_around_each_other(std::vector<Series>& series) {
   if (series.size() < 2) return;
   constexpr double kLeast = 2.5, kMost = 7.5, kStep = 1.8;
   const double step = std::min(kStep, (kMost - kLeast) / double(series.size() - 1));
-  for (size_t n = 0; n < series.size(); ++n)
+  for (std::size_t n = 0; n < series.size(); ++n)
     series[n].sizes.assign(series[n].y.size(), kLeast + step * double(series.size() - 1 - n));
 }
 
@@ -366,7 +366,7 @@ std::optional<PlotSpec> rope_plan_figure(const protocol::LoadReport& report,
                   .kind = SeriesKind::scatter,
                   .y = row.frequencies,
                   .color = int(plot.series.size())};
-    for (size_t n = 0; n < row.frequencies.size(); ++n) series.x.push_back(double(n));
+    for (std::size_t n = 0; n < row.frequencies.size(); ++n) series.x.push_back(double(n));
     plot.series.push_back(std::move(series));
     mark_still_planes(row.frequencies, layers, plot);
   }
@@ -400,14 +400,15 @@ std::vector<GroupedFigure> more_figures_of(const PatternsResult& result,
     add_against_figures(result, grids_named(tensors, "pe_dot."),
                         grids_named(tensors, "against.pe_dot."), names, figures);
   }
-  std::map<std::tuple<int64_t, int64_t>, bool> variations;  // by layer and query
+  std::map<std::tuple<std::int64_t, std::int64_t>, bool> variations;  // by layer and query
   for (const auto& one : result.adaptive) variations[{one.layer, one.query}] = true;
   for (const auto& [key, unused] : variations) {
     const auto& [layer, query] = key;
     figures.push_back(
         {"variation over texts", layer, variation_figure(result, layer, query, names)});
   }
-  std::map<std::tuple<int64_t, int64_t, int64_t>, std::vector<protocol::BiasRow>> rows;
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::vector<protocol::BiasRow>>
+      rows;
   for (const auto& row : result.rows) rows[{row.layer, row.head, row.query}].push_back(row);
   for (const auto& [key, texts] : rows) {
     figures.push_back({"rows of queries", std::get<0>(key), rows_figure(result, texts, names)});

@@ -1,6 +1,7 @@
 #include "app/figures/published.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <utility>
@@ -481,6 +482,24 @@ bool add_published(PlotSpec& plot, const std::string& metric,
   return shown > before;
 }
 
+void add_published_lengths(PlotSpec& plot) {
+  double low = std::numeric_limits<double>::infinity(), high = 0;
+  for (const Series& series : plot.series)
+    for (const double x : series.x) low = std::min(low, x), high = std::max(high, x);
+  // Labels of five digits have room beside each other from here on.
+  const double apart = 0.065 * std::log(high / low);
+  for (const Series& series : plot.series) {
+    if (!series.quiet) continue;
+    for (const double x : series.x) {
+      const auto is_near = [x, apart](const widgets::AxisTick& tick) {
+        return tick.at == x || std::abs(std::log(tick.at / x)) < apart;
+      };
+      if (std::ranges::none_of(plot.x.ticks, is_near))
+        plot.x.ticks.push_back({x, std::to_string(static_cast<std::int64_t>(x))});
+    }
+  }
+}
+
 std::vector<PlotSpec> published_perplexity_figures(const std::vector<std::string>& encodings) {
   std::vector<PlotSpec> plots;
   std::map<std::string, std::size_t> places;  // of a table and what it is of, among the figures
@@ -498,14 +517,11 @@ std::vector<PlotSpec> published_perplexity_figures(const std::vector<std::string
     PlotSpec& plot = plots[place->second];
     plot.series.push_back(line_of(one, plot.series.size(), kPublishedColor));
     plot.series.back().label = "published: " + one.printed;
-    for (const double x : one.x) {
-      const auto is_there = [x](const widgets::AxisTick& tick) { return tick.at == x; };
-      if (std::ranges::none_of(plot.x.ticks, is_there))
-        plot.x.ticks.push_back({x, std::to_string(static_cast<int64_t>(x))});
-    }
   }
-  for (PlotSpec& plot : plots)
+  for (PlotSpec& plot : plots) {
+    add_published_lengths(plot);
     if (spans_a_decade(plot)) plot.y.scale = widgets::Scale::log10;
+  }
   return plots;
 }
 

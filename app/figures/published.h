@@ -51,7 +51,7 @@ struct PublishedSeries {
   std::string comparable;  // how far a measurement here can be held against it
   std::vector<double> x, y;
 };
-// Those of tasks, shares of right answers.
+// What was published of tasks: shares of right answers.
 std::vector<PublishedSeries> published_of_tasks();
 // What was published of everything that a figure here measures too.
 const std::vector<PublishedSeries>& published_series();
@@ -62,6 +62,9 @@ inline constexpr int kPublishedColor = 7;
 // more than shapes; whether there were any.
 bool add_published(widgets::PlotSpec& plot, const std::string& metric,
                    const std::vector<std::string>& encodings);
+
+// Adds ticks for the lengths of the published series to a logarithmic axis that has none near them.
+void add_published_lengths(widgets::PlotSpec& plot);
 
 // Perplexities by length that were published of these encodings, a figure for each table and what
 // it is of, which alone can be compared. They have axes of their own: a token of another tokenizer

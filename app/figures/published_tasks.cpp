@@ -70,7 +70,7 @@ std::string figure_of_sum(const Sum& sum) {
 std::vector<PublishedSeries> published_of_tasks() {
   std::vector<PublishedSeries> all;
   for (const TaskLine& line : kLines) {
-    for (size_t n = 0; n < kColumns.size(); ++n) {
+    for (std::size_t n = 0; n < kColumns.size(); ++n) {
       const double share = line.percent[n] / 100;
       all.push_back({kColumns[n].encoding,
                      std::string("accuracy ") + line.task,

@@ -40,7 +40,7 @@ widgets::PlotSpec query_figure(const protocol::QueryResult& result, const Grid& 
   plot.x.label = "key (token)", plot.x.of = widgets::Coordinate::key;
   plot.y.label = "head";
   plot.legend = false;
-  for (int64_t layer = 0; layer < result.layers; ++layer)
+  for (std::int64_t layer = 0; layer < result.layers; ++layer)
     plot.y.ticks.push_back(
         {(double(layer) + 0.5) * double(result.heads), "L" + std::to_string(layer)});
   widgets::MapSpec map{.rows = int(result.layers * result.heads),

@@ -17,30 +17,32 @@ namespace {
 
 // One head of a tensor (1, H, N, d), (N, d); without values where it has another shape.
 struct OneHead {
-  int64_t tokens = 0, channels = 0;
+  std::int64_t tokens = 0, channels = 0;
   std::vector<float> values;
 };
 
-OneHead head_of(std::span<const TensorRef> tensors, const std::string& name, int64_t head,
-                int64_t heads) {
+OneHead head_of(std::span<const TensorRef> tensors, const std::string& name, std::int64_t head,
+                std::int64_t heads) {
   const TensorRef* tensor = protocol::find_tensor(tensors, name);
   if (tensor == nullptr || tensor->shape.size() != 4 || tensor->shape[0] != 1) return {};
-  const int64_t held = tensor->shape[1], tokens = tensor->shape[2], channels = tensor->shape[3];
-  const int64_t which = held == 1 ? 0 : head * held / std::max<int64_t>(1, heads);
+  const std::int64_t held = tensor->shape[1], tokens = tensor->shape[2],
+                     channels = tensor->shape[3];
+  const std::int64_t which = held == 1 ? 0 : head * held / std::max<std::int64_t>(1, heads);
   if (which < 0 || which >= held) return {};
   const Grid grid = grid_of(*tensor);
   const auto begin = grid.values.begin() + std::ptrdiff_t(which * tokens * channels);
   return {tokens, channels, {begin, begin + std::ptrdiff_t(tokens * channels)}};
 }
 
-std::vector<double> row_of(const std::vector<float>& values, int64_t row, int64_t channels) {
+std::vector<double> row_of(const std::vector<float>& values, std::int64_t row,
+                           std::int64_t channels) {
   if (values.empty()) return {};
   const auto begin = values.begin() + std::ptrdiff_t(row * channels);
   return {begin, begin + std::ptrdiff_t(channels)};
 }
 
 std::vector<double> products(std::vector<double> a, const std::vector<double>& b) {
-  for (size_t n = 0; n < std::min(a.size(), b.size()); ++n) a[n] *= b[n];
+  for (std::size_t n = 0; n < std::min(a.size(), b.size()); ++n) a[n] *= b[n];
   return a;
 }
 
@@ -74,7 +76,7 @@ void add_both(PlotSpec& plot, const std::vector<double>& before, const std::vect
     if (y.empty()) return;
     Series series{.label = label, .y = y, .color = color, .dashed = dashed};
     series.points = dashed ? widgets::PointShape::cross : widgets::PointShape::circle;
-    for (size_t n = 0; n < y.size(); ++n) series.x.push_back(double(n));
+    for (std::size_t n = 0; n < y.size(); ++n) series.x.push_back(double(n));
     plot.series.push_back(std::move(series));
   };
   add("before the encoding", before, !after.empty());
@@ -106,7 +108,8 @@ PlotSpec channel_map(bool keys, const std::string& when, const std::vector<float
 }  // namespace
 
 QueryKey query_key_of(std::span<const TensorRef> tensors, const std::string& model,
-                      const std::string& stack, int64_t layer, int64_t head, int64_t heads) {
+                      const std::string& stack, std::int64_t layer, std::int64_t head,
+                      std::int64_t heads) {
   const std::string prefix = stack.empty() ? "" : stack + ".", number = std::to_string(layer);
   const auto read = [&](const std::string& name) {
     return head_of(tensors, prefix + name, head, heads);
@@ -125,9 +128,9 @@ QueryKey query_key_of(std::span<const TensorRef> tensors, const std::string& mod
   return out;
 }
 
-std::vector<PlotSpec> pair_channel_figures(const QueryKey& values, int64_t query, int64_t key,
-                                           const ModelNames& names) {
-  const auto row = [&](const std::vector<float>& of, int64_t place) {
+std::vector<PlotSpec> pair_channel_figures(const QueryKey& values, std::int64_t query,
+                                           std::int64_t key, const ModelNames& names) {
+  const auto row = [&](const std::vector<float>& of, std::int64_t place) {
     return row_of(of, place, values.channels);
   };
   const auto q = row(values.q, query), k = row(values.k, key);

@@ -16,17 +16,18 @@ using widgets::PlotSpec;
 using widgets::Series;
 using widgets::SeriesKind;
 
-std::string layer_name(int64_t layer) { return "L" + std::to_string(layer); }
+std::string layer_name(std::int64_t layer) { return "L" + std::to_string(layer); }
 
 void add_head_map(PlotSpec& plot, const std::vector<OfHead>& values, const std::string& what) {
-  int64_t layers = 0, heads = 1;
+  std::int64_t layers = 0, heads = 1;
   for (const OfHead& one : values) {
     layers = std::max(layers, one.layer + 1), heads = std::max(heads, one.head + 1);
   }
   widgets::MapSpec map{.rows = int(layers), .cols = int(heads)};
-  map.values.assign(size_t(layers * heads), std::numeric_limits<float>::quiet_NaN());
+  map.values.assign(std::size_t(layers * heads), std::numeric_limits<float>::quiet_NaN());
   for (const OfHead& one : values) {
-    map.values[size_t(one.layer * heads + std::max<int64_t>(one.head, 0))] = float(one.value);
+    map.values[std::size_t(one.layer * heads + std::max<std::int64_t>(one.head, 0))] =
+        float(one.value);
   }
   map.colormap = widgets::Colormap::signed_values;
   map.range = widgets::value_range(map.values);
@@ -34,10 +35,11 @@ void add_head_map(PlotSpec& plot, const std::vector<OfHead>& values, const std::
   map.row_name = "layer", map.col_name = "head";
   plot.x.label = "head", plot.x.of = widgets::Coordinate::head, plot.y.label = "layer",
   plot.y.of = widgets::Coordinate::layer;
-  for (int64_t h = 0; h < heads; ++h) {
+  for (std::int64_t h = 0; h < heads; ++h) {
     plot.x.ticks.push_back({double(h) + 0.5, heads > 1 ? "H" + std::to_string(h) : "layer"});
   }
-  for (int64_t l = 0; l < layers; ++l) plot.y.ticks.push_back({double(l) + 0.5, layer_name(l)});
+  for (std::int64_t l = 0; l < layers; ++l)
+    plot.y.ticks.push_back({double(l) + 0.5, layer_name(l)});
   plot.legend = false;
   plot.notes.push_back(widgets::scale_note(map));
   plot.map = std::move(map);
@@ -62,7 +64,7 @@ PlotSpec duel_figure(const protocol::DuelResult& result, const ModelNames& names
   Series dots{.label = result.unit == "seeds" ? "a seed" : "a text",
               .kind = SeriesKind::scatter,
               .color = 1};
-  for (size_t n = 0; n < result.units.size(); ++n) {
+  for (std::size_t n = 0; n < result.units.size(); ++n) {
     dots.x.push_back(double(n) + 1), dots.y.push_back(result.units[n].difference);
   }
   plot.series = {std::move(mean), std::move(dots)};
@@ -85,7 +87,7 @@ PlotSpec profile_figure(const protocol::ProfileResult& result, const ModelNames&
   for (const protocol::ProfileRow& row : result.rows) planes = planes && row.positional.has_value();
   plot.x.label = planes ? "positional score" : "positional score (over the row's deviation)";
   plot.y.label = "semantic score";
-  std::map<int64_t, Series> by_layer;
+  std::map<std::int64_t, Series> by_layer;
   for (const protocol::ProfileRow& row : result.rows) {
     const auto& positional = planes ? row.positional : row.positional_row;
     if (!positional || !row.semantic) continue;
@@ -129,7 +131,7 @@ PlotSpec prove_figure(const protocol::ProveResult& result) {
     if (most == nullptr || off_by(claim) > off_by(*most)) most = &claim;
   }
   Series dots{.label = "a metric, its worst head", .kind = SeriesKind::scatter};
-  for (size_t m = 0; m < models.size(); ++m) {
+  for (std::size_t m = 0; m < models.size(); ++m) {
     const std::string& name = models[m];
     plot.x.ticks.push_back({double(m), name.starts_with("proof-") ? name.substr(6) : name});
     for (const auto& [metric, claim] : worst[name]) {

@@ -10,11 +10,11 @@
 namespace phasescope::app {
 
 // "L3".
-std::string layer_name(int64_t layer);
+std::string layer_name(std::int64_t layer);
 
 // A number of each head: its layer, its head (-1: the whole layer) and the number.
 struct OfHead {
-  int64_t layer = 0, head = 0;
+  std::int64_t layer = 0, head = 0;
   double value = 0;
 };
 
@@ -48,7 +48,7 @@ void add_what_made(widgets::PlotSpec& plot, const std::vector<Result>& results,
 // A line at the trained length, once for all models that share it.
 template <class Result>
 void mark_trained(widgets::PlotSpec& plot, const std::vector<Result>& results, double beyond) {
-  std::vector<int64_t> marked;
+  std::vector<std::int64_t> marked;
   for (const Result& result : results) {
     if (std::find(marked.begin(), marked.end(), result.trained) != marked.end()) continue;
     marked.push_back(result.trained);

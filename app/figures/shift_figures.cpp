@@ -17,7 +17,7 @@ using widgets::Series;
 namespace {
 
 // The published table is of shifts by this.
-constexpr int64_t kPublishedShiftBy = 3;
+constexpr std::int64_t kPublishedShiftBy = 3;
 
 // What of the rows a figure shows.
 struct ShiftQuantity {
@@ -73,7 +73,7 @@ void name_zeros(PlotSpec& plot) {
 void note_bands_to_the_end(PlotSpec& plot) {
   bool any = false;
   for (const Series& series : plot.series) {
-    for (size_t n = 0; n < series.low.size(); ++n) {
+    for (std::size_t n = 0; n < series.low.size(); ++n) {
       any = any || (series.low[n] <= 0 && series.high[n] > 0);
     }
   }
@@ -110,16 +110,16 @@ PlotSpec by_layer_figure(const protocol::ShiftResult& result, const ModelNames& 
   PlotSpec plot{.id = quantity.id, .title = quantity.title};
   plot.x.label = "layer", plot.x.of = widgets::Coordinate::layer;
   plot.y = {.label = quantity.label, .scale = Scale::log10};
-  std::map<std::string, size_t> lines;
-  std::map<int64_t, size_t> shifts;
-  std::set<int64_t> layers;
+  std::map<std::string, std::size_t> lines;
+  std::map<std::int64_t, std::size_t> shifts;
+  std::set<std::int64_t> layers;
   for (const ShiftRow& row : result.rows) {
     if (row.dtype == "f64") continue;  // the float64 rows tell rounding apart; the table has them
     const auto value = quantity.value(row);
     if (!value) continue;
     const std::string label =
         names.short_name(row.model) + " " + row.method + " by " + std::to_string(row.by);
-    const size_t width = shifts.try_emplace(row.by, shifts.size()).first->second;
+    const std::size_t width = shifts.try_emplace(row.by, shifts.size()).first->second;
     const auto [line, added] = lines.try_emplace(label, plot.series.size());
     if (added) {
       plot.series.push_back({.label = label,
@@ -143,8 +143,8 @@ PlotSpec by_layer_figure(const protocol::ShiftResult& result, const ModelNames& 
   // Which may be of more layers than the models have.
   for (const Series& series : plot.series) {
     for (const double layer : series.x) {
-      if (series.quiet && layers.insert(int64_t(layer)).second) {
-        plot.x.ticks.push_back({layer, "L" + std::to_string(int64_t(layer))});
+      if (series.quiet && layers.insert(std::int64_t(layer)).second) {
+        plot.x.ticks.push_back({layer, "L" + std::to_string(std::int64_t(layer))});
       }
     }
   }
@@ -163,7 +163,7 @@ PlotSpec by_shift_figure(const protocol::ShiftResult& result, const ModelNames& 
   PlotSpec plot{.id = "shift_by", .title = "Shift stability: attention difference by shift"};
   plot.x = {.label = "shift of the ids (tokens)", .scale = Scale::log10};
   plot.y = {.label = "largest of a layer (1e-2)", .scale = Scale::log10};
-  std::map<std::pair<std::string, std::string>, std::map<int64_t, double>> curves;
+  std::map<std::pair<std::string, std::string>, std::map<std::int64_t, double>> curves;
   for (const ShiftRow& row : result.rows) {
     if (row.method != "ids") continue;
     auto [at, added] = curves[{row.model, row.dtype}].try_emplace(row.by, row.attention_difference);
@@ -188,8 +188,8 @@ PlotSpec by_shift_figure(const protocol::ShiftResult& result, const ModelNames& 
 }
 
 // How many shifts a figure against the shift would have.
-size_t shifts_of_ids(const protocol::ShiftResult& result) {
-  std::set<int64_t> shifts;
+std::size_t shifts_of_ids(const protocol::ShiftResult& result) {
+  std::set<std::int64_t> shifts;
   for (const ShiftRow& row : result.rows) {
     if (row.method == "ids") shifts.insert(row.by);
   }

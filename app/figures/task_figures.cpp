@@ -22,15 +22,15 @@ bool of_pairs(const EvalResult& result) {
   return std::ranges::any_of(result.cells, [](const EvalCell& cell) { return cell.column >= 1; });
 }
 
-int64_t trained_length(const EvalResult& result, const std::string& model) {
+std::int64_t trained_length(const EvalResult& result, const std::string& model) {
   for (const EvalRow& row : result.rows) {
     if (row.model == model && row.trained) return *row.trained;
   }
   return 0;
 }
 
-void add_line(PlotSpec& plot, const std::string& label, const std::map<int64_t, double>& values,
-              int color) {
+void add_line(PlotSpec& plot, const std::string& label,
+              const std::map<std::int64_t, double>& values, int color) {
   if (values.empty()) return;
   Series series{.label = label, .color = color, .width = 1.2, .dashed = true};
   for (const auto& [length, value] : values) {
@@ -46,16 +46,16 @@ std::vector<double> places_of(const std::vector<EvalCell>& cells, double EvalCel
   return {places.begin(), places.end()};
 }
 
-size_t index_of(const std::vector<double>& places, double place) {
-  return size_t(std::ranges::lower_bound(places, place) - places.begin());
+std::size_t index_of(const std::vector<double>& places, double place) {
+  return std::size_t(std::ranges::lower_bound(places, place) - places.begin());
 }
 
 // A tick in the middle of each row or column, as many as can be read.
 std::vector<widgets::AxisTick> ticks_of(const std::vector<double>& places) {
-  constexpr size_t kMostTicks = 12;
-  const size_t step = (places.size() + kMostTicks - 1) / kMostTicks;
+  constexpr std::size_t kMostTicks = 12;
+  const std::size_t step = (places.size() + kMostTicks - 1) / kMostTicks;
   std::vector<widgets::AxisTick> ticks;
-  for (size_t n = 0; n < places.size(); n += step) {
+  for (std::size_t n = 0; n < places.size(); n += step) {
     ticks.push_back({double(n) + 0.5, widgets::short_number(places[n])});
   }
   return ticks;
@@ -63,7 +63,7 @@ std::vector<widgets::AxisTick> ticks_of(const std::vector<double>& places) {
 
 // The square of the lengths that a model was trained at.
 void outline_trained(PlotSpec& plot, const std::vector<double>& rows,
-                     const std::vector<double>& columns, int64_t trained) {
+                     const std::vector<double>& columns, std::int64_t trained) {
   const auto inside = [trained](const std::vector<double>& places) {
     return double(std::ranges::count_if(places, [&](double at) { return at <= double(trained); }));
   };
@@ -84,9 +84,10 @@ PlotSpec map_of(const EvalResult& result, const std::string& model,
               .row_name = result.rows_of.value_or("row"),
               .col_name = result.columns_of.value_or("column")};
   map.values.assign(rows.size() * columns.size(), std::numeric_limits<float>::quiet_NaN());
-  int64_t least = std::numeric_limits<int64_t>::max(), most = 0;
+  std::int64_t least = std::numeric_limits<std::int64_t>::max(), most = 0;
   for (const EvalCell& cell : cells) {
-    const size_t at = index_of(rows, cell.row) * columns.size() + index_of(columns, cell.column);
+    const std::size_t at =
+        index_of(rows, cell.row) * columns.size() + index_of(columns, cell.column);
     map.values[at] = float(cell.value);
     least = std::min(least, cell.n), most = std::max(most, cell.n);
   }
@@ -105,8 +106,8 @@ PlotSpec map_of(const EvalResult& result, const std::string& model,
 }  // namespace
 
 void add_guessers(const EvalResult& result, const ModelNames& names, PlotSpec& plot) {
-  std::map<int64_t, double> blind, inside;
-  std::map<int64_t, std::string> trained;  // whose it is
+  std::map<std::int64_t, double> blind, inside;
+  std::map<std::int64_t, std::string> trained;  // whose it is
   const bool pairs = of_pairs(result);
   for (const EvalRow& row : result.rows) {
     if (row.blind) blind[row.length] = *row.blind;

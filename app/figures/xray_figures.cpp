@@ -35,8 +35,8 @@ PlotSpec xray_shares(const protocol::XrayResult& result, const ModelNames& names
   plot.x.label = "treated alone", plot.y.label = "share of what treating all returns";
   Series bars{.label = "share", .kind = SeriesKind::bars};
   // Names stand where they have room.
-  const size_t step = 1 + result.rows.size() / 17;
-  for (size_t n = 0; n < result.rows.size(); ++n) {
+  const std::size_t step = 1 + result.rows.size() / 17;
+  for (std::size_t n = 0; n < result.rows.size(); ++n) {
     const protocol::XrayRow& row = result.rows[n];
     const std::string name =
         layer_name(row.layer) + (row.head < 0 ? "" : "H" + std::to_string(row.head));
@@ -83,10 +83,10 @@ PlotSpec xray_unseen(const protocol::XrayResult& result, const ModelNames& names
   for (const protocol::XrayUnseen& row : result.unseen) {
     map.rows = std::max(map.rows, int(row.planes.size()));
   }
-  map.values.assign(size_t(map.rows) * size_t(map.cols), 0);
-  for (size_t h = 0; h < result.unseen.size(); ++h) {
+  map.values.assign(std::size_t(map.rows) * std::size_t(map.cols), 0);
+  for (std::size_t h = 0; h < result.unseen.size(); ++h) {
     const protocol::XrayUnseen& row = result.unseen[h];
-    for (size_t plane = 0; plane < row.planes.size(); ++plane) {
+    for (std::size_t plane = 0; plane < row.planes.size(); ++plane) {
       map.values[plane * result.unseen.size() + h] = float(row.planes[plane]);
     }
     plot.x.ticks.push_back(

@@ -54,15 +54,15 @@ Table blocks_table(const protocol::AblateResult& result) {
 
 // The heads whose maps move, furthest first.
 Table moved_table(const protocol::AblateResult& result) {
-  constexpr size_t most = 12;
+  constexpr std::size_t most = 12;
   Table table{.title = "maps that move (JS divergence of the rows, nats)",
               .columns = {"change", "layer", "head", "value", "low", "high", "n"}};
-  size_t still = 0;
+  std::size_t still = 0;
   for (const protocol::AblateRow& row : result.rows) {
     std::vector<protocol::MapChange> maps = row.maps;
     std::ranges::stable_sort(maps, std::greater<>{},
                              [](const auto& map) { return map.divergence.mean; });
-    for (size_t n = 0; n < maps.size(); ++n) {
+    for (std::size_t n = 0; n < maps.size(); ++n) {
       if (n >= most || maps[n].divergence.mean == 0) {
         ++still;
         continue;

@@ -27,7 +27,7 @@ struct NamedTable {
 // it, results_table.h) and, where they can be paired, "eval_differences".
 std::vector<NamedTable> eval_tables(const protocol::EvalResult& result, const ModelNames& names);
 
-// The same with all figures. `form` is the result as the worker sent it.
+// All tables and figures of a result. `form` is the result as the worker sent it.
 Output eval_output(const protocol::EvalResult& result, nlohmann::json form,
                    const ModelNames& names);
 

@@ -26,7 +26,7 @@ json cell_of(const EvalRow& row) {
 }
 
 // The best row of a length; null where none has a value.
-const EvalRow* best_at(const std::vector<EvalRow>& rows, int64_t length, bool lower) {
+const EvalRow* best_at(const std::vector<EvalRow>& rows, std::int64_t length, bool lower) {
   const EvalRow* best = nullptr;
   for (const EvalRow& row : rows) {
     if (row.length != length || !std::isfinite(row.value)) continue;
@@ -44,7 +44,7 @@ bool of_one_pair(const protocol::EvalDifference& one, const EvalRow& a, const Ev
 
 // Whether the values of a length are of the same thing: a loss a token is of the tokens that a
 // model reads, and models that do not read the same ones have no difference.
-bool can_be_ranked(const protocol::EvalResult& result, int64_t length) {
+bool can_be_ranked(const protocol::EvalResult& result, std::int64_t length) {
   if (result.task != kPerplexity || result.rows.front().metric == "bits_per_byte") return true;
   const EvalRow* first = nullptr;
   for (const EvalRow& row : result.rows) {
@@ -78,7 +78,7 @@ json blind_row(const std::vector<EvalRow>& rows) {
 
 Table results_table(const protocol::EvalResult& result, const ModelNames& names) {
   Table table{.title = result.task + ": " + result.metric + " by length", .columns = {"model"}};
-  std::set<int64_t> lengths;
+  std::set<std::int64_t> lengths;
   std::vector<std::string> models;
   for (const EvalRow& row : result.rows) {
     if (row.metric != result.rows.front().metric) return table;
@@ -87,8 +87,8 @@ Table results_table(const protocol::EvalResult& result, const ModelNames& names)
   }
   if (result.rows.empty()) return table;
   const bool lower = lower_is_better(result.rows.front().metric);
-  const bool ranked =
-      std::ranges::all_of(lengths, [&](int64_t length) { return can_be_ranked(result, length); });
+  const bool ranked = std::ranges::all_of(
+      lengths, [&](std::int64_t length) { return can_be_ranked(result, length); });
   for (const std::string& model : models) {
     json line{{"model", names.short_name(model)}};
     for (const EvalRow& row : result.rows) {
@@ -101,7 +101,7 @@ Table results_table(const protocol::EvalResult& result, const ModelNames& names)
     }
     table.rows.push_back(std::move(line));
   }
-  for (const int64_t length : lengths) table.columns.push_back(std::to_string(length));
+  for (const std::int64_t length : lengths) table.columns.push_back(std::to_string(length));
   if (json blind = blind_row(result.rows); blind.size() > 1) table.rows.push_back(std::move(blind));
   table.notes = {ranked ? std::string("best (*): the ") + (lower ? "lowest" : "highest") +
                               " of its length; + (underlined on pages): within the best's 95 % "

@@ -41,7 +41,7 @@ Table addressing_table(const protocol::AddressingResult& addressing, const json&
 
 // ---- demand ----
 
-std::string bucket_name(const std::vector<int64_t>& edges, size_t n) {
+std::string bucket_name(const std::vector<std::int64_t>& edges, std::size_t n) {
   if (n + 1 == edges.size()) return std::to_string(edges[n]) + "+";
   if (edges[n + 1] == edges[n] + 1) return std::to_string(edges[n]);
   return std::to_string(edges[n]) + ".." + std::to_string(edges[n + 1] - 1);
@@ -51,12 +51,12 @@ std::string bucket_name(const std::vector<int64_t>& edges, size_t n) {
 Table demand_table(const protocol::DemandResult& result) {
   Table table{.title = "demand (1e-3 bits a token per unit of score), by distance",
               .columns = {"head"}};
-  for (size_t n = 0; n < result.edges.size(); ++n) {
+  for (std::size_t n = 0; n < result.edges.size(); ++n) {
     table.columns.push_back(bucket_name(result.edges, n));
   }
   for (const protocol::DemandRow& row : result.rows) {
     json cells = {{"head", "L" + std::to_string(row.layer) + "H" + std::to_string(row.head)}};
-    for (size_t n = 0; n < row.demand.size(); ++n) {
+    for (std::size_t n = 0; n < row.demand.size(); ++n) {
       cells[bucket_name(result.edges, n)] = 1000 * row.demand[n].mean;
     }
     table.rows.push_back(std::move(cells));
@@ -68,7 +68,7 @@ Table demand_table(const protocol::DemandResult& result) {
 Table demand_rows_table(const protocol::DemandResult& result) {
   Table table{.columns = {"layer", "head", "distance", "demand", "low", "high", "n", "method"}};
   for (const protocol::DemandRow& row : result.rows) {
-    for (size_t n = 0; n < row.demand.size(); ++n) {
+    for (std::size_t n = 0; n < row.demand.size(); ++n) {
       const protocol::Interval& one = row.demand[n];
       table.rows.push_back({{"layer", row.layer},
                             {"head", row.head},
@@ -162,7 +162,7 @@ Table acuity_table(const protocol::AcuityResult& acuity, const json&, const Mode
 Table unseen_table(const protocol::XrayResult& result) {
   Table table{.columns = {"layer", "head", "of", "plane", "unseen"}};
   for (const protocol::XrayUnseen& row : result.unseen) {
-    for (size_t plane = 0; plane < row.planes.size(); ++plane) {
+    for (std::size_t plane = 0; plane < row.planes.size(); ++plane) {
       table.rows.push_back({{"layer", row.layer},
                             {"head", row.head},
                             {"of", row.of},

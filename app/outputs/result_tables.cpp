@@ -100,7 +100,7 @@ Table distance_profiles_table(const protocol::HeadsResult& heads) {
   for (const protocol::HeadRow& row : heads.rows) {
     if (!row.distance_profile) continue;
     const protocol::DistanceProfile& profile = *row.distance_profile;
-    for (size_t n = 0; n < profile.distance.size(); ++n) {
+    for (std::size_t n = 0; n < profile.distance.size(); ++n) {
       table.rows.push_back({{"layer", row.layer},
                             {"head", row.head},
                             {"distance", profile.distance[n]},
@@ -143,7 +143,7 @@ Table bias_rows_table(const protocol::PatternsResult& patterns) {
                           "base", "correction", "positional"},
               .for_files = true};
   for (const protocol::BiasRow& row : patterns.rows) {
-    for (size_t n = 0; n < row.distances.size(); ++n) {
+    for (std::size_t n = 0; n < row.distances.size(); ++n) {
       json line{{"layer", row.layer}, {"head", row.head},           {"query", row.query},
                 {"text", row.text},   {"text_name", row.text_name}, {"distance", row.distances[n]}};
       const auto add = [&](const char* part, const std::vector<double>& values) {
@@ -159,19 +159,19 @@ Table bias_rows_table(const protocol::PatternsResult& patterns) {
 
 Table bias_table(const protocol::PatternsResult& patterns) {
   Table table{.title = "bias added to the score, by distance", .columns = {"curve"}};
-  const auto last = static_cast<int64_t>(patterns.bias_distances.size()) - 1;
-  std::vector<int64_t> places;
-  for (int64_t n = 0; n < last; n = n == 0 ? 1 : 2 * n) places.push_back(n);
+  const auto last = static_cast<std::int64_t>(patterns.bias_distances.size()) - 1;
+  std::vector<std::int64_t> places;
+  for (std::int64_t n = 0; n < last; n = n == 0 ? 1 : 2 * n) places.push_back(n);
   places.push_back(last);
-  for (const int64_t place : places) {
-    table.columns.push_back(std::to_string(patterns.bias_distances[size_t(place)]));
+  for (const std::int64_t place : places) {
+    table.columns.push_back(std::to_string(patterns.bias_distances[std::size_t(place)]));
   }
   for (const protocol::BiasCurve& curve : patterns.bias) {
     json row{{"curve", curve.label}};
-    for (const int64_t place : places) {
-      if (size_t(place) >= curve.values.size()) continue;
-      row[std::to_string(patterns.bias_distances[size_t(place)])] =
-          protocol::detail::write_double(curve.values[size_t(place)]);
+    for (const std::int64_t place : places) {
+      if (std::size_t(place) >= curve.values.size()) continue;
+      row[std::to_string(patterns.bias_distances[std::size_t(place)])] =
+          protocol::detail::write_double(curve.values[std::size_t(place)]);
     }
     table.rows.push_back(std::move(row));
   }
@@ -289,8 +289,8 @@ Table published_shift_table(const protocol::ShiftResult& result) {
         result.expected, [&](const auto& model) { return model.encoding == one.encoding; });
     if (!measured) continue;
     json line{{"published", one.printed}, {"of", one.metric}};
-    for (size_t n = 0; n < one.x.size(); ++n) {
-      line["layer " + std::to_string(int64_t(one.x[n]) + 1)] = one.y[n];
+    for (std::size_t n = 0; n < one.x.size(); ++n) {
+      line["layer " + std::to_string(std::int64_t(one.x[n]) + 1)] = one.y[n];
     }
     table.rows.push_back(std::move(line));
   }
@@ -341,7 +341,7 @@ std::optional<widgets::PlotSpec> largest_difference(Run& run, const protocol::Co
   const std::array<std::string, 2> models{request.a, request.b};
   const std::array<std::string, 2> stacks{result.stack, result.other_stack};
   std::array<Answered<protocol::MapResult>, 2> maps;
-  const auto ask = [&](size_t which) {
+  const auto ask = [&](std::size_t which) {
     map.model = models[which];
     const bool named = chosen.find('.') != std::string::npos || stacks[which].empty();
     map.head = {named ? chosen : stacks[which] + "." + chosen};
@@ -349,9 +349,9 @@ std::optional<widgets::PlotSpec> largest_difference(Run& run, const protocol::Co
   };
   ask(0);
   ask(1);
-  const auto tokens = [&](size_t which) { return maps[which].result.tokens; };
+  const auto tokens = [&](std::size_t which) { return maps[which].result.tokens; };
   if (tokens(0) != tokens(1)) {  // trained for different lengths: as far as both go
-    const size_t longer = tokens(0) > tokens(1) ? 0 : 1;
+    const std::size_t longer = tokens(0) > tokens(1) ? 0 : 1;
     map.reading.length = tokens(1 - longer);
     ask(longer);
   }

@@ -32,7 +32,7 @@ std::set<std::string> given(const R& request) {
 
 // These keys of `rows`, in that order.
 Table table_of(std::string title, const nlohmann::json& rows, std::vector<std::string> columns);
-// The same of the JSON forms of Row, with the titles and units of its fields.
+// These keys of `rows`, JSON forms of Row, headed by the titles and units of its fields.
 template <class Row>
 Table table_of(std::string title, const nlohmann::json& rows, std::vector<std::string> columns) {
   Table table = table_of(std::move(title), rows, std::move(columns));
@@ -58,7 +58,7 @@ Table heads_table(const protocol::HeadsResult& heads, nlohmann::json rows);
 // The distance profiles of every head, a row for each distance; without rows where the result has
 // none.
 Table distance_profiles_table(const protocol::HeadsResult& heads);
-// The same by wider bands of distances, with intervals over texts.
+// The profiles of every head by wider bands of distances, with intervals over texts.
 Table profile_bands_table(const protocol::HeadsResult& heads);
 
 // One row for each model, method and shift, the attention differences of the layers across. Of
@@ -90,7 +90,7 @@ nlohmann::json provenance_of(const Result& result) {
 
 // Magnitude and drift of the position states of a patterns result, and what its G is.
 Table states_table(const protocol::PatternsResult& patterns);
-// The same of the model that it is held against; without rows where there is none.
+// The states of the model that it is held against; without rows where there is none.
 Table against_states_table(const protocol::PatternsResult& patterns);
 // Every row of single queries, a line for each distance, for files; without rows where there is
 // none.

@@ -30,7 +30,7 @@ namespace {
 // Texts of the loss by position: enough for a readable band, where all that are bundled take
 // minutes on two cores.
 constexpr int kPositionTexts = 24;
-constexpr int64_t kThumbnailSide = 64;
+constexpr std::int64_t kThumbnailSide = 64;
 // The texts of questions that run a model many times, so that all of them take a minute a model:
 // of the bundled ones five, as an interval over two is thirteen standard errors wide.
 constexpr const char* kQuestionTexts = "0:70:14";
@@ -69,7 +69,7 @@ class Report {
         {"The text", &Report::text},
         {"Cost", &Report::cost},
     };
-    size_t done = 0;
+    std::size_t done = 0;
     for (const Part& part : parts) {
       run_.show_progress(double(done++) / std::size(parts), part.name);
       or_refused(part.name, [&] { (this->*part.write)(); });
@@ -84,7 +84,7 @@ class Report {
  private:
   static std::string title(const std::vector<std::string>& models) {
     std::string text = "Phasescope report: ";
-    for (size_t i = 0; i < models.size(); ++i) text += (i ? ", " : "") + models[i];
+    for (std::size_t i = 0; i < models.size(); ++i) text += (i ? ", " : "") + models[i];
     return text;
   }
 
@@ -167,7 +167,7 @@ class Report {
 
   void add_provenance(const json& one) {
     const json hashes = one.value("model_hashes", json::array());
-    for (size_t i = 0; i < one.at("models").size(); ++i) {
+    for (std::size_t i = 0; i < one.at("models").size(); ++i) {
       json row{{"model", one["models"][i]}};
       row["weights SHA-256"] = i < hashes.size() ? hashes[i] : json();
       for (const char* key : {"version", "device", "dtype", "kernel", "seed"}) {
@@ -247,7 +247,7 @@ class Report {
     request.perplexity.window = "per_position";
     request.perplexity.trials = kPositionTexts;
     const auto eval = ask<protocol::EvalResult>(request, "eval").result;
-    int64_t longest = 0;
+    std::int64_t longest = 0;
     for (const protocol::EvalRow& row : eval.rows) longest = std::max(longest, row.length);
     page_.section("Loss against position",
                   "On " + texts_name() +
@@ -496,7 +496,7 @@ class Report {
     page_.section("Model against model",
                   "Jensen-Shannon divergence of the same head's rows on the same text, and the "
                   "difference of the head that differs most.");
-    for (size_t i = 1; i < request_.models.size(); ++i) {
+    for (std::size_t i = 1; i < request_.models.size(); ++i) {
       or_refused("Model against model",
                  [&] { compare_two(request_.models[0], request_.models[i]); });
     }

@@ -14,8 +14,8 @@ class AblateVerb : public Verb {
  public:
   std::string name() const override { return "ablate"; }
   std::string help() const override {
-    return "what a model loses without some heads, with heads held back, or read otherwise (--set "
-           "is the change)";
+    return "what a model loses when heads are taken out or limited, or when it is read with other "
+           "settings (--set)";
   }
   std::string example() const override {
     return "phasescope ablate rope --head L3H1 --texts 0:70:10\n"
@@ -40,10 +40,10 @@ class AblateVerb : public Verb {
     const std::filesystem::path path(out);
     if (path.has_extension() && path.extension() != ".safetensors") return;
     const std::string file = path.has_extension() ? out : (path / "tensors.safetensors").string();
-    for (size_t n = 0; n < result.rows.size(); ++n) {
+    for (std::size_t n = 0; n < result.rows.size(); ++n) {
       std::string& reading = result.rows[n].reading;
       const std::string form = "FILE.safetensors";
-      const size_t at = reading.find(form);
+      const std::size_t at = reading.find(form);
       if (at == std::string::npos) continue;
       reading.replace(at, form.size(), file);
       json["rows"][n]["reading"] = reading;

@@ -13,7 +13,7 @@ class AddressingVerb : public Verb {
  public:
   std::string name() const override { return "addressing"; }
   std::string help() const override {
-    return "how much of a head's scores is distance, how much the key, how much only the pair";
+    return "how much of a head's scores comes from distance, from the key, and from the pair alone";
   }
   std::string example() const override { return "phasescope addressing rope --texts 0:70:20"; }
   std::string missing_forms() const override { return kNoArrays; }

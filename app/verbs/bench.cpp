@@ -36,11 +36,11 @@ using protocol::BenchRow;
 
 // Median, least and largest of `runs` calls, in `unit` of `per_second` a second.
 template <class F>
-BenchRow timed_row(const std::string& name, int64_t runs, double per_second,
+BenchRow timed_row(const std::string& name, std::int64_t runs, double per_second,
                    const std::string& unit, const F& call) {
   using clock = std::chrono::steady_clock;
   std::vector<double> times;
-  for (int64_t run = 0; run < runs; ++run) {
+  for (std::int64_t run = 0; run < runs; ++run) {
     const auto begin = clock::now();
     call();
     times.push_back(std::chrono::duration<double>(clock::now() - begin).count() * per_second);
@@ -75,12 +75,13 @@ class BenchVerb : public Verb {
     options.request(request_);
     options.option(
         "--beside", beside_,
-        "of window: a run configuration that is trained on the same processor meanwhile");
-    options.option("--write", page_,
-                   "page whose section of this device bench kernels or bench step replaces");
+        "with window: a run configuration that is trained on the same processor meanwhile");
+    options.option(
+        "--write", page_,
+        "page of benchmarks, whose section of this device bench kernels or bench step replaces");
     options.option(
         "--import", import_,
-        "the times of this file, from a GPU machine (./dev carry), in place of measuring");
+        "take the times from this file of a GPU machine (./dev carry) instead of measuring");
   }
   std::string out_argument() const override {
     return what_ == "step" || words_.empty() ? "" : words_.front();
@@ -101,7 +102,7 @@ class BenchVerb : public Verb {
       throw formats::bad_usage("this benchmark has no page", "--write");
     }
     if (!import_.empty())
-      throw formats::bad_usage("times of kernels alone are brought", "--import");
+      throw formats::bad_usage("only times of kernels can be imported", "--import");
     if (what_ == "window") {
       if (!run.common().remote.empty()) {
         throw formats::bad_usage("bench window measures the window of this machine", "--remote");

@@ -45,6 +45,10 @@ that a variant has (its table, its state, its small network), and the rivals tho
 A *dense bias made before* is in neither the rival's time nor its memory, and no gradient of it is asked
 for.
 
+*Sinks* and *gates* (a number a channel) stand beside plain scores, *forgetting* is a bias by token, *query_table* a
+table of 256 near distances for each query, *clamp* a second q and k for far keys: of three heads one has all keys
+far, one those past a third of the text, one none. A section without these rows is older than they are.
+
 *Probes: all* are entropy, largest score and its key, largest weight, weight on key 0 and within three
 windows, mean distance, and by distance the number of pairs and the sums of weights, scores and squared
 scores, in one pass with attention itself. By distance means what head statistics ask for: each distance
@@ -218,17 +222,17 @@ bool is_bench_page(const std::string& page) {
 }
 
 std::string with_bench_section(std::string page, const std::string& section) {
-  const size_t first = page.find("\n## ");
+  const std::size_t first = page.find("\n## ");
   page = kIntroduction + (first == std::string::npos ? "" : page.substr(first));
   if (page.back() != '\n') page += '\n';
   const std::string heading = "\n" + heading_of(section) + "\n";
-  const size_t same = page.find(heading);
+  const std::size_t same = page.find(heading);
   if (same != std::string::npos) {
-    const size_t next = page.find("\n## ", same + heading.size() - 1);
+    const std::size_t next = page.find("\n## ", same + heading.size() - 1);
     const std::string rest = next == std::string::npos ? "" : page.substr(next);
     return page.substr(0, same + 1) + section + rest;
   }
-  const size_t end = std::min(page.find(kExplanations), page.size());
+  const std::size_t end = std::min(page.find(kExplanations), page.size());
   return page.substr(0, end) + "\n" + section + page.substr(end);
 }
 

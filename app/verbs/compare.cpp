@@ -38,7 +38,7 @@ Table matches_table(const protocol::CompareResult& result) {
   Table table{
       .title = "heads of " + result.a + " and the heads of " + result.b + " that are most alike",
       .columns = {"head", "other", "js_divergence", "low", "high", "n"}};
-  const auto label = [](int64_t layer, int64_t head) {
+  const auto label = [](std::int64_t layer, std::int64_t head) {
     return "L" + std::to_string(layer) + "H" + std::to_string(head);
   };
   for (const protocol::HeadMatch& match : result.matches) {
@@ -54,7 +54,7 @@ Table matches_table(const protocol::CompareResult& result) {
   return table;
 }
 
-int64_t heads_a_layer(Run& run, const std::string& model) {
+std::int64_t heads_a_layer(Run& run, const std::string& model) {
   return run.ask<protocol::LoadReport>(protocol::InfoRequest{.model = model}).result.model.heads;
 }
 
@@ -63,7 +63,7 @@ class CompareVerb : public Verb {
   std::string name() const override { return "compare"; }
   std::string help() const override {
     return "the same text through several models, each beside the first, or two texts through "
-           "one: divergence a head, loss, matching heads";
+           "one: divergence of each head, loss, matching heads";
   }
   std::string example() const override {
     return "phasescope compare rope tapa\n"
@@ -86,7 +86,7 @@ class CompareVerb : public Verb {
     Output output{.result = std::move(json), .provenance = provenance_of(compare)};
     const ModelNames names = names_in(compare);
     add(run, compare, names, "js_between", tensors, output);
-    for (size_t n = 0; n < compare.others.size(); ++n) {
+    for (std::size_t n = 0; n < compare.others.size(); ++n) {
       add(run, alone(compare.others[n], compare), names, "js_between_" + std::to_string(n + 2),
           tensors, output);
     }
@@ -109,8 +109,8 @@ class CompareVerb : public Verb {
     if (!one.positions.empty()) output.figures.push_back(loss_change_figure(one, names));
     if (const auto* matrix = protocol::find_tensor(tensors, between)) {
       // Two texts are read by one model.
-      const int64_t a = heads_a_layer(run, one.a);
-      const int64_t b = request_.other.empty() ? heads_a_layer(run, one.b) : a;
+      const std::int64_t a = heads_a_layer(run, one.a);
+      const std::int64_t b = request_.other.empty() ? heads_a_layer(run, one.b) : a;
       output.figures.push_back(matched_heads_figure(one, grid_of(*matrix), {a, b}, names));
     }
     if (!request_.other.empty()) return;  // one text's map at a time is what `map` draws

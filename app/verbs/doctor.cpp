@@ -60,7 +60,7 @@ class DoctorVerb : public Verb {
   std::string example() const override { return "phasescope doctor --report"; }
   std::string missing_forms() const override { return kTablesAlone; }
   void declare(Options& options) override {
-    options.flag("--report", report_, "a text for bug reports, without names of users");
+    options.flag("--report", report_, "a text for bug reports, without user names");
   }
   Output run(Run& run) override {
     std::vector<Fact> facts{{"version", PHASESCOPE_VERSION}};

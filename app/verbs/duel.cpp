@@ -55,7 +55,7 @@ void add_other_texts(const protocol::DuelResult& duel, std::vector<std::string>&
 void add_tensors(const protocol::DuelResult& duel, std::vector<std::string>& notes) {
   if (duel.unit != "seeds") return;
   std::string words = std::to_string(duel.shared.size()) + " tensors start alike";
-  for (size_t n = 0; n < duel.not_shared.size() && n < 4; ++n) {
+  for (std::size_t n = 0; n < duel.not_shared.size() && n < 4; ++n) {
     words += (n == 0 ? ", not: " : ", ") + duel.not_shared[n];
   }
   if (duel.not_shared.size() > 4) {

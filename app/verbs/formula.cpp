@@ -14,7 +14,7 @@ class FormulaVerb : public Verb {
  public:
   std::string name() const override { return "formula"; }
   std::string help() const override {
-    return "a score of one's own: its parameters and their units, how it runs, what it costs";
+    return "a score of your own: its parameters and their units, how it runs, what it costs";
   }
   std::string example() const override {
     return "phasescope formula 'param m[head] ~ slopes; score = content - m*lam' --check";

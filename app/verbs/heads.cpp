@@ -89,7 +89,7 @@ class HeadsVerb : public Verb {
   }
 
   // The side of the pictures that the figure of all heads is made of.
-  static constexpr int64_t kThumbnailSide = 64;
+  static constexpr std::int64_t kThumbnailSide = 64;
 
   protocol::HeadsRequest request_;
   std::string sort_;

@@ -192,7 +192,7 @@ Table tasks_table(const protocol::SweepResult& sweep) {
 
 // A row for a sweep: how many of its trainings, and their evals, are done.
 json progress_of(const std::string& name, const protocol::SweepResult& sweep, bool evaluates) {
-  int64_t done = 0;
+  std::int64_t done = 0;
   double seconds = 0;
   for (const protocol::SweepCell& cell : sweep.cells) {
     done += cell.state == "done" && (!evaluates || cell.evaluated == "done") ? 1 : 0;
@@ -290,8 +290,9 @@ class ReproduceVerb : public Verb {
       return needed_of(result, claims);
     };
     if (request_.budget > 0) {
-      options.until = std::chrono::steady_clock::now() +
-                      std::chrono::milliseconds(static_cast<int64_t>(60'000 * request_.budget));
+      options.until =
+          std::chrono::steady_clock::now() +
+          std::chrono::milliseconds(static_cast<std::int64_t>(60'000 * request_.budget));
     }
     return options;
   }

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 using protocol::SweepCell;
 using protocol::SweepResult;
 
-constexpr size_t kMostCurves = 24;                 // that can be told apart in one figure
+constexpr std::size_t kMostCurves = 24;            // that can be told apart in one figure
 constexpr std::chrono::seconds kBetweenLooks{10};  // at Slurm's queue, which others ask too
 
 // Every cell is a job of its own, found again by its folder: whatever ends this verb, the same
@@ -67,7 +67,8 @@ class SweepVerb : public Verb {
       throw formats::bad_usage("--table starts nothing", "--slurm", "give one of them");
     }
     if (seeds_ > 0) {
-      std::erase_if(plan_.jobs, [this](const SweepJob& job) { return job.seed >= size_t(seeds_); });
+      std::erase_if(plan_.jobs,
+                    [this](const SweepJob& job) { return job.seed >= std::size_t(seeds_); });
     }
     place_ = fs::absolute(folder_.empty() ? fs::path("out") / fs::path(config_).stem()
                                           : fs::path(folder_))
@@ -91,7 +92,7 @@ class SweepVerb : public Verb {
 
   SweepResult read(Run& run, Check check = Check::no) const {
     nlohmann::json cells = nlohmann::json::array();
-    for (size_t n = 0; n < dirs_.size(); ++n) {
+    for (std::size_t n = 0; n < dirs_.size(); ++n) {
       cells.push_back({{"dir", dirs_[n]}, {"group", plan_.jobs[n].group}});
       if (check == Check::no) continue;
       cells.back()["config"] = plan_.jobs[n].config, cells.back()["eval"] = plan_.eval;
@@ -105,7 +106,7 @@ class SweepVerb : public Verb {
     protocol::KeepRequest request{.file = fs::absolute(kept_).lexically_normal().string(),
                                   .cells = nlohmann::json::array(),
                                   .eval = plan_.eval};
-    for (size_t n = 0; n < dirs_.size(); ++n) {
+    for (std::size_t n = 0; n < dirs_.size(); ++n) {
       request.cells.push_back({{"dir", dirs_[n]}, {"config", plan_.jobs[n].config}});
     }
     const auto found = result_of<protocol::KeptResult>(run.call(request));
@@ -122,7 +123,7 @@ class SweepVerb : public Verb {
     bool stopping = false;
     while (true) {
       const SweepResult now = read(run);
-      int64_t running = 0;
+      std::int64_t running = 0;
       for (const SweepCell& cell : now.cells) {
         running += protocol::is_live(cell.state) || protocol::is_live(cell.evaluated) ? 1 : 0;
       }
@@ -132,7 +133,7 @@ class SweepVerb : public Verb {
         stop(run, now);
       }
       bool started = false;
-      for (size_t n = 0; n < now.cells.size() && running < plan_.at_once && !stopping; ++n) {
+      for (std::size_t n = 0; n < now.cells.size() && running < plan_.at_once && !stopping; ++n) {
         if (!start_next(run, n, now.cells[n])) continue;
         ++running, started = true;
       }
@@ -145,7 +146,7 @@ class SweepVerb : public Verb {
     protocol::SlurmRequest request{.dir = place_.string(), .at_once = plan_.at_once};
     request.eval = plan_.eval, request.options = sbatch_, request.submit = submit;
     request.cells = nlohmann::json::array();
-    for (size_t n = 0; submit && n < dirs_.size(); ++n) {
+    for (std::size_t n = 0; submit && n < dirs_.size(); ++n) {
       request.cells.push_back({{"dir", dirs_[n]}, {"config", plan_.jobs[n].config}});
     }
     return result_of<protocol::SlurmResult>(run.call(request));
@@ -177,13 +178,13 @@ class SweepVerb : public Verb {
     }
   }
 
-  int64_t ended_of(const SweepResult& now) const {
+  std::int64_t ended_of(const SweepResult& now) const {
     return std::ranges::count_if(now.cells, [this](const SweepCell& cell) {
       return cell.state == "done" && (!evaluates() || cell.evaluated == "done");
     });
   }
 
-  void say_progress(Run& run, const SweepResult& now, int64_t running, int64_t ended) {
+  void say_progress(Run& run, const SweepResult& now, std::int64_t running, std::int64_t ended) {
     const double all = double(now.cells.size());
     double done = 0;
     for (const SweepCell& cell : now.cells) {
@@ -198,7 +199,7 @@ class SweepVerb : public Verb {
 
   // The training of a cell, or its eval where it is trained; false where nothing is left of it.
   // What was started in this run and has ended without being done is not tried again.
-  bool start_next(Run& run, size_t n, const SweepCell& cell) {
+  bool start_next(Run& run, std::size_t n, const SweepCell& cell) {
     if (protocol::is_live(cell.state) || protocol::is_live(cell.evaluated)) return false;
     const bool trained = cell.state == "done";
     if (trained && (!evaluates() || cell.evaluated == "done")) return false;
@@ -216,13 +217,13 @@ class SweepVerb : public Verb {
     }
   }
 
-  void start_training(Run& run, size_t n) {
+  void start_training(Run& run, std::size_t n) {
     run.say("training " + plan_.jobs[n].name);
     run.call(
         protocol::StartRequest{.dir = dirs_[n], .config = plan_.jobs[n].config, .resume = true});
   }
 
-  void start_eval(Run& run, size_t n, const SweepCell& cell) {
+  void start_eval(Run& run, std::size_t n, const SweepCell& cell) {
     const std::string dir = dirs_[n] + "/eval";
     run.say("evaluating " + plan_.jobs[n].name);
     if (!cell.evaluated.empty()) {
@@ -266,8 +267,8 @@ class SweepVerb : public Verb {
   Output shown(Run& run, SweepResult now) const {
     Output output{.result = protocol::to_json_form(now)};
     nlohmann::json rows = protocol::to_json_form(now.cells);
-    const int64_t ended = ended_of(now);
-    for (size_t n = 0; n < rows.size(); ++n) {
+    const std::int64_t ended = ended_of(now);
+    for (std::size_t n = 0; n < rows.size(); ++n) {
       rows[n]["job"] = plan_.jobs[n].name;
       if (!now.cells[n].message.empty()) {
         output.text += plan_.jobs[n].name + ": " + now.cells[n].message + "\n";
@@ -278,7 +279,7 @@ class SweepVerb : public Verb {
         {"job", "state", "step", "steps", "loss", "validation_bits", "validation_right",
          "evaluated"});
     output.tables.push_back(std::move(cells));
-    output.whole = ended == int64_t(now.cells.size());
+    output.whole = ended == std::int64_t(now.cells.size());
     if (!now.eval.rows.empty()) add_eval(now.eval, output);
     if (output.figures.empty()) output.figures = progress_of(run, now);
     const bool failed = std::ranges::any_of(now.cells, [](const SweepCell& cell) {
@@ -293,10 +294,10 @@ class SweepVerb : public Verb {
   SweepPlan plan_;
   std::vector<std::string> dirs_;
   std::string config_, folder_, said_, kept_;
-  std::set<std::pair<size_t, bool>> attempted_;  // a cell's training (false) and eval (true)
-  fs::path place_;                               // of the jobs' folders
+  std::set<std::pair<std::size_t, bool>> attempted_;  // a cell's training (false) and eval (true)
+  fs::path place_;                                    // of the jobs' folders
   std::vector<std::string> sbatch_;
-  int64_t at_once_ = 0, seeds_ = 0, ended_ = 0;
+  std::int64_t at_once_ = 0, seeds_ = 0, ended_ = 0;
   bool table_ = false, slurm_ = false;
 };
 

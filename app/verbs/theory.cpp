@@ -22,7 +22,7 @@ class TheoryVerb : public Verb {
   Output run(Run& run) override {
     const std::set<std::string> asked = given(request_);
     if (list_ && !asked.empty()) {
-      throw formats::bad_usage("the list is of all checks and reads no model", "--list",
+      throw formats::bad_usage("the list has all checks and reads no model", "--list",
                                "give it alone");
     }
     if (list_) return run_list(run);
@@ -48,7 +48,7 @@ class TheoryVerb : public Verb {
           key == "backend") {
         continue;
       }
-      throw formats::bad_usage("this is of a model, and none is named",
+      throw formats::bad_usage("this is read with a model, and none is named",
                                key == "input" ? "the text" : protocol::option_name(key),
                                "name the MODEL");
     }

@@ -23,17 +23,18 @@ class TokenizeVerb : public Verb {
   std::string missing_forms() const override { return kDocumentAlone; }
   void declare(Options& options) override {
     options.request(request_);
-    options.flag("--jsonl", lines_,
-                 "{\"text\"} a line on stdin, {\"ids\", \"decoded\"} a line out");
-    options.flag("--pre-tokens", pre_tokens_, "with --jsonl: what the text was cut into, too");
+    options.flag(
+        "--jsonl", lines_,
+        "read a {\"text\"} a line from standard input, write {\"ids\", \"decoded\"} a line");
+    options.flag("--pre-tokens", pre_tokens_, "with --jsonl: also what the text was cut into");
   }
   Output run(Run& run) override {
     if (pre_tokens_ && !lines_) {
-      throw formats::bad_usage("what texts are cut into is told of lines", "--pre-tokens",
-                               "add --jsonl");
+      throw formats::bad_usage("what texts are cut into is written only for --jsonl",
+                               "--pre-tokens", "add --jsonl");
     }
     if (lines_ && !request_.input.empty()) {
-      throw formats::bad_usage("lines are read from standard input, and nothing else", "--jsonl");
+      throw formats::bad_usage("it reads texts from standard input, and no others", "--jsonl");
     }
     if (lines_) return run_lines(run);
     Output output{.result = run.call(request_).result};

@@ -131,7 +131,7 @@ class TrainVerb : public Verb {
     std::string line = "step " + std::to_string(job.step) + "/" + std::to_string(job.steps);
     if (job.last) line += "  loss " + widgets::short_number(job.last->loss);
     if (job.seconds_left > 0) {
-      line += "  " + std::to_string(int64_t(job.seconds_left)) + " s left";
+      line += "  " + std::to_string(std::int64_t(job.seconds_left)) + " s left";
     }
     return job.state == "paused" ? line + "  paused" : line;
   }
@@ -139,7 +139,7 @@ class TrainVerb : public Verb {
   // Ctrl-C asks the job to stop; it saves a checkpoint first.
   Output follow(Run& run, const std::string& dir) {
     bool asked = false;
-    int64_t said = 0;
+    std::int64_t said = 0;
     while (true) {
       protocol::Reply reply = run.call(protocol::JobRequest{.dir = dir});
       const JobStatus job = result_of<JobStatus>(reply);

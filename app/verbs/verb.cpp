@@ -8,7 +8,7 @@ namespace phasescope::app {
 std::string with_settings(const std::string& model, const protocol::Assignments& set) {
   protocol::ModelReading reading = protocol::model_reading(model);
   for (const std::string& assignment : set.list) {
-    const size_t equals = assignment.find('=');
+    const std::size_t equals = assignment.find('=');
     if (equals == std::string::npos || equals == 0) {
       throw formats::bad_usage("\"" + assignment + "\" sets nothing", "--set",
                                "write it as key=value");

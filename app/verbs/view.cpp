@@ -16,7 +16,7 @@ namespace phasescope::app {
 
 namespace {
 
-constexpr int64_t kFrames = 3;
+constexpr std::int64_t kFrames = 3;
 
 class ViewVerb : public Verb {
  public:
@@ -35,18 +35,19 @@ class ViewVerb : public Verb {
     options.request(settings_);
     options.option("--text", text_, "file that the models read");
     options.option("--session", session_, "session file (default: the user's own)");
-    options.option("--screenshot", screenshot_,
-                   "draw without a display, save this .png, or into this folder one of every "
-                   "view, and leave");
-    options.option("--record", record_,
-                   "draw every view of the first session without a display, keep the answers here");
+    options.option(
+        "--screenshot", screenshot_,
+        "draw without a display into this .png, or every view into this folder, and exit");
+    options.option(
+        "--record", record_,
+        "draw every view of the first session without a display, and write the answers here");
     options.option("--frames", frames_,
                    "with --screenshot: frames drawn after the last answer has come", 1, 100'000);
     options.repeated("--command", commands_,
                      "with --screenshot: a command of the palette that is run before, e.g. "
                      "view.demand or demand.run (may be repeated)");
-    options.choice("--theme", theme_, {"light", "dark"}, "instead of the session's");
-    options.option("--size", size_, "of the window, WxH pixels");
+    options.choice("--theme", theme_, {"light", "dark"}, "colours, instead of the session's");
+    options.option("--size", size_, "size of the window, WxH pixels");
     options.request(place_);
   }
   Output run(Run& run) override {
@@ -116,14 +117,15 @@ class ViewVerb : public Verb {
   // What would be dropped is refused.
   void check_together() const {
     if (models_.empty() && !settings_.set.list.empty()) {
-      throw formats::bad_usage("settings are of models that the command names", "--set",
+      throw formats::bad_usage("settings are for models that the command names", "--set",
                                "name the MODEL");
     }
     if (screenshot_.empty() && frames_ != kFrames) {
-      throw formats::bad_usage("frames are counted for a picture", "--frames", "add --screenshot");
+      throw formats::bad_usage("frames are counted only for a picture", "--frames",
+                               "add --screenshot");
     }
     if (screenshot_.empty() && !commands_.empty()) {
-      throw formats::bad_usage("commands are run before a picture", "--command",
+      throw formats::bad_usage("commands are run only before a picture", "--command",
                                "add --screenshot");
     }
     if (record_.empty()) return;
@@ -153,7 +155,7 @@ class ViewVerb : public Verb {
   int (*open_)(const WindowOptions&);
   std::vector<std::string> models_, commands_;
   std::string text_, session_, screenshot_, record_, theme_, size_;
-  int64_t frames_ = kFrames;
+  std::int64_t frames_ = kFrames;
   protocol::ModelSettings settings_;
   protocol::Place place_;
 };

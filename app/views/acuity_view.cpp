@@ -18,12 +18,12 @@ std::string AcuityView::what_it_shows() const {
 double AcuityView::passes_of_a_text(const protocol::AcuityRequest& request,
                                     const protocol::LoadReport& report) const {
   const protocol::ModelSummary& model = report.model;
-  const auto count = [](const std::vector<int64_t>& chosen, int64_t all) {
-    return static_cast<double>(chosen.empty() ? all : static_cast<int64_t>(chosen.size()));
+  const auto count = [](const std::vector<std::int64_t>& chosen, std::int64_t all) {
+    return static_cast<double>(chosen.empty() ? all : static_cast<std::int64_t>(chosen.size()));
   };
   double bands = static_cast<double>(request.bands.size());
   if (request.bands.empty())  // octaves to the trained length
-    bands = std::ceil(std::log2(static_cast<double>(std::max<int64_t>(model.context, 2))));
+    bands = std::ceil(std::log2(static_cast<double>(std::max<std::int64_t>(model.context, 2))));
   double places = 1;
   if (request.by != "model") places += count(request.chosen.layers, model.layers);
   if (request.by == "head")

@@ -31,13 +31,13 @@ std::vector<Arc> arcs_in(const MapResult& result) {
 
 // The queries on show in the map; of more than are asked for, those around the selected one.
 // Nothing where they are all of the text. `tokens`: how many it has, 0 where that is not known.
-std::optional<protocol::Range> queries_asked(const Session& session, int64_t tokens) {
-  constexpr int64_t most = ArcsView::kMostQueries;
+std::optional<protocol::Range> queries_asked(const Session& session, std::int64_t tokens) {
+  constexpr std::int64_t most = ArcsView::kMostQueries;
   const Region& region = session.region;
-  int64_t begin = region.row_begin, end = region.row_end > 0 ? region.row_end : tokens;
+  std::int64_t begin = region.row_begin, end = region.row_end > 0 ? region.row_end : tokens;
   if (tokens > 0) end = std::min(end, tokens);
   if (end - begin > most) {
-    const int64_t middle = session.selection.query.value_or(begin);
+    const std::int64_t middle = session.selection.query.value_or(begin);
     begin = std::clamp(middle - most / 2, begin, end - most), end = begin + most;
   }
   if (end <= begin || (begin == 0 && end == tokens)) return std::nullopt;
@@ -45,12 +45,13 @@ std::optional<protocol::Range> queries_asked(const Session& session, int64_t tok
 }
 
 // How many tokens the session's text has, once the model has read it.
-int64_t tokens_read(const ViewContext& context, const std::string& model) {
+std::int64_t tokens_read(const ViewContext& context, const std::string& model) {
   const auto& question = context.requests.of(kText, model);
-  return question.answers_now() ? static_cast<int64_t>(question.answer()->result.tokens.size()) : 0;
+  return question.answers_now() ? static_cast<std::int64_t>(question.answer()->result.tokens.size())
+                                : 0;
 }
 
-std::string token_words(const std::string& side, int64_t place, const std::string& text) {
+std::string token_words(const std::string& side, std::int64_t place, const std::string& text) {
   return side + " " + std::to_string(place) + (text.empty() ? "" : " \"" + text + "\"");
 }
 
@@ -70,14 +71,14 @@ void ArcsView::ask(ViewContext& context) {
   const std::string model = selected_model(context.session());
   const Selection& at = context.session().selection;
   if (model.empty() || at.head < 0) return;
-  const int64_t tokens = tokens_read(context, model);
+  const std::int64_t tokens = tokens_read(context, model);
   const auto* report = context.info(model);
   if (tokens == 0 && report && report->length > kMostQueries) return;
   const TextInput text = context.text_for(model);
   protocol::MapRequest request{.model = model};
   const bool stacks = context.has_stacks(model) && !at.stack.empty();
   request.head = {(stacks ? at.stack + "." : "") + name_of_head(at.layer, at.head)};
-  request.top = std::clamp<int64_t>(context.state<ArcsState>().keys, 1, kMostKeys);
+  request.top = std::clamp<std::int64_t>(context.state<ArcsState>().keys, 1, kMostKeys);
   request.size = {1, 1};
   request.rows = queries_asked(context.session(), tokens);
   set_text(request.reading, text);
@@ -130,7 +131,7 @@ void ArcsView::draw_controls(ViewContext& context) {
     state.keys = std::clamp(keys, 1, kMostKeys);
     context.set_state("Show other arcs", state, "arcs");
   }
-  tooltip("Of each query so many keys, those with the largest weights");
+  tooltip("How many keys of each query have an arc: those with the largest weights");
   draw_tools(context);
 }
 
@@ -166,7 +167,7 @@ void ArcsView::draw_answer(ViewContext& context, const MapAnswer& answer) {
   const auto model = static_cast<std::size_t>(at.model);
   widgets::ArcsSpec spec{.arcs = &arcs};
   spec.tokens = static_cast<int>(std::max(answer.result.tokens, answer.result.keys));
-  spec.query_text = [&](int64_t place) { return token_text(context, model, place); };
+  spec.query_text = [&](std::int64_t place) { return token_text(context, model, place); };
   if (answer.result.stack != "cross") spec.key_text = spec.query_text;
   spec.query = static_cast<int>(at.query.value_or(-1));
   spec.key = static_cast<int>(at.key.value_or(-1));
@@ -201,7 +202,7 @@ void ArcsView::draw_content(ViewContext& context) {
     return widgets::draw_empty("Where the selected head looks will be here. Tick a model.");
   if (context.session().selection.head < 0)
     return widgets::draw_empty("A mean of heads has no largest weights: select one head.");
-  const int64_t tokens = tokens_read(context, model);
+  const std::int64_t tokens = tokens_read(context, model);
   if (std::exchange(tokens_, tokens) != tokens) ask(context);
   auto& question = context.requests.of(kArcs, model);
   draw_question(context, question, short_name(context.session(), model));

@@ -8,7 +8,7 @@ namespace phasescope::app {
 
 struct ArcsState {
   static constexpr const char* kView = "arcs";
-  int64_t keys = 3;  // of each query, those with the largest weights
+  std::int64_t keys = 3;  // of each query, those with the largest weights
   template <class V>
   void fields(V& v) {
     v("keys", keys);
@@ -23,7 +23,7 @@ inline constexpr Asks<protocol::MapResult> kArcs{"arcs", protocol::MapRequest::m
 class ArcsView : public View {
  public:
   // The most queries that are asked for: those on show in the map, or around the selected one.
-  static constexpr int64_t kMostQueries = 2048;
+  static constexpr std::int64_t kMostQueries = 2048;
 
   std::string id() const override { return "arcs"; }
   std::string title() const override { return "Arcs"; }
@@ -44,8 +44,8 @@ class ArcsView : public View {
                   const widgets::ArcsDrawn& drawn) const;
 
   Cached<std::vector<widgets::Arc>> arcs_;
-  int64_t tokens_ = 0;               // read of the text when it was last asked
-  std::optional<int64_t> revealed_;  // the selected query that was scrolled to
+  std::int64_t tokens_ = 0;               // read of the text when it was last asked
+  std::optional<std::int64_t> revealed_;  // the selected query that was scrolled to
 };
 
 }  // namespace phasescope::app

@@ -300,8 +300,8 @@ void CompareView::click_on_matrix(ViewContext& context, const PlotSpec& plot,
   const auto& question = context.requests.of(kCompare);
   if (!drawn.clicked || !drawn.pointer || !plot.map || !question.answers_now()) return;
   const auto heads = heads_of(context, *question.answer());
-  const auto row = static_cast<int64_t>(std::floor(drawn.pointer->y));
-  const auto column = static_cast<int64_t>(std::floor(drawn.pointer->x));
+  const auto row = static_cast<std::int64_t>(std::floor(drawn.pointer->y));
+  const auto column = static_cast<std::int64_t>(std::floor(drawn.pointer->x));
   const bool inside = row >= 0 && column >= 0 && row < plot.map->rows && column < plot.map->cols;
   if (!heads || !inside) return;
   show_pair(context, {row / heads->a, row % heads->a, column / heads->b, column % heads->b, {}});

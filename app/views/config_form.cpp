@@ -94,7 +94,7 @@ json typed_value(const ConfigField& field, const std::string& typed) {
     if (whole && std::floor(number) != number) refuse("a whole number", typed);
     if ((field.low && number < *field.low) || (field.high && number > *field.high))
       refuse("a number, " + range_of_field(field), typed);
-    return whole ? json(static_cast<int64_t>(number)) : value;
+    return whole ? json(static_cast<std::int64_t>(number)) : value;
   }
   if (value.is_discarded() || value.type() != field.fallback.type())
     refuse(field.fallback.is_array() ? "a list as [..]" : "JSON", typed);

@@ -22,7 +22,8 @@ void CostView::draw_more(ViewContext& context) {
   auto form = context.state<CostState>();
   const auto asked = form.params.value("length", protocol::CostRequest{}.length);
   const bool held = tokens_ > 0;
-  int tokens = held ? tokens_ : static_cast<int>(std::min<int64_t>(asked, kMostTokensOfSlider));
+  int tokens =
+      held ? tokens_ : static_cast<int>(std::min<std::int64_t>(asked, kMostTokensOfSlider));
   next_control(ImGui::GetFontSize() * 15);
   ImGui::SetNextItemWidth(ImGui::GetFontSize() * 11);
   // The number stands beside it: the handle would cover it.

@@ -5,8 +5,8 @@ namespace phasescope::app {
 std::string DemandView::help_text() const {
   return "At which distances each head wants more weight: minus the derivative of the loss by a "
          "bias at that distance, summed over buckets. Positive where the loss falls if weight "
-         "moves there. With \"fit\" the bias itself is fitted on some of the texts, chosen and "
-         "told of on others. A click in the table selects a head; the figure follows the "
+         "moves there. With \"fit\" the bias itself is fitted on some of the texts, and chosen and "
+         "measured on others. A click in the table selects a head; the figure follows the "
          "selected layer.";
 }
 

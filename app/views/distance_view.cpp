@@ -61,8 +61,8 @@ const protocol::NearFar* histogram_of(const DistanceModel& model, const Distance
 }
 
 // Numbers of layers and heads of the largest open model.
-std::pair<int64_t, int64_t> largest_shape(const ViewContext& context) {
-  int64_t layers = 0, heads = 0;
+std::pair<std::int64_t, std::int64_t> largest_shape(const ViewContext& context) {
+  std::int64_t layers = 0, heads = 0;
   for (const std::string& model : context.session().models)
     if (const auto* report = context.info(model)) {
       layers = std::max(layers, report->model.layers);
@@ -72,10 +72,10 @@ std::pair<int64_t, int64_t> largest_shape(const ViewContext& context) {
 }
 
 // A choice of "all", L0, L1, ..; true where another one was taken.
-bool draw_number(const char* id, const char* all, const char* letter, int64_t count,
-                 int64_t& value) {
+bool draw_number(const char* id, const char* all, const char* letter, std::int64_t count,
+                 std::int64_t& value) {
   std::vector<std::string> words{all};
-  for (int64_t i = 0; i < count; ++i) words.push_back(letter + std::to_string(i));
+  for (std::int64_t i = 0; i < count; ++i) words.push_back(letter + std::to_string(i));
   const auto place = static_cast<std::size_t>(value + 1);
   std::string word = place < words.size() ? words[place] : words[0];
   if (!draw_choice(id, word, words)) return false;
@@ -235,19 +235,14 @@ void DistanceView::draw_results(ViewContext& context, const DistanceAnswers& ans
   });
   if (plots.empty()) return widgets::draw_empty(words_of_none(state));
   const auto& numbers = numbers_.get(key + what, [&] { return numbers_of(context, result); });
-  const bool table = state.figure == "near - far" && !numbers.models.empty();
-  const float room = ImGui::GetContentRegionAvail().y;
-  const float below = table ? ModelTable::height_of(numbers.models.size(), room) : 0;
+  const bool table = state.figure == "near - far";
+  const float below = table ? ModelTable::height_of(numbers.models.size()) : 0;
   grid_.draw(plots, plots_.version(), {.old = answers.old, .below = below},
              [&](const PlotSpec& plot, widgets::PlotDraw options) {
                draw_figure(context, plot, std::move(options));
              });
-  if (!table) return;
-  if (ImGui::BeginChild("numbers", {0, below}, ImGuiChildFlags_NavFlattened)) {
-    const Dimmed dimmed(answers.old);
-    table_.draw(context, numbers, numbers_.version(), [&] { draw_menu_items(context); });
-  }
-  ImGui::EndChild();
+  table_.draw(context, numbers, numbers_.version(), below, answers.old,
+              [&] { draw_menu_items(context); });
 }
 
 }  // namespace phasescope::app

@@ -11,8 +11,8 @@ namespace phasescope::app {
 struct DistanceState {
   static constexpr const char* kView = "distance";
   std::string figure = "near - far";
-  int64_t layer = -1;                           // -1: all layers pooled
-  int64_t head = -1;                            // -1: all heads of the layer pooled
+  std::int64_t layer = -1;                      // -1: all layers pooled
+  std::int64_t head = -1;                       // -1: all heads of the layer pooled
   nlohmann::json options = {{"corpus", true}};  // of the request (field_form.h)
   template <class V>
   void fields(V& v) {

@@ -95,16 +95,16 @@ std::string words_of_reading(const protocol::EvalRequest& request) {
   return request.task + " of " + of;
 }
 
-std::vector<int64_t> eval_lengths(const protocol::LoadReport& report) {
-  const int64_t trained = std::min(report.model.context, kLongestRead / 4);
+std::vector<std::int64_t> eval_lengths(const protocol::LoadReport& report) {
+  const std::int64_t trained = std::min(report.model.context, kLongestRead / 4);
   if (trained < 1) return {};
   if (report.encoding != "learned") return {trained, 2 * trained, 4 * trained};
-  const int64_t stated = report.encoding_options.value("max_positions", int64_t{0});
-  const int64_t rows = stated > 0 ? stated : report.model.context;
-  std::vector<int64_t> lengths{trained, 2 * trained, 4 * trained};
-  std::erase_if(lengths, [&](int64_t length) { return length > rows; });
+  const std::int64_t stated = report.encoding_options.value("max_positions", std::int64_t{0});
+  const std::int64_t rows = stated > 0 ? stated : report.model.context;
+  std::vector<std::int64_t> lengths{trained, 2 * trained, 4 * trained};
+  std::erase_if(lengths, [&](std::int64_t length) { return length > rows; });
   if (lengths.size() < 2) lengths = {trained / 4, trained / 2, trained};
-  std::erase_if(lengths, [](int64_t length) { return length < 1; });
+  std::erase_if(lengths, [](std::int64_t length) { return length < 1; });
   return lengths;
 }
 
@@ -112,11 +112,11 @@ protocol::EvalRequest ExtrapolationView::request_of(const ViewContext& context,
                                                     std::vector<std::string> models) const {
   EvalChoices choices = context.state<ExtrapolationState>().choices;
   const bool chosen = choices.options.contains("lengths");
-  std::vector<int64_t> lengths;
+  std::vector<std::int64_t> lengths;
   if (!chosen && lengths_of_the_models(context, choices.task))
     for (const std::string& model : models)
       if (const auto* report = context.info(model))
-        for (const int64_t length : eval_lengths(*report)) lengths.push_back(length);
+        for (const std::int64_t length : eval_lengths(*report)) lengths.push_back(length);
   std::ranges::sort(lengths);
   lengths.erase(std::ranges::unique(lengths).begin(), lengths.end());
   if (!lengths.empty()) choices.options["lengths"] = lengths;
@@ -201,7 +201,7 @@ const std::string& ExtrapolationView::words_of_shown(const EvalAnswers& answers)
 // A row for each model, a column for each length, shortest first.
 ModelRows ExtrapolationView::numbers_of(const ViewContext& context, const EvalResult& result,
                                         const std::string& shown) const {
-  std::set<int64_t> lengths;
+  std::set<std::int64_t> lengths;
   for (const EvalRow& row : result.rows) lengths.insert(row.length);
   const bool windows = !result.rows.empty() && !result.rows.front().window.empty();
   const std::string window = windows ? ", " + result.rows.front().window : "";
@@ -209,7 +209,7 @@ ModelRows ExtrapolationView::numbers_of(const ViewContext& context, const EvalRe
   rows.spec.columns = {{.title = words_of_key(result.metric) + window + ", by length",
                         .help = shown,
                         .numbers = false}};
-  for (const int64_t length : lengths) {
+  for (const std::int64_t length : lengths) {
     rows.spec.columns.push_back({.title = std::to_string(length)});
     // Dear ImGui keeps what is known of columns for as long as a table has one id.
     rows.spec.id += "/" + std::to_string(length);
@@ -220,7 +220,7 @@ ModelRows ExtrapolationView::numbers_of(const ViewContext& context, const EvalRe
     auto name = cell_of_model(context.session(), model);
     if (own->metric != result.metric) name.words += "  " + words_of_key(own->metric);
     std::vector<widgets::TableCell> line{std::move(name)};
-    for (const int64_t length : lengths) {
+    for (const std::int64_t length : lengths) {
       const auto found = std::ranges::find_if(result.rows, [&](const EvalRow& row) {
         return row.model == model && row.length == length;
       });
@@ -275,20 +275,14 @@ void ExtrapolationView::draw_results(ViewContext& context, const EvalAnswers& an
   const auto& plots = plots_.get(key, [&] { return figures_to_draw(context, result); });
   const auto& numbers =
       numbers_.get(key, [&] { return numbers_of(context, result, words_of_shown(answers)); });
-  const bool table = !numbers.models.empty();
-  const float room = ImGui::GetContentRegionAvail().y;
-  const float below = table ? ModelTable::height_of(numbers.models.size(), room) : 0;
+  const float below = ModelTable::height_of(numbers.models.size());
   grid_.draw(plots, plots_.version(),
              {.old = answers.old, .below = below, .titles = figure == kPublishedGroup},
              [&](const PlotSpec& plot, widgets::PlotDraw options) {
                draw_figure(context, plot, std::move(options));
              });
-  if (!table) return;
-  if (ImGui::BeginChild("numbers", {0, below}, ImGuiChildFlags_NavFlattened)) {
-    const Dimmed dimmed(answers.old);
-    table_.draw(context, numbers, numbers_.version(), [&] { draw_menu_items(context); });
-  }
-  ImGui::EndChild();
+  table_.draw(context, numbers, numbers_.version(), below, answers.old,
+              [&] { draw_menu_items(context); });
 }
 
 }  // namespace phasescope::app

@@ -33,8 +33,8 @@ inline constexpr Asks<protocol::EvalTasks> kEvalTasks{
 // four times it. A table of learned positions ends, so those that it has, or else a quarter, half
 // and all of the trained length. Of a trained length above kLongestRead / 4 that much stands in for
 // it, since the question asks itself; none where the trained length is not known.
-constexpr int64_t kLongestRead = 16384;
-std::vector<int64_t> eval_lengths(const protocol::LoadReport& report);
+constexpr std::int64_t kLongestRead = 16384;
+std::vector<std::int64_t> eval_lengths(const protocol::LoadReport& report);
 
 // What is read, and how: "perplexity of the bundled validation texts".
 std::string words_of_reading(const protocol::EvalRequest& request);

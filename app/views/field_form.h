@@ -30,7 +30,7 @@ Request with_choices(Request request, const nlohmann::json& chosen) {
 // What a form calls a field: its title and its unit as its list of fields has them, or its key in
 // words where that says it: "Length (tokens)".
 std::string title_of(const protocol::BoundField& field);
-// The same of a key alone: "Weight decay" for "weight_decay".
+// A key in words: "Weight decay" for "weight_decay".
 std::string title_of_key(const std::string& key);
 
 // A line a field: a tick, its choices, or its words as the command line has them; its help and its

@@ -16,10 +16,10 @@ using protocol::MetricInfo;
 }  // namespace
 
 std::size_t cells_of(const HeadsResult& result) {
-  return static_cast<std::size_t>(std::max<int64_t>(0, result.layers * result.heads));
+  return static_cast<std::size_t>(std::max<std::int64_t>(0, result.layers * result.heads));
 }
 
-int cell_of(const HeadsResult& result, int64_t layer, int64_t head) {
+int cell_of(const HeadsResult& result, std::int64_t layer, std::int64_t head) {
   const bool inside = layer >= 0 && head >= 0 && layer < result.layers && head < result.heads;
   return inside ? static_cast<int>(layer * result.heads + head) : -1;
 }

@@ -12,7 +12,7 @@ namespace phasescope::app {
 
 std::size_t cells_of(const protocol::HeadsResult& result);
 // -1 of a head that the model has not.
-int cell_of(const protocol::HeadsResult& result, int64_t layer, int64_t head);
+int cell_of(const protocol::HeadsResult& result, std::int64_t layer, std::int64_t head);
 // The row of each cell; nullptr of a head that the answer leaves out.
 std::vector<const protocol::HeadRow*> rows_by_cell(const protocol::HeadsResult& result);
 // nullptr where a head has no such number.
@@ -20,7 +20,7 @@ const protocol::Interval* value_in(const protocol::HeadRow* row, const std::stri
 // The number of each cell; NaN where a head has none.
 std::vector<double> values_of(const protocol::HeadsResult& result, const std::string& metric);
 const protocol::MetricInfo* metric_of(const protocol::HeadsResult& result, const std::string& key);
-// Those that are one number a head.
+// The metrics that are one number a head.
 std::vector<std::string> metric_keys(const protocol::HeadsResult& result);
 // "Entropy (nats)"; of a metric that the result does not tell of, its key in words.
 std::string heading_of(const protocol::HeadsResult& result, const std::string& metric);

@@ -210,7 +210,7 @@ void HeadsView::draw_model(ViewContext& context, std::size_t index, const Places
     draw.found = std::span<const char>(found_rows(context))
                      .subspan(static_cast<std::size_t>(begin), cells_of(answer->result));
   const Selection& at = context.session().selection;
-  if (at.model == static_cast<int64_t>(index))
+  if (at.model == static_cast<std::int64_t>(index))
     draw.selected = cell_of(answer->result, at.layer, at.head);
   if (const Place hovered = place_of_row(context, row_of(context, context.hover()));
       hovered.model == index)

@@ -18,7 +18,7 @@ namespace {
 
 // Cells of a thumbnail's edge, as asked for: fewer of a model whose heads are so many that none of
 // them can be large.
-constexpr int64_t kThumbnailSide = 64, kSideOfMany = 32, kManyHeads = 256;
+constexpr std::int64_t kThumbnailSide = 64, kSideOfMany = 32, kManyHeads = 256;
 // Rows of the table that are made in one frame, but for the first model's.
 constexpr std::size_t kRowsOfAFrame = 1024;
 // In font sizes: smaller pictures are made larger, and scrolled to.
@@ -54,7 +54,7 @@ std::vector<int> order_by(const std::vector<double>& values, bool ascending) {
 struct HeadCaption {
   std::string full, brief;
 };
-HeadCaption caption_of(const HeadsResult& result, int64_t cell, double value, bool sorted) {
+HeadCaption caption_of(const HeadsResult& result, std::int64_t cell, double value, bool sorted) {
   const std::string name = name_of_head(cell / result.heads, cell % result.heads);
   if (std::isnan(value)) return {name, name};
   const std::string number = widgets::short_number(value);
@@ -199,7 +199,7 @@ void HeadsView::add_rows(const ViewContext& context, std::size_t index, Rows& ro
   const HeadsResult& result = answer_of(context, index)->result;
   const std::string name = short_name(context.session(), context.session().models[index]);
   for (const protocol::HeadRow* head : rows_by_cell(result)) {
-    const auto cell = static_cast<int64_t>(rows.table.rows.size()) - rows.begin[index];
+    const auto cell = static_cast<std::int64_t>(rows.table.rows.size()) - rows.begin[index];
     auto& line = rows.table.rows.emplace_back();
     line.reserve(rows.table.columns.size());
     line.push_back(widgets::words_cell_of(name, static_cast<int>(index)));
@@ -311,7 +311,7 @@ const widgets::HeadCaptionWords& HeadsView::captions_of(const ViewContext& conte
     const HeadsResult& result = answer_of(context, index)->result;
     widgets::HeadCaptionWords words;
     for (const double value : values_of(result, state.metric)) {
-      const auto cell = static_cast<int64_t>(words.full.size());
+      const auto cell = static_cast<std::int64_t>(words.full.size());
       HeadCaption caption = caption_of(result, cell, value, state.sorted);
       words.full.push_back(std::move(caption.full));
       words.brief.push_back(std::move(caption.brief));
@@ -370,7 +370,7 @@ HeadsView::Places HeadsView::best_places(const ViewContext& context, ImVec2 room
 // picture enough to be seen.
 HeadsView::Places HeadsView::scrolled_places(const ViewContext& context, ImVec2 room) {
   const float least = kLeastPicture * ImGui::GetFontSize(), name = 10 * ImGui::GetFontSize();
-  int64_t heads = 1, layers = 1;
+  std::int64_t heads = 1, layers = 1;
   for (std::size_t i = 0; i < context.models(); ++i) {
     const auto* answer = answer_of(context, i);
     if (!answer) continue;
@@ -417,8 +417,9 @@ widgets::PlotSpec HeadsView::scatter_of(const ViewContext& context) {
       series.x = values_of(answer->result, state.across);
       series.y = values_of(answer->result, state.up);
       for (std::size_t cell = 0; cell < series.x.size(); ++cell)
-        series.names.push_back(name_of_head(static_cast<int64_t>(cell) / answer->result.heads,
-                                            static_cast<int64_t>(cell) % answer->result.heads));
+        series.names.push_back(
+            name_of_head(static_cast<std::int64_t>(cell) / answer->result.heads,
+                         static_cast<std::int64_t>(cell) % answer->result.heads));
       const int begin = rows_.begin[i];  // -1 where its rows are left for the next frame
       for (std::size_t cell = 0; begin >= 0 && cell < series.x.size(); ++cell)
         if (!found[static_cast<std::size_t>(begin) + cell])
@@ -481,7 +482,7 @@ HeadsView::Place HeadsView::place_of_row(const ViewContext& context, int row) {
 int HeadsView::row_of(const ViewContext& context, const widgets::Hover& marks) {
   if (!marks.layer || !marks.head) return -1;
   const auto model = static_cast<std::size_t>(
-      std::max<int64_t>(0, marks.model.value_or(context.session().selection.model)));
+      std::max<std::int64_t>(0, marks.model.value_or(context.session().selection.model)));
   const Rows& all = rows(context);
   if (model >= all.begin.size() || all.begin[model] < 0) return -1;
   const int cell = cell_of(answer_of(context, model)->result, *marks.layer, *marks.head);
@@ -492,7 +493,7 @@ void HeadsView::point_at_head(ViewContext& context, Place place) {
   if (place.cell < 0) return;
   const HeadsResult& result = answer_of(context, place.model)->result;
   widgets::Hover hover;
-  hover.model = static_cast<int64_t>(place.model);
+  hover.model = static_cast<std::int64_t>(place.model);
   hover.layer = place.cell / result.heads, hover.head = place.cell % result.heads;
   context.point_at(hover);
 }
@@ -500,7 +501,7 @@ void HeadsView::point_at_head(ViewContext& context, Place place) {
 void HeadsView::select_cell(ViewContext& context, Place place) {
   const HeadsResult& result = answer_of(context, place.model)->result;
   const ChosenHead head = chosen_head(context, place.model, result, place.cell);
-  select_head(context, static_cast<int64_t>(place.model), head.layer, head.head);
+  select_head(context, static_cast<std::int64_t>(place.model), head.layer, head.head);
 }
 
 void HeadsView::take(ViewContext& context, Place place) {

@@ -15,7 +15,7 @@ namespace phasescope::app {
 // A head that was chosen beside others, for their mean.
 struct ChosenHead {
   std::string model;
-  int64_t layer = 0, head = 0;
+  std::int64_t layer = 0, head = 0;
   template <class V>
   void fields(V& v) {
     v("model", model), v("layer", layer), v("head", head);

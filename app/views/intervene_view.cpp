@@ -40,7 +40,7 @@ const Way& way_of(const std::string& how) {
 
 std::string number_words(double value) {
   if (value == std::floor(value) && std::abs(value) < 1e15)
-    return std::to_string(static_cast<int64_t>(value));
+    return std::to_string(static_cast<std::int64_t>(value));
   return nlohmann::json(std::stod(widgets::short_number(value))).dump();
 }
 
@@ -216,8 +216,8 @@ std::string InterveneView::help_text() const {
 }
 
 std::string InterveneView::what_it_shows() const {
-  return "Choose what is done to the selected head, or move a parameter: the model that is changed "
-         "so stands beside the model itself in every view, and what it loses is shown here.";
+  return "Choose what is done to the selected head, or move a parameter: the changed model then "
+         "stands beside the model itself in every view, and what it loses is shown here.";
 }
 
 void InterveneView::add_commands(std::vector<Command>& list) const {
@@ -232,7 +232,7 @@ void InterveneView::add_commands(std::vector<Command>& list) const {
 // Whether this is the selected model, read otherwise than it is.
 bool InterveneView::concerns(const ViewContext& context, std::size_t index) const {
   const Session& session = context.session();
-  return static_cast<int64_t>(index) == session.selection.model &&
+  return static_cast<std::int64_t>(index) == session.selection.model &&
          !protocol::model_reading(session.models[index]).settings.empty();
 }
 
@@ -299,7 +299,7 @@ void InterveneView::draw_new_edit(ViewContext& context) {
   const std::string button = "Apply to " + heads;
   next_control(ImGui::CalcTextSize(button.c_str()).x + 2 * ImGui::GetStyle().FramePadding.x);
   const bool pressed = ImGui::Button(button.c_str());
-  tooltip("Opens the reading of the model in which this is so");
+  tooltip("Opens the model read with this change");
   if (pressed || (moved && there)) add_edit(context, edit);
 }
 

@@ -27,7 +27,7 @@ using protocol::JobStatus;
 constexpr double kPollRunning = 1, kPollIdle = 5, kPollAsleep = 60;
 // What was told to start or to go on shows that by then.
 constexpr auto kAfterAnAct = std::chrono::seconds(20);
-constexpr int64_t kLogLines = 200;
+constexpr std::int64_t kLogLines = 200;
 // In font sizes: what is said of a job, its tabs, and a curve that can be read.
 constexpr float kJobHeight = 26;
 
@@ -41,7 +41,7 @@ widgets::TableCell::Tone tone_of_job(const std::string& state) {
 }
 
 std::string time_text(double seconds) {
-  const auto whole = static_cast<int64_t>(seconds);
+  const auto whole = static_cast<std::int64_t>(seconds);
   if (whole < 60) return std::to_string(whole) + " s";
   if (whole < 3600) return std::to_string(whole / 60) + " min " + std::to_string(whole % 60) + " s";
   return std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";

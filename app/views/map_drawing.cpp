@@ -153,11 +153,12 @@ bool MapView::draw_head_of_b(const ViewContext& context, MapState& state) {
   std::vector<std::string> layers{"same head"}, heads{"mean"};
   const bool encoder =
       context.has_stacks(context.session().models[model]) && state.b_stack == "enc";
-  const int64_t count = encoder ? report->model.encoder_layers : report->model.layers;
-  for (int64_t i = 0; i < count; ++i) layers.push_back("L" + std::to_string(i));
-  for (int64_t i = 0; i < report->model.heads; ++i) heads.push_back("H" + std::to_string(i));
+  const std::int64_t count = encoder ? report->model.encoder_layers : report->model.layers;
+  for (std::int64_t i = 0; i < count; ++i) layers.push_back("L" + std::to_string(i));
+  for (std::int64_t i = 0; i < report->model.heads; ++i) heads.push_back("H" + std::to_string(i));
   // What was chosen of another model may not be there.
-  const auto word_of = [](const std::vector<std::string>& words, int64_t value, const char* kind) {
+  const auto word_of = [](const std::vector<std::string>& words, std::int64_t value,
+                          const char* kind) {
     const auto place = static_cast<std::size_t>(value + 1);
     return place < words.size() ? words[place] : kind + std::to_string(value) + " (none)";
   };
@@ -244,14 +245,14 @@ void MapView::draw_goto(ViewContext& context) {
   tooltip("Go to a pair: 12, 3");
   if (!entered || applied_tokens_ < 1) return;
   const auto pair = pair_in(goto_);
-  const int64_t last = applied_tokens_ - 1;
+  const std::int64_t last = applied_tokens_ - 1;
   if (!pair) {
     goto_.clear();
     return context.window.say("A pair is two numbers from 0 to " + std::to_string(last) +
                               ": 12, 3");
   }
-  const int64_t query = std::min(pair->first, last),
-                key = std::min(pair->second, applied_keys_ - 1);
+  const std::int64_t query = std::min(pair->first, last),
+                     key = std::min(pair->second, applied_keys_ - 1);
   select_pair(context, query, key);
   show_region(context,
               region_around(context.session().region, query, key, applied_tokens_, applied_keys_));
@@ -340,8 +341,8 @@ void MapView::draw_one(ViewContext& context, const Scene& scene, std::size_t n, 
   if (!picture.y_ticks.empty()) options.y_ticks = &picture.y_ticks;
   const std::string pooled = words_of_pooling(scene.maps[0].answer->result, scene.difference);
   options.more_words = [&](widgets::PlotPointer at) {
-    const auto query = static_cast<int64_t>(std::floor(at.y));
-    const auto key = static_cast<int64_t>(std::floor(at.x));
+    const auto query = static_cast<std::int64_t>(std::floor(at.y));
+    const auto key = static_cast<std::int64_t>(std::floor(at.x));
     const std::string of_query = token_text(context, model, query);
     std::string words = values_at(scene, at);
     if (!of_query.empty())
@@ -355,7 +356,7 @@ void MapView::draw_one(ViewContext& context, const Scene& scene, std::size_t n, 
     draw_menu_items(context);
   };
   const Selection& at = context.session().selection;
-  const auto is_token_of_a = [&](int64_t place) {
+  const auto is_token_of_a = [&](std::int64_t place) {
     return same_token(context, scene.maps[0].model, model, place);
   };
   if (at.query && is_token_of_a(*at.query)) options.mark_y = static_cast<double>(*at.query) + 0.5;
@@ -370,8 +371,8 @@ void MapView::draw_one(ViewContext& context, const Scene& scene, std::size_t n, 
     if (!pointer_text_.empty() && !pooled.empty()) pointer_text_ += " (" + pooled + ")";
   }
   if (drawn.clicked && drawn.pointer) {
-    const auto query = static_cast<int64_t>(std::floor(drawn.pointer->y));
-    const auto key = static_cast<int64_t>(std::floor(drawn.pointer->x));
+    const auto query = static_cast<std::int64_t>(std::floor(drawn.pointer->y));
+    const auto key = static_cast<std::int64_t>(std::floor(drawn.pointer->x));
     if (is_token_of_a(query) && is_token_of_a(key))
       select_pair(context, query, key);
     else
@@ -492,7 +493,7 @@ void MapView::draw_maps(ViewContext& context) {
   if (scene.maps.empty()) return;
   const MapResult& map = scene.maps[0].answer->result;
   // Cross attention has keys of its own.
-  const int64_t tokens = map.tokens, keys = map.keys > 0 ? map.keys : tokens;
+  const std::int64_t tokens = map.tokens, keys = map.keys > 0 ? map.keys : tokens;
   follow_session(context, tokens, keys);
   draw_obstacle(scene);
   // Several have theirs under each.

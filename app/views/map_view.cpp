@@ -17,20 +17,20 @@ using widgets::PlotSpec;
 // After the axes have rested so long, the region they show is asked for.
 constexpr auto kRest = std::chrono::milliseconds(160);
 // Tokens around a pair that is gone to where all of the text is on show.
-constexpr int64_t kNeighbourhood = 48;
+constexpr std::int64_t kNeighbourhood = 48;
 // Above so many tokens none has room for its text.
 constexpr double kMostNamed = 256;
 // The fewest tokens that keys zoom to.
-constexpr int64_t kLeastZoomed = 8;
+constexpr std::int64_t kLeastZoomed = 8;
 
-int64_t whole(double value, int64_t tokens) {
-  return std::clamp<int64_t>(static_cast<int64_t>(value), 0, tokens);
+std::int64_t whole(double value, std::int64_t tokens) {
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(value), 0, tokens);
 }
 
 // Queries and keys of a text as the asked model reads it, in the stack of the head; 0 before it has
 // read it.
-std::pair<int64_t, int64_t> sizes_of(const QuestionOf<MapResult>& question, const TextInput& text,
-                                     const std::string& head) {
+std::pair<std::int64_t, std::int64_t> sizes_of(const QuestionOf<MapResult>& question,
+                                               const TextInput& text, const std::string& head) {
   const auto* answer = question.answer();
   if (!answer || !answer->asked.is_of(text)) return {0, 0};
   const MapResult& map = answer->result;
@@ -42,7 +42,7 @@ std::pair<int64_t, int64_t> sizes_of(const QuestionOf<MapResult>& question, cons
 }
 
 // [begin, end) of a text of so many tokens; the whole of it where nothing of it is left.
-std::optional<protocol::Range> range_of(int64_t begin, int64_t end, int64_t tokens) {
+std::optional<protocol::Range> range_of(std::int64_t begin, std::int64_t end, std::int64_t tokens) {
   if (tokens > 0) end = std::min(end, tokens);
   if (end <= begin) return std::nullopt;
   return protocol::Range{begin, end};
@@ -112,7 +112,7 @@ std::vector<float> largest_of_rows(const Answer<MapResult>& answer) {
 }
 
 // "enc.L3H1".
-std::string head_in_stack(const std::string& stack, int64_t layer, int64_t head) {
+std::string head_in_stack(const std::string& stack, std::int64_t layer, std::int64_t head) {
   return (stack.empty() ? "" : stack + ".") + name_of_head(layer, head);
 }
 
@@ -123,21 +123,21 @@ std::string selected_head(const ViewContext& context, const std::string& model) 
   return head_in_stack(context.has_stacks(model) ? at.stack : "", at.layer, at.head);
 }
 
-int64_t clamped_begin(int64_t middle, int64_t size, int64_t tokens) {
-  return std::clamp<int64_t>(middle - size / 2, 0, std::max<int64_t>(0, tokens - size));
+std::int64_t clamped_begin(std::int64_t middle, std::int64_t size, std::int64_t tokens) {
+  return std::clamp<std::int64_t>(middle - size / 2, 0, std::max<std::int64_t>(0, tokens - size));
 }
 
 }  // namespace
 
-std::optional<std::pair<int64_t, int64_t>> pair_in(const std::string& words) {
-  std::vector<int64_t> numbers;
+std::optional<std::pair<std::int64_t, std::int64_t>> pair_in(const std::string& words) {
+  std::vector<std::int64_t> numbers;
   const char *at = words.data(), *end = words.data() + words.size();
   while (at < end) {
     if (*at == ' ' || *at == ',' || *at == ';') {
       ++at;
       continue;
     }
-    int64_t value = 0;
+    std::int64_t value = 0;
     const auto [next, error] = std::from_chars(at, end, value);
     if (error != std::errc() || value < 0 || numbers.size() == 2) return std::nullopt;
     numbers.push_back(value), at = next;
@@ -146,24 +146,26 @@ std::optional<std::pair<int64_t, int64_t>> pair_in(const std::string& words) {
   return std::pair{numbers.front(), numbers.back()};
 }
 
-Region region_around(const Region& now, int64_t query, int64_t key, int64_t queries, int64_t keys) {
-  const auto size = [](int64_t begin, int64_t end, int64_t all) {
+Region region_around(const Region& now, std::int64_t query, std::int64_t key, std::int64_t queries,
+                     std::int64_t keys) {
+  const auto size = [](std::int64_t begin, std::int64_t end, std::int64_t all) {
     return std::min(all, end > begin ? end - begin : kNeighbourhood);
   };
-  const int64_t rows = size(now.row_begin, now.row_end, queries);
-  const int64_t cols = size(now.col_begin, now.col_end, keys);
-  const int64_t row = clamped_begin(query, rows, queries), col = clamped_begin(key, cols, keys);
+  const std::int64_t rows = size(now.row_begin, now.row_end, queries);
+  const std::int64_t cols = size(now.col_begin, now.col_end, keys);
+  const std::int64_t row = clamped_begin(query, rows, queries),
+                     col = clamped_begin(key, cols, keys);
   return {row, row + rows, col, col + cols};
 }
 
-Region zoomed(const Region& now, double by, const Selection& selection, int64_t queries,
-              int64_t keys) {
-  const auto stretched = [by](int64_t begin, int64_t end, std::optional<int64_t> around,
-                              int64_t all) {
+Region zoomed(const Region& now, double by, const Selection& selection, std::int64_t queries,
+              std::int64_t keys) {
+  const auto stretched = [by](std::int64_t begin, std::int64_t end,
+                              std::optional<std::int64_t> around, std::int64_t all) {
     if (end <= begin) begin = 0, end = all;
     const auto wanted = std::llround(static_cast<double>(end - begin) * by);
-    const int64_t size = std::clamp<int64_t>(wanted, std::min(kLeastZoomed, all), all);
-    const int64_t first = clamped_begin(around.value_or((begin + end) / 2), size, all);
+    const std::int64_t size = std::clamp<std::int64_t>(wanted, std::min(kLeastZoomed, all), all);
+    const std::int64_t first = clamped_begin(around.value_or((begin + end) / 2), size, all);
     return std::pair{first, first + size};
   };
   const auto rows = stretched(now.row_begin, now.row_end, selection.query, queries);
@@ -207,7 +209,7 @@ std::vector<widgets::AxisTick> token_ticks(const ViewContext& context, std::size
   const double span = axis.high - axis.low;
   if (span > kMostNamed || pixels / span < (upright ? ImGui::GetFontSize() : 6.0)) return ticks;
   float widest = 0;
-  for (auto place = static_cast<int64_t>(std::floor(axis.low)); place < axis.high; ++place) {
+  for (auto place = static_cast<std::int64_t>(std::floor(axis.low)); place < axis.high; ++place) {
     const std::string token = token_text(context, model, place);
     if (token.empty()) continue;
     ticks.push_back({static_cast<double>(place) + 0.5, token});
@@ -509,10 +511,10 @@ MapView::Scene MapView::scene_of(ViewContext& context) {
 }
 
 // Sets the axes where the session's region is another one than they were last set to.
-void MapView::follow_session(ViewContext& context, int64_t tokens, int64_t keys) {
+void MapView::follow_session(ViewContext& context, std::int64_t tokens, std::int64_t keys) {
   const Region& now = context.session().region;
   if (applied_tokens_ == tokens && applied_keys_ == keys && now == applied_) return;
-  const auto end = [](int64_t value, int64_t all) {
+  const auto end = [](std::int64_t value, std::int64_t all) {
     return static_cast<double>(value > 0 ? value : all);
   };
   y_ = {static_cast<double>(now.row_begin), end(now.row_end, tokens)};
@@ -523,7 +525,7 @@ void MapView::follow_session(ViewContext& context, int64_t tokens, int64_t keys)
 }
 
 // Once the axes rest, their region becomes the session's, and with it the next question.
-void MapView::settle(ViewContext& context, int64_t tokens, int64_t keys) {
+void MapView::settle(ViewContext& context, std::int64_t tokens, std::int64_t keys) {
   const auto now = std::chrono::steady_clock::now();
   const auto differs = [](const widgets::AxisLink& a, const widgets::AxisLink& b) {
     return std::abs(a.low - b.low) > 1e-6 || std::abs(a.high - b.high) > 1e-6;
@@ -535,8 +537,8 @@ void MapView::settle(ViewContext& context, int64_t tokens, int64_t keys) {
   context.window.moving = context.window.moving || moving_;
   if (!moving_ || now - moved_at_ < kRest) return;
   moving_ = false;
-  int64_t r0 = whole(std::floor(y_.low), tokens), r1 = whole(std::ceil(y_.high), tokens);
-  int64_t c0 = whole(std::floor(x_.low), keys), c1 = whole(std::ceil(x_.high), keys);
+  std::int64_t r0 = whole(std::floor(y_.low), tokens), r1 = whole(std::ceil(y_.high), tokens);
+  std::int64_t c0 = whole(std::floor(x_.low), keys), c1 = whole(std::ceil(x_.high), keys);
   if (r1 <= r0 || c1 <= c0) return;
   if (r0 == 0 && c0 == 0 && r1 == tokens && c1 == keys) r1 = c1 = 0;
   show_region(context, {r0, r1, c0, c1});

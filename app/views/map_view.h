@@ -19,13 +19,13 @@ struct MapState {
   std::string of = "weight", pool = "max";
   std::string show = "a";  // a, both, difference
   MapLook look = {};
-  bool square = true;        // cells
-  std::string b = {};        // model of B; empty: the first open one that is not A's
-  int64_t b_layer = -1;      // of B's head; -1: the same head as A's
-  int64_t b_head = 0;        // -1: the mean of the layer's heads
-  std::string b_stack = {};  // of an encoder-decoder, as Selection has it
-  std::string b_text = {};   // what B reads (id_of_text); empty: the text that A reads
-  bool mean = false;         // A alone, and it is the mean of the heads chosen in Heads
+  bool square = true;         // cells
+  std::string b = {};         // model of B; empty: the first open one that is not A's
+  std::int64_t b_layer = -1;  // of B's head; -1: the same head as A's
+  std::int64_t b_head = 0;    // -1: the mean of the layer's heads
+  std::string b_stack = {};   // of an encoder-decoder, as Selection has it
+  std::string b_text = {};    // what B reads (id_of_text); empty: the text that A reads
+  bool mean = false;          // A alone, and it is the mean of the heads chosen in Heads
   template <class V>
   void fields(V& v) {
     v("of", of), v("pool", pool), v("show", show), v("look", look), v("square", square);
@@ -42,14 +42,15 @@ inline constexpr Asks<protocol::MapResult> kMapBeside{"map beside", protocol::Ma
                                                       "computing the map"};
 
 // "12, 3": a query and a key; "12": a query, and itself as the key. Nothing where it is neither.
-std::optional<std::pair<int64_t, int64_t>> pair_in(const std::string& words);
+std::optional<std::pair<std::int64_t, std::int64_t>> pair_in(const std::string& words);
 // The region on show, moved so that a pair is in its middle; a small one where all of the text is
 // on show.
-Region region_around(const Region& now, int64_t query, int64_t key, int64_t queries, int64_t keys);
+Region region_around(const Region& now, std::int64_t query, std::int64_t key, std::int64_t queries,
+                     std::int64_t keys);
 // The region on show, `by` times as many queries and keys of those that there are, around the
 // selected pair, or its own middle where none is. Empty, which is all, where that is all.
-Region zoomed(const Region& now, double by, const Selection& selection, int64_t queries,
-              int64_t keys);
+Region zoomed(const Region& now, double by, const Selection& selection, std::int64_t queries,
+              std::int64_t keys);
 
 // Beside a map: the mean of each column of cells, or (upright) the largest weight of each row of
 // cells, whose mean says nothing, and of other quantities its mean.
@@ -149,8 +150,8 @@ class MapView : public View {
                       bool subtracts) const;
   widgets::PlotSpec plot_of(const ViewContext& context, const Shown& shown,
                             const MapLook& look) const;
-  void follow_session(ViewContext& context, int64_t tokens, int64_t keys);
-  void settle(ViewContext& context, int64_t tokens, int64_t keys);
+  void follow_session(ViewContext& context, std::int64_t tokens, std::int64_t keys);
+  void settle(ViewContext& context, std::int64_t tokens, std::int64_t keys);
   double ratio() const;
 
   std::array<Picture, 3> pictures_;
@@ -158,8 +159,8 @@ class MapView : public View {
   Cached<MapLook> look_;
   Cached<std::array<widgets::PlotSpec, 2>> profiles_;
   widgets::AxisLink x_, y_;
-  Region applied_;                                 // the region that the axes were last set to
-  int64_t applied_tokens_ = 0, applied_keys_ = 0;  // that there were then
+  Region applied_;                                      // the region that the axes were last set to
+  std::int64_t applied_tokens_ = 0, applied_keys_ = 0;  // that there were then
   widgets::AxisLink seen_x_, seen_y_;
   std::chrono::steady_clock::time_point moved_at_;
   bool moving_ = false;

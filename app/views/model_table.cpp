@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "app/views/kept_tables.h"
+#include "app/views/view.h"
 #include "app/window/commands.h"
 
 namespace phasescope::app {
@@ -36,27 +37,39 @@ widgets::TableCell cell_of_model(const Session& session, const std::string& mode
   return cell;
 }
 
-float ModelTable::height_of(std::size_t rows, float room) {
+float ModelTable::height_of(std::size_t rows) {
+  if (rows == 0) return 0;
+  const float room = ImGui::GetContentRegionAvail().y;
   const float whole = options_of_rows(rows, 0).height;
   return std::min(whole, std::max(room / 2, ImGui::GetTextLineHeightWithSpacing() * 3)) +
          ImGui::GetStyle().ItemSpacing.y;
 }
 
 void ModelTable::draw(ViewContext& context, const ModelRows& rows, std::uint64_t version,
-                      const std::function<void()>& menu) {
+                      float height, bool old, const std::function<void()>& menu) {
+  if (height <= 0) return;
+  if (ImGui::BeginChild("numbers", {0, height}, ImGuiChildFlags_NavFlattened)) {
+    const Dimmed dimmed(old);
+    draw_rows(context, rows, version, menu);
+  }
+  ImGui::EndChild();
+}
+
+void ModelTable::draw_rows(ViewContext& context, const ModelRows& rows, std::uint64_t version,
+                           const std::function<void()>& menu) {
   widgets::TableDraw options = options_of_rows(rows.spec.rows.size(), version);
   options.height = std::min(options.height, ImGui::GetContentRegionAvail().y);
   const Session& session = context.session();
   const auto place_of = [&](int row) {
     const std::string& model = rows.models[static_cast<std::size_t>(row)];
     const auto found = std::ranges::find(session.models, model);
-    return found == session.models.end() ? int64_t{-1} : found - session.models.begin();
+    return found == session.models.end() ? std::int64_t{-1} : found - session.models.begin();
   };
   options.selected = [&](int row) { return place_of(row) == session.selection.model; };
   options.menu = [&](int) { menu(); };
   const auto drawn = draw_kept_table(context, rows.spec.id, table_, rows.spec, options);
   if (drawn.clicked < 0) return;
-  if (const int64_t model = place_of(drawn.clicked); model >= 0) select_model(context, model);
+  if (const std::int64_t model = place_of(drawn.clicked); model >= 0) select_model(context, model);
 }
 
 }  // namespace phasescope::app

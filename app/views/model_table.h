@@ -25,14 +25,17 @@ widgets::TableCell cell_of_model(const Session& session, const std::string& mode
 
 class ModelTable {
  public:
-  // Pixels that so many rows take in a room so high: half of it at most.
-  static float height_of(std::size_t rows, float room);
-  // Sorted by a click on a title; a click on a row selects its model. `menu` draws what the view
-  // adds to the context menu.
-  void draw(ViewContext& context, const ModelRows& rows, std::uint64_t version,
-            const std::function<void()>& menu);
+  // Pixels that so many rows take in the room that is left, half of it at most; of none 0.
+  static float height_of(std::size_t rows);
+  // In so many pixels (0: not at all), dimmed where `old`. Sorted by a click on a title; a click on
+  // a row selects its model. `menu` draws what the view adds to the context menu.
+  void draw(ViewContext& context, const ModelRows& rows, std::uint64_t version, float height,
+            bool old, const std::function<void()>& menu);
 
  private:
+  void draw_rows(ViewContext& context, const ModelRows& rows, std::uint64_t version,
+                 const std::function<void()>& menu);
+
   widgets::DataTable table_;
 };
 

@@ -148,7 +148,7 @@ protocol::Settings settings_of(const LoadReport& report, const std::string& scal
   if (scaling != "base") return {{"encoding.scaling", scaling}, {"encoding.factor", factor}};
   const double base = report.encoding_options.value("base", 10000.0) * std::stod(factor);
   return {{"encoding.base", base == std::floor(base) && base < 1e15
-                                ? std::to_string(static_cast<int64_t>(base))
+                                ? std::to_string(static_cast<std::int64_t>(base))
                                 : nlohmann::json(base).dump()}};
 }
 
@@ -239,7 +239,7 @@ ModelsView::Listed ModelsView::listed(const ViewContext& context) {
                       {.title = kModelTitles[1], .numbers = false},
                       {.title = kModelTitles[2]},
                       {.title = kModelTitles[3]}};
-  const auto number = [](int64_t value) {
+  const auto number = [](std::int64_t value) {
     return widgets::number_cell_of(value > 0 ? double(value) : widgets::TableCell::kNone);
   };
   for (const ModelSummary& model : all.models)

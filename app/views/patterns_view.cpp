@@ -6,6 +6,7 @@
 #include "app/figures/figures.h"
 #include "app/outputs/several_answers.h"
 #include "app/views/controls_room.h"
+#include "widgets/scaled.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -15,9 +16,9 @@ using protocol::PatternsResult;
 using widgets::PlotSpec;
 
 // The wanted layer, or the last one before it that the model has: a state that stays as it was.
-int64_t layer_at_most(const std::vector<int64_t>& layers, int64_t wanted) {
-  int64_t found = layers.empty() ? wanted : layers.front();
-  for (int64_t layer : layers)
+std::int64_t layer_at_most(const std::vector<std::int64_t>& layers, std::int64_t wanted) {
+  std::int64_t found = layers.empty() ? wanted : layers.front();
+  for (std::int64_t layer : layers)
     if (layer <= wanted) found = layer;
   return found;
 }
@@ -25,10 +26,10 @@ int64_t layer_at_most(const std::vector<int64_t>& layers, int64_t wanted) {
 // The figures on show; none where the encoding has no such thing.
 std::vector<PlotSpec> figures_shown(const std::vector<GroupedFigure>& figures,
                                     const PatternsState& state) {
-  std::vector<int64_t> layers;
+  std::vector<std::int64_t> layers;
   for (const GroupedFigure& one : figures)
     if (one.group == state.figure) layers.push_back(one.layer);
-  const int64_t layer = layer_at_most(layers, state.layer);
+  const std::int64_t layer = layer_at_most(layers, state.layer);
   std::vector<PlotSpec> plots;
   for (const GroupedFigure& one : figures)
     if (one.group == state.figure && one.layer == layer) plots.push_back(one.plot);
@@ -50,7 +51,7 @@ void add_cells(const std::vector<widgets::GridSpec>& grids, std::vector<GroupedF
       plot.x.label = plot.map->col_name, plot.y.label = plot.map->row_name;
       if (products) plot.x.of = plot.y.of = widgets::Coordinate::position;
       figures.push_back({products ? "dot products side by side" : "f of content and bias",
-                         static_cast<int64_t>(n / columns), std::move(plot)});
+                         static_cast<std::int64_t>(n / columns), std::move(plot)});
     }
   }
 }
@@ -58,7 +59,7 @@ void add_cells(const std::vector<widgets::GridSpec>& grids, std::vector<GroupedF
 // A figure of what the model is, and not of what was measured.
 constexpr const char* kRopePlan = "rope plan";
 // States are counted from the start: state n is the one after n layers.
-std::string layer_words(const std::string& figure, int64_t layer) {
+std::string layer_words(const std::string& figure, std::int64_t layer) {
   static const std::set<std::string> of_states{"dot products", "dot products side by side",
                                                "against"};
   if (!of_states.contains(figure)) return "L" + std::to_string(layer);
@@ -122,8 +123,8 @@ std::vector<std::string> PatternsView::groups_of_all(const ViewContext& context)
   return groups;
 }
 
-std::vector<int64_t> PatternsView::layers_of_all(const ViewContext& context) {
-  std::set<int64_t> layers;
+std::vector<std::int64_t> PatternsView::layers_of_all(const ViewContext& context) {
+  std::set<std::int64_t> layers;
   for (std::size_t i = 0; i < context.models(); ++i)
     if (const auto* answer = context.of(kPatterns, i).answer())
       for (const GroupedFigure& one : figures_of_answer(context, *answer))
@@ -169,7 +170,7 @@ void PatternsView::draw_controls(ViewContext& context) {
   const auto layers = layers_of_all(context);
   if (layers.size() > 1) {
     std::vector<std::string> words;
-    for (int64_t layer : layers) words.push_back(layer_words(state.figure, layer));
+    for (std::int64_t layer : layers) words.push_back(layer_words(state.figure, layer));
     std::string shown = layer_words(state.figure, layer_at_most(layers, state.layer));
     ImGui::SameLine();
     if (draw_choice("##layer", shown, words)) {
@@ -253,7 +254,8 @@ void PatternsView::draw_content(ViewContext& context) {
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const int columns = std::clamp(static_cast<int>(room.x / (font * 20)), 1, count);
   const int rows = (count + columns - 1) / columns;
-  const float height = std::max(font * 20, room.y / static_cast<float>(rows) - 8);
+  const float gap = widgets::scaled(8);
+  const float height = figure_height(room.y / static_cast<float>(rows) - gap, room.y - gap, 20);
   if (!ImGui::BeginTable("models", columns, ImGuiTableFlags_SizingStretchSame)) return;
   for (const std::size_t i : drawn) {
     ImGui::TableNextColumn();

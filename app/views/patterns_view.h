@@ -11,7 +11,7 @@ namespace phasescope::app {
 
 struct PatternsState {
   static constexpr const char* kView = "patterns";
-  int64_t layer = 0;
+  std::int64_t layer = 0;
   std::string figure = "dot products";
   nlohmann::json options = nlohmann::json::object();  // of the request (field_form.h)
   template <class V>
@@ -58,9 +58,9 @@ class PatternsView : public View {
   const std::vector<GroupedFigure>& figures_of_answer(const ViewContext& context,
                                                       const PatternsAnswer& answer);
   // Layers of which some model has the figure on show.
-  std::vector<int64_t> layers_of_all(const ViewContext& context);
+  std::vector<std::int64_t> layers_of_all(const ViewContext& context);
 
-  // Those figures that some model has, in the order in which results list them.
+  // The figures that some model has, in the order in which results list them.
   std::vector<std::string> groups_of_all(const ViewContext& context);
 
   std::map<std::string, Picture> pictures_;

@@ -22,6 +22,15 @@ void draw_one(const widgets::PlotSpec& plot, widgets::PlotDraw options, bool tit
 
 }  // namespace
 
+float figure_height(float share, float in_sight, float font_sizes) {
+  // In font sizes: a lower figure is title, legend and axes alone. And no fewer pixels than letters
+  // of the usual size would ask for.
+  constexpr float kLowest = 10;
+  const float font = ImGui::GetFontSize(), most = font * font_sizes;
+  const float least = std::max(font * kLowest, ImGui::GetStyle().FontSizeBase * font_sizes);
+  return std::max(share, std::clamp(in_sight, std::min(least, most), most));
+}
+
 void draw_folded_notes(const std::vector<std::string>& notes) {
   if (notes.empty()) return;
   ImGui::PushFont(nullptr, ImGui::GetStyle().FontSizeBase * 0.87F);
@@ -56,7 +65,7 @@ void PlotGrid::draw(const std::vector<widgets::PlotSpec>& plots, std::uint64_t v
   const int rows = (count + columns - 1) / columns;
   const float gap = ImGui::GetStyle().ItemSpacing.y;
   const float share = (room.y - options.below) / static_cast<float>(rows) - 2 * gap;
-  const float height = std::max(font * kLeastHeight, share);
+  const float height = figure_height(share, room.y - 2 * gap, kLeastHeight);
   if (!ImGui::BeginTable("figures", columns, ImGuiTableFlags_SizingStretchSame)) return;
   for (const widgets::PlotSpec& plot : plots) {
     ImGui::TableNextColumn();

@@ -9,8 +9,13 @@
 
 namespace phasescope::app {
 
-// As many columns as have room, every figure at least so high that it can be read: what has no room
-// is scrolled to with the view around it.
+// The height of a figure, in pixels: its `share` of those in sight, and so many font sizes at
+// least, so that it can be read. Where large letters make that more than is in sight, a figure
+// takes what is in sight, so that it is seen as a whole.
+float figure_height(float share, float in_sight, float font_sizes);
+
+// As many columns as have room, every figure as high as figure_height() says: what has no room is
+// scrolled to with the view around it.
 class PlotGrid {
  public:
   struct Options {

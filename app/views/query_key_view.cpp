@@ -15,12 +15,12 @@ constexpr const char* kSelectedPair = "the selected pair";
 constexpr const char* kEveryToken = "every token";
 
 // The pair that is selected, as far as it is in the text; else the last token and the one before.
-std::pair<int64_t, int64_t> pair_of(const Session& session, const QueryKey& values) {
+std::pair<std::int64_t, std::int64_t> pair_of(const Session& session, const QueryKey& values) {
   const Selection& at = session.selection;
-  const int64_t last = std::max<int64_t>(0, values.tokens - 1);
-  const int64_t last_key = std::max<int64_t>(0, values.keys - 1);
-  const int64_t query = std::min(at.query.value_or(last), last);
-  return {query, std::min(at.key.value_or(std::max<int64_t>(0, query - 1)), last_key)};
+  const std::int64_t last = std::max<std::int64_t>(0, values.tokens - 1);
+  const std::int64_t last_key = std::max<std::int64_t>(0, values.keys - 1);
+  const std::int64_t query = std::min(at.query.value_or(last), last);
+  return {query, std::min(at.key.value_or(std::max<std::int64_t>(0, query - 1)), last_key)};
 }
 
 }  // namespace

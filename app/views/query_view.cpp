@@ -17,12 +17,12 @@ using protocol::QueryResult;
 using QueryAnswers = ShownAnswers<QueryResult>;
 
 // The session's place of a model; -1 where it is not open.
-int64_t place_of_model(const Session& session, const std::string& model) {
+std::int64_t place_of_model(const Session& session, const std::string& model) {
   const auto found = std::ranges::find(session.models, model);
   return found == session.models.end() ? -1 : found - session.models.begin();
 }
 
-std::string with_token(int64_t place, const std::string& token) {
+std::string with_token(std::int64_t place, const std::string& token) {
   return std::to_string(place) + (token.empty() ? "" : " \"" + token + "\"");
 }
 
@@ -50,7 +50,7 @@ std::string model_asked(const Answer<QueryResult>& answer) {
 
 // Models that cut the text into other tokens have another one at the number that all are asked
 // for.
-std::string other_tokens_at(const ViewContext& context, int64_t query) {
+std::string other_tokens_at(const ViewContext& context, std::int64_t query) {
   const auto selected = static_cast<std::size_t>(context.session().selection.model);
   std::string words;
   for (std::size_t i = 0; i < context.models(); ++i) {
@@ -113,10 +113,10 @@ QueryView::Rows QueryView::rows_of(const ViewContext& context, const QueryAnswer
   for (const auto* answer : answers.list) {
     const QueryResult& result = answer->result;
     const std::string asked = model_asked(*answer);
-    const int64_t model = place_of_model(context.session(), asked);
+    const std::int64_t model = place_of_model(context.session(), asked);
     for (const QueryHead& head : result.rows) {
       const bool looks = !head.keys.empty();
-      const int64_t key = looks ? head.keys[0] : -1;
+      const std::int64_t key = looks ? head.keys[0] : -1;
       // Keys of cross attention are the encoder's tokens.
       const std::string token = result.stack == "cross" || model < 0
                                     ? ""
@@ -193,14 +193,14 @@ void QueryView::draw_one(ViewContext& context, const widgets::PlotSpec& plot,
   const auto shown = with_pictures(answers);
   if (own >= shown.size()) return;
   const QueryResult& result = shown[own]->result;
-  const int64_t model = place_of_model(context.session(), model_asked(*shown[own]));
+  const std::int64_t model = place_of_model(context.session(), model_asked(*shown[own]));
   const auto head_at = [&](double y) {
-    const auto row = static_cast<int64_t>(std::floor(y));
+    const auto row = static_cast<std::int64_t>(std::floor(y));
     return std::pair(row / result.heads, row % result.heads);
   };
   options.more_words = [&](widgets::PlotPointer at) {
     const auto [layer, head] = head_at(at.y);
-    const auto key = static_cast<int64_t>(std::floor(at.x));
+    const auto key = static_cast<std::int64_t>(std::floor(at.x));
     const std::string token = result.stack == "cross" || model < 0
                                   ? ""
                                   : token_text(context, static_cast<std::size_t>(model), key);
@@ -211,7 +211,7 @@ void QueryView::draw_one(ViewContext& context, const widgets::PlotSpec& plot,
   const auto drawn = draw_figure(context, plot, std::move(options), own_tokens);
   if (!drawn.pointer || model < 0) return;
   const auto [layer, head] = head_at(drawn.pointer->y);
-  const auto key = static_cast<int64_t>(std::floor(drawn.pointer->x));
+  const auto key = static_cast<std::int64_t>(std::floor(drawn.pointer->x));
   if (layer < 0 || layer >= result.layers || head < 0 || key < 0 || key >= result.keys) return;
   widgets::Hover hover;
   hover.model = model, hover.layer = layer, hover.head = head;

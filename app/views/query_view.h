@@ -39,9 +39,9 @@ class QueryView : public View {
  private:
   // What a row of the table is about.
   struct Place {
-    int64_t model = 0, layer = 0, head = 0;
-    std::optional<int64_t> key;  // that of the largest weight
-    int64_t query = 0;
+    std::int64_t model = 0, layer = 0, head = 0;
+    std::optional<std::int64_t> key;  // that of the largest weight
+    std::int64_t query = 0;
   };
   struct Rows {
     widgets::TableSpec spec;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "app/views/plot_grid.h"
 #include "widgets/plot_draw.h"
 
 namespace phasescope::app {
@@ -26,7 +27,7 @@ std::string seconds_in_words(double seconds) {
 
 // The head that a row of a table is of: its "layer" and "head", or "L3H1" in "head".
 struct HeadOfRow {
-  int64_t layer = -1, head = -1;
+  std::int64_t layer = -1, head = -1;
 };
 HeadOfRow head_of(const nlohmann::json& row) {
   HeadOfRow of;
@@ -37,19 +38,19 @@ HeadOfRow head_of(const nlohmann::json& row) {
       of.layer = l, of.head = h;
     return of;
   }
-  if (layer != row.end() && layer->is_number_integer()) of.layer = layer->get<int64_t>();
-  if (head != row.end() && head->is_number_integer()) of.head = head->get<int64_t>();
+  if (layer != row.end() && layer->is_number_integer()) of.layer = layer->get<std::int64_t>();
+  if (head != row.end() && head->is_number_integer()) of.head = head->get<std::int64_t>();
   return of;
 }
 
 // The place among the open models of the one that a row names; the selected one where it names
 // none.
-int64_t model_of_row(const Session& session, const nlohmann::json& row) {
+std::int64_t model_of_row(const Session& session, const nlohmann::json& row) {
   const auto named = row.find("model");
   if (named == row.end() || !named->is_string()) return session.selection.model;
   for (std::size_t i = 0; i < session.models.size(); ++i)
     if (short_name(session, session.models[i]) == named->get_ref<const std::string&>())
-      return static_cast<int64_t>(i);
+      return static_cast<std::int64_t>(i);
   return session.selection.model;
 }
 
@@ -119,7 +120,7 @@ std::string words_of(const Expected& expected) {
   return words;
 }
 
-int64_t texts_in(const std::string& range) {
+std::int64_t texts_in(const std::string& range) {
   long a = 0, b = 0, step = 1;
   const int read = std::sscanf(range.c_str(), "%ld:%ld:%ld", &a, &b, &step);
   if (read < 2 || step < 1 || b <= a) return 0;
@@ -201,8 +202,7 @@ void AnyQuestionView::draw_plot_of(ViewContext& context, const Output& output,
   for (std::size_t n = 0; n < figures.size(); ++n) {
     if (static_cast<int>(n) % across != 0) ImGui::SameLine();
     ImGui::PushID(static_cast<int>(n));
-    const float line = ImGui::GetFontSize() * kFigureHeight;
-    const ImVec2 size{width, one_line ? room.y : line};
+    const ImVec2 size{width, one_line ? room.y : figure_height(0, room.y, kFigureHeight)};
     if (ImGui::BeginChild("figure", size, ImGuiChildFlags_NavFlattened)) {
       widgets::PlotDraw options;
       options.version = version;
@@ -231,7 +231,7 @@ void AnyQuestionView::draw_shown(ViewContext& context, const std::vector<ShownGr
   if (!shown->output.figures.empty()) {
     const std::size_t figures = figures_shown(context.session(), shown->output, form).size();
     const float height = std::max(
-        {ImGui::GetFontSize() * kFigureHeight, room.y * 0.55F, height_of_rows(shown->output),
+        {figure_height(room.y * 0.55F, room.y, kFigureHeight), height_of_rows(shown->output),
          std::min(height_of_lines(figures, room.x), room.y * kMostOfRoom)});
     if (ImGui::BeginChild("figures", {0, height}, ImGuiChildFlags_NavFlattened)) {
       const Dimmed dimmed(old);

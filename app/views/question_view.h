@@ -46,13 +46,13 @@ struct QuestionState : QuestionForm {
 // What a question of one model will take: passes over texts of so many tokens.
 struct Expected {
   double passes = 0;
-  int64_t texts = 0, tokens = 0;
+  std::int64_t texts = 0, tokens = 0;
   double seconds = 0;  // by what the last one took; 0 where that is not known
   bool at_least = false;
 };
 std::string words_of(const Expected& expected);
 // How many of the texts "a:b:step" names; 0 where that is no such range.
-int64_t texts_in(const std::string& range);
+std::int64_t texts_in(const std::string& range);
 
 // The command line of one model's question with further models behind it.
 std::string with_models(const std::string& command, const std::string& verb,
@@ -129,12 +129,12 @@ class QuestionView : public AnyQuestionView {
   virtual double passes_of_a_text(const Request& request,
                                   const protocol::LoadReport& model) const = 0;
   // Tokens that are read of a text where the form does not say.
-  virtual int64_t tokens_of_a_text(const Request&, const protocol::LoadReport& model) const {
+  virtual std::int64_t tokens_of_a_text(const Request&, const protocol::LoadReport& model) const {
     return model.model.context;
   }
   // How many passes there will be depends on what they find.
   virtual bool may_take_longer(const Request&) const { return false; }
-  // It is quick, and asked whenever the selection changes.
+  // Whether the question is quick, and asked whenever the selection changes.
   virtual bool instant(const QuestionForm&) const { return false; }
   // Whether one command, one table and one figure hold the answers of several models.
   virtual bool joins(const Request&) const { return true; }
@@ -208,7 +208,7 @@ Request QuestionView<Request, Result, StateType>::request_now(const ViewContext&
   request.model = session.models[index];
   if constexpr (kReads) {
     if (reads_own_text(form)) {
-      const int64_t length = request.reading.length;
+      const std::int64_t length = request.reading.length;
       set_text(request.reading, context.text_for(request.model));
       if (length > 0) request.reading.length = length;
       if constexpr (kReadsMany)

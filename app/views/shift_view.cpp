@@ -35,8 +35,8 @@ ShiftResult merged(const ShownAnswers<ShiftResult>& answers) {
 // One line of the paper's table: a model, a method and a shift, with a value for each layer.
 struct Line {
   std::string model, method, dtype;
-  int64_t by = 0;
-  std::map<int64_t, const ShiftRow*> layers;
+  std::int64_t by = 0;
+  std::map<std::int64_t, const ShiftRow*> layers;
   std::string verdict;  // the worst of its layers'
 };
 
@@ -63,7 +63,7 @@ std::string without_source(const std::string& label) {
 
 // "rope ids" of "rope ids by 3", and "rope ids: exactly 0" of "rope ids by 3: exactly 0": which
 // shift is shown stands above a figure of one.
-std::string without_shift(std::string label, int64_t by, bool of_all) {
+std::string without_shift(std::string label, std::int64_t by, bool of_all) {
   const std::string words = " by " + std::to_string(by);
   const std::size_t at = label.rfind(words), end = at + words.size();
   const bool found = at != std::string::npos && (end == label.size() || label[end] == ':');
@@ -111,10 +111,10 @@ widgets::TableSpec table_of_lines(const ShiftResult& result, const ModelNames& n
       {.title = "what", .help = "position ids, or tokens before the text", .numbers = false},
       {.title = "in", .numbers = false},
       {.title = "verdict", .numbers = false}};
-  int64_t layers = 0;
+  std::int64_t layers = 0;
   for (const ShiftRow& row : result.rows) layers = std::max(layers, row.layer + 1);
-  layers = std::min<int64_t>(layers, kMostColumns - 6);
-  for (int64_t layer = 0; layer < layers; ++layer)
+  layers = std::min<std::int64_t>(layers, kMostColumns - 6);
+  for (std::int64_t layer = 0; layer < layers; ++layer)
     table.columns.push_back({"L" + std::to_string(layer), "attention difference (1e-2)"});
   table.columns.push_back({"logits", "largest difference"});
   for (const Line& line : lines_of(result)) {
@@ -127,7 +127,7 @@ widgets::TableSpec table_of_lines(const ShiftResult& result, const ModelNames& n
         std::move(model), widgets::number_cell_of(static_cast<double>(line.by)),
         widgets::words_cell_of(line.method), widgets::words_cell_of(line.dtype),
         std::move(verdict)});
-    for (int64_t layer = 0; layer < layers; ++layer) {
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
       const auto found = line.layers.find(layer);
       row.push_back(found == line.layers.end() ? widgets::TableCell{}
                                                : cell_of_layer(*found->second));
@@ -178,14 +178,15 @@ void ShiftView::draw_table(ViewContext& context, const widgets::TableSpec& spec)
   const auto model_of = [&](int row) {
     const std::string& name = spec.rows[static_cast<std::size_t>(row)][0].words;
     for (std::size_t i = 0; i < context.models(); ++i)
-      if (names.short_name(context.session().models[i]) == name) return static_cast<int64_t>(i);
-    return int64_t{-1};
+      if (names.short_name(context.session().models[i]) == name)
+        return static_cast<std::int64_t>(i);
+    return std::int64_t{-1};
   };
   options.selected = [&](int row) { return model_of(row) == context.session().selection.model; };
   options.menu = [&](int) { draw_menu_items(context); };
   const auto drawn = draw_kept_table(context, id(), table_, spec, options);
   if (drawn.clicked < 0) return;
-  if (const int64_t model = model_of(drawn.clicked); model >= 0) select_model(context, model);
+  if (const std::int64_t model = model_of(drawn.clicked); model >= 0) select_model(context, model);
 }
 
 void ShiftView::draw_controls(ViewContext& context) {
@@ -195,7 +196,7 @@ void ShiftView::draw_controls(ViewContext& context) {
   if (state.figure != shift_figure_names().back()) {
     const auto request = with_choices(protocol::ShiftRequest{}, state.options);
     std::vector<std::string> words;
-    for (int64_t by : request.by) words.push_back("by " + std::to_string(by));
+    for (std::int64_t by : request.by) words.push_back("by " + std::to_string(by));
     std::string shown = "by " + std::to_string(state.shown);
     ImGui::SameLine();
     if (draw_choice("##by", shown, words)) {

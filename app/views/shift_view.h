@@ -10,7 +10,7 @@ namespace phasescope::app {
 
 struct ShiftState {
   static constexpr const char* kView = "shift";
-  int64_t shown = 3;  // in the figures by layer; the table has all
+  std::int64_t shown = 3;  // in the figures by layer; the table has all
   std::string figure = "attention by layer";
   nlohmann::json options = nlohmann::json::object();  // of the request (field_form.h)
   template <class V>

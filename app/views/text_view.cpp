@@ -126,23 +126,23 @@ protocol::TextRequest text_request(const std::string& model, const TextInput& te
 
 void ask_for_tokens(ViewContext& context) { ask_of_all(context, kText, text_request); }
 
-std::string token_text(const ViewContext& context, std::size_t model, int64_t place) {
+std::string token_text(const ViewContext& context, std::size_t model, std::int64_t place) {
   if (model >= context.models()) return "";
   const auto* answer = context.of(kText, model).answer();
-  if (!answer || place < 0 || place >= static_cast<int64_t>(answer->result.tokens.size()))
+  if (!answer || place < 0 || place >= static_cast<std::int64_t>(answer->result.tokens.size()))
     return "";
   return answer->result.tokens[static_cast<std::size_t>(place)].text;
 }
 
-bool same_token(const ViewContext& context, std::size_t a, std::size_t b, int64_t place) {
+bool same_token(const ViewContext& context, std::size_t a, std::size_t b, std::int64_t place) {
   const std::string one = token_text(context, a, place), other = token_text(context, b, place);
   return one.empty() || other.empty() || one == other;
 }
 
 widgets::Hover marks_on(const ViewContext& context, widgets::Hover marks, std::size_t model) {
-  const int64_t of = marks.model.value_or(context.session().selection.model);
-  const auto owner = static_cast<std::size_t>(std::max<int64_t>(0, of));
-  for (std::optional<int64_t>* place : {&marks.query, &marks.key, &marks.token})
+  const std::int64_t of = marks.model.value_or(context.session().selection.model);
+  const auto owner = static_cast<std::size_t>(std::max<std::int64_t>(0, of));
+  for (std::optional<std::int64_t>* place : {&marks.query, &marks.key, &marks.token})
     if (*place && !same_token(context, owner, model, **place)) place->reset();
   return marks;
 }
@@ -182,7 +182,7 @@ std::vector<std::vector<std::size_t>> alike_readers(const ViewContext& context) 
   return groups;
 }
 
-void read_tokens(ViewContext& context, int64_t length) {
+void read_tokens(ViewContext& context, std::int64_t length) {
   context.edit.apply("Read " + std::to_string(length) + " tokens", [&](Session& s) {
     s.text.length = length;
     s.region = {};
@@ -192,12 +192,11 @@ void read_tokens(ViewContext& context, int64_t length) {
 std::string TextView::help_text() const {
   return "All open models read this text; those that read it as the same tokens share one copy of "
          "it. A token's colour is the selected model's loss on it, clear at 0 and red at 6 nats "
-         "and "
-         "above, or what that is above another model's loss, blue where it is below. Hover to see "
-         "what the model expected there; click to make "
-         "the token the query of the other views. The number of tokens may be more than the models "
-         "were trained at: 0 is the trained length, and the memory it takes is said beside it. "
-         "Continue lets every model write on.";
+         "and above, or how far it lies above another model's loss, blue where it lies below. "
+         "Hover to see what the model expected there; click to make the token the query of the "
+         "other views. The number of tokens may be larger than the models were trained at; 0 is "
+         "the trained length, and the memory needed is shown beside it. Continue lets every model "
+         "write on.";
 }
 
 void TextView::add_found(const ViewContext& context, const std::string& words,
@@ -214,7 +213,7 @@ void TextView::add_found(const ViewContext& context, const std::string& words,
     for (int i = std::max(0, begin - kTokensAround);
          i < std::min(static_cast<int>(tokens.size()), end + kTokensAround); ++i)
       around += tokens[static_cast<std::size_t>(i)].text;
-    const auto token = static_cast<int64_t>(begin);
+    const auto token = static_cast<std::int64_t>(begin);
     list.push_back({"token.select." + std::to_string(token),
                     "Select token " + std::to_string(token) + ": \"" + words + "\"",
                     around,
@@ -305,7 +304,7 @@ void TextView::go_to_next(ViewContext& context) {
     if (!answer) continue;
     const auto found = tokens_with(answer->result.tokens, words);
     if (found.empty()) continue;
-    const int64_t at = context.session().selection.query.value_or(-1);
+    const std::int64_t at = context.session().selection.query.value_or(-1);
     const auto next =
         std::ranges::find_if(found, [&](const auto& range) { return range.first > at; });
     reveal_ = next == found.end() ? found.front().first : next->first;
@@ -343,7 +342,7 @@ void TextView::draw_continuation(ViewContext& context, std::size_t index) {
   const Dimmed dimmed(!question.answers_now());
   std::string words = answer->result.text;
   if (words.empty())
-    for (const int64_t id : answer->result.ids) words += std::to_string(id) + " ";
+    for (const std::int64_t id : answer->result.ids) words += std::to_string(id) + " ";
   ImGui::PushFont(widgets::fonts().mono, 0.0F);
   ImGui::PushTextWrapPos(0.0F);
   ImGui::TextColored(widgets::palette().accent, "%s", words.c_str());
@@ -364,7 +363,7 @@ void TextView::draw_continuation(ViewContext& context, std::size_t index) {
 void TextView::draw_headline(ViewContext& context, std::size_t index) {
   auto& question = context.of(kText, index);
   draw_model_name(context.session(), index);
-  if (ImGui::IsItemClicked()) select_model(context, static_cast<int64_t>(index));
+  if (ImGui::IsItemClicked()) select_model(context, static_cast<std::int64_t>(index));
   if (const auto* answer = question.answer()) {
     ImGui::SameLine();
     const std::vector<Measure> measures = measures_of(answer->result);
@@ -395,7 +394,7 @@ void TextView::draw_headlines(ViewContext& context, const Readers& readers) {
       next_control(model_name_width(context.session(), i) + ImGui::CalcTextSize(words.c_str()).x +
                    ImGui::GetStyle().ItemSpacing.x);
     draw_model_name(context.session(), i);
-    if (ImGui::IsItemClicked()) select_model(context, static_cast<int64_t>(i));
+    if (ImGui::IsItemClicked()) select_model(context, static_cast<std::int64_t>(i));
     ImGui::SameLine();
     ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
     tooltip(answer ? headline(measures) : "");
@@ -490,16 +489,17 @@ void TextView::draw_strip(ViewContext& context, const Readers& readers, std::siz
   if (drawn.hovered >= 0) {
     hovered_ = drawn.hovered;
     widgets::Hover hover;
-    hover.model = static_cast<int64_t>(owner), hover.token = drawn.hovered;
+    hover.model = static_cast<std::int64_t>(owner), hover.token = drawn.hovered;
     context.point_at(hover);
   }
   const int taken = drawn.stepped >= 0 ? drawn.stepped : drawn.clicked;
   if (taken < 0) return;
   const bool again = selected.query == taken;
   // A number is a token of the selected model: another one's tokens are selected with that model.
-  const auto model = static_cast<std::size_t>(std::max<int64_t>(0, at.model));
-  if (!same_token(context, model, owner, taken)) select_model(context, static_cast<int64_t>(owner));
-  select_query(context, again ? std::nullopt : std::optional<int64_t>(taken));
+  const auto model = static_cast<std::size_t>(std::max<std::int64_t>(0, at.model));
+  if (!same_token(context, model, owner, taken))
+    select_model(context, static_cast<std::int64_t>(owner));
+  select_query(context, again ? std::nullopt : std::optional<std::int64_t>(taken));
 }
 
 // What is said of a text before it is read, as high as it was in the last frame.
@@ -530,7 +530,7 @@ void TextView::draw_readers(ViewContext& context, const Readers& readers, bool f
 
 void TextView::draw_guesses(ViewContext& context) {
   const auto pointed = context.hover().at(widgets::Coordinate::token);
-  const int64_t token =
+  const std::int64_t token =
       hovered_ >= 0 ? hovered_ : pointed.value_or(context.session().selection.query.value_or(-1));
   if (token < 0) {
     widgets::draw_notes({"Point at a token, or select one, to see what was expected."});
@@ -543,7 +543,7 @@ void TextView::draw_guesses(ViewContext& context) {
   for (std::size_t i = 0; i < context.models(); ++i) {
     ImGui::TableNextColumn();
     const auto* answer = context.of(kText, i).answer();
-    if (!answer || token >= static_cast<int64_t>(answer->result.tokens.size())) continue;
+    if (!answer || token >= static_cast<std::int64_t>(answer->result.tokens.size())) continue;
     const TokenReading& reading = answer->result.tokens[static_cast<std::size_t>(token)];
     draw_model_name(context.session(), i);
     const std::string words =

@@ -54,10 +54,10 @@ protocol::TextRequest text_request(const std::string& model, const TextInput& te
 void ask_for_tokens(ViewContext& context);
 // The text of a token as the session's i-th model reads it, with visible whitespace; empty before
 // that is known.
-std::string token_text(const ViewContext& context, std::size_t model, int64_t place);
+std::string token_text(const ViewContext& context, std::size_t model, std::int64_t place);
 // Whether two models have the same token at a place of the text, as far as their tokens are known:
 // those that cut it into other tokens have another word there.
-bool same_token(const ViewContext& context, std::size_t a, std::size_t b, int64_t place);
+bool same_token(const ViewContext& context, std::size_t a, std::size_t b, std::int64_t place);
 // What of the marks is of this model too: a query, a key or a token is of the model that was
 // pointed at or selected, and of another one where that has the same token there.
 widgets::Hover marks_on(const ViewContext& context, widgets::Hover marks, std::size_t model);
@@ -77,7 +77,7 @@ std::string id_of_text(const KeptText& text);
 KeptText text_of_id(const Session& session, const std::string& id);
 
 // The session's text is read to so many tokens; 0: as many as each model was trained at.
-void read_tokens(ViewContext& context, int64_t length);
+void read_tokens(ViewContext& context, std::int64_t length);
 
 // Models that read the session's text as the same tokens stand together, in their order; one that
 // has not read it yet stands alone.
@@ -141,7 +141,7 @@ class TextView : public View {
   std::string draft_, sample_task_, sample_length_;
   int sample_seed_ = 0;
   bool editing_ = false, focus_editor_ = false;
-  int64_t draft_length_ = 0;
+  std::int64_t draft_length_ = 0;
   bool typing_length_ = false;
   int hovered_ = -1, reveal_ = -1;
   float about_ = 0;          // pixels that the lines above the first text took in the last frame

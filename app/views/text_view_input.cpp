@@ -19,7 +19,7 @@
 namespace phasescope::app {
 namespace {
 
-std::string bytes_in_words(int64_t bytes) {
+std::string bytes_in_words(std::int64_t bytes) {
   const double size = static_cast<double>(bytes);
   if (size < 1e6) return widgets::short_number(std::round(size / 1e3)) + " kB";
   if (size < 1e9) return widgets::short_number(std::round(size / 1e5) / 10) + " MB";
@@ -160,14 +160,14 @@ void TextView::draw_sample(ViewContext& context) {
 
 // How many tokens are read, and what that takes, while it is typed already.
 void TextView::draw_length(ViewContext& context) {
-  const int64_t now = context.session().text.length;
+  const std::int64_t now = context.session().text.length;
   if (!typing_length_) draft_length_ = now;
   ImGui::SetNextItemWidth(ImGui::GetFontSize() * 5);
   ImGui::InputScalar("tokens", ImGuiDataType_S64, &draft_length_);
-  draft_length_ = std::clamp<int64_t>(draft_length_, 0, int64_t{1} << 40);
+  draft_length_ = std::clamp<std::int64_t>(draft_length_, 0, std::int64_t{1} << 40);
   typing_length_ = ImGui::IsItemActive();
   const bool entered = ImGui::IsItemDeactivatedAfterEdit();
-  tooltip("Tokens read of the text at most, to any number; 0 is what each model was trained at");
+  tooltip("How many tokens of the text are read at most; 0: as many as each model was trained at");
   std::string words, all;
   for (std::size_t i = 0; i < context.models(); ++i) {
     const std::string& model = context.session().models[i];
@@ -216,7 +216,7 @@ void fit_to_text(ViewContext& context) {
   const auto& question = context.requests.of(kText, model);
   const auto* answer = question.answer();
   if (answer && question.answers_now() && answer->asked.is_of(context.text_for(model)))
-    fit_selection_to_text(context, static_cast<int64_t>(answer->result.tokens.size()));
+    fit_selection_to_text(context, static_cast<std::int64_t>(answer->result.tokens.size()));
 }
 
 }  // namespace phasescope::app

@@ -83,8 +83,8 @@ class View {
   virtual bool ready(const ViewContext& context) const {
     return !about_models() || context.models_known();
   }
-  // It asks again by itself while it is seen, and needs a frame so often for that; infinite: it
-  // does not.
+  // How often a view that asks again by itself needs a frame for that while it is seen; infinite:
+  // it does not ask by itself.
   virtual double seconds_between_polls() const { return std::numeric_limits<double>::infinity(); }
   // What ran attention for the answers shown, as kernels_of() says it; empty where the view says so
   // in a place of its own.
@@ -166,7 +166,7 @@ inline constexpr const char *kAutomatic = "automatic", *kReset = "Reset";
 // A labelled choice among words; returns true when another one was taken.
 bool draw_choice(const char* label, std::string& value, const std::vector<std::string>& words,
                  float width = 0);
-// The same among keys, each shown as `words_of` has it.
+// A labelled choice among keys, each shown as `words_of` has it.
 using WordsOf = std::function<std::string(const std::string& key)>;
 bool draw_named_choice(const char* label, std::string& value, const std::vector<std::string>& keys,
                        const WordsOf& words_of, float width = 0);
@@ -259,7 +259,7 @@ struct ShownAnswers {
   }
 };
 
-// Those that answer what is asked now; before there is any, older ones that were asked alike.
+// The answers to what is asked now; before there is any, older ones to a question of its kind.
 template <class T>
 ShownAnswers<T> shown_answers(const ViewContext& context, const Asks<T>& asks) {
   ShownAnswers<T> shown;

@@ -22,8 +22,8 @@ class XrayView : public QuestionView<protocol::XrayRequest, protocol::XrayResult
   double passes_of_a_text(const protocol::XrayRequest& request,
                           const protocol::LoadReport& model) const override;
   // Twice the trained length is read where none is asked for.
-  int64_t tokens_of_a_text(const protocol::XrayRequest&,
-                           const protocol::LoadReport& model) const override {
+  std::int64_t tokens_of_a_text(const protocol::XrayRequest&,
+                                const protocol::LoadReport& model) const override {
     return 2 * model.model.context;
   }
   bool may_take_longer(const protocol::XrayRequest& request) const override {

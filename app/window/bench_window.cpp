@@ -89,7 +89,7 @@ protocol::BenchRow row_of(const std::string& name, const std::string& unit,
   row.name = name, row.unit = unit;
   row.value = values[static_cast<std::size_t>(std::lround(part * last))];
   row.min = values.front(), row.max = values.back();
-  row.runs = static_cast<int64_t>(values.size());
+  row.runs = static_cast<std::int64_t>(values.size());
   return row;
 }
 

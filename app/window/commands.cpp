@@ -21,23 +21,24 @@ constexpr std::size_t kRecent = 8;
 // What stands last stands behind whole matches of others, before those of scattered letters.
 constexpr int kLast = 450;
 
-int64_t last_of(int64_t count) { return std::max<int64_t>(0, count - 1); }
+std::int64_t last_of(std::int64_t count) { return std::max<std::int64_t>(0, count - 1); }
 
 // Of the stack that is selected: of an encoder-decoder each has its own.
-int64_t layers_of(const protocol::ModelSummary& model, const Selection& at) {
+std::int64_t layers_of(const protocol::ModelSummary& model, const Selection& at) {
   return model.encoder_layers > 0 && at.stack == "enc" ? model.encoder_layers : model.layers;
 }
 
 // Moves the selected head within the selected model's shape, as far as it is known.
-void step_head(ViewContext& context, int64_t layers, int64_t heads) {
+void step_head(ViewContext& context, std::int64_t layers, std::int64_t heads) {
   const std::string model = selected_model(context.session());
   if (model.empty()) return;
   const auto* report = context.info(model);
   if (!report) return;
   const Selection at = context.session().selection;
-  const int64_t layer =
-      std::clamp<int64_t>(at.layer + layers, 0, last_of(layers_of(report->model, at)));
-  const int64_t head = std::clamp<int64_t>(at.head + heads, 0, last_of(report->model.heads));
+  const std::int64_t layer =
+      std::clamp<std::int64_t>(at.layer + layers, 0, last_of(layers_of(report->model, at)));
+  const std::int64_t head =
+      std::clamp<std::int64_t>(at.head + heads, 0, last_of(report->model.heads));
   select_head(context, at.model, layer, head);
 }
 
@@ -80,13 +81,13 @@ void set_scale(ViewContext& context, double scale) {
 
 void scale_commands(std::vector<Command>& list) {
   constexpr double kStep = 0.25;
-  list.push_back({"look.larger", "Larger letters", "All of the window with them, up to three times",
-                  ImGuiMod_Ctrl | ImGuiKey_Equal, [](ViewContext& context) {
-                    set_scale(context, context.session().scale + kStep);
-                  }});
   list.push_back(
-      {"look.smaller", "Smaller letters", "All of the window with them, down to three quarters",
-       ImGuiMod_Ctrl | ImGuiKey_Minus,
+      {"look.larger", "Larger letters", "The whole window grows with them, up to three times",
+       ImGuiMod_Ctrl | ImGuiKey_Equal,
+       [](ViewContext& context) { set_scale(context, context.session().scale + kStep); }});
+  list.push_back(
+      {"look.smaller", "Smaller letters",
+       "The whole window shrinks with them, down to three quarters", ImGuiMod_Ctrl | ImGuiKey_Minus,
        [](ViewContext& context) { set_scale(context, context.session().scale - kStep); }});
   list.push_back({"look.own_size", "Letters of the display's size", "Neither larger nor smaller",
                   ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_0,
@@ -130,7 +131,7 @@ void head_commands(std::vector<Command>& list) {
                   }});
   list.push_back({"model.swap", "Select the next model", "", ImGuiMod_Ctrl | ImGuiKey_M,
                   [](ViewContext& context) {
-                    const auto count = static_cast<int64_t>(context.models());
+                    const auto count = static_cast<std::int64_t>(context.models());
                     if (count > 0)
                       select_model(context, (context.session().selection.model + 1) % count);
                   }});
@@ -168,21 +169,21 @@ int match_score(const std::string& title, const std::string& words) {
 // The heads that "L3H1" begins the name of: of "L3H" those of layer 3, as far as the model is
 // known.
 void add_heads(const ViewContext& context, const std::string& words, std::vector<Command>& list) {
-  int64_t layer = 0, head = -1;
+  std::int64_t layer = 0, head = -1;
   int read = 0;  // of the words, up to the head's number
   std::sscanf(words.c_str(), " %*1[lL]%" SCNd64 "%*1[hH]%n%" SCNd64, &layer, &read, &head);
   if (read == 0 || layer < 0) return;
   const std::string selected = selected_model(context.session());
   const auto* report = selected.empty() ? nullptr : context.info(selected);
   const std::string typed = head < 0 ? "" : std::to_string(head);
-  std::vector<int64_t> heads;
+  std::vector<std::int64_t> heads;
   if (report && layer < layers_of(report->model, context.session().selection)) {
-    for (int64_t n = 0; n < report->model.heads; ++n)
+    for (std::int64_t n = 0; n < report->model.heads; ++n)
       if (std::to_string(n).starts_with(typed)) heads.push_back(n);
   } else if (!report && head >= 0) {
     heads = {head};
   }
-  for (const int64_t n : heads)
+  for (const std::int64_t n : heads)
     list.push_back(
         {"head.select." + name_of_head(layer, n), "Select head " + name_of_head(layer, n),
          "Of the model", 0,
@@ -240,11 +241,11 @@ std::vector<Command> commands_about(const ViewContext& context, const std::strin
   for (std::size_t i = 0; i < session.models.size(); ++i)
     list.push_back({"model.select." + session.models[i],
                     "Select " + short_name(session, session.models[i]), "An open model", 0,
-                    [i](ViewContext& c) { select_model(c, static_cast<int64_t>(i)); }});
+                    [i](ViewContext& c) { select_model(c, static_cast<std::int64_t>(i)); }});
   for (const std::string& name : openable)
     list.push_back({"model.open." + name, "Open " + name, "A model that is not open", 0,
                     [name](ViewContext& c) { open_model_or_say(c, name); }});
-  int64_t token = 0;
+  std::int64_t token = 0;
   add_heads(context, words, list);
   if (std::sscanf(words.c_str(), " token %" SCNd64, &token) == 1)
     list.push_back({"token.select", "Select token " + std::to_string(token), "As the query", 0,
@@ -289,18 +290,18 @@ void close_model(ViewContext& context, const std::string& name) {
     const std::string selected = selected_model(s);
     std::erase(s.models, name);
     const auto place = std::ranges::find(s.models, selected);
-    const auto last = last_of(static_cast<int64_t>(s.models.size()));
+    const auto last = last_of(static_cast<std::int64_t>(s.models.size()));
     s.selection.model =
         place == s.models.end() ? std::min(s.selection.model, last) : place - s.models.begin();
   });
 }
 
-void select_model(ViewContext& context, int64_t index) {
+void select_model(ViewContext& context, std::int64_t index) {
   context.edit.apply(
       "Select a model", [&](Session& s) { s.selection.model = index; }, "select");
 }
 
-void select_head(ViewContext& context, int64_t model, int64_t layer, int64_t head) {
+void select_head(ViewContext& context, std::int64_t model, std::int64_t layer, std::int64_t head) {
   context.edit.apply("Select " + name_of_head(layer, head), [&](Session& s) {
     s.selection.model = model, s.selection.layer = layer, s.selection.head = head;
   });
@@ -311,8 +312,8 @@ void fit_selection(ViewContext& context) {
   const auto* report = model.empty() ? nullptr : context.info(model);
   if (!report || report->model.layers < 1 || report->model.heads < 1) return;
   Selection at = context.session().selection;
-  at.layer = std::clamp<int64_t>(at.layer, 0, last_of(layers_of(report->model, at)));
-  at.head = std::clamp<int64_t>(at.head, -1, last_of(report->model.heads));
+  at.layer = std::clamp<std::int64_t>(at.layer, 0, last_of(layers_of(report->model, at)));
+  at.head = std::clamp<std::int64_t>(at.head, -1, last_of(report->model.heads));
   if (at == context.session().selection) return;
   context.edit.apply_silently([&](Session& s) { s.selection = at; });
 }
@@ -338,10 +339,10 @@ std::string head_obstacle(const ViewContext& context, std::size_t index) {
          " is not in both, so that only one is shown";
 }
 
-void fit_selection_to_text(ViewContext& context, int64_t tokens) {
+void fit_selection_to_text(ViewContext& context, std::int64_t tokens) {
   const Session& session = context.session();
   const Selection& at = session.selection;
-  const int64_t place = std::max(at.query.value_or(0), at.key.value_or(0));
+  const std::int64_t place = std::max(at.query.value_or(0), at.key.value_or(0));
   const bool beyond = place >= tokens;
   Region region = session.region;
   region.row_end = std::min(region.row_end, tokens);
@@ -358,14 +359,14 @@ void fit_selection_to_text(ViewContext& context, int64_t tokens) {
   });
 }
 
-void select_query(ViewContext& context, std::optional<int64_t> query) {
+void select_query(ViewContext& context, std::optional<std::int64_t> query) {
   context.edit.apply("Select a query", [&](Session& s) {
     s.selection.query = query;
     s.selection.key.reset();
   });
 }
 
-void select_pair(ViewContext& context, int64_t query, int64_t key) {
+void select_pair(ViewContext& context, std::int64_t query, std::int64_t key) {
   context.edit.apply("Select a pair",
                      [&](Session& s) { s.selection.query = query, s.selection.key = key; });
 }
@@ -377,7 +378,7 @@ void select_marks(ViewContext& context, const widgets::Hover& marks) {
     if (marks.position) at.position = marks.position;
     if (marks.layer) at.layer = *marks.layer;
     if (marks.head) at.head = *marks.head;
-    if (marks.model && *marks.model < static_cast<int64_t>(s.models.size()))
+    if (marks.model && *marks.model < static_cast<std::int64_t>(s.models.size()))
       at.model = *marks.model;
   });
 }

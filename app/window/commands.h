@@ -48,26 +48,26 @@ std::string shortcut_text(const Command& command);
 
 // Throws Error "bad_input" for a name that is no UTF-8, which no worker can be told.
 void open_model(ViewContext& context, const std::string& name);
-// The same for what draws: why a name is refused becomes a notice.
+// Opens a model from where the window is drawn: why a name is refused becomes a notice.
 void open_model_or_say(ViewContext& context, const std::string& name);
 // Opens the model once more with other settings, named by them: "rope (yarn x2)". A reading of
 // `name` is one of the model itself.
 void open_reading(ViewContext& context, const std::string& name,
                   const protocol::Settings& settings);
 void close_model(ViewContext& context, const std::string& name);
-void select_model(ViewContext& context, int64_t index);
-void select_head(ViewContext& context, int64_t model, int64_t layer, int64_t head);
+void select_model(ViewContext& context, std::int64_t index);
+void select_head(ViewContext& context, std::int64_t model, std::int64_t layer, std::int64_t head);
 // Moves the selected layer and head to the last ones of the selected model where it has fewer, as
 // far as its shape is known. No step of undo: the user chose nothing.
 void fit_selection(ViewContext& context);
 // Selects no token any more where the selected one is beyond the text, which says so, and cuts the
 // region of the map to it. `tokens`: that the selected model reads of it. No step of undo either.
-void fit_selection_to_text(ViewContext& context, int64_t tokens);
+void fit_selection_to_text(ViewContext& context, std::int64_t tokens);
 // Why a model cannot be shown beside the selected one at the selected head: one sentence that names
 // both; empty where it can, and before its shape is known.
 std::string head_obstacle(const ViewContext& context, std::size_t index);
-void select_query(ViewContext& context, std::optional<int64_t> query);
-void select_pair(ViewContext& context, int64_t query, int64_t key);
+void select_query(ViewContext& context, std::optional<std::int64_t> query);
+void select_pair(ViewContext& context, std::int64_t query, std::int64_t key);
 void read_text(ViewContext& context, const std::string& name, const std::string& words);
 // Selects what a click in a figure is at, as far as it is a distance, a position, a layer or a
 // head; a pair of a map and a token are selected with the functions above.
@@ -78,7 +78,7 @@ void read_text_file_into(ViewContext& context, const std::string& path);
 void read_sample(ViewContext& context, const std::string& words);
 // What it says: its prompt, or the symbols of its ids.
 std::string words_of_sample(const std::string& words);
-// This part of the text fills the map.
+// Lets this part of the text fill the map.
 void show_region(ViewContext& context, const Region& region);
 void set_theme(ViewContext& context, const std::string& theme);
 void show_view(ViewContext& context, const std::string& id);

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kExportTitle = "Save figures";
 // Between a stamp and a poster.
-constexpr int64_t kLeastPixels = 120, kMostPixels = 8000, kLeastDpi = 36, kMostDpi = 1200;
+constexpr std::int64_t kLeastPixels = 120, kMostPixels = 8000, kLeastDpi = 36, kMostDpi = 1200;
 
 void quiet_words(const std::string& words) {
   ImGui::PushTextWrapPos(0.0F);
@@ -25,11 +25,11 @@ void quiet_words(const std::string& words) {
   ImGui::PopTextWrapPos();
 }
 
-void number_field(const char* label, int64_t& value, int64_t least, int64_t most) {
+void number_field(const char* label, std::int64_t& value, std::int64_t least, std::int64_t most) {
   int number = static_cast<int>(value);
   ImGui::SetNextItemWidth(ImGui::GetFontSize() * 6);
   ImGui::InputInt(label, &number, 0);
-  value = std::clamp<int64_t>(number, least, most);
+  value = std::clamp<std::int64_t>(number, least, most);
 }
 
 void choice(const char* label, std::string& value, const std::vector<std::string>& words) {

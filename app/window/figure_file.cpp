@@ -40,16 +40,17 @@ json data_of(const Figure& figure) {
 void write_grid_array(formats::FileSystem& files, const fs::path& path, const GridSpec& grid) {
   if (grid.cells.empty()) throw formats::bad_input("there is no picture to write as an array");
   if (grid.cells.front().plot)
-    throw formats::bad_input("small plots are no one array", path.string(), "write .csv or .json");
+    throw formats::bad_input("small plots are not one array", path.string(), "write .csv or .json");
   const widgets::MapSpec& first = grid.cells.front().map;
   std::vector<float> values;
   for (const widgets::GridCell& cell : grid.cells) {
     if (cell.map.rows != first.rows || cell.map.cols != first.cols)
-      throw formats::bad_input("pictures of different sizes are no one array", path.string(),
+      throw formats::bad_input("pictures of different sizes are not one array", path.string(),
                                "write .csv or .json");
     values.insert(values.end(), cell.map.values.begin(), cell.map.values.end());
   }
-  const std::vector<int64_t> shape{static_cast<int64_t>(grid.cells.size()), first.rows, first.cols};
+  const std::vector<std::int64_t> shape{static_cast<std::int64_t>(grid.cells.size()), first.rows,
+                                        first.cols};
   formats::write_npy(files, path, std::span<const float>(values), shape);
 }
 
@@ -60,7 +61,7 @@ double end_of(const std::vector<double>& ends, std::size_t i) {
 // A histogram's points are its bins; what closes the last one stands in a point without a height.
 void write_plot_array(formats::FileSystem& files, const fs::path& path, const PlotSpec& plot) {
   if (plot.map && plot.series.empty()) {
-    const std::vector<int64_t> shape{plot.map->rows, plot.map->cols};
+    const std::vector<std::int64_t> shape{plot.map->rows, plot.map->cols};
     return formats::write_npy(files, path, std::span<const float>(plot.map->values), shape);
   }
   std::vector<double> values;
@@ -70,7 +71,7 @@ void write_plot_array(formats::FileSystem& files, const fs::path& path, const Pl
       values.insert(values.end(), {static_cast<double>(s), series.x[i], end_of(series.y, i),
                                    end_of(series.low, i), end_of(series.high, i)});
   }
-  const std::vector<int64_t> shape{static_cast<int64_t>(values.size() / 5), 5};
+  const std::vector<std::int64_t> shape{static_cast<std::int64_t>(values.size() / 5), 5};
   formats::write_npy(files, path, std::span<const double>(values), shape);
 }
 
@@ -83,11 +84,11 @@ const std::vector<std::string>& figure_formats() {
 
 std::string words_of_format(const std::string& format) {
   static const std::map<std::string, std::string> words{
-      {"svg", "a drawing that any program of vector graphics edits"},
+      {"svg", "a drawing that any vector graphics program can edit"},
       {"pdf", "a drawing for a paper"},
       {"png", "a picture of so many pixels"},
       {"csv", "the numbers, a line a point"},
-      {"json", "the numbers with all that is said of them"},
+      {"json", "the numbers with everything that is known of them"},
       {"npy",
        "the numbers as an array: of a map its cells; of curves (points, 5), the number of "
        "the curve, x, y and the ends of the interval"}};
@@ -129,7 +130,7 @@ std::string figure_bytes(const FigureToSave& figure, const FigureForm& form) {
     data["provenance"] = sidecar_of(figure.command, figure.provenance);
     return data.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
   }
-  throw formats::bad_input("a figure has no form \"" + form.format + "\"");
+  throw formats::bad_input("a figure has no format \"" + form.format + "\"");
 }
 
 fs::path sidecar_place(const fs::path& path) { return path.string() + ".json"; }

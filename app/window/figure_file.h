@@ -13,10 +13,10 @@ namespace phasescope::app {
 // Kept in the session: the next figure is saved like the last one.
 struct FigureForm {
   static constexpr const char* kView = "export";
-  std::string format = "svg";         // of figure_formats()
-  std::string theme = "light";        // of the page, not of the window
-  int64_t width = 720, height = 420;  // in pixels of 1/96 inch; a map is as high as it is long
-  int64_t dpi = 192;                  // of a PNG
+  std::string format = "svg";              // of figure_formats()
+  std::string theme = "light";             // of the page, not of the window
+  std::int64_t width = 720, height = 420;  // in pixels of 1/96 inch; a map is as high as it is long
+  std::int64_t dpi = 192;                  // of a PNG
   std::string folder = "phasescope-figures";
   template <class V>
   void fields(V& v) {

@@ -23,18 +23,18 @@ namespace {
 constexpr double kAnimatedPause = 0.08, kWorkerPause = 1.0;
 // In font sizes: in a narrower window the menus and what the worker does take all of the bar.
 constexpr float kRoomForName = 30;
-// In font sizes: a smaller window has no room for views beside each other.
-constexpr ImVec2 kRoomForTwo{26, 16};
+// In font sizes: a smaller window has no room for two columns of views, or for six places.
+constexpr ImVec2 kRoomForTwo{36, 16}, kRoomForSix{56, 32};
 
 // By the letters of the style: those of the first frame have their size from the next one on. With
 // letters of the usual size, and in a window that is being hidden, there is room.
-bool has_room_for_two() {
+bool has_room_for(ImVec2 letters) {
   const ImGuiStyle& style = ImGui::GetStyle();
   if (style.FontScaleDpi <= 1) return true;
   const float letter = style.FontSizeBase * style.FontScaleDpi * style.FontScaleMain;
   const ImVec2 room = ImGui::GetMainViewport()->WorkSize;
   const bool seen = room.x >= letter && room.y >= letter;
-  return !seen || (room.x >= kRoomForTwo.x * letter && room.y >= kRoomForTwo.y * letter);
+  return !seen || (room.x >= letters.x * letter && room.y >= letters.y * letter);
 }
 
 // Ctrl and a digit for the first nine views, Ctrl+Shift and one for the next, then Ctrl+Alt.
@@ -357,18 +357,20 @@ float MainWindow::draw_banner() {
   return draw_line(widgets::palette().warn, why + ".", kThen, "").height;
 }
 
-// Left: what is read and by what. Middle: heads over extrapolation. Right: map over distance. All
-// views are tabs of one place where the letters are so large that each would show its controls
-// alone.
+// Left: what is read and by what. Middle: heads over extrapolation. Right: map over distance. With
+// large letters left and middle are tabs of one column, or all views are tabs of one place.
 void MainWindow::build_layout(unsigned dock) {
   ImGui::DockBuilderRemoveNode(dock);
   ImGui::DockBuilderAddNode(dock, ImGuiDockNodeFlags_DockSpace);
   ImGui::DockBuilderSetNodeSize(dock, ImGui::GetMainViewport()->WorkSize);
   ImGuiID left = dock, middle = dock, right = dock;
-  ImGuiID left_low = dock, middle_low = dock, right_low = dock;
-  if (has_room_for_two()) {
-    ImGui::DockBuilderSplitNode(dock, ImGuiDir_Left, 0.215F, &left, &middle);
-    ImGui::DockBuilderSplitNode(middle, ImGuiDir_Right, 0.425F, &right, &middle);
+  const bool six = has_room_for(kRoomForSix);
+  if (six) ImGui::DockBuilderSplitNode(dock, ImGuiDir_Left, 0.215F, &left, &middle);
+  if (six || has_room_for(kRoomForTwo))
+    ImGui::DockBuilderSplitNode(middle, ImGuiDir_Right, six ? 0.425F : 0.5F, &right, &middle);
+  if (!six) left = middle;
+  ImGuiID left_low = left, middle_low = middle, right_low = right;
+  if (six) {
     ImGui::DockBuilderSplitNode(left, ImGuiDir_Down, 0.55F, &left_low, &left);
     ImGui::DockBuilderSplitNode(middle, ImGuiDir_Down, 0.41F, &middle_low, &middle);
     ImGui::DockBuilderSplitNode(right, ImGuiDir_Down, 0.44F, &right_low, &right);

@@ -93,8 +93,8 @@ std::vector<std::string> session_names(const fs::path& folder) {
 
 fs::path place_of_session(const fs::path& folder, const std::string& name) {
   if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos)
-    throw formats::bad_usage("a session's name is not empty, begins with no dot and has no slash",
-                             name);
+    throw formats::bad_usage(
+        "a session's name must not be empty, begin with a dot or contain a slash", name);
   const fs::path place = folder / (name + kSessionEnding), before = folder / (name + kPlainEnding);
   std::error_code error;
   return !fs::exists(place, error) && fs::exists(before, error) ? before : place;

@@ -56,9 +56,9 @@ widgets::Hover marks_of(const Selection& selection) {
 
 std::string selected_model(const Session& session) {
   if (session.models.empty()) return "";
-  const auto last = static_cast<int64_t>(session.models.size()) - 1;
+  const auto last = static_cast<std::int64_t>(session.models.size()) - 1;
   return session
-      .models[static_cast<std::size_t>(std::clamp<int64_t>(session.selection.model, 0, last))];
+      .models[static_cast<std::size_t>(std::clamp<std::int64_t>(session.selection.model, 0, last))];
 }
 
 void give_colors(Session& session) {
@@ -87,7 +87,7 @@ std::string short_name(const Session& session, const std::string& model) {
   return names_of(session).short_name(model);
 }
 
-std::string name_of_head(int64_t layer, int64_t head) {
+std::string name_of_head(std::int64_t layer, std::int64_t head) {
   const std::string name = "L" + std::to_string(layer);
   return head < 0 ? name : name + "H" + std::to_string(head);
 }

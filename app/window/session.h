@@ -41,7 +41,7 @@ struct TextInput {
   static constexpr const char* kSample = "sample ";
   std::string name = kBundled;  // a file's absolute path, kTyped, or "sample addition:7"
   SharedText words;
-  int64_t length = 0;  // tokens read at most; 0: the model's trained context
+  std::int64_t length = 0;  // tokens read at most; 0: the model's trained context
   template <class V>
   void fields(V& v) {
     v("name", name), v("words", words), v("length", length);
@@ -59,9 +59,9 @@ struct TextInput {
 // What every view marks: a head (-1: the mean of the layer's heads), a pair of tokens, a distance
 // between tokens, a position in a sequence of whichever text.
 struct Selection {
-  int64_t model = 0, layer = 0, head = 0;
-  std::optional<int64_t> query, key;
-  std::optional<int64_t> distance = {}, position = {};
+  std::int64_t model = 0, layer = 0, head = 0;
+  std::optional<std::int64_t> query, key;
+  std::optional<std::int64_t> distance = {}, position = {};
   // Whose head of an encoder-decoder it is: "dec" (also where it is empty), "enc" or "cross".
   std::string stack = {};
   template <class V>
@@ -71,13 +71,13 @@ struct Selection {
   }
   bool operator==(const Selection&) const = default;
 };
-// The same as axes of figures are marked by it; the query is the token that is selected.
+// The selection as axes of figures are marked by it; the query is the token that is selected.
 widgets::Hover marks_of(const Selection& selection);
 
 // The part of the text on show: queries [row_begin, row_end) and keys [col_begin, col_end); an end
 // of 0 means all of them.
 struct Region {
-  int64_t row_begin = 0, row_end = 0, col_begin = 0, col_end = 0;
+  std::int64_t row_begin = 0, row_end = 0, col_begin = 0, col_end = 0;
   template <class V>
   void fields(V& v) {
     v("row_begin", row_begin), v("row_end", row_end), v("col_begin", col_begin);
@@ -114,8 +114,8 @@ struct Computing {
 };
 
 struct Session {
-  static constexpr int64_t kVersion = 2;
-  int64_t version = kVersion;
+  static constexpr std::int64_t kVersion = 2;
+  std::int64_t version = kVersion;
   // In the order opened; folders and files by their absolute path.
   std::vector<std::string> models;
   // Whose each colour is: a model keeps its own while others come and go. "": no open model's.
@@ -157,7 +157,7 @@ std::string selected_model(const Session& session);
 ModelNames names_of(const Session& session);
 std::string short_name(const Session& session, const std::string& model);
 // "L3H5", "L3" for the mean of a layer's heads.
-std::string name_of_head(int64_t layer, int64_t head);
+std::string name_of_head(std::int64_t layer, std::int64_t head);
 
 // What a model is called in a session: a bundled one by its name, any other by its absolute path,
 // so that the session opens it from wherever the window is started. Settings stay behind it.

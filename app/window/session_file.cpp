@@ -50,7 +50,8 @@ json from_version_1(json old) {
   for (const char* id :
        {"heads", "map", "patterns", "distance", "shift", "theory", "extrapolation", "jobs"}) {
     if (!old.contains(id)) continue;
-    if (!old[id].is_object()) throw formats::bad_input("\"" + std::string(id) + "\" is no object");
+    if (!old[id].is_object())
+      throw formats::bad_input("\"" + std::string(id) + "\" is not an object");
     views[id] = std::move(old[id]);
     old.erase(id);
   }

@@ -28,7 +28,7 @@ struct LoadedSession {
 // newer is kept as FILE.bad, or FILE.bad2 and so on where that is taken, and the default is used; a
 // missing one is no fault.
 LoadedSession load_session(formats::FileSystem& fs, const std::filesystem::path& path);
-// The same of a file that the user names, which stays as it is. Throws formats::Error "bad_input".
+// Reads a file that the user names, and leaves it as it is. Throws formats::Error "bad_input".
 Session read_session(formats::FileSystem& fs, const std::filesystem::path& path);
 // Strings that are no UTF-8 (a text in another coding, a path of such a folder) are written as
 // {"base64": ...}. Throws formats::Error.
@@ -48,7 +48,7 @@ class SessionSaver {
   SessionSaver(formats::FileSystem& fs, std::filesystem::path path)
       : fs_(fs), path_(std::move(path)) {}
 
-  // It differs from what was written last.
+  // Tells that the session differs from what was written last.
   void changed(Clock::time_point now);
   // Once a frame or when it is due: whether it is to be written now, since it has rested for a
   // moment or has changed for some time, and nothing is being written.

@@ -23,7 +23,7 @@ class SessionHistory {
   // step of undo (typing, zooming). A change that changes nothing is forgotten.
   void apply(const std::string& title, const std::function<void(Session&)>& change,
              const std::string& merge = "");
-  // The same without a step of undo, for what is no decision of the user (window layout).
+  // Changes it without a step of undo, for what is no decision of the user (window layout).
   void apply_silently(const std::function<void(Session&)>& change);
 
   bool undo();

@@ -8,7 +8,7 @@ void set_text(protocol::Reading& reading, const TextInput& text) {
 }
 
 void set_text(protocol::ReadingMany& reading, const TextInput& text) {
-  const int64_t chosen = reading.length;
+  const std::int64_t chosen = reading.length;
   protocol::Reading& one = reading;
   if (!reading.corpus.asked) set_text(one, text);
   if (chosen > 0) reading.length = chosen;

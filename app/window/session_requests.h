@@ -17,7 +17,7 @@ namespace phasescope::app {
 // worker takes what the command line takes without --text: bundled texts.
 void set_text(protocol::Reading& reading, const TextInput& text);
 
-// The same where a corpus may be read in its place, or a length was chosen for this question alone.
+// The text of a request that may read a corpus instead, or has a length of its own.
 void set_text(protocol::ReadingMany& reading, const TextInput& text);
 
 // The text of a question as the command line gives it: typed words as a prompt, a file by its path,

@@ -94,7 +94,7 @@ bool ViewContext::models_known() const {
     if (window.may_ask) requests.ask(of(kInfo, index), request);
     known = known && model_known(index);
   };
-  const auto first = static_cast<std::size_t>(std::max<int64_t>(0, session().selection.model));
+  const auto first = static_cast<std::size_t>(std::max<std::int64_t>(0, session().selection.model));
   if (first < models()) ask(first);
   for (std::size_t i = 0; i < models(); ++i)
     if (i != first) ask(i);

@@ -3,7 +3,7 @@
 //
 //   struct ShiftState {
 //     static constexpr const char* kView = "shift";
-//     int64_t shown = 3;
+//     std::int64_t shown = 3;
 //     template <class V> void fields(V& v) { v("shown", shown); }
 //   };
 //   const ShiftState state = session.views.get<ShiftState>();

@@ -59,7 +59,7 @@ class Question {
   void cancel(WorkerLink& link);
   // Forgets the failure and what was asked, so that the next ask() sends.
   void reset();
-  // The same, and the answer.
+  // Forgets the failure, what was asked, and the answer.
   void forget();
 
   // What was asked last, whether it was answered or not.

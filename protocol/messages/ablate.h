@@ -29,25 +29,27 @@ struct AblateRequest {
     reading.fields(v);
     running.fields(v);
     v("head", head,
-      About{.help = "heads (L3H1), layers (L3, its heads) or all, with commas (default: each head, "
-                    "or where settings are given with --set these alone)"});
+      About{.help = "heads (L3H1), layers (L3: all its heads) or all, comma separated (default: "
+                    "every head; with --set the settings alone)"});
     v("how", how,
-      About{.help = "what replaces a head's output: zeros, its mean over the texts, or its output "
-                    "at a random row up to here; or what bounds it by --limit: window (farther "
-                    "keys are not seen), clamp (they are read as if they stood there), sink (the "
-                    "weight on key 0), bias (what the encoding adds to the score, times it)",
+      About{.help = "what is done to a head: its output is replaced by zeros (zero), by its mean "
+                    "over the texts (mean) or by its output at a random row that is no later "
+                    "(resample); or --limit L changes it: keys at L and farther are not seen "
+                    "(window), keys farther than L are read as if they stood at L (clamp), key 0 "
+                    "gets a weight of L at most (sink), what the encoding adds to the score is "
+                    "multiplied by L (bias)",
             .title = "What is done",
             .choices = "zero|mean|resample|window|clamp|sink|bias"});
     v("limit", limit,
-      About{.help = "of window, clamp (tokens), sink (a weight) or bias (a factor)"});
+      About{.help = "tokens of window and clamp, the weight of sink, or the factor of bias"});
     v("by", by,
       About{.help = "heads one by one, layer by layer, or together (default: together where heads "
                     "are named, else one by one)",
             .title = "At a time",
             .choices = "head|layer|together"});
     v("maps", maps,
-      About{.help = "how far every head's map moves, a pass over whole maps (auto: of up to 4 "
-                    "changes)",
+      About{.help = "also measure how far every head's map moves, by a pass over whole maps (auto: "
+                    "where there are 4 changes at most)",
             .title = "How far maps move",
             .choices = "auto|yes|no"});
   }
@@ -55,7 +57,7 @@ struct AblateRequest {
 
 // How far the map of one head moves: the Jensen-Shannon divergence of its rows before and after.
 struct MapChange {
-  int64_t layer = 0, head = 0;
+  std::int64_t layer = 0, head = 0;
   Interval divergence;
   template <class V>
   void fields(V& v) {
@@ -67,7 +69,7 @@ struct MapChange {
 // One change. `reading` opens it again in every verb.
 struct AblateRow {
   std::string change, reading;
-  std::optional<int64_t> layer, head;  // where it is of one head, or of the heads of one layer
+  std::optional<std::int64_t> layer, head;  // where it is of one head, or of the heads of one layer
   Interval loss, loss_change;
   Interval logits_divergence, guesses_changed;
   std::vector<LossBlock> positions;
@@ -87,10 +89,10 @@ struct AblateRow {
 // "ablation_means" reads.
 struct AblateResult {
   std::string model, formula;
-  int64_t layers = 0, heads = 0;
+  std::int64_t layers = 0, heads = 0;
   Interval loss;  // of the model as it is
   std::vector<AblateRow> rows;
-  int64_t passes = 0;
+  std::int64_t passes = 0;
   std::vector<std::string> texts;
   Provenance provenance;
   template <class V>

@@ -33,7 +33,7 @@ struct AcuityRequest {
     v("seeds", seeds,
       About{.help = "seeds of the permutations", .title = "Seeds of the permutations", .low = 0});
     v("by", by,
-      About{.help = "all heads at once (model), or also each layer or head alone",
+      About{.help = "all heads at once (model), or each layer or each head alone as well",
             .title = "At a time",
             .choices = "model|layer|head"});
   }
@@ -42,10 +42,10 @@ struct AcuityRequest {
 // Keys at distances low <= lambda < high are permuted in every row. Bits a token, treated - plain;
 // null, with `why`, where no row sees the band.
 struct AcuityBand {
-  int64_t low = 0, high = 0;
+  std::int64_t low = 0, high = 0;
   std::optional<Interval> change;       // of all rows
   std::optional<Interval> change_seen;  // of rows that see at least half of the band
-  int64_t rows_seen = 0;                // of all texts
+  std::int64_t rows_seen = 0;           // of all texts
   std::vector<double> by_seed;          // change_seen of each seed
   std::string why;
   template <class V>
@@ -56,9 +56,9 @@ struct AcuityBand {
   }
 };
 
-// The same where one layer (head -1) or one head alone is shown other distances.
+// The changes of the loss where one layer (head -1) or one head alone is shown other distances.
 struct AcuityRow {
-  int64_t layer = 0, head = -1;
+  std::int64_t layer = 0, head = -1;
   std::vector<AcuityBand> bands;
   template <class V>
   void fields(V& v) {
@@ -68,8 +68,8 @@ struct AcuityRow {
 
 struct AcuityResult {
   std::string model, formula;
-  int64_t trained = 0, passes = 0;
-  std::vector<int64_t> seeds;
+  std::int64_t trained = 0, passes = 0;
+  std::vector<std::int64_t> seeds;
   std::vector<AcuityBand> bands;
   std::vector<AcuityRow> rows;  // on request
   std::vector<std::string> texts;

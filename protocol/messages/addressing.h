@@ -26,14 +26,16 @@ struct AddressingRequest {
     chosen.fields(v);
     running.fields(v);
     v("of", of,
-      About{.help = "score, or the content score alone",
+      About{.help = "what is split: the score, or the content score alone",
             .title = "What is split",
             .choices = "score|content"});
     v("within", within,
-      About{.help = "pairs less than this many tokens apart, from 2 (0, as by default: all)",
-            .title = "Pairs closer than",
-            .unit = "tokens",
-            .low = 0});
+      About{
+          .help =
+              "only pairs less than this many tokens apart, 2 or more (0, the default: all pairs)",
+          .title = "Pairs closer than",
+          .unit = "tokens",
+          .low = 0});
   }
 };
 
@@ -50,7 +52,7 @@ struct AddressingFloor {
 // Shares of the variance within rows, but for `query`, which is one of the whole variance. Null,
 // with `why`, where the scores do not vary within a row.
 struct AddressingRow {
-  int64_t layer = 0, head = 0;
+  std::int64_t layer = 0, head = 0;
   std::optional<Interval> distance_first, key_last, interaction, distance_last, key_first, trend,
       query;
   AddressingFloor floor;
@@ -71,7 +73,7 @@ struct AddressingRow {
 
 struct AddressingResult {
   std::string model, of, formula;
-  int64_t within = 0;  // 0: all pairs
+  std::int64_t within = 0;  // 0: all pairs
   std::vector<AddressingRow> rows;
   std::vector<std::string> texts;
   Provenance provenance;

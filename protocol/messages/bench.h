@@ -10,7 +10,7 @@
 
 namespace phasescope::protocol {
 
-inline constexpr About kRunsAbout{.help = "runs each", .low = 1, .high = 10'000};
+inline constexpr About kRunsAbout{.help = "timed runs of each", .low = 1, .high = 10'000};
 
 // Times the attention kernels beside their rivals: an AttentionBenchResult.
 struct KernelsBenchRequest {
@@ -19,22 +19,29 @@ struct KernelsBenchRequest {
   std::vector<std::string> variants, passes;
   std::vector<std::int64_t> lengths{512, 2048, 8192}, dims{64, 128}, heads{4};
   std::string dtype, layout = "contiguous", backend = "fused", device;
+  bool atomic_dq = false;
   std::int64_t runs = 5, seed = 0, threads = 0;
   template <class V>
   void fields(V& v) {
     v("variants", variants,
-      About{.help = "plain, table, tapa, tape, cape, fire; layer, heads: all statistics of a "
-                    "layer's and of a 12-layer model's heads"});
+      About{.help = "plain, table, tapa, tape, cape, fire, sinks, gates, forgetting (a bias by "
+                    "token), query_table, clamp; layer, heads: all statistics of a layer's and of "
+                    "a 12-layer model's heads"});
     v("passes", passes, About{.help = "forward, backward"});
     v("lengths", lengths, About{.help = "tokens", .low = 1});
     v("dims", dims, About{.help = "head dimensions", .low = 1});
     v("heads", heads, About{.help = "heads", .low = 1});
     v("dtype", dtype, About{.help = "of the inputs", .choices = kDtypes});
     v("layout", layout,
-      About{.help = "of q, k and v: the rows of a head one behind the other, or a token's heads "
-                    "beside each other, as a model's products leave them",
+      About{.help = "how q, k and v lie in memory: a head's rows one after the other, or a token's "
+                    "heads beside each other, as a model's products leave them",
             .choices = "contiguous|model"});
     v("backend", backend, kBackendAbout);
+    v("atomic_dq", atomic_dq,
+      About{.help =
+                "time backward passes that sum the gradients of queries and of tables by atomic "
+                "additions, whose last bits differ from run to run",
+            .of = "backend=cuda-unverified"});
     v("device", device, kDeviceAbout), v("threads", threads, kThreadsAbout);
     v("runs", runs, kRunsAbout), v("seed", seed, kSeedAbout);
   }
@@ -77,7 +84,7 @@ struct StepBenchRequest {
 struct StepBenchRow {
   std::string name, encoding, kernel;
   std::string dtype;  // of the products, ours and the rival's
-  int64_t parameters = 0, length = 0, windows = 0;
+  std::int64_t parameters = 0, length = 0, windows = 0;
   double forward_ms = 0, step_ms = 0, step_ms_min = 0, step_ms_max = 0;
   double over_first = 0, tokens_per_second = 0;
   double peak_mb = 0;  // held by a step at its peak above what was there before
@@ -103,7 +110,7 @@ struct StepBenchRow {
 
 struct StepBench {
   std::string processor;
-  int64_t threads = 0, runs = 0;
+  std::int64_t threads = 0, runs = 0;
   std::vector<StepBenchRow> rows;
   template <class V>
   void fields(V& v) {
@@ -114,7 +121,7 @@ struct StepBench {
 struct BenchRow {
   std::string name, unit;
   double value = 0, min = 0, max = 0;
-  int64_t runs = 0;
+  std::int64_t runs = 0;
   // What else did the same in runs between ours, and our value over its own; empty for none.
   std::string rival = {};
   double rival_value = std::numeric_limits<double>::quiet_NaN();

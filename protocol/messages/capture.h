@@ -33,8 +33,9 @@ struct CaptureRequest {
                 "q, k, v, "
                 "rotated (q.L.rotated, k.L.rotated), lse, entropy, or one tensor (attn.2); comma "
                 "separated"});
-    v("stack", stack, About{.help = "of an encoder-decoder: dec, enc or cross (default: all)"});
-    constexpr About which{.help = "e.g. 0,3 (default: all)", .low = 0};
+    v("stack", stack,
+      About{.help = "which stack of an encoder-decoder: dec, enc or cross (default: all)"});
+    constexpr About which{.help = "which of them, e.g. 0,3 (default: all)", .low = 0};
     v("layers", layers, which), v("heads", heads, which);
     v("rows", rows, About{.help = "queries a:b of attention tensors"});
     v("cols", cols, About{.help = "keys a:b of attention tensors"});
@@ -56,8 +57,9 @@ struct CheckRequest {
       About{.help = "safetensors file with inputs and expected tensors (default: "
                     "expected.safetensors in the model's folder)"});
     v("tolerance", tolerance,
-      About{.help = "relative to each tensor's largest magnitude (default: 1e-10 in f64; in f32 "
-                    "1e-5 or 3 x the reference's own loss)"});
+      About{.help = "largest error that passes, relative to each tensor's largest magnitude "
+                    "(default: 1e-10 in f64; in f32 1e-5 or, if that is more, 3 times what the "
+                    "reference's own f32 loses against its f64)"});
     running.fields(v);
   }
 };
@@ -66,7 +68,7 @@ struct CheckRequest {
 struct CaptureResult {
   std::string model;
   std::vector<std::string> names;
-  int64_t bytes = 0;
+  std::int64_t bytes = 0;
   Provenance provenance;
   template <class V>
   void fields(V& v) {

@@ -23,15 +23,17 @@ inline constexpr About kModelsAbout{
         "where a bundled model has that name too",
     .argument = "MODEL",
     .alias = "model"};
-inline constexpr About kStackAbout{.help = "of an encoder-decoder: dec (default), enc or cross"};
-inline constexpr About kSetAbout{.help = "override, e.g. encoding.base=1e6 (may be repeated)"};
-inline constexpr About kDeviceAbout{.help = "cpu or cuda[:i] (default: the worker's)"};
+inline constexpr About kStackAbout{
+    .help = "which stack of an encoder-decoder: dec (default), enc or cross"};
+inline constexpr About kSetAbout{
+    .help = "a setting of the model to override, e.g. encoding.base=1e6 (may be repeated)"};
+inline constexpr About kDeviceAbout{
+    .help = "where models are run: cpu or cuda[:i] (default: the worker's)"};
 inline constexpr About kThreadsAbout{
-    .help = "threads of the worker that is started for it", .low = 1, .high = 1024};
+    .help = "threads of the worker that is started for the command", .low = 1, .high = 1024};
 inline constexpr About kBackendAbout{
     .help =
-        "what runs attention: cuda-unverified are the CUDA kernels, which have never run on a "
-        "device",
+        "what runs attention (cuda-unverified: the CUDA kernels, which have never run on a device)",
     .title = "Attention runs",
     .choices = "fused|plain|cuda-unverified|auto"};
 inline constexpr About kInputAbout{.help = "what is read"};
@@ -39,7 +41,7 @@ inline constexpr About kSeedAbout{.help = "seed of everything drawn", .low = 0};
 inline constexpr About kFolderAbout{.help = "folder to write", .wire_only = true};
 inline constexpr About kCorpusAbout{
     .help =
-        "over many texts: the bundled validation texts, or those of a file, a folder (with the "
+        "read many texts: the bundled validation texts, or those of a file, a folder (with the "
         "folders in it) or a .jsonl file",
     .excludes = "input"};
 inline constexpr const char* kDtypes = "f32|f64|bf16|f16";
@@ -63,7 +65,7 @@ struct ModelSettings {
   }
 };
 
-// How a model is opened.
+// How a model is opened, where nobody chooses what runs its attention.
 struct Opening {
   Assignments set;
   std::string dtype = "f32";
@@ -72,12 +74,15 @@ struct Opening {
   template <class V>
   void fields(V& v) {
     v("set", set, kSetAbout);
-    v("dtype", dtype, About{.help = "computed in", .title = "Computed in", .choices = kDtypes});
+    v("dtype", dtype,
+      About{.help = "number format that the model computes in",
+            .title = "Computed in",
+            .choices = kDtypes});
     v("device", device, kDeviceAbout), v("threads", threads, kThreadsAbout);
   }
 };
 
-// The same of a model that is run.
+// How a model is opened and run.
 struct Running : Opening {
   std::string backend = "fused";
   template <class V>
@@ -87,7 +92,7 @@ struct Running : Opening {
   }
 };
 
-// The same of a model that is run in float32 and in float64 both.
+// How a model is opened that is run in float32 and in float64 both.
 struct RunningInBoth : Running {
   template <class V>
   void fields(V& v) {
@@ -97,8 +102,9 @@ struct RunningInBoth : Running {
   }
 };
 
-// What is read: of nothing given, the text of a first session, or the bundled validation texts. A
-// model without a tokenizer then reads ids drawn by the seed.
+// What is read. Where nothing is given, a request has a default of its own: the text of a first
+// session or the bundled validation texts, and of a model without a tokenizer ids drawn by the
+// seed.
 struct Reading {
   Input input;
   std::int64_t length = 0;
@@ -115,7 +121,7 @@ struct Reading {
   }
 };
 
-// The same where many texts can be read.
+// What is read where many texts can be.
 struct ReadingMany : Reading {
   Corpus corpus;
   template <class V>

@@ -45,10 +45,10 @@ struct CompareRequest {
 };
 
 struct HeadDivergence {
-  int64_t layer = 0, head = 0;
+  std::int64_t layer = 0, head = 0;
   double js_divergence = 0;  // nats, mean over rows
   IntervalEnd low, high;     // 95 % interval over n texts, or over the 8 blocks of one
-  int64_t n = 0;
+  std::int64_t n = 0;
   std::string method = "none";
   template <class V>
   void fields(V& v) {
@@ -63,7 +63,7 @@ struct HeadDivergence {
 // texts 0, 2, ..; the number and its interval are of texts 1, 3, ... Of one text there is no other
 // to tell it of: the number is that which was chosen by, without an interval.
 struct HeadMatch {
-  int64_t layer = 0, head = 0, other_layer = 0, other_head = 0;
+  std::int64_t layer = 0, head = 0, other_layer = 0, other_head = 0;
   Interval js_divergence;
   template <class V>
   void fields(V& v) {

@@ -27,7 +27,8 @@ struct ConvertRequest {
                 "rope, or random (weights drawn for the sizes of a model or a config.json)"});
     v("set", set, kSetAbout);
     v("dtype", dtype,
-      About{.help = "that tensors are written in (default: as they are)", .choices = kDtypes});
+      About{.help = "number format that tensors are written in (default: their own)",
+            .choices = kDtypes});
     v("seed", seed, kSeedAbout);
     v("out", out, kFolderAbout);
   }
@@ -46,7 +47,7 @@ struct ConvertResult {
   std::string model, to, out;
   std::vector<std::string> files;
   std::vector<std::string> notes;  // what was done to the tensors, and what to know
-  int64_t tensors = 0, parameters_before = 0, parameters = 0, bytes = 0;
+  std::int64_t tensors = 0, parameters_before = 0, parameters = 0, bytes = 0;
   Provenance provenance;
   template <class V>
   void fields(V& v) {

@@ -52,8 +52,8 @@ struct CostPart {
 // Table 3 (full N x N, head not tied), `executed` counts what the kernels do (causal, half width).
 struct CostResult {
   std::string model, encoding;
-  int64_t layers = 0, width = 0;
-  int64_t length = 0;
+  std::int64_t layers = 0, width = 0;
+  std::int64_t length = 0;
   double flops = 0, macs = 0, parameters = 0, memory_bytes = 0;
   std::vector<CostPart> parts;
   Count published, executed;

@@ -32,7 +32,7 @@ struct DemandRequest {
                     "FILE.safetensors keeps it, \"MODEL (bias_table=FILE)\" reads it",
             .title = "Fit a bias"});
     v("steps", steps,
-      About{.help = "steps of the fit at most",
+      About{.help = "largest number of steps of the fit",
             .title = "Steps of the fit",
             .low = 1,
             .high = 1000,
@@ -47,7 +47,7 @@ struct DemandRequest {
 // `demand`: one a bucket, bits a token per unit of score; positive where the loss falls if weight
 // moves there. The sum over the bucket's distances.
 struct DemandRow {
-  int64_t layer = 0, head = 0;
+  std::int64_t layer = 0, head = 0;
   std::vector<Interval> demand;
   template <class V>
   void fields(V& v) {
@@ -58,7 +58,7 @@ struct DemandRow {
 // Keys this far and farther hidden from every head: of the loss on the test texts, bits a token,
 // the change, and what it is less the fitted bias's.
 struct DemandWindow {
-  int64_t window = 0;
+  std::int64_t window = 0;
   Interval change, over_fit;
   template <class V>
   void fields(V& v) {
@@ -71,7 +71,7 @@ struct DemandWindow {
 // by.
 struct DemandFit {
   Interval before, after, change;
-  int64_t step = 0;            // the best one on `choose`; 0 is the start without any bias
+  std::int64_t step = 0;       // the best one on `choose`; 0 is the start without any bias
   std::vector<double> choose;  // loss after each step
   std::vector<DemandWindow> windows;
   bool helps = false;
@@ -85,9 +85,9 @@ struct DemandFit {
 
 struct DemandResult {
   std::string model, formula;
-  std::vector<int64_t> edges;  // bucket n is [edges[n], edges[n + 1]), the last one to the end
+  std::vector<std::int64_t> edges;  // bucket n is [edges[n], edges[n + 1]), the last one to the end
   std::vector<DemandRow> rows;
-  int64_t trained = 0;
+  std::int64_t trained = 0;
   Interval share_beyond_trained;  // of the sum of |demand|
   Interval loss;                  // bits a token
   std::optional<DemandFit> fit;

@@ -44,18 +44,19 @@ struct DistanceRequest {
             .low = 1,
             .high = 1e9});
     v("leave_out_first", leave_out_first,
-      About{.help = "key 0 is no key of the histogram (default: where it is [BOS])",
+      About{.help = "key 0 is left out of the histogram (default: where it is [BOS])",
             .title = "Leave out key 0",
             .wire_only = true});
-    v("per_head", per_head, About{.help = "the same for every head", .title = "Every head, too"});
+    v("per_head", per_head,
+      About{.help = "also measure every head by itself", .title = "Every head, too"});
     v("heads", heads,
-      About{.help = "heads whose coefficients, bias and sweep are shown, e.g. L2H1,L3H0 (default: "
-                    "the first of the middle layer; of models that rotate alone)",
+      About{.help = "heads whose coefficients, bias and sweep are shown, e.g. L2H1,L3H0, of models "
+                    "that rotate q and k only (default: the first head of the middle layer)",
             .title = "Heads of the sweep"});
     v("bases", bases,
       About{.help = "bases of the sweep", .title = "Bases of the sweep", .low = 2, .high = 1e15});
     v("factors", factors,
-      About{.help = "factors of the sweep that positions are divided by",
+      About{.help = "factors that the sweep divides positions by",
             .title = "Factors of the sweep",
             .low = 1,
             .high = 1e9});
@@ -66,7 +67,7 @@ struct DistanceRequest {
 // deviation over the pairs, of the positional term where content score and score were seen
 // together.
 struct DistancePoint {
-  int64_t distance = 0, distance_end = 0, count = 0;
+  std::int64_t distance = 0, distance_end = 0, count = 0;
   double score_mean = 0, score_sd = 0, weight_mean = 0;
   double content_mean = 0, content_sd = 0, positional_mean = 0;
   std::optional<double> positional_sd;
@@ -74,7 +75,7 @@ struct DistancePoint {
   // 95 % bands of the means over n texts, or over the 8 blocks of one.
   IntervalEnd score_low, score_high, weight_low, weight_high;
   IntervalEnd content_low, content_high, positional_low, positional_high;
-  int64_t n = 0;
+  std::int64_t n = 0;
   template <class V>
   void fields(V& v) {
     v("distance", distance, About{.unit = "tokens"});
@@ -106,13 +107,13 @@ struct NearFarIntervals {
 // Delta = score(near key) - score(far key) of one query (TAPA Appendix I). In JSON "mean_low" and
 // "mean_high" are the ends of intervals.mean, and "interval" says in words how it was made.
 struct NearFar {
-  int64_t near_begin = 0, near_end = 0, far_begin = 0, far_end = 0;
-  int64_t texts = 0;
-  int64_t pairs = 0;
+  std::int64_t near_begin = 0, near_end = 0, far_begin = 0, far_end = 0;
+  std::int64_t texts = 0;
+  std::int64_t pairs = 0;
   double mean = 0, sigma = 0, skewness = 0, share_positive = 0;
   NearFarIntervals intervals;
   std::vector<double> edges;
-  std::vector<int64_t> counts;
+  std::vector<std::int64_t> counts;
 };
 
 namespace detail {
@@ -140,7 +141,7 @@ struct Form<NearFar> {
     n.near_end = j.at("near").at(1);
     n.far_begin = j.at("far").at(0);
     n.far_end = j.at("far").at(1);
-    n.texts = j.value("texts", int64_t{0});
+    n.texts = j.value("texts", std::int64_t{0});
     n.pairs = j.at("pairs");
     n.mean = read_double(j.at("mean"));
     n.sigma = read_double(j.at("sigma"));
@@ -156,7 +157,7 @@ struct Form<NearFar> {
       n.intervals.mean.method = j.value("interval", std::string{});
     }
     Form<std::vector<double>>::read(j.at("edges"), n.edges);
-    n.counts = j.at("counts").get<std::vector<int64_t>>();
+    n.counts = j.at("counts").get<std::vector<std::int64_t>>();
   }
   static void put(json& out, const char* name, const NearFar& n) { out[name] = write(n); }
 };
@@ -165,7 +166,7 @@ struct Form<NearFar> {
 
 // One group of heads: the whole model (layer and head empty), a layer, or a head.
 struct DistanceGroup {
-  std::optional<int64_t> layer, head;
+  std::optional<std::int64_t> layer, head;
   std::vector<DistancePoint> profile;
   std::optional<NearFar> histogram;
   std::optional<NearFar> weight_histogram = {};  // of the weights of the same pairs
@@ -178,7 +179,7 @@ struct DistanceGroup {
 
 // Gamma(lambda) of theory.md (TAPA Definition 2.1) and what it predicts, rope only.
 struct IntrinsicBias {
-  int64_t layer = 0, head = -1;
+  std::int64_t layer = 0, head = -1;
   double mu = 0, nu = 0;
   std::vector<double> distances, sqrt_d_gamma, per_plane;
   template <class V>
@@ -194,10 +195,10 @@ struct IntrinsicBias {
 // rotation. Means over all pairs and planes with their 95 % bands, and standard deviations over the
 // same.
 struct CoefficientPoint {
-  int64_t distance = 0, distance_end = 0, count = 0;
+  std::int64_t distance = 0, distance_end = 0, count = 0;
   double a_mean = 0, a_sd = 0, b_mean = 0, b_sd = 0;
   IntervalEnd a_low, a_high, b_low, b_high;
-  int64_t n = 0;
+  std::int64_t n = 0;
   template <class V>
   void fields(V& v) {
     v("distance", distance, About{.unit = "tokens"});
@@ -210,13 +211,13 @@ struct CoefficientPoint {
   }
 };
 
-// The same of one plane over all pairs.
+// The coefficients of one plane over all pairs.
 struct PlanePoint {
-  int64_t plane = 0;
+  std::int64_t plane = 0;
   double frequency = 0;
   double a_mean = 0, a_sd = 0, b_mean = 0, b_sd = 0;
   IntervalEnd a_low, a_high, b_low, b_high;
-  int64_t n = 0;
+  std::int64_t n = 0;
   template <class V>
   void fields(V& v) {
     v("plane", plane), v("frequency", frequency, About{.unit = "radians a token"});
@@ -244,7 +245,7 @@ struct BiasSweep {
 // theta_0 its angle after the slowest: local to 2 pi theta_0^(-1/4) / 8, ultra from 2 pi / theta_0,
 // critical between.
 struct HeadBias {
-  int64_t layer = 0, head = 0;
+  std::int64_t layer = 0, head = 0;
   double local_to = 0, ultra_from = 0;
   double smallest_a = 0;  // |mean of A| at a distance
   std::vector<DistancePoint> profile;

@@ -39,14 +39,15 @@ struct DuelRequest {
             .low = 1,
             .high = kMostTokens});
     v("seeds", seeds,
-      About{.help = "of run configurations: seeds that are trained at most, in random order",
+      About{.help = "with run configurations: the seeds that are trained, in random order and no "
+                    "more than are needed",
             .low = 0,
             .high = 1e9});
     v("job", job,
       About{.help = "folder that keeps what was measured, and the trainings of run configurations; "
                     "the same command goes on there"});
     v("margin", margin,
-      About{.help = "models that differ by less, in bits, are equal (default: none are)",
+      About{.help = "models that differ by less than so many bits count as equal (default: 0)",
             .low = 0});
     running.fields(v);
     v("seed", seed, kSeedAbout);
@@ -66,7 +67,7 @@ struct DuelUnit {
 
 // What was known after n units.
 struct DuelStep {
-  int64_t n = 0;
+  std::int64_t n = 0;
   double mean = 0;
   IntervalEnd low, high;
   template <class V>
@@ -82,14 +83,14 @@ struct DuelStep {
 struct DuelResult {
   std::string a, b;
   std::string unit = "texts", per = "token";  // per: token, byte; of a task "answer"
-  int64_t length = 0;                         // tokens read of a text
-  int64_t n = 0, texts = 0;
+  std::int64_t length = 0;                    // tokens read of a text
+  std::int64_t n = 0, texts = 0;
   double mean = 0;
   IntervalEnd low, high;
   std::string method = "none";
   std::string verdict = "undecided";  // A better, B better, equal within, undecided
   std::string why;
-  std::optional<int64_t> n_to_decide;
+  std::optional<std::int64_t> n_to_decide;
   double skewness = 0;
   double margin = 0;
   std::vector<DuelStep> path;

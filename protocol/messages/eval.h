@@ -128,19 +128,19 @@ struct EvalRow {
   std::string model, encoding;
   // What `value` is: "bits_per_byte", "bits_per_token", "perplexity" (a token), or the task's own.
   std::string metric;
-  int64_t length = 0;  // of a task whose lengths have two parts: all cells of both up to it
+  std::int64_t length = 0;  // of a task whose lengths have two parts: all cells of both up to it
   double value = 0;
-  IntervalEnd low, high;  // 95 % interval over n texts or samples, none of one
-  int64_t n = 0;          // texts, or samples of a task
-  int64_t tokens = 0;     // that the value is a mean over
-  int64_t left_out = 0;   // tokens of these texts that the window rule does not count
-  int64_t seed = 0;
+  IntervalEnd low, high;      // 95 % interval over n texts or samples, none of one
+  std::int64_t n = 0;         // texts, or samples of a task
+  std::int64_t tokens = 0;    // that the value is a mean over
+  std::int64_t left_out = 0;  // tokens of these texts that the window rule does not count
+  std::int64_t seed = 0;
   std::string method = "none";  // of the interval, as in Interval
   std::string window;
   // Tasks alone have these: the share of samples all of whose answers are right, what guessing gets
   // in the metric, and the longest length that the model was trained at.
   std::optional<double> exact, uniform, blind;
-  std::optional<int64_t> trained;
+  std::optional<std::int64_t> trained;
   template <class V>
   void fields(V& v) {
     v("model", model), v("encoding", encoding), v("metric", metric);
@@ -164,7 +164,7 @@ struct EvalDifference {
   // (of perplexity "loss", too).
   std::string metric = "loss";
   std::string per;  // "byte", "token", "answer": what the loss is of; empty for a metric
-  int64_t length = 0;
+  std::int64_t length = 0;
   // Mean over texts or samples, weighted as their values are, or over seeds, and its 95 % interval.
   Interval difference;
   template <class V>
@@ -179,7 +179,7 @@ struct PositionCurve {
   std::string model;
   std::string metric;  // of `bits`: "bits_per_byte" or "bits_per_token"
   std::string source;  // what was read: "validation texts", "texts of seeded random ids", ...
-  int64_t trained_length = 0, texts = 0;
+  std::int64_t trained_length = 0, texts = 0;
   std::vector<double> position, bits;  // centre of the bucket, bits a byte or token
   std::vector<IntervalEnd> low, high;
   std::string method = "none";  // of the intervals
@@ -198,7 +198,7 @@ struct PositionCurve {
 struct EvalCell {
   std::string model;
   double row = 0, column = 0, value = 0;
-  int64_t n = 0;
+  std::int64_t n = 0;
   template <class V>
   void fields(V& v) {
     v("model", model), v("row", row), v("column", column), v("value", value);

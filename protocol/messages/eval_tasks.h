@@ -20,7 +20,7 @@ struct EvalOptionInfo {
   }
 };
 
-// Those of a task's struct of options (eval.h).
+// The fields of a task's struct of options (eval.h).
 template <class Options>
 std::vector<EvalOptionInfo> options_of() {
   Options options;

@@ -26,26 +26,29 @@ struct FormulaRequest {
     v("heads", heads, About{.help = "heads of the model it is for", .low = 1, .high = 4096});
     v("head_dim", head_dim, About{.help = "channels of a head", .low = 1, .high = 4096});
     v("length", length,
-      About{.help = "tokens that the cost is told for", .low = 1, .high = kMostTokens});
+      About{.help = "tokens of the text that the cost is computed for",
+            .low = 1,
+            .high = kMostTokens});
     v("layout", layout,
       About{.help = "channels of plane m: (m, m + d/2) or (2m, 2m + 1)",
             .choices = "half|interleaved"});
     v("check", check,
-      About{.help = "also run it on random queries and keys: as what it is known for and as a "
-                    "term, its slopes, and what a shift of the positions does"});
+      About{.help = "also run it on random queries and keys: whether it gives the same as a fused "
+                    "kernel and as a term, its gradients, and what a shift of the positions does"});
     v("seed", seed,
-      About{.help = "of the check's queries, keys and parameters", .low = 0, .needs = "check"});
+      About{
+          .help = "seed of the check's queries, keys and parameters", .low = 0, .needs = "check"});
   }
 };
 
 // `count` numbers in each layer, or in the model where it is shared.
 struct FormulaParameter {
   std::string name;
-  std::vector<int64_t> shape;
+  std::vector<std::int64_t> shape;
   bool shared = false;
   std::string start, unit;
   std::optional<double> low, high;
-  int64_t count = 0;
+  std::int64_t count = 0;
   template <class V>
   void fields(V& v) {
     v("name", name), v("shape", shape), v("shared", shared), v("start", start), v("unit", unit);
@@ -72,7 +75,7 @@ struct FormulaResult {
   bool fused = false, shift_invariant = false;
   std::vector<std::string> warnings;
   std::vector<FormulaParameter> parameters;
-  int64_t length = 0;
+  std::int64_t length = 0;
   double macs = 0, flops = 0;
   std::optional<FormulaCheck> check;
   template <class V>

@@ -37,8 +37,9 @@ struct GenerateRequest {
                     "values",
             .title = "Read all again for each token"});
     v("extend", extend,
-      About{.help = "past the trained context positions go on; otherwise the last tokens that fit "
-                    "are read again as a text of their own",
+      About{.help = "past the trained context positions go on and each token is read once; "
+                    "otherwise the last tokens that fit are read again for every token, as a text "
+                    "of their own",
             .title = "Past the trained context"});
     v("head", head,
       About{.help = "where this head looks as each token is written, as it comes: L3H5, or L3 for "
@@ -57,9 +58,9 @@ struct GenerateRequest {
 // it. Largest weights first, of equal ones the lower key; `keys` are places in the prompt and what
 // was written behind it (of an encoder-decoder, in what it writes), `words` their texts.
 struct WrittenToken {
-  int64_t id = 0;
+  std::int64_t id = 0;
   std::string text;
-  std::vector<int64_t> keys;
+  std::vector<std::int64_t> keys;
   std::vector<std::string> words;
   std::vector<double> weights;
   std::optional<double> sink;  // weight on the head's learned sink; left out without one
@@ -72,9 +73,10 @@ struct WrittenToken {
 
 struct GenerateResult {
   std::string model, prompt, text;
-  std::vector<int64_t> ids;
+  std::vector<std::int64_t> ids;
   // Whether keys and values of earlier tokens were kept: "yes", "no: " and why, or how far.
   std::string cache;
+  std::int64_t cached = 0;           // of the tokens, so many from the first were written so
   std::vector<double> seconds;       // of each token; the first one's with the prompt
   std::string head;                  // as asked
   std::vector<WrittenToken> tokens;  // where a head was asked for
@@ -82,7 +84,8 @@ struct GenerateResult {
   template <class V>
   void fields(V& v) {
     v("model", model), v("prompt", prompt), v("text", text), v("ids", ids);
-    v("cache", cache), v("seconds", seconds, About{.title = "time", .unit = "s"});
+    v("cache", cache), v("cached", cached, About{.title = "tokens written with a cache"});
+    v("seconds", seconds, About{.title = "time", .unit = "s"});
     v("head", head), v("tokens", tokens);
     v("provenance", provenance);
   }

@@ -34,11 +34,12 @@ struct HeadsRequest {
     running.fields(v);
     v("stack", stack, kStackAbout);
     v("layers", layers,
-      About{
-          .help = "whose heads, e.g. 0,3 (default: all); the layers after the last one do not run",
-          .low = 0});
+      About{.help = "layers whose heads are measured, e.g. 0,3 (default: all); layers after the "
+                    "last of them do not run",
+            .low = 0});
     v("metrics", metrics,
-      About{.help = "comma separated (default: all but js_divergence and distance_profile)"});
+      About{.help =
+                "metrics, comma separated (default: all but js_divergence and distance_profile)"});
     v("thumbnails", thumbnails,
       About{.help = "side of each head's picture; true is 64",
             .low = 0,
@@ -46,15 +47,15 @@ struct HeadsRequest {
             .wire_only = true,
             .when_true = 64});
     v("period", period,
-      About{.help =
-                "tokens that repeat, of induction, induction_loss and duplicate_token (default: by "
-                "the context)",
+      About{.help = "length of the block of random tokens that is repeated, for induction, "
+                    "induction_loss and duplicate_token (default: by the context)",
             .title = "Repeated after",
             .unit = "tokens",
             .low = 0,
             .high = kMostTokens});
     v("draws", draws,
-      About{.help = "draws of random tokens, of induction, induction_loss and duplicate_token",
+      About{.help =
+                "how many random texts are drawn for induction, induction_loss and duplicate_token",
             .title = "Draws of random tokens",
             .low = 1,
             .high = 10000});
@@ -68,7 +69,7 @@ struct HeadsRequest {
 
 // The mean weight at distances [begin, end), with its interval over texts.
 struct ProfileBand {
-  int64_t begin = 0, end = 0;
+  std::int64_t begin = 0, end = 0;
   Interval weight;
   template <class V>
   void fields(V& v) {
@@ -78,7 +79,7 @@ struct ProfileBand {
 
 // P(d), the mean weight over the valid rows at each distance, with the number of rows.
 struct DistanceProfile {
-  std::vector<int64_t> distance, count;
+  std::vector<std::int64_t> distance, count;
   std::vector<double> weight;
   std::vector<ProfileBand> bands = {};
   template <class V>
@@ -91,7 +92,7 @@ struct DistanceProfile {
 // {"layer", "head", "entropy", ...}; over a corpus each metric is an Interval, of one text a
 // number, and those that have an interval all the same (over draws) stand in "intervals" too.
 struct HeadRow {
-  int64_t layer = 0, head = 0;
+  std::int64_t layer = 0, head = 0;
   std::map<std::string, Interval> values;
   std::optional<DistanceProfile> distance_profile;
 };
@@ -116,7 +117,7 @@ struct HeadsResult {
   // decoder's attention to the encoder). Empty for a model of one stack.
   std::string stack;
   bool corpus = false;  // values carry intervals over texts
-  int64_t layers = 0, heads = 0;
+  std::int64_t layers = 0, heads = 0;
   std::vector<MetricInfo> metrics;
   std::vector<HeadRow> rows;
   // Share of heads whose sink is above 0.3 (arXiv 2410.10781), mean over texts.

@@ -24,20 +24,22 @@ struct ImportRequest {
                     "(layers, heads, N, N), or q and k (layers, heads, N, d)",
             .argument = "FILE"});
     v("as", as,
-      About{.help = "what they hold (auto: as they are called)", .choices = "auto|maps|qk"});
+      About{.help = "what the files hold (auto: by the tensors' names)",
+            .choices = "auto|maps|qk"});
     v("causal", causal,
-      About{.help = "whether queries see earlier keys alone (auto: of maps, as they are)",
+      About{.help = "whether queries see earlier keys only (auto: as the maps show; q and k are "
+                    "taken to be causal)",
             .choices = "auto|yes|no"});
-    v("scale", scale, About{.help = "of q.k (0: 1 / sqrt(channels))", .low = 0});
+    v("scale", scale, About{.help = "what q.k is multiplied by (0: 1 / sqrt(channels))", .low = 0});
     v("renumber", renumber,
-      About{.help = "count the layers that are there from 0, where some are not there"});
+      About{.help = "where layers are missing, number those that are there from 0 on"});
     v("out", out, kFolderAbout);
   }
 };
 
 struct ImportResult {
   std::string out, as;
-  int64_t layers = 0, heads = 0, kv_heads = 0, head_dim = 0, tokens = 0;
+  std::int64_t layers = 0, heads = 0, kv_heads = 0, head_dim = 0, tokens = 0;
   bool causal = true;
   std::vector<std::string> notes;
   template <class V>

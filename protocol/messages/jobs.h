@@ -119,7 +119,7 @@ struct ConfigForm {
   std::vector<ConfigField> fields_of;
   json config = json::object();  // with what was set
   std::string problem;
-  int64_t parameters = 0, tokens = 0;
+  std::int64_t parameters = 0, tokens = 0;
   template <class V>
   void fields(V& v) {
     v("fields", fields_of), v("config", config), v("problem", problem);
@@ -128,7 +128,7 @@ struct ConfigForm {
 };
 
 struct MetricPoint {
-  int64_t step = 0, tokens = 0;
+  std::int64_t step = 0, tokens = 0;
   double loss = 0, lr = 0, time = 0;
   std::optional<double> validation_bits, validation_right, gradient_norm, length;
   // Head metrics of a probe text, with eval.probe_every: metric -> layer -> head.
@@ -156,14 +156,14 @@ inline bool is_live(const std::string& state) {
 struct JobStatus {
   std::string dir, name, kind, state, message;
   std::optional<std::string> code;  // of a failed one: the error's, as in ErrorInfo
-  int64_t pid = 0, step = 0, steps = 0, tokens = 0;
+  std::int64_t pid = 0, step = 0, steps = 0, tokens = 0;
   double seconds = 0, seconds_left = 0;
   std::string kernel;  // what has run a training's attention since it was last started or resumed
   // What guessing by length and place gets of the validation samples of a training on a task.
   std::optional<double> blind_bits, blind_right;
   std::optional<MetricPoint> last;
   std::vector<MetricPoint> curve;  // jobs.show, thinned to at most 1000 points
-  int64_t curve_of = 0;            // points that the job has written
+  std::int64_t curve_of = 0;       // points that the job has written
   std::vector<std::string> checkpoints;
   json config = json::object();
   json result;  // jobs.show of an eval that has ended: its EvalResult

@@ -10,7 +10,7 @@ namespace phasescope::protocol {
 // Rows [begin, end): what their loss rises by, paired row by row, with its interval over texts (or
 // over the 8 blocks of one).
 struct LossBlock {
-  int64_t begin = 0, end = 0;
+  std::int64_t begin = 0, end = 0;
   Interval change;
   template <class V>
   void fields(V& v) {

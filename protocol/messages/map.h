@@ -50,8 +50,8 @@ struct MapRequest {
 // The keys a query gives most weight to, largest first, of equal scores the lower key first; fewer
 // than asked for where it sees fewer.
 struct TopKeys {
-  int64_t query = 0;
-  std::vector<int64_t> keys;
+  std::int64_t query = 0;
+  std::vector<std::int64_t> keys;
   std::vector<double> weights;
   template <class V>
   void fields(V& v) {
@@ -67,13 +67,13 @@ struct TopKeys {
 // `sink_profile` (h) too, means of the weight on it: beside it a row's weights sum to 1.
 struct MapResult {
   std::string model;
-  std::string stack;               // as in HeadsResult
-  int64_t layer = 0, head = 0;     // head -1: the mean of all heads of the layer, or of `heads`
-  std::vector<std::string> heads;  // whose mean it is, as they were named, where several were
-  int64_t tokens = 0;              // queries
-  int64_t keys = 0;                // as many but in cross attention
-  int64_t row_begin = 0, row_end = 0, column_begin = 0, column_end = 0;
-  int64_t height = 0, width = 0;
+  std::string stack;                 // as in HeadsResult
+  std::int64_t layer = 0, head = 0;  // head -1: the mean of all heads of the layer, or of `heads`
+  std::vector<std::string> heads;    // whose mean it is, as they were named, where several were
+  std::int64_t tokens = 0;           // queries
+  std::int64_t keys = 0;             // as many but in cross attention
+  std::int64_t row_begin = 0, row_end = 0, column_begin = 0, column_end = 0;
+  std::int64_t height = 0, width = 0;
   std::string of = "weight";  // weight, score, content, positional
   std::string pool = "mean";  // mean, max
   double low = 0, high = 0;   // of the cells

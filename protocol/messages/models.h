@@ -59,8 +59,8 @@ struct InfoRequest {
 struct ModelSummary {
   std::string name, path, encoding, title, note;  // note: a departure from a paper, shown always
   bool bundled = false;
-  int64_t layers = 0, heads = 0, width = 0, context = 0, parameters = 0;
-  int64_t encoder_layers = 0;  // of an encoder-decoder, whose `layers` are the decoder's
+  std::int64_t layers = 0, heads = 0, width = 0, context = 0, parameters = 0;
+  std::int64_t encoder_layers = 0;  // of an encoder-decoder, whose `layers` are the decoder's
   template <class V>
   void fields(V& v) {
     v("name", name), v("path", path), v("encoding", encoding), v("title", title), v("note", note);
@@ -81,7 +81,7 @@ struct ModelsResult {
 
 struct TensorInfo {
   std::string name, dtype;
-  std::vector<int64_t> shape;
+  std::vector<std::int64_t> shape;
   std::string flag;  // "", "nan", "inf", "all zero", "unsupported"
   template <class V>
   void fields(V& v) {
@@ -102,7 +102,7 @@ struct RopePlanRow {
   std::string norm, temperature;  // of q and k; of queries by position i
   std::optional<double>
       stored_difference;  // of the file's own frequencies, largest |s / applied - 1|
-  // Likewise of those that the file's configuration says: 0 unless a setting has changed the rope.
+  // The difference from those of the file's configuration: 0 unless a setting has changed the rope.
   std::optional<double> library_difference;
   template <class V>
   void fields(V& v) {
@@ -136,14 +136,14 @@ struct LoadReport {
   std::string scaling;  // in force: "yarn x2 over 256 tokens"; empty where there is none
   json encoding_options = json::object();
   std::vector<EncodingNumber> encoding_numbers;
-  std::map<std::string, int64_t> dtypes;  // tensors of each stored dtype
+  std::map<std::string, std::int64_t> dtypes;  // tensors of each stored dtype
   std::vector<std::string> missing, unexpected, tied, quirks, warnings;
   std::vector<TensorInfo> flagged;     // NaN, Inf, all-zero or unsupported tensors
   std::vector<RopePlanRow> rope_plan;  // by layers; empty where none turns planes
-  int64_t vocab_size = 0, kv_heads = 0, head_dim = 0, ffn_width = 0;
-  int64_t weight_bytes = 0, memory_bytes_at_context = 0;
-  int64_t length = 0, memory_bytes = 0;  // memory of a text as long as was asked for
-  std::string dtype;                     // computed in
+  std::int64_t vocab_size = 0, kv_heads = 0, head_dim = 0, ffn_width = 0;
+  std::int64_t weight_bytes = 0, memory_bytes_at_context = 0;
+  std::int64_t length = 0, memory_bytes = 0;  // memory of a text as long as was asked for
+  std::string dtype;                          // computed in
   std::string tokenizer, hash;
   template <class V>
   void fields(V& v) {

@@ -25,7 +25,7 @@ struct PairRequest {
     v("model", model, kModelAbout);
     reading.fields(v);
     running.fields(v);
-    v("head", head, About{.help = "e.g. L3H5"});
+    v("head", head, About{.help = "the head, e.g. L3H5"});
     v("query", query, About{.help = "index of the query (default: the last token)", .low = -1});
     v("key", key, About{.help = "index of the key (default: the token before)", .low = -1});
   }
@@ -35,7 +35,7 @@ struct PairRequest {
 // added to content and base; of a form that adds no base, all that is added. Where the content is
 // turned by its distance as well, no base is told: what is left of the score has both.
 struct PairPoint {
-  int64_t distance = 0;
+  std::int64_t distance = 0;
   double score = 0, weight = 0;
   std::optional<double> base = {}, correction = {};
   template <class V>
@@ -60,14 +60,14 @@ struct PairClock {
 // distance, and `why` says so; `cut` says where a curve ends before 10^6, and why.
 struct PairResult {
   std::string model, formula;
-  int64_t layer = 0, head = 0, query = 0, key = 0, true_distance = 0, trained = 0;
+  std::int64_t layer = 0, head = 0, query = 0, key = 0, true_distance = 0, trained = 0;
   double score = 0, weight = 0, content = 0, positional = 0, rest = 0, tail = 0;
   std::vector<std::vector<double>> phasors, state;
   std::optional<PairClock> clock;
   std::optional<double> base, correction;  // of the positional part, as those of a point
   std::optional<std::vector<PairPoint>> curve;
-  std::optional<int64_t> best_distance;  // of the curve: where the weight is largest
-  std::optional<double> share_above;     // of the trained distances: larger weight than now
+  std::optional<std::int64_t> best_distance;  // of the curve: where the weight is largest
+  std::optional<double> share_above;          // of the trained distances: larger weight than now
   std::string why, cut;
   Provenance provenance;
   template <class V>

@@ -32,17 +32,19 @@ struct PatternsRequest {
     v("model", model, kModelAbout);
     reading.fields(v);
     running.fields(v);
-    v("layers", layers, About{.help = "e.g. 0,3 (default: all; 0 is the start)", .low = 0});
+    v("layers", layers,
+      About{.help = "layers, e.g. 0,3 (default: all; 0 is what the first layer starts from)",
+            .low = 0});
     v("positions", positions,
       About{.help = "how many positions are sampled",
             .title = "Positions sampled",
             .low = 2,
             .high = 4096});
     v("query", query,
-      About{
-          .help = "whose bias is measured, of encodings without a table (default: the last token)",
-          .title = "Query of the bias",
-          .low = 0});
+      About{.help = "query whose bias is measured, where the encoding has no table (default: the "
+                    "last token)",
+            .title = "Query of the bias",
+            .low = 0});
     v("distances", distances,
       About{.help = "how far the bias tables go (default: as far as the query sees)",
             .title = "Bias tables to distance",
@@ -51,16 +53,17 @@ struct PatternsRequest {
             .high = kMostDistances});
     v("queries", queries,
       About{.help = "queries whose rows of content, bias and correction are shown, text by text, "
-                    "e.g. 512,2048,8192 (default: the last token; of encodings with a bias alone)",
+                    "e.g. 512,2048,8192, of encodings with a bias only (default: the last token)",
             .title = "Queries of the rows",
             .low = 0});
     v("texts", texts,
-      About{.help = "of how many texts such rows are shown",
+      About{.help = "how many texts have their rows shown",
             .title = "Texts of the rows",
             .low = 1,
             .high = 64});
     v("against", against,
-      About{.help = "another model, whose position products are shown beside and taken off",
+      About{.help = "another model, whose position products are shown beside this one's and "
+                    "subtracted from them",
             .title = "Against the model"});
   }
 };
@@ -68,7 +71,7 @@ struct PatternsRequest {
 // PE dot products G_ij (TAPE Figures 7 and 8), drift of the state with depth, bias curves. Tensor
 // `pe_dot.L` (S, S): the layer's mean over heads, sampled at `positions`.
 struct PatternsLayer {
-  int64_t layer = 0;  // 0 is the initial state, n the state after n layers
+  std::int64_t layer = 0;  // 0 is the initial state, n the state after n layers
   // Magnitude of the state's complex numbers; of the rows of a table of positions.
   double mean_abs_z = 0, sd_abs_z = 0;
   double drift = 0;                      // ||z_L - z_0|| / ||z_0||
@@ -87,7 +90,7 @@ struct PatternsLayer {
 };
 
 struct BiasCurve {
-  int64_t layer = 0, head = 0;
+  std::int64_t layer = 0, head = 0;
   std::string label;
   std::vector<double> values;  // at the first so many of bias_distances
   template <class V>
@@ -101,9 +104,9 @@ struct BiasCurve {
 // together (positional), which is all there is where there is no table. CAPE, arXiv 2405.14722,
 // Figure 1.
 struct BiasRow {
-  int64_t layer = 0, head = 0, query = 0, text = 0;
+  std::int64_t layer = 0, head = 0, query = 0, text = 0;
   std::string text_name;
-  std::vector<int64_t> distances;
+  std::vector<std::int64_t> distances;
   std::vector<double> content, base, correction, positional;
   template <class V>
   void fields(V& v) {
@@ -118,7 +121,7 @@ struct BiasRow {
 // anti-local (rises) or flat by the 95 % interval of its slope over texts, where 64 or more reach
 // the query; `why` where they do not. Curves at `distances`.
 struct AdaptiveBiasOfHead {
-  int64_t layer = 0, head = 0, query = 0;
+  std::int64_t layer = 0, head = 0, query = 0;
   std::string kind, why;
   Interval slope;
   double over_contexts = 0, over_distance = 0;
@@ -139,7 +142,7 @@ struct AdaptiveBiasOfHead {
 // What f makes of a head's own content score and bias, the other heads' at the means of the layer's
 // rows: tensor `surface.L` (H, content, bias) over these ranges, and shares of its variance.
 struct SurfaceOfHead {
-  int64_t layer = 0, head = 0;
+  std::int64_t layer = 0, head = 0;
   double affine = 0, content = 0, bias = 0, interaction = 0;
   template <class V>
   void fields(V& v) {
@@ -165,12 +168,12 @@ struct LearnedAngles {
 struct PatternsResult {
   std::string model, encoding, formula, why_empty;  // why_empty: the encoding has no such state
   std::string products;                             // what G is
-  std::vector<int64_t> positions;  // of the rows and columns of G, out of 0..position_count-1
-  int64_t position_count = 0;
-  std::vector<int64_t> distances;  // of mean_by_distance
+  std::vector<std::int64_t> positions;  // of the rows and columns of G, out of 0..position_count-1
+  std::int64_t position_count = 0;
+  std::vector<std::int64_t> distances;  // of mean_by_distance
   std::vector<double> spectrum_frequencies;
   std::vector<PatternsLayer> layers;
-  std::vector<int64_t> bias_distances;
+  std::vector<std::int64_t> bias_distances;
   std::vector<BiasCurve> bias;
   std::string bias_note;            // of which query and how many texts, and what is left out
   std::vector<double> frequencies;  // radians a token, one a plane

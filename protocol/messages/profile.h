@@ -25,15 +25,16 @@ struct ProfileRequest {
     chosen.fields(v);
     running.fields(v);
     v("window", window,
-      About{.help = "distances 0..W-1 that are looked at (default: the trained length)",
+      About{.help = "how many distances are looked at, from 0 on (default: the trained length)",
             .unit = "tokens",
             .low = 0,
             .high = 1 << 20});
     v("samples", samples,
-      About{.help = "pairs, and triplets of a query and two keys, of a text",
-            .title = "Samples of a text",
-            .low = 1,
-            .high = 1 << 20});
+      About{
+          .help = "how many pairs, and triplets of a query and two keys, are drawn from each text",
+          .title = "Samples of a text",
+          .low = 1,
+          .high = 1 << 20});
   }
 };
 
@@ -43,10 +44,10 @@ struct ProfileRequest {
 // semantic_share: for how many t it is. high_frequency: share of the amplitudes' norm that turns by
 // 2 and more.
 struct ProfileRow {
-  int64_t layer = 0, head = 0;
+  std::int64_t layer = 0, head = 0;
   std::optional<Interval> positional, positional_row, semantic, semantic_share, high_frequency;
-  int64_t ties = 0, invalid = 0;  // triplets that were left out; rows and variances
-  std::string why;                // of every number that is null
+  std::int64_t ties = 0, invalid = 0;  // triplets that were left out; rows and variances
+  std::string why;                     // of every number that is null
   template <class V>
   void fields(V& v) {
     v("layer", layer), v("head", head), v("positional", positional, About{.or_null = true});
@@ -60,7 +61,7 @@ struct ProfileRow {
 
 struct ProfileResult {
   std::string model, formula;
-  int64_t window = 0, samples = 0;
+  std::int64_t window = 0, samples = 0;
   std::vector<ProfileRow> rows;
   std::vector<std::string> texts;
   Provenance provenance;

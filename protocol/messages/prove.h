@@ -34,7 +34,7 @@ struct ProveRequest {
 // One number that is known: of a head, or where `head` is -1 of the whole model.
 struct Claim {
   std::string model, metric, input;
-  int64_t layer = 0, head = 0;
+  std::int64_t layer = 0, head = 0;
   double value = 0, measured = 0, tolerance = 0;
   bool holds = false;
   template <class V>

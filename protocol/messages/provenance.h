@@ -25,7 +25,7 @@ struct Provenance {
   std::vector<Ran> ran;
   std::string kernel;
   std::string dtype = "f32";
-  int64_t seed = 0;
+  std::int64_t seed = 0;
   std::string note;  // e.g. "text cut to 256 of 914 tokens"
   template <class V>
   void fields(V& v) {
@@ -45,8 +45,8 @@ struct Provenance {
   }
 };
 
-// Those of a result: its own, one of each model, or those of its models' parts; none where it has
-// none.
+// The provenances of a result: its own, one of each model, or those of its models' parts; none
+// where it has none.
 template <class Result>
 std::vector<Provenance> provenances(const Result& result) {
   if constexpr (requires { result.provenance.command; }) {
@@ -91,7 +91,7 @@ struct Form<IntervalEnd> {
 struct Interval {
   double mean = 0;
   IntervalEnd low, high;
-  int64_t n = 0;
+  std::int64_t n = 0;
   std::string method = "none", unit = "texts";
   bool known() const { return low.has_value() || high.has_value(); }
   template <class V>

@@ -44,8 +44,8 @@ struct QueryRequest {
 // Largest weights first, of equal ones the lower key; fewer keys than asked for where the query
 // sees fewer.
 struct QueryHead {
-  int64_t layer = 0, head = 0;
-  std::vector<int64_t> keys;
+  std::int64_t layer = 0, head = 0;
+  std::vector<std::int64_t> keys;
   std::vector<double> weights;
   std::optional<double> sink;  // weight on the head's learned sink; left out without one
   template <class V>
@@ -61,9 +61,9 @@ struct QueryHead {
 struct QueryResult {
   std::string model;
   std::string stack;  // as in HeadsResult
-  int64_t layers = 0, heads = 0;
-  int64_t tokens = 0, keys = 0;  // queries; keys differ from them in cross attention alone
-  int64_t query = 0, width = 0;
+  std::int64_t layers = 0, heads = 0;
+  std::int64_t tokens = 0, keys = 0;  // queries; keys differ from them in cross attention alone
+  std::int64_t query = 0, width = 0;
   std::vector<QueryHead> rows;
   Provenance provenance;
   template <class V>

@@ -42,14 +42,15 @@ struct QuestionTexts : ReadingMany {
   }
 };
 
-// The heads that are told of; all where a list is empty.
+// The heads that are reported; all where a list is empty.
 struct QuestionHeads {
   std::vector<std::int64_t> layers, heads;
   template <class V>
   void fields(V& v) {
     v("layers", layers,
-      About{.help = "layers that are told of, e.g. 0,3 (default: all)", .low = 0});
-    v("heads", heads, About{.help = "heads that are told of, e.g. 0,3 (default: all)", .low = 0});
+      About{.help = "layers that are reported, e.g. 0,3 (default: all)", .low = 0});
+    v("heads", heads,
+      About{.help = "heads of each layer that are reported, e.g. 0,3 (default: all)", .low = 0});
   }
 };
 

@@ -26,7 +26,7 @@ struct MeasuredNumber {
   std::string name;
   double value = 0;
   IntervalEnd low, high;
-  int64_t n = 0;
+  std::int64_t n = 0;
   std::string words;
   template <class V>
   void fields(V& v) {
@@ -58,7 +58,7 @@ struct ClaimRow {
 
 struct ReproduceResult {
   std::vector<ClaimRow> rows;
-  int64_t agrees = 0, disagrees = 0, cannot_tell = 0, not_run = 0;
+  std::int64_t agrees = 0, disagrees = 0, cannot_tell = 0, not_run = 0;
   template <class V>
   void fields(V& v) {
     v("rows", rows), v("agrees", agrees), v("disagrees", disagrees);

@@ -43,12 +43,12 @@ struct ShiftRequest {
 
 struct ShiftRow {
   std::string model, method;  // method: ids, tokens
-  int64_t by = 0, layer = 0;
+  std::int64_t by = 0, layer = 0;
   double attention_difference = 0;  // in 1e-2 units (TAPE Table 8)
   // 95 % intervals over texts, or over the 8 blocks of rows of one; the logits' difference is an
   // extreme, the largest of all texts.
   IntervalEnd attention_low, attention_high, position_low, position_high;
-  int64_t n = 0;
+  std::int64_t n = 0;
   std::string unit = "blocks";                // of n: blocks, texts
   std::string interval = "none";              // how they were made, as Interval::method
   std::optional<double> position_difference;  // 100 ||G - G'||_F / ||G||_F; none without a state

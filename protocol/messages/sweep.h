@@ -68,7 +68,7 @@ struct KeepRequest {
 // another configuration, and that are trained anew.
 struct KeptResult {
   std::vector<std::string> restored, others;
-  int64_t kept = 0;
+  std::int64_t kept = 0;
   template <class V>
   void fields(V& v) {
     v("restored", restored), v("others", others), v("kept", kept);
@@ -77,7 +77,7 @@ struct KeptResult {
 
 // An element that is in the queue; its number is the cell's.
 struct SlurmElement {
-  int64_t cell = 0;
+  std::int64_t cell = 0;
   std::string state;
   template <class V>
   void fields(V& v) {
@@ -97,12 +97,12 @@ struct SlurmResult {
 // One training. state: "new" where it has not begun, else as JobStatus has it.
 struct SweepCell {
   std::string dir, group, state, message;
-  int64_t step = 0, steps = 0;
+  std::int64_t step = 0, steps = 0;
   std::optional<double> loss, validation_bits, validation_right;
   std::string evaluated;  // the state of its eval; empty where there is none
   // Where cells train on a task: the blind guesser's loss, and the first validation below it.
   std::optional<double> blind_bits, blind_right, below_blind_seconds;
-  std::optional<int64_t> below_blind_step;
+  std::optional<std::int64_t> below_blind_step;
   double seconds = 0;  // spent in steps
   template <class V>
   void fields(V& v) {

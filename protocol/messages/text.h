@@ -25,12 +25,14 @@ struct TextRequest {
     reading.fields(v);
     running.fields(v);
     v("guesses", guesses,
-      About{.help = "what the model expected of each token, so many", .low = 0, .high = 100});
+      About{.help = "how many of the model's likeliest tokens are listed at each place",
+            .low = 0,
+            .high = 100});
   }
 };
 
 struct Guess {
-  int64_t id = 0;
+  std::int64_t id = 0;
   std::string text;
   double probability = 0;
   template <class V>
@@ -40,11 +42,11 @@ struct Guess {
 };
 
 struct TokenReading {
-  int64_t id = 0;
-  std::string text;            // visible whitespace
-  int64_t begin = 0, end = 0;  // byte offsets in the text
-  std::optional<double> loss;  // nats, of predicting this token; none for the first
-  std::vector<Guess> guesses;  // what the model expected here, best first
+  std::int64_t id = 0;
+  std::string text;                 // visible whitespace
+  std::int64_t begin = 0, end = 0;  // byte offsets in the text
+  std::optional<double> loss;       // nats, of predicting this token; none for the first
+  std::vector<Guess> guesses;       // what the model expected here, best first
   template <class V>
   void fields(V& v) {
     v("id", id), v("text", text), v("begin", begin, About{.unit = "bytes"});

@@ -27,19 +27,20 @@ struct TheoryRequest {
     reading.fields(v);
     running.fields(v);
     v("check", check,
-      About{.help = "ids, comma separated (default: all; without a model those that need none)"});
+      About{.help = "ids of checks, comma separated (default: all; without a model those that need "
+                    "none)"});
     v("pairs", pairs,
       About{.help = "samples of the checks that draw pairs (default: each check's own)",
             .title = "Pairs drawn",
             .low = 1,
             .high = 1e9});
     v("layer", layer,
-      About{.help = "of the head whose curves rope.intrinsic_bias and cape.surface give",
+      About{.help = "layer of the head whose curves rope.intrinsic_bias and cape.surface give",
             .title = "Layer of the curves",
             .low = 0,
             .high = 1e6});
     v("head", head,
-      About{.help = "whose curves rope.intrinsic_bias and cape.surface give",
+      About{.help = "head whose curves rope.intrinsic_bias and cape.surface give",
             .title = "Head of the curves",
             .low = 0,
             .high = 1e6});
@@ -86,7 +87,7 @@ struct CheckResult {
   std::string id, model;
   std::string verdict = "undecided";          // name_of(Verdict)
   std::optional<double> value, bound, noise;  // none where nothing was measured
-  int64_t samples = 0, seed = 0;
+  std::int64_t samples = 0, seed = 0;
   std::string detail, source, statement;
   std::vector<CheckCurve> curves;
   template <class V>

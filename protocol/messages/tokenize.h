@@ -27,7 +27,8 @@ struct TokenizeRequest {
     v("length", length,
       About{
           .help = "tokens read of a file of inputs (default: all)", .low = 1, .high = kMostTokens});
-    v("no_special", no_special, About{.help = "no template"});
+    v("no_special", no_special,
+      About{.help = "without the tokenizer's template of special tokens"});
     v("texts", texts,
       About{.help = "several texts in place of an input", .wire_only = true, .repeats = true});
   }

@@ -35,7 +35,8 @@ struct XrayRequest {
                 "the limit)",
             .choices = "window|clamp"});
     v("limit", limit,
-      About{.help = "of the treatment (0, as by default: the trained length, of a clamp one less)",
+      About{.help = "distance at which the treatment begins (0, the default: the trained length; "
+                    "of a clamp one less)",
             .title = "Limit of distances",
             .unit = "tokens",
             .low = 0});
@@ -44,10 +45,10 @@ struct XrayRequest {
             .title = "At a time",
             .choices = "head|layer"});
     v("repair", repair,
-      About{.help = "also look for the fewest heads whose treatment is enough",
+      About{.help = "also search, greedily, for the fewest heads whose treatment is enough",
             .title = "Look for a repair"});
     v("enough", enough,
-      About{.help = "share of the loss that a repair returns",
+      About{.help = "share of what treating all heads wins back that a repair has to reach",
             .title = "Share of the loss",
             .low = 0,
             .high = 1,
@@ -59,7 +60,7 @@ struct XrayRequest {
 // one_alone: what treating it alone takes off the plain loss. leave_one_out: what is lost where all
 // but it are treated. share: one_alone of what treating all returns.
 struct XrayRow {
-  int64_t layer = 0, head = 0;
+  std::int64_t layer = 0, head = 0;
   Interval one_alone, leave_one_out;
   std::optional<Interval> share;
   std::string why;  // where there is no share
@@ -74,7 +75,7 @@ struct XrayRow {
 // each plane's phases ("phases"), of the table's values ("values"), or of distances ("distances",
 // and of TAPE, whose content moves the phases, "distances of the rigid rotation").
 struct XrayUnseen {
-  int64_t layer = 0, head = 0;
+  std::int64_t layer = 0, head = 0;
   std::string of;
   std::vector<double> planes;
   template <class V>
@@ -85,7 +86,7 @@ struct XrayUnseen {
 
 // Mean losses of a block of rows from `begin`.
 struct XrayPosition {
-  int64_t begin = 0;
+  std::int64_t begin = 0;
   double plain = 0, all = 0;
   std::optional<double> repaired;
   template <class V>
@@ -94,8 +95,8 @@ struct XrayPosition {
   }
 };
 
-// The smallest set of heads found on texts 0, 2, ..; told of texts 1, 3, ..., and where there are
-// none, why not.
+// The smallest set of heads found on texts 0, 2, ..; measured on texts 1, 3, ..., and where there
+// are none, why not.
 struct XrayRepair {
   std::vector<std::string> heads;
   double share_choose = 0;
@@ -112,8 +113,8 @@ struct XrayRepair {
 
 struct XrayResult {
   std::string model, formula, treatment, verdict;
-  int64_t trained = 0, limit = 0, passes = 0;  // passes: of one text each, all that were run
-  Interval plain, all, returned;               // returned: plain - all
+  std::int64_t trained = 0, limit = 0, passes = 0;  // passes: of one text each, all that were run
+  Interval plain, all, returned;                    // returned: plain - all
   std::vector<XrayRow> rows;
   std::optional<double> order_agreement;  // Spearman, one_alone against leave_one_out
   std::string why;                        // where there is none

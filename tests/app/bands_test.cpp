@@ -47,7 +47,7 @@ TEST(Bands, TheBandOfACheckIsABand) {
 // A log axis has no place for 0: a band that reaches it goes on to the end of the axis.
 TEST(Bands, BandsOfShiftsThatReachZeroGoOnToTheEndOfTheAxis) {
   protocol::ShiftResult result;
-  for (const int64_t layer : {0, 1, 2}) {
+  for (const std::int64_t layer : {0, 1, 2}) {
     protocol::ShiftRow row{.model = "rope", .method = "tokens", .by = 5, .layer = layer};
     row.attention_difference = 2;
     row.attention_low = layer == 1 ? -0.5 : 0.5, row.attention_high = 4;
@@ -62,6 +62,12 @@ TEST(Bands, BandsOfShiftsThatReachZeroGoOnToTheEndOfTheAxis) {
   EXPECT_GT(end, 0);
   EXPECT_LE(end, 0.5);
   EXPECT_EQ(widgets::drawn_low(series.low[1], plot.y.scale, end), end);
+  // The lower edge drops half way to the neighbours, and does not slope to the end of the axis.
+  const auto edges =
+      widgets::band_edges(series, runs[0], widgets::Scale::linear, widgets::Scale::log10, end);
+  EXPECT_EQ(edges.x, (std::vector<double>{0, 0.5, 0.5, 1, 1.5, 1.5, 2}));
+  EXPECT_EQ(edges.low, (std::vector<double>{0.5, 0.5, end, end, end, 0.5, 0.5}));
+  EXPECT_EQ(edges.high, std::vector<double>(7, 4));
   // What files and the pointer say of it is what was measured.
   EXPECT_EQ(series.low, (std::vector{0.5, -0.5, 0.5}));
   EXPECT_NE(widgets::csv_of(plot).find(",1,2,-0.5,4"), std::string::npos) << widgets::csv_of(plot);
@@ -75,9 +81,23 @@ TEST(Bands, BandsOfShiftsThatReachZeroGoOnToTheEndOfTheAxis) {
   }
 }
 
+// Half way is half way on the picture, of either axis; a linear axis has a place for every end.
+TEST(Bands, TheDropOfABandStandsHalfWayOnThePicture) {
+  using widgets::Scale;
+  const widgets::Series series{
+      .label = "a", .x = {1, 100}, .y = {1, 2}, .low = {0, 0.5}, .high = {4, 9}};
+  const auto logarithmic = widgets::band_edges(series, {0, 2}, Scale::log10, Scale::log10, 0.1);
+  EXPECT_EQ(logarithmic.x, (std::vector<double>{1, 10, 10, 100}));
+  EXPECT_EQ(logarithmic.low, (std::vector<double>{0.1, 0.1, 0.5, 0.5}));
+  EXPECT_EQ(logarithmic.high, (std::vector<double>{4, 6, 6, 9}));
+  const auto linear = widgets::band_edges(series, {0, 2}, Scale::log10, Scale::linear, 0.1);
+  EXPECT_EQ(linear.x, series.x);
+  EXPECT_EQ(linear.low, series.low);
+}
+
 TEST(Figures, FurtherTextsOfARowAreToldApart) {
   protocol::PatternsResult result{.model = "cape"};
-  for (const int64_t text : {0, 1, 2, 3}) {
+  for (const std::int64_t text : {0, 1, 2, 3}) {
     protocol::BiasRow row{.layer = 0, .head = 0, .query = 8, .text = text};
     row.text_name = "text " + std::to_string(text);
     row.distances = {0, 1}, row.content = {1, 2}, row.positional = {3, 4};

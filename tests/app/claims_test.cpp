@@ -33,7 +33,7 @@ using protocol::ClaimRow;
 
 const fs::path kSheets = fs::path(PHASESCOPE_SOURCE) / "assets/claims";
 
-json interval(double mean, double half, int64_t n = 8) {
+json interval(double mean, double half, std::int64_t n = 8) {
   return {{"value", mean}, {"low", mean - half}, {"high", mean + half}, {"n", n}};
 }
 
@@ -243,7 +243,7 @@ TEST(ClaimSheets, ThatAreShippedSayWhatTheirPapersPrint) {
         return found == claim.published.end() ? std::nan("") : found->value;
       };
       const auto& order = claim.predicate.order;
-      for (size_t n = 0; n + 1 < order.size() && !claim.published.empty(); ++n) {
+      for (std::size_t n = 0; n + 1 < order.size() && !claim.published.empty(); ++n) {
         EXPECT_LT(printed(order[n]), printed(order[n + 1])) << sheet.paper << " " << claim.item;
       }
       if (claim.predicate.ratio.size() == 2) {

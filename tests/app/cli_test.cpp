@@ -36,7 +36,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 TEST(Options, Ranges) {
-  EXPECT_EQ(integer_range("3:17", "--rows"), (std::vector<int64_t>{3, 17}));
+  EXPECT_EQ(integer_range("3:17", "--rows"), (std::vector<std::int64_t>{3, 17}));
   EXPECT_THROW(integer_range("3", "--rows"), formats::Error);
   EXPECT_THROW(integer_range("3:", "--rows"), formats::Error);
 }
@@ -127,6 +127,10 @@ TEST(Options, ARefusalOfTheWorkerNamesThem) {
             "phasescope: no `cols` and --rows (rows). `\n");
   EXPECT_EQ(said({"device_unavailable", "cuda:7 is not there", "leave_out_first", ""}),
             "phasescope: cuda:7 is not there (--leave-out-first)\n");
+  // The end of a file's name is none, and a field of an input is one of its options.
+  EXPECT_EQ(said({"bad_usage", "no sweep", "x.rows", "see `x.rows`"}),
+            "phasescope: no sweep (x.rows). see `x.rows`\n");
+  EXPECT_EQ(said({"bad_usage", "too many", "input.rows", ""}), "phasescope: too many (--rows)\n");
 }
 
 // A verb with such an option, whose answer has notes.
@@ -208,12 +212,12 @@ TEST(Verbs, MapsOfDifferentLengthsAreComparedAsFarAsBothGo) {
     }
 
    private:
-    static protocol::Reply reply(int64_t tokens) {
+    static protocol::Reply reply(std::int64_t tokens) {
       protocol::MapResult map;
       map.tokens = map.row_end = map.column_end = map.height = map.width = tokens;
       protocol::Reply out{protocol::to_json_form(map), {}};
       out.tensors.push_back(protocol::TensorRef::own<float>(
-          "map", {tokens, tokens}, std::vector<float>(size_t(tokens * tokens))));
+          "map", {tokens, tokens}, std::vector<float>(std::size_t(tokens * tokens))));
       return out;
     }
   };
@@ -244,6 +248,13 @@ TEST(Verbs, GenerateWithoutATokenizerPrintsIds) {
   generate_verb()->run(run);
   EXPECT_EQ(run.said.back(),
             "3 ms a token (median), 20 ms the first one with the prompt; cache: yes");
+  written.seconds = {0.02, 0.002, 0.04, 0.03, 0.05}, written.cache = "then not";
+  written.cached = 2;
+  run.replies["generate"] = {protocol::to_json_form(written), {}};
+  generate_verb()->run(run);
+  EXPECT_EQ(run.said.back(),
+            "2 ms a token (median) with the cache, 40 ms without, 20 ms the first one with the "
+            "prompt; cache: then not");
   written.head = "L2H1";
   written.tokens = {{.id = 5,
                      .text = "was",

@@ -59,8 +59,8 @@ inline protocol::ShiftResult two_shifted() {
   protocol::ShiftResult result{.formula = "the formula"};
   for (const char* model : {"rope", "tapa"}) {
     for (const char* method : {"ids", "tokens"}) {
-      for (int64_t by : {1, 3, 16}) {
-        for (int64_t layer : {0, 1}) {
+      for (std::int64_t by : {1, 3, 16}) {
+        for (std::int64_t layer : {0, 1}) {
           const bool still = model == std::string("tapa") && method == std::string("ids");
           result.rows.push_back({.model = model,
                                  .method = method,

@@ -24,7 +24,7 @@ std::vector<PlotSpec> figures_of_distance() {
   protocol::DistanceModel model{.model = "rope", .encoding = "rope"};
   protocol::DistanceGroup group{.layer = 1, .head = 0};
   protocol::HeadBias bias{.layer = 1, .head = 0};
-  for (const int64_t d : {0, 1, 9}) {
+  for (const std::int64_t d : {0, 1, 9}) {
     const DistancePoint point{.distance = d, .count = 1, .score_mean = 1, .weight_mean = 0.5};
     model.profile.push_back(point), group.profile.push_back(point), bias.profile.push_back(point);
     bias.coefficients.push_back({.distance = d, .distance_end = d + 1});
@@ -41,7 +41,7 @@ std::vector<PlotSpec> figures_of_distance() {
   plots.push_back(intrinsic_bias_figure(model, 1, names));
   append(plots, head_bias_figures(model, bias, names));
   protocol::AcuityResult acuity{.model = "rope", .trained = 256};
-  for (const int64_t low : {0, 1, 9})
+  for (const std::int64_t low : {0, 1, 9})
     acuity.bands.push_back({.low = low, .high = low + 1, .change_seen = protocol::Interval{}});
   append(plots, acuity_figures(acuity, names));
   protocol::CheckResult check{.id = "x", .model = "rope"};

@@ -114,7 +114,7 @@ TEST(Export, SafetensorsHoldTheTensorsAndTheCommand) {
   export_output(output, folder / "c.safetensors", {{"command", "phasescope capture"}});
   const auto file = formats::SafetensorsFile::open(folder / "c.safetensors");
   ASSERT_NE(file.find("logits"), nullptr);
-  EXPECT_EQ(file.find("logits")->shape, (std::vector<int64_t>{2, 2}));
+  EXPECT_EQ(file.find("logits")->shape, (std::vector<std::int64_t>{2, 2}));
   const json sidecar = json::parse(content(folder / "c.safetensors.json"));
   EXPECT_EQ(sidecar["command"], "phasescope capture");
 }

@@ -30,7 +30,7 @@ TEST(Figures, NearFarHistogramIsADensity) {
   ASSERT_EQ(plot.series.size(), 2u);
   const widgets::Series& series = plot.series[0];
   double area = 0;
-  for (size_t bin = 0; bin < series.y.size(); ++bin) {
+  for (std::size_t bin = 0; bin < series.y.size(); ++bin) {
     area += series.y[bin] * (series.x[bin + 1] - series.x[bin]);
   }
   EXPECT_NEAR(area, 1.0, 1e-12);  // four pairs in two bins of widths 1 and 2
@@ -161,7 +161,7 @@ TEST(Figures, WhatIsAbsentIsDrawnAsAbsent) {
 // ---- what papers print ----
 
 // A line each of two encodings, shifted by `by` in both ways.
-protocol::ShiftResult shifted_by(int64_t by) {
+protocol::ShiftResult shifted_by(std::int64_t by) {
   protocol::ShiftResult result;
   for (const char* model : {"rope", "tape"}) {
     result.expected.push_back({model, model, "stays", "a reason"});
@@ -200,7 +200,7 @@ TEST(Published, StandsQuietBesideWhatWasMeasured) {
   EXPECT_NE(series_called(positions, "published: tape", {0.03, 0.37, 2.75, 6.62}), nullptr);
   EXPECT_NE(series_called(positions, "published: tape, not", {0.03, 0.54, 0.44, 0.86}), nullptr);
   // What was measured is never pale, and has no published number in it.
-  size_t measured = 0, published = 0;
+  std::size_t measured = 0, published = 0;
   std::set<widgets::PointShape> shapes;
   for (const widgets::Series& series : plot.series) {
     EXPECT_EQ(series.quiet, series.label.starts_with("published: ")) << series.label;
@@ -217,7 +217,7 @@ TEST(Published, StandsQuietBesideWhatWasMeasured) {
 // A log axis has no place for 0: the legend says where a curve is that is not to be seen.
 TEST(Figures, ShiftsThatChangeNothingAreNamed) {
   protocol::ShiftResult result;
-  for (const int64_t by : {1, 16}) {
+  for (const std::int64_t by : {1, 16}) {
     for (const char* model : {"rope", "alibi"}) {
       protocol::ShiftRow row{.model = model, .method = "ids", .by = by};
       row.attention_difference = model == std::string("rope") ? 1e-5 : 0;
@@ -392,7 +392,7 @@ TEST(Figures, ARopePlanHidesNoGroupOfLayersAndNoPlane) {
   const auto plot = rope_plan_figure(report, ModelNames({"rope"}));
   ASSERT_TRUE(plot);
   ASSERT_EQ(plot->series.size(), 3U);
-  for (size_t n = 0; n < 3; ++n) {
+  for (std::size_t n = 0; n < 3; ++n) {
     ASSERT_EQ(plot->series[n].sizes.size(), 4U);
     EXPECT_GE(plot->series[n].sizes[0], 2);
     if (n == 0) continue;
@@ -411,7 +411,7 @@ TEST(Figures, ARopePlanHidesNoGroupOfLayersAndNoPlane) {
 
 TEST(MapLook, ALineOfAFewCellsHasALogScaleByItself) {
   std::vector<float> line(400, 0.001F), even(400, 0.25F), pale(400, 0.05F);
-  for (size_t i = 0; i < 20; ++i) line[i * 20 + i] = 1;  // one cell in twenty
+  for (std::size_t i = 0; i < 20; ++i) line[i * 20 + i] = 1;  // one cell in twenty
   widgets::MapSpec thin = map_of_weights(20, 20, line), flat = map_of_weights(20, 20, even);
   EXPECT_TRUE(is_thin(thin));
   EXPECT_FALSE(is_thin(flat));
@@ -454,7 +454,7 @@ TEST(MapLook, OnlyNumbersOfBothSignsHaveASignedScale) {
 
 TEST(MapLook, TwoMapsHaveOneScaleAndOneRange) {
   std::vector<float> line(400, 0.001F), even(400, 0.05F);
-  for (size_t i = 0; i < 20; ++i) line[i * 20 + i] = 1;
+  for (std::size_t i = 0; i < 20; ++i) line[i * 20 + i] = 1;
   const MapLook look = common_look({}, map_of_weights(20, 20, line), map_of_weights(20, 20, even));
   EXPECT_EQ(look.scale, "log");
   auto a = map_of_weights(1, 2, {-1, 3}), b = map_of_weights(1, 2, {-5, 2});
@@ -548,7 +548,7 @@ TEST(CostFigure, PublishedTotalsStandBesideModelsOfTheirSize) {
   EXPECT_EQ(plot.series[1].x, std::vector<double>{160.46e9});
   EXPECT_NEAR(plot.series[1].y.at(0), plot.series[0].y.at(1), 0.6);  // in one row
   EXPECT_LT(plot.series[1].y.at(0), plot.series[0].y.at(1));         // and below it
-  for (int64_t protocol::CostResult::*size :
+  for (std::int64_t protocol::CostResult::*size :
        {&protocol::CostResult::layers, &protocol::CostResult::width,
         &protocol::CostResult::length}) {
     protocol::CostResult other = rope;
@@ -571,11 +571,11 @@ TEST(CostFigure, NoModelHidesAnother) {
   }
   const auto plot = cost_figure(results, ModelNames({"rope", "alibi", "tapa"}));
   ASSERT_EQ(plot.series.size(), 3u);
-  for (size_t n = 0; n < 3; ++n) {
+  for (std::size_t n = 0; n < 3; ++n) {
     EXPECT_EQ(plot.series[n].x, (std::vector<double>{5e9, 1e9}));
-    for (size_t part = 0; part < 2; ++part)
+    for (std::size_t part = 0; part < 2; ++part)
       EXPECT_LT(std::abs(plot.series[n].y[part] - plot.y.ticks.at(part).at), 0.5) << n;
-    for (size_t other = 0; other < n; ++other) {
+    for (std::size_t other = 0; other < n; ++other) {
       EXPECT_NE(plot.series[n].points, plot.series[other].points);
       EXPECT_GE(std::abs(plot.series[n].y[0] - plot.series[other].y[0]), 0.25) << n << other;
     }

@@ -59,6 +59,31 @@ TEST(FirstSteps, FormsThatAVerbNeverHasAreRefusedBeforeItRuns) {
   EXPECT_TRUE(has_words(verb->missing_forms(), ".csv"));
 }
 
+// A model, or the text that is read, is not lost to the result.
+TEST(FirstSteps, WhatIsReadIsNotWrittenOver) {
+  const TemporaryFolder folder;
+  const std::string text = (folder.path() / "text.md").string();
+  const std::string model = (folder.path() / "model").string();
+  const std::string weights = model + "/model.safetensors", config = model + "/config.json";
+  std::filesystem::create_directory(model);
+  for (const std::string& file : {text, weights, config}) std::ofstream(file) << "{}";
+  const std::string over = "would be written over";
+  EXPECT_TRUE(has_words(complaint({"heads", "rope", "--text", text, "--out", text}), over));
+  for (const std::string& out : {weights, config}) {
+    EXPECT_TRUE(has_words(complaint({"capture", model, "--prompt", "a", "--out", out}), over));
+  }
+  // With settings it is the model all the same, and texts are read here whatever the host.
+  EXPECT_TRUE(has_words(complaint({"heads", model + " (yarn x2)", "--out", config}), over));
+  EXPECT_TRUE(has_words(
+      complaint({"heads", "rope", "--text", text, "--out", text, "--remote", "nowhere"}), over));
+  // A result that lies in the model's folder is written again; this one fails by its form alone.
+  const std::string result = model + "/model_heads.npy";
+  std::ofstream(result) << "";
+  EXPECT_FALSE(has_words(complaint({"ablate", model, "--out", result}), over));
+  EXPECT_EQ(std::filesystem::file_size(weights), 2u);
+  EXPECT_TRUE(has_words(complaint({"heads", "rope", "--out", "-"}), "not standard output"));
+}
+
 TEST(FirstSteps, APictureThatCannotBeWrittenIsToldBeforeAnythingIsDrawn) {
   const TemporaryFolder folder;
   const std::string file = (folder.path() / "file").string();

@@ -56,7 +56,7 @@ Reply acuity(const nlohmann::json& params, const MadeUpShape& shape) {
   AcuityResult result;
   result.model = model_of(params), result.formula = "keys at each other's distances";
   result.trained = shape.tokens, result.seeds = {1, 2, 3};
-  for (int64_t low = 1; low < 128; low *= 2) {
+  for (std::int64_t low = 1; low < 128; low *= 2) {
     AcuityBand band{low, 2 * low + 1};
     band.change = interval(0.5 / double(low));
     band.change_seen = interval(0.6 / double(low) + tint(result.model));
@@ -76,7 +76,7 @@ Reply xray(const nlohmann::json& params, const MadeUpShape& shape) {
   for (int layer = 0; layer < shape.layers; ++layer)
     for (int head = 0; head < shape.heads; ++head)
       result.rows.push_back({layer, head, interval(0.1 * head), interval(0.1 * layer), {}});
-  for (int64_t begin = 0; begin < 2 * shape.tokens; begin += 32)
+  for (std::int64_t begin = 0; begin < 2 * shape.tokens; begin += 32)
     result.positions.push_back({begin, 2 + 0.01 * double(begin) + tint(result.model), 2, {}});
   result.texts = {"a text"};
   result.provenance = made_up(shape);
@@ -90,12 +90,13 @@ Reply pair(const nlohmann::json& params, const MadeUpShape& shape) {
   const auto mark = head.find('H');
   result.layer = std::stoll(head.substr(1, mark - 1)),
   result.head = std::stoll(head.substr(mark + 1));
-  result.query = params.value("query", int64_t{10}), result.key = params.value("key", int64_t{9});
+  result.query = params.value("query", std::int64_t{10}),
+  result.key = params.value("key", std::int64_t{9});
   result.true_distance = result.query - result.key, result.trained = shape.tokens;
   result.phasors = {{1, 0.5}, {0.5, -0.25}, {0.25, 0}};
   result.score = 1.75, result.weight = 0.3;
   result.curve.emplace();
-  for (int64_t distance = 0; distance < 400; distance += 4)
+  for (std::int64_t distance = 0; distance < 400; distance += 4)
     result.curve->push_back({distance, std::cos(double(distance) / 20),
                              0.5 + 0.4 * std::cos(double(distance) / 20 + tint(result.model))});
   result.provenance = made_up(shape);
@@ -120,7 +121,7 @@ Reply profile(const nlohmann::json& params, const MadeUpShape& shape) {
 
 Reply cost(const nlohmann::json& params, const MadeUpShape&) {
   CostResult result;
-  result.model = model_of(params), result.length = params.value("length", int64_t{1024});
+  result.model = model_of(params), result.length = params.value("length", std::int64_t{1024});
   const auto tokens = double(result.length);
   result.parts = {
       {"embedding", 0, 5e4}, {"attention", 1e3 * tokens, 6e5}, {"mlp", 4e3 * tokens, 1e6}};
@@ -141,7 +142,7 @@ Reply ablate(const nlohmann::json& params, const MadeUpShape& shape) {
   row.reading = result.model + " (" + row.change + ")";
   row.loss = interval(1.6), row.loss_change = interval(0.2);
   row.logits_divergence = interval(0.1), row.guesses_changed = interval(0.05);
-  for (int64_t begin = 1; begin < shape.tokens; begin += 32)
+  for (std::int64_t begin = 1; begin < shape.tokens; begin += 32)
     row.positions.push_back({begin, begin + 32, interval(0.2 + 0.001 * double(begin))});
   for (int layer = 0; layer < shape.layers; ++layer)
     for (int head = 0; head < shape.heads; ++head)

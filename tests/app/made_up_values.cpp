@@ -124,12 +124,12 @@ Reply heads(const nlohmann::json& params, const MadeUpShape& shape) {
     }
   result.provenance = made_up(shape);
   Reply reply{to_json_form(result), {}};
-  std::vector<int64_t> edges{shape.layers, shape.heads, side, side};
-  if (shape.flat_thumbnails) edges = {static_cast<int64_t>(cells.size())};
+  std::vector<std::int64_t> edges{shape.layers, shape.heads, side, side};
+  if (shape.flat_thumbnails) edges = {static_cast<std::int64_t>(cells.size())};
   reply.tensors.push_back(TensorRef::own<float>("thumbnails", edges, std::move(cells)));
-  const int64_t all = shape.layers * shape.heads;
+  const std::int64_t all = shape.layers * shape.heads;
   std::vector<double> divergences;
-  for (int64_t n = 0; n < all * all; ++n) divergences.push_back(n % (all + 1) == 0 ? 0 : 0.3);
+  for (std::int64_t n = 0; n < all * all; ++n) divergences.push_back(n % (all + 1) == 0 ? 0 : 0.3);
   reply.tensors.push_back(
       TensorRef::own<double>("js_divergence", {all, all}, std::move(divergences)));
   return reply;
@@ -140,20 +140,20 @@ Reply query(const nlohmann::json& params, const MadeUpShape& shape) {
   result.model = model_of(params);
   result.layers = shape.layers, result.heads = shape.heads;
   result.tokens = result.keys = result.width = shape.tokens;
-  const auto asked = params.value("query", int64_t{-1});
+  const auto asked = params.value("query", std::int64_t{-1});
   result.query = asked < 0 ? shape.tokens - 1 : asked;
   std::vector<float> cells;
-  for (int64_t layer = 0; layer < shape.layers; ++layer)
-    for (int64_t head = 0; head < shape.heads; ++head) {
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer)
+    for (std::int64_t head = 0; head < shape.heads; ++head) {
       const double reach =
           1 + 3.0 * static_cast<double>(head) + static_cast<double>(layer) + 8 * tint(result.model);
       QueryHead& row = result.rows.emplace_back(QueryHead{layer, head, {}, {}, {}});
-      for (int64_t n = 0; n < std::min<int64_t>(3, result.query + 1); ++n) {
+      for (std::int64_t n = 0; n < std::min<std::int64_t>(3, result.query + 1); ++n) {
         row.keys.push_back(result.query - n);
         row.weights.push_back(0.6 / (reach + static_cast<double>(n)));
       }
       if (shape.sink) row.sink = 0.25;
-      for (int64_t k = 0; k < shape.tokens; ++k)
+      for (std::int64_t k = 0; k < shape.tokens; ++k)
         cells.push_back(k > result.query ? kMasked
                                          : static_cast<float>(std::min(
                                                1.0, weight_at(static_cast<double>(result.query),
@@ -186,13 +186,13 @@ Reply map(const nlohmann::json& params, const MadeUpShape& shape) {
   result.of = params.value("of", std::string("weight"));
   result.pool = params.value("pool", std::string("max"));
   const auto size = params.value("size", nlohmann::json({256, 256}));
-  const int64_t asked = shape.map ? shape.map : size[0].get<int64_t>();
-  result.height = std::min<int64_t>(asked, result.row_end - result.row_begin);
-  result.width = std::min<int64_t>(asked, result.column_end - result.column_begin);
+  const std::int64_t asked = shape.map ? shape.map : size[0].get<std::int64_t>();
+  result.height = std::min<std::int64_t>(asked, result.row_end - result.row_begin);
+  result.width = std::min<std::int64_t>(asked, result.column_end - result.column_begin);
   const double reach = 4 + 6.0 * static_cast<double>(result.head + 1) + 20 * tint(result.model);
   std::vector<float> cells, by_row, by_column;
-  for (int64_t r = 0; r < result.height; ++r)
-    for (int64_t c = 0; c < result.width; ++c) {
+  for (std::int64_t r = 0; r < result.height; ++r)
+    for (std::int64_t c = 0; c < result.width; ++c) {
       const double q = static_cast<double>(result.row_begin +
                                            r * (result.row_end - result.row_begin) / result.height);
       const double k = static_cast<double>(
@@ -201,15 +201,15 @@ Reply map(const nlohmann::json& params, const MadeUpShape& shape) {
                                                  : 4 * std::cos((q - k) / reach);
       cells.push_back(k > q ? kMasked : static_cast<float>(value));
     }
-  for (int64_t r = 0; r < result.height; ++r)
+  for (std::int64_t r = 0; r < result.height; ++r)
     by_row.push_back(static_cast<float>(1.0 / (1.0 + static_cast<double>(r))));
-  for (int64_t c = 0; c < result.width; ++c)
+  for (std::int64_t c = 0; c < result.width; ++c)
     by_column.push_back(static_cast<float>(0.02 + 0.01 * std::sin(0.05 * static_cast<double>(c))));
   result.low = 0, result.high = 1;
-  const auto top = params.value("top", int64_t{0});
-  for (int64_t q = result.row_begin; q < result.row_end && top > 0; ++q) {
+  const auto top = params.value("top", std::int64_t{0});
+  for (std::int64_t q = result.row_begin; q < result.row_end && top > 0; ++q) {
     TopKeys& keys = result.top.emplace_back(TopKeys{q, {}, {}});
-    for (int64_t n = 0; n < std::min(top, q + 1); ++n) {
+    for (std::int64_t n = 0; n < std::min(top, q + 1); ++n) {
       keys.keys.push_back(n == 1 && q > 2 ? 0 : q - n);
       keys.weights.push_back(0.6 / static_cast<double>(n + 1));
     }
@@ -281,7 +281,7 @@ NearFar near_far(double mean, double sigma) {
   for (int i = 0; i <= 60; ++i) n.edges.push_back(-15 + 0.5 * i);
   for (int i = 0; i < 60; ++i) {
     const double z = (n.edges[static_cast<std::size_t>(i)] + 0.25 - mean) / sigma;
-    n.counts.push_back(static_cast<int64_t>(40000 * 0.5 / sigma * 0.4 * std::exp(-z * z / 2)));
+    n.counts.push_back(static_cast<std::int64_t>(40000 * 0.5 / sigma * 0.4 * std::exp(-z * z / 2)));
   }
   return n;
 }
@@ -380,9 +380,9 @@ Reply capture(const nlohmann::json& params, const MadeUpShape& shape) {
   const int channels = 8;
   for (const std::string end : {"", ".rotated"})
     for (const bool keys : {false, true}) {
-      const int64_t heads = keys ? shape.heads : 1;
+      const std::int64_t heads = keys ? shape.heads : 1;
       std::vector<float> values;
-      for (int64_t n = 0; n < heads * shape.tokens * channels; ++n)
+      for (std::int64_t n = 0; n < heads * shape.tokens * channels; ++n)
         values.push_back(static_cast<float>(std::sin(0.1 * static_cast<double>(n))));
       const std::string name = stack + (keys ? "k." : "q.") + layer + end;
       result.names.push_back(name);
@@ -455,7 +455,7 @@ Reply eval(const nlohmann::json& params, const MadeUpShape& shape) {
   result.metric = "perplexity";
   const std::string model = model_of(params);
   const double climb = tint(model) > 0.5 ? 0.0 : 2.0;
-  for (int64_t length : {256, 512, 1024}) {
+  for (std::int64_t length : {256, 512, 1024}) {
     EvalRow row;
     row.model = model, row.metric = result.metric, row.length = length;
     row.n = 16, row.window = "disjoint", row.method = "jackknife t";

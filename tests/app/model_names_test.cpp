@@ -88,7 +88,7 @@ TEST(ModelNames, AFigureOfSomeOfTheModelsHasTheirColours) {
   protocol::ShiftResult shift;
   std::vector<protocol::TextResult> texts;
   for (const char* model : {"a/ck", "b/ck"}) {
-    for (const int64_t length : {8, 16}) {
+    for (const std::int64_t length : {8, 16}) {
       eval.rows.push_back({.model = model, .length = length, .value = 1, .n = 2});
       shift.rows.push_back({.model = model, .method = "ids", .by = 1, .layer = length});
     }

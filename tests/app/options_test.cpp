@@ -63,10 +63,12 @@ const std::set<std::string> kOfTheOutput = {
     "reproduce --budget",
 };
 // Options that are refused without another one.
-const std::map<std::string, Words> kMeansNothingWithout = {{"demand --steps", {"--fit"}},
-                                                           {"demand --start", {"--fit"}},
-                                                           {"xray --enough", {"--repair"}},
-                                                           {"generate --top", {"--head", "L0H0"}}};
+const std::map<std::string, Words> kMeansNothingWithout = {
+    {"bench --atomic-dq", {"--backend", "cuda-unverified"}},
+    {"demand --steps", {"--fit"}},
+    {"demand --start", {"--fit"}},
+    {"xray --enough", {"--repair"}},
+    {"generate --top", {"--head", "L0H0"}}};
 // Options that mean nothing beside what the verb's example says, and what they are tried with.
 const std::map<std::string, Words> kTriedWith = {{"view --record", {}},
                                                  {"data --check", {"missing_duplicate"}},

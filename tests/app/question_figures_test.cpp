@@ -24,7 +24,7 @@ protocol::Interval about(double mean, double half) {
 
 TEST(QuestionFigures, DemandHasASmallPlotAHeadOnOneScale) {
   protocol::DemandResult result{.model = "rope", .edges = {0, 1, 2, 4}, .trained = 3};
-  for (int64_t head = 0; head < 3; ++head) {
+  for (std::int64_t head = 0; head < 3; ++head) {
     protocol::DemandRow row{head / 2, head % 2, {}};
     for (const double x : {1.0, -2.0, 0.5, 0.5}) row.demand.push_back(about(double(head) * x, 1));
     result.rows.push_back(row);
@@ -49,7 +49,7 @@ TEST(QuestionFigures, DemandHasASmallPlotAHeadOnOneScale) {
 }
 
 TEST(QuestionFigures, AcuityOfHeadsIsAMapOfTheBandThatMattersMost) {
-  const auto band = [](int64_t low, std::optional<double> change) {
+  const auto band = [](std::int64_t low, std::optional<double> change) {
     protocol::AcuityBand one{.low = low, .high = 2 * low};
     if (change) one.change_seen = about(*change, 0.1);
     return one;

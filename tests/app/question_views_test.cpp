@@ -286,7 +286,7 @@ TEST(Interventions, KeepTheirColourWhileASliderMoves) {
   add_edit(scene.context, edit_of("window", "L3H1", 64));
   const int before = color();
   scene.edit.apply("Models", [](Session& s) {
-    s.models.erase(s.models.begin()), s.selection.model = int64_t(s.models.size()) - 1;
+    s.models.erase(s.models.begin()), s.selection.model = std::int64_t(s.models.size()) - 1;
   });
   add_edit(scene.context, edit_of("window", "L3H1", 32));
   EXPECT_EQ(selected_model(scene.context.session()), "rope (head_windows=L3H1:32)");

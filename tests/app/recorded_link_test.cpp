@@ -15,6 +15,7 @@
 #include "app/window/main_window.h"
 #include "formats/error.h"
 #include "tests/app/made_up_worker.h"
+#include "tests/temporary_folder.h"
 #include "tests/widgets/headless_imgui.h"
 
 namespace phasescope::app {
@@ -197,10 +198,10 @@ class FirstSession : public ::testing::Test {
   MainWindow main_window_{default_session(), *recorded_.link, *recorded_.link};
 };
 
-// A file of one answer; `change` may damage what is written.
-fs::path recording_with(const std::function<void(std::string&)>& change) {
-  const fs::path path =
-      fs::path(::testing::TempDir()) / ("recording_" + std::to_string(getpid()) + ".safetensors");
+// Written with one answer and read again; `change` may damage the file between.
+Recording recording_with(const std::function<void(std::string&)>& change) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "recording.safetensors";
   Recording recording;
   recording.keep("cost", {{"model", "rope"}}, {{{"text", std::string(70000, 'x')}}, {}});
   formats::FileSystem& files = formats::real_file_system();
@@ -210,11 +211,11 @@ fs::path recording_with(const std::function<void(std::string&)>& change) {
   std::string bytes = whole.str();
   change(bytes);
   std::ofstream(path, std::ios::binary) << bytes;
-  return path;
+  return Recording::read(path);
 }
 
 TEST(Recording, LongAnswersAreReadAsTheyWereWritten) {
-  const auto recording = Recording::read(recording_with([](std::string&) {}));
+  const auto recording = recording_with([](std::string&) {});
   const protocol::Reply* reply = recording.find("cost", {{"model", "rope"}});
   ASSERT_NE(reply, nullptr);
   EXPECT_EQ(reply->result.at("text"), std::string(70000, 'x'));
@@ -227,8 +228,8 @@ TEST(Recording, ThatIsDamagedIsRefused) {
     ASSERT_NE(at, std::string::npos);
     bytes[at + 15] = '9';
   };
-  EXPECT_THROW(Recording::read(recording_with(flipped)), formats::Error);
-  EXPECT_THROW(Recording::read(recording_with(longer)), formats::Error);
+  EXPECT_THROW(recording_with(flipped), formats::Error);
+  EXPECT_THROW(recording_with(longer), formats::Error);
 }
 
 TEST_F(FirstSession, IsRecordedWhole) {

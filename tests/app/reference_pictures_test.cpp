@@ -18,6 +18,7 @@
 #include "app/window/main_window.h"
 #include "formats/sha256.h"
 #include "tests/app/made_up_worker.h"
+#include "tests/app/one_view.h"
 #include "tests/widgets/headless_imgui.h"
 #include "tests/widgets/soft_draw.h"
 #include "widgets/heatmap.h"
@@ -94,10 +95,7 @@ class ReferencePictures : public ::testing::TestWithParam<std::string> {
     if (state == "full") {
       session.views.set(JobsState{"jobs/tapa"});
       session.selection.query = 20, session.selection.key = 3;
-      if (view == "intervene") {
-        session.models.push_back(session.models.front() + " (head_ablations=L3H1:zero)");
-        session.selection.model = static_cast<int64_t>(session.models.size()) - 1;
-      }
+      if (view == "intervene") add_reading(session);
     }
     return session;
   }
@@ -120,17 +118,11 @@ class ReferencePictures : public ::testing::TestWithParam<std::string> {
     WindowState window;
     window.may_ask = true;
     ViewContext context{edit, requests, window};
-    std::unique_ptr<View> view;
-    for (auto& each : all_views())
-      if (each->id() == GetParam()) view = std::move(each);
-    std::vector<Command> commands;
-    view->add_commands(commands);
+    const std::unique_ptr<View> view = view_named(GetParam());
     for (int frame = 0; frame < 10; ++frame) {
       gui.begin_frame(0.1F);
       requests.begin_frame();
-      if (frame == 3)  // what waits for a button
-        for (const Command& command : commands)
-          if (command.id == GetParam() + ".run") command.run(context);
+      if (frame == 3) press_run(*view, context);
       // Progress is shown of what takes a while.
       if (frame == 6 && state == "busy")
         std::this_thread::sleep_for(std::chrono::milliseconds(220));
@@ -173,12 +165,6 @@ TEST_P(ReferencePictures, AreAsTheyWere) {
           << name << " " << hash_of(now) << "\n";
       std::ofstream(fs::path(folder) / "letters.txt") << letters() << "\n";
     }
-}
-
-std::vector<std::string> ids_of_views() {
-  std::vector<std::string> ids;
-  for (const auto& view : all_views()) ids.push_back(view->id());
-  return ids;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ReferencePictures, ::testing::ValuesIn(ids_of_views()),

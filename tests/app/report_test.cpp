@@ -39,7 +39,7 @@ TEST(Report, StandsWithoutLossesAndDistances) {
   text.tokens = {{.id = 0, .text = "a"}, {.id = 60, .text = "b"}};
   text.loss = text.bits_per_byte = std::nan("");
   protocol::HeadsResult heads{.model = "bert", .layers = 1, .heads = 2};
-  for (const int64_t head : {0, 1}) {
+  for (const std::int64_t head : {0, 1}) {
     heads.rows.push_back({0, head, {{"entropy", {double(head), 0, 0, 1}}}, {}});
   }
   protocol::MapResult map;

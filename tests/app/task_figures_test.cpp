@@ -18,7 +18,7 @@ protocol::EvalResult sums() {
   result.length_unit = "digits", result.counted = "samples";
   result.rows_of = "digits of the first number", result.columns_of = "digits of the second number";
   for (const char* model : {"a", "b"}) {
-    for (const int64_t length : {2, 4}) {
+    for (const std::int64_t length : {2, 4}) {
       protocol::EvalRow row{.model = model, .metric = "exact_match", .length = length};
       row.value = length == 2 ? 1 : 0.25, row.low = 0.2, row.high = 1;
       row.n = 100, row.method = "Wilson";
@@ -75,6 +75,21 @@ TEST(TaskFigures, PublishedSharesStandBesideThem) {
   ASSERT_NE(quiet, pairs.series.end());
   EXPECT_EQ(quiet->x, (std::vector<double>{41, 500}));
   EXPECT_EQ(quiet->y, (std::vector<double>{99.98 / 100, 99.98 / 100}));
+}
+
+// CAPE's Table 2 is of lengths 41 to 500: 41 has no room for a label beside 40.
+TEST(TaskFigures, PublishedLengthsHaveTicksWhereThereIsRoom) {
+  protocol::EvalResult result{.task = "even_pairs", .metric = "accuracy"};
+  result.length_unit = "tokens", result.counted = "samples";
+  for (const std::int64_t length : {40, 80}) {
+    protocol::EvalRow row{
+        .model = "a", .encoding = "rope", .metric = "accuracy", .length = length, .value = 0.9};
+    result.rows.push_back(row);
+  }
+  std::vector<double> ticks;
+  for (const widgets::AxisTick& tick : eval_figure(result, ModelNames({"a"})).x.ticks)
+    ticks.push_back(tick.at);
+  EXPECT_EQ(ticks, (std::vector<double>{40, 80, 500}));
 }
 
 TEST(TaskFigures, EveryModelHasAMapWithItsTrainedSquare) {

@@ -361,7 +361,7 @@ TEST_F(Finding, TokensStandOnTheAxesWhereTheyHaveRoom) {
   ASSERT_EQ(few.size(), 16U);
   for (std::size_t n = 0; n < few.size(); ++n) {
     EXPECT_EQ(few[n].at, static_cast<double>(n) + 0.5);
-    EXPECT_EQ(few[n].label, token_text(context_, 0, static_cast<int64_t>(n)));
+    EXPECT_EQ(few[n].label, token_text(context_, 0, static_cast<std::int64_t>(n)));
   }
   EXPECT_TRUE(many.empty());
 }
@@ -449,7 +449,7 @@ TEST_F(FindingOfOtherTokens, AMarkIsOfTheSameToken) {
 TEST_F(FindingOfOtherTokens, OneQueryMarksNoOtherToken) {
   const ImVec2 size{1500, 900};
   const ImU32 ink = ImGui::ColorConvertFloat4ToU32(widgets::palette().warn);
-  const auto drawn = [&](std::vector<std::string> models, std::optional<int64_t> key) {
+  const auto drawn = [&](std::vector<std::string> models, std::optional<std::int64_t> key) {
     Session session = default_session();
     session.models = std::move(models);
     session.selection.model = 0;

@@ -311,7 +311,7 @@ TEST_F(Answers, TwoFoldersOfOneNameAreTwoModels) {
 // 17.A4: of one layer, the figure says that of itself; the pooled one does not stand for it.
 TEST_F(Answers, ADistanceFigureSaysWhatIsPooled) {
   for (const char* figure : {"near - far", "score", "weight", "score parts"}) {
-    for (const int64_t layer : {-1, 2}) {
+    for (const std::int64_t layer : {-1, 2}) {
       Session session = default_session();
       session.views.set(DistanceState{.figure = figure, .layer = layer});
       open("distance", session);
@@ -440,7 +440,7 @@ TEST_F(Answers, ATextThatIsNoUtf8IsSentAsTheCommandLineSendsIt) {
 // Those of a thousand heads are made beside the window, and taken in a frame that has time for
 // them.
 TEST(PicturesOfManyHeads, AreTakenOnceTheyAreMade) {
-  constexpr int64_t kLayers = 32, kHeads = 32, kSide = 16;
+  constexpr std::int64_t kLayers = 32, kHeads = 32, kSide = 16;
   std::vector<float> cells(kLayers * kHeads * kSide * kSide, 0.5F);
   cells[7] = widgets::kMaskedCell;
   Answer<protocol::HeadsResult> answer;

@@ -141,9 +141,9 @@ TEST(Metrics, AreCalledByTitleAndUnit) {
 }
 
 TEST(Pairs, AreReadAsTheyAreTyped) {
-  EXPECT_EQ(pair_in("12, 3"), (std::pair<int64_t, int64_t>{12, 3}));
-  EXPECT_EQ(pair_in("12 3"), (std::pair<int64_t, int64_t>{12, 3}));
-  EXPECT_EQ(pair_in("7"), (std::pair<int64_t, int64_t>{7, 7}));
+  EXPECT_EQ(pair_in("12, 3"), (std::pair<std::int64_t, std::int64_t>{12, 3}));
+  EXPECT_EQ(pair_in("12 3"), (std::pair<std::int64_t, std::int64_t>{12, 3}));
+  EXPECT_EQ(pair_in("7"), (std::pair<std::int64_t, std::int64_t>{7, 7}));
   for (const char* words : {"", "a", "1,2,3", "-1,2", "1.5"}) EXPECT_FALSE(pair_in(words)) << words;
 }
 
@@ -275,7 +275,7 @@ TEST_F(Choices, AMapIsTheMeanOfTheChosenHeads) {
   EXPECT_NE(saved_[0].command.find(" --head L0H1,L2H3 "), std::string::npos) << saved_[0].command;
   EXPECT_EQ(view_->command_line(context_), saved_[0].command);
   // Of many their number is in the title, and their names below.
-  for (int64_t layer = 3; layer < 7; ++layer) heads.chosen.push_back({"rope", layer, 0});
+  for (std::int64_t layer = 3; layer < 7; ++layer) heads.chosen.push_back({"rope", layer, 0});
   session.views.set(heads);
   open("map", session);
   const widgets::PlotSpec& many = saved_.at(0).output.figures.at(0);

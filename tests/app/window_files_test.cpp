@@ -477,9 +477,9 @@ TEST_F(WindowFiles, ThePaletteFindsModelsHeadsAndTokens) {
   requests_.begin_frame();
   ASSERT_TRUE(context_.info(selected_model(edit_.session())));
   EXPECT_TRUE(titles("L2H99").empty()) << "the selected model has no such head";
-  const int64_t heads = context_.info(selected_model(edit_.session()))->model.heads;
+  const std::int64_t heads = context_.info(selected_model(edit_.session()))->model.heads;
   std::vector<std::string> of_layer;
-  for (int64_t head = 0; head < heads; ++head)
+  for (std::int64_t head = 0; head < heads; ++head)
     of_layer.push_back("Select head L2H" + std::to_string(head));
   EXPECT_EQ(titles("L2H"), of_layer);
   EXPECT_TRUE(titles("L99H").empty());

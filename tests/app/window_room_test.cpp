@@ -139,6 +139,50 @@ TEST(Room, AFigureHasHalfOfItsViewWithTheLargestLetters) {
   EXPECT_GE(scrolled, 1);
 }
 
+// Sixteen lines of the largest letters are higher than this window: the figure takes what there is
+// of it, and nothing has to be scrolled for its axis. One that is far too low is scrolled.
+TEST(Room, AFigureIsSeenWholeWithTheLargestLetters) {
+  phasescope::testing::HeadlessImGui gui({900, 700});
+  widgets::apply_theme("light", static_cast<float>(kLargestScale));
+  widgets::PlotSpec plot{.id = "loss", .title = "loss"};
+  plot.series.push_back({.label = "a", .x = {0, 1}, .y = {0, 1}});
+  PlotGrid grid;
+  const auto scrolled_in = [&](float height) {
+    float scrolled = 0;
+    for (int frame = 0; frame < 4; ++frame)
+      gui.frame([&] {
+        ImGui::SetNextWindowSize({880, height});
+        ImGui::Begin("view", nullptr, ImGuiWindowFlags_NoTitleBar);
+        EXPECT_LT(height, 16 * ImGui::GetFontSize());
+        grid.draw({plot}, 1, {});
+        scrolled = ImGui::GetScrollMaxY();
+        ImGui::End();
+      });
+    return scrolled;
+  };
+  EXPECT_EQ(scrolled_in(560), 0);
+  EXPECT_GT(scrolled_in(200), 0);
+}
+
+// A common display holds 46 by 26 of the largest letters: two columns, each as high as the window.
+TEST(Room, LargeLettersHaveTwoColumnsOnACommonDisplay) {
+  phasescope::testing::HeadlessImGui gui({1920, 1080});
+  MadeUpWorker link;
+  Session session = session_of({"rope", "tapa_norm"});
+  session.scale = kLargestScale;
+  MainWindow main_window(session, link, link);
+  for (int frame = 0; frame < 8; ++frame) gui.begin_frame(), main_window.draw(), gui.end_frame();
+  std::vector<const ImGuiWindow*> columns;
+  for (const char* id : {"###heads", "###map"}) {
+    const ImGuiWindow* view = ImGui::FindWindowByName(id);
+    ASSERT_TRUE(view && view->Active && !view->Hidden) << id;
+    EXPECT_GT(view->Rect().GetHeight(), 0.8F * 1080) << id;
+    EXPECT_NEAR(view->Rect().GetWidth(), 960, 10) << id;
+    columns.push_back(view);
+  }
+  EXPECT_LE(columns[0]->Rect().Max.x, columns[1]->Pos.x);
+}
+
 // At the usual size nothing is scrolled away in a small window.
 TEST(Room, ControlsStandInTheirViewWithTheUsualLetters) {
   phasescope::testing::HeadlessImGui gui({1000, 700});
@@ -350,7 +394,7 @@ TEST(Names, OfFilesAreNotThoseOfBundledModels) {
 // ---- forms ---------------------------------------------------------------------------------
 
 struct FormOfTitles {
-  int64_t far_end = 8, rounds = 1;
+  std::int64_t far_end = 8, rounds = 1;
   std::optional<bool> sorted;
   template <class V>
   void fields(V& v) {

@@ -158,7 +158,7 @@ TEST_F(Commands, ClosingAModelSelectsNoOther) {
 // Trained length n: n, 2n, 4n. A table of 48 rows has no 96th.
 TEST(EvalLengths, FollowTheModel) {
   protocol::LoadReport report;
-  using Lengths = std::vector<int64_t>;
+  using Lengths = std::vector<std::int64_t>;
   EXPECT_EQ(eval_lengths(report), Lengths());
   report.model.context = 128, report.encoding = "rope";
   EXPECT_EQ(eval_lengths(report), (Lengths{128, 256, 512}));
@@ -176,7 +176,7 @@ TEST(EvalLengths, FollowTheModel) {
 TEST(Selection, StaysWithinTheModelOnceItsShapeIsKnown) {
   struct Case {
     Selection saved;
-    int64_t layer, head;
+    std::int64_t layer, head;
   };
   for (const Case& c : {Case{default_session().selection, 1, 0}, Case{{0, 9, 7, {}, {}}, 1, 0},
                         Case{{0, 0, -1, {}, {}}, 0, -1}, Case{{0, 1, -5, {}, {}}, 1, -1}}) {

@@ -21,6 +21,7 @@
 #include "app/window/commands.h"
 #include "app/window/main_window.h"
 #include "tests/app/made_up_worker.h"
+#include "tests/app/one_view.h"
 #include "tests/widgets/headless_imgui.h"
 #include "widgets/plot_svg.h"
 #include "widgets/series_marks.h"
@@ -36,28 +37,18 @@ class Views : public ::testing::TestWithParam<std::string> {
  protected:
   // One view floating alone in a small window; vertices of the last of several frames.
   int draw(Session session) {
-    // It is about models that are read otherwise than they are.
-    if (GetParam() == "intervene" && !session.models.empty()) {
-      session.models.push_back(session.models.front() + " (head_ablations=L3H1:zero)");
-      session.selection.model = static_cast<int64_t>(session.models.size()) - 1;
-    }
+    if (GetParam() == "intervene" && !session.models.empty()) add_reading(session);
     SessionHistory edit(std::move(session));
     WorkerRequests requests(link_, link_);
     WindowState window;
     window.may_ask = true;
     ViewContext context{edit, requests, window};
-    std::unique_ptr<View> view;
-    for (auto& each : all_views())
-      if (each->id() == GetParam()) view = std::move(each);
-    std::vector<Command> commands;
-    view->add_commands(commands);
+    const std::unique_ptr<View> view = view_named(GetParam());
     int vertices = 0;
     for (int frame = 0; frame < 8; ++frame) {
       gui_.begin_frame(0.1F);
       requests.begin_frame();
-      if (frame == 3)  // what waits for a button
-        for (const Command& command : commands)
-          if (command.id == GetParam() + ".run") command.run(context);
+      if (frame == 3) press_run(*view, context);
       ImGui::SetNextWindowPos({0, 0});
       ImGui::SetNextWindowSize({width_, 500});
       words_ = gui_.words_of([&] { view->draw(context); });
@@ -152,10 +143,7 @@ TEST_P(Views, FullHasFiguresACommandAndHelp) {
     EXPECT_FALSE(figures().empty());
   }
   EXPECT_EQ(command_.rfind("phasescope ", 0), 0U);
-  for (const auto& view : all_views())
-    if (view->id() == GetParam()) {
-      EXPECT_GT(view->help_text().size(), 40U);
-    }
+  EXPECT_GT(view_named(GetParam())->help_text().size(), 40U);
 }
 
 // Pairs of a plot's series that nothing but their colours tells apart; `compared` counts the series
@@ -369,9 +357,7 @@ TEST(MapOfTwoModels, AHeadThatOneHasNotIsShownOfTheOther) {
   WindowState window;
   window.may_ask = true;
   ViewContext context{edit, requests, window};
-  std::unique_ptr<View> view;
-  for (auto& each : all_views())
-    if (each->id() == "map") view = std::move(each);
+  const std::unique_ptr<View> view = view_named("map");
   const auto draw = [&] {
     for (int frame = 0; frame < 6; ++frame) {
       gui.begin_frame(0.1F);
@@ -395,13 +381,7 @@ TEST(MapOfTwoModels, AHeadThatOneHasNotIsShownOfTheOther) {
       "so that only one is shown");
 }
 
-std::vector<std::string> view_ids() {
-  std::vector<std::string> ids;
-  for (const auto& view : all_views()) ids.push_back(view->id());
-  return ids;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, Views, ::testing::ValuesIn(view_ids()),
+INSTANTIATE_TEST_SUITE_P(All, Views, ::testing::ValuesIn(ids_of_views()),
                          [](const auto& info) { return info.param; });
 
 TEST(MainWindowTest, FirstFrameAsksNothing) {

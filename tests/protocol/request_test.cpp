@@ -101,6 +101,8 @@ TEST(Request, RefusesValuesOfAnotherFormRangeOrChoiceByTheirName) {
             "expected a number from 1 to 1000000000 but got 0");
   EXPECT_EQ(refusal<ShiftRequest>({{"method", {"ids", "both"}}}).where, "method");
   EXPECT_EQ(refusal<HeadsRequest>({{"corpus", 3}}).where, "corpus");
+  // It would stand for the bundled texts.
+  EXPECT_EQ(refusal<HeadsRequest>({{"corpus", ""}}).where, "corpus");
   EXPECT_EQ(refusal<CompareRequest>(json::array()).message, "compare must be an object");
 }
 

@@ -107,13 +107,13 @@ TEST(DrawPlot, BandsAreSeenBelowEveryLine) {
   }
 }
 
-// An interval that reaches 0 is drawn as one down to the axis' end, as in a file.
+// A band drops to the end of the axis half way to an interval that reaches 0, as in a file.
 TEST(DrawPlot, ABandDownToZeroEndsWithALogAxis) {
   HeadlessImGui gui;
-  const auto drawn = [&](double low) {
+  const auto drawn = [&](const std::vector<double>& x, const std::vector<double>& low) {
     PlotSpec plot{.id = "plot", .y = {.scale = Scale::log10, .low = 0.25, .high = 4}};
-    plot.series.push_back(
-        {.x = {1, 2, 3}, .y = {1, 1, 1}, .low = {0.5, low, 0.5}, .high = {2, 2, 2}});
+    const std::vector<double> y(x.size(), NAN), high(x.size(), 2);  // the band without its line
+    plot.series.push_back({.x = x, .y = y, .low = low, .high = high});
     drawn_vertices(gui, [&] { draw_plot(plot, {}); });
     std::vector<std::pair<float, float>> places;
     for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists)
@@ -121,8 +121,9 @@ TEST(DrawPlot, ABandDownToZeroEndsWithALogAxis) {
         places.emplace_back(vertex.pos.x, vertex.pos.y);
     return places;
   };
-  EXPECT_EQ(drawn(-1), drawn(0.25));
-  EXPECT_NE(drawn(0.5), drawn(0.25));
+  const auto band = drawn({1, 2, 3}, {0.5, -1, 0.5});
+  EXPECT_EQ(band, drawn({1, 1.5, 1.5, 2, 2.5, 2.5, 3}, {0.5, 0.5, 0.25, 0.25, 0.25, 0.5, 0.5}));
+  EXPECT_NE(band, drawn({1, 2, 3}, {0.5, 0.25, 0.5}));
 }
 
 // As opaque as those of a file: plot_svg.cpp has bars of 0.5.

@@ -193,18 +193,32 @@ SvgPoints first_line(const std::string& svg) {
 
 // An interval that reaches 0 or below keeps its numbers, and is drawn as one down to the axis' end.
 TEST(PlotSvg, AnIntervalDownToZeroEndsWithALogAxis) {
-  for (const SeriesKind kind : {SeriesKind::line, SeriesKind::scatter}) {
-    PlotSpec plot;
-    plot.y = {.scale = Scale::log10, .low = 0.25, .high = 4};
-    plot.series.push_back({.kind = kind, .x = {1, 2, 3}, .y = {1, 1, 1}, .high = {2, 2, 2}});
-    const auto with = [&](double low) {
-      plot.series[0].low = {0.5, low, 0.5};
-      return svg_of(plot);
-    };
-    EXPECT_EQ(with(-1), with(0.25));
-    EXPECT_EQ(with(0), with(0.25));
-    EXPECT_NE(with(0.5), with(0.25));
-  }
+  PlotSpec plot;
+  plot.y = {.scale = Scale::log10, .low = 0.25, .high = 4};
+  plot.series.push_back(
+      {.kind = SeriesKind::scatter, .x = {1, 2, 3}, .y = {1, 1, 1}, .high = {2, 2, 2}});
+  const auto with = [&](double low) {
+    plot.series[0].low = {0.5, low, 0.5};
+    return svg_of(plot);
+  };
+  EXPECT_EQ(with(-1), with(0.25));
+  EXPECT_EQ(with(0), with(0.25));
+  EXPECT_NE(with(0.5), with(0.25));
+  // A band drops half way to the points beside, as one does that has points there.
+  const auto band = [&] {
+    const std::string svg = svg_of(plot);
+    const auto begin = svg.find("<polygon");
+    return svg.substr(begin, svg.find("/>", begin) - begin);
+  };
+  plot.series[0].kind = SeriesKind::line, plot.series[0].low = {0.5, -1, 0.5};
+  const std::string dropped = band();
+  plot.series[0].low = {0.5, 0.25, 0.5};
+  EXPECT_NE(band(), dropped) << "no slope to the end of the axis";
+  plot.series[0] = {.x = {1, 1.5, 1.5, 2, 2.5, 2.5, 3},
+                    .y = std::vector<double>(7, 1),
+                    .low = {0.5, 0.5, 0.25, 0.25, 0.25, 0.5, 0.5},
+                    .high = std::vector<double>(7, 2)};
+  EXPECT_EQ(band(), dropped);
 }
 
 // A square of one quantity stands as a square on wide and on high pages, all of it inside its

@@ -217,7 +217,7 @@ TEST(FocusKeys, QueriesAndKeysOfArcsAreSelectedByArrows) {
   HeadlessImGui gui;
   const std::vector<Arc> arcs{{1, 0, 0.5F}};
   ArcsSpec spec{.arcs = &arcs, .tokens = 5};
-  spec.query_text = spec.key_text = [](int64_t) { return std::string("a"); };
+  spec.query_text = spec.key_text = [](std::int64_t) { return std::string("a"); };
   spec.query = 1, spec.key = 0;
   ArcsDrawn drawn;
   const auto draw = [&] {
