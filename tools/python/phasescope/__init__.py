@@ -2,7 +2,7 @@
 
     import phasescope
     rope = phasescope.open("rope")
-    rope.map("L2H1", text="To be or not to be").tensors["values"]
+    rope.map("L2H1", text="To be or not to be").tensors["map"]
 
 `open` starts one worker and keeps it for all models. `dump` writes what a live PyTorch model attends
 to into a file that `phasescope import` opens. Needs numpy, and the programs of Phasescope: on the
@@ -11,9 +11,11 @@ and PHASESCOPE_WORKER.
 """
 
 from .dump import dump, write_maps, write_qk
-from .figures import Figure, figures
+from .drawn import Figure
+from .failure import Failure
+from .figures import figures
 from .model import Model, open
-from .worker import Failure, Result, Worker
+from .worker import Result, Worker
 
 __all__ = ["Failure", "Figure", "Model", "Result", "Worker", "dump", "figures", "open", "write_maps",
            "write_qk"]

@@ -12,22 +12,12 @@ import time
 from collections import deque
 
 from . import frames, programs
+from .drawn import figures_of_command
+from .failure import Failure
 
 _HEARTBEAT_SECONDS = 5
 _HANDSHAKE_SECONDS = 120
 _SSH = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3", "--"]
-
-
-class Failure(RuntimeError):
-    """What a worker refused or could not do. `code` as docs/protocol.md lists them."""
-
-    def __init__(self, code, message, where="", hint=""):
-        super().__init__(message + (f" ({hint})" if hint else ""))
-        self.code, self.message, self.where, self.hint = code, message, where, hint
-
-    def again(self):
-        """The same for another caller: each has where it was thrown, and by what, of its own."""
-        return Failure(self.code, self.message, self.where, self.hint)
 
 
 class Result(dict):
@@ -44,7 +34,6 @@ class Result(dict):
 
     def figures(self):
         """The figures that the command line draws of this answer, for a notebook."""
-        from .figures import figures_of_command
         if not self.command:
             raise ValueError("this answer has no command that draws it")
         return figures_of_command(shlex.split(self.command)[1:], self.host)
