@@ -7,6 +7,7 @@
 
 #include "app/views/kept_tables.h"
 #include "app/views/model_table.h"
+#include "app/views/view.h"
 #include "protocol/messages/provenance.h"
 
 namespace phasescope::app {
