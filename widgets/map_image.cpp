@@ -1,20 +1,10 @@
 #include "widgets/map_image.h"
 
+#include <stb_image_write.h>
+
 #include <stdexcept>
 
 #include "formats/base64.h"
-
-#define STB_IMAGE_WRITE_IMPLEMENTATION
-#define STB_IMAGE_WRITE_STATIC
-#if defined(__GNUC__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
-#endif
-#include "stb_image_write.h"
-#if defined(__GNUC__)
-#pragma GCC diagnostic pop
-#endif
 
 namespace phasescope::widgets {
 namespace {

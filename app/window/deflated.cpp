@@ -1,26 +1,15 @@
 #include "app/window/deflated.h"
 
+#include <stb_image.h>
+
 #include <climits>
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <stdexcept>
 
-#define STB_IMAGE_WRITE_IMPLEMENTATION
-#define STB_IMAGE_WRITE_STATIC
-#define STB_IMAGE_IMPLEMENTATION
-#define STB_IMAGE_STATIC
-#define STBI_ONLY_PNG
-#define STBI_NO_STDIO
-#if defined(__GNUC__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
-#endif
-#include "stb_image.h"
-#include "stb_image_write.h"
-#if defined(__GNUC__)
-#pragma GCC diagnostic pop
-#endif
+// stb_image_write's header leaves it out.
+extern "C" unsigned char* stbi_zlib_compress(unsigned char* data, int size, int* made, int quality);
 
 namespace phasescope::app {
 

@@ -14,7 +14,7 @@ namespace phasescope::kernels {
 inline constexpr float kLog2e = std::numbers::log2e_v<float>;
 inline constexpr float kLn2 = std::numbers::ln2_v<float>;
 
-/// Tokens, farther than any two are; the window of those who have none, and the largest.
+/// In tokens, more than any text has: the window of a call that has none, and the largest there is.
 inline constexpr std::int64_t kNoWindow = std::int64_t{1} << 40;
 
 // Sentinels, in log2 units. A masked score must lie below the first maximum, and both far below any

@@ -3,6 +3,8 @@
 // CUDA too.
 
 #include <array>
+#include <stdexcept>
+#include <string>
 #include <string_view>
 #include <variant>
 
@@ -42,12 +44,13 @@ inline std::string_view cuda_score_name(const AttentionInputs& inputs) {
 }
 
 /// Whether a problem's score has what that list calls " wide ", " hopper " or " hopper_backward ".
+/// Throws std::logic_error where the list has no score of that name.
 inline bool cuda_score_has(const AttentionInputs& inputs, std::string_view what) {
   const std::string_view name = cuda_score_name(inputs);
   for (const CudaScore& score : kCudaScores) {
     if (score.name == name) return score.has.find(what) != std::string_view::npos;
   }
-  return false;
+  throw std::logic_error("scores.inc has no score " + std::string(name));
 }
 
 }  // namespace phasescope::kernels

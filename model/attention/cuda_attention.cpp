@@ -29,7 +29,7 @@ std::atomic<const kernels::CudaKernels*> cuda_kernels = nullptr;
 // and so does what is made of them: no copy, and memory of LibTorch's allocator on its current
 // device. Those of the CPU are copied there, and what is to come back is written into the host's
 // memory by finish().
-class DeviceMemory {
+class DeviceMemory : public TypedNumbers<DeviceMemory> {
  public:
   DeviceMemory(at::ScalarType type, const at::Device& device)
       : cuda_(*cuda_kernels.load()), type_(type), device_(device) {}
@@ -82,15 +82,6 @@ class DeviceMemory {
     T* data = const_cast<T*>(copy<T>(host, count));
     returning_.push_back({host, data, static_cast<std::size_t>(count) * sizeof(T)});
     return data;
-  }
-
-  const float* floats(const at::Tensor& tensor) { return numbers<float>(tensor, at::kFloat); }
-  const double* doubles(const at::Tensor& tensor) { return numbers<double>(tensor, at::kDouble); }
-  const std::uint8_t* flags(const at::Tensor& tensor) {
-    return numbers<std::uint8_t>(tensor, at::kBool);
-  }
-  const std::int32_t* counts(const at::Tensor& tensor) {
-    return numbers<std::int32_t>(tensor, at::kInt);
   }
 
   const std::int64_t* integers(const std::vector<std::int64_t>& values) {

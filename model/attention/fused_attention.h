@@ -63,6 +63,25 @@ AttentionProgram with_float_tables(const AttentionProgram& program);
 // The program with every tensor that scores are computed from in `dtype`; gradients flow through.
 AttentionProgram in_dtype(const AttentionProgram& program, at::ScalarType dtype);
 
+// The types that fill_inputs() asks a memory's numbers(tensor, dtype) for.
+template <class Memory>
+struct TypedNumbers {
+  const float* floats(const at::Tensor& tensor) { return numbers<float>(tensor, at::kFloat); }
+  const double* doubles(const at::Tensor& tensor) { return numbers<double>(tensor, at::kDouble); }
+  const std::uint8_t* flags(const at::Tensor& tensor) {
+    return numbers<std::uint8_t>(tensor, at::kBool);
+  }
+  const std::int32_t* counts(const at::Tensor& tensor) {
+    return numbers<std::int32_t>(tensor, at::kInt);
+  }
+
+ private:
+  template <typename T>
+  const T* numbers(const at::Tensor& tensor, at::ScalarType dtype) {
+    return static_cast<Memory&>(*this).template numbers<T>(tensor, dtype);
+  }
+};
+
 // A program and v in the words of kernels/attention.h, on either processor. Memory: as for
 // VariantOf and token_terms_of, and flags(tensor) -> const std::uint8_t*, counts(tensor) -> const
 // std::int32_t*, likewise.
@@ -97,29 +116,20 @@ void fill_inputs(const AttentionProgram& program, const at::Tensor& v, Memory& m
 
 // What fill_inputs() makes of tensors in the host's memory, as they are stored; all but tokens in
 // the type that is asked for. Keeps what the pointers point into.
-class HostOperands {
+class HostOperands : public TypedNumbers<HostOperands> {
  public:
   kernels::InputTensor tokens(const at::Tensor& tensor);
-  const float* floats(const at::Tensor& tensor) { return numbers<float>(tensor, at::kFloat); }
-  const double* doubles(const at::Tensor& tensor) { return numbers<double>(tensor, at::kDouble); }
-  const std::uint8_t* flags(const at::Tensor& tensor) {
-    return numbers<std::uint8_t>(tensor, at::kBool);
-  }
-  const std::int32_t* counts(const at::Tensor& tensor) {
-    return numbers<std::int32_t>(tensor, at::kInt);
-  }
   const std::int64_t* integers(const std::vector<std::int64_t>& values) {
     kept_integers_.push_back(values);
     return kept_integers_.back().data();
   }
-
- private:
   template <typename T>
   const T* numbers(const at::Tensor& tensor, at::ScalarType dtype) {
     kept_.push_back(tensor.to(dtype).contiguous());
     return static_cast<const T*>(kept_.back().const_data_ptr());
   }
 
+ private:
   std::vector<at::Tensor> kept_;
   std::deque<std::vector<std::int64_t>> kept_integers_;
 };

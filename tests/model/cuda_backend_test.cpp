@@ -15,6 +15,7 @@
 #include "golden.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/verified.h"
+#include "masked_program.h"
 #include "model/attention/cuda_attention.h"
 #include "model/attention/fused_attention.h"
 #include "next_token_loss.h"
@@ -312,22 +313,8 @@ TEST_F(CudaBackend, MeasuresWhatPlainOpsMeasure) {
   const at::NoGradGuard no_grad;
   const auto layer =
       first_layer(*tiny_model({"alibi", "alibi", Json::object()}, at::kBFloat16), 70);
-  AttentionProgram program = layer->program();
-  program.window = 23;
-  program.soft_cap = 3;
-  program.key_mask = at::ones({2, 70}, at::kBool);
-  program.key_mask[1].slice(0, 60).fill_(false);
-  const ProbeRequest request = {.entropy = true,
-                                .max_score = true,
-                                .max_key = true,
-                                .top1_mass = true,
-                                .first_key_weight = true,
-                                .mean_distance = true,
-                                .windows = {1, 4, 16},
-                                .bucket_edges = {0, 1, 2, 4, 8, 16, 32, 70},
-                                .content = true,
-                                .term = true,
-                                .top_keys = 5};
+  const AttentionProgram program = masked(layer->program());
+  const ProbeRequest request = all_probes();
   const AttentionProgram exactly = in_dtype(program, at::kDouble);
   const at::Tensor v = layer->v();
   const AttentionResult cuda = attention(program, v,

@@ -18,6 +18,7 @@
 #include "encoding_variants.h"
 #include "golden.h"
 #include "kernels/cuda/cuda_kernels.h"
+#include "masked_program.h"
 #include "model/attention/cuda_attention.h"
 #include "model/devices.h"
 #include "next_token_loss.h"
@@ -177,31 +178,17 @@ TEST_P(EveryEncodingThere, GivesTheBitsOfOperandsThatAreCopied) {
 TEST_F(ResidentCuda, MeasuresWhereOperandsLie) {
   const at::NoGradGuard no_grad;
   const auto layer = first_layer({"alibi", "alibi", Json::object()}, 70);
-  AttentionProgram program = layer->program();
-  program.window = 23;
-  program.soft_cap = 3;
-  program.key_mask = at::ones({2, 70}, at::kBool);
-  program.key_mask[1].slice(0, 60).fill_(false);
-  const ProbeRequest request = {.entropy = true,
-                                .max_score = true,
-                                .max_key = true,
-                                .top1_mass = true,
-                                .first_key_weight = true,
-                                .mean_distance = true,
-                                .windows = {1, 4},
-                                .bucket_edges = {0, 1, 2, 4, 8, 16, 32, 70},
-                                .content = true,
-                                .term = true,
-                                .top_keys = 5};
+  const AttentionProgram program = masked(layer->program());
+  const ProbeRequest request = all_probes();
   const auto measured = [&](const AttentionProgram& own, const at::Tensor& v) {
     const AttentionResult result = attention(
         own, v, {.backend = Backend::cuda_unverified, .want_lse = true, .probes = &request});
     const ProbeResult& p = *result.probes;
     return std::vector{result.out,       result.lse,       p.entropy,          p.max_score,
                        p.max_key,        p.top1_mass,      p.first_key_weight, p.mean_distance,
-                       p.window_mass[0], p.window_mass[1], p.bucket_pairs,     p.bucket_weight,
-                       p.bucket_score,   p.bucket_content, p.bucket_term,      p.top_key,
-                       p.top_weight};
+                       p.window_mass[0], p.window_mass[1], p.window_mass[2],   p.bucket_pairs,
+                       p.bucket_weight,  p.bucket_score,   p.bucket_content,   p.bucket_term,
+                       p.top_key,        p.top_weight};
   };
   const std::vector<at::Tensor> expected = measured(program, layer->v());
   const AttentionProgram there = moved(program, the_device());
