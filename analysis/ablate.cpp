@@ -17,6 +17,7 @@
 #include "formats/error.h"
 #include "model/attention/repairs.h"
 #include "model/host_memory.h"
+#include "protocol/head_name.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -70,7 +71,7 @@ void check_limit(const std::string& how, const Way& way, const std::optional<dou
 }
 
 std::string place_name(const HeadPlace& place) {
-  return "L" + std::to_string(place.first) + "H" + std::to_string(place.second);
+  return protocol::name_of_head(place.first, place.second);
 }
 
 // Sums of every head's output over the rows of all texts.
@@ -347,13 +348,21 @@ class Ablation {
     options.kernels = &kernels_;
     options.hook = hook;
     options.cancelled = [this] { return progress_.cancelled(); };
+    options.progress = [this](double done) { tell(done); };
     return std::make_shared<TextPass>(model, ids_tensor(text.ids), options, 0);
   }
 
   void step(const std::string& words) {
     progress_.throw_if_cancelled();
-    progress_.progress(std::min(1.0, static_cast<double>(passes_) / steps_), words);
+    doing_ = words;
     ++passes_;
+    tell(0);
+  }
+
+  // How much of the pass that runs is done.
+  void tell(double done) {
+    const double before = static_cast<double>(passes_ - 1);
+    progress_.progress(std::min(1.0, (before + done) / steps_), doing_);
   }
 
   void read_means() {
@@ -412,7 +421,7 @@ class Ablation {
         "loss_change = loss after - loss before, of the same rows; logits_divergence = mean over "
         "rows of KL(guesses before || after); maps = mean over rows of JS(weights before, after)";
     result.layers = model_->config().layers, result.heads = model_->config().heads;
-    result.loss = loss_.interval(draws_);
+    result.loss = bounded(kFromZero, loss_.interval(draws_));
     result.passes = passes_;
     for (const Measured& one : measured_) result.rows.push_back(row_of(one));
     result.provenance.ran = protocol::listed(kernels_);
@@ -427,8 +436,9 @@ class Ablation {
     if (heads.size() == 1) row.head = heads[0].second;
     const auto same = [&](const HeadPlace& place) { return place.first == heads[0].first; };
     if (!heads.empty() && std::ranges::all_of(heads, same)) row.layer = heads[0].first;
-    row.loss = one.loss.interval(draws_), row.loss_change = one.loss_change.interval(draws_);
-    row.logits_divergence = one.logits.interval(draws_);
+    row.loss = bounded(kFromZero, one.loss.interval(draws_));
+    row.loss_change = one.loss_change.interval(draws_);
+    row.logits_divergence = bounded(kFromZero, one.logits.interval(draws_));
     row.guesses_changed = one.guesses.share(draws_);
     for (const RowBlocks::Block& block : one.positions.blocks(draws_)) {
       row.positions.push_back({block.begin, block.end, block.mean});
@@ -437,7 +447,8 @@ class Ablation {
     for (std::size_t n = 0; n < one.maps.size(); ++n) {
       const auto place = static_cast<std::int64_t>(n);
       if (!has_head(model_->config(), place / count, place % count)) continue;
-      row.maps.push_back({place / count, place % count, one.maps[n].interval(draws_)});
+      row.maps.push_back(
+          {place / count, place % count, bounded(kDivergence, one.maps[n].interval(draws_))});
     }
     return row;
   }
@@ -454,6 +465,7 @@ class Ablation {
   bool maps_ = false;
   double steps_ = 1;
   std::int64_t passes_ = 0;
+  std::string doing_;
   model::AllRan kernels_;
 };
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "analysis/score_pairs.h"
 #include "analysis/statistics.h"
 #include "analysis/tensors.h"
 
@@ -44,7 +45,7 @@ protocol::Interval contexts_share(const std::vector<Part>& parts, const Draws& d
   for (const Part& part : parts) {
     values.push_back(ratio + (part.sum - ratio * part.weight) / mean.weight);
   }
-  return counted_in("contexts", mean_interval(values, draws));
+  return counted_in("contexts", bounded(kFromZero, mean_interval(values, draws)));
 }
 
 AdaptiveHead adaptive_head(const AdaptiveBias& bias, std::uint64_t seed) {
@@ -79,17 +80,25 @@ std::vector<std::int64_t> spread_distances(std::int64_t query) {
   return {out.begin(), out.end()};
 }
 
-void add_biases(const model::LayerAttention& attention, std::int64_t query,
-                const std::vector<std::int64_t>& distances,
+namespace {
+
+model::PairIndices pairs_at(std::int64_t query, const std::vector<std::int64_t>& distances) {
+  std::vector<std::int64_t> keys;
+  for (const std::int64_t distance : distances) keys.push_back(query - distance);
+  return pairs_of_tokens(std::vector<std::int64_t>(keys.size(), query), keys);
+}
+
+}  // namespace
+
+SpreadKeys::SpreadKeys(std::int64_t of, const at::Device& device)
+    : query(of), distances(spread_distances(of)), pairs(pairs_at(of, distances), device) {}
+
+void add_biases(const model::LayerAttention& attention, const SpreadKeys& keys,
                 std::map<LayerHead, AdaptiveBias>& heads) {
-  const auto count = static_cast<std::int64_t>(distances.size());
-  at::Tensor keys = at::empty({count}, at::kLong);
-  for (std::int64_t n = 0; n < count; ++n) keys[n] = query - distances[static_cast<std::size_t>(n)];
-  const at::Tensor zero = at::zeros_like(keys);
   for (std::int64_t head = 0; head < attention.heads(); ++head) {
-    const auto parts = attention.pair_scores(zero, zero + head, zero + query, keys);
+    const auto parts = attention.pair_scores(keys.pairs.of_head(head));
     AdaptiveBias& bias = heads[{attention.layer(), head}];
-    bias.distance.assign(distances.begin(), distances.end());
+    bias.distance.assign(keys.distances.begin(), keys.distances.end());
     bias.values.push_back(
         to_vector<double>(parts.score.to(at::kDouble) - parts.content.to(at::kDouble)));
   }

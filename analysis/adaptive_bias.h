@@ -9,6 +9,7 @@
 #include "analysis/head_bias.h"
 #include "analysis/intervals/intervals.h"
 #include "model/attention/layer_attention.h"
+#include "model/attention/token_pairs.h"
 #include "protocol/messages/provenance.h"
 
 namespace phasescope::analysis {
@@ -40,9 +41,17 @@ inline constexpr std::size_t kFewestContexts = 64;
 // Two dozen distances from 1 to `query`, evenly in the logarithm; `query` is at least 1.
 std::vector<std::int64_t> spread_distances(std::int64_t query);
 
-// Adds the bias (score less content) that each head of a layer gives one query at these distances.
-void add_biases(const model::LayerAttention& attention, std::int64_t query,
-                const std::vector<std::int64_t>& distances,
+// A query with its keys at spread_distances(), as layers on a device are asked for them.
+struct SpreadKeys {
+  SpreadKeys(std::int64_t query, const at::Device& device);
+
+  std::int64_t query;
+  std::vector<std::int64_t> distances;
+  model::TokenPairs pairs;  // of head 0
+};
+
+// Adds the bias (score less content) that each head of a layer gives the query at these distances.
+void add_biases(const model::LayerAttention& attention, const SpreadKeys& keys,
                 std::map<LayerHead, AdaptiveBias>& heads);
 
 }  // namespace phasescope::analysis

@@ -93,8 +93,9 @@ std::string left_out(const Side& a, const Side& b) {
 
 // Losses of the predicted tokens of one text by one model; NaN where it has none.
 at::Tensor losses_of(TextPass& pass) {
-  if (!pass.loss_obstacle().empty())
+  if (!pass.loss_obstacle().empty()) {
     return at::full({pass.tokens() - 1}, std::nan(""), at::kDouble);
+  }
   return pass.losses()[0].to(at::kDouble);
 }
 
@@ -160,7 +161,8 @@ std::vector<protocol::HeadMatch> matches_of(const std::vector<at::Tensor>& texts
     }
     const LayerHead& of_a = heads[static_cast<std::size_t>(one)];
     const LayerHead& of_b = others[static_cast<std::size_t>(other)];
-    matches.push_back({of_a.layer, of_a.head, of_b.layer, of_b.head, mean_interval(told, draws)});
+    matches.push_back({of_a.layer, of_a.head, of_b.layer, of_b.head,
+                       bounded(kDivergence, mean_interval(told, draws))});
   }
   return matches;
 }
@@ -225,7 +227,7 @@ protocol::CompareResult analyse_compare(const std::vector<std::shared_ptr<TextPa
             " has no loss of the next token: " + pass->loss_obstacle();
   }
   for (std::size_t n = 0; n < heads.size(); ++n) {
-    const Interval interval = heads[n].interval(draws);
+    const Interval interval = bounded(kDivergence, heads[n].interval(draws));
     out.heads.push_back({common[n].layer, common[n].head, interval.mean, interval.low,
                          interval.high, interval.n, interval.method});
   }

@@ -388,9 +388,9 @@ class DistanceAnalysis {
   std::optional<Rotation> rotation_;  // where the intrinsic bias is wanted and there is one
   std::map<LayerHead, PlaneMeans> plane_sums_;  // over pairs, of the heads that turn
   std::optional<GatheredCoefficients> coefficients_;
-  std::vector<ProfileGroup> shown_;  // of the heads of these
-  double pairs_ = 0;                 // causal pairs of the texts in them
-  std::int64_t other_angles_ = 0;    // texts that are not
+  std::vector<ProfileGroup> shown_;  // of the heads whose coefficients are gathered
+  double pairs_ = 0;                 // causal pairs of the texts that turn by these angles
+  std::int64_t other_angles_ = 0;    // texts that turn by others
   Draws draws_;
   model::AllRan kernels_;
   protocol::DistanceModel out_;

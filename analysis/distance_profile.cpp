@@ -196,13 +196,13 @@ std::vector<protocol::DistancePoint> ProfileGroup::points(const Sampled& sampled
     point.distance = sums.edges[b], point.distance_end = sums.edges[b + 1];
     point.count = sums.pairs[b];
     const auto mean = [&](Sums of, double& value, protocol::IntervalEnd& low,
-                          protocol::IntervalEnd& high) {
-      const Interval interval = band(b, of, sampled, draws);
+                          protocol::IntervalEnd& high, const ValueRange& range = {}) {
+      const Interval interval = bounded(range, band(b, of, sampled, draws));
       value = of(total_)[b] / n, low = interval.low, high = interval.high;
       point.n = interval.n;
     };
     mean(&scores, point.score_mean, point.score_low, point.score_high);
-    mean(&weights, point.weight_mean, point.weight_low, point.weight_high);
+    mean(&weights, point.weight_mean, point.weight_low, point.weight_high, kShare);
     mean(&contents, point.content_mean, point.content_low, point.content_high);
     mean(&terms, point.positional_mean, point.positional_low, point.positional_high);
     point.score_sd = deviation(sums.score_square[b] / n, point.score_mean);

@@ -163,12 +163,12 @@ RepeatedValues repeated_values(const TextPass& like, const ChosenLayers& layers,
 
 // One value a text, those left out that are too short for the statistic.
 Interval interval_of(const std::vector<TextValues>& texts, std::size_t head, std::size_t metric,
-                     const Draws& draws) {
+                     const ValueRange& range, const Draws& draws) {
   std::vector<double> values;
   for (const TextValues& text : texts) {
     if (std::isfinite(text[head][metric])) values.push_back(text[head][metric]);
   }
-  return mean_interval(values, draws);
+  return bounded(range, mean_interval(values, draws));
 }
 
 // Weight by distance of every head: all texts add to one profile, and each has its part in wider
@@ -217,7 +217,8 @@ class Profiles {
     for (std::size_t band = 0; band + 1 < bands_.size(); ++band) {
       const std::vector<Part>& parts = parts_[head][band];
       if (parts.empty()) continue;
-      profile.bands.push_back({bands_[band], bands_[band + 1], ratio_interval(parts, draws)});
+      profile.bands.push_back(
+          {bands_[band], bands_[band + 1], bounded(kShare, ratio_interval(parts, draws))});
     }
     return profile;
   }
@@ -440,7 +441,7 @@ class HeadsAnalysis {
       for (std::size_t m = 0; m < metrics_.size(); ++m) {
         const bool repeated = metrics_[m].source == MetricSource::repeated;
         Interval& value = row.values[metrics_[m].info.key];
-        value = interval_of(repeated ? repeated_.draws : texts_, at, m, draws_);
+        value = interval_of(repeated ? repeated_.draws : texts_, at, m, metrics_[m].range, draws_);
         if (repeated) value.unit = "draws";
       }
       if (!profiles_.empty()) row.distance_profile = profiles_.of(at, draws_);
@@ -470,7 +471,7 @@ class HeadsAnalysis {
           std::ranges::count_if(text, [m](const auto& head) { return head[m] > kSinkShare; });
       rates.push_back(static_cast<double>(count) / static_cast<double>(present_heads()));
     }
-    const Interval rate = mean_interval(rates, draws_);
+    const Interval rate = bounded(kShare, mean_interval(rates, draws_));
     out_.result.sink_rate = rate.mean;
     out_.result.model_values["sink_rate"] = rate;
   }
@@ -515,7 +516,7 @@ class HeadsAnalysis {
     Interval& value = result.model_values["induction_loss"];
     const std::string obstacle = loss_obstacle(passes_[0]->model().config());
     if (obstacle.empty()) {
-      value = counted_in("draws", mean_interval(repeated_.losses, draws_));
+      value = counted_in("draws", bounded(kFromZero, mean_interval(repeated_.losses, draws_)));
       return;
     }
     value.mean = std::nan("");
@@ -535,10 +536,13 @@ class HeadsAnalysis {
       const LayerHead head{row.layer, row.head};
       const auto n = static_cast<std::int64_t>(grid.index_of(head));
       row.values["js_divergence"] =
-          grid.has(head) ? mean_interval(to_vector<double>(means.select(1, n)), draws_)
-                         : mean_interval({}, draws_);
+          grid.has(head) ? divergence_of_texts(means.select(1, n)) : mean_interval({}, draws_);
     }
     if (texts.size(0) > 1 && count <= kMostHeadsWithEnds) add_divergence_ends(texts, grid);
+  }
+
+  Interval divergence_of_texts(const at::Tensor& texts) const {
+    return bounded(kDivergence, mean_interval(to_vector<double>(texts), draws_));
   }
 
   void add_divergence_ends(const at::Tensor& texts, const HeadGrid& grid) {
@@ -547,8 +551,7 @@ class HeadsAnalysis {
     auto lows = low.accessor<double, 2>(), highs = high.accessor<double, 2>();
     for (std::int64_t a = 0; a < count; ++a) {
       for (std::int64_t b = a + 1; b < count; ++b) {
-        const Interval one =
-            mean_interval(to_vector<double>(texts.select(1, a).select(1, b)), draws_);
+        const Interval one = divergence_of_texts(texts.select(1, a).select(1, b));
         if (one.low) lows[a][b] = lows[b][a] = *one.low;
         if (one.high) highs[a][b] = highs[b][a] = *one.high;
       }

@@ -139,7 +139,7 @@ class ModelSamples {
 
   void add(const model::LayerAttention& attention, const PlacedSamples& samples,
            std::size_t text_index) {
-    if (samples.here.size(1) == 0) return;
+    if (samples.size() == 0) return;
     const NearFarDeltas deltas = near_far_deltas(attention, samples);
     std::optional<model::LayerAttention> control;
     if (out_.shuffled) control = with_positions_shuffled(model_, attention, seed_ + text_index);

@@ -16,6 +16,7 @@
 #include "analysis/adaptive_bias.h"
 #include "analysis/bias_rows.h"
 #include "analysis/layer_frequencies.h"
+#include "analysis/layer_starts.h"
 #include "analysis/model_sides.h"
 #include "analysis/state_drift.h"
 #include "analysis/state_spectrum.h"
@@ -25,6 +26,7 @@
 #include "formats/error.h"
 #include "model/host_memory.h"
 #include "model/layers.h"
+#include "protocol/head_name.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -175,25 +177,26 @@ class PatternsAnalysis {
     const model::Decoder& decoder = pass_.model().decoder;
     const std::int64_t layers = decoder.config().layers;
     const at::Tensor rows = choose_positions(pass_.tokens(), layers + 1);
-    std::map<const model::Encoding*, at::Tensor> starts;  // another rope is no state that has moved
-    at::Tensor before;
+    LayerStarts begun(decoder);
+    std::map<const model::Encoding*, ReadState> starts;  // another rope is no state that has moved
+    ReadState before;
     bool drawn = false;
     pass_.visit_positions([&](std::int64_t index, const model::PositionState& state) {
       if (!state.z.defined()) return;  // a layer without positions
-      const model::Encoding* own =
-          index < layers ? &decoder.encoding_of(index) : &decoder.encoding();
+      begun.begin(state);
+      const model::Encoding* own = &encoding_of_state(decoder, index);
       if (index == layers && !starts.contains(own)) return;  // which no layer reads
-      const bool known = std::ranges::any_of(starts, [&](const auto& one) {
-        const auto& [encoding, start] = one;
-        return start.is_same(state.z) || (encoding != own && is_equal(start, state.z));
+      ReadState here{state.z};
+      const bool known = std::ranges::any_of(starts, [&](auto& one) {
+        auto& [encoding, start] = one;
+        return start.z.is_same(here.z) || (encoding != own && is_equal(start, here));
       });
-      const auto [start, begins] = starts.try_emplace(own, state.z);
+      const auto [start, begins] = starts.try_emplace(own, here);
       // Places that are drawn for each layer are no state that has moved.
-      const bool unmoved =
-          !begins && !known && is_equal(start_state(decoder, index, state), state.z);
-      const at::Tensor first = unmoved ? state.z : start->second;
-      const bool read = unmoved && index == layers && before.defined() && is_equal(before, state.z);
-      before = state.z;
+      ReadState drawn_here{begins || known ? at::Tensor() : begun.at(index, state)};
+      const bool unmoved = drawn_here.z.defined() && is_equal(drawn_here, here);
+      const bool read = unmoved && index == layers && before.z.defined() && is_equal(before, here);
+      before = here;
       if (known || read) {  // nothing updates it
         fixed_ = true;
         return;
@@ -201,7 +204,7 @@ class PatternsAnalysis {
       drawn = drawn || unmoved;
       shown_at_.push_back(index);
       if (wanted(index)) {
-        add_state(index, model::on_host(state.z), model::on_host(first), rows);
+        add_state(index, here.on_host(), (unmoved ? here : start->second).on_host(), rows);
       }
     });
     if (drawn) {
@@ -220,8 +223,8 @@ class PatternsAnalysis {
   }
 
   // Of two layers that turn alike by positions of their own.
-  static bool is_equal(const at::Tensor& a, const at::Tensor& b) {
-    return a.sizes() == b.sizes() && at::equal(a, b);
+  static bool is_equal(ReadState& a, ReadState& b) {
+    return a.z.sizes() == b.z.sizes() && at::equal(a.on_host(), b.on_host());
   }
 
   void add_state(std::int64_t index, const at::Tensor& z, const at::Tensor& first,
@@ -333,9 +336,8 @@ class PatternsAnalysis {
 
   // One query's biases, over the texts that reach it.
   struct AdaptiveQuery {
-    std::int64_t query = 0;
-    std::vector<std::int64_t> distances;
-    std::map<LayerHead, AdaptiveBias> heads;  // those that there are
+    SpreadKeys keys;
+    std::map<LayerHead, AdaptiveBias> heads = {};  // those that there are
     std::int64_t texts = 0;
   };
 
@@ -346,19 +348,19 @@ class PatternsAnalysis {
     for (const protocol::BiasRow& row : out_.result.rows) queries.insert(row.query);
     std::vector<AdaptiveQuery> all;
     for (const std::int64_t query : queries) {
-      if (query >= 2) all.push_back({query, spread_distances(query), {}});
+      if (query >= 2) all.push_back({SpreadKeys(query, pass_.model().decoder.device())});
     }
     for (std::size_t t = 0; t < passes_.size() && !all.empty(); ++t) {
       progress.throw_if_cancelled();
       protocol::PartOfProgress part = part_of_text(progress, t);
       part.progress(0, "reading single queries of all texts");
-      if (passes_[t]->tokens() <= all.front().query) continue;  // the least of them
+      if (passes_[t]->tokens() <= all.front().keys.query) continue;  // the least of them
       const Watching watching(*passes_[t], part);
       const std::int64_t tokens = passes_[t]->tokens();
-      for (AdaptiveQuery& one : all) one.texts += tokens > one.query;
+      for (AdaptiveQuery& one : all) one.texts += tokens > one.keys.query;
       passes_[t]->visit_layers_with_maps([&](const AttentionPointer& attention) {
         for (AdaptiveQuery& one : all) {
-          if (tokens > one.query) add_biases(*attention, one.query, one.distances, one.heads);
+          if (tokens > one.keys.query) add_biases(*attention, one.keys, one.heads);
         }
       });
     }
@@ -373,7 +375,7 @@ class PatternsAnalysis {
       AdaptiveHead head = adaptive_head(bias, options_.seed);
       protocol::AdaptiveBiasOfHead& out = out_.result.adaptive.emplace_back();
       out.layer = of.layer, out.head = of.head;
-      out.query = one.query, out.kind = head.kind, out.slope = head.slope;
+      out.query = one.keys.query, out.kind = head.kind, out.slope = head.slope;
       if (out.kind.empty()) out.why = too_few_contexts(one.texts);
       out.over_contexts = head.over_contexts, out.over_distance = head.over_distance;
       out.distances = bias.distance;
@@ -499,7 +501,7 @@ class PatternsAnalysis {
     std::erase_if(distances, [&](std::int64_t d) { return d >= table.size(1); });
     const at::Tensor shown = table.index_select(1, long_tensor(distances));
     for (std::int64_t head = 0; head < table.size(0); ++head) {
-      const std::string name = "L" + std::to_string(layer) + "H" + std::to_string(head);
+      const std::string name = protocol::name_of_head(layer, head);
       out_.result.bias.push_back({layer, head, name + " " + what, to_vector<double>(shown[head])});
     }
   }

@@ -201,7 +201,8 @@ class Writer {
         options_(options),
         random_(options.seed),
         context_(options.extend ? std::numeric_limits<std::int64_t>::max()
-                                : model.config().context) {
+                                : model.config().context),
+        kept_(std::max<std::int64_t>(1, context_ - std::max<std::int64_t>(1, context_ / 4))) {
     forward_.backend = options.backend;
     forward_.kernels = &kernels_;
     if (encodes()) {
@@ -209,6 +210,7 @@ class Writer {
       ids_ = {model.config().decoder_start};
     } else {
       ids_ = prompt.ids;
+      begin_ = std::ssize(ids_) - std::ssize(last(ids_));
     }
     if (options.head) row_.emplace(model.config(), *options.head);
     begin_cache();
@@ -226,11 +228,17 @@ class Writer {
 
   // GenerateResult::cache
   std::string cache() const {
-    if (why_not_.empty()) return "yes";
-    if (cached_ == 0) return "no: " + why_not_;
-    return "for the first " + std::to_string(cached_) + " tokens; then " + why_not_;
+    const std::string kept = why_not_.empty() ? "yes" : "no: " + why_not_;
+    if (begun_at_.empty()) return kept;
+    const std::size_t times = begun_at_.size();
+    return kept + "; " + (times == 1 ? "once" : std::to_string(times) + " times") +
+           " the trained context of " + std::to_string(context_) +
+           " tokens was full, and the last " + std::to_string(kept_) +
+           " began as a text of their own, where with extend positions would go on";
   }
-  std::int64_t cached() const { return cached_; }
+  bool has_cache() const { return cache_.has_value(); }
+  // GenerateResult::begun_at
+  const std::vector<std::int64_t>& begun_at() const { return begun_at_; }
 
  private:
   bool encodes() const { return model_.config().encoder_layers > 0; }
@@ -247,18 +255,22 @@ class Writer {
     if (why_not_.empty()) cache_.emplace(model_.decoder, most);
   }
 
-  // The tokens to read: those that the cache has not, or all that fit the context.
-  std::span<const std::int64_t> unread() {
+  // Where the context is full, the first of its tokens are let go, so many at once that reading the
+  // others again costs each of the next tokens little.
+  void begin_anew_if_full() {
     const auto length = static_cast<std::int64_t>(ids_.size());
-    if (cache_ && length > context_) {
-      cache_.reset();
-      why_not_ = "the last " + std::to_string(context_) +
-                 " tokens, the trained context, are read again for each token, where with extend "
-                 "positions would go on and each be read once";
-    }
-    if (!cache_) return last(ids_);
-    ++cached_;
-    return std::span(ids_).subspan(static_cast<std::size_t>(cache_->length()));
+    if (length - begin_ <= context_) return;
+    begin_ = length - kept_;
+    begun_at_.push_back(written_);
+    if (cache_) begin_cache();
+  }
+
+  // The tokens to read: those that the cache has not, or all from where the text begins.
+  std::span<const std::int64_t> unread() {
+    begin_anew_if_full();
+    ++written_;
+    const std::int64_t known = cache_ ? cache_->length() : 0;
+    return std::span(ids_).subspan(static_cast<std::size_t>(begin_ + known));
   }
 
   at::Tensor next_logits() {
@@ -288,12 +300,14 @@ class Writer {
   const GenerateOptions& options_;
   Random random_;
   std::int64_t context_;  // most tokens that are read
+  std::int64_t kept_;     // of a context that is full, so many of the last ones
+  std::int64_t begin_ = 0, written_ = 0;
+  std::vector<std::int64_t> begun_at_;
   model::ForwardOptions forward_;
   at::Tensor read_;                // by the encoder
   std::vector<std::int64_t> ids_;  // the text so far; of an encoder-decoder, what it has written
   std::optional<model::KeyValueCache> cache_;
-  std::int64_t cached_ = 0;  // tokens that were written with it
-  std::string why_not_;      // from there on; empty where all are
+  std::string why_not_;  // there is none; empty where there is one
   model::AllRan kernels_;
   std::optional<LastRow> row_;  // where it is asked for
 };
@@ -326,7 +340,7 @@ void require_positions_of_all(const model::Model& model, const Text& prompt,
       "tokens",
       before > there ? "give a shorter prompt, or leave out extend"
                      : "give " + std::to_string(there - before + 1) +
-                           " at most, or leave out extend, which has the last ones read again");
+                           " at most, or leave out extend, so that the last ones begin anew");
 }
 
 void check_generate(const model::ModelConfig& config, const GenerateOptions& options) {
@@ -361,7 +375,8 @@ protocol::GenerateResult generate(const model::Model& model, const Text& prompt,
     if (options.head) out.tokens.push_back(std::move(token));
   }
   out.cache = writer.cache();
-  out.cached = writer.cached();
+  out.cached = writer.has_cache() ? options.tokens : 0;
+  out.begun_at = writer.begun_at();
   out.model = model.report.name;
   out.prompt = as_utf8(prompt.text);
   out.provenance.set_ran(protocol::listed(writer.kernels()));

@@ -36,10 +36,11 @@ struct GenerateOptions {
 };
 
 // Continues the text token by token, each of which reads the one before it: keys and values of the
-// others are kept (model/key_value_cache.h) as long as the text fits the context and the model
-// allows it. Past the context every step reads the last `context` tokens again, so that no token is
-// seen at a position the model was not trained for, unless options.extend says so. Result::cache
-// says which it was. An encoder-decoder's encoder reads the
+// others are kept (model/key_value_cache.h) where the model allows it. No token is seen at a
+// position the model was not trained for, unless options.extend says so: each time the context is
+// full, its last three quarters begin again as a text of their own, so that a token costs a quarter
+// of a context's worth of reading three more, however long the text is. Result::cache says which it
+// was. An encoder-decoder's encoder reads the
 // text, and its decoder writes from its start token on. Without a tokenizer the result has ids and
 // no text, and its note says so; its kernel is what ran. Throws Error "bad_usage" for options,
 // "not_applicable" for a model that has no loss of the next token, and so no next token, and for

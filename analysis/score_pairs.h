@@ -5,26 +5,26 @@
 
 #include "analysis/near_far.h"
 #include "model/attention/layer_attention.h"
+#include "model/attention/token_pairs.h"
 
 namespace phasescope::analysis {
 
-// Scores of (head, query, key) triples of batch entry 0; the lists have equal lengths.
-std::vector<double> scores_at(const model::LayerAttention& attention,
-                              const std::vector<std::int64_t>& heads,
-                              const std::vector<std::int64_t>& queries,
-                              const std::vector<std::int64_t>& keys);
+// Pairs of one head, head 0, of the first text; the lists have equal lengths.
+model::PairIndices pairs_of_tokens(const std::vector<std::int64_t>& queries,
+                                   const std::vector<std::int64_t>& keys);
 
 // What a layer is asked for: samples, and the head of each; the lists have equal lengths.
 struct LayerSamples {
   std::vector<PairSample> samples;
   std::vector<std::int64_t> heads;
 };
-// The same as tensors (4, P) int64 of queries, near keys, far keys and heads, on the host and where
-// the layer's attention is.
+// The same where the layer's attention is: each query with its near key, and with its far one.
 struct PlacedSamples {
-  at::Tensor here, there;
+  model::TokenPairs near, far;
+
+  std::int64_t size() const { return near.size(); }
   // These samples, all of one head.
-  PlacedSamples of_head(std::int64_t head) const;
+  PlacedSamples of_head(std::int64_t head) const { return {near.of_head(head), far.of_head(head)}; }
 };
 // Those of all layers of a pass in one copy, so that none is made while a layer runs.
 std::vector<PlacedSamples> placed_on(const at::Device& device,

@@ -143,6 +143,15 @@ struct ShiftCell {
   }
 };
 
+// Throws Error "bad_input" where the text itself, unmoved, gives no numbers to compare.
+void require_numbers(TextPass& unmoved, const std::string& dtype) {
+  if (unmoved.hidden().isfinite().all().item<bool>()) return;
+  throw formats::bad_input(unmoved.model().report.name + " gives numbers that are not finite in " +
+                               dtype + " for the text that is not shifted, so that nothing tells " +
+                               "what a shift changes",
+                           "models", "info names the tensors that hold NaN or infinity");
+}
+
 // All texts in one dtype.
 class ShiftAnalysis {
  public:
@@ -174,7 +183,9 @@ class ShiftAnalysis {
       TextPass moved(model_, ids_tensor(moved_ids), options_at(tokens ? 0 : cell.by));
       protocol::PartOfProgress of_cell(progress, (done - 1) / static_cast<double>(cells_.size()),
                                        done / static_cast<double>(cells_.size()));
-      cell.add(run_difference(base, moved, tokens ? cell.by : 0, of_cell));
+      RunDifference difference = run_difference(base, moved, tokens ? cell.by : 0, of_cell);
+      require_numbers(base, dtype_);
+      cell.add(std::move(difference));
       for (const TextPass* pass : {&base, &moved}) {
         kernels_.insert(pass->kernels().begin(), pass->kernels().end());
       }
@@ -203,7 +214,9 @@ class ShiftAnalysis {
     protocol::ShiftRow row;
     row.model = model_->report.name, row.method = name_of(cell.method);
     row.by = cell.by, row.layer = cell.layers[at], row.dtype = dtype_;
-    const Interval attention = in_percent(attention_of(cell, at));
+    // Of two rows that sum to 1 each.
+    constexpr ValueRange kRange{0, 2};
+    const Interval attention = in_percent(bounded(kRange, attention_of(cell, at)));
     row.attention_difference = attention.mean;
     row.attention_low = attention.low, row.attention_high = attention.high;
     row.n = attention.n, row.unit = attention.unit, row.interval = attention.method;

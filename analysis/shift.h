@@ -75,7 +75,8 @@ struct ShiftOutput {
 // without a head. Of one text intervals are of 8 blocks of its rows, of several they are over
 // texts: of attention a value a text, of positions the ratio of the sums. Logits: the largest of
 // all. `expected` and `verdict` as ShiftRow has them. Throws Error "bad_input" where a shift leaves
-// a learned table, naming the position, the table's size, and the length that would fit.
+// a learned table, naming the position, the table's size, and the length that would fit, and where
+// the text that is not shifted gives numbers that are not finite.
 ShiftOutput analyse_shift(const std::shared_ptr<const model::Model>& model,
                           const std::vector<std::vector<std::int64_t>>& texts,
                           const ShiftOptions& options, protocol::Progress& progress);

@@ -21,6 +21,7 @@ model::LayerAttention at_positions(const model::Model& model,
                                    const model::LayerAttention& attention, const at::Tensor& ids) {
   const model::Encoding& encoding = model.decoder.encoding_of(attention.layer());
   model::StartContext context = start_context(model.decoder, attention.length(), at::kFloat);
+  context.positions.kept = ids;
   context.positions.ids = ids.to(context.positions.device);
   context.positions.extent = model::extent_of(ids);
   model::PositionState state = encoding.start(context);

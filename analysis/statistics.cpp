@@ -36,9 +36,14 @@ Moments moments_of(std::span<const double> values) {
     positive += x > 0 ? 1 : 0;
   }
   const auto n = static_cast<double>(values.size());
+  m.share_positive = positive / n;
+  // One value says nothing of how far others would lie from it.
+  if (values.size() < 2) {
+    m.sigma = m.skewness = kNaN;
+    return m;
+  }
   m.sigma = std::sqrt(square / n);
   m.skewness = m.sigma > 0 ? cube / n / (m.sigma * m.sigma * m.sigma) : 0;
-  m.share_positive = positive / n;
   return m;
 }
 

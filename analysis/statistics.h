@@ -15,7 +15,8 @@ struct Moments {
   double share_positive = 0;  // share of values above 0
 };
 // An empty sample has NaN for everything but n, and so has one with a value that is not finite, but
-// for its mean (NaN or an infinity); a constant one has a skewness of 0.
+// for its mean (NaN or an infinity); of one value sigma and skewness are NaN; values that are all
+// equal have a skewness of 0.
 Moments moments_of(std::span<const double> values);
 
 // Standard deviation dividing by n - 1; NaN below two values.

@@ -84,20 +84,6 @@ model::StartContext start_context_of(const model::Decoder& decoder, std::int64_t
   return context;
 }
 
-at::Tensor start_state(const model::Decoder& decoder, std::int64_t layer,
-                       const model::PositionState& state) {
-  const std::int64_t layers = decoder.config().layers, tokens = state.positions.length;
-  const at::ScalarType angles = at::promote_types(decoder.dtype(), at::kFloat);
-  const bool behind = layer == layers;
-  const model::Encoding& encoding = behind ? decoder.encoding() : decoder.encoding_of(layer);
-  model::StartContext context = behind ? start_context(decoder, tokens, angles)
-                                       : start_context_of(decoder, layer, tokens, angles);
-  context.positions = state.positions;
-  model::PositionState start = encoding.start(context);
-  encoding.before_layer(std::min(layer, layers - 1), start);
-  return start.z;
-}
-
 // Hands on what the forward pass shows, and keeps it where asked to: of the decoder and of its
 // attention to an encoder. What the encoder shows goes to a part of it.
 class TextPass::Recorder final : public model::Observer {
@@ -168,15 +154,18 @@ TextPass::TextPass(std::shared_ptr<const model::Model> model, at::Tensor ids,
   keep_ = estimated_bytes() <= keep_bytes;
 }
 
-// q, k and v before and after the rotation, log-sum-exp and entropy, and the states.
+// q, k and v before and after the rotation, and the states, in what the model computes in;
+// log-sum-exp and entropy in float32 at least.
 std::int64_t TextPass::estimated_bytes() const {
   const model::ModelConfig& config = model_->config();
-  const std::int64_t item = model_->decoder.dtype() == at::kDouble ? 8 : 4;
-  const std::int64_t queries = 2 * config.heads * config.head_dim + 2 * config.heads;
+  const auto item = static_cast<std::int64_t>(at::elementSize(model_->decoder.dtype()));
+  const std::int64_t of_a_row = std::max<std::int64_t>(4, item) / item;
+  const std::int64_t queries = 2 * config.heads * (config.head_dim + of_a_row);
   const std::int64_t keys = 3 * config.kv_heads * config.head_dim;
   const std::int64_t state = model_->encoding().has_state() ? config.heads * config.head_dim : 0;
   const std::int64_t rows = ids_.size(0) * tokens(), read = ids_.numel();
-  const std::int64_t own = rows * (config.layers * (queries + keys + state) + config.width);
+  // A state is kept before every layer and behind the last one.
+  const std::int64_t own = rows * (config.layers * (queries + keys + state) + state + config.width);
   const bool cross = config.encoder_layers > 0;
   const std::int64_t encoder = read * config.encoder_layers * (queries + keys);
   return (own + encoder + (cross ? config.layers * (rows * queries + read * keys) : 0)) * item;

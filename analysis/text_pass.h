@@ -54,10 +54,6 @@ model::StartContext start_context(const model::Decoder& decoder, std::int64_t to
 // The same for the encoding of a layer, which may have tensors of its own.
 model::StartContext start_context_of(const model::Decoder& decoder, std::int64_t layer,
                                      std::int64_t tokens, at::ScalarType angle_dtype);
-// The z that a layer's encoding begins with at the positions that a state has there; of the layer
-// behind the last one that of the model's own encoding.
-at::Tensor start_state(const model::Decoder& decoder, std::int64_t layer,
-                       const model::PositionState& state);
 
 // `options` with what the text holds beside its ids.
 model::ForwardOptions with_inputs_of(const Text& text, model::ForwardOptions options);

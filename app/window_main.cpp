@@ -74,8 +74,9 @@ std::unique_ptr<WorkerLink> worker_link(const WindowOptions& options,
   WorkerWatch watch(protocol::local_worker().argv[0]);
   if (!watch.awaited()) return live;
   try {
-    if (!recording)
+    if (!recording) {
       recording = std::make_shared<const Recording>(Recording::read(assets_folder() / kRecording));
+    }
   } catch (const formats::Error& error) {
     complain(error.full_text());
     recording = std::make_shared<const Recording>();  // everything waits for the worker
@@ -113,8 +114,9 @@ LoadedSession session_of(const WindowOptions& options) {
   Session& session = loaded.session;
   if (!options.models.empty()) session.models = options.models;
   // A worker elsewhere has other folders.
-  if (options.remote.empty())
+  if (options.remote.empty()) {
     for (std::string& model : session.models) model = lasting_name(model);
+  }
   if (!options.theme.empty()) session.theme = options.theme;
   if (!options.text_file.empty()) {
     session.text.words = formats::read_text_file(options.text_file);
@@ -145,13 +147,15 @@ class SessionKeeper {
   void look() {
     if (occupied_) return;
     const auto now = Clock::now();
-    if (main_window_.edit().revision() != revision_ || ImGui::GetIO().WantSaveIniSettings)
+    if (main_window_.edit().revision() != revision_ || ImGui::GetIO().WantSaveIniSettings) {
       saver_.changed(now);
+    }
     revision_ = main_window_.edit().revision();
     ImGui::GetIO().WantSaveIniSettings = false;
     if (saver_.due(now)) saver_.write_aside(main_window_.session_to_save());
-    if (const std::string trouble = saver_.trouble(); !trouble.empty())
+    if (const std::string trouble = saver_.trouble(); !trouble.empty()) {
       main_window_.window().say(trouble, true);
+    }
     if (std::exchange(main_window_.window().save_session, false)) save_now();
   }
 
@@ -221,17 +225,20 @@ void draw_until_settled(GlWindow& gl_window, MainWindow& main_window,
     draw_frame(gl_window, main_window);
     calm = main_window.settled() && !main_window.animated() ? calm + 1 : 0;
     const auto waiting = static_cast<std::size_t>(main_window.requests().waiting());
-    if (const auto line = lines.line(waiting); line && !options.quiet)
+    if (const auto line = lines.line(waiting); line && !options.quiet) {
       std::fprintf(stderr, "%s\n", line->c_str());
+    }
     // Nobody sees the frames before the last ones: rasterising them would slow the workers down.
-    if (calm > 0)
+    if (calm > 0) {
       gl_window.present();
-    else
+    } else {
       gl_window.wait(kHeadlessWait);
+    }
   }
   if (calm == 0) gl_window.present();
-  if (main_window.requests().waiting() > 0)
+  if (main_window.requests().waiting() > 0) {
     complain("the picture was taken before every answer had come");
+  }
 }
 
 // Throws Error "bad_usage" that names near commands where there is none of that name.
@@ -291,8 +298,9 @@ int record_first_session(const WindowOptions& options) {
   for (const std::string& id : main_window.view_ids()) {
     show_view(main_window.context(), id);
     draw_until_settled(gl_window, main_window, options);
-    if (main_window.requests().waiting() > 0 || main_window.requests().gave_up())
+    if (main_window.requests().waiting() > 0 || main_window.requests().gave_up()) {
       throw formats::internal_error("the answers of the view '" + id + "' did not come");
+    }
   }
   recording->write(formats::real_file_system(), options.record);
   return 0;

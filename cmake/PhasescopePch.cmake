@@ -1,35 +1,61 @@
 # phasescope_precompile(): with PHASESCOPE_PCH, LibTorch's headers are read once instead of ten seconds for
-# every file of the libraries and the tests.
+# every file of the libraries. phasescope_precompile_tests(), of tests/: the same for the programs there, which are not
+# optimised, and so take another precompiled header, with GoogleTest's.
 
 # A target without definitions of its own, with the warnings of all others: a compiler takes a
-# precompiled header only where every macro that it was made with stands too, and -Wpedantic and -fPIE change
+# precompiled header only where every macro that it was made with stands too, and -O0, -Wpedantic and -fPIE change
 # some, so that programs are compiled as the libraries are.
-# Behind it gcc 12 takes more of std::string's own code for overflows, which is a false alarm; a
-# compiler cache wants -fpch-preprocess.
+function(phasescope_add_headers name)
+  cmake_parse_arguments(ARG "" "" "HEADERS;DEPS" ${ARGN})
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/${name}.cpp CONTENT "" @ONLY)
+  add_library(${name} OBJECT EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/${name}.cpp)
+  phasescope_warnings(${name})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS})
+  # A compiler cache wants it.
+  target_compile_options(${name} PRIVATE -fpch-preprocess)
+  target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
+endfunction()
+
+# Behind them gcc 12 takes more of std::string's own code for overflows, which is a false alarm.
+function(phasescope_use_headers name target)
+  target_precompile_headers(${target} REUSE_FROM ${name})
+  target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow -fpch-preprocess)
+endfunction()
+
 function(phasescope_precompile)
   if(NOT PHASESCOPE_PCH OR NOT PHASESCOPE_TORCH_DIR)
     return()
   endif()
   set(name phasescope_torch_headers)
-  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/${name}.cpp CONTENT "" @ONLY)
-  add_library(${name} OBJECT EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/${name}.cpp)
-  phasescope_warnings(${name})
-  target_link_libraries(${name} PRIVATE phasescope::torch phasescope::kernels)
-  target_compile_options(${name} PRIVATE -fpch-preprocess)
-  target_precompile_headers(${name} PRIVATE <ATen/ATen.h>)
-  set(programs model_test model_meta_test model_counting_device_test cuda_backend_test model_cuda_test
-      analysis_test training_test worker_test worker_cuda_test)
-  foreach(target phasescope_model phasescope_analysis phasescope_training phasescope_worker ${programs})
-    if(TARGET ${target})
-      target_precompile_headers(${target} REUSE_FROM ${name})
-      target_compile_options(${target} PRIVATE
-        -Wno-array-bounds -Wno-stringop-overflow -fpch-preprocess)
+  phasescope_add_headers(${name} HEADERS <ATen/ATen.h> DEPS phasescope::torch phasescope::kernels)
+  foreach(folder model analysis training worker)
+    if(TARGET phasescope_${folder})
+      phasescope_use_headers(${name} phasescope_${folder})
     endif()
   endforeach()
-  foreach(program IN LISTS programs)
-    if(TARGET ${program})
-      set_target_properties(${program} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-      target_compile_options(${program} PRIVATE -fPIC)
-    endif()
+endfunction()
+
+# The tests' programs, and what several of them have in common (model_test_cases), that link what links LibTorch. What they
+# start reads little of it.
+function(phasescope_precompile_tests)
+  if(NOT PHASESCOPE_PCH OR NOT PHASESCOPE_TORCH_DIR)
+    return()
+  endif()
+  set(name phasescope_test_headers)
+  phasescope_add_headers(${name} HEADERS <ATen/ATen.h> <gtest/gtest.h>
+    DEPS phasescope::torch phasescope::kernels GTest::gtest)
+  get_property(folders DIRECTORY PROPERTY SUBDIRECTORIES)
+  foreach(folder IN LISTS folders)
+    get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+    foreach(target IN LISTS targets)
+      get_target_property(type ${target} TYPE)
+      get_target_property(libraries ${target} LINK_LIBRARIES)
+      if("${type}" MATCHES "^(EXECUTABLE|OBJECT_LIBRARY)$" AND target MATCHES "_test(_cases)?$"
+          AND "${libraries}" MATCHES "phasescope::(model|analysis|training|worker)(;|$)")
+        phasescope_use_headers(${name} ${target})
+        set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+        target_compile_options(${target} PRIVATE -fPIC)
+      endif()
+    endforeach()
   endforeach()
 endfunction()

@@ -9,6 +9,9 @@ namespace phasescope::formats {
 // 2014) over a combination of the three.
 class CounterRandom {
  public:
+  static constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15;
+  static constexpr std::uint64_t kFirst = 0xbf58476d1ce4e5b9, kSecond = 0x94d049bb133111eb;
+
   CounterRandom(std::uint64_t seed, std::uint64_t stream)
       : key_(mixed(mixed(seed + kStep) ^ (stream * kStep + 1))) {}
 
@@ -24,15 +27,14 @@ class CounterRandom {
     return (static_cast<double>(bits(index) >> 11) + 0.5) * 0x1p-53;
   }
 
- private:
-  __extension__ using Wide = unsigned __int128;
-  static constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15;
-
   static std::uint64_t mixed(std::uint64_t x) {
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    x = (x ^ (x >> 30)) * kFirst;
+    x = (x ^ (x >> 27)) * kSecond;
     return x ^ (x >> 31);
   }
+
+ private:
+  __extension__ using Wide = unsigned __int128;
 
   std::uint64_t key_;
 };

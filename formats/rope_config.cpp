@@ -219,8 +219,9 @@ std::string read_type(RopeFields& fields, RopeAxes axes) {
   if (type == "mrope" && of_axes) return "default";
   if (std::find(kKnownTypes.begin(), kKnownTypes.end(), type) != kKnownTypes.end()) return type;
   std::string known;
-  for (const std::string_view name : kKnownTypes)
+  for (const std::string_view name : kKnownTypes) {
     known += (known.empty() ? "" : ", ") + std::string(name);
+  }
   fields.problem(fields.has("rope_type") ? "rope_type" : "type",
                  in_quotes(type) + " is not a known kind of rope (" + known + ")");
   return "default";
@@ -337,8 +338,9 @@ void read_scaling(RopeFields& fields, RawRope& rope) {
 
 // A field that is there with a bad value has been put down already.
 void require(RopeFields& fields, const RawRope& rope, std::string_view key, bool found) {
-  if (!found && !fields.has(key))
+  if (!found && !fields.has(key)) {
     fields.problem(key, "is missing, and rope type " + rope.type + " needs it");
+  }
 }
 
 void check_lists(RopeFields& fields, const RawRope& rope, std::optional<std::int64_t> head_dim) {

@@ -1,6 +1,9 @@
 #include "kernels/attention.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <stdexcept>
+#include <string>
 
 #include "kernels/check.h"
 #include "kernels/cpu/buckets.h"
@@ -14,44 +17,29 @@
 namespace phasescope::kernels {
 namespace {
 
-/// The three passes of a variant's score.
+/// The passes of a score; null where it has none of its own.
 struct Passes {
   ForwardEntry* forward;
   BackwardEntry* backward;
   RegionEntry* region;
 };
-#define PHASESCOPE_PASSES(name) \
-  Passes { forward_##name, backward_##name, region_##name }
-
-/// Picks them: one line each.
-struct PassesOf {
-  bool tokens;  ///< whether numbers of tokens stand around the scores
-
-  Passes operator()(const PlainVariant&) const {
-    return tokens ? PHASESCOPE_PASSES(plain_tokens) : PHASESCOPE_PASSES(plain);
-  }
-  Passes operator()(const TableVariant& table) const {
-    if (table.multiplies) return PHASESCOPE_PASSES(table_multiplied);
-    return tokens ? PHASESCOPE_PASSES(table_tokens) : PHASESCOPE_PASSES(table);
-  }
-  Passes operator()(const TapaVariant& tapa) const {
-    return tapa.phase == TapaPhase::linear ? PHASESCOPE_PASSES(tapa_linear)
-                                           : PHASESCOPE_PASSES(tapa);
-  }
-  // What TAPE's weights average is no matter of its scores.
-  Passes operator()(const TapeVariant&) const {
-    return {forward_tape, backward_tape, region_plain};
-  }
-  Passes operator()(const CapeVariant&) const { return PHASESCOPE_PASSES(cape); }
-  Passes operator()(const FireVariant&) const { return PHASESCOPE_PASSES(fire); }
-  Passes operator()(const QueryTableVariant&) const { return PHASESCOPE_PASSES(query_table); }
-  Passes operator()(const ClampVariant&) const { return PHASESCOPE_PASSES(clamp); }
+/// In the order of ScoreName.
+constexpr Passes kPasses[] = {
+#define PHASESCOPE_SCORE(name, score, headers, on_cpu, on_cuda) \
+  {PHASESCOPE_PASS(on_cpu, "forward", forward_##name),          \
+   PHASESCOPE_PASS(on_cpu, "backward", backward_##name),        \
+   PHASESCOPE_PASS(on_cpu, "region", region_##name)},
+#include "kernels/variants/scores.inc"
+#undef PHASESCOPE_SCORE
 };
-#undef PHASESCOPE_PASSES
 
-Passes passes_of(const AttentionInputs& inputs) {
-  return std::visit(PassesOf{inputs.tokens.any()}, inputs.variant);
+template <class Entry>
+Entry* pass_of(const AttentionInputs& inputs, const char* name, Entry* Passes::*pass) {
+  const auto score = with_pass(score_of(inputs), &ScoreLine::on_cpu, name);
+  if (!score) throw std::logic_error(std::string("scores.inc names no pass ") + name);
+  return kPasses[static_cast<std::size_t>(*score)].*pass;
 }
+void run_region(const RegionCall& call) { pass_of(call.inputs, "region", &Passes::region)(call); }
 
 }  // namespace
 
@@ -64,13 +52,13 @@ void attention_forward(const AttentionInputs& inputs, const ForwardOutputs& outp
     forward_lanes(lanes, lanes.outputs(outputs), probes);
     return;
   }
-  passes_of(inputs).forward(inputs, outputs, probes);
+  pass_of(inputs, "forward", &Passes::forward)(inputs, outputs, probes);
 }
 
 void attention_backward(const AttentionInputs& inputs, const SavedForward& saved,
                         const Gradients& gradients) {
   check_backward(inputs, saved, gradients);
-  passes_of(inputs).backward(inputs, saved, gradients);
+  pass_of(inputs, "backward", &Passes::backward)(inputs, saved, gradients);
   if (gradients.sinks) backward_sinks(inputs, saved, gradients);
   if (gradients.gate.data) backward_gate(inputs, saved, gradients);
 }
@@ -79,14 +67,14 @@ void attention_region(const AttentionInputs& inputs, const float* lse, const Reg
                       float* scores, float* weights) {
   check_region(inputs, lse, region, weights != nullptr);
   if (!scores && !weights) return;
-  passes_of(inputs).region({inputs, lse, region, scores, weights});
+  run_region({inputs, lse, region, scores, weights});
 }
 
 void attention_map(const AttentionInputs& inputs, const float* lse, const Region& region,
                    const MapOutputs& outputs) {
   check_region(inputs, lse, region, outputs.quantity == MapQuantity::weight);
   check_map(region, outputs);
-  passes_of(inputs).region({inputs, lse, region, nullptr, nullptr, &outputs});
+  run_region({inputs, lse, region, nullptr, nullptr, &outputs});
 }
 
 void attention_score_sums(const AttentionInputs& inputs, const ScoreSums& sums) {
@@ -100,7 +88,7 @@ void attention_score_sums(const AttentionInputs& inputs, const ScoreSums& sums) 
   if (s.queries == 0 || s.keys == 0) return;
   for (std::int64_t batch = 0; batch < s.batch; ++batch) {
     const Region all{batch, 0, s.heads, 0, s.queries, 0, s.keys};
-    passes_of(inputs).region({inputs, nullptr, all, nullptr, nullptr, nullptr, &sums});
+    run_region({inputs, nullptr, all, nullptr, nullptr, nullptr, &sums});
   }
 }
 

@@ -17,6 +17,8 @@
 #include <optional>
 #include <variant>
 
+#include "kernels/variants/scores.h"
+
 namespace phasescope::kernels {
 
 // ---- Tensors -----------------------------------------------------------------------------------
@@ -64,8 +66,25 @@ struct AttentionShape {
 
 // ---- Variants ----------------------------------------------------------------------------------
 
+// Each of these structs names its score, without numbers of tokens around it, and lists its arrays
+// once: arrays(self, shape, each) calls each(pointer, numbers) and each(tensor, TensorSize) for all
+// of them, null ones too. What checks them, or moves them to a device, goes by that list.
+
+/// Of a tensor of as many texts as the call has.
+struct TensorSize {
+  std::int64_t heads, rows, channels;
+};
+/// Numbers of an array (count, width) whose rows are `stride` apart.
+constexpr std::int64_t strided_size(std::int64_t count, std::int64_t stride, std::int64_t width) {
+  return count > 0 ? (count - 1) * stride + width : 0;
+}
+
 /// s = scale * q.k. Also for encodings that rotate q and k before (rope, xpos, ape).
-struct PlainVariant {};
+struct PlainVariant {
+  ScoreName score() const { return ScoreName::plain; }
+  template <class Self, class Each>
+  static void arrays(Self&, const AttentionShape&, const Each&) {}
+};
 
 /// s = scale * q.k + values[h][lambda - first_distance] (alibi, kerple, t5, ...), or with
 /// `multiplies` s = scale * q.k * values[...] (the decay of ape).
@@ -79,6 +98,12 @@ struct TableVariant {
   std::int64_t length = 0;
   std::int64_t first_distance = 0;  ///< <= 0
   bool multiplies = false;
+
+  ScoreName score() const { return multiplies ? ScoreName::table_multiplied : ScoreName::table; }
+  template <class Self, class Each>
+  static void arrays(Self& self, const AttentionShape& s, const Each& each) {
+    each(self.values, strided_size(s.heads, self.head_stride, self.length));
+  }
 };
 
 /// s = scale * q.k + values[b][h][i][lambda] for 0 <= lambda < length, and scale * q.k for all
@@ -87,6 +112,12 @@ struct TableVariant {
 struct QueryTableVariant {
   const float* values = nullptr;
   std::int64_t length = 0;
+
+  ScoreName score() const { return ScoreName::query_table; }
+  template <class Self, class Each>
+  static void arrays(Self& self, const AttentionShape& s, const Each& each) {
+    each(self.values, s.batch * s.heads * s.queries * self.length);
+  }
 };
 
 /// s = scale * q.k for lambda <= limits[h], and scale * far_q.far_k beyond: keys farther away than
@@ -96,6 +127,14 @@ struct ClampVariant {
   InputTensor q;                         ///< (B, heads, queries, head_dim)
   InputTensor k;                         ///< (B, kv_heads, keys, head_dim)
   const std::int64_t* limits = nullptr;  ///< (heads), >= 0
+
+  ScoreName score() const { return ScoreName::clamp; }
+  template <class Self, class Each>
+  static void arrays(Self& self, const AttentionShape& s, const Each& each) {
+    each(self.q, TensorSize{s.heads, s.queries, s.head_dim});
+    each(self.k, TensorSize{s.kv_heads, s.keys, s.head_dim});
+    each(self.limits, s.heads);
+  }
 };
 
 enum class TapaPhase { quadratic, linear };
@@ -112,6 +151,14 @@ struct TapaVariant {
   TapaPhase phase = TapaPhase::quadratic;
   const float* power = nullptr;
   std::int64_t power_length = 0;
+
+  ScoreName score() const {
+    return phase == TapaPhase::linear ? ScoreName::tapa_linear : ScoreName::tapa;
+  }
+  template <class Self, class Each>
+  static void arrays(Self& self, const AttentionShape&, const Each& each) {
+    each(self.power, self.power_length);
+  }
 };
 
 /// TAPE (arXiv 2501.00712): s = scale * q.k with q and k rotated before by their tokens' states,
@@ -120,6 +167,12 @@ struct TapaVariant {
 struct TapeVariant {
   InputTensor state;
   std::int64_t state_dim = 0;
+
+  ScoreName score() const { return ScoreName::tape; }
+  template <class Self, class Each>
+  static void arrays(Self& self, const AttentionShape& s, const Each& each) {
+    each(self.state, TensorSize{s.kv_heads, s.keys, self.state_dim});
+  }
 };
 
 /// FIRE (arXiv 2310.04418, Eq. 7-8) where rows differ in their normaliser. Its network reads one
@@ -138,6 +191,16 @@ struct FireVariant {
   const float* slope = nullptr;      ///< (heads, segments), natural units of the score
   const float* intercept = nullptr;  ///< (heads, segments)
   std::int64_t head_stride = 0;      ///< of slope and intercept, elements
+
+  ScoreName score() const { return ScoreName::fire; }
+  template <class Self, class Each>
+  static void arrays(Self& self, const AttentionShape& s, const Each& each) {
+    each(self.distance, self.length);
+    each(self.factor, s.queries);
+    each(self.knots, self.segments - 1);
+    each(self.slope, strided_size(s.heads, self.head_stride, self.segments));
+    each(self.intercept, strided_size(s.heads, self.head_stride, self.segments));
+  }
 };
 
 /// CAPE (arXiv 2405.14722, published as DAPE too). With A_h = scale * q.k of head h, B_h the
@@ -164,11 +227,27 @@ struct CapeVariant {
   const float* b2 = nullptr;
   /// B in place of `values`, where rows differ in their normaliser; causal alone.
   std::optional<FireVariant> fire = {};
+
+  /// What the first layer reads of a pair.
+  std::int64_t width(const AttentionShape& s) const {
+    const bool both = form == CapeForm::concat_residual || form == CapeForm::concat;
+    return both ? 2 * s.heads : s.heads;
+  }
+  ScoreName score() const { return ScoreName::cape; }
+  template <class Self, class Each>
+  static void arrays(Self& self, const AttentionShape& s, const Each& each) {
+    each(self.values, strided_size(s.heads, self.head_stride, self.length));
+    each(self.w1, self.hidden * self.width(s));
+    each(self.b1, self.hidden);
+    each(self.w2, s.heads * self.hidden);
+    each(self.b2, s.heads);
+    if (self.fire) FireVariant::arrays(*self.fire, s, each);
+  }
 };
 /// At most so many numbers of hidden units and heads x segments of CAPE over FIRE.
 inline constexpr std::int64_t kCapePieces = std::int64_t{1} << 18;
 
-/// The list of variants. A new one adds its struct here and its traits in kernels/variants/.
+/// The list of variants. A new one adds its struct here and its score in kernels/variants/.
 using Variant = std::variant<PlainVariant, TableVariant, TapaVariant, TapeVariant, CapeVariant,
                              FireVariant, QueryTableVariant, ClampVariant>;
 
@@ -297,39 +376,78 @@ struct ForwardOutputs {
   const float* known_lse = nullptr;
 };
 
+/// The line of variants/scores.inc by which scores are computed.
+inline ScoreName score_of(const AttentionInputs& inputs) {
+  const ScoreName score =
+      std::visit([](const auto& variant) { return variant.score(); }, inputs.variant);
+  return inputs.tokens.any() ? with_tokens(score).value_or(score) : score;
+}
+
 void attention_forward(const AttentionInputs& inputs, const ForwardOutputs& outputs);
 
 // ---- Backward ----------------------------------------------------------------------------------
 
+// Each says whose gradients they are, and lists its arrays as the variant does: arrays(self,
+// variant, shape, each).
+
 /// values: (heads, length) like TableVariant's, summed over batch, queries and keys. A null pointer
 /// here and below: that gradient is not wanted.
 struct TableGradients {
+  using Of = TableVariant;
   float* values = nullptr;
   std::int64_t head_stride = 0;
+
+  template <class Self, class Each>
+  static void arrays(Self& self, const Of& of, const AttentionShape& s, const Each& each) {
+    each(self.values, strided_size(s.heads, self.head_stride, of.length));
+  }
 };
 
 /// values: like QueryTableVariant's. Entries that no visible pair reads get 0.
 struct QueryTableGradients {
+  using Of = QueryTableVariant;
   float* values = nullptr;
+
+  template <class Self, class Each>
+  static void arrays(Self& self, const Of& of, const AttentionShape& s, const Each& each) {
+    each(self.values, s.batch * s.heads * s.queries * of.length);
+  }
 };
 
 struct TapeGradients {
+  using Of = TapeVariant;
   InputTensor d_out_state;  ///< gradient that comes in for out_state; data null: zero
   OutputTensor d_state;     ///< (B, kv_heads, keys, state_dim)
+
+  template <class Self, class Each>
+  static void arrays(Self& self, const Of& of, const AttentionShape& s, const Each& each) {
+    each(self.d_out_state, TensorSize{s.heads, s.queries, of.state_dim});
+    each(self.d_state, TensorSize{s.kv_heads, s.keys, of.state_dim});
+  }
 };
 
 /// Same shapes as FireVariant's arrays. distance and factor are sums over batch and heads, slope
 /// and intercept over batch, queries and keys. Entries that no visible pair reads get 0.
 struct FireGradients {
+  using Of = FireVariant;
   float* distance = nullptr;   ///< (length)
   float* factor = nullptr;     ///< (queries)
   float* slope = nullptr;      ///< (heads, segments)
   float* intercept = nullptr;  ///< (heads, segments)
   std::int64_t head_stride = 0;
+
+  template <class Self, class Each>
+  static void arrays(Self& self, const Of& of, const AttentionShape& s, const Each& each) {
+    each(self.distance, of.length);
+    each(self.factor, s.queries);
+    each(self.slope, strided_size(s.heads, self.head_stride, of.segments));
+    each(self.intercept, strided_size(s.heads, self.head_stride, of.segments));
+  }
 };
 
 /// Same shapes as CapeVariant's weights, contiguous.
 struct CapeGradients {
+  using Of = CapeVariant;
   float* values = nullptr;  ///< (heads, length)
   std::int64_t head_stride = 0;
   float* w1 = nullptr;
@@ -337,6 +455,16 @@ struct CapeGradients {
   float* w2 = nullptr;
   float* b2 = nullptr;
   FireGradients fire = {};  ///< where CapeVariant has one
+
+  template <class Self, class Each>
+  static void arrays(Self& self, const Of& of, const AttentionShape& s, const Each& each) {
+    each(self.values, strided_size(s.heads, self.head_stride, of.length));
+    each(self.w1, of.hidden * of.width(s));
+    each(self.b1, of.hidden);
+    each(self.w2, s.heads * of.hidden);
+    each(self.b2, s.heads);
+    if (of.fire) FireGradients::arrays(self.fire, *of.fire, s, each);
+  }
 };
 
 /// Same shapes as TokenTerms' arrays: of queries sums over their keys, of keys over their queries.
@@ -348,8 +476,15 @@ struct TokenGradients {
 
 /// Of ClampVariant's q and k.
 struct ClampGradients {
+  using Of = ClampVariant;
   OutputTensor dq;  ///< (B, heads, queries, head_dim)
   OutputTensor dk;  ///< (B, kv_heads, keys, head_dim)
+
+  template <class Self, class Each>
+  static void arrays(Self& self, const Of&, const AttentionShape& s, const Each& each) {
+    each(self.dq, TensorSize{s.heads, s.queries, s.head_dim});
+    each(self.dk, TensorSize{s.kv_heads, s.keys, s.head_dim});
+  }
 };
 
 using VariantGradients = std::variant<std::monostate, TableGradients, TapeGradients, CapeGradients,

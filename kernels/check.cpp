@@ -181,24 +181,15 @@ struct GradientsFit {
   const Variant& variant;
 
   bool operator()(std::monostate) const { return true; }
-  bool operator()(const TableGradients&) const { return is<TableVariant>(); }
-  bool operator()(const TapeGradients&) const { return is<TapeVariant>(); }
-  bool operator()(const CapeGradients&) const { return is<CapeVariant>(); }
-  bool operator()(const FireGradients&) const { return is<FireVariant>(); }
-  bool operator()(const QueryTableGradients&) const { return is<QueryTableVariant>(); }
-  bool operator()(const ClampGradients&) const { return is<ClampVariant>(); }
-
- private:
-  template <typename V>
-  bool is() const {
-    return std::holds_alternative<V>(variant);
+  template <class Own>
+  bool operator()(const Own&) const {
+    return std::holds_alternative<typename Own::Of>(variant);
   }
 };
 
 /// Whether TokenTerms stand beside the variant.
 bool takes_token_terms(const Variant& variant) {
-  const auto* table = std::get_if<TableVariant>(&variant);
-  return std::holds_alternative<PlainVariant>(variant) || (table && !table->multiplies);
+  return with_tokens(std::visit([](const auto& one) { return one.score(); }, variant)).has_value();
 }
 
 void check_rows(const RowProbes& rows, const Requirements& require) {

@@ -86,8 +86,9 @@ at::Tensor without_numbers(const Drops& drops, const DropPlace& place, double sh
   const Chance chance(share);
   const at::Tensor out = mask_of_samples(drops, random_of(drops, place, Of::numbers), x.sizes(),
                                          [&](const CounterRandom& own, bool* left_out) {
-                                           for (std::uint64_t n = 0; n < entries; ++n)
+                                           for (std::uint64_t n = 0; n < entries; ++n) {
                                              left_out[n] = chance.of(own.bits(n));
+                                           }
                                          });
   return x.masked_fill(out.to(x.device()), 0) / (1 - share);
 }

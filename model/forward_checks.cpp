@@ -25,8 +25,9 @@ void check_pieces(const at::Tensor& given, const PatchesConfig& patches, const a
                              "leave the input out: a sample of its task is read then");
   }
   if (given.dim() == 3 && given.size(0) == ids.size(0) && given.size(1) == ids.size(1) &&
-      given.size(2) == patches.numbers())
+      given.size(2) == patches.numbers()) {
     return;
+  }
   throw formats::bad_input("pieces of images must be (" + std::to_string(ids.size(0)) + ", " +
                                std::to_string(ids.size(1)) + ", " +
                                std::to_string(patches.numbers()) + ")",

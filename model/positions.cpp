@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "formats/error.h"
+#include "model/host_memory.h"
 
 namespace phasescope::model {
 namespace {
@@ -30,6 +31,8 @@ PositionExtent Positions::measured() const {
   if (consecutive()) return {shift, shift + length - 1, length - 1};
   return extent ? *extent : extent_of(ids);
 }
+
+at::Tensor Positions::ids_on_host() const { return kept.defined() ? kept : on_host(ids); }
 
 std::int64_t Positions::largest_distance() const {
   const std::int64_t reach = measured().reach;

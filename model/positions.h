@@ -27,6 +27,7 @@ struct Positions {
   at::Tensor axes = {};  // (A, B, N) int64 where tokens have A positions each; `ids` are the first
   at::Device device = at::kCPU;               // of `ids`, and of all that is made of positions
   std::optional<PositionExtent> extent = {};  // of `ids`; empty where nobody has measured them
+  at::Tensor kept = {};  // `ids` as the host has them; undefined where nobody kept them
 
   // The options of a tensor that is made of positions.
   at::TensorOptions options(at::ScalarType dtype) const {
@@ -35,6 +36,8 @@ struct Positions {
   // The extent of the ids, given or not; 0 for none.
   PositionExtent measured() const;
   bool consecutive() const { return !ids.defined(); }
+  // `ids` on the host: a device is asked for them where nobody kept them.
+  at::Tensor ids_on_host() const;
   // Largest |difference| of two ids.
   std::int64_t largest_distance() const;
 };

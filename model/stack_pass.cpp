@@ -8,6 +8,7 @@
 
 #include "formats/error.h"
 #include "model/feed_forward.h"
+#include "model/host_memory.h"
 #include "model/linear_attention.h"
 #include "model/recompute.h"
 #include "model/rms_norm.h"
@@ -71,7 +72,8 @@ StackPass::StackPass(const Decoder& decoder, const Stack& stack, const ForwardOp
       memory_(std::move(memory)),
       observer_(observer),
       before_(options.cache != nullptr ? options.cache->length() : 0),
-      extent_(extent_of_given(options.position_ids)) {
+      given_ids_(on_host(options.position_ids)),
+      extent_(extent_of_given(given_ids_)) {
   if (memory_.key_mask.defined()) memory_.key_mask = memory_.key_mask.to(device_);
   if (memory_.position_ids.defined()) {
     memory_.extent = extent_of(memory_.position_ids);
@@ -198,8 +200,9 @@ PositionState StackPass::start_of(const Encoding& encoding, std::int64_t tokens,
 StartContext StackPass::start_context(std::int64_t length, const Parameters& shared,
                                       std::int64_t layer) const {
   StartContext context;
-  context.positions = {length,  options_.shift, options_.position_ids, options_.axis_positions,
-                       device_, extent_};
+  context.positions = {
+      length,  options_.shift, options_.position_ids, options_.axis_positions, device_,
+      extent_, given_ids_};
   if (!options_.position_ids.defined()) map_positions(context.positions, layer);
   if (config_.positions_skip_padding && key_mask_.defined() && !options_.position_ids.defined()) {
     const at::Tensor text = given_mask_.to(at::kLong);
@@ -210,7 +213,8 @@ StartContext StackPass::start_context(std::int64_t length, const Parameters& sha
   }
   if (!options_.position_ids.defined() && !context.positions.consecutive()) {
     context.positions.extent = extent_of(context.positions.ids);
-    context.positions.ids = context.positions.ids.to(device_);
+    context.positions.kept = context.positions.ids;
+    context.positions.ids = context.positions.kept.to(device_);
   }
   context.dtype = dtype_;
   context.angle_dtype = options_.angle_dtype.value_or(at::promote_types(dtype_, at::kFloat));

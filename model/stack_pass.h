@@ -248,7 +248,8 @@ class StackPass : public std::enable_shared_from_this<StackPass> {
   Memory memory_;
   Observer* observer_;
   std::int64_t before_;                   // tokens that a cache holds
-  std::optional<PositionExtent> extent_;  // of options_.position_ids
+  at::Tensor given_ids_;                  // options_.position_ids, on the host
+  std::optional<PositionExtent> extent_;  // of these
   at::Tensor given_mask_, key_mask_;      // (B, N) bool, as it was given and where the model is
   std::optional<bool> loses_rows_;        // AttentionProgram::loses_rows
   // Keys and values of the last layer with its own: of layers that are not local, and that are.

@@ -97,8 +97,9 @@ Hello Channel::handshake(Hello mine, milliseconds limit) {
   } catch (const nlohmann::json::exception& error) {
     fail(std::string("a hello that cannot be read: ") + error.what());
   }
-  if (theirs.protocol != mine.protocol)
+  if (theirs.protocol != mine.protocol) {
     fail(named(theirs) + " but " + named(mine) + "; install the same version on both sides");
+  }
   pass_memory_ = may_pass_memory_ && offers(theirs, "memfd");
   decoder_.set_limits(frame_limits_);
   return theirs;
@@ -110,8 +111,9 @@ bool Channel::wait_for(int fd, short events, Clock::time_point until) const {
   pollfd watched[2] = {{fd, events, 0}, {wake_.get(), POLLIN, 0}};
   const auto left = std::chrono::ceil<milliseconds>(until - Clock::now());
   const auto limit = std::clamp<std::int64_t>(left.count(), 0, 1'000'000);
-  if (::poll(watched, 2, static_cast<int>(limit)) < 0 && errno != EINTR)
+  if (::poll(watched, 2, static_cast<int>(limit)) < 0 && errno != EINTR) {
     throw ChannelClosed(std::string("poll failed: ") + std::strerror(errno), false);
+  }
   throw_if_closed();
   return watched[0].revents != 0;
 }
@@ -228,8 +230,9 @@ void Channel::take_passed_files(msghdr& message) {
       passed_files_.emplace_back(file);
     }
   }
-  if (passed_files_.size() > 1 || (message.msg_flags & MSG_CTRUNC))
+  if (passed_files_.size() > 1 || (message.msg_flags & MSG_CTRUNC)) {
     fail("more files were passed than a frame may have");
+  }
 }
 
 void Channel::end_of_input() {
@@ -240,10 +243,12 @@ void Channel::end_of_input() {
 void Channel::closed_by_other(const Frame& frame) {
   std::string reason = "no reason given";
   bool fault = true;
-  if (auto given = frame.header.find("reason"); given != frame.header.end() && given->is_string())
+  if (auto given = frame.header.find("reason"); given != frame.header.end() && given->is_string()) {
     reason = given->get<std::string>();
-  if (auto given = frame.header.find("fault"); given != frame.header.end() && given->is_boolean())
+  }
+  if (auto given = frame.header.find("fault"); given != frame.header.end() && given->is_boolean()) {
     fault = given->get<bool>();
+  }
   fail("the other side closed: " + reason, !fault);
 }
 
@@ -255,10 +260,12 @@ void Channel::check_passed_files() {
 }
 
 std::pair<Channel::Clock::time_point, std::string> Channel::pace_deadline() const {
-  if (!decoder_.inside_frame())
+  if (!decoder_.inside_frame()) {
     return {last_byte_ + times_.silence, "nothing was heard for " + seconds_text(times_.silence)};
-  if (!decoder_.preamble_complete())
+  }
+  if (!decoder_.preamble_complete()) {
     return {frame_start_ + times_.preamble, "a frame was begun and not continued"};
+  }
   const auto needed = milliseconds(decoder_.frame_bytes() * 1000 / times_.slowest_bytes_per_second);
   return {std::min(last_byte_ + times_.stall, frame_start_ + times_.stall + needed),
           "a frame came too slowly, or stopped halfway"};

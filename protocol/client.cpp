@@ -253,12 +253,14 @@ void WorkerClient::Impl::deliver_progress(const Pending& pending, const Frame& f
   if (!pending.callbacks->on_progress) return;
   double fraction = -1;
   if (const auto given = frame.header.find("fraction");
-      given != frame.header.end() && given->is_number())
+      given != frame.header.end() && given->is_number()) {
     fraction = given->get<double>();
+  }
   std::string text;
   if (const auto given = frame.header.find("text");
-      given != frame.header.end() && given->is_string())
+      given != frame.header.end() && given->is_string()) {
     text = given->get<std::string>();
+  }
   pending.sink->push_newest(frame.id, [callbacks = pending.callbacks, fraction, text] {
     callbacks->on_progress(fraction, text);
   });

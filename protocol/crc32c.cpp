@@ -21,9 +21,11 @@ constexpr Tables make_tables() {
     for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) ? 0x82F63B78u : 0u);
     tables[0][byte] = crc;
   }
-  for (std::size_t k = 1; k < tables.size(); ++k)
-    for (std::size_t byte = 0; byte < 256; ++byte)
+  for (std::size_t k = 1; k < tables.size(); ++k) {
+    for (std::size_t byte = 0; byte < 256; ++byte) {
       tables[k][byte] = (tables[k - 1][byte] >> 8) ^ tables[0][tables[k - 1][byte] & 0xff];
+    }
+  }
   return tables;
 }
 

@@ -44,8 +44,9 @@ void from_json(const nlohmann::json& json, ErrorInfo& error) {
 nlohmann::json error_document(const ErrorInfo& error) { return {{"error", error}}; }
 
 int exit_status(std::string_view code) {
-  for (const auto& known : code_statuses)
+  for (const auto& known : code_statuses) {
     if (known.code == code) return known.status;
+  }
   return 4;
 }
 

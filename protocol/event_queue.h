@@ -67,11 +67,12 @@ class EventQueue {
   void put(std::uint64_t key, Event event) {
     std::lock_guard lock(mutex_);
     if (key != 0) {
-      for (auto& entry : entries_)
+      for (auto& entry : entries_) {
         if (entry.key == key) {
           entry.event = std::move(event);
           return;
         }
+      }
     }
     entries_.push_back({key, std::move(event)});
     changed_.notify_all();

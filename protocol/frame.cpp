@@ -28,9 +28,10 @@ struct Store {
 
 void check_tensor(const TensorRef& tensor) {
   const auto size = tensor_bytes(tensor.dtype, tensor.shape);
-  if (!size || (*size > 0 && !tensor.data))
+  if (!size || (*size > 0 && !tensor.data)) {
     throw FrameError("tensor '" + tensor.name + "' of dtype " + tensor.dtype +
                      " has no bytes for its shape");
+  }
 }
 
 nlohmann::json tensor_entry(const TensorRef& tensor, bool in_file) {
@@ -47,9 +48,10 @@ std::string header_text(const Frame& frame, nlohmann::json entries) {
 }
 
 void check_size(const char* what, std::size_t size, std::size_t limit) {
-  if (size > limit)
+  if (size > limit) {
     throw FrameError(std::string("the ") + what + " of a frame would have " + std::to_string(size) +
                      " bytes, more than the " + std::to_string(limit) + " allowed");
+  }
 }
 
 }  // namespace

@@ -23,15 +23,17 @@ bool may_have_tensors(FrameType type) {
 }
 
 void check_length(const char* what, std::uint64_t length, std::uint64_t limit) {
-  if (length > limit)
+  if (length > limit) {
     throw FrameError(std::string("a frame announced a ") + what + " of " + std::to_string(length) +
                      " bytes, more than the " + std::to_string(limit) + " allowed");
+  }
 }
 
 nlohmann::json parse_header(const std::string& text, std::size_t depth_limit) {
   auto check_depth = [depth_limit](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    if (depth > static_cast<int>(depth_limit))
+    if (depth > static_cast<int>(depth_limit)) {
       throw FrameError("a frame's JSON is nested deeper than " + std::to_string(depth_limit));
+    }
     return true;
   };
   try {
@@ -48,14 +50,16 @@ class StoreReader {
 
   std::shared_ptr<const std::byte> next(std::size_t size) {
     const std::size_t start = aligned(end_);
-    if (start > memory_.size || size > memory_.size - start)
+    if (start > memory_.size || size > memory_.size - start) {
       throw FrameError(std::string("a frame's tensors are larger than its ") + name_);
+    }
     end_ = start + size;
     return {memory_.data, memory_.data.get() + start};
   }
   void expect_end() const {
-    if (end_ != memory_.size)
+    if (end_ != memory_.size) {
       throw FrameError(std::string("a frame's ") + name_ + " is larger than its tensors");
+    }
   }
 
  private:
@@ -80,8 +84,9 @@ TensorEntry read_entry(const nlohmann::json& json) {
   }
   entry.in_file = json.value("file", false);
   const auto size = tensor_bytes(entry.tensor.dtype, entry.tensor.shape);
-  if (!size)
+  if (!size) {
     throw FrameError("tensor '" + entry.tensor.name + "' has an impossible dtype or shape");
+  }
   entry.size = *size;
   return entry;
 }
@@ -160,8 +165,9 @@ std::span<std::byte> FrameDecoder::wanted() {
 
 void FrameDecoder::commit(std::size_t count) {
   if (stage_ == Stage::magic) return commit_magic(count);
-  if (stage_ == Stage::header || stage_ == Stage::payload)
+  if (stage_ == Stage::header || stage_ == Stage::payload) {
     crc_ = crc32c(wanted().first(count), crc_);
+  }
   filled_ += count;
   finish_stage();
 }
@@ -179,9 +185,10 @@ void FrameDecoder::commit_magic(std::size_t count) {
     }
     if (seen_frame_) throw FrameError("bytes that are no frame (bad magic)");
     skipped_ += filled_ + 1;
-    if (skipped_ > limits_.banner)
+    if (skipped_ > limits_.banner) {
       throw FrameError("more than " + std::to_string(limits_.banner) +
                        " bytes of text and no frame");
+    }
     if (banner_.size() < kept_banner) banner_ += static_cast<char>(byte);
     filled_ = 0;
     if (byte == frame_magic[0]) raw_preamble_[filled_++] = fresh[i];
@@ -191,20 +198,23 @@ void FrameDecoder::commit_magic(std::size_t count) {
 
 void FrameDecoder::read_preamble() {
   const std::span<const std::byte> raw(raw_preamble_);
-  if (load_little<std::uint32_t>(raw, layout::crc) != crc32c(raw.first(layout::crc)))
+  if (load_little<std::uint32_t>(raw, layout::crc) != crc32c(raw.first(layout::crc))) {
     throw FrameError("a frame's first bytes have a wrong checksum");
+  }
   preamble_.version = load_little<std::uint16_t>(raw, layout::version);
   const auto type = load_little<std::uint16_t>(raw, layout::type);
   preamble_.type = static_cast<FrameType>(type);
-  if (preamble_.version != protocol_version && preamble_.type != FrameType::hello)
+  if (preamble_.version != protocol_version && preamble_.type != FrameType::hello) {
     throw FrameError("a frame of protocol version " + std::to_string(preamble_.version) +
                      "; this program speaks version " + std::to_string(protocol_version));
+  }
   if (!known_type(type)) throw FrameError("a frame of unknown type " + std::to_string(type));
   const auto flags = load_little<std::uint16_t>(raw, layout::flags);
   if ((flags & ~layout::memory_file_flag) != 0 ||
       load_little<std::uint16_t>(raw, layout::reserved) != 0 ||
-      load_little<std::uint32_t>(raw, layout::reserved_too) != 0)
+      load_little<std::uint32_t>(raw, layout::reserved_too) != 0) {
     throw FrameError("a frame with unknown flags");
+  }
   preamble_.has_memory_file = flags != 0;
   preamble_.id = load_little<std::uint64_t>(raw, layout::id);
   preamble_.header_bytes = load_little<std::uint32_t>(raw, layout::header_bytes);
@@ -212,8 +222,9 @@ void FrameDecoder::read_preamble() {
   check_length("header", preamble_.header_bytes, limits_.header);
   check_length("payload", preamble_.payload_bytes, limits_.payload);
   if (!may_have_tensors(preamble_.type) &&
-      (preamble_.payload_bytes > 0 || preamble_.has_memory_file))
+      (preamble_.payload_bytes > 0 || preamble_.has_memory_file)) {
     throw FrameError("tensors in a frame of a type that has none");
+  }
 }
 
 void FrameDecoder::finish_stage() {
@@ -239,8 +250,9 @@ void FrameDecoder::enter(Stage stage) {
 }
 
 void FrameDecoder::check_crc() {
-  if (load_little<std::uint32_t>(trailer_, 0) != crc_)
+  if (load_little<std::uint32_t>(trailer_, 0) != crc_) {
     throw FrameError("a frame's content has a wrong checksum");
+  }
 }
 
 bool FrameDecoder::inside_frame() const {
@@ -259,14 +271,17 @@ Frame FrameDecoder::take(const formats::UniqueFd& memory_file) {
   seen_frame_ = true;
 
   nlohmann::json header = parse_header(text, limits_.json_depth);
-  if (!header.is_object() || !header.contains("body"))
+  if (!header.is_object() || !header.contains("body")) {
     throw FrameError("a frame's header has no body");
-  if (preamble.type != FrameType::result && !header["body"].is_object())
+  }
+  if (preamble.type != FrameType::result && !header["body"].is_object()) {
     throw FrameError("a frame's body is not an object");
+  }
   auto entries = read_entries(header, limits_.tensors);
   const std::size_t in_file = file_size(entries, limits_.payload);
-  if ((in_file > 0) != preamble.has_memory_file)
+  if ((in_file > 0) != preamble.has_memory_file) {
     throw FrameError("a frame's list of tensors does not agree with its memory file");
+  }
   Memory file = in_file > 0 ? map_file(memory_file, in_file) : Memory{};
   return {preamble.type, preamble.id, std::move(header["body"]),
           place_tensors(std::move(entries), payload, std::move(file))};

@@ -32,16 +32,18 @@ constexpr std::size_t aligned(std::size_t at) {
 template <class Unsigned>
 void store_little(std::span<std::byte> bytes, std::size_t at, Unsigned value) {
   static_assert(std::is_unsigned_v<Unsigned>);
-  for (std::size_t i = 0; i < sizeof(Unsigned); ++i)
+  for (std::size_t i = 0; i < sizeof(Unsigned); ++i) {
     bytes[at + i] = static_cast<std::byte>(value >> (8 * i));
+  }
 }
 
 template <class Unsigned>
 Unsigned load_little(std::span<const std::byte> bytes, std::size_t at) {
   static_assert(std::is_unsigned_v<Unsigned>);
   Unsigned value = 0;
-  for (std::size_t i = 0; i < sizeof(Unsigned); ++i)
+  for (std::size_t i = 0; i < sizeof(Unsigned); ++i) {
     value = static_cast<Unsigned>(value | static_cast<Unsigned>(bytes[at + i]) << (8 * i));
+  }
   return value;
 }
 

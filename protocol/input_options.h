@@ -1,5 +1,6 @@
 #pragma once
 // The options of the command line that give a request its Input: the one list of them.
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -23,10 +24,18 @@ inline constexpr InputOption kSampleOption{
 inline constexpr std::array kInputOptions{kTextOption, kPromptOption, kIdsOption, kInputsOption,
                                           kSampleOption};
 
-// "--text", "--prompt", ...
-inline std::vector<std::string> names_of_input_options() {
+// Whether an input has the option: `kinds` are those that it may be ("text", "ids", ..., as its
+// field's choices have them), all where there are none.
+inline bool takes(const std::vector<std::string>& kinds, const InputOption& option) {
+  return kinds.empty() || std::ranges::find(kinds, option.name + 2) != kinds.end();
+}
+
+// "--text", "--prompt", ... of an input of these kinds.
+inline std::vector<std::string> names_of_input_options(const std::vector<std::string>& kinds) {
   std::vector<std::string> names;
-  for (const InputOption& option : kInputOptions) names.emplace_back(option.name);
+  for (const InputOption& option : kInputOptions) {
+    if (takes(kinds, option)) names.emplace_back(option.name);
+  }
   return names;
 }
 

@@ -52,23 +52,27 @@ formats::UniqueFd sealed_memory_file(std::span<const std::span<const std::byte>>
   formats::UniqueFd file(::memfd_create("phasescope-tensors", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) throw std::system_error(errno, std::generic_category(), "memory file");
   for (auto piece : pieces) write_all(file.get(), piece);
-  if (::fcntl(file.get(), F_ADD_SEALS, required_seals | F_SEAL_SEAL) != 0)
+  if (::fcntl(file.get(), F_ADD_SEALS, required_seals | F_SEAL_SEAL) != 0) {
     throw std::system_error(errno, std::generic_category(), "sealing a memory file");
+  }
   return file;
 }
 
 Memory map_sealed_memory(const formats::UniqueFd& file, std::size_t size) {
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
-  if (seals < 0 || (seals & required_seals) != required_seals)
+  if (seals < 0 || (seals & required_seals) != required_seals) {
     throw std::runtime_error("the memory file of a frame is not sealed");
+  }
   struct stat info {};
-  if (::fstat(file.get(), &info) != 0 || static_cast<std::size_t>(info.st_size) != size)
+  if (::fstat(file.get(), &info) != 0 || static_cast<std::size_t>(info.st_size) != size) {
     throw std::runtime_error("the memory file of a frame has " + std::to_string(info.st_size) +
                              " bytes where its tensors have " + std::to_string(size));
+  }
   if (size == 0) return {};
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED | MAP_POPULATE, file.get(), 0);
-  if (address == MAP_FAILED)
+  if (address == MAP_FAILED) {
     throw std::runtime_error("the memory file of a frame cannot be mapped");
+  }
   return mapped(address, size);
 }
 

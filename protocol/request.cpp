@@ -55,7 +55,7 @@ void add_field(std::string& line, const BoundField& field) {
 // What the command line calls a field. An input has options of its own.
 std::string named_option(const BoundField& field) {
   if (*field.about.argument) return field.about.argument;
-  return field.kind == FieldKind::object ? in_words(names_of_input_options())
+  return field.kind == FieldKind::object ? in_words(names_of_input_options(choices_of(field.about)))
                                          : option_name(field.key);
 }
 

@@ -158,8 +158,9 @@ Strings read_words(const json& value, const About& about) {
 Strings distinct_words(const Strings& words, const About& about) {
   std::set<std::string> known;
   for (const std::string& word : words) {
-    if (!about.repeats && !known.insert(word).second)
+    if (!about.repeats && !known.insert(word).second) {
       expected("different names", in_quotes(word) + " twice");
+    }
   }
   return words;
 }
@@ -402,8 +403,9 @@ T FieldType<T>::parse(const std::string& word, const About& about) {
     const Strings words = split_words(word);
     if (words.empty()) expected("whole numbers", in_quotes(word));
     Integers numbers;
-    for (const std::string& one : words)
+    for (const std::string& one : words) {
       numbers.push_back(integer_in_range(integer_of(one), about));
+    }
     return numbers;
   } else if constexpr (std::is_same_v<T, Range>) {
     return range_of(word);

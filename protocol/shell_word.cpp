@@ -11,8 +11,9 @@ std::string shell_word(const std::string& word) {
   if (formats::first_invalid_utf8(word) < word.size()) {
     std::string octal;
     for (const unsigned char c : word) {
-      for (const int shift : {6, 3, 0})
+      for (const int shift : {6, 3, 0}) {
         octal += (shift == 6 ? "\\" : "") + std::to_string(c >> shift & 7);
+      }
     }
     return "\"$(printf '" + octal + "')\"";
   }

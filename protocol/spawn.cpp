@@ -50,8 +50,9 @@ struct Ends {
 
 Ends make_socket_pair() {
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     throw_errno(errno, "socket pair");
+  }
   return {above_standard(formats::UniqueFd(ends[0])), above_standard(formats::UniqueFd(ends[1]))};
 }
 

@@ -41,8 +41,9 @@ std::string_view read_as(std::string_view dtype) {
 }  // namespace
 
 std::size_t dtype_size(std::string_view dtype) {
-  for (const auto& known : dtype_sizes)
+  for (const auto& known : dtype_sizes) {
     if (known.name == dtype) return known.bytes;
+  }
   return 0;
 }
 
@@ -73,9 +74,10 @@ TensorRef TensorRef::view(std::string name, std::string dtype, std::vector<std::
 TensorRef TensorRef::copy(std::string name, std::string dtype, std::vector<std::int64_t> shape,
                           const void* bytes) {
   const auto size = tensor_bytes(dtype, shape);
-  if (!size)
+  if (!size) {
     throw std::invalid_argument("tensor '" + name + "' has dtype " + dtype + " and shape " +
                                 shape_text(shape) + ", which no tensor can have");
+  }
   auto keeper = std::make_shared_for_overwrite<std::byte[]>(*size);
   if (*size > 0) std::memcpy(keeper.get(), bytes, *size);
   const std::byte* at = keeper.get();
@@ -88,20 +90,23 @@ std::size_t TensorRef::elements() const {
 }
 
 void TensorRef::expect_elements(std::size_t count) const {
-  if (tensor_bytes(dtype, shape) != count * dtype_size(dtype))
+  if (tensor_bytes(dtype, shape) != count * dtype_size(dtype)) {
     throw std::invalid_argument("tensor '" + name + "' has shape " + shape_text(shape) + " but " +
                                 std::to_string(count) + " values");
+  }
 }
 
 void TensorRef::expect_dtype(std::string_view wanted) const {
-  if (read_as(dtype) != wanted)
+  if (read_as(dtype) != wanted) {
     throw std::invalid_argument("tensor '" + name + "' is " + dtype + " and was read as " +
                                 std::string(wanted));
+  }
 }
 
 const TensorRef* find_tensor(std::span<const TensorRef> tensors, std::string_view name) {
-  for (const auto& tensor : tensors)
+  for (const auto& tensor : tensors) {
     if (tensor.name == name) return &tensor;
+  }
   return nullptr;
 }
 

@@ -119,8 +119,9 @@ void WorkerSession::converse() {
   ready_ = true;
   outbox_->start();
   events_.ready(hello);
-  while (!stopping_)
+  while (!stopping_) {
     if (auto frame = channel_->receive(receive_step)) deliver(std::move(*frame));
+  }
 }
 
 void WorkerSession::deliver(Frame frame) {

@@ -22,6 +22,13 @@ bool alike(const Json& a, const Json& b) {
   return std::abs(x - y) <= kRounding * std::max(std::abs(x), std::abs(y));
 }
 
+// Without the name that the library gives the error: "[json.exception.type_error.302] type must be
+// array, but is string".
+std::string reason_of(const Json::exception& error) {
+  const std::string text = error.what();
+  return text.substr(text.starts_with('[') ? text.find(' ') + 1 : 0);
+}
+
 class FileChecker {
  public:
   FileChecker(const Task& task, const std::string& file) : task_(task), file_(file) {}
@@ -41,8 +48,7 @@ class FileChecker {
       throw formats::bad_input("a row's \"kind\" is task, example or metric, not " + kind.dump(),
                                place_);
     } catch (const Json::exception& error) {
-      throw formats::bad_input(std::string("a row has not the form of its kind: ") + error.what(),
-                               place_);
+      throw formats::bad_input("a row has not the form of its kind: " + reason_of(error), place_);
     } catch (const formats::Error& error) {
       // A task that cannot read an example knows nothing of the file.
       const std::string& where = error.where();

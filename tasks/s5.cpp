@@ -178,8 +178,9 @@ class WordProblem : public Task {
   std::string output_symbol(std::int64_t id) const override {
     if (identity_) return id == 1 ? "yes" : "no";
     std::string digits;
-    for (const int one : permutations()[static_cast<std::size_t>(id)])
+    for (const int one : permutations()[static_cast<std::size_t>(id)]) {
       digits += std::to_string(one);
+    }
     return digits;
   }
 

@@ -100,11 +100,13 @@ std::int64_t Task::vocabulary() const {
 }
 
 Ids Task::read_by_model(const Sample& sample) const {
-  if (info().form == Form::image)
+  if (info().form == Form::image) {
     return Ids(static_cast<std::size_t>(info().image.pieces()), info().output_symbols);
+  }
   Ids ids = sample.input;
-  if (info().form == Form::placeholders)
+  if (info().form == Form::placeholders) {
     ids.resize(ids.size() + sample.target.size(), placeholder());
+  }
   return ids;
 }
 

@@ -99,7 +99,7 @@ std::vector<std::pair<std::string, at::Tensor>> AdamW::state() const {
 }
 
 void AdamW::load_state(const std::vector<std::pair<std::string, at::Tensor>>& state,
-                       int64_t steps_done) {
+                       std::int64_t steps_done) {
   const std::map<std::string, at::Tensor> given(state.begin(), state.end());
   for (auto& [name, tensor] : this->state()) {
     const auto found = given.find(name);

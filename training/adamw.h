@@ -34,11 +34,12 @@ class AdamW {
   // the norm before.
   double clip_gradients(double limit);
 
-  int64_t steps_done() const { return steps_done_; }
+  std::int64_t steps_done() const { return steps_done_; }
   // "NAME.mean", "NAME.square" of each parameter; the tensors share storage with the optimiser.
   std::vector<std::pair<std::string, at::Tensor>> state() const;
   // Throws Error "bad_input" when a tensor is missing or has another shape.
-  void load_state(const std::vector<std::pair<std::string, at::Tensor>>& state, int64_t steps_done);
+  void load_state(const std::vector<std::pair<std::string, at::Tensor>>& state,
+                  std::int64_t steps_done);
 
  private:
   struct Group {
@@ -52,7 +53,7 @@ class AdamW {
   std::vector<Parameter> parameters_;
   std::vector<at::Tensor> means_, squares_, counts_;
   AdamWSettings settings_;
-  int64_t steps_done_ = 0;
+  std::int64_t steps_done_ = 0;
 };
 
 }  // namespace phasescope::training

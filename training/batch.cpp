@@ -7,19 +7,19 @@ namespace {
 
 // Those of the rows, `width` values each; nothing of nothing.
 template <class T>
-std::vector<T> values_of_rows(const std::vector<T>& values, int64_t width, int64_t begin,
-                              int64_t end) {
+std::vector<T> values_of_rows(const std::vector<T>& values, std::int64_t width, std::int64_t begin,
+                              std::int64_t end) {
   if (values.empty()) return {};
   return {values.begin() + begin * width, values.begin() + end * width};
 }
 
 }  // namespace
 
-int64_t Batch::counted() const {
-  return std::ranges::count_if(targets, [](int64_t id) { return id >= 0; });
+std::int64_t Batch::counted() const {
+  return std::ranges::count_if(targets, [](std::int64_t id) { return id >= 0; });
 }
 
-Batch part_of(const Batch& batch, int64_t begin, int64_t end) {
+Batch part_of(const Batch& batch, std::int64_t begin, std::int64_t end) {
   Batch part = batch;
   part.windows = end - begin;
   part.first = batch.first + begin;

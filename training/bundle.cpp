@@ -119,7 +119,7 @@ json statistics_of(const fs::path& checkpoint, const protocol::MetricPoint& poin
 }
 
 const protocol::MetricPoint& point_at(const std::vector<protocol::MetricPoint>& points,
-                                      int64_t step, const fs::path& job) {
+                                      std::int64_t step, const fs::path& job) {
   const auto found = std::find_if(points.begin(), points.end(),
                                   [step](const auto& point) { return point.step == step; });
   if (found != points.end()) return *found;
@@ -183,7 +183,7 @@ void bundle_model(formats::FileSystem& files, const fs::path& job, const fs::pat
   }
 
   json history = json::array();
-  std::vector<int64_t> steps = config.train.keep_steps;
+  std::vector<std::int64_t> steps = config.train.keep_steps;
   steps.push_back(config.train.steps);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     progress.progress(static_cast<double>(i) / static_cast<double>(steps.size()),

@@ -42,7 +42,7 @@ formats::FileDigest digest_of(const formats::FileSystem& fs, const path& file) {
   return {size, hash.finish()};
 }
 
-json manifest_of(const std::map<std::string, formats::FileDigest>& written, int64_t step,
+json manifest_of(const std::map<std::string, formats::FileDigest>& written, std::int64_t step,
                  const json& state) {
   json files = json::array();
   for (const auto& [name, digest] : written) {
@@ -51,7 +51,7 @@ json manifest_of(const std::map<std::string, formats::FileDigest>& written, int6
   return {{"schema_version", kSchemaVersion}, {"step", step}, {"files", files}, {"state", state}};
 }
 
-void write_temporary(formats::FileSystem& fs, const path& folder, int64_t step,
+void write_temporary(formats::FileSystem& fs, const path& folder, std::int64_t step,
                      const WriteFiles& write_files, const json& state) {
   fs.make_directory(folder);
   formats::HashingFileSystem hashing(fs);
@@ -84,26 +84,26 @@ void delete_checkpoint(formats::FileSystem& fs, const path& folder) {
 }
 
 // The step that a file beside the checkpoints says.
-std::optional<int64_t> named_checkpoint(const formats::FileSystem& fs, const path& file) {
+std::optional<std::int64_t> named_checkpoint(const formats::FileSystem& fs, const path& file) {
   if (!fs.exists(file) || !formats::is_file(file)) return std::nullopt;
   const std::string text = fs.read(file);
   return formats::step_of_checkpoint(text.substr(0, text.find('\n')));
 }
 
-void delete_older(formats::FileSystem& fs, const path& root, int64_t step,
+void delete_older(formats::FileSystem& fs, const path& root, std::int64_t step,
                   const CheckpointOptions& options) {
-  std::vector<int64_t> steps = checkpoint_steps(fs, root);
+  std::vector<std::int64_t> steps = checkpoint_steps(fs, root);
   std::reverse(steps.begin(), steps.end());
-  const std::optional<int64_t> best =
-      options.best > 0 ? best_checkpoint(fs, root) : std::optional<int64_t>();
-  const std::optional<int64_t> latest = named_checkpoint(fs, root / kLatest);
-  int64_t kept = 0;
-  for (const int64_t other : steps) {
+  const std::optional<std::int64_t> best =
+      options.best > 0 ? best_checkpoint(fs, root) : std::optional<std::int64_t>();
+  const std::optional<std::int64_t> latest = named_checkpoint(fs, root / kLatest);
+  std::int64_t kept = 0;
+  for (const std::int64_t other : steps) {
     const bool named = std::find(options.keep_steps.begin(), options.keep_steps.end(), other) !=
                        options.keep_steps.end();
     if (other > step || named) continue;
     const path folder = checkpoint_folder(root, other);
-    const bool room = kept < std::max<int64_t>(options.keep, 2);
+    const bool room = kept < std::max<std::int64_t>(options.keep, 2);
     const Found found = !room ? Found::broken : other == step ? Found::whole : look_at(fs, folder);
     // A broken one is no fall-back and does not count as kept; nor does one that cannot be read,
     // which may be whole all the same.
@@ -122,11 +122,11 @@ void try_remove(formats::FileSystem& fs, const path& folder) {
 
 }  // namespace
 
-path checkpoint_folder(const path& root, int64_t step) {
+path checkpoint_folder(const path& root, std::int64_t step) {
   return root / ("step-" + std::to_string(step));
 }
 
-SaveOutcome save_checkpoint(formats::FileSystem& fs, const path& root, int64_t step,
+SaveOutcome save_checkpoint(formats::FileSystem& fs, const path& root, std::int64_t step,
                             const WriteFiles& write_files, const CheckpointOptions& options) {
   using Kind = SaveOutcome::Kind;
   const std::string name = "the checkpoint of step " + std::to_string(step);
@@ -170,11 +170,11 @@ SaveOutcome save_checkpoint(formats::FileSystem& fs, const path& root, int64_t s
   return {Kind::saved, name + " is saved, but tidying up failed: " + failed};
 }
 
-std::optional<int64_t> best_checkpoint(const formats::FileSystem& fs, const path& root) {
+std::optional<std::int64_t> best_checkpoint(const formats::FileSystem& fs, const path& root) {
   return named_checkpoint(fs, root / kBest);
 }
 
-void name_best_checkpoint(formats::FileSystem& fs, const path& root, int64_t step) {
+void name_best_checkpoint(formats::FileSystem& fs, const path& root, std::int64_t step) {
   const path folder = checkpoint_folder(root, step);
   if (!fs.exists(folder) || best_checkpoint(fs, root) == step) return;
   formats::write_file_atomically(fs, root / kBest, folder.filename().string() + "\n");
@@ -197,14 +197,14 @@ Checkpoint verify_checkpoint(const formats::FileSystem& fs, const path& folder) 
                                    manifest.at("schema_version").dump() + ", this program reads 1",
                                manifest_path.string());
     }
-    return {manifest.at("step").get<int64_t>(), folder, manifest.at("state")};
+    return {manifest.at("step").get<std::int64_t>(), folder, manifest.at("state")};
   } catch (const nlohmann::json::exception&) {
     throw formats::bad_input("its manifest lacks a field", manifest_path.string());
   }
 }
 
-std::vector<int64_t> checkpoint_steps(const formats::FileSystem& fs, const path& root) {
-  std::vector<int64_t> steps;
+std::vector<std::int64_t> checkpoint_steps(const formats::FileSystem& fs, const path& root) {
+  std::vector<std::int64_t> steps;
   if (!fs.is_directory(root)) return steps;
   for (const std::string& name : fs.list(root)) {
     if (const auto step = formats::step_of_checkpoint(name)) steps.push_back(*step);
@@ -215,9 +215,9 @@ std::vector<int64_t> checkpoint_steps(const formats::FileSystem& fs, const path&
 
 FoundCheckpoint find_newest_checkpoint(const formats::FileSystem& fs, const path& root) {
   FoundCheckpoint found;
-  std::vector<int64_t> steps = checkpoint_steps(fs, root);
+  std::vector<std::int64_t> steps = checkpoint_steps(fs, root);
   std::reverse(steps.begin(), steps.end());
-  for (const int64_t step : steps) {
+  for (const std::int64_t step : steps) {
     try {
       found.newest = verify_checkpoint(fs, checkpoint_folder(root, step));
       return found;

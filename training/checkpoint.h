@@ -18,12 +18,12 @@
 namespace phasescope::training {
 
 struct CheckpointOptions {
-  int64_t keep = 2;                                 // newest ones that stay, at least 2
-  std::vector<int64_t> keep_steps;                  // and these whatever their age
+  std::int64_t keep = 2;                            // newest ones that stay, at least 2
+  std::vector<std::int64_t> keep_steps;             // and these whatever their age
   nlohmann::json state = nlohmann::json::object();  // goes into the manifest
   // Above 0: the step whose checkpoint `best` names, and which stays; where it is not there, the
   // one that `best` named before stays.
-  int64_t best = 0;
+  std::int64_t best = 0;
 };
 
 struct SaveOutcome {
@@ -42,11 +42,11 @@ using WriteFiles =
 // stays, as far as the disk lets itself be cleaned. An older checkpoint that cannot be read is left
 // where it is: only one that was read and is not what its manifest says is deleted before its time.
 SaveOutcome save_checkpoint(formats::FileSystem& fs, const std::filesystem::path& root,
-                            int64_t step, const WriteFiles& write_files,
+                            std::int64_t step, const WriteFiles& write_files,
                             const CheckpointOptions& options = {});
 
 struct Checkpoint {
-  int64_t step = 0;
+  std::int64_t step = 0;
   std::filesystem::path folder;
   nlohmann::json state;  // the options' `state` of when it was saved
 };
@@ -64,15 +64,16 @@ FoundCheckpoint find_newest_checkpoint(const formats::FileSystem& fs,
                                        const std::filesystem::path& root);
 
 // Makes the file `best` name the checkpoint of a step that is there; nothing where it is not.
-void name_best_checkpoint(formats::FileSystem& fs, const std::filesystem::path& root, int64_t step);
+void name_best_checkpoint(formats::FileSystem& fs, const std::filesystem::path& root,
+                          std::int64_t step);
 // The step whose checkpoint it names.
-std::optional<int64_t> best_checkpoint(const formats::FileSystem& fs,
-                                       const std::filesystem::path& root);
+std::optional<std::int64_t> best_checkpoint(const formats::FileSystem& fs,
+                                            const std::filesystem::path& root);
 
 // Steps of the folders step-N, rising, verified or not.
-std::vector<int64_t> checkpoint_steps(const formats::FileSystem& fs,
-                                      const std::filesystem::path& root);
-std::filesystem::path checkpoint_folder(const std::filesystem::path& root, int64_t step);
+std::vector<std::int64_t> checkpoint_steps(const formats::FileSystem& fs,
+                                           const std::filesystem::path& root);
+std::filesystem::path checkpoint_folder(const std::filesystem::path& root, std::int64_t step);
 
 // Removes what a save or a deletion that was cut off left behind (step-N.tmp, latest.tmp,
 // best.tmp).

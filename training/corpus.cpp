@@ -38,7 +38,7 @@ fs::path user_cache() {
 }
 
 // The id at every window's start.
-int64_t beginning_of(const DataSection& data, const formats::Tokenizer* tokenizer) {
+std::int64_t beginning_of(const DataSection& data, const formats::Tokenizer* tokenizer) {
   return tokenizer == nullptr ? data.bos : tokenizer->bos_id().value_or(data.bos);
 }
 
@@ -58,10 +58,12 @@ formats::Error no_corpus(const std::string& why) {
 fs::path make_desk_corpus(const std::function<void(const std::string&)>& notice) {
   fs::path tool = model::assets_folder() / "tools/make_corpus.py";  // where installed
   if (!fs::exists(tool)) tool = fs::path(PHASESCOPE_SOURCE) / "tools/make_corpus.py";
-  if (!fs::exists(tool))
+  if (!fs::exists(tool)) {
     throw no_corpus("tools/make_corpus.py, which makes it, is not there either");
-  if (!is_safe_to_run(tool))
+  }
+  if (!is_safe_to_run(tool)) {
     throw no_corpus(tool.string() + " is another user's, or others may write it, and is not run");
+  }
   for (const fs::path& place : desk_corpus_places()) {
     const fs::path folder = place.parent_path();
     if (!writable(folder)) continue;
@@ -143,9 +145,11 @@ fs::path find_corpus(const std::string& corpus,
 }
 
 std::vector<formats::NamedText> read_validation_texts(const std::string& validation,
-                                                      int64_t window) {
+                                                      std::int64_t window) {
   if (validation == "desk") {
-    const auto bytes = [](const std::string& text) { return static_cast<int64_t>(text.size()); };
+    const auto bytes = [](const std::string& text) {
+      return static_cast<std::int64_t>(text.size());
+    };
     return analysis::bundled_texts(bytes, window).texts;
   }
   const fs::path path = validation;
@@ -159,33 +163,33 @@ std::vector<formats::NamedText> read_validation_texts(const std::string& validat
   return texts;
 }
 
-std::vector<int64_t> tokens_of(const std::string& text, const formats::Tokenizer* tokenizer) {
+std::vector<std::int64_t> tokens_of(const std::string& text, const formats::Tokenizer* tokenizer) {
   if (tokenizer != nullptr) return tokenizer->encode(text, formats::Template::leave_out).ids;
-  std::vector<int64_t> ids;
+  std::vector<std::int64_t> ids;
   ids.reserve(text.size());
   for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
   return ids;
 }
 
-Corpus::Corpus(std::string text, const DataSection& data, int64_t context,
+Corpus::Corpus(std::string text, const DataSection& data, std::int64_t context,
                const formats::Tokenizer* tokenizer)
     : ids_(tokens_of(text, tokenizer)),
       by_bytes_(tokenizer == nullptr),
-      bytes_(static_cast<int64_t>(text.size())),
+      bytes_(static_cast<std::int64_t>(text.size())),
       sha256_(formats::sha256_hex(std::string_view(text))),
       bos_(beginning_of(data, tokenizer)),
       apart_(data.documents == "apart") {
   require_a_window(data, context);
 }
 
-Corpus::Corpus(PreparedCorpus prepared, int64_t bos, const DataSection& data)
+Corpus::Corpus(PreparedCorpus prepared, std::int64_t bos, const DataSection& data)
     : file_(std::move(prepared.ids)),
       bytes_(prepared.bytes),
       sha256_(std::move(prepared.sha256)),
       bos_(bos),
       apart_(data.documents == "apart") {}
 
-void Corpus::require_a_window(const DataSection& data, int64_t context) const {
+void Corpus::require_a_window(const DataSection& data, std::int64_t context) const {
   if (tokens() >= context) return;
   throw formats::bad_input("the training text has " + std::to_string(tokens()) +
                                (by_bytes_ ? " bytes" : " tokens") + ", less than one window of " +
@@ -193,11 +197,11 @@ void Corpus::require_a_window(const DataSection& data, int64_t context) const {
                            data.corpus);
 }
 
-Corpus Corpus::open(const fs::path& path, const DataSection& data, int64_t context,
+Corpus Corpus::open(const fs::path& path, const DataSection& data, std::int64_t context,
                     const formats::Tokenizer* tokenizer,
                     const std::function<void(const std::string&)>& notice,
                     const std::function<void()>& look_up) {
-  const int64_t bos = beginning_of(data, tokenizer);
+  const std::int64_t bos = beginning_of(data, tokenizer);
   PrepareOptions options;
   options.tokenizer = tokenizer;
   options.between = bos;
@@ -209,13 +213,13 @@ Corpus Corpus::open(const fs::path& path, const DataSection& data, int64_t conte
   return corpus;
 }
 
-std::vector<int64_t> Corpus::read(int64_t begin, int64_t count) const {
+std::vector<std::int64_t> Corpus::read(std::int64_t begin, std::int64_t count) const {
   if (file_) return file_->read(begin, count);
   const auto first = ids_.begin() + begin;
   return {first, first + count};
 }
 
-Batch Corpus::batch(const TrainSection& train, int64_t context, int64_t step) const {
+Batch Corpus::batch(const TrainSection& train, std::int64_t context, std::int64_t step) const {
   Batch batch;
   batch.length = window_length_at(train, context, step);
   batch.windows = windows_at(train, context, step);
@@ -223,10 +227,10 @@ Batch Corpus::batch(const TrainSection& train, int64_t context, int64_t step) co
   const auto starts = static_cast<std::uint64_t>(tokens() - batch.length + 1);
   // No step has more than batch_tokens windows, so the draws of different steps never overlap.
   const auto first = static_cast<std::uint64_t>(step * (train.batch_tokens + 1));
-  for (int64_t row = 0; row < batch.windows; ++row) {
+  for (std::int64_t row = 0; row < batch.windows; ++row) {
     const auto start =
-        static_cast<int64_t>(random.below(starts, first + static_cast<std::uint64_t>(row)));
-    const std::vector<int64_t> window = read(start, batch.length);
+        static_cast<std::int64_t>(random.below(starts, first + static_cast<std::uint64_t>(row)));
+    const std::vector<std::int64_t> window = read(start, batch.length);
     batch.inputs.push_back(bos_);
     batch.inputs.insert(batch.inputs.end(), window.begin(), window.end() - 1);
     batch.targets.insert(batch.targets.end(), window.begin(), window.end());
@@ -235,17 +239,17 @@ Batch Corpus::batch(const TrainSection& train, int64_t context, int64_t step) co
   return batch;
 }
 
-std::vector<int64_t> Corpus::documents_of(const Batch& batch) const {
-  std::vector<int64_t> documents;
+std::vector<std::int64_t> Corpus::documents_of(const Batch& batch) const {
+  std::vector<std::int64_t> documents;
   documents.reserve(batch.inputs.size());
-  int64_t most = 0;
+  std::int64_t most = 0;
   for (std::size_t n = 0; n < batch.inputs.size(); ++n) {
     const bool first = n % static_cast<std::size_t>(batch.length) == 0;
-    const int64_t before = first ? 0 : documents.back();
+    const std::int64_t before = first ? 0 : documents.back();
     documents.push_back(!first && batch.inputs[n] == bos_ ? before + 1 : before);
     most = std::max(most, documents.back());
   }
-  return most > 0 ? documents : std::vector<int64_t>();
+  return most > 0 ? documents : std::vector<std::int64_t>();
 }
 
 }  // namespace phasescope::training

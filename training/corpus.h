@@ -36,10 +36,10 @@ std::filesystem::path find_corpus(const std::string& corpus,
 // which), a .jsonl collection, or one text file cut into texts of 4096 bytes, or of a window where
 // that is longer.
 std::vector<formats::NamedText> read_validation_texts(const std::string& validation,
-                                                      int64_t window);
+                                                      std::int64_t window);
 
 // A text's tokens by a tokenizer, without its template; bytes where it is null.
-std::vector<int64_t> tokens_of(const std::string& text, const formats::Tokenizer* tokenizer);
+std::vector<std::int64_t> tokens_of(const std::string& text, const formats::Tokenizer* tokenizer);
 
 // A text, or several of them, by bytes or by a tokenizer, and windows drawn from it. What a step
 // reads depends on the seed and the step alone, never on the steps before, so a resumed run reads
@@ -49,39 +49,41 @@ class Corpus {
   // `tokenizer`: of the model that is trained, null for bytes; its [BOS], where it has one, is at
   // every window's start. Throws Error "bad_input" when the text is shorter than one window of
   // `context` tokens.
-  Corpus(std::string text, const DataSection& data, int64_t context,
+  Corpus(std::string text, const DataSection& data, std::int64_t context,
          const formats::Tokenizer* tokenizer = nullptr);
   // Opens a text file, a folder or a .jsonl file, read window by window from a file of ids
   // (prepared_corpus.h; what is prepared is kept in $XDG_CACHE_HOME/phasescope/tokens). Between two
   // documents stands the beginning's id. `notice` is told what takes a while, and what `look_up`
   // throws ends it (PrepareOptions).
   static Corpus open(
-      const std::filesystem::path& path, const DataSection& data, int64_t context,
+      const std::filesystem::path& path, const DataSection& data, std::int64_t context,
       const formats::Tokenizer* tokenizer = nullptr,
       const std::function<void(const std::string&)>& notice = {},
       const std::function<void()>& look_up = [] {});
 
   // Inputs: the beginning id, then the text; targets: the text itself, one place further.
-  Batch batch(const TrainSection& train, int64_t context, int64_t step) const;
+  Batch batch(const TrainSection& train, std::int64_t context, std::int64_t step) const;
   const std::string& sha256() const { return sha256_; }
-  int64_t bytes() const { return bytes_; }
-  int64_t tokens() const { return file_ ? file_->size() : static_cast<int64_t>(ids_.size()); }
-  int64_t bos() const { return bos_; }
+  std::int64_t bytes() const { return bytes_; }
+  std::int64_t tokens() const {
+    return file_ ? file_->size() : static_cast<std::int64_t>(ids_.size());
+  }
+  std::int64_t bos() const { return bos_; }
   // `count` ids from place `begin` on.
-  std::vector<int64_t> read(int64_t begin, int64_t count) const;
+  std::vector<std::int64_t> read(std::int64_t begin, std::int64_t count) const;
 
  private:
-  Corpus(PreparedCorpus prepared, int64_t bos, const DataSection& data);
+  Corpus(PreparedCorpus prepared, std::int64_t bos, const DataSection& data);
   // Of each id of inputs, counted from 0 at a window's start; nothing where all have one document.
-  std::vector<int64_t> documents_of(const Batch& batch) const;
-  void require_a_window(const DataSection& data, int64_t context) const;
+  std::vector<std::int64_t> documents_of(const Batch& batch) const;
+  void require_a_window(const DataSection& data, std::int64_t context) const;
 
-  std::vector<int64_t> ids_;  // of a text in memory, or:
+  std::vector<std::int64_t> ids_;  // of a text in memory, or:
   std::optional<TokenFile> file_;
   bool by_bytes_ = true;
-  int64_t bytes_ = 0;
+  std::int64_t bytes_ = 0;
   std::string sha256_;
-  int64_t bos_;
+  std::int64_t bos_;
   bool apart_;  // DataSection::documents
 };
 

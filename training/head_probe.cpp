@@ -15,7 +15,7 @@ namespace phasescope::training {
 
 void check_probe(const EvalSection& eval) { analysis::select_metrics(eval.probe_metrics); }
 
-HeadValues head_values(const model::Decoder& decoder, const std::vector<int64_t>& ids,
+HeadValues head_values(const model::Decoder& decoder, const std::vector<std::int64_t>& ids,
                        const EvalSection& eval, const model::ForwardOptions& options) {
   const at::NoGradGuard no_gradients;
   const auto model = std::make_shared<const model::Model>(

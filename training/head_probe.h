@@ -17,7 +17,7 @@ void check_probe(const EvalSection& eval);
 
 // What those metrics (docs/equations.md) are of every head of `decoder` over one text, `ids`, read
 // as `options` says. The weights are shared, not copied; nothing is changed.
-HeadValues head_values(const model::Decoder& decoder, const std::vector<int64_t>& ids,
+HeadValues head_values(const model::Decoder& decoder, const std::vector<std::int64_t>& ids,
                        const EvalSection& eval, const model::ForwardOptions& options);
 
 }  // namespace phasescope::training

@@ -30,7 +30,7 @@ void LossWatch::add(double loss) {
   if (losses_.size() > kLossesKept) losses_.pop_front();
 }
 
-void LossWatch::add_validation(int64_t step, double bits, std::optional<double> right) {
+void LossWatch::add_validation(std::int64_t step, double bits, std::optional<double> right) {
   const double value = keep_best_ == "right" ? -right.value_or(0) : bits;
   const bool better = std::isfinite(value) && (!kept_ || value < kept_->value);
   if (keep_best_ != "off" && better) kept_ = Kept{step, value};
@@ -61,7 +61,7 @@ void LossWatch::load(const nlohmann::json& state) {
   // One by another measure cannot be compared.
   if (!state.contains("kept") || state.at("kept").at("by") != keep_best_) return;
   const nlohmann::json& kept = state.at("kept");
-  kept_ = Kept{kept.at("step").get<int64_t>(), kept.at("value").get<double>()};
+  kept_ = Kept{kept.at("step").get<std::int64_t>(), kept.at("value").get<double>()};
 }
 
 std::string words_of_jump(double loss, double gradient_norm) {

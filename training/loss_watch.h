@@ -23,10 +23,10 @@ class LossWatch {
   // The loss of a step that was made.
   void add(double loss);
   // What the validation after step `step` found: bits, and of a task the share that is right.
-  void add_validation(int64_t step, double bits, std::optional<double> right = {});
+  void add_validation(std::int64_t step, double bits, std::optional<double> right = {});
   // The step of the best validation by train.keep_best, the first of equal ones; 0: there is none,
   // or none is looked for.
-  int64_t best_step() const { return kept_ ? kept_->step : 0; }
+  std::int64_t best_step() const { return kept_ ? kept_->step : 0; }
   // Whether `patience` validations have passed since the best one.
   bool gave_up() const;
 
@@ -42,7 +42,7 @@ class LossWatch {
   std::optional<double> best_;
   std::int64_t since_best_ = 0;
   struct Kept {
-    int64_t step = 0;
+    std::int64_t step = 0;
     double value = 0;  // the lower the better
   };
   std::optional<Kept> kept_;

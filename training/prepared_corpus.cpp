@@ -180,8 +180,17 @@ void remove_litter(formats::FileSystem& system, const fs::path& folder) {
   }
 }
 
-void write_ids(const std::vector<fs::path>& files, const fs::path& ids, const fs::path& about,
-               int width, const PrepareOptions& options) {
+// The ids stand for files of this hash from then on, so that these must not have changed since.
+void require_unchanged(const std::vector<fs::path>& files, const std::string& sha256,
+                       const PrepareOptions& options) {
+  if (sha256_of(files, options) == sha256) return;
+  throw formats::bad_input("the text changed while it was read", files[0].string(),
+                           "start again when nobody writes to it");
+}
+
+// `of`: the hash of the files.
+void write_ids(const std::vector<fs::path>& files, const std::string& of, const fs::path& ids,
+               const fs::path& about, int width, const PrepareOptions& options) {
   formats::FileSystem& system = formats::real_file_system();
   formats::make_directories(system, ids.parent_path());
   remove_litter(system, ids.parent_path());
@@ -199,6 +208,7 @@ void write_ids(const std::vector<fs::path>& files, const fs::path& ids, const fs
     }
     count = writer.count();
     sha256 = writer.finish();
+    require_unchanged(files, of, options);
   });
   const nlohmann::json text{{"sha256", sha256}, {"ids", count}, {"bytes_an_id", width}};
   formats::write_file_atomically(system, about, text.dump(1) + "\n");
@@ -231,7 +241,7 @@ PreparedCorpus prepare_corpus(const fs::path& path, const PrepareOptions& option
     options.notice("putting the ids of " + path.string() + ", " + std::to_string(bytes) +
                    " bytes, into " + ids.string());
   }
-  write_ids(files, ids, about, width, options);
+  write_ids(files, sha256, ids, about, width, options);
   return {TokenFile(ids, width), std::move(sha256), bytes};
 }
 

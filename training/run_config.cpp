@@ -126,16 +126,18 @@ class Checker {
 
 std::string range_words(const protocol::About& about) {
   const auto words = [](double end) { return json(static_cast<std::int64_t>(end)).dump(); };
-  if (about.high < std::numeric_limits<double>::infinity())
+  if (about.high < std::numeric_limits<double>::infinity()) {
     return "must be " + words(about.low) + " to " + words(about.high);
+  }
   return about.low == 0 ? "must be 0 or more" : "must be at least " + words(about.low);
 }
 
 // "f32 or bf16", "auto, fused or plain".
 std::string choice_words(const std::vector<std::string>& choices) {
   std::string text;
-  for (std::size_t i = 0; i < choices.size(); ++i)
+  for (std::size_t i = 0; i < choices.size(); ++i) {
     text += (i == 0 ? "" : i + 1 == choices.size() ? " or " : ", ") + choices[i];
+  }
   return text;
 }
 
@@ -226,8 +228,9 @@ class RangeChecker {
       return;
     }
     const tasks::Task* task = tasks::find_task(c.task.name);
-    if (task == nullptr)
+    if (task == nullptr) {
       return problems_.add("task.name", "no such task" + near_tasks(c.task.name));
+    }
     model_of_task(c.model, *task);
     encoding_of_task(c.encoding, *task);
     lengths(c.task, task->info());
@@ -291,7 +294,7 @@ class RangeChecker {
   }
 
   void lengths(const TaskSection& t, const tasks::TaskInfo& info) {
-    const auto within = [&](int64_t length) {
+    const auto within = [&](std::int64_t length) {
       return length >= info.shortest && length <= info.longest;
     };
     const std::string range = "must be " + std::to_string(info.shortest) + " to " +
@@ -312,12 +315,12 @@ class RangeChecker {
 
   void train(const RunConfig& config) {
     const TrainSection& t = config.train;
-    const int64_t context = config.model.context;
+    const std::int64_t context = config.model.context;
     need(!config.of_text() || t.batch_tokens >= context, "train.batch_tokens",
          "must hold at least one window of model.context tokens");
     // With windows of model.context; the shorter ones of a curriculum are more.
-    const int64_t rows =
-        config.of_text() ? t.batch_tokens / std::max<int64_t>(context, 1) : config.task.batch;
+    const std::int64_t rows =
+        config.of_text() ? t.batch_tokens / std::max<std::int64_t>(context, 1) : config.task.batch;
     need(rows < 1 || t.accumulate <= rows, "train.accumulate",
          "must be at most " + std::to_string(rows) + ", the rows of a step");
     need(t.learning_rate > 0, "train.learning_rate", "must be above 0");
@@ -328,7 +331,7 @@ class RangeChecker {
     need(t.dropout < 1, "train.dropout", "must be 0 to below 1");
     need(t.embedding_dropout < 1, "train.embedding_dropout", "must be 0 to below 1");
     need(t.score_dropout < 1, "train.score_dropout", "must be 0 to below 1");
-    const int64_t last = std::max(config.model.layers, config.model.encoder_layers) - 1;
+    const std::int64_t last = std::max(config.model.layers, config.model.encoder_layers) - 1;
     need(t.drop_path * static_cast<double>(last) < 1, "train.drop_path",
          "must be below 1 / " + std::to_string(last) + ", since layer n is passed over with " +
              "probability n times this");
@@ -343,7 +346,7 @@ class RangeChecker {
     curriculum(t, context);
   }
 
-  void curriculum(const TrainSection& t, int64_t context) {
+  void curriculum(const TrainSection& t, std::int64_t context) {
     double sum = 0;
     for (const CurriculumStage& stage : t.curriculum) {
       need(stage.length >= 1 && stage.length <= context, "train.curriculum",

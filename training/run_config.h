@@ -18,23 +18,23 @@ using protocol::About;
 
 // A decoder with RMS norms and a SwiGLU unless it says otherwise. Sizes in channels and tokens.
 struct ModelSection {
-  int64_t vocab_size = 256;
-  int64_t context = 256;  // trained length, tokens
-  int64_t layers = 4;
-  int64_t width = 192;
-  int64_t heads = 4;
-  int64_t kv_heads = 4;
-  int64_t ffn_width = 512;
+  std::int64_t vocab_size = 256;
+  std::int64_t context = 256;  // trained length, tokens
+  std::int64_t layers = 4;
+  std::int64_t width = 192;
+  std::int64_t heads = 4;
+  std::int64_t kv_heads = 4;
+  std::int64_t ffn_width = 512;
   std::string activation = "silu";
   bool gated = true;         // down(act(gate x) * up x); otherwise down(act(up x))
   std::string norm = "rms";  // layer: the mean is taken off first
   std::string norm_placement = "pre";
   bool causal = true;
-  int64_t encoder_layers = 0;    // above 0: an encoder-decoder
-  bool cross_positions = false;  // its decoder attends to the encoder's tokens at their places
-  int64_t patch_side = 0;        // above 0: reads images in pieces of so many pixels a side
-  int64_t patch_kernel = 0;      // pixels a side that a linear map reads of a piece
-  int64_t patch_channels = 1;
+  std::int64_t encoder_layers = 0;  // above 0: an encoder-decoder
+  bool cross_positions = false;     // its decoder attends to the encoder's tokens at their places
+  std::int64_t patch_side = 0;      // above 0: reads images in pieces of so many pixels a side
+  std::int64_t patch_kernel = 0;    // pixels a side that a linear map reads of a piece
+  std::int64_t patch_channels = 1;
   std::string pool = "none";    // softmax: one answer of all tokens
   bool tie_embeddings = false;  // the head is the embedding's transpose
   double embedding_scale = 1;   // embeddings are multiplied by it
@@ -96,11 +96,11 @@ struct StartSection {
   // A folder or a bundled model; empty: random weights. The model section is then the opened
   // model's, and so are encoding and positions where the configuration names none.
   std::string model;
-  int64_t context = 0;             // the length that an opened model is trained at; 0: its own
+  std::int64_t context = 0;        // the length that an opened model is trained at; 0: its own
   std::vector<std::string> train;  // tensors, by patterns; none: all
   std::vector<std::string> freeze;
-  int64_t lora_rank = 0;  // above 0: W + alpha / rank B A of the matrices that `lora` names
-  double lora_alpha = 0;  // 0: twice the rank
+  std::int64_t lora_rank = 0;  // above 0: W + alpha / rank B A of the matrices that `lora` names
+  double lora_alpha = 0;       // 0: twice the rank
   std::vector<std::string> lora = {"*.q_proj.weight", "*.v_proj.weight"};
   std::string lora_save = "merged";  // adapter: PEFT's layout, beside the model's own folder
   std::string model_sha256;          // filled in when a job starts
@@ -133,11 +133,11 @@ struct StartSection {
 // of model::PositionsConfig.
 struct PositionsSection {
   std::string map = "identity";  // shift, interpolate, random, random_by_layer
-  int64_t shift = 0;
+  std::int64_t shift = 0;
   double factor = 1;
-  int64_t range = 0;              // of the draws; 0: twice the context
+  std::int64_t range = 0;         // of the draws; 0: twice the context
   std::string draw = "training";  // always: outside training too
-  int64_t seed = 1;               // of the draw outside training
+  std::int64_t seed = 1;          // of the draw outside training
   template <class V>
   void fields(V& v) {
     v("map", map,
@@ -161,7 +161,7 @@ struct DataSection {
   // A drawn model's: tokenizer.json or .model, or the folder that it is in. Empty: bytes.
   std::string tokenizer;
   std::string tokenizer_sha256;  // filled in when a job starts; a resume refuses another one
-  int64_t bos = 0;               // the id at every window's start, where no tokenizer has one
+  std::int64_t bos = 0;          // the id at every window's start, where no tokenizer has one
   // apart: a token of a window sees those of its own document alone.
   std::string documents = "joined";
   std::string corpus_sha256;  // filled in when a job starts; a resume refuses another corpus
@@ -190,19 +190,20 @@ struct DataSection {
 
 // What is learnt in place of text: a task of tasks/, whose samples are drawn as training goes on.
 struct TaskSection {
-  std::string name;      // empty: text
-  int64_t batch = 64;    // samples a step
-  int64_t shortest = 1;  // lengths drawn, in the task's own unit; both parts of two alike
-  int64_t longest = 8;
-  int64_t longest_at_first = 0;     // the longest length grows from it; 0: it does not
-  double growth = 0;                // linearly over this share of the steps
-  std::string draw = "sample";      // step: all samples of a step have one length
-  double mean = 0;                  // of lengths drawn from a normal distribution, cut to integers
-  double deviation = 0;             // 0: they are even
-  int64_t crop = 0;                 // pixels that a training image is moved by at most
-  bool flip = false;                // every second one is mirrored
-  int64_t validation_shortest = 0;  // of the samples that training is tested on; 0: as it trains
-  int64_t validation_longest = 0;
+  std::string name;           // empty: text
+  std::int64_t batch = 64;    // samples a step
+  std::int64_t shortest = 1;  // lengths drawn, in the task's own unit; both parts of two alike
+  std::int64_t longest = 8;
+  std::int64_t longest_at_first = 0;  // the longest length grows from it; 0: it does not
+  double growth = 0;                  // linearly over this share of the steps
+  std::string draw = "sample";        // step: all samples of a step have one length
+  double mean = 0;        // of lengths drawn from a normal distribution, cut to integers
+  double deviation = 0;   // 0: they are even
+  std::int64_t crop = 0;  // pixels that a training image is moved by at most
+  bool flip = false;      // every second one is mirrored
+  std::int64_t validation_shortest =
+      0;  // of the samples that training is tested on; 0: as it trains
+  std::int64_t validation_longest = 0;
   template <class V>
   void fields(V& v) {
     v("name", name,
@@ -236,7 +237,7 @@ struct TaskSection {
 // Windows of `length` tokens for the share `share` of all steps; stages follow each other in the
 // order listed, what is left of the steps has windows of the full context.
 struct CurriculumStage {
-  int64_t length = 0;
+  std::int64_t length = 0;
   double share = 0;
   template <class V>
   void fields(V& v) {
@@ -246,15 +247,15 @@ struct CurriculumStage {
 };
 
 struct TrainSection {
-  int64_t steps = 2442;
-  int64_t batch_tokens = 2048;  // a step, whatever the windows' length
-  int64_t checkpoint_every = 200;
-  int64_t keep_checkpoints = 2;
-  std::vector<int64_t> keep_steps;  // checkpoints of these steps are never deleted
+  std::int64_t steps = 2442;
+  std::int64_t batch_tokens = 2048;  // a step, whatever the windows' length
+  std::int64_t checkpoint_every = 200;
+  std::int64_t keep_checkpoints = 2;
+  std::vector<std::int64_t> keep_steps;  // checkpoints of these steps are never deleted
   std::string keep_best = "off";  // nor that of the best validation: bits (lowest), right (highest)
-  int64_t seed = 1;
+  std::int64_t seed = 1;
   std::string init = "named";  // how the first weights are drawn: named, sequential
-  int64_t threads = 1;
+  std::int64_t threads = 1;
   std::string device = "cpu";    // where the model lives: cpu, cuda, cuda:1
   std::string dtype = "bf16";    // of the matrix products; weights and sums stay f32
   std::string backend = "auto";  // auto, fused, plain, cuda-unverified
@@ -263,7 +264,7 @@ struct TrainSection {
   std::string schedule = "cosine";  // how the rate falls behind its highest: cosine, linear
   double hold = 0;                  // share of the steps before it falls, the warm-up with them
   double final_share = 0.05;        // of the learning rate, at the last step
-  int64_t warmup_steps = 100;
+  std::int64_t warmup_steps = 100;
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
   double weight_decay = 0.1;  // of matrices alone
   double clip = 1.0;          // global gradient norm; 0 is off
@@ -273,10 +274,10 @@ struct TrainSection {
   double score_dropout = 0;      // share of the scores
   double drop_path = 0;          // layer n skips a branch of a sample with probability n times this
   double label_smoothing = 0;    // share of a target that is spread over all ids
-  int64_t accumulate = 1;        // parts of a step that are read one after the other
+  std::int64_t accumulate = 1;   // parts of a step that are read one after the other
   bool recompute = false;        // layers run again for their gradients, in place of being kept
   double average = 0;            // of the weights: each step it keeps this share of itself; 0: none
-  int64_t patience = 0;       // validations without a better one before training ends; 0: all steps
+  std::int64_t patience = 0;  // validations without a better one before training ends; 0: all steps
   std::string spike = "off";  // of the loss: skip, rewind
   double spike_above = 2;     // times the mean of the last 50 losses
   bool csv = false;           // metrics.csv beside metrics.jsonl
@@ -373,10 +374,10 @@ struct TrainSection {
 
 // Validation while training.
 struct EvalSection {
-  int64_t every = 100;      // steps; 0: at the end alone
-  int64_t windows = 64;     // of the context's length, spread over the validation texts
-  int64_t probe_every = 0;  // steps between measurements of every head on one text; 0: none
-  std::string probe_text;   // that text; empty: the beginning of the first validation text
+  std::int64_t every = 100;      // steps; 0: at the end alone
+  std::int64_t windows = 64;     // of the context's length, spread over the validation texts
+  std::int64_t probe_every = 0;  // steps between measurements of every head on one text; 0: none
+  std::string probe_text;        // that text; empty: the beginning of the first validation text
   std::vector<std::string> probe_metrics = {"entropy", "sink", "previous_token", "induction"};
   template <class V>
   void fields(V& v) {

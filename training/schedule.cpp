@@ -7,20 +7,20 @@
 namespace phasescope::training {
 namespace {
 
-int64_t windows_of(const TrainSection& train, int64_t length) {
-  return std::max<int64_t>(1, train.batch_tokens / length);
+std::int64_t windows_of(const TrainSection& train, std::int64_t length) {
+  return std::max<std::int64_t>(1, train.batch_tokens / length);
 }
 
 }  // namespace
 
-double learning_rate_at(const TrainSection& train, int64_t step) {
+double learning_rate_at(const TrainSection& train, std::int64_t step) {
   if (step < train.warmup_steps) {
     return train.learning_rate * static_cast<double>(step + 1) /
            static_cast<double>(train.warmup_steps);
   }
-  const int64_t held = std::llround(train.hold * static_cast<double>(train.steps));
-  const int64_t begin = std::max(train.warmup_steps, held);
-  const int64_t last = std::max<int64_t>(train.steps - 1 - begin, 1);
+  const std::int64_t held = std::llround(train.hold * static_cast<double>(train.steps));
+  const std::int64_t begin = std::max(train.warmup_steps, held);
+  const std::int64_t last = std::max<std::int64_t>(train.steps - 1 - begin, 1);
   const double way =
       std::clamp(static_cast<double>(step - begin) / static_cast<double>(last), 0.0, 1.0);
   const double left =
@@ -28,15 +28,15 @@ double learning_rate_at(const TrainSection& train, int64_t step) {
   return train.learning_rate * (train.final_share + (1 - train.final_share) * left);
 }
 
-std::vector<int64_t> stage_steps(const TrainSection& train) {
-  std::vector<int64_t> counts;
+std::vector<std::int64_t> stage_steps(const TrainSection& train) {
+  std::vector<std::int64_t> counts;
   double cumulated = 0;
-  int64_t begun = 0;
+  std::int64_t begun = 0;
   for (const CurriculumStage& stage : train.curriculum) {
     cumulated += stage.share;
     const auto rounded =
-        static_cast<int64_t>(std::llround(cumulated * static_cast<double>(train.steps)));
-    const int64_t end = std::min(train.steps, rounded);
+        static_cast<std::int64_t>(std::llround(cumulated * static_cast<double>(train.steps)));
+    const std::int64_t end = std::min(train.steps, rounded);
     counts.push_back(end - begun);
     begun = end;
   }
@@ -44,9 +44,9 @@ std::vector<int64_t> stage_steps(const TrainSection& train) {
   return counts;
 }
 
-int64_t window_length_at(const TrainSection& train, int64_t context, int64_t step) {
-  const std::vector<int64_t> counts = stage_steps(train);
-  int64_t end = 0;
+std::int64_t window_length_at(const TrainSection& train, std::int64_t context, std::int64_t step) {
+  const std::vector<std::int64_t> counts = stage_steps(train);
+  std::int64_t end = 0;
   for (std::size_t i = 0; i < train.curriculum.size(); ++i) {
     end += counts[i];
     if (step < end) return train.curriculum[i].length;
@@ -54,16 +54,16 @@ int64_t window_length_at(const TrainSection& train, int64_t context, int64_t ste
   return context;
 }
 
-int64_t windows_at(const TrainSection& train, int64_t context, int64_t step) {
+std::int64_t windows_at(const TrainSection& train, std::int64_t context, std::int64_t step) {
   return windows_of(train, window_length_at(train, context, step));
 }
 
-int64_t tokens_before(const TrainSection& train, int64_t context, int64_t step) {
-  const std::vector<int64_t> counts = stage_steps(train);
-  int64_t tokens = 0, left = step;
+std::int64_t tokens_before(const TrainSection& train, std::int64_t context, std::int64_t step) {
+  const std::vector<std::int64_t> counts = stage_steps(train);
+  std::int64_t tokens = 0, left = step;
   for (std::size_t i = 0; i < counts.size() && left > 0; ++i) {
-    const int64_t length = i < train.curriculum.size() ? train.curriculum[i].length : context;
-    const int64_t steps = std::min(left, counts[i]);
+    const std::int64_t length = i < train.curriculum.size() ? train.curriculum[i].length : context;
+    const std::int64_t steps = std::min(left, counts[i]);
     tokens += steps * windows_of(train, length) * length;
     left -= steps;
   }

@@ -11,19 +11,19 @@ namespace phasescope::training {
 // The learning rate of step `step` (zero-based): rises linearly to the full rate at step
 // warmup_steps - 1, stays there for the share `hold` of all steps (the warm-up counted), then falls
 // along a half cosine or a line to final_share of it at the last step.
-double learning_rate_at(const TrainSection& train, int64_t step);
+double learning_rate_at(const TrainSection& train, std::int64_t step);
 
 // The steps of each curriculum stage and, last, those at the full context. Boundaries are the
 // rounded cumulated shares, so that the counts add up to train.steps.
-std::vector<int64_t> stage_steps(const TrainSection& train);
+std::vector<std::int64_t> stage_steps(const TrainSection& train);
 
 // Tokens of a window at step `step`.
-int64_t window_length_at(const TrainSection& train, int64_t context, int64_t step);
+std::int64_t window_length_at(const TrainSection& train, std::int64_t context, std::int64_t step);
 
 // Windows of a step: as many as fit into batch_tokens, at least one.
-int64_t windows_at(const TrainSection& train, int64_t context, int64_t step);
+std::int64_t windows_at(const TrainSection& train, std::int64_t context, std::int64_t step);
 
 // Tokens of the steps [0, step).
-int64_t tokens_before(const TrainSection& train, int64_t context, int64_t step);
+std::int64_t tokens_before(const TrainSection& train, std::int64_t context, std::int64_t step);
 
 }  // namespace phasescope::training

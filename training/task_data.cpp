@@ -35,8 +35,9 @@ Ids answer_ids(const formats::Tokenizer& tokenizer, const std::string& prompt,
   const Ids before = ids_of(word);
   const Ids both = ids_of(word + (answer.starts_with(' ') ? "" : " ") + answer);
   if (both.size() > before.size() &&
-      std::ranges::equal(before, std::span(both).first(before.size())))
+      std::ranges::equal(before, std::span(both).first(before.size()))) {
     return {both.begin() + static_cast<std::ptrdiff_t>(before.size()), both.end()};
+  }
   throw formats::bad_input("the tokenizer joins the answer to the word before it",
                            formats::shortened(word + " " + answer));
 }
@@ -155,9 +156,9 @@ Batch batch_of(const Task& task, std::span<const Sample> samples, Counted counte
       row.push_back(all || sample.counts[t] != 0 ? sample.target[t] : -1);
     }
   }
-  Batch batch{.windows = static_cast<int64_t>(samples.size()),
-              .length = static_cast<int64_t>(longest_of(read)),
-              .decoder_length = static_cast<int64_t>(longest_of(decoded))};
+  Batch batch{.windows = static_cast<std::int64_t>(samples.size()),
+              .length = static_cast<std::int64_t>(longest_of(read)),
+              .decoder_length = static_cast<std::int64_t>(longest_of(decoded))};
   const std::int64_t padding = task.info().padding;
   batch.inputs = rows_of(read, static_cast<std::size_t>(batch.length), padding);
   batch.decoder_ids = rows_of(decoded, static_cast<std::size_t>(batch.decoder_length), padding);
@@ -190,33 +191,33 @@ Sample TaskData::sample(std::uint64_t seed, const Ids& length, std::uint64_t ind
   return as_ids(task_, task_.draw(seed, length, index), &bytes_);
 }
 
-int64_t TaskData::longest_at(int64_t step) const {
-  const int64_t first = section_.longest_at_first;
+std::int64_t TaskData::longest_at(std::int64_t step) const {
+  const std::int64_t first = section_.longest_at_first;
   const double grown = section_.growth * static_cast<double>(steps_);
   if (first == 0 || static_cast<double>(step) >= grown) return section_.longest;
   const double way = static_cast<double>(step) / grown;
-  return first + static_cast<int64_t>(way * static_cast<double>(section_.longest - first));
+  return first + static_cast<std::int64_t>(way * static_cast<double>(section_.longest - first));
 }
 
 // All parts alike in distribution, each of its own draw.
-Ids TaskData::drawn_length(std::uint64_t seed, int64_t step, int64_t row) const {
+Ids TaskData::drawn_length(std::uint64_t seed, std::int64_t step, std::int64_t row) const {
   const bool together = section_.draw == "step";
-  const int64_t parts = task_.info().dimensions;
+  const std::int64_t parts = task_.info().dimensions;
   const formats::CounterRandom random(seed, kLengthStream);
   // Two numbers a part, which a normal draw takes.
-  const int64_t of_row = step * section_.batch + (together ? 0 : row);
+  const std::int64_t of_row = step * section_.batch + (together ? 0 : row);
   auto at = static_cast<std::uint64_t>(2 * parts * of_row);
-  const int64_t longest = longest_at(step);
+  const std::int64_t longest = longest_at(step);
   Ids length;
-  for (int64_t part = 0; part < parts; ++part, at += 2) {
+  for (std::int64_t part = 0; part < parts; ++part, at += 2) {
     if (section_.deviation == 0) {
       const auto count = static_cast<std::uint64_t>(longest - section_.shortest + 1);
-      length.push_back(section_.shortest + static_cast<int64_t>(random.below(count, at)));
+      length.push_back(section_.shortest + static_cast<std::int64_t>(random.below(count, at)));
       continue;
     }
     const double radius = std::sqrt(-2 * std::log(random.unit(at)));
     const double normal = radius * std::cos(2 * std::numbers::pi * random.unit(at + 1));
-    const auto drawn = static_cast<int64_t>(section_.mean + section_.deviation * normal);
+    const auto drawn = static_cast<std::int64_t>(section_.mean + section_.deviation * normal);
     length.push_back(std::clamp(drawn, section_.shortest, longest));
   }
   return length;
@@ -228,13 +229,13 @@ void TaskData::move(Sample& sample, std::uint64_t seed, std::uint64_t index) con
   const formats::CounterRandom random(seed, kImageStream);
   const auto places = static_cast<std::uint64_t>(2 * section_.crop + 1);
   const auto offset = [&](std::uint64_t n) {
-    return static_cast<int64_t>(random.below(places, 3 * index + n)) - section_.crop;
+    return static_cast<std::int64_t>(random.below(places, 3 * index + n)) - section_.crop;
   };
   const bool mirrored = section_.flip && random.below(2, 3 * index + 2) == 1;
   sample.input = moved_image(task_.info().image, sample.input, offset(0), offset(1), mirrored);
 }
 
-Batch TaskData::batch(int64_t step, int64_t order) const {
+Batch TaskData::batch(std::int64_t step, std::int64_t order) const {
   const bool first = order == 0;
   const std::uint64_t other =
       formats::CounterRandom(seed_, kOrderStream).bits(static_cast<std::uint64_t>(order));
@@ -242,7 +243,7 @@ Batch TaskData::batch(int64_t step, int64_t order) const {
   const std::uint64_t of_samples =
       first ? sample_seed_ : formats::CounterRandom(other, kSampleStream).bits(0);
   std::vector<Sample> samples;
-  for (int64_t row = 0; row < section_.batch; ++row) {
+  for (std::int64_t row = 0; row < section_.batch; ++row) {
     const auto index = static_cast<std::uint64_t>(step * section_.batch + row);
     samples.push_back(sample(of_samples, drawn_length(of_lengths, step, row), index));
     move(samples.back(), of_samples, index);
@@ -252,13 +253,14 @@ Batch TaskData::batch(int64_t step, int64_t order) const {
 
 std::vector<Sample> TaskData::validation() const {
   const bool own = section_.validation_longest > 0;
-  const int64_t shortest = own ? section_.validation_shortest : section_.shortest;
-  const int64_t lengths = (own ? section_.validation_longest : section_.longest) - shortest + 1;
+  const std::int64_t shortest = own ? section_.validation_shortest : section_.shortest;
+  const std::int64_t lengths =
+      (own ? section_.validation_longest : section_.longest) - shortest + 1;
   std::vector<Sample> samples;
-  for (int64_t n = 0; n < tested_; ++n) {
+  for (std::int64_t n = 0; n < tested_; ++n) {
     Ids length;
-    int64_t place = n;  // counts through the cells of a grid
-    for (int64_t part = 0; part < task_.info().dimensions; ++part, place /= lengths) {
+    std::int64_t place = n;  // counts through the cells of a grid
+    for (std::int64_t part = 0; part < task_.info().dimensions; ++part, place /= lengths) {
       length.push_back(shortest + place % lengths);
     }
     samples.push_back(sample(validation_seed_, length, static_cast<std::uint64_t>(n)));
@@ -273,7 +275,7 @@ void TaskData::check_context() const {
     const Sample one = sample(sample_seed_, longest, n);
     most = std::max({most, task_.read_by_model(one).size(), one.decoder_input.size()});
   }
-  if (static_cast<int64_t>(most) <= context_) return;
+  if (static_cast<std::int64_t>(most) <= context_) return;
   throw formats::bad_input("a sample of the longest length is " + std::to_string(most) +
                                " tokens, more than the " + std::to_string(context_) +
                                " of the context",
@@ -282,7 +284,7 @@ void TaskData::check_context() const {
 
 std::string TaskData::fingerprint() const {
   std::string text = task_.info().key;
-  for (const int64_t length : {section_.shortest, section_.longest}) {
+  for (const std::int64_t length : {section_.shortest, section_.longest}) {
     const Ids all(static_cast<std::size_t>(task_.info().dimensions), length);
     for (std::uint64_t n = 0; n < kSamplesOfALength; ++n) {
       const Sample one = sample(sample_seed_, all, n);

@@ -51,25 +51,25 @@ class TaskData {
   // What texts are read with.
   const formats::Tokenizer& tokenizer() const { return bytes_; }
   // `order`: another one draws other samples for the same steps.
-  Batch batch(int64_t step, int64_t order = 0) const;
+  Batch batch(std::int64_t step, std::int64_t order = 0) const;
   // As many as eval.windows, over the lengths in turn.
   std::vector<tasks::Sample> validation() const;
   // The hash of the task, its lengths, and samples as they are drawn here: another version that
   // draws others is another training.
   const std::string& sha256() const { return sha256_; }
   // The longest length that step `step` draws.
-  int64_t longest_at(int64_t step) const;
+  std::int64_t longest_at(std::int64_t step) const;
 
  private:
   tasks::Sample sample(std::uint64_t seed, const tasks::Ids& length, std::uint64_t index) const;
   void move(tasks::Sample& sample, std::uint64_t seed, std::uint64_t index) const;
-  tasks::Ids drawn_length(std::uint64_t seed, int64_t step, int64_t row) const;
+  tasks::Ids drawn_length(std::uint64_t seed, std::int64_t step, std::int64_t row) const;
   void check_context() const;
   std::string fingerprint() const;
 
   const tasks::Task& task_;
   TaskSection section_;
-  int64_t steps_, context_, tested_;
+  std::int64_t steps_, context_, tested_;
   std::uint64_t seed_, sample_seed_, validation_seed_;
   model::Places places_;
   formats::ByteTokenizer bytes_;

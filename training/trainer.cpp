@@ -85,19 +85,19 @@ AdamWSettings optimiser_settings(const TrainSection& train) {
   return {train.beta1, train.beta2, train.epsilon, train.weight_decay};
 }
 
-at::Tensor ids_of(std::vector<int64_t>& values, int64_t rows, int64_t columns) {
+at::Tensor ids_of(std::vector<std::int64_t>& values, std::int64_t rows, std::int64_t columns) {
   return at::from_blob(values.data(), {rows, columns}, at::kLong);
 }
 
 // Window w of the validation: texts in turn, and of each text its successive windows.
-std::vector<int64_t> validation_window(const std::vector<std::vector<int64_t>>& texts, int64_t w,
-                                       int64_t length, int64_t bos) {
-  const auto count = static_cast<int64_t>(texts.size());
-  const std::vector<int64_t>& text = texts[static_cast<std::size_t>(w % count)];
-  const int64_t windows = static_cast<int64_t>(text.size()) / length;
-  std::vector<int64_t> ids{bos};
-  const auto start = static_cast<std::size_t>((w / count) % windows * length);
-  for (int64_t i = 0; i < length; ++i) ids.push_back(text[start + static_cast<std::size_t>(i)]);
+std::vector<std::int64_t> validation_window(const std::vector<std::vector<std::int64_t>>& texts,
+                                            std::int64_t w, std::int64_t length, std::int64_t bos) {
+  const auto count = static_cast<std::int64_t>(texts.size());
+  const std::vector<std::int64_t>& text = texts[static_cast<std::size_t>(w % count)];
+  const std::int64_t windows = static_cast<std::int64_t>(text.size()) / length;
+  std::vector<std::int64_t> ids{bos};
+  const auto start = text.begin() + (w / count) % windows * length;
+  ids.insert(ids.end(), start, start + length);
   return ids;
 }
 
@@ -124,9 +124,9 @@ void load_tensor(const formats::TensorArchive& archive, const std::string& name,
   tensor.copy_(model::read_tensor(archive, *entry));
 }
 
-int64_t bytes_of(const model::NamedTensors& tensors) {
-  int64_t bytes = 0;
-  for (const auto& [name, tensor] : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+std::int64_t bytes_of(const model::NamedTensors& tensors) {
+  std::int64_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += static_cast<std::int64_t>(tensor.nbytes());
   return bytes;
 }
 
@@ -168,24 +168,24 @@ Trainer::Trainer(RunConfig config, std::shared_ptr<const Corpus> corpus,
   for (const formats::NamedText& text : validation) {
     validation_.push_back(tokens_of(text.text, tokenizer_.get()));
   }
-  const auto is_short = [this](const std::vector<int64_t>& ids) {
-    return static_cast<int64_t>(ids.size()) < config_.model.context;
+  const auto is_short = [this](const std::vector<std::int64_t>& ids) {
+    return static_cast<std::int64_t>(ids.size()) < config_.model.context;
   };
-  short_validation_ = static_cast<int64_t>(std::erase_if(validation_, is_short));
+  short_validation_ = static_cast<std::int64_t>(std::erase_if(validation_, is_short));
   if (config_.train.average > 0) average_.emplace(with_own_tensors(decoder_, trained_));
-  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
   at::set_num_threads(static_cast<int>(config_.train.threads > 0 ? config_.train.threads : cores));
 }
 
-model::ForwardOptions Trainer::forward_options(int64_t step) const {
+model::ForwardOptions Trainer::forward_options(std::int64_t step) const {
   model::ForwardOptions options;
   const auto seed = static_cast<std::uint64_t>(config_.train.seed);
   options.backend = model::backend_named(config_.train.backend);
   options.atomic_dq = config_.train.atomic_dq;
   if (config_.train.dtype == "bf16") options.product_dtype = at::kBFloat16;
-  if (const int64_t most = decoder_.encoding().train_shift()) {
+  if (const std::int64_t most = decoder_.encoding().train_shift()) {
     const formats::CounterRandom random(seed, kShiftStream);
-    options.shift = static_cast<int64_t>(
+    options.shift = static_cast<std::int64_t>(
         random.below(static_cast<std::uint64_t>(most) + 1, static_cast<std::uint64_t>(step)));
   }
   options.draw =
@@ -193,7 +193,7 @@ model::ForwardOptions Trainer::forward_options(int64_t step) const {
   return options;
 }
 
-model::Drops Trainer::drops_of(const Batch& batch, int64_t step) const {
+model::Drops Trainer::drops_of(const Batch& batch, std::int64_t step) const {
   const TrainSection& train = config_.train;
   const formats::CounterRandom random(static_cast<std::uint64_t>(train.seed), kDropStream);
   return {.embedding = train.embedding_dropout,
@@ -204,7 +204,7 @@ model::Drops Trainer::drops_of(const Batch& batch, int64_t step) const {
           .first_sample = batch.first};
 }
 
-Trainer::Losses Trainer::losses_of(Batch& batch, int64_t step) {
+Trainer::Losses Trainer::losses_of(Batch& batch, std::int64_t step) {
   const at::Tensor inputs = ids_of(batch.inputs, batch.windows, batch.length);
   const at::Tensor targets = ids_of(batch.targets, batch.windows, batch.answers());
   model::ForwardOptions options = forward_options(step);
@@ -220,8 +220,8 @@ Trainer::Losses Trainer::losses_of(Batch& batch, int64_t step) {
   return {learnt, model::cross_entropy(logits.detach(), targets).item<double>()};
 }
 
-double Trainer::add_gradients(Batch& batch, int64_t step, int64_t all) {
-  const int64_t parts = std::min(config_.train.accumulate, batch.windows);
+double Trainer::add_gradients(Batch& batch, std::int64_t step, std::int64_t all) {
+  const std::int64_t parts = std::min(config_.train.accumulate, batch.windows);
   if (parts == 1 && batch.counted() == all) {
     const Losses losses = losses_of(batch, step);
     losses.learnt.backward();
@@ -229,7 +229,7 @@ double Trainer::add_gradients(Batch& batch, int64_t step, int64_t all) {
   }
   // The mean over all targets: each part's mean by its share of them.
   double sum = 0;
-  for (int64_t n = 0; n < parts; ++n) {
+  for (std::int64_t n = 0; n < parts; ++n) {
     Batch part = part_of(batch, batch.windows * n / parts, batch.windows * (n + 1) / parts);
     const auto counted = static_cast<double>(part.counted());
     if (counted == 0) continue;
@@ -243,7 +243,7 @@ double Trainer::add_gradients(Batch& batch, int64_t step, int64_t all) {
 
 Batch Trainer::own_rows(const Batch& batch) const {
   if (!ranks_) return batch;
-  const int64_t rank = ranks_->rank(), size = ranks_->size();
+  const std::int64_t rank = ranks_->rank(), size = ranks_->size();
   return part_of(batch, batch.windows * rank / size, batch.windows * (rank + 1) / size);
 }
 
@@ -300,7 +300,7 @@ std::vector<double> Trainer::completed(std::vector<double> values) const {
 }
 
 bool Trainer::halve_parts() {
-  const int64_t rows = batch_of_step(steps_done()).windows;
+  const std::int64_t rows = batch_of_step(steps_done()).windows;
   if (ranks_ || config_.train.accumulate >= rows) return false;
   optimiser_.clear_gradients();
   config_.train.accumulate = std::min(2 * config_.train.accumulate, rows);
@@ -324,7 +324,7 @@ void Trainer::update(double rate) {
 
 protocol::MetricPoint Trainer::step() {
   const auto begun = std::chrono::steady_clock::now();
-  const int64_t index = steps_done();
+  const std::int64_t index = steps_done();
   // Encodings that draw do so from torch's generator; seeding it by the step keeps resumes exact.
   const formats::CounterRandom seeds(static_cast<std::uint64_t>(config_.train.seed), kTorchStream);
   at::manual_seed(seeds.bits(static_cast<std::uint64_t>(index)));
@@ -362,7 +362,7 @@ protocol::MetricPoint Trainer::step() {
 }
 
 StepCost Trainer::measured_step() {
-  const int64_t index = config_.train.steps - 1;
+  const std::int64_t index = config_.train.steps - 1;
   at::manual_seed(0);
   StepCost cost;
   // The first pass allocates, which later ones do not.
@@ -377,7 +377,7 @@ StepCost Trainer::measured_step() {
   const at::NoGradGuard no_gradients;
   lora_.apply(decoder_.weights());
   const bool adapter = config_.start.lora_save == "adapter";
-  const int64_t weights =
+  const std::int64_t weights =
       bytes_of(model::named_tensors(decoder_.config(), decoder_.encoding(), decoder_.weights()));
   cost.checkpoint_bytes = bytes_of(optimiser_.state()) + bytes_of(lora_.tensors()) +
                           (adapter ? bytes_of(lora_.tensors()) : weights) +
@@ -385,17 +385,17 @@ StepCost Trainer::measured_step() {
   return cost;
 }
 
-Batch Trainer::batch_of_step(int64_t step) const {
+Batch Trainer::batch_of_step(std::int64_t step) const {
   if (task_) return task_->batch(step, order_);
   TrainSection train = config_.train;
   if (order_ > 0) {
     const formats::CounterRandom orders(static_cast<std::uint64_t>(train.seed), kOrderOfTextStream);
-    train.seed = static_cast<int64_t>(orders.bits(static_cast<std::uint64_t>(order_)));
+    train.seed = static_cast<std::int64_t>(orders.bits(static_cast<std::uint64_t>(order_)));
   }
   return corpus_->batch(train, config_.model.context, step);
 }
 
-int64_t Trainer::tokens_done() const {
+std::int64_t Trainer::tokens_done() const {
   return task_ ? samples_tokens_
                : tokens_before(config_.train, config_.model.context, steps_done());
 }
@@ -411,14 +411,14 @@ Validation Trainer::validation(protocol::Progress& progress) const {
 
 HeadValues Trainer::head_values() const {
   const auto context = static_cast<std::size_t>(config_.model.context);
-  std::vector<int64_t> ids{corpus_->bos()};
+  std::vector<std::int64_t> ids{corpus_->bos()};
   if (config_.eval.probe_text.empty() && validation_.empty()) {
     throw formats::bad_input("there is no text to measure heads on", "eval.probe_text",
                              "give one, or validation texts that hold a window");
   }
-  const std::vector<int64_t> text = config_.eval.probe_text.empty()
-                                        ? validation_.front()
-                                        : tokens_of(config_.eval.probe_text, tokenizer_.get());
+  const std::vector<std::int64_t> text = config_.eval.probe_text.empty()
+                                             ? validation_.front()
+                                             : tokens_of(config_.eval.probe_text, tokenizer_.get());
   ids.insert(ids.end(), text.begin(), text.end());
   if (ids.size() > context) ids.resize(context);
   return training::head_values(validated(), ids, config_.eval, reading_options());
@@ -457,25 +457,25 @@ Validation Trainer::task_validation(protocol::Progress& progress) const {
     return sum;
   };
   tasks::Score all;
-  all.correct = static_cast<int64_t>(sum_of(correct));
-  all.counted = static_cast<int64_t>(sum_of(counted));
-  const auto targets = static_cast<double>(std::max<int64_t>(all.counted, 1));
+  all.correct = static_cast<std::int64_t>(sum_of(correct));
+  all.counted = static_cast<std::int64_t>(sum_of(counted));
+  const auto targets = static_cast<double>(std::max<std::int64_t>(all.counted, 1));
   return {sum_of(nats) / targets / std::numbers::ln2, all.share()};
 }
 
 double Trainer::text_bits(protocol::Progress& progress) const {
-  const int64_t windows = validation_.empty() ? 0 : config_.eval.windows;
+  const std::int64_t windows = validation_.empty() ? 0 : config_.eval.windows;
   const model::ForwardOptions options = reading_options();
   std::vector<double> nats(static_cast<std::size_t>(windows));
-  int64_t count = 0;
-  for (int64_t w = 0; w < windows; ++w) {
+  std::int64_t count = 0;
+  for (std::int64_t w = 0; w < windows; ++w) {
     count += config_.model.context;
     if (!is_own(static_cast<std::size_t>(w))) continue;
     progress.progress(static_cast<double>(w) / static_cast<double>(windows), "validation");
     progress.throw_if_cancelled();
-    std::vector<int64_t> ids =
+    std::vector<std::int64_t> ids =
         validation_window(validation_, w, config_.model.context, corpus_->bos());
-    const auto length = static_cast<int64_t>(ids.size());
+    const auto length = static_cast<std::int64_t>(ids.size());
     const at::Tensor losses = model::token_losses(validated(), ids_of(ids, 1, length), options);
     nats[static_cast<std::size_t>(w)] = losses.sum().item<double>();
   }
@@ -566,13 +566,13 @@ void Trainer::load(const Checkpoint& checkpoint) {
   for (const auto& [name, tensor] : lora_.tensors()) load_tensor(archive, name, tensor);
   lora_.apply(decoder_.weights());
   const nlohmann::json& state = checkpoint.state;
-  optimiser_.load_state(moments, state.at("optimiser").at("steps").get<int64_t>());
+  optimiser_.load_state(moments, state.at("optimiser").at("steps").get<std::int64_t>());
   steps_done_ = state.value("step", optimiser_.steps_done());
-  order_ = state.at("data").value("order", int64_t{0});
+  order_ = state.at("data").value("order", std::int64_t{0});
   // Checkpoints of before have none.
   if (state.contains("watch")) watch_.load(state.at("watch"));
   seconds_ = state.at("seconds").get<double>();
-  if (task_) samples_tokens_ = state.at("tokens").get<int64_t>();
+  if (task_) samples_tokens_ = state.at("tokens").get<std::int64_t>();
 }
 
 void Trainer::load_weights(const std::filesystem::path& folder) {

@@ -37,14 +37,14 @@ struct Validation {
 
 // Thrown in place of a step's update where the loss jumps and train.spike is "rewind".
 struct LossSpike {
-  int64_t step = 0;           // the one that was not made, counted from 1
+  std::int64_t step = 0;      // the one that was not made, counted from 1
   double loss = 0, norm = 0;  // before the gradient was clipped
 };
 
 // What a training needs, from a step that was measured.
 struct StepCost {
   double seconds = 0;
-  int64_t checkpoint_bytes = 0;  // of one checkpoint
+  std::int64_t checkpoint_bytes = 0;  // of one checkpoint
 };
 
 // What is said where a text or a task's samples are not those that a run or a job began with.
@@ -75,28 +75,28 @@ class Trainer {
   // spent in steps so far. A step whose loss jumps is left out, and counted, or throws LossSpike,
   // as train.spike says; without it Error "bad_input" is thrown when the loss is no finite number.
   protocol::MetricPoint step();
-  int64_t steps_done() const { return steps_done_; }
+  std::int64_t steps_done() const { return steps_done_; }
   bool done() const { return steps_done() >= config_.train.steps || stopped_early(); }
   double seconds() const { return seconds_; }
   // Steps without an update, since training began.
-  int64_t skipped() const { return steps_done_ - optimiser_.steps_done(); }
+  std::int64_t skipped() const { return steps_done_ - optimiser_.steps_done(); }
   // Tells what validation found; afterwards training may be done.
   void note(const Validation& found) {
     watch_.add_validation(steps_done_, found.bits, found.right);
   }
   // With train.keep_best the step of the best validation so far; 0: there is none.
-  int64_t best_step() const { return watch_.best_step(); }
+  std::int64_t best_step() const { return watch_.best_step(); }
   bool stopped_early() const { return watch_.gave_up(); }
   // Which data the steps draw; 0 at first. Another order is other data for the same steps.
-  int64_t order() const { return order_; }
-  void set_order(int64_t order) { order_ = order; }
+  std::int64_t order() const { return order_; }
+  void set_order(std::int64_t order) { order_ = order; }
   // Reads the longest batch of the run forwards and backwards and changes nothing.
   StepCost measured_step();
   // Reads the rows of a step in twice as many parts from now on, which takes less memory and
   // changes losses by the order of float32 sums. False where a part is a row already, or rows are
   // shared with other ranks, which would have to do the same.
   bool halve_parts();
-  int64_t parts() const { return config_.train.accumulate; }
+  std::int64_t parts() const { return config_.train.accumulate; }
   // False from the beginning of an update of the weights to its end: where one was cut off (there
   // was no memory) they are those of no step.
   bool between_steps() const { return !updating_; }
@@ -108,7 +108,7 @@ class Trainer {
   // Throws Error "bad_input" where there is neither.
   HeadValues head_values() const;
   // How many validation texts are shorter than a window, and are not read; and whether any is left.
-  int64_t short_validation_texts() const { return short_validation_; }
+  std::int64_t short_validation_texts() const { return short_validation_; }
   bool has_validation_texts() const { return !validation_.empty(); }
 
   // Files of a checkpoint, for save_checkpoint: model.safetensors and config.json, or those of an
@@ -130,17 +130,17 @@ class Trainer {
 
   // How step `step` reads its windows: backend, dtype, and the shift and the draw of its positions,
   // which depend on train.seed and the step alone. Nothing is left out at random in it.
-  model::ForwardOptions forward_options(int64_t step) const;
+  model::ForwardOptions forward_options(std::int64_t step) const;
 
  private:
   Trainer(RunConfig config, std::shared_ptr<const Corpus> corpus,
           std::vector<formats::NamedText> validation, std::shared_ptr<const TaskData> task,
           std::shared_ptr<const model::Model> from);
-  Batch batch_of_step(int64_t step) const;
+  Batch batch_of_step(std::int64_t step) const;
   // Mean loss of the batch's counted targets, without smoothed labels; the gradients of the loss
   // that has them are added to the parameters'. Of a part of a step's batch both are its share of
   // the mean over `all` counted targets.
-  double add_gradients(Batch& batch, int64_t step, int64_t all);
+  double add_gradients(Batch& batch, std::int64_t step, std::int64_t all);
   // The rows of a step's batch that this rank reads.
   Batch own_rows(const Batch& batch) const;
   // Adds up what the ranks found; `loss` is this rank's share.
@@ -151,28 +151,28 @@ class Trainer {
   std::vector<double> completed(std::vector<double> values) const;
   nlohmann::json made_with() const;
   // What the rows of a step leave out at random, wherever they are read.
-  model::Drops drops_of(const Batch& batch, int64_t step) const;
+  model::Drops drops_of(const Batch& batch, std::int64_t step) const;
   // Both over the counted targets of what is read: what is made smaller, and what is told.
   struct Losses {
     at::Tensor learnt;
     double told = 0;
   };
-  Losses losses_of(Batch& batch, int64_t step);
+  Losses losses_of(Batch& batch, std::int64_t step);
   void update(double rate);
   void load_weights(const std::filesystem::path& folder);
   const model::Decoder& validated() const { return average_ ? *average_ : decoder_; }
   // The hash of what is trained on: the text, or the task's samples.
   const std::string& data_sha256() const;
   model::ForwardOptions reading_options() const;
-  int64_t tokens_done() const;
+  std::int64_t tokens_done() const;
   double text_bits(protocol::Progress& progress) const;
   Validation task_validation(protocol::Progress& progress) const;
 
   RunConfig config_;
   std::shared_ptr<const Corpus> corpus_;  // one of the two
   std::shared_ptr<const TaskData> task_;
-  std::vector<std::vector<int64_t>> validation_;         // tokens of the texts that hold a window
-  int64_t short_validation_ = 0;                         // how many do not
+  std::vector<std::vector<std::int64_t>> validation_;    // tokens of the texts that hold a window
+  std::int64_t short_validation_ = 0;                    // how many do not
   std::shared_ptr<const model::Model> from_;             // null where weights were drawn
   std::shared_ptr<const formats::Tokenizer> tokenizer_;  // null for bytes
   model::Decoder decoder_;
@@ -184,8 +184,8 @@ class Trainer {
   const Ranks* ranks_ = nullptr;
   model::AllRan kernels_;
   double seconds_ = 0;
-  int64_t steps_done_ = 0, order_ = 0;
-  int64_t samples_tokens_ = 0;  // read of a task's samples in the steps done
+  std::int64_t steps_done_ = 0, order_ = 0;
+  std::int64_t samples_tokens_ = 0;  // read of a task's samples in the steps done
   bool updating_ = false;
 };
 

@@ -61,9 +61,10 @@ void draw_token(const Columns& place, int row, bool query, const std::string& te
   const ImVec2 end{query ? place.left() - pad / 2 : place.origin.x + place.width,
                    begin.y + place.line};
   const ImVec4& accent = query ? palette().accent : palette().warn;
-  if (marked)
+  if (marked) {
     list->AddRectFilled(begin, end,
                         ImGui::ColorConvertFloat4ToU32({accent.x, accent.y, accent.z, 0.25F}), 3);
+  }
   if (lit) list->AddRect(begin, end, ImGui::ColorConvertFloat4ToU32(palette().accent), 3);
   const std::string number = std::to_string(row) + " ";
   const float wide = ImGui::CalcTextSize(number.c_str()).x;
@@ -92,13 +93,16 @@ void draw_all(const ArcsSpec& spec, const Columns& place, const ArcsDrawn& drawn
   const int query = pointed ? drawn.hovered_query : spec.query;
   const int key = pointed ? drawn.hovered_key : spec.query < 0 ? spec.key : -1;
   const float behind = query >= 0 || key >= 0 ? kBehind : 1;
-  for (const Arc& arc : *spec.arcs)
+  for (const Arc& arc : *spec.arcs) {
     if (place.in_sight(arc.query)) draw_arc(place, arc, behind, palette().accent);
+  }
   for (const Arc& arc : arcs_of(*spec.arcs, query)) draw_arc(place, arc, 1, palette().accent);
   int count = 0;
-  for (const Arc& arc : *spec.arcs)
-    if (arc.key == key && count++ < ArcsSpec::kMostToOneKey)
+  for (const Arc& arc : *spec.arcs) {
+    if (arc.key == key && count++ < ArcsSpec::kMostToOneKey) {
       draw_arc(place, arc, 1, palette().warn);
+    }
+  }
 }
 
 }  // namespace
@@ -128,8 +132,9 @@ ArcsDrawn draw_arcs(const ArcsSpec& spec) {
     if (mouse.x > place.right()) drawn.hovered_key = row;
     if (pressed) drawn.clicked_query = drawn.hovered_query, drawn.clicked_key = drawn.hovered_key;
   }
-  if (spec.reveal >= 0)
+  if (spec.reveal >= 0) {
     ImGui::SetScrollFromPosY(place.middle(spec.reveal) - ImGui::GetWindowPos().y);
+  }
   draw_all(spec, place, drawn);
   draw_tokens(spec, place, drawn);
   ImGui::PopFont();

@@ -38,10 +38,11 @@ BusyAction draw_progress(const BusySpec& spec) {
   ImGui::SameLine();
   ImGui::AlignTextToFramePadding();
   char words[160];
-  if (spec.fraction >= 0)
+  if (spec.fraction >= 0) {
     std::snprintf(words, sizeof words, "%.0f %%  %s", 100 * spec.fraction, spec.text.c_str());
-  else
+  } else {
     std::snprintf(words, sizeof words, "%s  %.0f s", spec.text.c_str(), spec.seconds);
+  }
   ImGui::PushStyleColor(ImGuiCol_Text, palette().quiet);
   draw_line(words, ImGui::GetContentRegionAvail().x - cancel - ImGui::GetStyle().ItemSpacing.x);
   ImGui::PopStyleColor();
@@ -69,6 +70,13 @@ void draw_line(const std::string& words, float width) {
   ImGui::RenderTextEllipsis(ImGui::GetWindowDrawList(), {at.x, at.y + offset}, end, end.x,
                             words.c_str(), nullptr, nullptr);
   ImGui::Dummy({end.x - at.x, ImGui::GetTextLineHeight()});
+}
+
+void draw_paragraph(const std::string& words, const ImVec4& color) {
+  if (words.empty()) return;
+  ImGui::PushTextWrapPos(0.0F);
+  ImGui::TextColored(color, "%s", words.c_str());
+  ImGui::PopTextWrapPos();
 }
 
 BusyAction draw_busy(const BusySpec& spec) {

@@ -2,6 +2,8 @@
 
 #include <string>
 
+struct ImVec4;
+
 namespace phasescope::widgets {
 
 // What a view shows of a question that has no answer yet, or a bad one.
@@ -23,6 +25,9 @@ BusyAction draw_busy(const BusySpec& spec);
 
 // Words of one line as far as there is room, an ellipsis behind.
 void draw_line(const std::string& words, float width);
+
+// Words in as many lines as they take; nothing where there are none.
+void draw_paragraph(const std::string& words, const ImVec4& color);
 
 // A quiet sentence in the middle of an empty view: what will be here and how to get it.
 void draw_empty(const std::string& words);

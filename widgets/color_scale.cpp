@@ -61,8 +61,9 @@ void draw_color_scale(const MapSpec& map, float height, bool titled) {
   titled = titled && !map.value_label.empty();
   if (titled) draw_scale_title(map.value_label, {at.x + width + 4 + widest + 4, at.y}, height);
   ImGui::Dummy({width + font * (titled ? 4.2F : 3.2F), height});
-  if (!map.value_label.empty() && ImGui::IsItemHovered())
+  if (!map.value_label.empty() && ImGui::IsItemHovered()) {
     ImGui::SetTooltip("%s: %s", map.value_label.c_str(), scale_text(map).c_str());
+  }
 }
 
 void draw_color_line(const MapSpec& map) {

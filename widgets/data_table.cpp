@@ -40,10 +40,11 @@ struct SearchTerm {
   double number = 0;
 
   bool holds(const std::vector<TableCell>& row) const {
-    if (column < 0)
+    if (column < 0) {
       return std::ranges::any_of(row, [&](const TableCell& cell) {
         return !std::ranges::search(cell.words, words, {}, in_lower_case_of).empty();
       });
+    }
     const double value = row[static_cast<std::size_t>(column)].number;
     if (compare == ">") return value > number;
     if (compare == "<") return value < number;
@@ -61,8 +62,9 @@ int column_called(const TableSpec& table, const std::string& name) {
     if (!table.columns[i].numbers || name.empty()) continue;
     const std::string key = in_lower_case(table.columns[i].key);
     if (title == name || key == name) return static_cast<int>(i);
-    if (found < 0 && (title.starts_with(name) || key.starts_with(name)))
+    if (found < 0 && (title.starts_with(name) || key.starts_with(name))) {
       found = static_cast<int>(i);
+    }
   }
   return found;
 }
@@ -112,10 +114,11 @@ void sort_rows(const TableSpec& table, const TableArrangement& by, std::vector<i
   const auto cell = [&](int row) -> const TableCell& {
     return table.rows[static_cast<std::size_t>(row)][column];
   };
-  if (!table.columns[column].numbers)
+  if (!table.columns[column].numbers) {
     return sort_by<std::string_view>(
         rows, [&](int row) { return std::string_view(cell(row).words); },
         [&](std::string_view a, std::string_view b) { return by.descending ? b < a : a < b; });
+  }
   sort_by<double>(
       rows, [&](int row) { return cell(row).number; },
       [&](double x, double y) {
@@ -191,11 +194,12 @@ bool draw_box(const TableCell& cell) {
 void draw_words(const TableColumn& column, const TableCell& cell) {
   const bool plain = cell.color < 0 && cell.tone == TableCell::Tone::plain;
   std::string help = cell.help;
-  if (plain && column.numbers)
+  if (plain && column.numbers) {
     draw_at_the_right(text_of(cell));
-  else if (draw_at_the_left(cell.words,
-                            cell.color >= 0 ? series_text(cell.color) : color_of(cell.tone)))
+  } else if (draw_at_the_left(cell.words,
+                              cell.color >= 0 ? series_text(cell.color) : color_of(cell.tone))) {
     help = cell.words + (help.empty() ? "" : "\n") + help;
+  }
   if (!help.empty()) ImGui::SetItemTooltip("%s", help.c_str());
 }
 
@@ -278,13 +282,15 @@ std::vector<int> rows_in_order(const TableSpec& table, const TableArrangement& a
 
 std::string csv_of(const TableSpec& table, const std::vector<int>& rows) {
   std::string text;
-  for (std::size_t c = 0; c < table.columns.size(); ++c)
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
     text += (c ? "," : "") + csv_quoted(table.columns[c].title);
+  }
   text += "\n";
   for (const int row : rows) {
     const auto& cells = table.rows[static_cast<std::size_t>(row)];
-    for (std::size_t c = 0; c < table.columns.size(); ++c)
+    for (std::size_t c = 0; c < table.columns.size(); ++c) {
       text += (c ? "," : "") + csv_quoted(in_full(table.columns[c], cells[c]));
+    }
     text += "\n";
   }
   return text;
@@ -299,8 +305,9 @@ std::string markdown_of(const TableSpec& table, const std::vector<int>& rows) {
   text += "\n" + rule + "\n";
   for (const int row : rows) {
     text += "|";
-    for (const TableCell& cell : table.rows[static_cast<std::size_t>(row)])
+    for (const TableCell& cell : table.rows[static_cast<std::size_t>(row)]) {
       text += " " + markdown_cell(text_of(cell)) + " |";
+    }
     text += "\n";
   }
   return text;
@@ -368,8 +375,9 @@ void DataTable::take_sorting() {
   ImGuiTableSortSpecs* specs = ImGui::TableGetSortSpecs();
   if (!specs || !specs->SpecsDirty) return;
   arrangement_.column = specs->SpecsCount ? static_cast<int>(specs->Specs[0].ColumnUserID) : -1;
-  if (specs->SpecsCount)
+  if (specs->SpecsCount) {
     arrangement_.descending = specs->Specs[0].SortDirection == ImGuiSortDirection_Descending;
+  }
   specs->SpecsDirty = false;
 }
 
@@ -380,8 +388,9 @@ void DataTable::order_rows(const TableSpec& table, const TableDraw& options) {
   fit_columns_ = fit_columns_ || (known_ && rows_ != table.rows.size());
   if (!known_ || version_ != options.version) {
     const std::vector<std::string> before = std::exchange(widest_, widest_of(table));
-    for (std::size_t c = 0; c < std::min(before.size(), widest_.size()); ++c)
+    for (std::size_t c = 0; c < std::min(before.size(), widest_.size()); ++c) {
       fit_columns_ = fit_columns_ || widest_[c].size() > before[c].size();
+    }
   }
   rows_ = table.rows.size();
   arranged_ = arrangement_, version_ = options.version, known_ = true;
@@ -406,15 +415,17 @@ void DataTable::draw_row(const TableSpec& table, const TableDraw& options, int r
     menu_row_ = row, menu_column_ = by_key ? 0 : std::max(0, ImGui::TableGetHoveredColumn());
     drawn.hovered = row;
   }
-  if (row == options.hovered)
+  if (row == options.hovered) {
     ImGui::TableSetBgColor(ImGuiTableBgTarget_RowBg0, ImGui::GetColorU32(ImGuiCol_HeaderHovered));
+  }
   ImGui::SameLine(0, 0);
   for (std::size_t c = 0; c < cells.size(); ++c) {
     if (!ImGui::TableSetColumnIndex(static_cast<int>(c))) continue;
-    if (!cells[c].box)
+    if (!cells[c].box) {
       draw_words(table.columns[c], cells[c]);
-    else if (draw_box(cells[c]))
+    } else if (draw_box(cells[c])) {
       drawn.box = row;
+    }
   }
   ImGui::PopID();
 }
@@ -429,8 +440,9 @@ void DataTable::draw_menu(const TableSpec& table, const TableDraw& options) {
     ImGui::SetClipboardText(in_full(table.columns[column], cells[column]).c_str());
   }
   if (ImGui::MenuItem("Copy as CSV")) ImGui::SetClipboardText(csv_of(table, order_).c_str());
-  if (ImGui::MenuItem("Copy as Markdown"))
+  if (ImGui::MenuItem("Copy as Markdown")) {
     ImGui::SetClipboardText(markdown_of(table, order_).c_str());
+  }
   if (arrangement_.column >= 0 && ImGui::MenuItem("As it stood at first")) {
     arrangement_.column = -1;
     set_sorting_ = true;
@@ -458,18 +470,25 @@ TableDrawn DataTable::draw(const TableSpec& table, const TableDraw& options) {
     draw_titles(table);
     take_sorting();
     order_rows(table, options);
-    if (std::exchange(fit_columns_, false))
+    // Letters are whole pixels wide: of another size they are not all so much larger or smaller.
+    const float letter = std::exchange(letter_, ImGui::GetFontSize());
+    fit_columns_ = fit_columns_ || (letter > 0 && letter != letter_);
+    if (std::exchange(fit_columns_, false)) {
       ImGui::TableSetColumnWidthAutoAll(ImGui::GetCurrentTable());
+    }
     ImGuiListClipper clipper;
     clipper.Begin(static_cast<int>(order_.size()));
-    while (clipper.Step())
-      for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i)
+    while (clipper.Step()) {
+      for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
         draw_row(table, options, order_[static_cast<std::size_t>(i)], drawn);
+      }
+    }
     if (options.reveal && options.selected) {
       const auto found = std::ranges::find_if(order_, options.selected);
-      if (found != order_.end())
+      if (found != order_.end()) {
         ImGui::SetScrollY(static_cast<float>(found - order_.begin()) * clipper.ItemsHeight -
                           ImGui::GetWindowHeight() / 2);
+      }
     }
     ImGui::EndTable();
   }

@@ -108,6 +108,7 @@ class DataTable {
   bool known_ = false, set_sorting_ = true, fit_columns_ = false;
   std::vector<int> order_;
   std::vector<std::string> widest_;  // text of each column
+  float letter_ = 0;                 // that the columns were made for
   int menu_row_ = -1, menu_column_ = 0;
 };
 

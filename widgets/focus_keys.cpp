@@ -13,6 +13,7 @@ constexpr double kCloser = 0.8, kStep = 0.1;
 
 constexpr KeyHelp kHelp[] = {
     {"Tab, Shift+Tab", "To the next control, figure or text; Space or Enter presses it"},
+    {"Enter, Escape", "In a table: to its rows, and away from them"},
     {"+  -", "In a figure: zoom in, zoom out"},
     {"Arrow keys",
      "In a figure: move what it shows. In Text: select the token beside. In Arcs: up "

@@ -115,11 +115,12 @@ void draw_thumbnail(const HeadGridSpec& grid, std::uint64_t picture, ImVec2 at, 
   const ImVec2 uv1{uv0.x + 1.0F / static_cast<float>(grid.heads),
                    uv0.y + 1.0F / static_cast<float>(grid.layers)};
   ImDrawList* list = ImGui::GetWindowDrawList();
-  if (picture)
+  if (picture) {
     list->AddImage(static_cast<ImTextureID>(picture), at, end, uv0, uv1,
                    dim ? IM_COL32(255, 255, 255, 60) : IM_COL32_WHITE);
-  else
+  } else {
     list->AddRectFilled(at, end, ImGui::ColorConvertFloat4ToU32(palette().panel));
+  }
 }
 
 void draw_frame(const HeadGridDraw& draw, ImVec2 at, float pixels, int cell) {
@@ -151,10 +152,13 @@ void draw_cells(const HeadGridSpec& grid, const HeadGridDraw& draw, const Placem
   const int first = std::max(0, static_cast<int>(std::floor(top / place.step_y())));
   const int end = std::min(place.lines(), static_cast<int>(std::ceil(bottom / place.step_y())));
   const auto each = [&](auto&& draw_one) {
-    for (int line = first; line < end; ++line)
-      for (int column = 0; column < place.columns; ++column)
-        if (const int slot = place.slot_at(line, column); slot >= 0)
+    for (int line = first; line < end; ++line) {
+      for (int column = 0; column < place.columns; ++column) {
+        if (const int slot = place.slot_at(line, column); slot >= 0) {
           draw_one(place.corner(line, column), cell_at(grid, slot));
+        }
+      }
+    }
   };
   each([&](ImVec2 at, int cell) {
     const bool dim = !draw.found.empty() && !draw.found[static_cast<std::size_t>(cell)];
@@ -176,12 +180,13 @@ float widest(const std::vector<std::string>& list) {
 
 HeadAtlas atlas_of(int layers, int heads, int side, std::span<const float> thumbnails) {
   const std::size_t cells = static_cast<std::size_t>(layers) * heads;
-  if (thumbnails.size() != cells * side * side)
+  if (thumbnails.size() != cells * side * side) {
     throw std::invalid_argument("an atlas needs layers * heads * side * side values");
+  }
   HeadAtlas atlas{layers * side, heads * side, {}};
   atlas.values.resize(thumbnails.size());
-  for (int layer = 0; layer < layers; ++layer)
-    for (int head = 0; head < heads; ++head)
+  for (int layer = 0; layer < layers; ++layer) {
+    for (int head = 0; head < heads; ++head) {
       for (int row = 0; row < side; ++row) {
         const auto from = thumbnails.begin() +
                           ((static_cast<std::ptrdiff_t>(layer) * heads + head) * side + row) * side;
@@ -189,6 +194,8 @@ HeadAtlas atlas_of(int layers, int heads, int side, std::span<const float> thumb
             (static_cast<std::ptrdiff_t>(layer) * side + row) * atlas.cols + head * side;
         std::copy(from, from + side, atlas.values.begin() + to);
       }
+    }
+  }
   return atlas;
 }
 
@@ -226,8 +233,9 @@ HeadGridDrawn draw_head_grid(const HeadGridSpec& grid, HeatmapTexture& atlas,
   const bool pressed = ImGui::InvisibleButton("##heads", size, ImGuiButtonFlags_EnableNav);
   const ArrowStep step = arrow_step(ImGui::GetItemID());
   if (step != ArrowStep{}) drawn.stepped = cell_beside(grid, place, draw.selected, step);
-  if (ImGui::IsItemHovered(ImGuiHoveredFlags_NoNavOverride))
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_NoNavOverride)) {
     drawn.hovered = cell_under(grid, place, ImGui::GetMousePos());
+  }
   HeadGridDraw now = draw;
   if (drawn.hovered >= 0) now.hovered = drawn.hovered;
   draw_cells(grid, now, place, atlas.colored(grid.look));

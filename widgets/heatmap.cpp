@@ -78,13 +78,14 @@ struct Painter {
     glAttachShader(program, compiled(GL_FRAGMENT_SHADER, kFragmentSource));
     glLinkProgram(program);
     glGenVertexArrays(1, &vertex_array);
-    for (const Ground ground : {Ground::light, Ground::dark})
+    for (const Ground ground : {Ground::light, Ground::dark}) {
       for (int map = 0; map < 3; ++map) {
         tables[static_cast<int>(ground)][map] = new_texture();
         const auto colors = color_table(static_cast<Colormap>(map), ground);
         glTexImage2D(GL_TEXTURE_2D, 0, GL_RGBA8, 256, 1, 0, GL_RGBA, GL_UNSIGNED_BYTE,
                      colors.data());
       }
+    }
   }
 
   int place(const char* name) const { return glGetUniformLocation(program, name); }
@@ -121,15 +122,17 @@ void HeatmapTexture::release() {
 }
 
 void HeatmapTexture::set_values(int rows, int cols, std::vector<float>&& values) {
-  if (rows < 0 || cols < 0 || values.size() != static_cast<std::size_t>(rows) * cols)
+  if (rows < 0 || cols < 0 || values.size() != static_cast<std::size_t>(rows) * cols) {
     throw std::invalid_argument("a heatmap needs rows * cols values");
+  }
   rows_ = rows, cols_ = cols;
   values_ = std::move(values);
   for (float& value : values_) {
-    if (value == kMaskedCell)
+    if (value == kMaskedCell) {
       value = kMaskMark;
-    else if (!std::isfinite(value))
+    } else if (!std::isfinite(value)) {
       value = kNotFiniteMark;
+    }
   }
   values_changed_ = true;
 }

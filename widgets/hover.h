@@ -25,8 +25,9 @@ struct Hover {
   // and its position in the sequence are one place.
   std::optional<std::int64_t> at(Coordinate which) const {
     const auto first = [](std::initializer_list<std::optional<std::int64_t>> list) {
-      for (const auto& one : list)
+      for (const auto& one : list) {
         if (one) return one;
+      }
       return std::optional<std::int64_t>();
     };
     switch (which) {

@@ -39,8 +39,9 @@ Rgba color_at(Colormap map, double t, Ground ground) {
 }
 
 Rgba cell_color(const MapSpec& map, double value, Ground ground) {
-  if (ground == Ground::light || (!std::isfinite(value) && value != kMaskedCell))
+  if (ground == Ground::light || (!std::isfinite(value) && value != kMaskedCell)) {
     return cell_color(map, value);
+  }
   if (value == kMaskedCell) return kMaskedOnDark;
   return color_at(map.colormap, scale_place(map, value), ground);
 }
@@ -53,8 +54,9 @@ double value_at_place(const MapSpec& map, double t) {
 
 std::array<Rgba, 256> color_table(Colormap map, Ground ground) {
   std::array<Rgba, 256> table;
-  for (std::size_t i = 0; i < table.size(); ++i)
+  for (std::size_t i = 0; i < table.size(); ++i) {
     table[i] = color_at(map, static_cast<double>(i) / 255.0, ground);
+  }
   return table;
 }
 

@@ -37,12 +37,14 @@ void draw_map(const MapSpec& map, HeatmapTexture& texture) {
   if (!picture) return;
   const auto& platform = ImGui::GetPlatformIO();
   ImDrawList* list = ImPlot::GetPlotDrawList();
-  if (platform.DrawCallback_SetSamplerNearest)
+  if (platform.DrawCallback_SetSamplerNearest) {
     list->AddCallback(platform.DrawCallback_SetSamplerNearest, nullptr);
+  }
   ImPlot::PlotImage("##map", static_cast<ImTextureID>(picture), {map.col_begin, row_end(map)},
                     {col_end(map), map.row_begin});
-  if (platform.DrawCallback_SetSamplerLinear)
+  if (platform.DrawCallback_SetSamplerLinear) {
     list->AddCallback(platform.DrawCallback_SetSamplerLinear, nullptr);
+  }
 }
 
 // The strip of numbers beside the map, in the room that the last tick's label leaves; returns what
@@ -66,9 +68,10 @@ std::string draw_margin(const MapSpec& map) {
     const double value = static_cast<double>(map.margin[row]);
     list->AddRectFilled({left, top}, {right, bottom},
                         color_u32(cell_color(map, value, window_ground())));
-    if (over && mouse.y >= top && mouse.y < bottom)
+    if (over && mouse.y >= top && mouse.y < bottom) {
       words = map.row_name + " " + short_number(std::floor(row_place(map, static_cast<int>(row)))) +
               ": " + map.margin_name + " " + short_number(value);
+    }
   }
   list->AddRect({left, pixel(0)}, {right, pixel(map.margin.size())},
                 ImGui::GetColorU32(ImGuiCol_Border));
@@ -142,13 +145,14 @@ void set_axis(const AxisSpec& axis, const AxisSetup& setup) {
   ImPlot::SetupAxis(which, labelled ? axis.label.c_str() : nullptr, flags);
   if (axis.scale == Scale::log10) ImPlot::SetupAxisScale(which, ImPlotScale_Log10);
   const std::optional<ValueRange> keyed = keyed_limits(axis, setup);
-  if (setup.link)
+  if (setup.link) {
     ImPlot::SetupAxisLinks(which, &setup.link->low, &setup.link->high);
-  else if (keyed)
+  } else if (keyed) {
     ImPlot::SetupAxisLimits(which, keyed->low, keyed->high, ImPlotCond_Always);
-  else if (setup.limited)
+  } else if (setup.limited) {
     ImPlot::SetupAxisLimits(which, setup.range.low, setup.range.high,
                             setup.refit ? ImPlotCond_Always : ImPlotCond_Once);
+  }
   ImPlot::SetupAxisFormat(which, format_tick);
   const std::vector<AxisTick> few = few_ticks(axis, setup);
   const std::vector<AxisTick>& ticks = setup.ticks ? *setup.ticks : few.empty() ? axis.ticks : few;
@@ -265,11 +269,13 @@ std::string draw_inside(const PlotSpec& plot, const PlotDraw& options, const Fit
   for (const Marker& marker : plot.markers) shade_beyond(marker);
   if (plot.map && options.texture) draw_map(*plot.map, *options.texture);
   std::string words = plot.map ? draw_margin(*plot.map) : "";
-  for (std::size_t i = 0; i < plot.series.size(); ++i)
+  for (std::size_t i = 0; i < plot.series.size(); ++i) {
     draw_band(plot.series[i], static_cast<int>(i), plot.x.scale, plot.y.scale);
+  }
   const std::vector<PointShape> shapes = shapes_of(plot);
-  for (std::size_t i = 0; i < plot.series.size(); ++i)
+  for (std::size_t i = 0; i < plot.series.size(); ++i) {
     draw_series(plot.series[i], static_cast<int>(i), shapes[i]);
+  }
   draw_series_marks(plot, shapes);
   int line = 0;
   for (const Marker& marker : plot.markers) line = (line + draw_marker(marker, line)) % 4;
@@ -285,9 +291,11 @@ void show_cell(const PlotSpec& plot, const PlotDraw& options, PlotPointer at) {
   const std::string words = cell_text(*plot.map, at);
   if (words.empty() || !ImGui::BeginTooltip()) return;
   ImGui::TextUnformatted(words.c_str());
-  if (options.more_words)
-    if (const std::string more = options.more_words(at); !more.empty())
+  if (options.more_words) {
+    if (const std::string more = options.more_words(at); !more.empty()) {
       ImGui::TextColored(palette().quiet, "%s", more.c_str());
+    }
+  }
   ImGui::EndTooltip();
 }
 
@@ -331,16 +339,18 @@ void show_points(const PlotSpec& plot, const std::vector<NearPoint>& points) {
   };
   const bool one_place =
       std::ranges::all_of(points, [&](const auto& p) { return place(p) == place(points[0]); });
-  if (one_place)
+  if (one_place) {
     ImGui::TextColored(palette().quiet, "%s %s", (downward ? plot.y : plot.x).label.c_str(),
                        place(points[0]).c_str());
+  }
   const auto shown = shown_points(points);
   if (ImGui::BeginTable("points", one_place ? 2 : 3, ImGuiTableFlags_SizingFixedFit)) {
     for (const NearPoint& point : shown) draw_point_row(plot, point, !one_place);
     ImGui::EndTable();
   }
-  if (shown.size() < points.size())
+  if (shown.size() < points.size()) {
     ImGui::TextColored(palette().quiet, "and %zu more", points.size() - shown.size());
+  }
   ImGui::EndTooltip();
 }
 
@@ -368,10 +378,12 @@ void point_at(const PlotSpec& plot, const PlotDraw& options, PlotDrawn& drawn) {
   set_coordinate(drawn.hover, plot.x, best->x, false);
   set_coordinate(drawn.hover, plot.y, best->y, false);
   const bool downward = runs_downward(plot);
-  if (plot.series[best->series].kind != SeriesKind::scatter)
+  if (plot.series[best->series].kind != SeriesKind::scatter) {
     draw_mark(downward ? best->y : best->x, !downward, palette().accent);
-  for (const NearPoint& point : shown_points(drawn.near))
+  }
+  for (const NearPoint& point : shown_points(drawn.near)) {
     draw_ring({point.x, point.y, ImGui::GetStyleColorVec4(ImGuiCol_Text)});
+  }
 }
 
 // ImPlot's own menu changes axes for good, where no undo finds it.
@@ -469,8 +481,9 @@ void draw_notes(const std::vector<std::string>& notes) {
 float notes_height(const std::vector<std::string>& notes, float width) {
   float height = 0;
   ImGui::PushFont(nullptr, ImGui::GetStyle().FontSizeBase * kSmall);
-  for (const std::string& note : notes)
+  for (const std::string& note : notes) {
     height += ImGui::CalcTextSize(note.c_str(), nullptr, false, std::max(20.0F, width)).y + 1;
+  }
   ImGui::PopFont();
   return height;
 }
@@ -560,8 +573,9 @@ PlotDrawn draw_plot(const PlotSpec& plot, const PlotDraw& options) {
   const ImVec2 room = ImGui::GetContentRegionAvail();
   ImVec2 size{options.size.x > 0 ? options.size.x : room.x,
               options.size.y > 0 ? options.size.y : room.y};
-  if (options.notes && options.size.y <= 0 && !plot.notes.empty())
+  if (options.notes && options.size.y <= 0 && !plot.notes.empty()) {
     size.y -= notes_height(plot.notes, room.x) + ImGui::GetStyle().ItemSpacing.y;
+  }
   const float least = ImGui::GetFontSize() * 6;
   size.y = std::max(size.y, least);
   if (options.axis_labels && !plot.y.label.empty() && !label_fits(plot.y, size.y)) {

@@ -7,8 +7,9 @@ namespace phasescope::widgets {
 namespace {
 
 std::size_t drawn_points(const Series& series) {
-  if (series.kind == SeriesKind::histogram)
+  if (series.kind == SeriesKind::histogram) {
     return std::min(series.y.size(), series.x.empty() ? 0 : series.x.size() - 1);
+  }
   return std::min(series.x.size(), series.y.size());
 }
 
@@ -44,9 +45,11 @@ struct Search {
     const bool scatter = series.kind == SeriesKind::scatter;
     std::optional<NearPoint> best;
     const auto rank = [&](const NearPoint& point) { return scatter ? point.away : point.along; };
-    for (std::size_t i = 0; i < drawn_points(series); ++i)
-      if (const auto point = measured(index, i); point && (!best || rank(*point) < rank(*best)))
+    for (std::size_t i = 0; i < drawn_points(series); ++i) {
+      if (const auto point = measured(index, i); point && (!best || rank(*point) < rank(*best))) {
         best = point;
+      }
+    }
     if (best && scatter && best->away > reach) return std::nullopt;
     return best;
   }
@@ -68,8 +71,9 @@ std::vector<NearPoint> near_points(const PlotSpec& plot, const PlotPixels& pixel
                                    double reach) {
   const Search search{plot, pixels, at, runs_downward(plot)};
   std::vector<NearPoint> found;
-  for (std::size_t i = 0; i < plot.series.size(); ++i)
+  for (std::size_t i = 0; i < plot.series.size(); ++i) {
     if (const auto point = search.nearest_of(i, reach)) found.push_back(*point);
+  }
   double least = INFINITY;
   for (const NearPoint& point : found) least = std::min(least, point.along);
   std::erase_if(found, [&](const NearPoint& point) { return point.along > least + reach; });
@@ -90,8 +94,9 @@ std::string value_text(const Series& series, const NearPoint& point, bool downwa
 }
 
 std::string place_text(const Series& series, const NearPoint& point, bool downward) {
-  if (series.kind == SeriesKind::histogram)
+  if (series.kind == SeriesKind::histogram) {
     return short_number(series.x[point.point]) + " to " + short_number(series.x[point.point + 1]);
+  }
   return short_number(downward ? point.y : point.x);
 }
 

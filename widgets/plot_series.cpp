@@ -114,8 +114,9 @@ void draw_points(const Series& series, PointShape shape) {
   ImPlot::PushPlotClipRect();
   for (int i = 0; i < count_of(series); ++i) {
     const ImVec2 at = ImPlot::PlotToPixels(series.x[i], series.y[i]);
-    if (std::isfinite(at.x) && std::isfinite(at.y))
+    if (std::isfinite(at.x) && std::isfinite(at.y)) {
       draw_point(ImPlot::GetPlotDrawList(), shape, at, color);
+    }
   }
   ImPlot::PopPlotClipRect();
 }
@@ -190,8 +191,9 @@ void draw_scatter(const Series& series, PointShape shape, const char* name) {
   look.Marker = marker_of(shape);
   look.MarkerSize = scaled(3.5F);
   look.MarkerFillColor = look.MarkerLineColor = series_vec(series.color);
-  if (shape == PointShape::open_circle || shape == PointShape::open_square)
+  if (shape == PointShape::open_circle || shape == PointShape::open_square) {
     look.MarkerFillColor.w = 0;
+  }
   if (series.sizes.empty()) {
     ImPlot::PlotScatter(name, series.x.data(), series.y.data(), count, look);
     return;
@@ -240,10 +242,11 @@ void draw_series_marks(const PlotSpec& plot, const std::vector<PointShape>& shap
   ImPlot::PushPlotClipRect();
   for (std::size_t n = 0; n < marks.size(); ++n) {
     const ImU32 color = ImGui::ColorConvertFloat4ToU32(series_vec(plot.series[n].color));
-    for (const auto& [x, y] : marks[n])
+    for (const auto& [x, y] : marks[n]) {
       draw_point(ImPlot::GetPlotDrawList(), shapes[n],
                  {static_cast<float>(x), static_cast<float>(y)}, color,
                  static_cast<float>(kMarkRadius));
+    }
   }
   ImPlot::PopPlotClipRect();
 }
@@ -309,12 +312,12 @@ void draw_swatch(const Series& series, PointShape shape) {
   // Under a mark: as opaque as bins are.
   const ImU32 pale = ImGui::ColorConvertFloat4ToU32(series_vec(series.color, 0.26F));
   ImDrawList* list = ImGui::GetWindowDrawList();
-  if (series.kind == SeriesKind::bars || series.kind == SeriesKind::histogram)
+  if (series.kind == SeriesKind::bars || series.kind == SeriesKind::histogram) {
     list->AddRectFilled({at.x, middle - line * 0.3F}, {at.x + width, middle + line * 0.3F},
                         shape == PointShape::none ? color : pale, 2);
-  else if (series.kind == SeriesKind::scatter)
+  } else if (series.kind == SeriesKind::scatter) {
     draw_point(list, shape, {at.x + width / 2, middle}, color);
-  else if (series.dashed || series.quiet)
+  } else if (series.dashed || series.quiet) {
     for (int part = 0; part < 2; ++part) {
       // A point in the middle is parted from both dashes, else it would close the gap.
       const float dash = shape == PointShape::none ? 0.4F : 0.18F;
@@ -322,10 +325,12 @@ void draw_swatch(const Series& series, PointShape shape) {
       const float from = at.x + width * begin * static_cast<float>(part);
       list->AddLine({from, middle}, {from + width * dash, middle}, color, scaled(2));
     }
-  else
+  } else {
     list->AddLine({at.x, middle}, {at.x + width, middle}, color, scaled(2.4F));
-  if (series.kind != SeriesKind::scatter)
+  }
+  if (series.kind != SeriesKind::scatter) {
     draw_point(list, shape, {at.x + width / 2, middle}, color);
+  }
   ImGui::Dummy({width, line});
 }
 
@@ -342,8 +347,9 @@ void draw_entry(const LegendEntry& entry, float right) {
   draw_swatch(series, entry.shape);
   ImGui::SameLine(0, ImGui::GetStyle().ItemSpacing.x * 0.6F);
   const float room = right - ImGui::GetCursorScreenPos().x;
-  if (ImGui::CalcTextSize(series.label.c_str()).x <= room + 1)
+  if (ImGui::CalcTextSize(series.label.c_str()).x <= room + 1) {
     return ImGui::TextUnformatted(series.label.c_str());
+  }
   widgets::draw_line(series.label, room);
   ImGui::SetItemTooltip("%s", series.label.c_str());
 }
@@ -361,9 +367,11 @@ void draw_legend(const PlotSpec& plot, int most_lines) {
   if (!plot.legend) return;
   std::vector<LegendEntry> entries;
   const std::vector<PointShape> shapes = shapes_of(plot);
-  for (std::size_t n = 0; n < shapes.size(); ++n)
-    if (!plot.series[n].label.empty() && plot.series[n].in_legend)
+  for (std::size_t n = 0; n < shapes.size(); ++n) {
+    if (!plot.series[n].label.empty() && plot.series[n].in_legend) {
       entries.push_back({&plot.series[n], shapes[n]});
+    }
+  }
   const float right = ImGui::GetCursorScreenPos().x + ImGui::GetContentRegionAvail().x;
   const float gap = ImGui::GetStyle().ItemSpacing.x * 2;
   const float count = ImGui::CalcTextSize("+99").x + gap;

@@ -42,10 +42,12 @@ void add_horizontal(Extent& extent, const Series& series) {
 Extent data_extent(const PlotSpec& plot, bool vertical) {
   Extent extent;
   extent.positive_only = (vertical ? plot.y : plot.x).scale == Scale::log10;
-  for (const Series& series : plot.series)
+  for (const Series& series : plot.series) {
     vertical ? add_vertical(extent, series) : add_horizontal(extent, series);
-  for (const Marker& marker : plot.markers)
+  }
+  for (const Marker& marker : plot.markers) {
     if (marker.vertical != vertical) extent.add(marker.at);
+  }
   if (plot.map) {
     const MapSpec& map = *plot.map;
     extent.add(vertical ? map.row_begin : map.col_begin);
@@ -73,8 +75,9 @@ ValueRange widened(const Extent& extent, Scale scale, double pad) {
 
 double nice_step(double rough) {
   const double power = std::pow(10.0, std::floor(std::log10(rough)));
-  for (double factor : {1.0, 2.0, 2.5, 5.0})
+  for (double factor : {1.0, 2.0, 2.5, 5.0}) {
     if (rough <= factor * power) return factor * power;
+  }
   return 10 * power;
 }
 
@@ -82,8 +85,9 @@ std::vector<AxisTick> linear_ticks(double low, double high, int wanted) {
   std::vector<AxisTick> ticks;
   const double step = nice_step((high - low) / std::max(1, wanted));
   const double first = std::ceil(low / step - 1e-9);
-  for (double k = first; k * step <= high + step * 1e-9; k += 1)
+  for (double k = first; k * step <= high + step * 1e-9; k += 1) {
     ticks.push_back({k * step, short_number(std::abs(k) < 1e-9 ? 0.0 : k * step)});
+  }
   return ticks;
 }
 
@@ -93,11 +97,12 @@ std::vector<AxisTick> log_ticks(double low, double high) {
   const std::vector<double> parts = decades > 4     ? std::vector<double>{1}
                                     : decades > 1.3 ? std::vector<double>{1, 3}
                                                     : std::vector<double>{1, 2, 3, 5, 7};
-  for (double power = std::floor(std::log10(low)); power <= std::ceil(std::log10(high)); ++power)
+  for (double power = std::floor(std::log10(low)); power <= std::ceil(std::log10(high)); ++power) {
     for (double part : parts) {
       const double at = part * std::pow(10.0, power);
       if (at >= low * 0.999 && at <= high * 1.001) ticks.push_back({at, short_number(at)});
     }
+  }
   return ticks;
 }
 
@@ -172,8 +177,9 @@ ValueRange axis_range(const PlotSpec& plot, bool vertical) {
   const bool points = std::any_of(plot.series.begin(), plot.series.end(),
                                   [](const Series& s) { return s.kind == SeriesKind::scatter; });
   // Half of a point that stands at 0 would be cut off.
-  if (points && axis.scale == Scale::linear && range.low == 0)
+  if (points && axis.scale == Scale::linear && range.low == 0) {
     range.low = -pad * (range.high - range.low);
+  }
   range.low = axis.low.value_or(range.low);
   range.high = axis.high.value_or(range.high);
   if (!(range.high > range.low)) range.high = range.low + 1;
@@ -222,8 +228,9 @@ MapSpec margin_of(const MapSpec& map) {
 
 double scale_place(const MapSpec& map, double value) {
   const ValueRange range = drawn_range(map.colormap, map.range);
-  if (map.log_decades > 0)
+  if (map.log_decades > 0) {
     return 1 + std::log10(std::max(value, 1e-300) / range.high) / map.log_decades;
+  }
   return range.high > range.low ? (value - range.low) / (range.high - range.low) : 0.5;
 }
 
@@ -235,19 +242,21 @@ Rgba cell_color(const MapSpec& map, double value) {
 
 std::string scale_text(const MapSpec& map) {
   const ValueRange range = drawn_range(map.colormap, map.range);
-  if (map.log_decades > 0)
+  if (map.log_decades > 0) {
     return "log, " + short_number(range.high * std::pow(10.0, -map.log_decades)) + " .. " +
            short_number(range.high);
+  }
   return short_number(range.low) + " .. " + short_number(range.high);
 }
 
 CellMarks marks_of(const std::vector<float>& values) {
   CellMarks marks;
   for (float value : values) {
-    if (value == kMaskedCell)
+    if (value == kMaskedCell) {
       ++marks.masked;
-    else if (!std::isfinite(value))
+    } else if (!std::isfinite(value)) {
       ++marks.not_finite;
+    }
   }
   return marks;
 }

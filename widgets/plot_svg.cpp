@@ -107,13 +107,14 @@ void draw_legend(SvgWriter& svg, const std::vector<LegendEntry>& entries) {
   for (const LegendEntry& entry : entries) {
     const std::string color = svg.series(entry.series->color);
     const SeriesKind kind = entry.series->kind;
-    if (kind == SeriesKind::bars || kind == SeriesKind::histogram)
+    if (kind == SeriesKind::bars || kind == SeriesKind::histogram) {
       svg.rect(entry.x, entry.y - 9, 18, 10, color, 0.55);
-    else if (kind == SeriesKind::scatter)
+    } else if (kind == SeriesKind::scatter) {
       draw_scattered(svg, *entry.series, entry.shape, entry.x + 9, entry.y - 4, color);
-    else
+    } else {
       svg.line(entry.x, entry.y - 4, entry.x + 18, entry.y - 4, color, entry.series->quiet ? 1 : 2,
                entry.series->dashed || entry.series->quiet);
+    }
     if (kind != SeriesKind::scatter) draw_point(svg, entry.shape, entry.x + 9, entry.y - 4, color);
     svg.text(entry.x + 24, entry.y, entry.series->label, {11.5, svg.ink().ink});
   }
@@ -138,8 +139,9 @@ void draw_ticks(Page& page) {
   }
   for (const AxisTick& tick : ticks_y) {
     const double at = page.y(tick.at);
-    if (!page.plot.map)
+    if (!page.plot.map) {
       page.svg.line(frame.left, at, frame.left + frame.width, at, page.svg.ink().rule);
+    }
     page.svg.text(frame.left - 7, at + 4, tick.label, {11, page.svg.ink().ink, TextAnchor::end});
   }
 }
@@ -158,10 +160,12 @@ void draw_band(Page& page, const Series& series, const std::string& color) {
   for (const auto& run : band_runs(series, page.y.scale)) {
     const BandEdges edges = band_edges(series, run, page.x.scale, page.y.scale, page.y.range.low);
     SvgPoints outline;
-    for (std::size_t i = 0; i < edges.x.size(); ++i)
+    for (std::size_t i = 0; i < edges.x.size(); ++i) {
       outline.emplace_back(page.x(edges.x[i]), page.y(edges.high[i]));
-    for (std::size_t i = edges.x.size(); i-- > 0;)
+    }
+    for (std::size_t i = edges.x.size(); i-- > 0;) {
       outline.emplace_back(page.x(edges.x[i]), page.y(edges.low[i]));
+    }
     page.svg.polygon(outline, color, 0.16);
   }
 }
@@ -171,11 +175,12 @@ void draw_line(Page& page, const Series& series, PointShape shape, const std::st
   const double opacity = series.quiet ? 0.55 : 1;
   SvgPoints run;
   const auto flush = [&] {
-    if (run.size() > 1)
+    if (run.size() > 1) {
       page.svg.polyline(run, color, series.quiet ? 1 : series.width, series.dashed || series.quiet,
                         opacity);
-    else if (run.size() == 1 && series.points == PointShape::none)
+    } else if (run.size() == 1 && series.points == PointShape::none) {
       page.svg.circle(run[0].first, run[0].second, 2.5, color);
+    }
     run.clear();
   };
   for (std::size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
@@ -196,8 +201,9 @@ void draw_ends(Page& page, const Series& series, const std::string& color) {
   for (std::size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
     const double x = page.x(series.x[i]);
     if (!std::isfinite(x) || !std::isfinite(page.y(series.y[i]))) continue;
-    if (std::isfinite(series.low[i]) && std::isfinite(series.high[i]))
+    if (std::isfinite(series.low[i]) && std::isfinite(series.high[i])) {
       page.svg.line(x, page.low_end(series.low[i]), x, page.y(series.high[i]), color, 1.4);
+    }
   }
 }
 
@@ -215,8 +221,9 @@ void draw_bar(Page& page, double left, double right, double height, const std::s
 
 void draw_bars(Page& page, const Series& series, const std::string& color) {
   const double step = series.x.size() > 1 ? std::abs(series.x[1] - series.x[0]) : 1.0;
-  for (std::size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i)
+  for (std::size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
     draw_bar(page, series.x[i] - 0.38 * step, series.x[i] + 0.38 * step, series.y[i], color);
+  }
   draw_ends(page, series, color);
 }
 
@@ -264,8 +271,9 @@ void draw_series_marks(Page& page, const std::vector<PointShape>& shapes) {
                                   [&](double x, double y) {
                                     return MarkPlace{page.x(x), page.y(y)};
                                   });
-  for (std::size_t n = 0; n < marks.size(); ++n)
+  for (std::size_t n = 0; n < marks.size(); ++n) {
     page.svg.marks(marks[n], shapes[n], kMarkRadius, page.svg.series(page.plot.series[n].color));
+  }
 }
 
 void shade_beyond(Page& page, const Marker& marker) {
@@ -367,13 +375,15 @@ void draw_margin(Page& page, const MapSpec& map) {
 
 void draw_color_scale(SvgWriter& svg, const MapSpec& map, const Frame& frame) {
   const double left = frame.left + frame.width + 14, steps = 48;
-  for (int i = 0; i < steps; ++i)
+  for (int i = 0; i < steps; ++i) {
     svg.rect(left, frame.top + frame.height * (1 - (i + 1) / steps), 13, frame.height / steps + 0.6,
              hex_of(color_at(map.colormap, (i + 0.5) / steps, ground_of(svg))));
+  }
   svg.rect(left, frame.top, 13, frame.height, "none", 1, svg.ink().frame);
-  for (const double t : {0.0, 0.5, 1.0})
+  for (const double t : {0.0, 0.5, 1.0}) {
     svg.text(left + 18, frame.top + frame.height * (1 - t) + 4,
              short_number(value_at_place(map, t)), {10.5, svg.ink().ink});
+  }
   // Beside the scale there is room for so much; a longer title ends where that ends.
   constexpr double kRoom = 60;
   const bool longer = text_width(map.value_label, 10.5) > kRoom;
@@ -396,22 +406,25 @@ double further_lines(const std::vector<std::string>& title) {
 }
 
 void draw_title(SvgWriter& svg, const std::vector<std::string>& lines, double left, double top) {
-  for (std::size_t i = 0; i < lines.size(); ++i)
+  for (std::size_t i = 0; i < lines.size(); ++i) {
     svg.text(left, top + kTitleLine * static_cast<double>(i), lines[i],
              {kTitleSize, svg.ink().strong, TextAnchor::start, true});
+  }
 }
 
 std::vector<std::string> note_lines(const std::vector<std::string>& notes, double width) {
   std::vector<std::string> lines;
-  for (const std::string& note : notes)
+  for (const std::string& note : notes) {
     for (std::string& line : wrapped(note, kNoteSize, width)) lines.push_back(std::move(line));
+  }
   return lines;
 }
 
 void draw_notes(SvgWriter& svg, const std::vector<std::string>& lines, double left, double top) {
-  for (std::size_t i = 0; i < lines.size(); ++i)
+  for (std::size_t i = 0; i < lines.size(); ++i) {
     svg.text(left, top + kNoteLine * static_cast<double>(i), lines[i],
              {kNoteSize, svg.ink().quiet});
+  }
 }
 
 // Rows grow downwards on a map and values grow upwards on every other plot.
@@ -500,9 +513,10 @@ void draw_small(SvgWriter& svg, const PlotSpec& plot, const Frame& cell) {
 
 void draw_cell(SvgWriter& svg, const GridCell& cell, const Frame& frame) {
   if (cell.plot) return draw_small(svg, *cell.plot, frame);
-  if (!cell.map.values.empty())
+  if (!cell.map.values.empty()) {
     svg.image(frame.left, frame.top, frame.width, frame.height,
               embedded(cell.map, 256, ground_of(svg)));
+  }
   svg.rect(frame.left, frame.top, frame.width, frame.height, "none", 1, svg.ink().frame);
 }
 
@@ -529,9 +543,10 @@ void draw_flat_scale(SvgWriter& svg, const MapSpec& map, double x, double y) {
       (map.value_label.empty() ? "" : map.value_label + " ") + short_number(value_at_place(map, 0));
   svg.text(x, y + kHeight - 1, low, {kNoteSize, svg.ink().ink});
   const double left = x + text_width(low, kNoteSize) + kGap;
-  for (int i = 0; i < kSteps; ++i)
+  for (int i = 0; i < kSteps; ++i) {
     svg.rect(left + kWidth * i / kSteps, y, kWidth / kSteps + 0.6, kHeight,
              hex_of(color_at(map.colormap, (i + 0.5) / kSteps, ground_of(svg))));
+  }
   svg.rect(left, y, kWidth, kHeight, "none", 1, svg.ink().frame);
   svg.text(left + kWidth + kGap, y + kHeight - 1, short_number(value_at_place(map, 1)),
            {kNoteSize, svg.ink().ink});

@@ -42,8 +42,9 @@ bool differ_by_color_alone(const Series& a, const Series& b) {
 
 bool has_more_series_than_colors(const PlotSpec& plot) {
   std::set<int> colors, palette;
-  for (const Series& series : plot.series)
+  for (const Series& series : plot.series) {
     if (!series.x.empty()) colors.insert(series.color), palette.insert(palette_place(series.color));
+  }
   return colors.size() > palette.size();
 }
 
@@ -82,8 +83,9 @@ std::vector<MarkPlace> sparse(const std::vector<MarkPlace>& places, double left,
     if (off < distance[n]) distance[n] = off, nearest[n] = place;
   }
   std::vector<MarkPlace> marks;
-  for (std::size_t n = 0; n < nearest.size(); ++n)
+  for (std::size_t n = 0; n < nearest.size(); ++n) {
     if (std::isfinite(distance[n])) marks.push_back(nearest[n]);
+  }
   return marks;
 }
 
@@ -115,9 +117,11 @@ std::vector<std::vector<MarkPlace>> series_marks(const PlotSpec& plot,
     if (own || shapes[n] == PointShape::none) continue;
     marks[n] = places_of(series, to_pixels);
     marked.push_back(n);
-    for (const MarkPlace& place : marks[n])
-      if (place.first >= left && place.first <= right)
+    for (const MarkPlace& place : marks[n]) {
+      if (place.first >= left && place.first <= right) {
         begin = std::min(begin, place.first), end = std::max(end, place.first);
+      }
+    }
   }
   const int steps = std::clamp(static_cast<int>(std::lround((end - begin) / kSpacing)), 3, 9);
   for (std::size_t rank = 0; rank < marked.size(); ++rank) {

@@ -24,24 +24,26 @@ std::string number(double value) {
 std::string escaped(const std::string& words) {
   std::string out;
   for (char c : words) {
-    if (c == '&')
+    if (c == '&') {
       out += "&amp;";
-    else if (c == '<')
+    } else if (c == '<') {
       out += "&lt;";
-    else if (c == '>')
+    } else if (c == '>') {
       out += "&gt;";
-    else if (c == '"')
+    } else if (c == '"') {
       out += "&quot;";
-    else if (static_cast<unsigned char>(c) >= 0x20 || c == '\t')
+    } else if (static_cast<unsigned char>(c) >= 0x20 || c == '\t') {
       out += c;
+    }
   }
   return out;
 }
 
 std::string points_of(const SvgPoints& points) {
   std::string text;
-  for (const auto& [x, y] : points)
+  for (const auto& [x, y] : points) {
     if (std::isfinite(x) && std::isfinite(y)) text += number(x) + "," + number(y) + " ";
+  }
   if (!text.empty()) text.pop_back();
   return text;
 }
@@ -110,8 +112,9 @@ const FigureInk& figure_ink(FigureTheme theme) {
 std::string SvgWriter::series(int index) const {
   Rgba color = series_color(index);
   if (!ink_.dark) return hex_of(color);
-  for (auto* part : {&color.r, &color.g, &color.b})
+  for (auto* part : {&color.r, &color.g, &color.b}) {
     *part = static_cast<std::uint8_t>(*part + (255 - *part) / 4);
+  }
   return hex_of(color);
 }
 
@@ -165,8 +168,9 @@ void SvgWriter::marks(const SvgPoints& places, PointShape shape, double radius,
   const MarkForm form = form_of(shape, radius);
   const bool stroked = form.width > 0;
   std::string path;
-  for (const auto& [x, y] : places)
+  for (const auto& [x, y] : places) {
     path += "M" + tenths(x + form.x) + " " + tenths(y + form.y) + form.rest;
+  }
   const std::string stroke =
       attribute("stroke", color) + attribute("stroke-width", number(form.width));
   put("<path" + attribute("fill", stroked ? "none" : color) +
@@ -217,10 +221,11 @@ std::vector<std::string> wrapped(const std::string& words, double size, double w
   std::string word;
   while (stream >> word) {
     const bool fits = !lines.empty() && text_width(lines.back() + " " + word, size) <= width;
-    if (fits)
+    if (fits) {
       lines.back() += " " + word;
-    else
+    } else {
       lines.push_back(word);
+    }
   }
   return lines;
 }

@@ -246,8 +246,9 @@ void apply_theme(const std::string& name, float scale) {
                rgb(shades.raised),
                rgb(shades.rule)};
   s.series_texts.clear();
-  for (int i = 0; i < series_count(); ++i)
+  for (int i = 0; i < series_count(); ++i) {
     s.series_texts.push_back(readable(series_vec(i), shades));
+  }
 }
 
 bool is_dark() { return state().dark; }

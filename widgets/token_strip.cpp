@@ -62,8 +62,9 @@ void TokenStrip::lay_out(const TokenStripSpec& spec, float width) {
 int TokenStrip::token_at(float x, int line) const {
   const auto begin = std::lower_bound(places_.begin(), places_.end(), line,
                                       [](const Place& p, int wanted) { return p.line < wanted; });
-  for (auto it = begin; it != places_.end() && it->line == line; ++it)
+  for (auto it = begin; it != places_.end() && it->line == line; ++it) {
     if (x >= it->x && x < it->x + it->width) return static_cast<int>(it - places_.begin());
+  }
   return -1;
 }
 
@@ -89,8 +90,9 @@ TokenStripDrawn TokenStrip::draw(const TokenStripSpec& spec) {
   if (!spec.tokens || spec.tokens->empty()) return drawn;
   ImGui::PushFont(fonts().mono, 0.0F);
   const float width = ImGui::GetContentRegionAvail().x;
-  if (version_ != spec.version || width_ != width || font_size_ != ImGui::GetFontSize())
+  if (version_ != spec.version || width_ != width || font_size_ != ImGui::GetFontSize()) {
     lay_out(spec, width);
+  }
   const float line = std::round(ImGui::GetFontSize() * 1.45F);
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const bool pressed = ImGui::InvisibleButton(
@@ -122,19 +124,22 @@ TokenStripDrawn TokenStrip::draw(const TokenStripSpec& spec) {
     const ImVec2 a{at.x + place.x, at.y + line * static_cast<float>(place.line)};
     const ImVec2 b{a.x + place.width - 1, a.y + line - 2};
     const int index = static_cast<int>(i);
-    while (spec.found && range < spec.found->size() && (*spec.found)[range].second <= index)
+    while (spec.found && range < spec.found->size() && (*spec.found)[range].second <= index) {
       ++range;
+    }
     if (b.y < top || a.y > bottom) continue;
-    if (spec.found && range < spec.found->size() && (*spec.found)[range].first <= index)
+    if (spec.found && range < spec.found->size() && (*spec.found)[range].first <= index) {
       list->AddRectFilled(a, b, mark, 2);
+    }
     const ImU32 fill = loss_color((*spec.tokens)[i].loss, spec.high_loss);
     if (fill) list->AddRectFilled(a, b, fill, 2);
     const bool key = index == spec.second || index == spec.pointed_key;
     const bool pointed =
         index == drawn.hovered || index == spec.pointed || index == spec.pointed_key;
-    if (pointed || key || index == spec.selected)
+    if (pointed || key || index == spec.selected) {
       list->AddRect(a, b, ImGui::ColorConvertFloat4ToU32(key ? palette().warn : palette().accent),
                     2, pointed ? 1.0F : 2.0F);
+    }
     list->AddText({a.x, a.y + lift - 1}, ink, (*spec.tokens)[i].text.c_str());
   }
   ImGui::PopFont();

@@ -48,9 +48,10 @@ std::string first_line(const char* text) {
 Failure out_of_memory(std::optional<std::int64_t> wanted, const std::string& message) {
   empty_device_cache();
   std::string sentence = message;
-  if (wanted)
+  if (wanted) {
     sentence = "not enough memory: " + std::to_string(*wanted) + " bytes were wanted, " +
                std::to_string(formats::available_bytes()) + " are free now";
+  }
   return {{std::string(code::out_of_memory), sentence, "", what_would_fit(shortage_of(message))},
           false};
 }
@@ -79,8 +80,9 @@ nlohmann::json worker_facts(const WorkerSettings& settings, const std::string& v
                           {"jobs", training::default_jobs_root().string()},
                           {"threads", at::get_num_threads()},
                           {"devices", {"cpu"}}};
-  for (std::size_t i = 0; i < model::cuda_devices(); ++i)
+  for (std::size_t i = 0; i < model::cuda_devices(); ++i) {
     facts["devices"].push_back("cuda:" + std::to_string(i));
+  }
   if (facts["devices"].size() == 1) facts["notice"] = notice_without_gpu(model::cuda_fault());
   try {
     model::device_named(settings.device);
@@ -117,6 +119,8 @@ std::optional<Failure> translate_torch(std::exception_ptr exception) {
     return out_of_memory(std::nullopt, first_line(error.what_without_backtrace()));
   } catch (const c10::AcceleratorError& error) {
     return device_failure(error.get_error_code(), first_line(error.what_without_backtrace()));
+  } catch (const kernels::CudaOutOfMemory& error) {
+    return out_of_memory(std::nullopt, error.what());
   } catch (const kernels::CudaError& error) {
     return device_failure(error.code(), error.what());
   } catch (const c10::Error& error) {

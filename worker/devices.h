@@ -30,8 +30,8 @@ std::int64_t available_bytes(const at::Device& device);
 // Gives back what LibTorch's allocators keep for later on all devices.
 void empty_device_cache();
 
-// LibTorch's exceptions: out of memory (bytes wanted and free, after its cache was emptied), device
-// faults (fatal), and its other errors without their stack traces.
+// LibTorch's exceptions, and those of the CUDA kernels: out of memory (bytes wanted and free, after
+// its cache was emptied), device faults (fatal), and its other errors without their stack traces.
 std::optional<Failure> translate_torch(std::exception_ptr exception);
 
 }  // namespace phasescope::worker

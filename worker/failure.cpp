@@ -52,8 +52,9 @@ Failure describe_known(std::exception_ptr exception) {
 }  // namespace
 
 Failure describe_failure(std::exception_ptr exception, const std::vector<Translator>& translators) {
-  for (const auto& translate : translators)
+  for (const auto& translate : translators) {
     if (auto known = translate(exception)) return std::move(*known);
+  }
   return describe_known(exception);
 }
 

@@ -385,8 +385,9 @@ void run_checks(const std::vector<analysis::TheoryCheck>& checks, const ModelTex
     ++done;
     part.progress(0, check.info.id + on);
     analysis::CheckContext given;
-    if (in != nullptr)
+    if (in != nullptr) {
       given.model = model::in_dtype(in->model, at::kFloat), given.texts = &in->texts;
+    }
     given.pairs = request.pairs;
     given.seed = static_cast<std::uint64_t>(request.reading.seed);
     given.layer = request.layer, given.head = request.head;

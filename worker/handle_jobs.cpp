@@ -39,8 +39,9 @@ std::vector<fs::path> jobs_below(const fs::path& root) {
   for (const auto& entry : fs::directory_iterator(root, error)) {
     if (training::is_job(entry.path())) dirs.push_back(entry.path());
   }
-  if (error)
+  if (error) {
     throw formats::bad_input("the folder cannot be read: " + error.message(), root.string());
+  }
   return dirs;
 }
 
@@ -63,6 +64,7 @@ training::JobStart start_of(const protocol::StartRequest& request) {
   start.name = request.name;
   start.config = request.config;
   start.settings = request.set.list;
+  if (!request.device.empty()) start.settings.push_back("train.device=" + request.device);
   if (request.resume) start.existing = training::ExistingJob::resume;
   start.launched = request.launched;
   return start;
@@ -78,8 +80,9 @@ void add_encoding(const nlohmann::json& config, protocol::ConfigForm& form) {
       own.is_object() && own.contains("key") && own["key"].is_string() ? own["key"] : "";
   protocol::ConfigField named{.key = "encoding.key", .help = "the positional encoding"};
   named.value = key, named.fallback = "rope";
-  for (const model::EncodingEntry& entry : model::encodings())
+  for (const model::EncodingEntry& entry : model::encodings()) {
     named.choices.push_back(entry.info->key);
+  }
   form.fields_of.push_back(std::move(named));
   const model::EncodingEntry* found = model::find_encoding(key);
   if (!found) return;
@@ -126,6 +129,10 @@ Reply jobs_form(const protocol::FormRequest& request, RequestContext&) {
 }
 
 Reply jobs_start(const protocol::StartRequest& request, RequestContext&) {
+  if (request.kind == "eval" && !request.device.empty()) {
+    throw formats::bad_usage("an eval has its device among its parameters", "device",
+                             "put it into config");
+  }
   const training::JobStart start = start_of(request);
   formats::FileSystem& files = formats::real_file_system();
   if (request.kind == "train") return reply_of(training::start_training(files, start));

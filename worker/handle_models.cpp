@@ -21,21 +21,17 @@
 #include "model/checkpoints/checkpoint_reader.h"
 #include "model/checkpoints/config_without_weights.h"
 #include "model/checkpoints/constructed.h"
-#include "model/checkpoints/convert.h"
-#include "model/checkpoints/import_tensors.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/forward_inputs.h"
 #include "model/settings.h"
 #include "protocol/messages/capture.h"
-#include "protocol/messages/convert.h"
 #include "protocol/messages/cost.h"
 #include "protocol/messages/generate.h"
-#include "protocol/messages/import.h"
 #include "protocol/messages/models.h"
 #include "protocol/messages/text.h"
 #include "protocol/messages/tokenize.h"
-#include "protocol/shell_word.h"
 #include "protocol/sink_words.h"
+#include "tasks/vocabulary.h"
 #include "worker/model_cache.h"
 #include "worker/pass_cache.h"
 #include "worker/request_input.h"
@@ -191,6 +187,11 @@ protocol::LoadReport load_report(const model::LoadReport& from, const model::Mod
   return out;
 }
 
+// Of a model that no device has.
+at::ScalarType dtype_without_weights(const protocol::InfoRequest& request) {
+  return model::dtype_to_compute_in(request.opening.dtype, at::kCPU, request.model);
+}
+
 // What a configuration says by itself, with the settings of the request.
 protocol::LoadReport report_of(model::ConfigAlone alone, const protocol::InfoRequest& request,
                                const std::vector<std::pair<std::string, std::string>>& settings) {
@@ -199,7 +200,7 @@ protocol::LoadReport report_of(model::ConfigAlone alone, const protocol::InfoReq
     alone.report.quirks.push_back("--set " + key + "=" + value);  // as of a whole model
   }
   const auto encoding = model::make_encoding(alone.config);
-  const at::ScalarType dtype = model::dtype_of_name(request.opening.dtype);
+  const at::ScalarType dtype = dtype_without_weights(request);
   const auto item = static_cast<std::int64_t>(at::elementSize(dtype));
   alone.report.parameters = parameters_of(alone.config, *encoding);
   alone.report.weight_bytes = alone.report.parameters * item;
@@ -223,7 +224,7 @@ Reply model_info(const protocol::InfoRequest& request, RequestContext& context) 
     // What is in a file can be told where its types, or what it lacks, keep it from being run.
     model::CheckpointReader reader(reading.model, [&context] { return context.cancelled(); });
     if (reader.readable()) throw;
-    const at::ScalarType dtype = model::dtype_of_name(request.opening.dtype);
+    const at::ScalarType dtype = dtype_without_weights(request);
     model::LoadReport report = model::unread_report(reader, dtype);
     report.warnings.push_back("the model cannot be run: " + error.message());
     return reply_of(load_report(report, reader.config(), reader.encoding(), dtype, length));
@@ -328,10 +329,25 @@ Reply text_read(const protocol::TextRequest& request, RequestContext& context) {
   return reply_of(result);
 }
 
+// A prompt that nobody gave leaves room in the trained context for what is written, so that its
+// beginning is not let go at once; half of the context is the prompt's at least. Samples of a task
+// are read whole, and so is what an encoder reads, which shares no context.
+protocol::Reading prompt_of(const protocol::GenerateRequest& request, const model::Model& model) {
+  protocol::Reading reading = request.reading;
+  const model::ModelConfig& config = model.config();
+  const bool given = reading.length > 0 || !(reading.input == protocol::Input{});
+  const bool whole =
+      config.encoder_layers > 0 || tasks::task_of_tokenizer(config.tokenizer) != nullptr;
+  if (given || whole) return reading;
+  const std::int64_t half = std::max<std::int64_t>(1, config.context / 2);
+  reading.length = std::max(half, config.context - request.tokens);
+  return reading;
+}
+
 Reply generate(const protocol::GenerateRequest& request, RequestContext& context) {
   const ModelPointer model = context.models().open(request.model, request.running, context);
-  Texts texts =
-      only_first(read_input(request.reading, {}, context, *model, DefaultInput::first_session));
+  Texts texts = only_first(
+      read_input(prompt_of(request, *model), {}, context, *model, DefaultInput::first_session));
   require_ids_alone(texts, "generate");
   analysis::GenerateOptions options;
   options.tokens = request.tokens;
@@ -386,8 +402,9 @@ void add_inputs(const protocol::Input& input, const Texts& texts, const at::Tens
 model::CaptureSpec capture_spec(const protocol::CaptureRequest& request,
                                 const model::ModelConfig& config) {
   model::CaptureSpec spec;
-  if (!request.stack.empty())
+  if (!request.stack.empty()) {
     spec.stack = analysis::name_of(analysis::stack_named(request.stack, config), config);
+  }
   spec.what = request.what;
   std::erase(spec.what, kInputIds);
   spec.layers = request.layers;
@@ -460,7 +477,7 @@ std::string reference_of(const protocol::CheckRequest& request, const std::strin
 
 Reply check(const protocol::CheckRequest& request, RequestContext& context) {
   model::CheckOptions options;
-  options.dtype = model::dtype_of_name(request.running.dtype);
+  options.dtype = model::dtype_to_compute_in(request.running.dtype, at::kCPU, request.model);
   options.tolerance = request.tolerance;
   if (options.tolerance && !(*options.tolerance > 0)) {
     throw formats::bad_usage("a tolerance must be above 0", "tolerance");
@@ -495,75 +512,6 @@ Reply check(const protocol::CheckRequest& request, RequestContext& context) {
   return reply_of(result);
 }
 
-// ---- convert ------------------------------------------------------------------------------------
-
-// Exported files say where they come from (cli.md): FILE.json beside them.
-void write_sidecar(const std::filesystem::path& folder, const protocol::ConvertResult& result) {
-  const json sidecar = {{"command", result.provenance.command},
-                        {"program", "phasescope"},
-                        {"provenance", protocol::to_json_form(result.provenance)},
-                        {"notes", result.notes}};
-  formats::write_file_atomically(formats::real_file_system(), folder / "model.safetensors.json",
-                                 sidecar.dump(2) + "\n");
-}
-
-Reply convert(const protocol::ConvertRequest& request, RequestContext& context) {
-  const protocol::ModelReading reading = reading_of(request.model, request.set);
-  model::ConvertOptions options;
-  options.overrides = reading.settings;
-  if (!request.dtype.empty()) options.dtype = model::dtype_of_name(request.dtype);
-  options.seed = static_cast<std::uint64_t>(request.seed);
-  options.progress = [&context](double done) { context.progress(done, "writing tensors"); };
-  options.cancelled = [&context] { return context.cancelled(); };
-  const std::filesystem::path out = request.out;
-  const std::string to = request.to;
-  context.progress(0, "opening " + reading.model);
-  const model::Converted done =
-      model::convert_model(formats::real_file_system(), reading.model, to, out, options);
-  protocol::ConvertResult result;
-  result.model = done.model, result.to = to, result.out = out.string();
-  result.files = done.files, result.notes = done.notes;
-  result.tensors = done.tensors, result.bytes = static_cast<std::int64_t>(done.bytes);
-  result.parameters_before = done.parameters_before, result.parameters = done.parameters;
-  Asked how = asked(request);
-  how.command += " --out " + protocol::shell_word(request.out);
-  result.provenance = provenance_of(how, context, {}, nullptr);
-  result.provenance.models = {done.model};
-  if (!done.sha256.empty()) result.provenance.model_hashes = {done.sha256};
-  result.provenance.dtype = options.dtype ? model::name_of_dtype(*options.dtype) : "";
-  write_sidecar(out, result);
-  result.files.push_back("model.safetensors.json");
-  return reply_of(result);
-}
-
-Reply import_files(const protocol::ImportRequest& request, RequestContext& context) {
-  if (request.out.empty()) throw formats::bad_usage("name a folder to write to", "out");
-  context.progress(0, "reading tensors");
-  const std::vector<std::filesystem::path> files(request.files.begin(), request.files.end());
-  const model::Imported done =
-      model::import_tensors(formats::real_file_system(), files, request.out,
-                            {.as = request.as,
-                             .causal = request.causal,
-                             .scale = request.scale,
-                             .renumber = request.renumber});
-  const model::ModelConfig& config = done.config;
-  protocol::ImportResult result;
-  result.out = request.out, result.notes = done.notes;
-  result.as = config.encoding.options.at("tensors").get<std::string>();
-  result.layers = config.layers, result.heads = config.heads, result.kv_heads = config.kv_heads;
-  result.head_dim = result.as == "qk" ? config.head_dim : 0;
-  result.tokens = config.context, result.causal = config.attention.causal;
-  return reply_of(result);
-}
-
-Reply convert_list(const protocol::ConvertListRequest&, RequestContext&) {
-  json forms = json::array();
-  for (const model::ConversionForm& form : model::conversion_forms()) {
-    forms.push_back({{"key", form.key}, {"help", form.help}});
-  }
-  return {{{"forms", std::move(forms)}}, {}};
-}
-
 // ---- cost ---------------------------------------------------------------------------------------
 
 Reply cost(const protocol::CostRequest& request, RequestContext& context) {
@@ -587,9 +535,6 @@ std::vector<Handler> models_handlers() {
       method("continues a text", generate),
       method("tensors of a forward pass", capture),
       method("compares a model with a reference file", check),
-      method("writes a model in another form", convert),
-      method("attention computed elsewhere as a model", import_files),
-      method("the forms a model can be converted to", convert_list),
       method("FLOPs, multiply-accumulates, parameters, memory", cost),
   };
 }

@@ -22,7 +22,7 @@
 #include "formats/folder_listing.h"
 #include "formats/json.h"
 #include "model/checkpoints/constructed.h"
-#include "model/checkpoints/tensor_io.h"
+#include "model/checkpoints/open_model.h"
 #include "protocol/messages/acuity.h"
 #include "protocol/messages/addressing.h"
 #include "protocol/messages/demand.h"
@@ -213,8 +213,9 @@ Reply xray(const protocol::XrayRequest& given, RequestContext& context) {
 analysis::HeadName head_of_pair(const protocol::PairRequest& request, const model::Model& model,
                                 analysis::Texts& texts) {
   analysis::HeadName head = analysis::parse_head(request.head);
-  if (head.head < 0)
+  if (head.head < 0) {
     throw formats::bad_usage("a pair is shown of one head, not of a layer", "head");
+  }
   const bool named = request.head != protocol::PairRequest{}.head;
   if (named || analysis::has_head(model.config(), head.layer, head.head)) return head;
   head.layer = analysis::first_layer_with_maps(model.config());
@@ -336,7 +337,7 @@ analysis::WrittenProof read_proof(const fs::path& folder) {
 
 Reply prove(const protocol::ProveRequest& request, RequestContext& context) {
   analysis::ProofOptions options;
-  options.dtype = model::dtype_of_name(request.running.dtype);
+  options.dtype = model::dtype_to_compute_in(request.running.dtype, at::kCPU, "");
   options.backend = model::backend_named(request.running.backend);
   options.seed = static_cast<std::uint64_t>(request.seed);
   const std::vector<std::string> names = proved_names(request);
@@ -349,14 +350,11 @@ Reply prove(const protocol::ProveRequest& request, RequestContext& context) {
     protocol::PartOfProgress part(context, static_cast<double>(n) / share,
                                   static_cast<double>(n + 1) / share);
     const bool written = model::find_constructed(names[n]) == nullptr && has_proof(names[n]);
-    std::vector<protocol::Claim> claims;
-    if (written) {
-      models.push_back(context.models().open(names[n], request.running, context));
-      claims = analysis::prove_again(models.back(), read_proof(names[n]), options, kernels, part);
-    } else {
-      claims = analysis::prove(names[n], options, kernels, part);
-      models.push_back(context.models().open(names[n], request.running, context));
-    }
+    models.push_back(context.models().open(names[n], request.running, context));
+    const ModelPointer& model = models.back();
+    std::vector<protocol::Claim> claims =
+        written ? analysis::prove_again(model, read_proof(names[n]), options, kernels, part)
+                : analysis::prove(names[n], model, options, kernels, part);
     if (!request.make.empty()) write_proof(request, names[n], claims);
     std::ranges::move(claims, std::back_inserter(result.claims));
   }

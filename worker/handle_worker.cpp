@@ -37,8 +37,9 @@ Reply worker_folder(const protocol::FolderRequest& request, RequestContext&) {
       fs::absolute(request.path.empty() ? fs::current_path() : fs::path(request.path))
           .lexically_normal();
   protocol::FolderResult result{.path = folder.string(), .above = folder.parent_path().string()};
-  for (formats::ListedEntry& entry : formats::listed_entries(folder))
+  for (formats::ListedEntry& entry : formats::listed_entries(folder)) {
     result.entries.push_back({std::move(entry.name), entry.folder});
+  }
   return reply_of(result);
 }
 

@@ -34,8 +34,9 @@ constexpr std::size_t kMostReadings = 128;
 
 std::pair<std::string, std::string> assignment_of(const std::string& text) {
   const auto equals = text.find('=');
-  if (equals == std::string::npos || equals == 0)
+  if (equals == std::string::npos || equals == 0) {
     throw formats::bad_usage("'" + text + "' sets nothing", "set", "write it as key=value");
+  }
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
@@ -77,6 +78,19 @@ protocol::ModelReading reading_of(const std::string& model, const protocol::Assi
 
 std::string asked_name(const std::string& model, const protocol::Assignments& set) {
   return set.list.empty() ? model : protocol::name_of(reading_of(model, set));
+}
+
+std::string ModelCache::dtype_of(const std::string& path, const std::string& asked,
+                                 const at::Device& device) {
+  if (asked.empty()) return "f32";
+  const auto named = [&] {
+    return model::name_of_dtype(model::dtype_to_compute_in(asked, device, path));
+  };
+  if (asked != "auto" || device.is_cpu()) return named();
+  auto& [state, dtype] = own_dtypes_[path];
+  const std::string now = files_state(path);
+  if (dtype.empty() || state != now) state = now, dtype = named();
+  return dtype;
 }
 
 ModelPointer ModelCache::find(const std::string& key) {
@@ -171,7 +185,7 @@ std::shared_ptr<const model::Model> ModelCache::open(const std::string& name,
   const at::Device device =
       model::device_named(opening.device.empty() ? settings_.device : opening.device);
   model::OpenModelOptions options;
-  const std::string dtype = opening.dtype.empty() ? "f32" : opening.dtype;
+  const std::string dtype = dtype_of(reading.model, opening.dtype, device);
   options.dtype = model::dtype_of_name(dtype);
   options.cancelled = [&progress] { return progress.cancelled(); };
   options.progress = [&progress, &reading](const model::LoadProgress& load) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "model/checkpoints/open_model.h"
 #include "protocol/messages/common.h"
@@ -34,7 +35,8 @@ class ModelCache {
       : settings_(std::move(settings)), limit_bytes_(limit_bytes) {}
 
   // A name may carry settings of its own, "rope (yarn x2)" (protocol/model_reading.h); readings of
-  // one file share its weights. Without a dtype it is f32. Opened again when its files have changed
+  // one file share its weights. Without a dtype it is f32, and "auto" is by the device
+  // (model::dtype_to_compute_in). Opened again when its files have changed
   // since (a job's newest checkpoint). `progress` hears of the reading and may cancel it. Throws
   // Error "bad_usage" for parameters that are none, "device_unavailable", and what
   // model::open_model throws. Its report is named as asked_name() says.
@@ -57,6 +59,8 @@ class ModelCache {
   };
 
   ModelPointer find(const std::string& key);
+  // The name of what it is computed in there.
+  std::string dtype_of(const std::string& path, const std::string& asked, const at::Device& device);
   // Entries leave, and with them the passes that read them.
   void drop(const std::function<bool(const Entry&)>& leaves);
   // Where its weights do not fit beside the models that are kept, without those.
@@ -71,6 +75,8 @@ class ModelCache {
   std::int64_t limit_bytes_;                    // given; 0: by device
   std::map<std::string, std::int64_t> limits_;  // by device
   std::list<Entry> entries_;                    // newest first
+  // What "auto" was on a device, by model, with the state of its files.
+  std::map<std::string, std::pair<std::string, std::string>> own_dtypes_;
 };
 
 }  // namespace phasescope::worker

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "formats/error.h"
+#include "kernels/cuda/cuda_error.h"
 #include "protocol/error_info.h"
 #include "worker/devices.h"
 #include "worker/model_cache.h"
@@ -37,10 +38,11 @@ Handler with_second_try(Handler handler) {
   if (handler.name.starts_with("jobs.")) return handler;
   handler.run = [run = std::move(handler.run)](const nlohmann::json& params,
                                                RequestContext& context) {
+    // What the first try held has to be gone before the second one.
     try {
       return run(params, context);
     } catch (const c10::OutOfMemoryError&) {
-      // Outside: what the first try held has to be gone before the second one.
+    } catch (const kernels::CudaOutOfMemory&) {
     }
     make_room(context);
     const PassCache::Keeping none(pass_cache(), 0);

@@ -13,13 +13,13 @@
 
 namespace phasescope::worker {
 
-// The handler with a second try: where LibTorch says that a device has no memory left, the passes
-// that are kept and the models used before this one leave it, and the request runs again without
-// keeping any pass. What the second try throws is thrown. Requests about jobs, which act on the
-// machine, have one try.
+// The handler with a second try: where LibTorch or the CUDA kernels say that a device has no memory
+// left, the passes that are kept and the models used before this one leave it, and the request runs
+// again without keeping any pass. What the second try throws is thrown. Requests about jobs, which
+// act on the machine, have one try.
 Handler with_second_try(Handler handler);
 
-// What LibTorch's sentence says was wanted and is free, in bytes: "Tried to allocate 2.00 GiB. GPU
+// What their sentence says was wanted and is free, in bytes: "Tried to allocate 2.00 GiB. GPU
 // 0 has a total capacity of 139.80 GiB of which 1.20 GiB is free."
 struct DeviceShortage {
   double wanted = 0, free = 0;

@@ -135,8 +135,9 @@ int Server::run() {
 }
 
 void Server::receive_all() {
-  while (true)
+  while (true) {
     if (auto frame = channel_->receive(receive_step)) receive(std::move(*frame));
+  }
 }
 
 void Server::receive(Frame frame) {
@@ -162,16 +163,19 @@ void Server::accept(Frame frame) {
                                          std::string("A malformed request: ") + error.what()));
   }
   const auto result = queue_.push(std::move(request));
-  if (result.outcome == RequestQueue::Pushed::replaced_older)
+  if (result.outcome == RequestQueue::Pushed::replaced_older) {
     send_error(result.replaced,
                error_of(protocol::error_code::cancelled, "A newer request replaced this one"));
-  if (result.outcome == RequestQueue::Pushed::full)
+  }
+  if (result.outcome == RequestQueue::Pushed::full) {
     send_error(frame.id, error_of(protocol::error_code::bad_usage, "too many requests wait"));
+  }
 }
 
 void Server::cancel(std::uint64_t id) {
-  if (queue_.remove(id))
+  if (queue_.remove(id)) {
     return send_error(id, error_of(protocol::error_code::cancelled, "the request was cancelled"));
+  }
   std::lock_guard lock(mutex_);
   if (running_ && running_->id() == id) {
     running_->cancel();
@@ -216,12 +220,14 @@ Frame Server::answer(const Request& request, RunningRequest& running) {
   std::exception_ptr exception;
   try {
     const auto method = methods_.find(request.method);
-    if (method == methods_.end())
+    if (method == methods_.end()) {
       throw protocol::RequestError(
           error_of(protocol::error_code::bad_usage, "there is no method '" + request.method + "'"));
-    if (!request.params.is_object())
+    }
+    if (!request.params.is_object()) {
       throw protocol::RequestError(
           error_of(protocol::error_code::bad_usage, "the parameters are not an object"));
+    }
     protocol::Reply reply = method->second(request.params, running);
     return {FrameType::result, request.id, std::move(reply.result), std::move(reply.tensors)};
   } catch (...) {

@@ -11,6 +11,8 @@ namespace phasescope::analysis {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+// Of a range: what float32 rounding may make of a row's weights, or of a difference that is 0.
+constexpr double kRounding = 1e-6;
 
 Interval without(double value, std::size_t units) {
   return {value, {}, {}, static_cast<std::int64_t>(units)};
@@ -106,6 +108,19 @@ Interval share_of_blocks(double share, double error) {
                                         : share_with(share, error, kBlocks);
   if (out.known()) out.method = method::kBlocks;
   return counted_in("blocks", out);
+}
+
+// Each end of the interval as far from the logit of the value as it is from the value, times the
+// logit's derivative there.
+Interval of_the_logit(const ValueRange& range, Interval interval) {
+  const double width = range.high - range.low, u = (interval.mean - range.low) / width;
+  const auto moved = [&](double end) {
+    const double logit = std::log(u / (1 - u)) + (end - interval.mean) / (width * u * (1 - u));
+    return range.low + width / (1 + std::exp(-logit));
+  };
+  interval.low = moved(*interval.low), interval.high = moved(*interval.high);
+  interval.method += method::kOfTheLogit;
+  return interval;
 }
 
 double mean_of_rows(std::span<const double> rows) {
@@ -250,6 +265,21 @@ Interval pooled_quantile_interval(const Clusters& samples, double p) {
   return out;
 }
 
+Interval bounded(const ValueRange& range, Interval interval) {
+  if (!interval.low || !interval.high) return interval;
+  const double width = range.high - range.low, mean = interval.mean;
+  // A mean that rounding took beyond an end stays in its interval.
+  const double least = std::min(range.low, mean), most = std::max(range.high, mean);
+  const bool below = *interval.low < least;
+  const bool above = *interval.high > most;
+  const bool at_an_end = std::min(mean - range.low, range.high - mean) <= kRounding * width;
+  if (below != above && std::isfinite(width) && !at_an_end) return of_the_logit(range, interval);
+  if (below && above) interval.method = method::kTooFew;
+  if (below) interval.low = least;
+  if (above) interval.high = most;
+  return interval;
+}
+
 std::vector<Part> blocks_of(std::span<const double> rows) {
   const std::int64_t length = std::ssize(rows) / kBlocks;
   std::vector<Part> blocks;
@@ -306,7 +336,7 @@ ShapeIntervals shape_intervals(const Clusters& samples, const Sampled& sampled,
                      interval_of(moments.sigma, &sigma_of_sums),
                      interval_of(moments.skewness, &skewness_of_sums),
                      {}};
-  if (out.sigma.low) out.sigma.low = std::max(0.0, *out.sigma.low);  // no deviation is below 0
+  out.sigma = bounded(kFromZero, out.sigma);
   // The jackknife's covers 65 to 85 % there.
   if (units.size() < kBootstrapFrom) out.skewness = without(moments.skewness, n);
   const double share = quotient_of(positive);

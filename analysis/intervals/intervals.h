@@ -6,8 +6,11 @@
 //
 // Where there is no interval (one unit, too few rows, a value that is not finite) both ends are
 // none and the method is "none"; a value whose units are all equal has width 0 and the method
-// "constant". `unit` of the answer is "texts" unless the function says otherwise.
+// "constant". `unit` of the answer is "texts" unless the function says otherwise. What cannot have
+// every value is given to bounded() with its range.
 #include <cstdint>
+#include <limits>
+#include <numbers>
 #include <span>
 #include <vector>
 
@@ -31,6 +34,8 @@ inline constexpr const char* kWilson = "Wilson";
 inline constexpr const char* kOrderStatistics = "order statistics";
 inline constexpr const char* kSharesReadBack = "t of the shares below";
 inline constexpr const char* kBlocks = "8 blocks of one text";
+inline constexpr const char* kTooFew = "too few to tell";
+inline constexpr const char* kOfTheLogit = " (logit)";  // behind the rule's word
 }  // namespace method
 
 // Below it a bootstrap-t is much wider than Student's t, from it on it covers skewed values better.
@@ -97,6 +102,27 @@ struct ShapeIntervals {
 // The mean as ratio_interval, sigma and skewness (functions of sums over units as it is) likewise,
 // but the latter from 30 units on alone; the share as share_interval.
 ShapeIntervals shape_intervals(const Clusters& samples, const Sampled& sampled, const Draws& draws);
+
+// The values that a quantity can have.
+struct ValueRange {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+};
+inline constexpr ValueRange kFromZero{.low = 0};                // losses, distances, norms
+inline constexpr ValueRange kFromOne{.low = 1};                 // numbers of keys, perplexities
+inline constexpr ValueRange kShare{0, 1};                       // weights, and shares of something
+inline constexpr ValueRange kDifference{-1, 1};                 // of two such
+inline constexpr ValueRange kDivergence{0, std::numbers::ln2};  // Jensen-Shannon, in nats
+
+// The interval of a quantity that has values of `range` alone; one that stays inside is left as it
+// is. Of one that leaves a range of a single end what lies beyond is cut off: the truth was never
+// there, so it covers what it covered. One that leaves a range [a, b] on one side is made anew for
+// logit((x - a) / (b - a)), with the errors that the value's have there to first order
+// (the derivative 1 / (u (1 - u))), which covers the truth more often than what would be left of
+// the old one; but where the value is within a millionth of the range of one of its ends, so that
+// rounding may be all its spread, it is cut too. One that leaves it on both sides says nothing of
+// the quantity: the range itself, with the method "too few to tell".
+Interval bounded(const ValueRange& range, Interval interval);
 
 // An interval of f(value), f growing: perplexity of a loss, another unit.
 template <class F>

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analysis/head_reading.h"
+#include "analysis/intervals/intervals.h"
 #include "protocol/messages/heads.h"
 
 namespace phasescope::analysis {
@@ -26,6 +27,7 @@ enum class MetricSource { text, repeated };
 struct HeadMetric {
   protocol::MetricInfo info;
   MetricSource source = MetricSource::text;
+  ValueRange range;  // the values that it can have
   // NaN where the text is too short for the statistic.
   std::function<double(const MetricInput& input)> value;
   bool causal_alone = false;  // says nothing of a model that sees both ways, where it is left out

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <utility>
 
 #include "analysis/intervals/intervals.h"
@@ -48,6 +49,28 @@ class MovingHook final : public model::AttentionHook {
   model::PairsOfRows pairs_;
   Place place_;
 };
+
+constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+
+// CounterRandom's mixed(): products of whole numbers leave their upper halves out with a sign too.
+at::Tensor mixed(at::Tensor x) {
+  const auto shifted = [](const at::Tensor& from, std::int64_t bits) {
+    return at::bitwise_and(at::bitwise_right_shift(from, bits), kMost >> (bits - 1));
+  };
+  x = (x ^ shifted(x, 30)) * static_cast<std::int64_t>(formats::CounterRandom::kFirst);
+  x = (x ^ shifted(x, 27)) * static_cast<std::int64_t>(formats::CounterRandom::kSecond);
+  return x ^ shifted(x, 31);
+}
+
+// CounterRandom(seed, stream).bits(index) of streams (S) and indices (K), (S, K).
+at::Tensor random_bits(std::uint64_t seed, const at::Tensor& streams, const at::Tensor& indices) {
+  constexpr auto kStep = static_cast<std::int64_t>(formats::CounterRandom::kStep);
+  const auto begin = static_cast<std::int64_t>(
+      formats::CounterRandom::mixed(seed + formats::CounterRandom::kStep));
+  const at::Tensor keys = mixed((streams * kStep + 1) ^ begin);
+  return mixed(keys.unsqueeze(1) + (indices + 1) * kStep);
+}
 
 class Acuity {
  public:
@@ -116,16 +139,18 @@ class Acuity {
 
   std::vector<double> losses(std::size_t text, model::AttentionHook* hook) {
     progress_.throw_if_cancelled();
-    progress_.progress(static_cast<double>(passes_) / left_, "showing other distances");
-    ++passes_;
+    protocol::PartOfProgress part = part_of_pass(progress_, passes_++, left_);
     const model::Backend backend = fused_[text] ? model::Backend::fused : model::Backend::plain;
-    return losses_under(*model_, texts_.items[text].ids, hook, {backend, &kernels_, &progress_});
+    const TreatedPass pass{backend, &kernels_, &part, "showing other distances"};
+    part.progress(0, pass.doing);
+    return losses_under(*model_, texts_.items[text].ids, hook, pass);
   }
 
   std::vector<double> treated(std::size_t text, const DistanceBand& band, std::uint64_t seed,
                               const Place& place) {
     const model::PairsOfRows pairs = [&](std::int64_t first, std::int64_t count) {
-      return permuted_pairs(band, seed, static_cast<std::int64_t>(text), first, count);
+      return permuted_pairs(band, seed, static_cast<std::int64_t>(text), first, count,
+                            model_->decoder.device());
     };
     if (fused_[text] && band.low > 0) {
       model::ExchangedBand hook(band.low, band.high, pairs, place);
@@ -228,23 +253,22 @@ DistanceBand band_named(const std::string& words) {
 }
 
 model::MovedPairs permuted_pairs(const DistanceBand& band, std::uint64_t seed, std::int64_t text,
-                                 std::int64_t first, std::int64_t count) {
-  std::vector<std::int64_t> row, column, distance;
-  for (std::int64_t i = first; i < first + count; ++i) {
-    const formats::CounterRandom random(
-        seed, (static_cast<std::uint64_t>(text) << 32) | static_cast<std::uint64_t>(i));
-    std::vector<std::pair<std::uint64_t, std::int64_t>> order;
-    for (std::int64_t d = band.low; d < std::min(band.high, i + 1); ++d) {
-      order.emplace_back(random.bits(static_cast<std::uint64_t>(d)), d);
-    }
-    std::ranges::sort(order);
-    for (std::size_t n = 0; n < order.size(); ++n) {
-      row.push_back(i), column.push_back(i - order[n].second);
-      distance.push_back(band.low + static_cast<std::int64_t>(n));
-    }
-  }
-  return {at::tensor(row, at::kLong), at::tensor(column, at::kLong),
-          at::tensor(distance, at::kLong)};
+                                 std::int64_t first, std::int64_t count, const at::Device& device) {
+  // The distances that the last row sees; row i sees those up to i.
+  const std::int64_t width =
+      std::max<std::int64_t>(0, std::min(band.high, first + count) - band.low);
+  const auto whole = at::TensorOptions(at::kLong).device(device);
+  const at::Tensor rows = at::arange(first, first + count, whole);
+  const at::Tensor distances = at::arange(band.low, band.low + width, whole);
+  // Numbers without a sign in their order; what a row does not see stands behind all that it does.
+  const at::Tensor keys = (random_bits(seed, rows + (text << 32), distances) ^ kLeast)
+                              .masked_fill(distances > rows.unsqueeze(1), kMost);
+  const at::Tensor order = std::get<1>(at::sort(keys, /*stable=*/true, 1, /*descending=*/false));
+  // Which entries are seen follows from the shape, which is a triangle's.
+  const at::Tensor places = at::tril_indices(count, width, first - band.low, whole);
+  const at::Tensor row = places[0] + first;
+  return {row, row - band.low - order.index({places[0], places[1]}), places[1] + band.low,
+          model::DistanceRange{band.low, band.low + std::max<std::int64_t>(width - 1, 0)}};
 }
 
 protocol::AcuityResult analyse_acuity(const std::shared_ptr<const model::Model>& model,

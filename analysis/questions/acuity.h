@@ -22,9 +22,11 @@ std::vector<DistanceBand> default_bands(std::int64_t trained);
 DistanceBand band_named(const std::string& words);
 
 // The visible pairs of rows [first, first + count) whose distance lies in the band, each at the
-// distance it is to be shown at; the same for every layer and head of a text.
+// distance it is to be shown at; the same for every layer and head of a text. They are drawn on
+// the device, which nothing is copied to.
 model::MovedPairs permuted_pairs(const DistanceBand& band, std::uint64_t seed, std::int64_t text,
-                                 std::int64_t first, std::int64_t count);
+                                 std::int64_t first, std::int64_t count,
+                                 const at::Device& device = at::kCPU);
 
 struct AcuityOptions {
   std::vector<DistanceBand> bands;  // empty: default_bands()

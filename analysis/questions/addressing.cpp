@@ -141,8 +141,9 @@ class RowMaker {
     protocol::AddressingRow row;
     row.layer = layer, row.head = head;
     const double freedom = parts.pairs - parts.rows;
-    if (parts.distances <= freedom && 0 <= parts.keys && parts.keys <= freedom && freedom > 0)
+    if (parts.distances <= freedom && 0 <= parts.keys && parts.keys <= freedom && freedom > 0) {
       row.floor = {parts.distances / freedom, parts.keys / freedom};
+    }
     // Rounding of a float64 sum leaves less of what is none.
     if (!std::isfinite(parts.raw_square)) {
       row.why = "a key that this head sees has no score";
@@ -153,24 +154,26 @@ class RowMaker {
       return row;
     }
     using Sums = AddressingSums;
-    const auto share = [&](auto sum) { return shares(parts, sum); };
+    const auto share = [&](auto sum) { return bounded(kShare, ratio(parts, sum)); };
     row.distance_first = share([](const Sums& s) { return s.distance_first; });
     row.key_first = share([](const Sums& s) { return s.key_first; });
     row.key_last = share([](const Sums& s) { return s.both - s.distance_first; });
     row.distance_last = share([](const Sums& s) { return s.both - s.key_first; });
     row.interaction = share([](const Sums& s) { return s.within - s.both; });
-    row.trend = share([](const Sums& s) { return s.distance_first + s.key_first - s.both; });
+    row.trend = bounded(kDifference, ratio(parts, [](const Sums& s) {
+                          return s.distance_first + s.key_first - s.both;
+                        }));
     std::vector<Part> query;
     for (std::size_t n = 0; n < parts.sums.size(); ++n) {
       query.push_back({parts.between_rows[n], parts.between_rows[n] + parts.sums[n].within});
     }
-    row.query = ratio_interval(query, draws_);
+    row.query = bounded(kShare, ratio_interval(query, draws_));
     return row;
   }
 
  private:
   template <class Sum>
-  Interval shares(const HeadParts& parts, Sum sum) const {
+  Interval ratio(const HeadParts& parts, Sum sum) const {
     std::vector<Part> texts;
     for (const AddressingSums& one : parts.sums) texts.push_back({sum(one), one.within});
     return ratio_interval(texts, draws_);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "analysis/intervals/intervals.h"
+#include "analysis/questions/common.h"
 #include "formats/error.h"
 
 namespace phasescope::analysis {
@@ -88,8 +89,11 @@ class BiasFit {
     const at::NoGradGuard no_gradients;
     const at::Tensor none = at::zeros(shape(), at::kDouble);
     best_ = none;
+    begin_stage(0, "fitting a bias", choose_.size() + fit_.size());
     report_.choose.push_back(loss_on(choose_, none));
     descend(start());
+    // Without a bias, with it, and with two windows.
+    begin_stage(options_.steps + 1, "measuring the bias", 4 * test_.size());
     const Losses before = losses_on(test_, {}), after = losses_on(test_, {best_, edges_});
     report_.before = mean_of(before), report_.after = mean_of(after);
     report_.change = change_of(before, after);
@@ -131,9 +135,9 @@ class BiasFit {
     // A start of its own is a step that can be chosen.
     if (options_.start_window > 0) keep_if_best(here);
     for (std::int64_t step = 0; step < options_.steps; ++step) {
-      progress_.throw_if_cancelled();
-      progress_.progress(static_cast<double>(step) / static_cast<double>(options_.steps + 2),
-                         "fitting a bias, step " + std::to_string(step + 1));
+      // A loss and a gradient on those that are fitted to, where the first step is short enough.
+      begin_stage(step + 1, "fitting a bias, step " + std::to_string(step + 1),
+                  2 * fit_.size() + choose_.size());
       at::Tensor direction = descent.direction(now.gradient);
       if (descent.empty()) {
         const double largest = now.gradient.abs().max().item<double>();
@@ -172,8 +176,19 @@ class BiasFit {
     best_ = table;
   }
 
+  // Stage 0 is before all steps, and the last one behind them; `passes`: about how many it takes.
+  void begin_stage(std::int64_t stage, std::string words, std::size_t passes) {
+    progress_.throw_if_cancelled();
+    stage_ = static_cast<double>(stage), doing_ = std::move(words);
+    expected_ = static_cast<double>(passes), passes_ = 0;
+  }
+
   TextDemand pass_of(const Ids& ids, const DistanceBias& bias, bool demand) {
-    return demand_of(model_, ids, bias, {options_.backend, demand, &kernels_, &progress_});
+    const auto stages = static_cast<double>(options_.steps + 2);
+    protocol::PartOfProgress stage(progress_, stage_ / stages, (stage_ + 1) / stages);
+    protocol::PartOfProgress part = part_of_pass(stage, passes_++, expected_);
+    part.progress(0, doing_);
+    return demand_of(model_, ids, bias, {options_.backend, demand, &kernels_, &part, doing_});
   }
 
   Value value_of(const at::Tensor& table) {
@@ -202,7 +217,8 @@ class BiasFit {
     return mean_of(losses_on(texts, {table, edges_})).mean;
   }
 
-  Interval mean_of(const Losses& losses) const {
+  Interval mean_of(const Losses& losses) const { return bounded(kFromZero, ratio_of(losses)); }
+  Interval ratio_of(const Losses& losses) const {
     std::vector<Part> parts;
     for (std::size_t n = 0; n < losses.bits.size(); ++n) {
       parts.push_back({losses.bits[n], losses.rows[n]});
@@ -213,7 +229,7 @@ class BiasFit {
   Interval change_of(const Losses& before, const Losses& after) const {
     Losses change = after;
     for (std::size_t n = 0; n < change.bits.size(); ++n) change.bits[n] -= before.bits[n];
-    return mean_of(change);
+    return ratio_of(change);
   }
 
   void add_window(std::int64_t window, const Losses& before, const Losses& fitted) {
@@ -248,6 +264,9 @@ class BiasFit {
   Draws draws_;
   std::vector<Ids> fit_, choose_, test_;
   at::Tensor best_;
+  double stage_ = 0, expected_ = 1;
+  std::int64_t passes_ = 0;  // of the stage
+  std::string doing_;
   protocol::DemandFit report_;
 };
 

@@ -68,6 +68,14 @@ void require_causal(const model::Model& model, const std::string& what) {
                        what + " needs a causal decoder, and " + model.report.name + " is none");
 }
 
+protocol::PartOfProgress part_of_pass(protocol::Progress& progress, std::int64_t done,
+                                      double expected) {
+  const auto at = [expected](std::int64_t passes) {
+    return std::min(1.0, static_cast<double>(passes) / expected);
+  };
+  return {progress, at(done), at(done + 1)};
+}
+
 void require_losses(const model::Model& model, const Texts& texts) {
   if (!model.config().head.present) {
     throw formats::Error("not_applicable",

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analysis/text_pass.h"
+#include "protocol/progress.h"
 
 namespace phasescope::analysis {
 
@@ -32,6 +33,11 @@ std::string note_of_missing_heads(const model::Model& model);
 
 // Throws Error "not_applicable" for encoders and encoder-decoders: `what` needs a causal decoder.
 void require_causal(const model::Model& model, const std::string& what);
+
+// The share of the next pass where `done` of `expected` ones have run. Passes beyond those that
+// were expected add nothing.
+protocol::PartOfProgress part_of_pass(protocol::Progress& progress, std::int64_t done,
+                                      double expected);
 
 // Throws Error "not_applicable" for a model without a loss of the next token, and "bad_input" for a
 // text of one token, by its name.

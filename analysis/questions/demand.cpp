@@ -21,19 +21,19 @@
 namespace phasescope::analysis {
 namespace {
 
+// The forward pass's share of the time where gradients are made too.
+constexpr double kForward = 0.3;
+
 // A bias by distance of zeros in every layer, behind all that is done to its scores: what the loss
 // would gain by it is minus its gradient.
 class GradientHook final : public model::RepeatableHook {
  public:
-  // `runs`: how often layers will run, those that run again twice.
-  GradientHook(const DistanceBias& bias, std::int64_t tokens, const DemandPass& pass, double runs)
-      : bias_(bias), tokens_(tokens), pass_(pass), runs_(runs) {}
+  // `bias` lies where the layers do.
+  GradientHook(const DistanceBias& bias, std::int64_t tokens, const DemandPass& pass,
+               std::int64_t layers)
+      : bias_(bias), tokens_(tokens), pass_(pass), count_(layers) {}
 
   void before(const model::LayerInput& input, model::AttentionProgram& program) override {
-    if (pass_.progress != nullptr) {
-      pass_.progress->throw_if_cancelled();
-      if (pass_.tells) pass_.progress->progress(ran_++ / runs_, "asking what the heads want");
-    }
     if (bias_.table.defined()) {
       const at::Tensor own = bias_.table[input.layer].narrow(0, 0, program.q.size(1));
       model::add_by_distance(program, model::by_distance(own, bias_.edges, tokens_));
@@ -43,8 +43,15 @@ class GradientHook final : public model::RepeatableHook {
     if (!zeros.defined()) {
       zeros = at::zeros({1, program.q.size(1), tokens_}, program.q.options().dtype(at::kDouble))
                   .requires_grad_(true);
+      zeros.register_hook([this, n = input.layer](const at::Tensor&) { gradients_came(n); });
     }
     program.distance_bias = zeros;
+  }
+
+  // The share of the layers that have run forward.
+  void tell(double layers) const {
+    if (pass_.progress == nullptr) return;
+    pass_.progress->progress(pass_.demand ? kForward * layers : layers, pass_.doing);
   }
 
   // (layers, heads, N), - d loss / d b(lambda); 0 of what nothing reads, and of heads that are not
@@ -59,10 +66,18 @@ class GradientHook final : public model::RepeatableHook {
   }
 
  private:
+  // Of a layer, or of a block of its rows: the layers behind it have all theirs.
+  void gradients_came(std::int64_t layer) const {
+    if (pass_.progress == nullptr) return;
+    pass_.progress->throw_if_cancelled();
+    const double done = static_cast<double>(count_ - 1 - layer) / static_cast<double>(count_);
+    pass_.progress->progress(kForward + (1 - kForward) * done, pass_.doing);
+  }
+
   const DistanceBias& bias_;
   std::int64_t tokens_;
   const DemandPass& pass_;
-  double runs_, ran_ = 0;
+  std::int64_t count_;  // of layers
   std::map<std::int64_t, at::Tensor> layers_;
 };
 
@@ -133,8 +148,8 @@ class DemandAnalysis {
       const double each = share / static_cast<double>(texts_.items.size());
       const double begin = each * static_cast<double>(n);
       protocol::PartOfProgress part(progress_, begin, begin + each);
-      DemandPass pass{options_.backend, true, &kernels_, &part};
-      pass.tells = true;
+      const DemandPass pass{options_.backend, true, &kernels_, &part};
+      part.progress(0, pass.doing);
       const TextDemand text = demand_of(*model_, texts_.items[n].ids, {}, pass);
       losses_.push_back(text.loss), rows_.push_back(text.rows);
       add(text.demand);
@@ -162,7 +177,7 @@ class DemandAnalysis {
         }
       }
     }
-    result.loss = ratio_interval(parts_of(losses_, rows_), draws_);
+    result.loss = bounded(kFromZero, ratio_interval(parts_of(losses_, rows_), draws_));
     result.share_beyond_trained = beyond_trained();
   }
 
@@ -251,13 +266,15 @@ TextDemand demand_of(const model::Model& model, const std::vector<std::int64_t>&
   const at::Tensor all = ids_tensor(ids);
   model::ForwardOptions options;
   options.recompute = pass.demand && tokens > pass.kept_tokens;
-  GradientHook hook(bias, tokens, pass,
-                    static_cast<double>(model.config().layers * (options.recompute ? 2 : 1)));
+  const DistanceBias there =
+      bias.table.defined() ? DistanceBias{bias.table.to(model.decoder.device()), bias.edges} : bias;
+  GradientHook hook(there, tokens, pass, model.config().layers);
   options.backend = pass.backend;
   options.hook = &hook;
   options.kernels = pass.kernels;
   if (pass.progress != nullptr) {
     options.cancelled = [&pass] { return pass.progress->cancelled(); };
+    options.progress = [&hook](double done) { hook.tell(done); };
   }
   const at::Tensor hidden = model.decoder.hidden(all.slice(1, 0, tokens - 1), options);
   TextDemand out;

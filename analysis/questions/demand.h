@@ -36,8 +36,9 @@ struct DemandPass {
   model::Backend backend = model::Backend::fused;
   bool demand = true;
   model::AllRan* kernels = nullptr;
-  protocol::Progress* progress = nullptr;  // asked at every layer whether to go on
-  bool tells = false;                      // of the layers as they run
+  // Told of each layer, where its gradients are made too, and asked whether to go on.
+  protocol::Progress* progress = nullptr;
+  std::string doing = "asking what the heads want";  // what it is told
   // A longer text keeps of a layer what it reads alone, and runs it again for its gradients.
   std::int64_t kept_tokens = 4096;
 };

@@ -16,9 +16,13 @@
 #include "formats/counter_random.h"
 #include "formats/error.h"
 #include "model/checkpoints/tensor_io.h"
+#include "protocol/json_form.h"
 
 namespace phasescope::analysis {
 namespace {
+
+using protocol::detail::read_double;
+using protocol::detail::write_double;
 
 // Offsets in bytes at which a predicted token begins or ends: whoever reads from one of them to
 // another has read whole tokens.
@@ -80,10 +84,10 @@ class TextDuel {
     const std::string key =
         "text " + one.name + ": " + side_words(*a_, one) + "; " + side_words(*b_, other);
     if (const nlohmann::json* known = options_.log->found(key)) {
-      return {known->at(0).get<double>(), known->at(1).get<double>(), known->at(2).get<bool>()};
+      return {read_double(known->at(0)), read_double(known->at(1)), known->at(2).get<bool>()};
     }
     const BitsOfText bits = measured(one, other);
-    options_.log->add(key, {bits.a, bits.b, bits.per_byte});
+    options_.log->add(key, {write_double(bits.a), write_double(bits.b), bits.per_byte});
     return bits;
   }
 

@@ -291,8 +291,11 @@ class PairReader {
   at::Tensor scores_at(const at::Tensor& distance) const { return scores_by(input_, distance); }
   at::Tensor scores_by(const model::LayerInput& input, const at::Tensor& distance) const {
     const at::Tensor there = distance.to(program_.q.device());
-    return model::on_host(model::moved_scores(input, program_, at::full_like(there, query_),
-                                              at::full_like(there, key_), there)[head_]);
+    const model::DistanceRange within{distance.min().item<std::int64_t>(),
+                                      distance.max().item<std::int64_t>()};
+    const model::MovedPairs pairs{at::full_like(there, query_), at::full_like(there, key_), there,
+                                  within};
+    return model::on_host(model::moved_scores(input, program_, pairs)[head_]);
   }
 
   // The share of all trained distances with a higher score. The pair's own is read the same way, so

@@ -180,7 +180,8 @@ class Curves {
     const auto each = [&](const at::Tensor& tokens) {
       return tokens.unsqueeze(1).expand({-1, window_}).flatten();
     };
-    return model::moved_scores(input_, program_, each(query), each(key), distance)
+    const model::DistanceRange within{0, window_ - 1};
+    return model::moved_scores(input_, program_, {each(query), each(key), distance, within})
         .view({-1, pairs, window_})
         .to(at::kDouble);
   }
@@ -372,12 +373,12 @@ class ProfileHook final : public model::AttentionHook {
 };
 
 std::optional<Interval> interval_of(const std::vector<HeadSums>& texts, Part HeadSums::*part,
-                                    const Draws& draws) {
+                                    const ValueRange& range, const Draws& draws) {
   std::vector<Part> parts;
   double weight = 0;
   for (const HeadSums& text : texts) parts.push_back(text.*part), weight += (text.*part).weight;
   if (weight == 0) return std::nullopt;
-  return ratio_interval(parts, draws);
+  return bounded(range, ratio_interval(parts, draws));
 }
 
 // Why a row lacks the numbers that it lacks.
@@ -397,11 +398,11 @@ protocol::ProfileRow row_of(std::int64_t layer, std::int64_t head,
                             const std::vector<HeadSums>& texts, const Draws& draws) {
   protocol::ProfileRow row;
   row.layer = layer, row.head = head;
-  row.positional = interval_of(texts, &HeadSums::positional, draws);
-  row.positional_row = interval_of(texts, &HeadSums::positional_row, draws);
-  row.semantic = interval_of(texts, &HeadSums::semantic, draws);
-  row.semantic_share = interval_of(texts, &HeadSums::semantic_share, draws);
-  row.high_frequency = interval_of(texts, &HeadSums::high_frequency, draws);
+  row.positional = interval_of(texts, &HeadSums::positional, kFromZero, draws);
+  row.positional_row = interval_of(texts, &HeadSums::positional_row, kFromZero, draws);
+  row.semantic = interval_of(texts, &HeadSums::semantic, kShare, draws);
+  row.semantic_share = interval_of(texts, &HeadSums::semantic_share, kShare, draws);
+  row.high_frequency = interval_of(texts, &HeadSums::high_frequency, kShare, draws);
   for (const HeadSums& text : texts) row.ties += text.ties, row.invalid += text.invalid;
   row.why = why_undefined(row);
   return row;

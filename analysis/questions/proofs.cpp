@@ -21,6 +21,8 @@
 #include "formats/error.h"
 #include "model/checkpoints/constructed.h"
 #include "model/encodings/tape_circuit.h"
+#include "model/host_memory.h"
+#include "protocol/head_name.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -329,7 +331,8 @@ class Proof {
     protocol::PartOfProgress part(progress_, 0, 0.2);
     const Watching watching(pass, part);
     pass.visit_layers([&](const AttentionPointer& attention) {
-      const at::Tensor weights = attention->weights(attention->whole())[0].to(at::kDouble);
+      const at::Tensor weights =
+          model::on_host(attention->weights(attention->whole())[0]).to(at::kDouble);
       const at::Tensor off = (weights - known[attention->layer()]).abs().flatten(1);
       const auto largest = to_vector<double>(std::get<0>(off.max(1)));
       for (std::size_t h = 0; h < largest.size(); ++h) {
@@ -395,11 +398,12 @@ at::Tensor constructed_weights(const std::string& name, const Ids& ids) {
   throw formats::bad_usage("'" + name + "' is no constructed model", "names", "known:" + names);
 }
 
-std::vector<protocol::Claim> prove(const std::string& name, const ProofOptions& options,
-                                   model::AllRan& kernels, protocol::Progress& progress) {
+std::vector<protocol::Claim> prove(const std::string& name,
+                                   const std::shared_ptr<const model::Model>& model,
+                                   const ProofOptions& options, model::AllRan& kernels,
+                                   protocol::Progress& progress) {
   const at::NoGradGuard no_gradients;
-  return Proof(name, model::open_model(name, {.dtype = options.dtype}), options, progress)
-      .run(kernels);
+  return Proof(name, model, options, progress).run(kernels);
 }
 
 std::vector<protocol::Claim> prove_again(const std::shared_ptr<const model::Model>& model,
@@ -415,9 +419,9 @@ std::vector<protocol::Claim> prove_again(const std::shared_ptr<const model::Mode
     const auto same = [&](const protocol::Claim& one) { return same_thing(one, claim); };
     const auto measured = std::ranges::find_if(found, same);
     if (measured == found.end()) {
-      throw formats::bad_input("nothing measures " + claim.metric + " of L" +
-                               std::to_string(claim.layer) + "H" + std::to_string(claim.head) +
-                               " on the input '" + claim.input + "'");
+      throw formats::bad_input("nothing measures " + claim.metric + " of " +
+                               protocol::name_of_head(claim.layer, claim.head) + " on the input '" +
+                               claim.input + "'");
     }
     claim.model = model->report.name;
     // What was written in float64 may be proved in float32.

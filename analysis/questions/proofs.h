@@ -26,11 +26,13 @@ struct ProofOptions {
   std::uint64_t seed = 0;
 };
 
-// The claims of one constructed model: its weights on a text of random tokens behind [BOS], and
-// every metric of analysis/metrics there (duplicate_token and induction on random tokens written
-// twice). `kernels`: gathers what ran.
-std::vector<protocol::Claim> prove(const std::string& name, const ProofOptions& options,
-                                   model::AllRan& kernels, protocol::Progress& progress);
+// The claims of one constructed model, opened by its name: its weights on a text of random tokens
+// behind [BOS], and every metric of analysis/metrics there (duplicate_token and induction on random
+// tokens written twice). `kernels`: gathers what ran.
+std::vector<protocol::Claim> prove(const std::string& name,
+                                   const std::shared_ptr<const model::Model>& model,
+                                   const ProofOptions& options, model::AllRan& kernels,
+                                   protocol::Progress& progress);
 
 // What a file says of a model: the constructed model that it is, the seed of its texts, and claims
 // about it with their values and tolerances.

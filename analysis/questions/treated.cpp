@@ -35,6 +35,7 @@ std::vector<double> losses_under(const model::Model& model, const std::vector<st
   options.hook = hook;
   if (pass.progress != nullptr) {
     options.cancelled = [&pass] { return pass.progress->cancelled(); };
+    options.progress = [&pass](double done) { pass.progress->progress(done, pass.doing); };
   }
   const at::Tensor losses =
       model::token_losses(model.decoder, ids_tensor(ids), options, pass.observer)[0];

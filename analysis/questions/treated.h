@@ -2,6 +2,7 @@
 // Losses of a text where some heads are treated: shown other distances, or blind to some keys.
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "analysis/texts.h"
@@ -17,7 +18,8 @@ using Treatment = std::function<void(const model::LayerInput&, model::AttentionP
 struct TreatedPass {
   model::Backend backend = model::Backend::plain;
   model::AllRan* kernels = nullptr;
-  protocol::Progress* progress = nullptr;
+  protocol::Progress* progress = nullptr;  // told of each layer, and asked whether to go on
+  std::string doing = {};                  // what it is told
   model::Observer* observer = nullptr;
 };
 

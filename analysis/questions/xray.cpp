@@ -19,6 +19,7 @@
 #include "analysis/text_pass.h"
 #include "formats/error.h"
 #include "model/attention/repairs.h"
+#include "protocol/head_name.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -56,9 +57,7 @@ double spearman(const std::vector<double>& a, const std::vector<double>& b) {
   return xy / std::sqrt(xx * yy);
 }
 
-std::string name_of(const Head& head) {
-  return "L" + std::to_string(head.first) + "H" + std::to_string(head.second);
-}
+std::string name_of(const Head& head) { return protocol::name_of_head(head.first, head.second); }
 
 // The mean weight by distance of rows `first` and later of one layer, (H, N) float64.
 at::Tensor weight_profile(const model::LayerAttention& attention, std::int64_t first,
@@ -316,23 +315,16 @@ class Xray {
 
   // Where a clamp runs plain, what it is compared with runs plain too, so that what it leaves alone
   // keeps its bits.
-  TreatedPass pass() {
-    return {plain_ ? model::Backend::plain : options_.backend, &kernels_, &progress_};
-  }
-
-  // Another pass over a text begins.
-  void count_pass() {
-    progress_.throw_if_cancelled();
-    progress_.progress(std::min(1.0, static_cast<double>(passes_) / expected_), doing_);
-    ++passes_;
-  }
+  TreatedPass pass() { return {plain_ ? model::Backend::plain : options_.backend, &kernels_}; }
 
   PastLoss loss_of(const std::vector<std::int64_t>& ids, const Heads& heads) {
     return loss_of(ids, heads, pass());
   }
-  PastLoss loss_of(const std::vector<std::int64_t>& ids, const Heads& heads,
-                   const TreatedPass& as) {
-    count_pass();
+  PastLoss loss_of(const std::vector<std::int64_t>& ids, const Heads& heads, TreatedPass as) {
+    progress_.throw_if_cancelled();
+    protocol::PartOfProgress part = part_of_pass(progress_, passes_++, expected_);
+    as.progress = &part, as.doing = doing_;
+    part.progress(0, doing_);
     PastLoss loss;
     const Treatment treatment = heads.empty() ? Treatment() : treatment_of(heads);
     loss.rows = treated_losses(*model_, ids, treatment, as);
@@ -365,7 +357,9 @@ class Xray {
     return rows;
   }
 
-  Interval mean_of(const Losses& losses) const { return difference_of(losses, nullptr); }
+  Interval mean_of(const Losses& losses) const {
+    return bounded(kFromZero, difference_of(losses, nullptr));
+  }
   Interval difference_of(const Losses& a, const Losses& b) const { return difference_of(a, &b); }
   Interval difference_of(const Losses& a, const Losses* b) const {
     std::vector<Part> parts;

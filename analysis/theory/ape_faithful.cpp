@@ -100,8 +100,9 @@ double return_distance(const std::vector<double>& angles, std::int64_t p) {
 
 double return_distance_frobenius(const std::vector<double>& angles, std::int64_t p) {
   double sum = 0;
-  for (const double angle : angles)
+  for (const double angle : angles) {
     sum += std::pow(std::sin(static_cast<double>(p) * angle / 2), 2);
+  }
   return std::sqrt(8 * sum);
 }
 

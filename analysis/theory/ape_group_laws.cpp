@@ -80,8 +80,9 @@ CheckResult judge_group_laws(const Generators& generators) {
   parts.below("W^100 W^-37 - W^63", worst.powers, powered);
   parts.below("commutator of two places of a grid", worst.grid, powered);
   const bool branches = generators.kind == "tree" || generators.kind == "drawn";
-  if (branches && all.size() > 1)
+  if (branches && all.size() > 1) {
     parts.control("commutator of two branches of a tree", tree, kApeGroupLawsBound);
+  }
   if (generators.period > 0) add_period(generators, parts);
   CheckResult result = parts.result();
   result.samples = static_cast<std::int64_t>(all.size());

@@ -51,7 +51,9 @@ CheckResult of_rope(const CheckContext& context) {
   }
   config.encoding = {"ape_sequence", {{"decay", 1.0}}};
   model::Weights weights = model64->decoder.weights();
-  weights.encoding = {{"generator", generator.expand({config.heads, -1, -1}).contiguous()}};
+  weights.encoding = {
+      {"generator",
+       generator.expand({config.heads, -1, -1}).contiguous().to(model64->decoder.device())}};
   const model::Decoder ape(config, model::make_encoding(config), weights);
   const model::ForwardOptions plain = plain_options(context);
   const double off =

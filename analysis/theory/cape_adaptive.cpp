@@ -11,7 +11,7 @@ namespace {
 
 // The bias that each head gives the query at `query` of every text: score less content.
 std::map<LayerHead, AdaptiveBias> biases_of(const CheckContext& context, std::int64_t query) {
-  const std::vector<std::int64_t> distances = spread_distances(query);
+  const SpreadKeys keys(query, context.model->decoder.device());
   std::map<LayerHead, AdaptiveBias> heads;
   const auto texts = static_cast<double>(context.texts->items.size());
   double done = 0;
@@ -22,9 +22,8 @@ std::map<LayerHead, AdaptiveBias> biases_of(const CheckContext& context, std::in
     TextPass pass(context.model,
                   ids_tensor(std::span(text.ids).first(static_cast<std::size_t>(query + 1))),
                   asked_options(context));
-    pass.visit_layers_with_maps([&](const AttentionPointer& attention) {
-      add_biases(*attention, query, distances, heads);
-    });
+    pass.visit_layers_with_maps(
+        [&](const AttentionPointer& attention) { add_biases(*attention, keys, heads); });
   }
   return heads;
 }
@@ -32,8 +31,9 @@ std::map<LayerHead, AdaptiveBias> biases_of(const CheckContext& context, std::in
 // The largest last place of as many texts as a class needs.
 std::int64_t common_query(const Texts& texts) {
   std::vector<std::int64_t> lengths;
-  for (const Text& text : texts.items)
+  for (const Text& text : texts.items) {
     lengths.push_back(static_cast<std::int64_t>(text.ids.size()));
+  }
   if (lengths.size() < kFewestContexts) return 0;
   std::ranges::sort(lengths, std::greater<>());
   return lengths[kFewestContexts - 1] - 1;

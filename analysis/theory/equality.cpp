@@ -12,6 +12,7 @@
 #include "analysis/worst.h"
 #include "formats/error.h"
 #include "model/host_memory.h"
+#include "protocol/head_name.h"
 
 namespace phasescope::analysis {
 
@@ -48,6 +49,7 @@ void reorder_units(Units& units, Random& random) {
   const auto order = random.permutation(units.up.size(0));
   at::Tensor index = at::empty({units.up.size(0)}, at::kLong);
   std::copy(order.begin(), order.end(), index.data_ptr<std::int64_t>());
+  index = index.to(units.up.device());
   for (at::Tensor* rows : {&units.gate, &units.up, &units.gate_bias, &units.up_bias}) {
     if (rows->defined()) *rows = rows->index_select(0, index);
   }
@@ -161,9 +163,7 @@ LayerHead shown_head(const CheckContext& context) {
           std::to_string(config.heads) + " heads" + (missing.empty() ? "" : "; " + missing));
 }
 
-std::string name_of(const LayerHead& head) {
-  return "L" + std::to_string(head.layer) + "H" + std::to_string(head.head);
-}
+std::string name_of(const LayerHead& head) { return protocol::name_of_head(head.layer, head.head); }
 
 at::Tensor first_ids(const CheckContext& context, std::int64_t limit) {
   const std::vector<std::int64_t>& ids = context.texts->items.at(0).ids;

@@ -8,6 +8,7 @@
 
 #include "analysis/text_pass.h"
 #include "analysis/theory/equality.h"
+#include "model/host_memory.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -131,11 +132,14 @@ GeneralTape general_tape(const model::Model& model) {
   tape.rowsum =
       model.encoding().options().value("post_attention_linear", "mix") == std::string("rowsum");
   tape.norm_eps = config.norm_eps;
+  // It runs on the host, wherever the model lives.
+  const auto here = &model::on_host;
   for (const model::LayerWeights& layer : model.decoder.weights().layers) {
-    tape.layers.push_back({layer.attention_norm, layer.mlp_norm, layer.wq, layer.wk, layer.wv,
-                           layer.wo, layer.gate, layer.up, layer.down,
-                           layer.encoding.at("post_attention_linear"), layer.encoding.at("up_proj"),
-                           layer.encoding.at("down_proj"), layer.encoding.at("x_proj")});
+    const auto own = [&](const char* name) { return here(layer.encoding.at(name)); };
+    tape.layers.push_back({here(layer.attention_norm), here(layer.mlp_norm), here(layer.wq),
+                           here(layer.wk), here(layer.wv), here(layer.wo), here(layer.gate),
+                           here(layer.up), here(layer.down), own("post_attention_linear"),
+                           own("up_proj"), own("down_proj"), own("x_proj")});
   }
   return tape;
 }
@@ -144,8 +148,10 @@ GeneralInput general_input(const model::Model& model, const at::Tensor& ids) {
   const model::Decoder& decoder = model.decoder;
   const std::int64_t n = ids.size(1);
   GeneralInput input;
-  input.x = decoder.weights().embedding.index_select(0, ids[0]) * model.config().embedding.scale;
-  const at::Tensor z = model.encoding().start(start_context(decoder, n, decoder.dtype())).z[0];
+  input.x = model::on_host(decoder.weights().embedding).index_select(0, ids[0]) *
+            model.config().embedding.scale;
+  const at::Tensor z =
+      model::on_host(model.encoding().start(start_context(decoder, n, decoder.dtype())).z[0]);
   input.e = tensors_of_state(z, model.config().heads);
   input.mask = at::ones({n, n}, at::kBool).tril();
   return input;
@@ -168,7 +174,7 @@ double general_difference(const model::Model& model, const at::Tensor& ids) {
   plain.backend = model::Backend::plain;
   model.decoder.hidden(ids, plain, &last);
   return relative_difference(run_general(general_tape(model), general_input(model, ids)).x,
-                             last.hidden[0]);
+                             model::on_host(last.hidden[0]));
 }
 
 }  // namespace phasescope::analysis

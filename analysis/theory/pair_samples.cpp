@@ -8,19 +8,15 @@
 #include <set>
 
 #include "analysis/random.h"
+#include "analysis/score_pairs.h"
 #include "analysis/theory/equality.h"
 
 namespace phasescope::analysis {
 namespace {
 
-at::Tensor tensor_of(const std::vector<std::int64_t>& values) {
-  at::Tensor out = at::empty({static_cast<std::int64_t>(values.size())}, at::kLong);
-  std::copy(values.begin(), values.end(), out.data_ptr<std::int64_t>());
-  return out;
-}
-
 DrawnPairs drawn_pairs(std::int64_t text, std::int64_t tokens, std::uint64_t seed,
-                       const std::vector<std::int64_t>& distances, std::int64_t a_distance) {
+                       const std::vector<std::int64_t>& distances, std::int64_t a_distance,
+                       const at::Device& device) {
   Random random(seed * 7919 + static_cast<std::uint64_t>(text));
   std::vector<std::int64_t> queries, keys;
   for (const std::int64_t distance : distances) {
@@ -29,7 +25,7 @@ DrawnPairs drawn_pairs(std::int64_t text, std::int64_t tokens, std::uint64_t see
       keys.push_back(queries.back() - distance);
     }
   }
-  return {text, a_distance, tensor_of(queries), tensor_of(keys)};
+  return {text, a_distance, model::TokenPairs(pairs_of_tokens(queries, keys), device)};
 }
 
 }  // namespace
@@ -68,9 +64,9 @@ void visit_pairs(const CheckContext& context, const std::shared_ptr<const model:
     context.progress->progress(static_cast<double>(t) / static_cast<double>(texts.size()),
                                "sampling pairs");
     if (!reaches(texts[t])) continue;
-    const DrawnPairs drawn =
-        drawn_pairs(static_cast<std::int64_t>(t), static_cast<std::int64_t>(texts[t].ids.size()),
-                    context.seed, distances, std::max<std::int64_t>(1, pairs / parts));
+    const DrawnPairs drawn = drawn_pairs(
+        static_cast<std::int64_t>(t), static_cast<std::int64_t>(texts[t].ids.size()), context.seed,
+        distances, std::max<std::int64_t>(1, pairs / parts), model->decoder.device());
     TextPass pass(model, ids_tensor(texts[t].ids), asked_options(context));
     pass.visit_layers_with_maps(
         [&](const AttentionPointer& attention) { visitor(drawn, *attention); });

@@ -8,14 +8,19 @@
 
 #include "analysis/text_pass.h"
 #include "analysis/theory/check.h"
+#include "model/attention/token_pairs.h"
 
 namespace phasescope::analysis {
 
-// Pairs of one text: the same number at each distance, distances one after another. (P) int64.
+// Pairs of one text: the same number at each distance, distances one after another.
 struct DrawnPairs {
   std::int64_t text = 0;
   std::int64_t a_distance = 0;  // how many
-  at::Tensor queries, keys;
+  model::TokenPairs pairs;      // of head 0
+
+  // (P) int64 on the host.
+  const at::Tensor& queries() const { return pairs.here().query; }
+  const at::Tensor& keys() const { return pairs.here().key; }
 };
 using PairVisitor =
     std::function<void(const DrawnPairs& pairs, const model::LayerAttention& attention)>;

@@ -42,12 +42,13 @@ CoefficientPairs by_distance(const CoefficientPairs& pairs) {
 void read_layer(const DrawnPairs& drawn, const model::LayerAttention& attention,
                 const Rotation& rotation, std::map<LayerHead, CoefficientPairs>& heads) {
   const std::int64_t group = attention.heads() / attention.kv_heads();
-  const auto distance = to_vector<double>(drawn.queries - drawn.keys);
+  const auto distance = to_vector<double>(drawn.queries() - drawn.keys());
   for (std::int64_t head = 0; head < attention.heads(); ++head) {
     const at::Tensor q =
-        model::on_host(attention.q()[0][head]).index_select(0, drawn.queries).to(at::kDouble);
-    const at::Tensor k =
-        model::on_host(attention.k()[0][head / group]).index_select(0, drawn.keys).to(at::kDouble);
+        model::on_host(attention.q()[0][head]).index_select(0, drawn.queries()).to(at::kDouble);
+    const at::Tensor k = model::on_host(attention.k()[0][head / group])
+                             .index_select(0, drawn.keys())
+                             .to(at::kDouble);
     const PlaneProducts products = plane_products(q, k, rotation.layout);
     CoefficientPairs& out = heads[{attention.layer(), head}];
     out.planes = products.a.size(1);

@@ -142,8 +142,9 @@ std::vector<BiasHead> weighted_heads(const ModelHeads& of, const std::vector<dou
     for (auto part : {&BiasHead::mu, &BiasHead::nu}) {
       for (std::size_t d = 0; d < (out[h].*part).size(); ++d) {
         double sum = 0;
-        for (std::size_t t = 0; t < of.texts.size(); ++t)
+        for (std::size_t t = 0; t < of.texts.size(); ++t) {
           sum += counts[t] * (of.texts[t][h].*part)[d];
+        }
         (out[h].*part)[d] = sum / total;
       }
     }

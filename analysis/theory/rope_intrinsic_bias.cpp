@@ -226,7 +226,7 @@ class BiasSampler {
       TextPass pass(context_.model, ids_tensor(context_.texts->items[t].ids),
                     asked_options(context_));
       draw(pass.tokens(), pairs_a_distance, t);
-      if (queries_.empty()) continue;
+      if (!pairs_) continue;
       pass.visit_layers_with_maps(
           [this](const AttentionPointer& attention) { read_layer(*attention); });
     }
@@ -236,32 +236,33 @@ class BiasSampler {
  private:
   // The same number of pairs at each distance: queries uniform among those that have such a key.
   void draw(std::int64_t tokens, std::int64_t pairs, std::size_t text) {
-    queries_.clear(), keys_.clear();
+    pairs_.reset();
     if (static_cast<double>(tokens) <= distances_.back() + 1) return;
     Random random(context_.seed * 7919 + text);
     per_distance_ = pairs;
+    std::vector<std::int64_t> queries, keys;
     for (const double d : distances_) {
       const auto distance = static_cast<std::int64_t>(d);
       for (std::int64_t n = 0; n < pairs; ++n) {
         const std::int64_t query = random.between(distance, tokens);
-        queries_.push_back(query);
-        keys_.push_back(query - distance);
+        queries.push_back(query);
+        keys.push_back(query - distance);
       }
     }
+    pairs_.emplace(pairs_of_tokens(queries, keys), context_.model->decoder.device());
   }
 
   void read_layer(const model::LayerAttention& attention) {
     const at::NoGradGuard no_gradients;
     const std::int64_t group = attention.heads() / attention.kv_heads();
-    const at::Tensor rows = index(queries_), columns = index(keys_);
+    const at::Tensor &rows = pairs_->here().query, &columns = pairs_->here().key;
     for (std::int64_t head = 0; head < attention.heads(); ++head) {
       const at::Tensor q =
           model::on_host(attention.q()[0][head]).index_select(0, rows).to(at::kDouble);
       const at::Tensor k =
           model::on_host(attention.k()[0][head / group]).index_select(0, columns).to(at::kDouble);
       const PlaneProducts products = plane_products(q, k, rotation_.layout);
-      const std::vector<std::int64_t> heads(queries_.size(), head);
-      const std::vector<double> scores = scores_at(attention, heads, queries_, keys_);
+      const auto scores = to_vector<double>(attention.pair_scores(pairs_->of_head(head)).score);
       const std::size_t at = grid_.index_of({attention.layer(), head});
       samples_[at].texts.push_back(text_of(scores, products));
     }
@@ -283,17 +284,11 @@ class BiasSampler {
     return text;
   }
 
-  static at::Tensor index(const std::vector<std::int64_t>& values) {
-    at::Tensor out = at::empty({static_cast<std::int64_t>(values.size())}, at::kLong);
-    std::copy(values.begin(), values.end(), out.data_ptr<std::int64_t>());
-    return out;
-  }
-
   const CheckContext& context_;
   HeadGrid grid_;
   std::vector<double> distances_;
   Rotation rotation_;
-  std::vector<std::int64_t> queries_, keys_;
+  std::optional<model::TokenPairs> pairs_;  // of the text at hand; none where it is too short
   std::int64_t per_distance_ = 0;
   std::vector<BiasSample> samples_;
 };

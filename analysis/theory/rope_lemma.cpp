@@ -31,8 +31,9 @@ std::vector<LemmaPoint> default_points() {
   std::vector<LemmaPoint> points;
   for (const auto& [base, dim] :
        {std::pair{1e3, std::int64_t{1} << 16}, std::pair{1e4, std::int64_t{1} << 18}}) {
-    for (const double lambda : spread_in_log(2, 20 * base, 24))
+    for (const double lambda : spread_in_log(2, 20 * base, 24)) {
       points.push_back({base, dim, lambda});
+    }
   }
   for (const double base : {1e3, 1e4, 5e5, 1e8}) {
     for (const std::int64_t dim : {128, 1024, 8192}) {

@@ -6,6 +6,7 @@
 
 #include "analysis/theory/rope_angles.h"
 #include "analysis/theory/verdicts.h"
+#include "protocol/head_name.h"
 
 namespace phasescope::analysis {
 namespace {
@@ -71,7 +72,7 @@ CheckResult rope_local_gap_of_model(const CheckContext& context, const Geometric
     if (std::isnan(worst) || value / bound >= worst) continue;
     worst = value / bound;
     measured = {value, bound, 0, 0};
-    name = "L" + std::to_string(head.layer) + "H" + std::to_string(head.head);
+    name = protocol::name_of_head(head.layer, head.head);
   }
   measured.samples = static_cast<std::int64_t>(curve.x.size());
   CheckResult result =

@@ -84,7 +84,7 @@ at::Tensor tapa_scores(const model::ModelConfig& config, const at::Tensor& q, co
   const model::LayerAttention attention(0, program, x, {}, {}, model::Backend::plain,
                                         model::ran_plain(x));
   const at::Tensor rows = at::arange(count, at::kLong), none = at::zeros({count}, at::kLong);
-  return attention.pair_scores(none, none, rows, rows + count).score;
+  return attention.pair_scores({{none, none, rows, rows + count}, at::kCPU}).score;
 }
 
 at::Tensor tapa_amplitudes(const model::ModelConfig& config, const at::Tensor& q,

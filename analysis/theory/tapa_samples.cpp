@@ -21,21 +21,19 @@ void read_head(const DrawnPairs& drawn, const model::LayerAttention& attention, 
   const model::AttentionProgram& program = attention.program();
   const model::TapaProgram& tapa = *program.as<model::TapaProgram>();
   const std::int64_t group = attention.heads() / attention.kv_heads();
-  const at::Tensor q = model::on_host(program.q[0][out.head]).index_select(0, drawn.queries);
-  const at::Tensor k = model::on_host(program.k[0][out.head / group]).index_select(0, drawn.keys);
+  const at::Tensor q = model::on_host(program.q[0][out.head]).index_select(0, drawn.queries());
+  const at::Tensor k = model::on_host(program.k[0][out.head / group]).index_select(0, drawn.keys());
   const std::int64_t rest = q.size(1) - tapa.content_dim;
   const at::Tensor qp = q.narrow(1, tapa.content_dim, rest),
                    kp = k.narrow(1, tapa.content_dim, rest);
   const at::Tensor phase =
       (tapa.linear_phase ? qp.sum(1) + kp.sum(1) : (qp * kp).sum(1)) * tapa.scale_phase;
   const at::Tensor angle =
-      model::on_host(tapa.power).index_select(0, drawn.queries - drawn.keys) * phase;
+      model::on_host(tapa.power).index_select(0, drawn.queries() - drawn.keys()) * phase;
   const at::Tensor amplitude =
       tapa.scale_content *
       (q.narrow(1, 0, tapa.content_dim) * k.narrow(1, 0, tapa.content_dim)).sum(1);
-  const at::Tensor zero = at::zeros_like(drawn.queries);
-  const at::Tensor score =
-      attention.pair_scores(zero, zero + out.head, drawn.queries, drawn.keys).score;
+  const at::Tensor score = attention.pair_scores(drawn.pairs.of_head(out.head)).score;
   for (std::size_t d = 0; d < out.pairs.size(); ++d) {
     const auto from = static_cast<std::int64_t>(d) * drawn.a_distance;
     const auto part = [&](const at::Tensor& x) { return x.narrow(0, from, drawn.a_distance); };
@@ -88,8 +86,9 @@ TapaSamples read_samples(const CheckContext& context, std::int64_t pairs) {
 }  // namespace
 
 std::shared_ptr<const TapaSamples> tapa_samples(const CheckContext& context, std::int64_t pairs) {
-  if (context.samples == nullptr)
+  if (context.samples == nullptr) {
     return std::make_shared<const TapaSamples>(read_samples(context, pairs));
+  }
   std::shared_ptr<const TapaSamples>& kept = context.samples->tapa[pairs];
   if (kept == nullptr) kept = std::make_shared<const TapaSamples>(read_samples(context, pairs));
   return kept;

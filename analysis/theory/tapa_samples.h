@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analysis/theory/tapa_statistics.h"
+#include "protocol/head_name.h"
 
 namespace phasescope::analysis {
 
@@ -13,7 +14,7 @@ namespace phasescope::analysis {
 struct TapaHead {
   std::int64_t layer = 0, head = 0;
   std::vector<TapaPairs> pairs;
-  std::string name() const { return "L" + std::to_string(layer) + "H" + std::to_string(head); }
+  std::string name() const { return protocol::name_of_head(layer, head); }
 };
 struct TapaSamples {
   std::vector<TapaHead> heads;

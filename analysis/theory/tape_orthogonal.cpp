@@ -76,8 +76,9 @@ CheckResult judge_turns(const GeneralTape& tape, const GeneralInput& input, doub
     curve.bound.push_back(kTapeOrthogonalBound);
   }
   std::vector<at::Tensor> by_head;
-  for (std::int64_t h = 0; h < tape.heads; ++h)
+  for (std::int64_t h = 0; h < tape.heads; ++h) {
     by_head.push_back(drawn_orthogonal(random, columns));
+  }
   const at::Tensor heads = at::stack(by_head).unsqueeze(1);  // (H, 1, R, R)
   const at::Tensor skew = turns[0] + 0.3 * normal_tensor(random, {columns, columns});
   Parts parts;

@@ -139,6 +139,7 @@ PermutationResidual permutation_residual(const model::Decoder& decoder, const at
   const std::int64_t tokens = ids.size(1);
   at::Tensor order = at::empty({tokens}, at::kLong);
   std::copy(permutation.begin(), permutation.end(), order.data_ptr<std::int64_t>());
+  const at::Tensor there = order.to(decoder.device());
   at::Tensor seen = at::ones({tokens, tokens}, at::kBool);
   if (decoder.config().attention.causal) seen = seen.tril();
   model::ForwardOptions plain;
@@ -153,18 +154,18 @@ PermutationResidual permutation_residual(const model::Decoder& decoder, const at
   decoder.hidden(ids, plain, &before);
   if (ids_are_rows) {
     // Then ids say whose state is read: the state itself is permuted.
-    permuted.initial_state = before.states.front().index_select(2, order);
+    permuted.initial_state = before.states.front().index_select(2, there);
   } else {
     permuted.position_ids = order;
   }
   decoder.hidden(ids.index_select(1, order), permuted, &after);
   PermutationResidual out;
   for (std::size_t l = 0; l < before.hiddens.size(); ++l) {
-    const at::Tensor expected = before.hiddens[l].index_select(1, order);
+    const at::Tensor expected = before.hiddens[l].index_select(1, there);
     out.hidden = worst_of(out.hidden, relative_difference(after.hiddens[l], expected));
   }
   for (std::size_t l = 0; l < before.states.size(); ++l) {
-    const at::Tensor expected = before.states[l].index_select(2, order);
+    const at::Tensor expected = before.states[l].index_select(2, there);
     out.states = worst_of(out.states, relative_difference(after.states[l], expected));
   }
   return out;

@@ -77,7 +77,7 @@ at::Tensor start_at(const model::Decoder& decoder, const at::Tensor& positions) 
   const at::Tensor z =
       decoder.encoding().start(start_context(decoder, tokens, at::kDouble)).z.to(at::kDouble);
   const at::Tensor off = (positions - at::arange(tokens, at::kDouble)).unsqueeze(1);
-  return turned(z, off * frequencies_of(decoder, tokens)).to(decoder.dtype());
+  return turned(z, off.to(z.device()) * frequencies_of(decoder, tokens)).to(decoder.dtype());
 }
 
 double RealShift::largest() const {

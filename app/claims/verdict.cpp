@@ -112,8 +112,9 @@ std::optional<MeasuredNumber> number_in(const json& row, const std::string& name
   if (value == nullptr || value->is_null()) return std::nullopt;
   if (value->is_string()) {
     const std::string text = value->get<std::string>();
-    if (text != "nan" && text != "inf" && text != "-inf")
+    if (text != "nan" && text != "inf" && text != "-inf") {
       return MeasuredNumber{.name = name, .words = text};
+    }
     return exact(name, protocol::detail::read_double(*value));
   }
   if (const json* number = protocol::value_of_interval(*value)) {
@@ -289,8 +290,9 @@ std::string unmet(const Claim& claim, const json& result) {
   const Premise& premise = *claim.premise;
   double best = -std::numeric_limits<double>::infinity();
   for (const json* row : rows_at(result, premise.list, premise.where)) {
-    if (const auto number = number_in(*row, "", premise.field))
+    if (const auto number = number_in(*row, "", premise.field)) {
       best = std::max(best, number->value);
+    }
   }
   if (best >= premise.at_least) return "";
   return premise.words +

@@ -236,15 +236,17 @@ Options::Declared Options::declare_input(const protocol::BoundField& field) {
   Declared declared;
   // One of them; given empty is not the same as not given: an empty text is refused.
   const auto taken = std::make_shared<bool>(false);
+  const std::vector<std::string> kinds = protocol::choices_of(field.about);
+  const std::vector<std::string> names = protocol::names_of_input_options(kinds);
   for (std::size_t n = 0; n < protocol::kInputOptions.size(); ++n) {
-    const auto read = [field, taken, input = kInputReaders[n]](const std::string& word) {
+    const protocol::InputOption& option = protocol::kInputOptions[n];
+    if (!protocol::takes(kinds, option)) continue;
+    const auto read = [field, taken, names, input = kInputReaders[n]](const std::string& word) {
       if (std::exchange(*taken, true)) {
-        throw formats::bad_usage("give " + protocol::in_words(protocol::names_of_input_options()) +
-                                 ", not several");
+        throw formats::bad_usage("give " + protocol::in_words(names) + ", not several");
       }
       field.read(input(word));
     };
-    const protocol::InputOption& option = protocol::kInputOptions[n];
     declared.push_back(parser_.add_option_function<std::string>(option.name, read, option.help));
   }
   return declared;
@@ -278,8 +280,9 @@ Options::Declared Options::declare(protocol::BoundField field, Arguments argumen
   CLI::Option* option = parser_.add_option_function<std::vector<std::string>>(name, read, help)
                             ->type_name(value_name_of(field));
   // The text keeps what stands for a left out value out of the help.
-  if (may_be_left_out)
+  if (may_be_left_out) {
     option->expected(0, 1)->default_str(kLeftOut)->option_text(value_name_of(field));
+  }
   if (field.kind == FieldKind::repeated) option->expected(1)->take_all();
   if (field.kind == FieldKind::value || field.kind == FieldKind::list) option->expected(1);
   // A word behind the value is an argument: "--texts 0:4:2 none".

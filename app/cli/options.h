@@ -47,11 +47,11 @@ class Options {
   void flag(const std::string& name, bool& value, const std::string& help);
 
   // Every field of a request as its argument or option, with its help, choices and range; what is
-  // given goes into `request`. A field of type Input has --text, --prompt, --ids and --inputs,
-  // whose files are read here. `arguments`: whether those that the request needs must be there.
-  // `only`: the keys of the fields that are declared, where the verb fills the others itself. What
-  // belongs to other requests (About::of) is refused, and left out of the help of a line that says
-  // which request it is: `eval addition --help`.
+  // given goes into `request`. A field of type Input has --text, --prompt, --ids, --inputs and
+  // --sample, or those that its choices name; their files are read here. `arguments`: whether those
+  // that the request needs must be there. `only`: the keys of the fields that are declared, where
+  // the verb fills the others itself. What belongs to other requests (About::of) is refused, and
+  // left out of the help of a line that says which request it is: `eval addition --help`.
   enum class Arguments { needed, optional };
   template <class R>
   void request(R& request, Arguments arguments = Arguments::needed,
@@ -64,7 +64,7 @@ class Options {
 
   void declare_all(const std::vector<protocol::BoundField>& fields, Arguments arguments,
                    const std::vector<std::string>& only);
-  // The options of a field: of an input five.
+  // The options of a field: of an input up to five.
   Declared declare(protocol::BoundField field, Arguments arguments);
   Declared declare_argument(protocol::BoundField field, Arguments arguments);
   Declared declare_input(const protocol::BoundField& field);

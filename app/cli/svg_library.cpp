@@ -127,9 +127,10 @@ bool can_convert_svg() { return libraries().there(); }
 
 std::string convert_svg(const std::string& svg, const std::string& format, double zoom) {
   const Libraries& library = libraries();
-  if (!library.there())
+  if (!library.there()) {
     throw formats::bad_input("PDF and PNG figures need the library librsvg", "",
                              "apt install librsvg2-2, or write SVG");
+  }
   Problem* problem = nullptr;
   const std::unique_ptr<Handle, void (*)(void*)> picture(
       library.new_from_data(reinterpret_cast<const unsigned char*>(svg.data()), svg.size(),

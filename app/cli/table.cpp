@@ -162,8 +162,9 @@ std::string text_of(const Table& table) {
   }
   std::vector<std::size_t> widths(table.columns.size(), 0);
   for (const auto& line : lines) {
-    for (std::size_t c = 0; c < line.size(); ++c)
+    for (std::size_t c = 0; c < line.size(); ++c) {
       widths[c] = std::max(widths[c], display_width(line[c]));
+    }
   }
   std::string text = table.title.empty() ? "" : for_terminal(table.title) + "\n";
   for (const auto& line : lines) {

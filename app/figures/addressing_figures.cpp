@@ -7,6 +7,7 @@
 #include "app/figures/point_shapes.h"
 #include "app/figures/question_figures.h"
 #include "app/figures/question_parts.h"
+#include "protocol/head_name.h"
 
 namespace phasescope::app {
 
@@ -36,8 +37,9 @@ Series triangle() {
 void set_axes(PlotSpec& plot) {
   plot.x.label = "from distance to key", plot.y.label = "pair (share)";
   plot.x.ticks = {{0, "all distance"}, {0.5, "half each"}, {1, "all key"}};
-  for (const double share : {0.0, 0.25, 0.5, 0.75, 1.0})
+  for (const double share : {0.0, 0.25, 0.5, 0.75, 1.0}) {
     plot.y.ticks.push_back({place_of(0, share).y, widgets::short_number(share)});
+  }
   plot.x.low = -0.05, plot.x.high = 1.05, plot.y.low = -0.05, plot.y.high = 0.95;
   plot.equal_axes = true;
 }
@@ -80,8 +82,7 @@ PlotSpec addressing_figure(const protocol::AddressingResult& result, const Model
     Series& of_layer = dots[row.layer];
     of_layer.label = layer_name(row.layer), of_layer.color = int(row.layer);
     of_layer.points = shape_at(std::size_t(row.layer));
-    add_head(row, layer_name(row.layer) + "H" + std::to_string(row.head), of_layer,
-             whiskers[row.layer]);
+    add_head(row, protocol::name_of_head(row.layer, row.head), of_layer, whiskers[row.layer]);
   }
   for (auto& [layer, series] : dots) plot.series.push_back(std::move(series));
   for (auto& [layer, series] : whiskers) plot.series.push_back(std::move(series));
@@ -101,8 +102,7 @@ PlotSpec addressing_of_models(const std::vector<protocol::AddressingResult>& res
     Series dots = series_of(result.model, names), whiskers;
     dots.points = shape_at(std::size_t(dots.color));
     for (const protocol::AddressingRow& row : result.rows) {
-      add_head(row, dots.label + " " + layer_name(row.layer) + "H" + std::to_string(row.head), dots,
-               whiskers);
+      add_head(row, dots.label + " " + protocol::name_of_head(row.layer, row.head), dots, whiskers);
     }
     plot.series.push_back(std::move(dots)), plot.series.push_back(std::move(whiskers));
   }

@@ -101,8 +101,9 @@ widgets::PlotSpec cost_figure(const std::vector<protocol::CostResult>& results,
     const auto place = std::ranges::find(parts, name) - parts.begin();
     return double(parts.size()) - 1 - double(place);
   };
-  for (const std::string& part : parts)
+  for (const std::string& part : parts) {
     plot.y.ticks.push_back({height_of(part), words_of_part(part)});
+  }
   plot.y.low = -0.5, plot.y.high = double(parts.size()) - 0.5;
   for (std::size_t n = 0; n < results.size(); ++n) {
     const protocol::CostResult& result = results[n];

@@ -25,7 +25,7 @@ namespace {
 
 // "bits_per_byte" -> "bits per byte".
 std::string in_words(std::string key) {
-  std::replace(key.begin(), key.end(), '_', ' ');
+  std::ranges::replace(key, '_', ' ');
   return key;
 }
 
@@ -52,8 +52,8 @@ std::string numbers_of(const protocol::EvalResult& result, const std::string& mo
 template <class T>
 std::string common(const std::vector<T>& list, std::string T::*what) {
   if (list.empty()) return {};
-  const auto differs = [&](const T& one) { return one.*what != list.front().*what; };
-  return std::any_of(list.begin(), list.end(), differs) ? std::string() : list.front().*what;
+  const bool same = std::ranges::count(list, list.front().*what, what) == std::ssize(list);
+  return same ? list.front().*what : std::string();
 }
 
 // A model's name, with the metric where another model has another one.
@@ -66,10 +66,9 @@ std::string label_of(const T& of_model, const std::string& common_metric, const 
 
 template <class T>
 std::size_t place_of(const T& value, std::vector<T>& seen) {
-  const auto found = std::find(seen.begin(), seen.end(), value);
-  if (found != seen.end()) return std::size_t(found - seen.begin());
-  seen.push_back(value);
-  return seen.size() - 1;
+  const auto place = std::ranges::find(seen, value) - seen.begin();
+  if (place == std::ssize(seen)) seen.push_back(value);
+  return std::size_t(place);
 }
 
 }  // namespace
@@ -293,9 +292,11 @@ std::vector<GroupedFigure> figures_of(const protocol::EvalResult& result, const 
   if (!result.differences.empty()) {
     figures.push_back({"paired difference", -1, eval_difference_figure(result, names)});
   }
-  if (result.task == kPerplexity && result.metric == kPerplexity)
-    for (PlotSpec& published : published_perplexity_figures(encodings_of(result)))
+  if (result.task == kPerplexity && result.metric == kPerplexity) {
+    for (PlotSpec& published : published_perplexity_figures(encodings_of(result))) {
       figures.push_back({kPublishedGroup, -1, std::move(published)});
+    }
+  }
   return figures;
 }
 
@@ -560,10 +561,7 @@ std::vector<PlotSpec> check_figures(const protocol::CheckResult& check, const Mo
     const auto found = std::ranges::find_if(groups, [&](const auto& group) {
       return group.size() < kCurvesAFigure && same_axes(*group[0], curve);
     });
-    if (found == groups.end())
-      groups.push_back({&curve});
-    else
-      found->push_back(&curve);
+    (found == groups.end() ? groups.emplace_back() : *found).push_back(&curve);
   }
   std::vector<PlotSpec> figures;
   for (const auto& group : groups) {

@@ -6,6 +6,7 @@
 #include "app/figures/intervals.h"
 #include "app/figures/question_figures.h"
 #include "app/figures/question_parts.h"
+#include "protocol/head_name.h"
 
 namespace phasescope::app {
 
@@ -112,7 +113,7 @@ widgets::GridSpec demand_grid(const protocol::DemandResult& result, const ModelN
     plot.markers.push_back({.at = 0, .vertical = false});
     const double trained = place_in_buckets(result.edges, result.trained);
     if (trained < *plot.x.high) plot.markers.push_back({.at = trained, .beyond = true});
-    const std::string head = layer_name(row.layer) + "H" + std::to_string(row.head);
+    const std::string head = protocol::name_of_head(row.layer, row.head);
     grid.cells.push_back({{}, head, std::move(plot)});
   }
   grid.columns = std::min(grid.columns, kMostAcross);

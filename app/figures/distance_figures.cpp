@@ -8,6 +8,7 @@
 #include "app/figures/map_look.h"
 #include "app/figures/point_shapes.h"
 #include "app/figures/published.h"
+#include "protocol/head_name.h"
 
 namespace phasescope::app {
 
@@ -123,8 +124,7 @@ DistanceModel at_heads(DistanceModel model, std::int64_t layer, std::int64_t hea
 // name.
 PlotSpec of_heads(PlotSpec plot, std::int64_t layer, std::int64_t head) {
   if (layer < 0) return plot;
-  const std::string name =
-      "L" + std::to_string(layer) + (head < 0 ? "" : "H" + std::to_string(head));
+  const std::string name = protocol::name_of_head(layer, head);
   plot.id += "_" + name;
   plot.title += ", " + name;
   plot.notes.push_back(head < 0 ? "heads of " + name + " pooled" : name + " alone");

@@ -3,6 +3,7 @@
 #include "app/figures/distance_axis.h"
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
+#include "protocol/head_name.h"
 
 namespace phasescope::app {
 
@@ -16,9 +17,7 @@ using widgets::short_number;
 
 namespace {
 
-std::string name_of(const HeadBias& bias) {
-  return "L" + std::to_string(bias.layer) + "H" + std::to_string(bias.head);
-}
+std::string name_of(const HeadBias& bias) { return protocol::name_of_head(bias.layer, bias.head); }
 
 // Titles and names of the files of one head's figures.
 PlotSpec plot_of(const std::string& what, const std::string& title, const HeadBias& bias,

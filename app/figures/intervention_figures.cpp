@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/figures/intervals.h"
+#include "protocol/head_name.h"
 
 namespace phasescope::app {
 
@@ -20,10 +21,6 @@ namespace {
 constexpr std::size_t kCurves = 6;        // of one figure by position
 constexpr std::size_t kMapped = 6;        // changes whose maps are drawn
 constexpr std::int64_t kNamedHeads = 48;  // heads along an axis that have a tick each
-
-std::string head_label(std::int64_t layer, std::int64_t head) {
-  return "L" + std::to_string(layer) + "H" + std::to_string(head);
-}
 
 // A number of every head, layers down and heads across; NaN where there is none.
 widgets::MapSpec heads_grid(PlotSpec& plot, std::int64_t layers, std::int64_t heads) {
@@ -157,7 +154,7 @@ void label_heads(widgets::AxisSpec& axis, std::int64_t count, std::int64_t heads
   const bool each = count <= kNamedHeads;
   for (std::int64_t n = 0; n < count; ++n) {
     if (!each && n % heads != 0) continue;
-    axis.ticks.push_back({double(n) + 0.5, each ? head_label(n / heads, n % heads)
+    axis.ticks.push_back({double(n) + 0.5, each ? protocol::name_of_head(n / heads, n % heads)
                                                 : "L" + std::to_string(n / heads)});
   }
 }

@@ -79,8 +79,9 @@ widgets::Series heads_series(const protocol::JobStatus& job, const std::string& 
 std::size_t most_layers(const protocol::JobStatus& job, const std::string& metric) {
   std::size_t most = 0;
   for (const MetricPoint& point : job.curve) {
-    if (point.heads && point.heads->contains(metric))
+    if (point.heads && point.heads->contains(metric)) {
       most = std::max(most, point.heads->at(metric).size());
+    }
   }
   return most;
 }

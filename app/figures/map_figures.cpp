@@ -6,6 +6,7 @@
 #include "app/figures/map_look.h"
 #include "formats/error.h"
 #include "formats/sha256.h"
+#include "protocol/head_name.h"
 #include "protocol/headings.h"
 #include "protocol/sink_words.h"
 
@@ -25,7 +26,7 @@ std::string prefix_of(const std::string& stack) { return stack.empty() ? "" : st
 
 std::string head_name(std::int64_t layer, std::int64_t head) {
   if (head < 0) return "L" + std::to_string(layer) + " (mean of heads)";
-  return "L" + std::to_string(layer) + "H" + std::to_string(head);
+  return protocol::name_of_head(layer, head);
 }
 
 MapSpec map_spec(const MapResult& result, const Grid& grid) {
@@ -124,10 +125,12 @@ std::string head_name(const MapResult& result) {
 }
 
 std::string difference_obstacle(const MapResult& a, const MapResult& b) {
-  if (a.provenance.text_hash != b.provenance.text_hash)
+  if (a.provenance.text_hash != b.provenance.text_hash) {
     return "A - B is not drawn: the two models read the text as different tokens.";
-  if (!of_the_same_cells(a, b))
+  }
+  if (!of_the_same_cells(a, b)) {
     return "A - B is not drawn: the two maps are not of the same queries and keys.";
+  }
   return "";
 }
 
@@ -182,16 +185,18 @@ PlotSpec attention_map_figure(const MapResult& result, const Grid& map, const Mo
       "queries [" + std::to_string(result.row_begin) + ", " + std::to_string(result.row_end) +
       "), keys [" + std::to_string(result.column_begin) + ", " + std::to_string(result.column_end) +
       ") of " + tokens_of(result) + ", cells: " + result.pool);
-  if (result.heads.size() > kMostInATitle)
+  if (result.heads.size() > kMostInATitle) {
     plot.notes.push_back("mean of " + in_a_row(result.heads));
+  }
   if (!result.stack.empty()) plot.notes.push_back(stack_note(result.stack));
   if (!std::isnan(result.learned_sink)) {
     plot.notes.push_back(std::string(protocol::kSinksBesideWeights) + "; the sink has " +
                          short_number(result.learned_sink) + " in the mean of these rows" +
                          (sink.empty() ? "" : ", and in each what the strip beside the map shows"));
   }
-  for (std::string& weights : notes_of_weights(result.provenance.note))
+  for (std::string& weights : notes_of_weights(result.provenance.note)) {
     plot.notes.push_back(std::move(weights));
+  }
   plot.notes.push_back(widgets::scale_note(*plot.map));
   return plot;
 }
@@ -231,8 +236,9 @@ PlotSpec arcs_figure(const MapResult& result, const ModelNames& names) {
     plot.series.push_back(std::move(series));
   }
   for (const widgets::AxisTick& tick :
-       widgets::nice_ticks(double(first), double(last), widgets::Scale::linear))
+       widgets::nice_ticks(double(first), double(last), widgets::Scale::linear)) {
     plot.y.ticks.push_back({-tick.at, tick.label});
+  }
   plot.notes = {"queries [" + std::to_string(result.row_begin) + ", " +
                 std::to_string(result.row_end) + ") of " + tokens_of(result)};
   return plot;
@@ -259,9 +265,10 @@ PlotSpec map_difference_figure(const MapResult& a, const Grid& map_a, const MapR
   plot.map->value_label = a.of + " A - B";
   plot.notes.back() = widgets::scale_note(*plot.map);
   // A difference of means is the mean difference; of maxima it is no maximum.
-  if (pools(a) && a.pool == "max")
+  if (pools(a) && a.pool == "max") {
     plot.notes.back() +=
         "; a cell is A's largest of several pairs less B's, not the largest difference";
+  }
   return plot;
 }
 

@@ -22,8 +22,9 @@ bool is_weights(const MapSpec& map) { return map.colormap == Colormap::weights; 
 ValueRange range_of(const MapSpec& map, bool without_first) {
   if (!without_first || map.col_begin > 0 || map.cols < 2) return widgets::value_range(map.values);
   std::vector<float> values;
-  for (std::size_t i = 0; i < map.values.size(); ++i)
+  for (std::size_t i = 0; i < map.values.size(); ++i) {
     if (i % static_cast<std::size_t>(map.cols) != 0) values.push_back(map.values[i]);
+  }
   return widgets::value_range(values);
 }
 
@@ -80,14 +81,16 @@ void apply_look(MapSpec& map, const MapLook& look) {
 void apply_look(widgets::PlotSpec& plot, const MapLook& look) {
   apply_look(*plot.map, look);
   std::string& note = plot.notes.back() = widgets::scale_note(*plot.map);
-  if (const std::string clipped = clipping_note(*plot.map, look); !clipped.empty())
+  if (const std::string clipped = clipping_note(*plot.map, look); !clipped.empty()) {
     note += "; " + clipped;
+  }
 }
 
 MapLook common_look(const MapLook& look, MapSpec a, MapSpec b) {
   MapLook common = look;
-  if (common.scale != "log" && common.scale != "linear")
+  if (common.scale != "log" && common.scale != "linear") {
     common.scale = is_thin(a) || is_thin(b) ? "log" : "linear";
+  }
   apply_look(a, common), apply_look(b, common);
   common.low = std::min(a.range.low, b.range.low);
   common.high = std::max(a.range.high, b.range.high);
@@ -108,13 +111,16 @@ std::string clipping_note(const MapSpec& map, const MapLook& look) {
   };
   std::string note;
   if (below > 0) note = cells(below) + "below " + widgets::short_number(low);
-  if (above > 0)
+  if (above > 0) {
     note +=
         (note.empty() ? "" : " and ") + cells(above) + "above " + widgets::short_number(range.high);
-  if (!note.empty())
+  }
+  if (!note.empty()) {
     note += below + above == 1 ? " has the colour of the end" : " have the colours of the ends";
-  if (look.leave_out_first)
+  }
+  if (look.leave_out_first) {
     note += std::string(note.empty() ? "" : "; ") + "key 0 left out of the range";
+  }
   return note;
 }
 

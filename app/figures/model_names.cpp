@@ -41,8 +41,9 @@ std::string plain_letters(const std::string& name) {
 }  // namespace
 
 ModelNames::ModelNames(const std::vector<std::string>& models) {
-  for (const std::string& model : models)
+  for (const std::string& model : models) {
     if (std::ranges::find(models_, model) == models_.end()) models_.push_back(model);
+  }
   colors_ = models_;
 }
 
@@ -50,8 +51,9 @@ ModelNames::ModelNames(const std::vector<std::string>& models, std::vector<std::
                        std::vector<std::string> taken)
     : ModelNames(models) {
   taken_ = std::move(taken);
-  for (const std::string& model : models_)
+  for (const std::string& model : models_) {
     if (std::ranges::find(colors, model) == colors.end()) colors.push_back(model);
+  }
   colors_ = std::move(colors);
 }
 
@@ -66,8 +68,9 @@ std::string ModelNames::short_name(const std::string& model) const {
       const std::string_view its = without_settings(other);
       return its != path && end_of_path(its, taken) == end;
     };
-    if (std::ranges::none_of(models_, is_another) && std::ranges::none_of(taken_, is_another))
+    if (std::ranges::none_of(models_, is_another) && std::ranges::none_of(taken_, is_another)) {
       return std::string(end) + model.substr(path.size());
+    }
   }
   return model;
 }

@@ -6,6 +6,7 @@
 #include "app/figures/intervals.h"
 #include "app/figures/question_figures.h"
 #include "app/figures/question_parts.h"
+#include "protocol/head_name.h"
 
 namespace phasescope::app {
 
@@ -140,7 +141,7 @@ PlotSpec pair_curve(const protocol::PairResult& result, const std::string& title
 }  // namespace
 
 std::vector<PlotSpec> pair_figures(const protocol::PairResult& result, const ModelNames& names) {
-  const std::string head = layer_name(result.layer) + "H" + std::to_string(result.head);
+  const std::string head = protocol::name_of_head(result.layer, result.head);
   const std::string title = names.short_name(result.model) + " " + head + ", query " +
                             std::to_string(result.query) + ", key " + std::to_string(result.key);
   const std::string id = names.file_name(result.model) + "_" + head;
@@ -161,7 +162,7 @@ std::vector<PlotSpec> pair_figures(const protocol::PairResult& result, const Mod
 PlotSpec pair_of_models(const std::vector<protocol::PairResult>& results, const ModelNames& names) {
   const protocol::PairResult& first = results.front();
   PlotSpec plot{.id = "pair",
-                .title = layer_name(first.layer) + "H" + std::to_string(first.head) + ", query " +
+                .title = protocol::name_of_head(first.layer, first.head) + ", query " +
                          std::to_string(first.query) + ", key " + std::to_string(first.key) +
                          ": where the key would be read"};
   plot.x = log_distance_axis();

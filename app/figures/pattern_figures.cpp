@@ -9,6 +9,7 @@
 #include "app/figures/figures.h"
 #include "app/figures/intervals.h"
 #include "app/figures/map_look.h"
+#include "protocol/head_name.h"
 
 namespace phasescope::app {
 
@@ -107,7 +108,7 @@ GridSpec surfaces_grid(const PatternsResult& result, const std::map<std::int64_t
       map.row_begin = result.surface_content.front(), map.row_end = result.surface_content.back();
       map.col_begin = result.surface_bias.front(), map.col_end = result.surface_bias.back();
       map.row_name = "content", map.col_name = "bias", map.value_label = "f (score)";
-      std::string caption = "L" + std::to_string(layer) + "H" + std::to_string(head);
+      std::string caption = protocol::name_of_head(layer, head);
       for (const protocol::SurfaceOfHead& one : result.surfaces) {
         if (one.layer != layer || one.head != head) continue;
         caption += "  both " + short_number(100 * one.interaction) + " %";
@@ -177,7 +178,7 @@ std::string further_texts(std::span<const protocol::BiasRow> rows) {
 PlotSpec rows_figure(const PatternsResult& result, std::span<const protocol::BiasRow> rows,
                      const ModelNames& names) {
   const protocol::BiasRow& first = rows.front();
-  const std::string head = "L" + std::to_string(first.layer) + "H" + std::to_string(first.head);
+  const std::string head = protocol::name_of_head(first.layer, first.head);
   const std::string query = std::to_string(first.query);
   PlotSpec plot{
       .id = "row_" + names.file_name(result.model) + "_" + head + "_q" + query,
@@ -326,8 +327,9 @@ void draw_around_each_other(std::vector<Series>& series) {
   if (series.size() < 2) return;
   constexpr double kLeast = 2.5, kMost = 7.5, kStep = 1.8;
   const double step = std::min(kStep, (kMost - kLeast) / double(series.size() - 1));
-  for (std::size_t n = 0; n < series.size(); ++n)
+  for (std::size_t n = 0; n < series.size(); ++n) {
     series[n].sizes.assign(series[n].y.size(), kLeast + step * double(series.size() - 1 - n));
+  }
 }
 
 }  // namespace

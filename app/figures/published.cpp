@@ -476,16 +476,19 @@ bool add_published(PlotSpec& plot, const std::string& metric,
   std::size_t shown = 0;
   for (const Series& series : plot.series) shown += series.quiet;
   const std::size_t before = shown;
-  for (const PublishedSeries& one : published_series())
-    if (is_of(one, metric, encodings))
+  for (const PublishedSeries& one : published_series()) {
+    if (is_of(one, metric, encodings)) {
       plot.series.push_back(line_of(one, shown++, kPublishedColor));
+    }
+  }
   return shown > before;
 }
 
 void add_published_lengths(PlotSpec& plot) {
   double low = std::numeric_limits<double>::infinity(), high = 0;
-  for (const Series& series : plot.series)
+  for (const Series& series : plot.series) {
     for (const double x : series.x) low = std::min(low, x), high = std::max(high, x);
+  }
   // Labels of five digits have room beside each other from here on.
   const double apart = 0.065 * std::log(high / low);
   for (const Series& series : plot.series) {
@@ -494,8 +497,9 @@ void add_published_lengths(PlotSpec& plot) {
       const auto is_near = [x, apart](const widgets::AxisTick& tick) {
         return tick.at == x || std::abs(std::log(tick.at / x)) < apart;
       };
-      if (std::ranges::none_of(plot.x.ticks, is_near))
+      if (std::ranges::none_of(plot.x.ticks, is_near)) {
         plot.x.ticks.push_back({x, std::to_string(static_cast<std::int64_t>(x))});
+      }
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "app/figures/map_look.h"
+#include "protocol/head_name.h"
 #include "protocol/sink_words.h"
 
 namespace phasescope::app {
@@ -40,9 +41,10 @@ widgets::PlotSpec query_figure(const protocol::QueryResult& result, const Grid& 
   plot.x.label = "key (token)", plot.x.of = widgets::Coordinate::key;
   plot.y.label = "head";
   plot.legend = false;
-  for (std::int64_t layer = 0; layer < result.layers; ++layer)
+  for (std::int64_t layer = 0; layer < result.layers; ++layer) {
     plot.y.ticks.push_back(
         {(double(layer) + 0.5) * double(result.heads), "L" + std::to_string(layer)});
+  }
   widgets::MapSpec map{.rows = int(result.layers * result.heads),
                        .cols = int(result.width),
                        .values = weights.values};
@@ -65,9 +67,10 @@ widgets::PlotSpec query_figure(const protocol::QueryResult& result, const Grid& 
 
 std::string further_keys(const protocol::QueryHead& head) {
   std::string words;
-  for (std::size_t n = 1; n < head.keys.size(); ++n)
+  for (std::size_t n = 1; n < head.keys.size(); ++n) {
     words += (n > 1 ? ", " : "") + std::to_string(head.keys[n]) + " (" +
              widgets::short_number(head.weights[n]) + ")";
+  }
   return words;
 }
 
@@ -75,7 +78,7 @@ Table query_table(const protocol::QueryResult& result) {
   Table table{.title = "largest weights of query " + std::to_string(result.query),
               .columns = {"head", "key", "weight", "further"}};
   for (const protocol::QueryHead& head : result.rows) {
-    nlohmann::json row{{"head", "L" + std::to_string(head.layer) + "H" + std::to_string(head.head)},
+    nlohmann::json row{{"head", protocol::name_of_head(head.layer, head.head)},
                        {"further", further_keys(head)}};
     if (!head.keys.empty()) row["key"] = head.keys[0], row["weight"] = head.weights[0];
     if (head.sink) row["sink"] = *head.sink;

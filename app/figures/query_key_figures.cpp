@@ -81,8 +81,9 @@ void add_both(PlotSpec& plot, const std::vector<double>& before, const std::vect
   };
   add("before the encoding", before, !after.empty());
   add("after it", after, false);
-  if (!after.empty() && before == after)
+  if (!after.empty() && before == after) {
     plot.notes.emplace_back("the encoding leaves these as they are");
+  }
 }
 
 // Of all queries or of all keys, which in cross attention are tokens of two texts.

@@ -8,6 +8,7 @@
 #include "app/figures/intervals.h"
 #include "app/figures/point_shapes.h"
 #include "app/figures/question_parts.h"
+#include "protocol/head_name.h"
 #include "protocol/headings.h"
 
 namespace phasescope::app {
@@ -38,8 +39,9 @@ void add_head_map(PlotSpec& plot, const std::vector<OfHead>& values, const std::
   for (std::int64_t h = 0; h < heads; ++h) {
     plot.x.ticks.push_back({double(h) + 0.5, heads > 1 ? "H" + std::to_string(h) : "layer"});
   }
-  for (std::int64_t l = 0; l < layers; ++l)
+  for (std::int64_t l = 0; l < layers; ++l) {
     plot.y.ticks.push_back({double(l) + 0.5, layer_name(l)});
+  }
   plot.legend = false;
   plot.notes.push_back(widgets::scale_note(map));
   plot.map = std::move(map);
@@ -95,7 +97,7 @@ PlotSpec profile_figure(const protocol::ProfileResult& result, const ModelNames&
     series.label = layer_name(row.layer), series.color = int(row.layer);
     series.kind = SeriesKind::scatter;
     series.x.push_back(positional->mean), series.y.push_back(row.semantic->mean);
-    series.names.push_back(layer_name(row.layer) + "H" + std::to_string(row.head));
+    series.names.push_back(protocol::name_of_head(row.layer, row.head));
     add_ends(series, row.semantic->low, row.semantic->high);
   }
   for (auto& [layer, series] : by_layer) plot.series.push_back(std::move(series));
@@ -137,8 +139,7 @@ PlotSpec prove_figure(const protocol::ProveResult& result) {
     for (const auto& [metric, claim] : worst[name]) {
       if (claim == nullptr) continue;
       dots.x.push_back(double(m)), dots.y.push_back(off_by(*claim));
-      dots.names.push_back(metric + " of " + layer_name(claim->layer) + "H" +
-                           std::to_string(claim->head));
+      dots.names.push_back(metric + " of " + protocol::name_of_head(claim->layer, claim->head));
     }
   }
   plot.series.push_back(std::move(dots));
@@ -167,8 +168,7 @@ PlotSpec profile_of_models(const std::vector<protocol::ProfileResult>& results,
       const auto& positional = planes ? row.positional : row.positional_row;
       if (!positional || !row.semantic) continue;
       dots.x.push_back(positional->mean), dots.y.push_back(row.semantic->mean);
-      dots.names.push_back(dots.label + " " + layer_name(row.layer) + "H" +
-                           std::to_string(row.head));
+      dots.names.push_back(dots.label + " " + protocol::name_of_head(row.layer, row.head));
     }
     plot.series.push_back(std::move(dots));
   }

@@ -3,6 +3,7 @@
 #include "app/figures/intervals.h"
 #include "app/figures/question_figures.h"
 #include "app/figures/question_parts.h"
+#include "protocol/head_name.h"
 
 namespace phasescope::app {
 
@@ -38,8 +39,7 @@ PlotSpec xray_shares(const protocol::XrayResult& result, const ModelNames& names
   const std::size_t step = 1 + result.rows.size() / 17;
   for (std::size_t n = 0; n < result.rows.size(); ++n) {
     const protocol::XrayRow& row = result.rows[n];
-    const std::string name =
-        layer_name(row.layer) + (row.head < 0 ? "" : "H" + std::to_string(row.head));
+    const std::string name = protocol::name_of_head(row.layer, row.head);
     if (n % step == 0) plot.x.ticks.push_back({double(n), name});
     bars.x.push_back(double(n)), bars.y.push_back(row.share->mean), bars.names.push_back(name);
     add_ends(bars, row.share->low, row.share->high);
@@ -89,8 +89,7 @@ PlotSpec xray_unseen(const protocol::XrayResult& result, const ModelNames& names
     for (std::size_t plane = 0; plane < row.planes.size(); ++plane) {
       map.values[plane * result.unseen.size() + h] = float(row.planes[plane]);
     }
-    plot.x.ticks.push_back(
-        {double(h) + 0.5, layer_name(row.layer) + "H" + std::to_string(row.head)});
+    plot.x.ticks.push_back({double(h) + 0.5, protocol::name_of_head(row.layer, row.head)});
   }
   map.value_label = "weight";
   map.range = {0, 1};

@@ -49,8 +49,9 @@ Table eval_table(const protocol::EvalResult& result) {
   if (result.length_unit) {
     table.headings["length"] = protocol::with_unit("length", *result.length_unit);
   }
-  if (result.counted || result.length_unit)
+  if (result.counted || result.length_unit) {
     table.headings["n"] = result.counted.value_or("samples");
+  }
   add_notes(table.notes, result.provenance, names_in(result));
   return table;
 }
@@ -74,8 +75,9 @@ Table differences_table(const protocol::EvalResult& result) {
   table.headings["n"] = unit;
   table.headings["difference"] =
       protocol::with_unit(first.metric + " above it", first.metric == "loss" ? "nats" : "");
-  if (result.length_unit)
+  if (result.length_unit) {
     table.headings["length"] = protocol::with_unit("length", *result.length_unit);
+  }
   table.notes = {(first.per.empty() ? first.metric : "nats a " + first.per) +
                  ", model - against; 95 % interval: " + words_of_intervals(shown)};
   return table;

@@ -2,6 +2,7 @@
 
 #include "app/figures/intervals.h"
 #include "app/figures/question_figures.h"
+#include "protocol/head_name.h"
 
 namespace phasescope::app {
 
@@ -33,8 +34,9 @@ Table addressing_table(const protocol::AddressingResult& addressing, const json&
   table.notes.push_back(addressing.formula);
   table.notes.push_back("query is a share of the whole variance; n = " +
                         std::to_string(addressing.texts.size()) + " texts");
-  if (!addressing.rows.empty() && addressing.rows.front().floor.distance)
+  if (!addressing.rows.empty() && addressing.rows.front().floor.distance) {
     table.notes.push_back(floor_note(addressing.rows.front().floor));
+  }
   add_notes(table.notes, std::vector{addressing.provenance}, names);
   return table;
 }
@@ -55,7 +57,7 @@ Table demand_table(const protocol::DemandResult& result) {
     table.columns.push_back(bucket_name(result.edges, n));
   }
   for (const protocol::DemandRow& row : result.rows) {
-    json cells = {{"head", "L" + std::to_string(row.layer) + "H" + std::to_string(row.head)}};
+    json cells = {{"head", protocol::name_of_head(row.layer, row.head)}};
     for (std::size_t n = 0; n < row.demand.size(); ++n) {
       cells[bucket_name(result.edges, n)] = 1000 * row.demand[n].mean;
     }
@@ -201,17 +203,19 @@ void add_facts(const protocol::XrayResult& xray, std::vector<std::string>& notes
   notes.push_back(std::to_string(xray.passes) + " passes over a text");
   const auto known = std::ranges::count_if(
       xray.rows, [](const protocol::XrayRow& row) { return row.one_alone.known(); });
-  if (known > 0)
+  if (known > 0) {
     notes.push_back(std::to_string(known) + " intervals of 95 % each: " +
                     number(0.05 * double(known)) + " are expected to exclude 0 by chance");
+  }
   notes.push_back(xray.formula);
 }
 
 Table xray_table(const protocol::XrayResult& xray, const json& form, const ModelNames& names) {
   Table table =
       table_of("", form["rows"], {"layer", "head", "one_alone", "leave_one_out", "share"});
-  for (json& row : table.rows)  // of a whole layer no head is named
+  for (json& row : table.rows) {  // of a whole layer no head is named
     if (row["head"] < 0) row.erase("head");
+  }
   add_facts(xray, table.notes);
   add_notes(table.notes, std::vector{xray.provenance}, names);
   return table;

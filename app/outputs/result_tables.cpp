@@ -7,6 +7,7 @@
 #include "app/figures/intervals.h"
 #include "app/figures/published.h"
 #include "app/figures/shift_words.h"
+#include "protocol/head_name.h"
 #include "protocol/messages/map.h"
 
 namespace phasescope::app {
@@ -233,16 +234,15 @@ Table head_bias_table(const protocol::DistanceResult& result) {
       if (bias.coefficients.empty()) continue;
       const auto& near = bias.coefficients.front();
       const auto& far = bias.coefficients.back();
-      table.rows.push_back(
-          {{"model", model.model},
-           {"head", "L" + std::to_string(bias.layer) + "H" + std::to_string(bias.head)},
-           {"A nearest", near.a_mean},
-           {"A farthest", far.a_mean},
-           {"smallest |A|", bias.smallest_a},
-           {"B nearest", near.b_mean},
-           {"B farthest", far.b_mean},
-           {"local to", bias.local_to},
-           {"ultra from", bias.ultra_from}});
+      table.rows.push_back({{"model", model.model},
+                            {"head", protocol::name_of_head(bias.layer, bias.head)},
+                            {"A nearest", near.a_mean},
+                            {"A farthest", far.a_mean},
+                            {"smallest |A|", bias.smallest_a},
+                            {"B nearest", near.b_mean},
+                            {"B farthest", far.b_mean},
+                            {"local to", bias.local_to},
+                            {"ultra from", bias.ultra_from}});
     }
   }
   table.notes = {
@@ -336,8 +336,7 @@ std::optional<widgets::PlotSpec> largest_difference(Run& run, const protocol::Co
   if (largest == result.heads.end() && head.empty()) return std::nullopt;
   protocol::MapRequest map{.running = request.running, .reading = request.reading};
   const std::string chosen =
-      !head.empty() ? head
-                    : "L" + std::to_string(largest->layer) + "H" + std::to_string(largest->head);
+      !head.empty() ? head : protocol::name_of_head(largest->layer, largest->head);
   const std::array<std::string, 2> models{request.a, request.b};
   const std::array<std::string, 2> stacks{result.stack, result.other_stack};
   std::array<Answered<protocol::MapResult>, 2> maps;
@@ -379,8 +378,7 @@ Table near_far_table(const protocol::DistanceResult& result) {
     for (const protocol::DistanceGroup& group : model.heads) {
       if (!group.histogram) continue;
       add_row(table, model.model,
-              "L" + std::to_string(group.layer.value_or(0)) + "H" +
-                  std::to_string(group.head.value_or(0)),
+              protocol::name_of_head(group.layer.value_or(0), group.head.value_or(0)),
               *group.histogram);
     }
     if (model.histogram) {

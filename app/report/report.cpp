@@ -12,6 +12,7 @@
 #include "app/outputs/eval_output.h"
 #include "app/outputs/result_tables.h"
 #include "protocol/error_info.h"
+#include "protocol/head_name.h"
 #include "protocol/messages/ablate.h"
 #include "protocol/messages/cost.h"
 #include "protocol/messages/eval.h"
@@ -293,8 +294,9 @@ class Report {
     page_.section("Shift stability",
                   "ids: position ids start at k. tokens: k [BOS] tokens stand before the text.");
     page_.begin_row();
-    for (const widgets::PlotSpec& plot : shift_figures(result, names_))
+    for (const widgets::PlotSpec& plot : shift_figures(result, names_)) {
       page_.figure(plot, sidecar_);
+    }
     page_.end_row();
     page_.table(shift_table(result), sidecar_, "shift");
     page_.paragraph(kPublishedShift);
@@ -381,7 +383,7 @@ class Report {
       const auto [near, far] = std::minmax_element(rows.begin(), rows.end(), smaller);
       page_.begin_row();
       for (const auto& row : {*near, *far}) {
-        const std::string head = "L" + std::to_string(row.layer) + "H" + std::to_string(row.head);
+        const std::string head = protocol::name_of_head(row.layer, row.head);
         auto request = of_text(about<protocol::MapRequest>(model));
         request.head = {head};
         request.pool = "max";
@@ -485,8 +487,9 @@ class Report {
     }
     page_.begin_row();
     for (const protocol::CheckResult& check : result.checks) {
-      for (const widgets::PlotSpec& plot : check_figures(check, names_))
+      for (const widgets::PlotSpec& plot : check_figures(check, names_)) {
         page_.figure(plot, sidecar_);
+      }
     }
     page_.end_row();
   }

@@ -101,8 +101,9 @@ class BenchVerb : public Verb {
     if (!page_.empty() && what_ != "step") {
       throw formats::bad_usage("this benchmark has no page", "--write");
     }
-    if (!import_.empty())
+    if (!import_.empty()) {
       throw formats::bad_usage("only times of kernels can be imported", "--import");
+    }
     if (what_ == "window") {
       if (!run.common().remote.empty()) {
         throw formats::bad_usage("bench window measures the window of this machine", "--remote");
@@ -118,8 +119,9 @@ class BenchVerb : public Verb {
               .result;
       // The disk of this machine, so not of a worker elsewhere.
       if (run.common().remote.empty()) {
-        for (const BenchRow& row : file_rows(kLargeFile, request_.runs))
+        for (const BenchRow& row : file_rows(kLargeFile, request_.runs)) {
           result["rows"].push_back(protocol::to_json_form(row));
+        }
       }
     } else if (what_ == "map") {
       result = protocol::to_json_form(map(run));
@@ -139,7 +141,7 @@ class BenchVerb : public Verb {
         {"load", {"device", "runs", "threads"}},
         {"map", {"runs", "threads"}},
         {"protocol", {"runs", "threads"}},
-        {"step", {"lengths", "runs", "threads"}},
+        {"step", {"lengths", "passes", "backend", "device", "runs", "threads"}},
         {"window", {}}};
     const auto takes = own.find(what_);
     if (takes == own.end()) return;
@@ -182,7 +184,15 @@ class BenchVerb : public Verb {
   Output steps(Run& run) const {
     if (!page_.empty()) page_before();
     protocol::StepBenchRequest asked{.runs = request_.runs, .threads = request_.threads};
-    if (given(request_).contains("lengths")) asked.lengths = request_.lengths;
+    const std::set<std::string> options = given(request_);
+    if (options.contains("lengths")) asked.lengths = request_.lengths;
+    if (options.contains("backend")) asked.backend = request_.backend;
+    asked.device = request_.device;
+    asked.forward_only = request_.passes == std::vector<std::string>{"forward"};
+    if (!request_.passes.empty() && !asked.forward_only) {
+      throw formats::bad_usage("steps have both passes", "--passes",
+                               "leave it out, or time forward passes alone: --passes forward");
+    }
     asked.configs = json::array();
     for (const std::string& file : words_) {
       asked.configs.push_back({{"name", std::filesystem::path(file).stem().string()},
@@ -217,11 +227,24 @@ class BenchVerb : public Verb {
         if (cell == "nan") cell = nullptr;
       }
     }
-    Table table = table_of<protocol::StepBenchRow>(
-        "", rows,
-        {"name", "dtype", "length", "windows", "forward_ms", "step_ms", "step_ms_min",
-         "step_ms_max", "over_first", "tokens_per_second", "peak_mb", "rival_ms",
-         "speedup_over_rival"});
+    std::vector<std::string> columns{"name",
+                                     "dtype",
+                                     "length",
+                                     "windows",
+                                     "forward_ms",
+                                     "step_ms",
+                                     "step_ms_min",
+                                     "step_ms_max",
+                                     "over_first",
+                                     "tokens_per_second",
+                                     "peak_mb",
+                                     "rival_ms",
+                                     "speedup_over_rival"};
+    const auto on_cpu = [](const protocol::StepBenchRow& row) { return row.device == "cpu"; };
+    if (!std::ranges::all_of(bench.rows, on_cpu)) {
+      columns.insert(columns.end(), {"device", "kernel", "to_device", "to_host"});
+    }
+    Table table = table_of<protocol::StepBenchRow>("", rows, columns);
     table.notes.push_back(bench.processor + ", " + counted(bench.threads, "thread") +
                           ", medians of " + counted(bench.runs, "interleaved run") +
                           "; the rival is a " + kRivalOfSteps);
@@ -360,8 +383,9 @@ class BenchVerb : public Verb {
     BenchResult result{.device = "cpu",
                        .rows = {timed_row("round trip of a small request", 50 * request_.runs, 1e3,
                                           "ms", [&] { run.call(protocol::WorkerInfoRequest{}); })}};
-    for (BenchRow& row : frame_rows(kLargeFrame, request_.runs))
+    for (BenchRow& row : frame_rows(kLargeFrame, request_.runs)) {
       result.rows.push_back(std::move(row));
+    }
     return result;
   }
 

@@ -109,8 +109,10 @@ constexpr Limit kLimits[] = {
     {any_cpu, kModel, kEager, only(4096), {}, only(12), over_rival, 20, 20},
     {any_cpu, kModel, kEager, only(4096), {}, only(12), rival_memory, 10, 10},
     // NVIDIA H200, 16-bit numbers.
-    {h200, kPlain, kNone, {8192, 32768}, {128}, kAny, tflops, 500, 640},
-    {h200, kBackward, kNone, {8192, 32768}, {128}, kAny, tflops, 330, 540},
+    {h200, kPlain, kNone, only(8192), {128}, kAny, tflops, 500, 645},
+    {h200, kPlain, kNone, only(32768), {128}, kAny, tflops, 500, 690},
+    {h200, kBackward, kNone, only(8192), {128}, kAny, tflops, 330, 545},
+    {h200, kBackward, kNone, only(32768), {128}, kAny, tflops, 330, 585},
     {h200, kTable, kNone, kAny, {}, kAny, over_plain, 1.08, 1.03},
     {h200, kFire, kNone, kAny, {}, kAny, over_plain, 1.25, 1.10},
     {h200, kTapa, kNone, kAny, {}, kAny, over_plain, 1.35, 1.12},

@@ -3,6 +3,7 @@
 #include "app/verbs/factories.h"
 #include "app/verbs/verb.h"
 #include "formats/error.h"
+#include "protocol/head_name.h"
 #include "protocol/messages/models.h"
 
 namespace phasescope::app {
@@ -38,13 +39,10 @@ Table matches_table(const protocol::CompareResult& result) {
   Table table{
       .title = "heads of " + result.a + " and the heads of " + result.b + " that are most alike",
       .columns = {"head", "other", "js_divergence", "low", "high", "n"}};
-  const auto label = [](std::int64_t layer, std::int64_t head) {
-    return "L" + std::to_string(layer) + "H" + std::to_string(head);
-  };
   for (const protocol::HeadMatch& match : result.matches) {
     nlohmann::json cells = protocol::to_json_form(match.js_divergence);
-    cells["head"] = label(match.layer, match.head);
-    cells["other"] = label(match.other_layer, match.other_head);
+    cells["head"] = protocol::name_of_head(match.layer, match.head);
+    cells["other"] = protocol::name_of_head(match.other_layer, match.other_head);
     cells["js_divergence"] = cells["value"];
     table.rows.push_back(std::move(cells));
   }

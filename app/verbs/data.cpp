@@ -63,9 +63,10 @@ class DataVerb : public Verb {
 
   // Examples of a file are as long and as many as they are.
   static void refuse_beside_check(const char* option, bool given) {
-    if (given)
+    if (given) {
       throw formats::bad_usage("a file of examples has its own samples", option,
                                "leave it out, or --check");
+    }
   }
 
   tasks::Ids length_of(const tasks::Task& task) const {

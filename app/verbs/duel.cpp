@@ -43,8 +43,9 @@ std::string verdict_in_words(const protocol::DuelResult& duel, const ModelNames&
 
 // What seeds say of other texts, which the texts of one pair of models say by themselves.
 void add_other_texts(const protocol::DuelResult& duel, std::vector<std::string>& notes) {
-  if (duel.by_text)
+  if (duel.by_text) {
     notes.push_back("on other texts, with these seeds: " + with_ends(*duel.by_text));
+  }
   if (!duel.two_way) return;
   const protocol::Interval& both = *duel.two_way;
   const bool holds = both.low && both.high && (*both.low > 0 || *both.high < 0);
@@ -76,8 +77,9 @@ Table duel_table(const protocol::DuelResult& duel, const ModelNames& names) {
   table.rows.push_back(std::move(cells));
   table.notes.push_back(verdict_in_words(duel, names));
   if (!duel.why.empty()) table.notes.push_back(duel.why);
-  table.notes.push_back("negative: A, " + names.short_name(duel.a) + ", is better; interval: " +
-                        duel.method + " (it holds though the duel stops when it decides)");
+  table.notes.push_back("a negative difference speaks for A, " + names.short_name(duel.a) +
+                        "; interval: " + duel.method +
+                        (duel.low ? " (it holds though the duel stops when it decides)" : ""));
   add_other_texts(duel, table.notes), add_tensors(duel, table.notes);
   add_notes(table.notes, duel.provenance, names);
   return table;

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/outputs/result_tables.h"
@@ -35,30 +36,58 @@ class GenerateVerb : public Verb {
     if (!written.tokens.empty()) output.tables.push_back(looks_of(written));
     if (!written.provenance.note.empty()) run.say(written.provenance.note);
     if (!written.seconds.empty()) run.say(times_of(written));
+    if (written.seconds.size() > kParts) run.say(times_by_token(written));
     return output;
   }
 
  private:
-  // "1.9 ms a token (median), 20 ms the first one with the prompt; cache: yes". Those with and
-  // without a cache have a median each: a whole pass for each of the latter takes many times as
-  // long.
+  static constexpr std::size_t kParts = 10;
+
+  static std::string words_of(double seconds) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3g ms", 1e3 * seconds);
+    return text;
+  }
+
+  // "1.9 ms a token (median), 20 ms the first one with the prompt; cache: yes". With a cache,
+  // tokens for which a full context began anew have a median of their own: each is a pass over
+  // many.
   static std::string times_of(const protocol::GenerateResult& written) {
-    const auto words = [](double seconds) {
-      char text[32];
-      std::snprintf(text, sizeof text, "%.3g ms", 1e3 * seconds);
-      return std::string(text);
-    };
-    const std::string first = words(written.seconds.front());
-    const std::span<const double> later = std::span(written.seconds).subspan(1);
+    const std::string first = words_of(written.seconds.front());
     const std::string cache = "; cache: " + written.cache;
-    if (later.empty()) return first + " for the token, with the prompt" + cache;
-    const auto kept = static_cast<std::size_t>(std::max<std::int64_t>(written.cached - 1, 0));
-    const bool both = kept > 0 && kept < later.size();
-    const std::string median = both ? words(median_of(later.first(kept))) +
-                                          " a token (median) with the cache, " +
-                                          words(median_of(later.subspan(kept))) + " without, "
-                                    : words(median_of(later)) + " a token (median), ";
-    return median + first + " the first one with the prompt" + cache;
+    const auto [alone, anew] = by_reading(written);
+    if (written.seconds.size() == 1) return first + " for the token, with the prompt" + cache;
+    std::string medians;
+    if (!alone.empty()) medians = words_of(median_of(alone)) + " a token (median), ";
+    if (!anew.empty()) {
+      medians += words_of(median_of(anew)) + " each of " + std::to_string(anew.size()) +
+                 " for which the last tokens of a full context were read again, ";
+    }
+    return medians + first + " the first one with the prompt" + cache;
+  }
+
+  // The times of the tokens behind the first: of those that read what the cache has not, or a whole
+  // text each where there is none, and of those that had a cache to fill again.
+  static std::pair<std::vector<double>, std::vector<double>> by_reading(
+      const protocol::GenerateResult& written) {
+    std::pair<std::vector<double>, std::vector<double>> times;
+    for (std::size_t n = 1; n < written.seconds.size(); ++n) {
+      const auto token = static_cast<std::int64_t>(n);
+      const bool anew = written.cached > 0 && std::ranges::binary_search(written.begun_at, token);
+      (anew ? times.second : times.first).push_back(written.seconds[n]);
+    }
+    return times;
+  }
+
+  // "by token: 1.2 ms in the first tenth of them, 1.3 ms in the middle one, 1.3 ms in the last
+  // (medians)", without the first token, which comes with the prompt.
+  static std::string times_by_token(const protocol::GenerateResult& written) {
+    const std::span<const double> later = std::span(written.seconds).subspan(1);
+    const std::size_t part = later.size() / kParts;
+    return "by token: " + words_of(median_of(later.first(part))) + " in the first tenth of them, " +
+           words_of(median_of(later.subspan((later.size() - part) / 2, part))) +
+           " in the middle one, " + words_of(median_of(later.last(part))) +
+           " in the last (medians)";
   }
 
   static double median_of(std::span<const double> values) {
@@ -98,8 +127,9 @@ class GenerateVerb : public Verb {
   // Without a tokenizer there is no text.
   static std::string ids_of(const protocol::GenerateResult& written) {
     std::string line;
-    for (const std::int64_t id : written.ids)
+    for (const std::int64_t id : written.ids) {
       line += (line.empty() ? "" : " ") + std::to_string(id);
+    }
     return line;
   }
 

@@ -87,8 +87,9 @@ class InfoVerb : public Verb {
                                          "hash"}));
     add_rope_plan(output);
     const auto report = protocol::from_json_form<protocol::LoadReport>(output.result);
-    if (auto plan = rope_plan_figure(report, ModelNames({report.model.name})))
+    if (auto plan = rope_plan_figure(report, ModelNames({report.model.name}))) {
       output.figures = {std::move(*plan)};
+    }
     const auto flagged = output.result.value("flagged", nlohmann::json::array());
     if (!flagged.empty()) {
       output.tables.push_back(

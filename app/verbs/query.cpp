@@ -23,8 +23,9 @@ class QueryVerb : public Verb {
                   .provenance = provenance_of(result),
                   .tables = {query_table(result)},
                   .tensors = std::move(tensors)};
-    if (const auto* weights = protocol::find_tensor(output.tensors, "weights"))
+    if (const auto* weights = protocol::find_tensor(output.tensors, "weights")) {
       output.figures = {query_figure(result, grid_of(*weights), ModelNames({result.model}))};
+    }
     return output;
   }
 

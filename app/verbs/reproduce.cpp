@@ -47,7 +47,9 @@ struct ReproduceRequest {
       About{.help = "arXiv number or name, e.g. 2509.12635 (default: all papers)",
             .argument = "PAPER"});
     v("desk", desk,
-      About{.help = "run the desk forms that are missing (otherwise what is there is read)"});
+      About{.help =
+                "run the desk forms that are missing, on the cpu as those that are kept were; a "
+                "claim's own command can be given a device (otherwise what is there is read)"});
     v("only", only, About{.help = "claims whose item has these words, e.g. 'Table 2'"});
     v("job", job,
       About{.help = "folder that keeps what was measured and trained; the same command goes on "
@@ -180,8 +182,9 @@ Table tasks_table(const protocol::SweepResult& sweep) {
     };
     add("blind guesser, bits", cell.blind_bits), add("loss, bits", cell.validation_bits);
     add("blind guesser, right", cell.blind_right), add("right", cell.validation_right);
-    if (cell.state == "done" && cell.blind_bits && !cell.below_blind_step)
+    if (cell.state == "done" && cell.blind_bits && !cell.below_blind_step) {
       row["below from"] = "never, in these steps";
+    }
     table.rows.push_back(std::move(row));
   }
   table.notes = {
@@ -244,6 +247,10 @@ class ReproduceVerb : public Verb {
     if (kept_alone() && !run.common().remote.empty()) {
       throw formats::bad_usage("what is kept is read on this machine", "--remote",
                                "leave it out, or add --desk");
+    }
+    if (kept_alone() && !fs::is_directory(request_.kept)) {
+      throw formats::bad_input("there is no such folder, and nothing was kept: " + request_.kept,
+                               "--kept", "check the path, or add --desk, which makes it");
     }
     sheets_ = claim_sheets(assets_folder() / "claims", request_.paper);
     DeskRuns desk(run, desk_options());
@@ -331,8 +338,9 @@ class ReproduceVerb : public Verb {
     for (const ClaimSheet& sheet : sheets_) {
       for (const Claim& claim : sheet.claims) {
         const bool sweep = is_wanted(claim) && is_sweep(claim);
-        if (sweep && std::ranges::find(sweeps, claim.desk) == sweeps.end())
+        if (sweep && std::ranges::find(sweeps, claim.desk) == sweeps.end()) {
           sweeps.push_back(claim.desk);
+        }
       }
     }
     if (wants_tasks()) sweeps.push_back({"sweep", kTaskSweep});

@@ -45,6 +45,7 @@ class SweepVerb : public Verb {
     options.option("--jobs", at_once_, "at once (default: what the file says)", 1, 1024);
     options.option("--seeds", seeds_, "of the grid's seeds the first so many (default: all)", 1,
                    10'000);
+    options.option("--device", device_, protocol::kTrainsOnAbout.help);
     options.option("--kept", kept_,
                    "a .jsonl file of what jobs of this sweep came to, on other days too: those are "
                    "not trained again, and what is done here is added");
@@ -57,6 +58,7 @@ class SweepVerb : public Verb {
   Output run(Run& run) override {
     plan_ = sweep_plan(config_);
     if (at_once_ > 0) plan_.at_once = at_once_;
+    if (!device_.empty()) place_all_on_device();
     if (!sbatch_.empty() && !slurm_) {
       throw formats::bad_usage("this is an option of Slurm's", "--sbatch", "give --slurm too");
     }
@@ -86,6 +88,12 @@ class SweepVerb : public Verb {
   }
 
  private:
+  // Trainings, and the evals of what they train.
+  void place_all_on_device() {
+    for (SweepJob& job : plan_.jobs) job.config["train"]["device"] = device_;
+    if (evaluates()) plan_.eval["device"] = device_;
+  }
+
   // Whether configurations are refused that cannot be used, before hours of training and not at
   // their turn, and folders that hold what another sweep asked for.
   enum class Check { no, yes };
@@ -238,8 +246,9 @@ class SweepVerb : public Verb {
   // Each saves a checkpoint first; the same command goes on later.
   void stop(Run& run, const SweepResult& now) {
     for (const SweepCell& cell : now.cells) {
-      if (protocol::is_live(cell.state))
+      if (protocol::is_live(cell.state)) {
         run.call(protocol::ControlRequest{.dir = cell.dir, .action = "cancel"});
+      }
       if (protocol::is_live(cell.evaluated)) {
         run.call(protocol::ControlRequest{.dir = cell.dir + "/eval", .action = "cancel"});
       }
@@ -293,7 +302,7 @@ class SweepVerb : public Verb {
 
   SweepPlan plan_;
   std::vector<std::string> dirs_;
-  std::string config_, folder_, said_, kept_;
+  std::string config_, folder_, device_, said_, kept_;
   std::set<std::pair<std::size_t, bool>> attempted_;  // a cell's training (false) and eval (true)
   fs::path place_;                                    // of the jobs' folders
   std::vector<std::string> sbatch_;

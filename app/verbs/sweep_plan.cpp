@@ -151,8 +151,9 @@ void tell_apart(std::vector<SweepJob>& jobs, const std::string& where) {
 json base_of(const json& plan, const std::filesystem::path& file) {
   const json base = plan.value("base", json());
   if (base.is_object()) return base;
-  if (base.is_string())
+  if (base.is_string()) {
     return formats::json_from_file(file.parent_path() / base.get<std::string>(), kEachKeyOnce);
+  }
   throw formats::bad_input("a sweep has a base: a run configuration or its path",
                            file.string() + ", key base");
 }

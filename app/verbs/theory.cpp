@@ -34,8 +34,9 @@ class TheoryVerb : public Verb {
         {"id", "model", "verdict", "value", "bound", "noise", "samples", "detail"})};
     for (const protocol::CheckResult& check : theory.checks) {
       if (check.verdict == "fails") output.status = 1;
-      for (widgets::PlotSpec& plot : check_figures(check, names_in(theory)))
+      for (widgets::PlotSpec& plot : check_figures(check, names_in(theory))) {
         output.figures.push_back(std::move(plot));
+      }
     }
     return output;
   }

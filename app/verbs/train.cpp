@@ -35,7 +35,7 @@ class TrainVerb : public Verb {
         "--from", from_,
         "a model whose weights it begins with (start.model of CONFIG; docs/training.md)");
     options.option("--job", job_, "the job's folder (default: a new one in the user's jobs)");
-    options.request(start_, Options::Arguments::optional, {"resume", "set"});
+    options.request(start_, Options::Arguments::optional, {"resume", "set", "device"});
     options.flag("--background", background_, "start and return");
   }
   std::string missing_forms() const override {
@@ -61,12 +61,16 @@ class TrainVerb : public Verb {
     if (start_.resume && !from_.empty()) {
       throw formats::bad_usage("a job goes on with its own weights", "--from");
     }
-    if (start_.resume && job_.empty())
+    if (start_.resume && job_.empty()) {
       throw formats::bad_usage("--resume needs the folder", "--job");
-    if (config_.empty() && from_.empty() && !start_.set.list.empty()) {
-      throw formats::bad_usage("a job goes on with its own configuration", "--set",
-                               "start a new one with CONFIG and --set");
     }
+    const auto needs_configuration = [this](const std::string& option, bool given) {
+      if (!given || !config_.empty() || !from_.empty()) return;
+      throw formats::bad_usage("a job goes on with its own configuration", option,
+                               "start a new one with CONFIG and " + option);
+    };
+    needs_configuration("--set", !start_.set.list.empty());
+    needs_configuration("--device", !start_.device.empty());
     if (!config_.empty()) {
       start_.config =
           formats::json_from_file(config_, {.duplicate_keys = formats::DuplicateKeys::refuse});

@@ -75,8 +75,9 @@ class ViewVerb : public Verb {
     for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
     Output output;
     output.status = open_or_name_unknown(run, window);
-    for (const std::string& file : {screenshot_, record_})
+    for (const std::string& file : {screenshot_, record_}) {
       if (!file.empty()) run.say("wrote " + file);
+    }
     return output;
   }
 

@@ -22,13 +22,15 @@ double AcuityView::passes_of_a_text(const protocol::AcuityRequest& request,
     return static_cast<double>(chosen.empty() ? all : static_cast<std::int64_t>(chosen.size()));
   };
   double bands = static_cast<double>(request.bands.size());
-  if (request.bands.empty())  // octaves to the trained length
+  if (request.bands.empty()) {  // octaves to the trained length
     bands = std::ceil(std::log2(static_cast<double>(std::max<std::int64_t>(model.context, 2))));
+  }
   double places = 1;
   if (request.by != "model") places += count(request.chosen.layers, model.layers);
-  if (request.by == "head")
+  if (request.by == "head") {
     places =
         1 + count(request.chosen.layers, model.layers) * count(request.chosen.heads, model.heads);
+  }
   return 1 + bands * static_cast<double>(request.seeds.size()) * places;
 }
 

@@ -21,10 +21,12 @@ constexpr std::size_t kMostSaid = 12;
 
 std::vector<Arc> arcs_in(const MapResult& result) {
   std::vector<Arc> arcs;
-  for (const protocol::TopKeys& top : result.top)
-    for (std::size_t n = 0; n < top.keys.size(); ++n)
+  for (const protocol::TopKeys& top : result.top) {
+    for (std::size_t n = 0; n < top.keys.size(); ++n) {
       arcs.push_back({static_cast<int>(top.query), static_cast<int>(top.keys[n]),
                       static_cast<float>(top.weights[n])});
+    }
+  }
   std::ranges::stable_sort(arcs, {}, &Arc::query);
   return arcs;
 }
@@ -149,15 +151,18 @@ void ArcsView::draw_words(const ViewContext& context, const MapAnswer& answer,
   };
   ImGui::TextUnformatted(words(query, place).c_str());
   std::vector<Arc> arcs;
-  for (const Arc& arc : arcs_.value())
+  for (const Arc& arc : arcs_.value()) {
     if ((query ? arc.query : arc.key) == place) arcs.push_back(arc);
+  }
   std::ranges::stable_sort(arcs, [](const Arc& a, const Arc& b) { return a.weight > b.weight; });
-  for (std::size_t n = 0; n < std::min(arcs.size(), kMostSaid); ++n)
+  for (std::size_t n = 0; n < std::min(arcs.size(), kMostSaid); ++n) {
     ImGui::TextColored(widgets::palette().quiet, "%s  %s",
                        widgets::short_number(static_cast<double>(arcs[n].weight)).c_str(),
                        words(!query, query ? arcs[n].key : arcs[n].query).c_str());
-  if (arcs.size() > kMostSaid)
+  }
+  if (arcs.size() > kMostSaid) {
     ImGui::TextColored(widgets::palette().quiet, "and %zu more", arcs.size() - kMostSaid);
+  }
   ImGui::EndTooltip();
 }
 
@@ -183,25 +188,30 @@ void ArcsView::draw_answer(ViewContext& context, const MapAnswer& answer) {
   if (drawn.hovered_query >= 0) hover.query = drawn.hovered_query;
   if (drawn.hovered_key >= 0) hover.key = drawn.hovered_key;
   if (hover.query || hover.key) context.point_at(hover);
-  if (drawn.stepped_query >= 0 && at.key)
+  if (drawn.stepped_query >= 0 && at.key) {
     select_pair(context, drawn.stepped_query, *at.key);
-  else if (drawn.stepped_query >= 0)
+  } else if (drawn.stepped_query >= 0) {
     select_query(context, drawn.stepped_query);
-  if (drawn.stepped_key >= 0)
+  }
+  if (drawn.stepped_key >= 0) {
     select_pair(context, at.query.value_or(drawn.stepped_key), drawn.stepped_key);
+  }
   if (drawn.clicked_query >= 0) select_query(context, revealed_ = drawn.clicked_query);
-  if (drawn.clicked_key >= 0)
+  if (drawn.clicked_key >= 0) {
     select_pair(context, at.query.value_or(drawn.clicked_key), drawn.clicked_key);
+  }
 }
 
 void ArcsView::draw_content(ViewContext& context) {
   fit_to_text(context);
   draw_controls(context);
   const std::string model = selected_model(context.session());
-  if (model.empty())
+  if (model.empty()) {
     return widgets::draw_empty("Where the selected head looks will be here. Tick a model.");
-  if (context.session().selection.head < 0)
+  }
+  if (context.session().selection.head < 0) {
     return widgets::draw_empty("A mean of heads has no largest weights: select one head.");
+  }
   const std::int64_t tokens = tokens_read(context, model);
   if (std::exchange(tokens_, tokens) != tokens) ask(context);
   auto& question = context.requests.of(kArcs, model);

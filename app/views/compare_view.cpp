@@ -52,9 +52,11 @@ bool is_oblong(const PlotSpec& plot) {
 
 void centre_marks(PlotSpec& plot) {
   if (!plot.map) return;
-  for (widgets::Series& series : plot.series)
-    for (std::vector<double>* places : {&series.x, &series.y})
+  for (widgets::Series& series : plot.series) {
+    for (std::vector<double>* places : {&series.x, &series.y}) {
       for (double& place : *places) place = std::floor(place) + 0.5;
+    }
+  }
 }
 
 std::string CompareView::help_text() const {
@@ -79,8 +81,9 @@ CompareView::Models CompareView::models_of(const ViewContext& context) const {
   Models models{open(state.a) ? state.a : selected_model(session), ""};
   if (!state.other.empty()) return {models.a, models.a};
   if (open(state.b)) models.b = state.b;
-  for (const std::string& model : session.models)
+  for (const std::string& model : session.models) {
     if (models.b.empty() && model != models.a) models.b = model;
+  }
   return models;
 }
 
@@ -107,16 +110,18 @@ void CompareView::ask(ViewContext& context) {
       with_choices(protocol::CompareRequest{.models = {models.a, models.b}}, state.options);
   if (!state.other.empty()) request.models = {models.a}, request.other = state.other;
   request.match = state.figure == kAlike;
-  if (context.has_stacks(models.a) || context.has_stacks(models.b))
+  if (context.has_stacks(models.a) || context.has_stacks(models.b)) {
     request.stack = context.session().selection.stack;
+  }
   set_text(request.reading, text);
   context.requests.ask(context.requests.of(kCompare), request, text.words);
 }
 
 std::string CompareView::command_line(const ViewContext& context) const {
   if (context.models() == 0) return "";
-  if (of_one_model(context))
+  if (of_one_model(context)) {
     return command_of<protocol::HeadsRequest>({context.requests.of(kDivergences).asked()});
+  }
   return command_of<protocol::CompareRequest>({context.requests.of(kCompare).asked()});
 }
 
@@ -194,8 +199,9 @@ bool CompareView::draw_model_choice(const ViewContext& context, const char* id,
   }
   bool changed = false;
   for (const std::string& model : session.models) {
-    if (ImGui::Selectable(short_name(session, model).c_str(), model == now))
+    if (ImGui::Selectable(short_name(session, model).c_str(), model == now)) {
       chosen = model, changed = true;
+    }
     tooltip(model);
   }
   ImGui::EndCombo();
@@ -325,14 +331,16 @@ void CompareView::draw_results(ViewContext& context) {
                        : context.requests.of(kCompare).answers_now();
   const auto* answer = one ? nullptr : context.requests.of(kCompare).answer();
   if (plots.empty()) {
-    if (now)
+    if (now) {
       widgets::draw_empty("These models have no " + context.state<CompareState>().figure + ".");
+    }
     return;
   }
-  if (answer && std::isfinite(answer->result.loss_difference.mean))
+  if (answer && std::isfinite(answer->result.loss_difference.mean)) {
     draw_cut_line(
         "loss of B - loss of A: " + with_ends(answer->result.loss_difference) + " nats a token",
         widgets::palette().quiet);
+  }
   const bool matches = answer && context.state<CompareState>().figure == kAlike;
   const bool table = matches && !answer->result.matches.empty();
   const float below = table ? ImGui::GetFontSize() * 14 : 0;
@@ -356,10 +364,11 @@ void CompareView::draw_content(ViewContext& context) {
     return widgets::draw_empty("Tick two models to compare them head by head.");
   }
   draw_controls(context);
-  if (of_one_model(context))
+  if (of_one_model(context)) {
     draw_question(context, context.requests.of(kDivergences), "");
-  else
+  } else {
     draw_question(context, context.requests.of(kCompare), "");
+  }
   draw_results(context);
 }
 

@@ -61,9 +61,11 @@ std::vector<std::string> config_names() {
   std::vector<std::string> names;
   for (const char* kind : {"desk", "paper"}) {
     std::error_code error;
-    for (const auto& entry : fs::directory_iterator(config_folder() / kind, error))
-      if (entry.path().extension() == ".json")
+    for (const auto& entry : fs::directory_iterator(config_folder() / kind, error)) {
+      if (entry.path().extension() == ".json") {
         names.push_back(std::string(kind) + "/" + entry.path().stem().string());
+      }
+    }
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -92,12 +94,14 @@ json typed_value(const ConfigField& field, const std::string& typed) {
     const auto number = value.get<double>();
     const bool whole = field.fallback.is_number_integer();
     if (whole && std::floor(number) != number) refuse("a whole number", typed);
-    if ((field.low && number < *field.low) || (field.high && number > *field.high))
+    if ((field.low && number < *field.low) || (field.high && number > *field.high)) {
       refuse("a number, " + range_of_field(field), typed);
+    }
     return whole ? json(static_cast<std::int64_t>(number)) : value;
   }
-  if (value.is_discarded() || value.type() != field.fallback.type())
+  if (value.is_discarded() || value.type() != field.fallback.type()) {
     refuse(field.fallback.is_array() ? "a list as [..]" : "JSON", typed);
+  }
   return value;
 }
 
@@ -128,10 +132,11 @@ bool ConfigLines::draw_words(const ConfigField& field, json& config, Typed& type
   const bool entered = ImGui::IsItemDeactivatedAfterEdit(), active = ImGui::IsItemActive();
   tooltip(help_of(field));
   bool changed = false;
-  if (entered || left)
+  if (entered || left) {
     changed = enter(field, line, config);
-  else if (!active && line.fault.empty())
+  } else if (!active && line.fault.empty()) {
     line.typed = words_of_value(field.value);
+  }
   if (!active && line.fault.empty()) typed.erase(field.key);
   if (!line.fault.empty()) ImGui::TextColored(widgets::palette().bad, "%s", line.fault.c_str());
   return changed;
@@ -159,20 +164,24 @@ bool ConfigLines::draw_field(const ConfigField& field, json& config, Typed& type
 bool ConfigLines::draw(const protocol::ConfigForm& form, json& config, Typed& typed) {
   bool changed = false;
   std::vector<std::string> sections;
-  for (const ConfigField& field : form.fields_of)
-    if (std::ranges::find(sections, section_of(field.key)) == sections.end())
+  for (const ConfigField& field : form.fields_of) {
+    if (std::ranges::find(sections, section_of(field.key)) == sections.end()) {
       sections.push_back(section_of(field.key));
+    }
+  }
   for (const std::string& section : sections) {
     const bool open = section == "train" || section == "encoding" ||
                       std::ranges::any_of(typed, [&](const auto& line) {
                         return section_of(line.first) == section;
                       });
     const ImGuiTreeNodeFlags flags = open ? ImGuiTreeNodeFlags_DefaultOpen : 0;
-    if (!ImGui::CollapsingHeader((title_of_key(section) + "###" + section).c_str(), flags))
+    if (!ImGui::CollapsingHeader((title_of_key(section) + "###" + section).c_str(), flags)) {
       continue;
+    }
     ImGui::PushID(section.c_str());
-    for (const ConfigField& field : form.fields_of)
+    for (const ConfigField& field : form.fields_of) {
       if (section_of(field.key) == section) changed |= draw_field(field, config, typed);
+    }
     ImGui::PopID();
   }
   return changed;

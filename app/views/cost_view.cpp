@@ -29,8 +29,9 @@ void CostView::draw_more(ViewContext& context) {
   // The number stands beside it: the handle would cover it.
   const std::string label = std::to_string(tokens) + " tokens###tokens";
   if (ImGui::SliderInt(label.c_str(), &tokens, 1, kMostTokensOfSlider, "",
-                       ImGuiSliderFlags_Logarithmic | ImGuiSliderFlags_AlwaysClamp))
+                       ImGuiSliderFlags_Logarithmic | ImGuiSliderFlags_AlwaysClamp)) {
     tokens_ = tokens;
+  }
   tooltip("Tokens of the forward pass");
   if (!ImGui::IsItemDeactivatedAfterEdit()) return;
   protocol::CostRequest request;

@@ -26,8 +26,9 @@ const std::vector<std::string>& distance_figures() {
 
 DistanceResult merged(const DistanceAnswers& answers) {
   DistanceResult all;
-  for (const auto* answer : answers.list)
+  for (const auto* answer : answers.list) {
     for (const DistanceModel& model : answer->result.models) all.models.push_back(model);
+  }
   return all;
 }
 
@@ -42,32 +43,35 @@ std::vector<PlotSpec> plots_shown(const DistanceResult& result, const DistanceSt
 // Why no model has such a figure.
 std::string words_of_none(const DistanceState& state) {
   const std::string none = "None of the open models has \"" + state.figure + "\"";
-  if (state.figure == "intrinsic bias" || state.figure == "head bias")
+  if (state.figure == "intrinsic bias" || state.figure == "head bias") {
     return none + ": it is defined for rotary encodings.";
+  }
   if (state.layer < 0) return none + ".";
-  return none + " of L" + std::to_string(state.layer) +
-         (state.head < 0 ? "." : "H" + std::to_string(state.head) + ".");
+  return none + " of " + name_of_head(state.layer, state.head) + ".";
 }
 
 // The histogram of all layers, of one, or of one head, where the model has it and heads were
 // measured apart.
 const protocol::NearFar* histogram_of(const DistanceModel& model, const DistanceState& state) {
   if (state.layer < 0) return model.histogram ? &*model.histogram : nullptr;
-  for (const protocol::DistanceGroup& group : state.head < 0 ? model.layers : model.heads)
+  for (const protocol::DistanceGroup& group : state.head < 0 ? model.layers : model.heads) {
     if (group.layer == state.layer && (state.head < 0 || group.head == state.head) &&
-        group.histogram)
+        group.histogram) {
       return &*group.histogram;
+    }
+  }
   return nullptr;
 }
 
 // Numbers of layers and heads of the largest open model.
 std::pair<std::int64_t, std::int64_t> largest_shape(const ViewContext& context) {
   std::int64_t layers = 0, heads = 0;
-  for (const std::string& model : context.session().models)
+  for (const std::string& model : context.session().models) {
     if (const auto* report = context.info(model)) {
       layers = std::max(layers, report->model.layers);
       heads = std::max(heads, report->model.heads);
     }
+  }
   return {layers, heads};
 }
 
@@ -85,8 +89,9 @@ bool draw_number(const char* id, const char* all, const char* letter, std::int64
 
 protocol::Interval in_percent(protocol::Interval share) {
   share.mean *= 100;
-  for (protocol::IntervalEnd* end : {&share.low, &share.high})
+  for (protocol::IntervalEnd* end : {&share.low, &share.high}) {
     if (*end) *end = 100 * **end;
+  }
   return share;
 }
 
@@ -100,8 +105,9 @@ widgets::TableCell measured_cell(double value, const protocol::Interval& interva
 // In the window the table below holds the numbers; the legend only names the models.
 void shorten_labels(std::vector<PlotSpec>& plots) {
   for (PlotSpec& plot : plots) {
-    for (widgets::Series& series : plot.series)
+    for (widgets::Series& series : plot.series) {
       if (!series.quiet) series.label = series.label.substr(0, series.label.find(':'));
+    }
     for (widgets::Marker& marker : plot.markers) marker.label.clear();
   }
 }
@@ -165,10 +171,11 @@ void DistanceView::draw_controls(ViewContext& context) {
   const bool corpus = state.options.value("corpus", nlohmann::json(false)) != false;
   std::string source = corpus ? "corpus" : "this text";
   if (draw_choice("##source", source, {"corpus", "this text"})) {
-    if (source == "corpus")
+    if (source == "corpus") {
       state.options["corpus"] = true;
-    else
+    } else {
       state.options.erase("corpus");
+    }
     changed = true;
   }
   tooltip("corpus: the bundled validation texts, or those that the options name");
@@ -215,8 +222,9 @@ ModelRows DistanceView::numbers_of(const ViewContext& context, const DistanceRes
 
 void DistanceView::draw_content(ViewContext& context) {
   draw_controls(context);
-  if (context.models() == 0)
+  if (context.models() == 0) {
     return widgets::draw_empty("Tick models to compare how they favour near keys.");
+  }
   draw_questions(context, kDistance);
   const DistanceAnswers answers = shown_answers(context, kDistance);
   if (!answers.empty()) draw_results(context, answers);

@@ -52,9 +52,11 @@ bool wants_difference(const ViewContext& context) {
 bool lengths_of_the_models(const ViewContext& context, const std::string& task) {
   const auto* known = context.requests.of(kEvalTasks).answer();
   if (!known) return true;
-  for (const protocol::EvalTaskInfo& one : known->result.tasks)
-    for (const protocol::EvalOptionInfo& option : one.options)
+  for (const protocol::EvalTaskInfo& one : known->result.tasks) {
+    for (const protocol::EvalOptionInfo& option : one.options) {
       if (one.key == task && option.key == "window") return true;
+    }
+  }
   return false;
 }
 
@@ -113,10 +115,13 @@ protocol::EvalRequest ExtrapolationView::request_of(const ViewContext& context,
   EvalChoices choices = context.state<ExtrapolationState>().choices;
   const bool chosen = choices.options.contains("lengths");
   std::vector<std::int64_t> lengths;
-  if (!chosen && lengths_of_the_models(context, choices.task))
-    for (const std::string& model : models)
-      if (const auto* report = context.info(model))
+  if (!chosen && lengths_of_the_models(context, choices.task)) {
+    for (const std::string& model : models) {
+      if (const auto* report = context.info(model)) {
         for (const std::int64_t length : eval_lengths(*report)) lengths.push_back(length);
+      }
+    }
+  }
   std::ranges::sort(lengths);
   lengths.erase(std::ranges::unique(lengths).begin(), lengths.end());
   if (!lengths.empty()) choices.options["lengths"] = lengths;
@@ -128,9 +133,10 @@ void ExtrapolationView::ask(ViewContext& context) {
   ask_of_all(context, kEval, [&](const std::string& model, const TextInput&) {
     return request_of(context, {model});
   });
-  if (wants_difference(context))
+  if (wants_difference(context)) {
     context.requests.ask(context.requests.of(kEvalTogether),
                          request_of(context, context.session().models));
+  }
 }
 
 // The answer with the differences, where it is to what these answers are to: what one corpus gave
@@ -148,8 +154,9 @@ const Answer<EvalResult>* ExtrapolationView::differences_beside(const ViewContex
 // Every model's own answer, and the differences of all.
 EvalResult ExtrapolationView::merged(const ViewContext& context, const EvalAnswers& answers) {
   EvalResult all = joined(answers);
-  if (const auto* together = differences_beside(context, answers))
+  if (const auto* together = differences_beside(context, answers)) {
     all.differences = together->result.differences;
+  }
   return all;
 }
 
@@ -238,11 +245,13 @@ void ExtrapolationView::draw_content(ViewContext& context) {
   // What is asked depends on the options that the task has.
   const auto* tasks = context.requests.of(kEvalTasks).answer();
   if (tasks && tasks->serial != std::exchange(tasks_serial_, tasks->serial)) ask(context);
-  if (context.models() == 0)
+  if (context.models() == 0) {
     return widgets::draw_empty("Tick models to see how they read past their trained length.");
+  }
   draw_questions(context, kEval);
-  if (wants_difference(context))
+  if (wants_difference(context)) {
     draw_question(context, context.requests.of(kEvalTogether), "differences");
+  }
   const EvalAnswers answers = shown_answers(context, kEval);
   if (!answers.empty()) draw_results(context, answers);
 }
@@ -253,16 +262,19 @@ std::vector<PlotSpec> ExtrapolationView::figures_to_draw(const ViewContext& cont
   const std::string figure = context.state<ExtrapolationState>().figure;
   std::vector<GroupedFigure> all = figures_of(result, names);
   std::vector<PlotSpec> plots;
-  for (GroupedFigure& one : all)
+  for (GroupedFigure& one : all) {
     if (one.group == figure) plots.push_back(std::move(one.plot));
+  }
   // The answers do not have the one that was chosen.
   if (plots.empty() && !all.empty()) plots.push_back(std::move(all.front().plot));
   // The table below has the numbers of each model.
-  for (PlotSpec& plot : plots)
-    for (const std::string& model : names.models())
+  for (PlotSpec& plot : plots) {
+    for (const std::string& model : names.models()) {
       std::erase_if(plot.notes, [&](const auto& note) {
         return note.starts_with(names.short_name(model) + ":");
       });
+    }
+  }
   return plots;
 }
 

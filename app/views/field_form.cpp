@@ -46,8 +46,9 @@ bool draw_flag(const BoundField& field, const BoundField& fallback) {
     const std::string before = value.is_null() ? kAutomatic : value.get<bool>() ? "yes" : "no";
     std::string word = before;
     if (!draw_choice(label_of(field).c_str(), word, {kAutomatic, "yes", "no"},
-                     ImGui::GetFontSize() * kFieldWidth))
+                     ImGui::GetFontSize() * kFieldWidth)) {
       return false;
+    }
     field.read(word == kAutomatic ? fallback.write() : nlohmann::json(word == "yes"));
     return true;
   }
@@ -93,8 +94,9 @@ bool is_form_field(const BoundField& field) {
 
 std::string title_of_key(const std::string& key) {
   std::string title = words_of_key(key);
-  if (!title.empty())
+  if (!title.empty()) {
     title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
+  }
   return title;
 }
 
@@ -125,10 +127,11 @@ bool FieldForm::draw(nlohmann::json& chosen, const std::vector<BoundField>& fiel
     if (change == Change::none) continue;
     any = true;
     const nlohmann::json value = fields[n].write();
-    if (change == Change::emptied || value == defaults[n].write())
+    if (change == Change::emptied || value == defaults[n].write()) {
       chosen.erase(fields[n].key);
-    else
+    } else {
       chosen[fields[n].key] = value;
+    }
   }
   return any;
 }
@@ -231,9 +234,10 @@ bool EvalForm::draw(EvalChoices& choices, const EvalChoices& usual,
     for (const protocol::EvalTaskInfo& one : tasks->tasks) keys.push_back(one.key);
     const float width = ImGui::GetFontSize() * kFieldWidth;
     // What was chosen of another task's options means nothing to this one.
-    if (draw_named_choice("Task###task", choices.task, keys, words_of_key, width))
+    if (draw_named_choice("Task###task", choices.task, keys, words_of_key, width)) {
       choices.options = usual.task == choices.task ? usual.options : nlohmann::json::object(),
       changed = true;
+    }
     const auto task = std::ranges::find(tasks->tasks, choices.task, &protocol::EvalTaskInfo::key);
     if (task != tasks->tasks.end()) tooltip(task->title + "\n" + task->help + "\n" + task->source);
   }

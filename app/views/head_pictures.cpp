@@ -41,8 +41,9 @@ HeadPictures::Taken HeadPictures::take(const Answer<protocol::HeadsResult>& answ
     });
     making_of_ = answer.serial;
   }
-  if (!may_take || making_.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+  if (!may_take || making_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
     return Taken::later;
+  }
   making_of_ = 0;
   show(making_.get(), answer.serial);
   return Taken::now;

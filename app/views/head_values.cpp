@@ -26,9 +26,11 @@ int cell_of(const HeadsResult& result, std::int64_t layer, std::int64_t head) {
 
 std::vector<const protocol::HeadRow*> rows_by_cell(const HeadsResult& result) {
   std::vector<const protocol::HeadRow*> rows(cells_of(result), nullptr);
-  for (const protocol::HeadRow& row : result.rows)
-    if (const int cell = cell_of(result, row.layer, row.head); cell >= 0)
+  for (const protocol::HeadRow& row : result.rows) {
+    if (const int cell = cell_of(result, row.layer, row.head); cell >= 0) {
       rows[static_cast<std::size_t>(cell)] = &row;
+    }
+  }
   return rows;
 }
 
@@ -40,16 +42,20 @@ const Interval* value_in(const protocol::HeadRow* row, const std::string& metric
 
 std::vector<double> values_of(const HeadsResult& result, const std::string& metric) {
   std::vector<double> values(cells_of(result), std::nan(""));
-  for (const protocol::HeadRow& row : result.rows)
-    if (const int cell = cell_of(result, row.layer, row.head); cell >= 0)
-      if (const Interval* value = value_in(&row, metric))
+  for (const protocol::HeadRow& row : result.rows) {
+    if (const int cell = cell_of(result, row.layer, row.head); cell >= 0) {
+      if (const Interval* value = value_in(&row, metric)) {
         values[static_cast<std::size_t>(cell)] = value->mean;
+      }
+    }
+  }
   return values;
 }
 
 const MetricInfo* metric_of(const HeadsResult& result, const std::string& key) {
-  for (const MetricInfo& metric : result.metrics)
+  for (const MetricInfo& metric : result.metrics) {
     if (metric.key == key) return &metric;
+  }
   return nullptr;
 }
 

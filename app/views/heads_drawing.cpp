@@ -27,8 +27,9 @@ constexpr float kMetricChoice = 18, kNarrowMetricChoice = 6;
 // What is measured of a model and not of a head, with its intervals.
 std::string words_of_model(const protocol::HeadsResult& result) {
   std::string words = "Sink rate: share of heads whose weight on key 0 is above 0.3";
-  for (const auto& [key, value] : result.model_values)
+  for (const auto& [key, value] : result.model_values) {
     words += "\n" + heading_of(result, key) + " " + with_ends(value) + ", " + words_of(value);
+  }
   return words;
 }
 
@@ -88,8 +89,9 @@ void draw_stack_choice(ViewContext& context) {
   if (stack.empty()) stack = "dec";
   const std::vector<std::string> names{"dec", "enc", "cross"};
   next_control(choice_width(names));
-  if (draw_choice("##stack", stack, names))
+  if (draw_choice("##stack", stack, names)) {
     context.edit.apply("Show stack " + stack, [&](Session& s) { s.selection.stack = stack; });
+  }
   tooltip("Heads of the decoder, of the encoder, or of the decoder's attention to the encoder");
 }
 
@@ -107,9 +109,11 @@ void HeadsView::draw_controls(ViewContext& context) {
   const auto keys = answer ? metric_keys(answer->result) : std::vector<std::string>{state.metric};
   bool changed = draw_metric_choice(context, "##metric", state.metric, keys,
                                     kMetricChoice * ImGui::GetFontSize());
-  if (answer)
-    if (const MetricInfo* metric = metric_of(answer->result, state.metric))
+  if (answer) {
+    if (const MetricInfo* metric = metric_of(answer->result, state.metric)) {
       tooltip(described(*metric));
+    }
+  }
   next_control(checkbox_width("Sort"));
   changed |= ImGui::Checkbox("Sort", &state.sorted);
   tooltip(
@@ -143,8 +147,9 @@ void HeadsView::draw_chosen(ViewContext& context) {
       if (head.model != context.session().models[i] || cell < 0) continue;
       ++heads;
       if (!rows[static_cast<std::size_t>(cell)]) continue;
-      for (const auto& [metric, value] : rows[static_cast<std::size_t>(cell)]->values)
+      for (const auto& [metric, value] : rows[static_cast<std::size_t>(cell)]->values) {
         if (!std::isnan(value.mean)) sums[metric].first += value.mean, ++sums[metric].second;
+      }
     }
   }
   if (heads == 0) {
@@ -158,10 +163,12 @@ void HeadsView::draw_chosen(ViewContext& context) {
     words += "  " + mean, lines += "\n" + mean;
   };
   // That of the pictures first: there may be room for no other.
-  if (const auto shown = sums.find(state.metric); shown != sums.end())
+  if (const auto shown = sums.find(state.metric); shown != sums.end()) {
     add(shown->first, shown->second);
-  for (const auto& [metric, sum] : sums)
+  }
+  for (const auto& [metric, sum] : sums) {
     if (metric != state.metric) add(metric, sum);
+  }
   if (ImGui::SmallButton("Clear")) {
     state.chosen.clear();
     context.set_state("Choose no heads", state);
@@ -182,8 +189,10 @@ void HeadsView::draw_model_line(ViewContext& context, std::size_t index) {
   tooltip(words_of_model(answer->result));
   const WhatRan ran = what_ran(answer->result.provenance);
   ImGui::SameLine();
-  if (!ran.fell_back && ImGui::CalcTextSize(ran.words.c_str()).x > ImGui::GetContentRegionAvail().x)
+  if (!ran.fell_back &&
+      ImGui::CalcTextSize(ran.words.c_str()).x > ImGui::GetContentRegionAvail().x) {
     return ImGui::NewLine();
+  }
   ImGui::TextColored(kernel_color(ran), "%s", ran.words.c_str());
   tooltip("Attention was run by: " + ran.words);
 }
@@ -203,23 +212,29 @@ void HeadsView::draw_model(ViewContext& context, std::size_t index, const Places
   make_pictures(context, *answer, grid);
   const widgets::HeadGridSpec& spec = spec_of(context, index);
   widgets::HeadGridDraw draw{.fit = fit_of(context, index, places.room, places.captions)};
-  if (draw.fit.captions != widgets::HeadCaptions::none)
+  if (draw.fit.captions != widgets::HeadCaptions::none) {
     draw.captions = &captions_of(context, index);
+  }
   const int begin = context.state<HeadsState>().search.empty() ? -1 : rows(context).begin[index];
-  if (begin >= 0)
+  if (begin >= 0) {
     draw.found = std::span<const char>(found_rows(context))
                      .subspan(static_cast<std::size_t>(begin), cells_of(answer->result));
+  }
   const Selection& at = context.session().selection;
-  if (at.model == static_cast<std::int64_t>(index))
+  if (at.model == static_cast<std::int64_t>(index)) {
     draw.selected = cell_of(answer->result, at.layer, at.head);
+  }
   if (const Place hovered = place_of_row(context, row_of(context, context.hover()));
-      hovered.model == index)
+      hovered.model == index) {
     draw.hovered = hovered.cell;
+  }
   std::vector<char> chosen(cells_of(answer->result), 0);
-  for (const ChosenHead& head : context.state<HeadsState>().chosen)
+  for (const ChosenHead& head : context.state<HeadsState>().chosen) {
     if (const int cell = cell_of(answer->result, head.layer, head.head);
-        cell >= 0 && head.model == context.session().models[index])
+        cell >= 0 && head.model == context.session().models[index]) {
       chosen[static_cast<std::size_t>(cell)] = 1;
+    }
+  }
   draw.chosen = &chosen;
   const auto drawn = [&] {
     const Dimmed dimmed(!context.of(kHeads, index).answers_now());
@@ -261,9 +276,10 @@ void HeadsView::draw_table(ViewContext& context) {
   auto state = context.state<HeadsState>();
   widgets::TableArrangement wanted{.search = state.search};
   const auto column = std::ranges::find(all.metrics, state.metric);
-  if (state.sorted && column != all.metrics.end())
+  if (state.sorted && column != all.metrics.end()) {
     wanted.column = static_cast<int>(column - all.metrics.begin()) + kNameColumns,
     wanted.descending = !state.ascending;
+  }
   if (!(wanted == shown_)) table_.arrange(wanted);
   shown_ = wanted;
   const Selection& at = context.session().selection;
@@ -289,8 +305,9 @@ void HeadsView::draw_table(ViewContext& context) {
   // Names are the table's own; pictures follow a metric.
   const bool by_metric = now.column >= kNameColumns;
   if (by_metric) state.metric = all.metrics[static_cast<std::size_t>(now.column - kNameColumns)];
-  if (now.column != shown_.column || now.descending != shown_.descending)
+  if (now.column != shown_.column || now.descending != shown_.descending) {
     state.sorted = by_metric, state.ascending = by_metric && !now.descending;
+  }
   shown_ = now;
   if (!by_metric) shown_.column = -1, shown_.descending = true;
   context.set_state("Arrange heads", state, "arrange heads");
@@ -308,8 +325,9 @@ void HeadsView::draw_scatter(ViewContext& context) {
   ImGui::SameLine();
   changed |= draw_metric_choice(context, "across", state.across, keys, width);
   if (changed) context.set_state("Scatter other metrics", state);
-  if (const std::string words = words_left_out(context); !words.empty())
+  if (const std::string words = words_left_out(context); !words.empty()) {
     ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
+  }
   const widgets::PlotSpec& plot = scatter_.get(
       std::to_string(rows_version_) + "/" + state.up + "/" + state.across + "/" + state.search,
       [&] { return scatter_of(context); });
@@ -371,8 +389,9 @@ void HeadsView::draw_panes(ViewContext& context, ImVec2 room) {
     if (beside && &pane != &panes.front()) ImGui::SameLine();
     const float high = std::max(whole.y * part, ImGui::GetFontSize() * pane.lowest);
     const ImVec2 size = beside ? ImVec2(whole.x * part, room.y) : ImVec2(0, high);
-    if (ImGui::BeginChild(pane.name, size, ImGuiChildFlags_NavFlattened))
+    if (ImGui::BeginChild(pane.name, size, ImGuiChildFlags_NavFlattened)) {
       (this->*pane.draw)(context);
+    }
     ImGui::EndChild();
   }
 }
@@ -381,13 +400,15 @@ std::vector<std::string> HeadsView::notes_of(const ViewContext& context) {
   const auto* answer = first_answer(context);
   if (!answer) return {};
   std::vector<std::string> notes;
-  if (const MetricInfo* metric = metric_of(answer->result, context.state<HeadsState>().metric))
+  if (const MetricInfo* metric = metric_of(answer->result, context.state<HeadsState>().metric)) {
     notes.push_back(metric->title + " = " + metric->formula);
+  }
   for (std::size_t i = 0; i < context.models(); ++i) {
     const auto* own = answer_of(context, i);
     if (!own) continue;
-    for (std::string& weights : notes_of_weights(own->result.provenance.note))
+    for (std::string& weights : notes_of_weights(own->result.provenance.note)) {
       notes.push_back(std::move(weights));
+    }
     if (own->result.stack.empty()) continue;
     notes.push_back(short_name(context.session(), context.session().models[i]) + ": " +
                     stack_note(own->result.stack));
@@ -407,8 +428,9 @@ std::vector<std::string> HeadsView::notes_of(const ViewContext& context) {
 void HeadsView::draw_content(ViewContext& context) {
   made_rows_ = 0;
   draw_controls(context);
-  if (context.models() == 0)
+  if (context.models() == 0) {
     return widgets::draw_empty("Every head of the open models will be here. Tick a model.");
+  }
   const std::vector<std::string> notes = notes_of(context);
   ImVec2 room = ImGui::GetContentRegionAvail();
   const float below =

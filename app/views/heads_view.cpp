@@ -80,10 +80,11 @@ namespace {
 // Into the heads whose mean is said, or out of them.
 void choose_or_leave(ViewContext& context, const ChosenHead& head) {
   auto state = context.state<HeadsState>();
-  if (state.is_chosen(head))
+  if (state.is_chosen(head)) {
     std::erase(state.chosen, head);
-  else
+  } else {
     state.chosen.push_back(head);
+  }
   context.set_state("Choose heads", state);
 }
 
@@ -116,7 +117,7 @@ void HeadsView::add_commands(std::vector<Command>& list) const {
        {Pane{"pictures", "Heads: pictures, or none", &HeadsState::pictures, ImGuiKey_P},
         Pane{"table", "Heads: table of all metrics, or none", &HeadsState::table, ImGuiKey_T},
         Pane{"scatter", "Heads: scatter of two metrics, or none", &HeadsState::scatter,
-             ImGuiKey_C}})
+             ImGuiKey_C}}) {
     list.push_back({std::string("heads.") + pane.id, pane.title, "",
                     ImGuiMod_Alt | ImGuiMod_Shift | pane.key,
                     [shown = pane.shown](ViewContext& context) {
@@ -124,6 +125,7 @@ void HeadsView::add_commands(std::vector<Command>& list) const {
                       state.*shown = !(state.*shown);
                       context.set_state("Arrange heads", state);
                     }});
+  }
 }
 
 // One for each model on show.
@@ -168,9 +170,11 @@ const HeadsView::HeadsAnswer* HeadsView::first_answer(const ViewContext& context
 
 // As the first answer that knows it has it.
 std::string HeadsView::heading_in(const ViewContext& context, const std::string& metric) const {
-  for (std::size_t i = 0; i < context.models(); ++i)
-    if (const auto* answer = answer_of(context, i); answer && metric_of(answer->result, metric))
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    if (const auto* answer = answer_of(context, i); answer && metric_of(answer->result, metric)) {
       return heading_of(answer->result, metric);
+    }
+  }
   return title_of_key(metric);
 }
 
@@ -204,8 +208,9 @@ void HeadsView::add_rows(const ViewContext& context, std::size_t index, Rows& ro
     line.reserve(rows.table.columns.size());
     line.push_back(widgets::words_cell_of(name, static_cast<int>(index)));
     line.push_back(widgets::words_cell_of(name_of_head(cell / result.heads, cell % result.heads)));
-    for (const std::string& metric : rows.metrics)
+    for (const std::string& metric : rows.metrics) {
       line.push_back(cell_of_table(value_in(head, metric)));
+    }
   }
 }
 
@@ -219,8 +224,9 @@ bool HeadsView::add_or_move_rows(const ViewContext& context, std::size_t index, 
   for (const std::string& metric : next.metrics) made_of += metric + "/";
   const auto same = std::ranges::find(rows_.made_of, made_of);
   const std::size_t cells = cells_of(answer->result);
-  if (same == rows_.made_of.end() && made_rows_ > 0 && made_rows_ + cells > kRowsOfAFrame)
+  if (same == rows_.made_of.end() && made_rows_ > 0 && made_rows_ + cells > kRowsOfAFrame) {
     return false;
+  }
   const auto begin = static_cast<int>(next.table.rows.size());
   next.begin.back() = begin, next.made_of.back() = std::move(made_of);
   if (same == rows_.made_of.end()) {
@@ -231,8 +237,9 @@ bool HeadsView::add_or_move_rows(const ViewContext& context, std::size_t index, 
                       rows_.begin[static_cast<std::size_t>(same - rows_.made_of.begin())];
     std::move(from, from + static_cast<std::ptrdiff_t>(cells), std::back_inserter(next.table.rows));
   }
-  for (int cell = 0; begin + cell < static_cast<int>(next.table.rows.size()); ++cell)
+  for (int cell = 0; begin + cell < static_cast<int>(next.table.rows.size()); ++cell) {
     next.model.push_back(index), next.cell.push_back(cell);
+  }
   return true;
 }
 
@@ -262,8 +269,9 @@ const std::vector<char>& HeadsView::found_rows(const ViewContext& context) {
   const std::string search = context.state<HeadsState>().search;
   return found_.get(std::to_string(rows_version_) + "/" + search, [&] {
     std::vector<char> found(all.table.rows.size(), 0);
-    for (const int row : widgets::rows_in_order(all.table, {.search = search}))
+    for (const int row : widgets::rows_in_order(all.table, {.search = search})) {
       found[static_cast<std::size_t>(row)] = 1;
+    }
     return found;
   });
 }
@@ -290,8 +298,9 @@ const widgets::HeadGridSpec& HeadsView::spec_of(const ViewContext& context, std:
     spec.heads = static_cast<int>(answer->result.heads);
     const auto* tensor = protocol::find_tensor(answer->tensors, "thumbnails");
     spec.side = tensor && tensor->shape.size() == 4 ? static_cast<int>(tensor->shape[3]) : 0;
-    if (state.sorted)
+    if (state.sorted) {
       spec.order = order_by(values_of(answer->result, state.metric), state.ascending);
+    }
     return spec;
   });
 }
@@ -383,10 +392,12 @@ HeadsView::Places HeadsView::scrolled_places(const ViewContext& context, ImVec2 
   Places places{columns, {wide, wide * static_cast<float>(layers) / static_cast<float>(heads)}};
   places.pixels = std::numeric_limits<float>::max();
   places.captions = widgets::HeadCaptions::none;
-  for (std::size_t i = 0; i < context.models(); ++i)
-    if (answer_of(context, i))
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    if (answer_of(context, i)) {
       places.pixels =
           std::min(places.pixels, fit_of(context, i, places.room, places.captions).pixels);
+    }
+  }
   return places;
 }
 
@@ -416,24 +427,31 @@ widgets::PlotSpec HeadsView::scatter_of(const ViewContext& context) {
     if (answer) {
       series.x = values_of(answer->result, state.across);
       series.y = values_of(answer->result, state.up);
-      for (std::size_t cell = 0; cell < series.x.size(); ++cell)
+      for (std::size_t cell = 0; cell < series.x.size(); ++cell) {
         series.names.push_back(
             name_of_head(static_cast<std::int64_t>(cell) / answer->result.heads,
                          static_cast<std::int64_t>(cell) % answer->result.heads));
+      }
       const int begin = rows_.begin[i];  // -1 where its rows are left for the next frame
-      for (std::size_t cell = 0; begin >= 0 && cell < series.x.size(); ++cell)
-        if (!found[static_cast<std::size_t>(begin) + cell])
+      for (std::size_t cell = 0; begin >= 0 && cell < series.x.size(); ++cell) {
+        if (!found[static_cast<std::size_t>(begin) + cell]) {
           series.x[cell] = series.y[cell] = std::nan("");
+        }
+      }
     }
     series.in_legend = answer != nullptr;
     plot.series.push_back(std::move(series));
   }
-  if (const auto* answer = first_answer(context))
-    for (const std::string& key : {state.across, state.up})
-      if (const MetricInfo* metric = metric_of(answer->result, key))
+  if (const auto* answer = first_answer(context)) {
+    for (const std::string& key : {state.across, state.up}) {
+      if (const MetricInfo* metric = metric_of(answer->result, key)) {
         plot.notes.push_back(metric->title + " = " + metric->formula);
-  if (std::string words = words_left_out(context); !words.empty())
+      }
+    }
+  }
+  if (std::string words = words_left_out(context); !words.empty()) {
     plot.notes.push_back(std::move(words));
+  }
   return plot;
 }
 

@@ -39,8 +39,9 @@ const Way& way_of(const std::string& how) {
 }
 
 std::string number_words(double value) {
-  if (value == std::floor(value) && std::abs(value) < 1e15)
+  if (value == std::floor(value) && std::abs(value) < 1e15) {
     return std::to_string(static_cast<std::int64_t>(value));
+  }
   return nlohmann::json(std::stod(widgets::short_number(value))).dump();
 }
 
@@ -48,16 +49,19 @@ std::string words_of(const ReadingEdit& edit) {
   const std::string key =
       edit.key.starts_with(kEncoding) ? edit.key.substr(std::string(kEncoding).size()) : edit.key;
   if (edit.heads.empty()) return key + " = " + edit.value;
-  for (const Way& way : kWays)
-    if (key == way.option && (way.most > 0 || edit.value == way.how))
+  for (const Way& way : kWays) {
+    if (key == way.option && (way.most > 0 || edit.value == way.how)) {
       return edit.heads + ": " + way.title + (way.most > 0 ? " at " + edit.value : "");
+    }
+  }
   return edit.heads + ": " + key + " " + edit.value;
 }
 
 std::string value_of(const std::vector<ReadingEdit>& edits, const std::string& key) {
   std::string value;
-  for (const ReadingEdit& edit : edits)
+  for (const ReadingEdit& edit : edits) {
     if (edit.key == key) value += (value.empty() ? "" : " ") + edit.heads + ":" + edit.value;
+  }
   return value;
 }
 
@@ -66,10 +70,11 @@ Settings settings_of_edits(const std::vector<ReadingEdit>& edits) {
   for (const ReadingEdit& edit : edits) {
     const bool there =
         std::ranges::any_of(settings, [&](const auto& one) { return one.first == edit.key; });
-    if (edit.heads.empty())
+    if (edit.heads.empty()) {
       settings.emplace_back(edit.key, edit.value);
-    else if (!there)
+    } else if (!there) {
       settings.emplace_back(edit.key, value_of(edits, edit.key));
+    }
   }
   return settings;
 }
@@ -91,12 +96,13 @@ void show_reading(ViewContext& context, const std::string& title, const Settings
         const bool replaces = !before.settings.empty();
         const bool there = std::ranges::find(s.models, name) != s.models.end();
         const auto own = std::ranges::find(s.models, selected);
-        if (there && replaces && name != selected)
+        if (there && replaces && name != selected) {
           s.models.erase(own);
-        else if (!there && replaces)
+        } else if (!there && replaces) {
           std::ranges::replace(s.colors, selected, name), *own = name;  // one reading, moved on
-        else if (!there)
+        } else if (!there) {
           s.models.push_back(name);
+        }
         s.selection.model = std::ranges::find(s.models, name) - s.models.begin();
       },
       merge);
@@ -147,10 +153,11 @@ std::vector<ReadingEdit> edits_of(const Settings& settings) {
 Settings with_edit(const Settings& settings, const ReadingEdit& edit) {
   std::vector<ReadingEdit> edits = edits_of(settings);
   const auto same = [&](const ReadingEdit& other) { return is_same_place(other, edit); };
-  if (const auto found = std::ranges::find_if(edits, same); found != edits.end())
+  if (const auto found = std::ranges::find_if(edits, same); found != edits.end()) {
     *found = edit;
-  else
+  } else {
     edits.push_back(edit);
+  }
   return settings_of_edits(edits);
 }
 
@@ -223,10 +230,11 @@ std::string InterveneView::what_it_shows() const {
 void InterveneView::add_commands(std::vector<Command>& list) const {
   QuestionView::add_commands(list);
   int key = ImGuiKey_1;
-  for (const Way& way : kWays)
+  for (const Way& way : kWays) {
     list.push_back({"intervene." + std::string(way.how), "Selected head: " + std::string(way.title),
                     way.help, ImGuiMod_Alt | ImGuiMod_Shift | key++,
                     [&way](ViewContext& context) { add_usual_edit(context, way); }});
+  }
 }
 
 // Whether this is the selected model, read otherwise than it is.
@@ -245,8 +253,9 @@ void InterveneView::add_selection(protocol::AblateRequest& request, const Sessio
   request.model = reading.model;
   request.maps = "yes";
   request.running.set.list.clear();
-  for (const auto& [key, value] : reading.settings)
+  for (const auto& [key, value] : reading.settings) {
     request.running.set.list.push_back(key + "=" + value);
+  }
 }
 
 void InterveneView::draw_new_edit(ViewContext& context) {
@@ -256,8 +265,9 @@ void InterveneView::draw_new_edit(ViewContext& context) {
   for (const Way& one : kWays) titles.emplace_back(one.title);
   std::string title = way.title;
   bool changed = draw_choice("##how", title, titles);
-  for (const Way& one : kWays)
+  for (const Way& one : kWays) {
     if (title == one.title) state.how = one.how;
+  }
   tooltip(way.help);
   next_control(choice_width({"layer"}));
   changed |= draw_choice("##whose", state.whose, {"head", "layer", "all"});
@@ -282,8 +292,9 @@ void InterveneView::draw_new_edit(ViewContext& context) {
     const double most =
         way.whole && known ? 4 * static_cast<double>(report->model.context) : way.most;
     if (ImGui::SliderFloat(label.c_str(), &value, way.whole ? 1.0F : 0.0F, static_cast<float>(most),
-                           "", scale))
+                           "", scale)) {
       held_limit_ = limit = value;
+    }
     moved = ImGui::IsItemDeactivatedAfterEdit();
     tooltip(way.help);
   }
@@ -297,7 +308,7 @@ void InterveneView::draw_new_edit(ViewContext& context) {
   const bool there =
       std::ranges::any_of(edits, [&](const auto& one) { return is_same_place(one, edit); });
   const std::string button = "Apply to " + heads;
-  next_control(ImGui::CalcTextSize(button.c_str()).x + 2 * ImGui::GetStyle().FramePadding.x);
+  next_control(button_width(button.c_str()));
   const bool pressed = ImGui::Button(button.c_str());
   tooltip("Opens the model read with this change");
   if (pressed || (moved && there)) add_edit(context, edit);
@@ -330,8 +341,9 @@ void InterveneView::draw_parameter(ViewContext& context, const protocol::Encodin
   ImGui::PushStyleColor(ImGuiCol_SliderGrabActive, handle);
   const ImGuiSliderFlags scale = first.value == 0 ? 0 : ImGuiSliderFlags_Logarithmic;
   if (ImGui::SliderFloat(number.key.c_str(), &shown, static_cast<float>(low),
-                         static_cast<float>(high), "%.5g", scale))
+                         static_cast<float>(high), "%.5g", scale)) {
     held_[number.key] = number.whole ? std::round(shown) : shown;
+  }
   ImGui::PopStyleColor(2);
   tooltip(number.help + "\nA click with Ctrl types a number");
   if (!ImGui::IsItemDeactivatedAfterEdit()) return;
@@ -344,8 +356,9 @@ void InterveneView::draw_parameter(ViewContext& context, const protocol::Encodin
 void InterveneView::draw_parameters(ViewContext& context) {
   const auto* report = context.info(selected_model(context.session()));
   if (!report || report->encoding_numbers.empty() ||
-      !ImGui::CollapsingHeader("Parameters of the encoding"))
+      !ImGui::CollapsingHeader("Parameters of the encoding")) {
     return;
+  }
   // The slider of a reading has the ends of the model's own: what was moved stays where it was let
   // go.
   const std::string own = protocol::model_reading(selected_model(context.session())).model;
@@ -359,10 +372,11 @@ void InterveneView::draw_parameters(ViewContext& context) {
 
 void InterveneView::draw_content(ViewContext& context) {
   if (context.models() > 0) {
-    if (context.has_stacks(selected_model(context.session())))
+    if (context.has_stacks(selected_model(context.session()))) {
       widgets::draw_notes({kOneStack});
-    else
+    } else {
       draw_new_edit(context);
+    }
     draw_edits(context);
     draw_parameters(context);
   }

@@ -1,7 +1,5 @@
 #include "app/views/jobs_view.h"
 
-#include <misc/cpp/imgui_stdlib.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -11,15 +9,13 @@
 #include "app/outputs/result_tables.h"
 #include "app/views/kept_tables.h"
 #include "app/views/model_table.h"
-#include "formats/error.h"
-#include "formats/json.h"
 #include "protocol/shell_word.h"
+#include "widgets/busy.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
 namespace {
 
-namespace fs = std::filesystem;
 using protocol::JobStatus;
 
 // While a job runs, and while none does that could change: with the frames that are drawn anyway,
@@ -67,10 +63,12 @@ double last_loss_in_bits(const JobStatus& job) {
 std::string progress_words(const JobStatus& job) {
   std::string words = step_words(job);
   if (job.seconds > 0) words += ", " + time_text(job.seconds) + " so far";
-  if (job.state == "running" && job.seconds_left > 0)
+  if (job.state == "running" && job.seconds_left > 0) {
     words += ", " + time_text(job.seconds_left) + " left";
-  if (job.last)
+  }
+  if (job.last) {
     words += ", loss " + widgets::short_number(last_loss_in_bits(job)) + " bits a token";
+  }
   if (!job.kernel.empty()) words += "; attention by " + job.kernel;
   return words;
 }
@@ -101,17 +99,6 @@ Output output_of_eval(const JobStatus& job) {
   return eval_output(result, job.result, names_in(result));
 }
 
-float button_width(const char* word) {
-  return ImGui::CalcTextSize(word).x + 2 * ImGui::GetStyle().FramePadding.x;
-}
-
-void paragraph_in(const ImVec4& color, const std::string& words) {
-  if (words.empty()) return;
-  ImGui::PushTextWrapPos(0.0F);
-  ImGui::TextColored(color, "%s", words.c_str());
-  ImGui::PopTextWrapPos();
-}
-
 }  // namespace
 
 std::string JobsView::help_text() const {
@@ -131,8 +118,9 @@ void JobsView::ask(ViewContext& context) {
   if (configs_.empty()) configs_ = config_names();
   context.requests.ask(context.requests.of(kJobs), protocol::JobsRequest{});
   const auto state = context.state<JobsState>();
-  for (const std::string& dir : dirs_drawn(state))
+  for (const std::string& dir : dirs_drawn(state)) {
     context.requests.ask(context.requests.of(kJob, dir), protocol::JobRequest{.dir = dir});
+  }
   if (!state.form) return;
   if (state.run.is_null()) {
     auto loaded = state;
@@ -157,8 +145,9 @@ void JobsView::poll(ViewContext& context) {
   poll_pause_ = awake ? kPollRunning : kPollAsleep;
   const std::chrono::duration<double> since = now - polled_at_;
   if (!context.window.may_ask || since.count() < (awake ? kPollRunning : kPollIdle) ||
-      context.requests.of(kJobs).failed())
+      context.requests.of(kJobs).failed()) {
     return;
+  }
   polled_at_ = now;
   context.requests.ask_again(context.requests.of(kJobs), protocol::JobsRequest{});
   const auto state = context.state<JobsState>();
@@ -174,18 +163,20 @@ void JobsView::poll(ViewContext& context) {
     if (changed && !job.failed()) context.requests.ask_again(job, protocol::JobRequest{.dir = dir});
   }
   auto& log = context.requests.of(kJobLog, state.dir);
-  if (log_seen_ && !state.dir.empty() && !log.failed())
+  if (log_seen_ && !state.dir.empty() && !log.failed()) {
     context.requests.ask_again(log, protocol::LogRequest{.dir = state.dir, .lines = kLogLines});
+  }
   log_seen_ = false;
 }
 
 std::vector<JobStatus> JobsView::jobs_drawn(const ViewContext& context) const {
   std::vector<JobStatus> jobs;
-  for (const std::string& dir : dirs_drawn(context.state<JobsState>()))
+  for (const std::string& dir : dirs_drawn(context.state<JobsState>())) {
     if (const auto* answer = context.requests.of(kJob, dir).answer()) {
       jobs.push_back(answer->result);
       jobs.back().name = name_of(context, answer->result);
     }
+  }
   return jobs;
 }
 
@@ -203,8 +194,9 @@ const JobsView::Names& JobsView::names_of_list(const Answer<protocol::JobsResult
 widgets::PlotSpec JobsView::plot_of(const ViewContext& context) const {
   const auto state = context.state<JobsState>();
   const std::vector<JobStatus> jobs = jobs_drawn(context);
-  if (jobs.size() == 1 && state.curve == job_quantities().front())
+  if (jobs.size() == 1 && state.curve == job_quantities().front()) {
     return job_curve_figure(jobs.front());
+  }
   return job_curves_figure(jobs, state.curve);
 }
 
@@ -215,22 +207,17 @@ std::vector<Saved> JobsView::saved(ViewContext& context) {
   const JobStatus& job = answer->result;
   if (job.kind == "eval" && !job.result.is_object()) return {};
   Output output{.result = protocol::to_json_form(job)};
-  if (job.kind == "eval")
+  if (job.kind == "eval") {
     output = output_of_eval(job);
-  else
+  } else {
     output.figures = {plot_of(context)};
+  }
   return {{"", std::move(output), "phasescope jobs show " + protocol::shell_word(job.dir)}};
 }
 
 void JobsView::start(ViewContext& context, const protocol::StartRequest& request) {
   acted_at_ = std::chrono::steady_clock::now();
   context.requests.ask_again(context.requests.of(kStart), request);
-}
-
-void JobsView::start_training(ViewContext& context) {
-  const auto state = context.state<JobsState>();
-  start(context,
-        {.kind = "train", .name = fs::path(state.source).stem().string(), .config = state.run});
 }
 
 void JobsView::start_eval(ViewContext& context) {
@@ -241,8 +228,9 @@ void JobsView::start_eval(ViewContext& context) {
 void JobsView::draw_bar(ViewContext& context) {
   auto state = context.state<JobsState>();
   bool changed = false;
-  if (ImGui::Button(state.form ? "Back to the jobs" : "New training..."))
+  if (ImGui::Button(state.form ? "Back to the jobs" : "New training...")) {
     state.form = !state.form, changed = true;
+  }
   tooltip("A form over the whole run configuration");
   ImGui::SameLine();
   ImGui::BeginDisabled(context.requests.of(kStart).waiting() || context.models() == 0);
@@ -253,74 +241,6 @@ void JobsView::draw_bar(ViewContext& context) {
   changed |= form_.draw(state.evaluation, JobsState{}.evaluation);
   if (changed) context.set_state("Change the form", state, "form");
   draw_tools(context);
-}
-
-// ---- the form of a training -----------------------------------------------------------------
-
-void JobsView::load_source(ViewContext& context, JobsState& state, const std::string& path) {
-  try {
-    state.run = config_to_clone(formats::json_from_file(path));
-    state.typed.clear(), lines_.forget();
-  } catch (const formats::Error& error) {
-    context.window.say(error.full_text(), true);
-  }
-}
-
-// Where a new configuration begins; true where another one was taken.
-bool JobsView::draw_source(ViewContext& context, JobsState& state) {
-  bool changed = false;
-  ImGui::AlignTextToFramePadding();
-  ImGui::TextUnformatted("begin with");
-  ImGui::SameLine();
-  std::string name = state.source;
-  if (draw_choice("##source", name, configs_, ImGui::GetFontSize() * 11)) {
-    state.source = name;
-    load_source(context, state, (config_folder() / (name + ".json")).string());
-    changed = true;
-  }
-  tooltip("A run configuration of sample_configs/; a job's Clone begins with its own");
-  next_control(ImGui::GetFontSize() * 12);
-  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 12);
-  constexpr auto kEntered = ImGuiInputTextFlags_EnterReturnsTrue;
-  const bool entered = ImGui::InputTextWithHint("##file", "or a file", &state.file, kEntered);
-  changed |= ImGui::IsItemEdited();
-  tooltip("The path of a run configuration");
-  if (entered && !state.file.empty()) {
-    state.source = state.file;
-    load_source(context, state, state.file);
-    changed = true;
-  }
-  return changed;
-}
-
-void JobsView::draw_form(ViewContext& context) {
-  auto state = context.state<JobsState>();
-  bool changed = draw_source(context, state);
-  const auto& question = context.requests.of(kJobForm);
-  const auto* answer = question.answer();
-  const bool current = answer && question.answers_now();
-  const bool fine = current && answer->result.problem.empty();
-  next_control(button_width("Train"));
-  ImGui::BeginDisabled(!fine || context.requests.of(kStart).waiting());
-  if (ImGui::Button("Train")) start_training(context);
-  tooltip("Starts it as a job of its own, which goes on without this window");
-  ImGui::EndDisabled();
-  if (fine) {
-    const std::string words = widgets::short_number(double(answer->result.parameters)) +
-                              " parameters, " +
-                              widgets::short_number(double(answer->result.tokens)) + " tokens";
-    next_control(ImGui::CalcTextSize(words.c_str()).x);
-    ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
-  }
-  if (current) paragraph_in(widgets::palette().bad, answer->result.problem);
-  if (question.failed()) draw_question(context, context.requests.of(kJobForm), "form");
-  if (ImGui::BeginChild("fields", {0, 0}, ImGuiChildFlags_NavFlattened)) {
-    if (answer) changed |= lines_.draw(answer->result, state.run, state.typed);
-  }
-  ImGui::EndChild();
-  if (changed) return context.set_state("Change the configuration", state, "configuration");
-  if (state.typed != context.state<JobsState>().typed)  // no step of undo
-    context.edit.apply_silently([&](Session& s) { s.views.set(state); });
 }
 
 // ---- the list -------------------------------------------------------------------------------
@@ -346,8 +266,9 @@ widgets::TableSpec JobsView::list_of(const protocol::JobsResult& result, const N
     name.help = job.dir, its_state.tone = tone_of_job(job.state), its_state.help = job.message;
     auto done = number_cell_of(percent_of(job)), left = number_cell_of(std::nan(""));
     done.help = step_words(job);
-    if (job.state == "running" && job.seconds_left > 0)
+    if (job.state == "running" && job.seconds_left > 0) {
       left.number = std::round(job.seconds_left / 6) / 10, left.help = time_text(job.seconds_left);
+    }
     list.rows.push_back({std::move(curve), std::move(name), std::move(its_state), std::move(done),
                          std::move(left), number_cell_of(last_loss_in_bits(job))});
   }
@@ -357,9 +278,10 @@ widgets::TableSpec JobsView::list_of(const protocol::JobsResult& result, const N
 void JobsView::draw_list(ViewContext& context) {
   const auto* answer = context.requests.of(kJobs).answer();
   if (!answer) return;  // what is waited for, or went wrong, stands above
-  if (answer->result.jobs.empty())
+  if (answer->result.jobs.empty()) {
     return widgets::draw_empty(
         "No jobs yet. Start a training above: it runs beside this window and outlives it.");
+  }
   auto state = context.state<JobsState>();
   const std::vector<JobStatus>& jobs = answer->result.jobs;
   std::string key = serials_of(answer) + state.dir;
@@ -460,9 +382,11 @@ void JobsView::draw_opening(ViewContext& context, const JobStatus& job) {
   if (changed) context.set_state("Choose checkpoints", state, "checkpoints");
   next_control(button_width("Open both"));
   ImGui::BeginDisabled(state.first == state.second);
-  if (ImGui::Button("Open both"))
-    for (const std::string& checkpoint : {state.first, state.second})
+  if (ImGui::Button("Open both")) {
+    for (const std::string& checkpoint : {state.first, state.second}) {
       open_model_or_say(context, job.dir + "/checkpoints/" + checkpoint);
+    }
+  }
   ImGui::EndDisabled();
   tooltip("Steps " + step_of(state.first) + " and " + step_of(state.second) +
           " as two models: maps, curves and the comparison follow");
@@ -477,9 +401,9 @@ void JobsView::draw_head(ViewContext& context, const JobStatus& job) {
   ImGui::TextColored(widgets::color_of(tone_of_job(job.state)), "%s", job.state.c_str());
   draw_buttons(context, job);
   const auto& colors = widgets::palette();
-  paragraph_in(job.state == "running" ? colors.quiet : colors.warn, job.message);
+  widgets::draw_paragraph(job.message, job.state == "running" ? colors.quiet : colors.warn);
   ImGui::ProgressBar(static_cast<float>(fraction_of(job)), {-1, ImGui::GetFontSize() * 0.5F}, "");
-  paragraph_in(colors.quiet, progress_words(job));
+  widgets::draw_paragraph(progress_words(job), colors.quiet);
   draw_opening(context, job);
 }
 
@@ -488,14 +412,17 @@ void JobsView::draw_curves(ViewContext& context, const JobStatus& job) {
   auto state = context.state<JobsState>();
   // Curves are long, and with numbers of every head at every probe large: no frame copies them.
   std::string key;
-  for (const std::string& dir : dirs_drawn(state))
-    if (const auto* answer = context.requests.of(kJob, dir).answer())
+  for (const std::string& dir : dirs_drawn(state)) {
+    if (const auto* answer = context.requests.of(kJob, dir).answer()) {
       key += "/" + dir + std::to_string(answer->result.curve.size()) +
              (answer->result.last ? "," + std::to_string(answer->result.last->step) : "");
+    }
+  }
   const auto& quantities =
       quantities_.get(key, [&] { return job_quantities(jobs_drawn(context)); });
-  if (draw_choice("##curve", state.curve, quantities))
+  if (draw_choice("##curve", state.curve, quantities)) {
     context.set_state("Show another curve", state);
+  }
   const auto& plot = plot_.get(state.curve + key, [&] { return plot_of(context); });
   widgets::PlotDraw options;
   options.version = plot_.version();
@@ -505,8 +432,9 @@ void JobsView::draw_curves(ViewContext& context, const JobStatus& job) {
 void JobsView::draw_log(ViewContext& context, const JobStatus& job) {
   log_seen_ = true;
   auto& question = context.requests.of(kJobLog, job.dir);
-  if (context.window.may_ask)
+  if (context.window.may_ask) {
     context.requests.ask(question, protocol::LogRequest{.dir = job.dir, .lines = kLogLines});
+  }
   if (question.failed()) draw_question(context, question, "log");
   if (!question.answer()) return;
   const std::string text = question.answer()->result.value("log", "");
@@ -520,8 +448,9 @@ void JobsView::draw_log(ViewContext& context, const JobStatus& job) {
 
 // The result of an eval that has ended, as its verb would show it.
 void JobsView::draw_result(ViewContext& context, const JobStatus& job) {
-  if (!job.result.is_object())
+  if (!job.result.is_object()) {
     return widgets::draw_empty("The result is here once the job is done.");
+  }
   const auto& output =
       result_.get(job.dir + std::to_string(job.result.size()), [&] { return output_of_eval(job); });
   for (const widgets::PlotSpec& plot : output.figures) {
@@ -544,10 +473,11 @@ void JobsView::draw_job(ViewContext& context, const JobStatus& job) {
     ImGui::EndChild();
     ImGui::EndTabItem();
   };
-  if (job.kind == "eval")
+  if (job.kind == "eval") {
     tab("Result", [&] { draw_result(context, job); });
-  else
+  } else {
     tab("Curves", [&] { draw_curves(context, job); });
+  }
   tab("Log", [&] { draw_log(context, job); });
   tab("Configuration", [&] {
     ImGui::PushFont(widgets::fonts().mono, 0.0F);
@@ -561,11 +491,13 @@ void JobsView::draw_content(ViewContext& context) {
   poll(context);
   draw_bar(context);
   draw_question(context, context.requests.of(kStart), "start");
-  if (context.requests.of(kControl).failed())
+  if (context.requests.of(kControl).failed()) {
     draw_question(context, context.requests.of(kControl), "control");
+  }
   // Asked again every second: that it is on its way is said before the first answer alone.
-  if (auto& jobs = context.requests.of(kJobs); jobs.failed() || !jobs.answer())
+  if (auto& jobs = context.requests.of(kJobs); jobs.failed() || !jobs.answer()) {
     draw_question(context, jobs, "jobs");
+  }
   if (const auto* started = context.requests.of(kStart).answer();
       started && started->serial != started_serial_) {
     started_serial_ = started->serial;
@@ -588,8 +520,9 @@ void JobsView::draw_content(ViewContext& context) {
   // A view with less room is scrolled: a curve of a few pixels shows nothing.
   const float least = ImGui::GetFontSize() * kJobHeight;
   const float room = std::max(least, ImGui::GetContentRegionAvail().y);
-  if (ImGui::BeginChild("job", {0, room}, ImGuiChildFlags_NavFlattened))
+  if (ImGui::BeginChild("job", {0, room}, ImGuiChildFlags_NavFlattened)) {
     draw_job(context, job->result);
+  }
   ImGui::EndChild();
 }
 

@@ -9,8 +9,9 @@ widgets::TableArrangement arrangement_of(const KeptArrangement& kept,
                                          const widgets::TableSpec& spec) {
   widgets::TableArrangement arrangement{.descending = kept.descending, .search = kept.search};
   const auto column = std::ranges::find(spec.columns, kept.column, &widgets::TableColumn::title);
-  if (!kept.column.empty() && column != spec.columns.end())
+  if (!kept.column.empty() && column != spec.columns.end()) {
     arrangement.column = static_cast<int>(column - spec.columns.begin());
+  }
   return arrangement;
 }
 
@@ -33,10 +34,11 @@ widgets::TableDrawn draw_kept_table(ViewContext& context, const std::string& key
   const widgets::TableDrawn drawn = table.draw(spec, options);
   if (!drawn.arranged) return drawn;
   const KeptArrangement now = kept_of(table.arrangement(), spec);
-  if (now == KeptArrangement{})
+  if (now == KeptArrangement{}) {
     state.tables.erase(key);
-  else
+  } else {
     state.tables[key] = now;
+  }
   context.set_state("Arrange a table", state, "table " + key);
   return drawn;
 }

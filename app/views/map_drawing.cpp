@@ -42,8 +42,9 @@ bool draw_optional(const char* label, std::optional<double>& value, double now) 
   double number = value.value_or(now);
   ImGui::SetNextItemWidth(ImGui::GetFontSize() * 7);
   ImGui::InputDouble(label, &number, 0, 0, "%.4g", ImGuiInputTextFlags_CharsScientific);
-  if (ImGui::IsItemDeactivatedAfterEdit() && set && std::isfinite(number))
+  if (ImGui::IsItemDeactivatedAfterEdit() && set && std::isfinite(number)) {
     value = number, changed = true;
+  }
   ImGui::EndDisabled();
   return changed;
 }
@@ -122,8 +123,9 @@ bool MapView::draw_colors(ViewContext& context, MapState& state) {
   changed |= ImGui::Checkbox("square cells", &state.square);
   if (map) {
     ImGui::TextColored(widgets::palette().quiet, "now %s", widgets::scale_text(*map).c_str());
-    if (const std::string clipped = clipping_note(*map, look); !clipped.empty())
+    if (const std::string clipped = clipping_note(*map, look); !clipped.empty()) {
       ImGui::TextColored(widgets::palette().warn, "%s", clipped.c_str());
+    }
   }
   if (ImGui::Button(kReset)) look = {}, state.square = true, changed = true;
   ImGui::EndPopup();
@@ -178,8 +180,9 @@ bool MapView::draw_head_of_b(const ViewContext& context, MapState& state) {
   if (!context.has_stacks(context.session().models[model])) return changed;
   ImGui::SameLine();
   std::string stack = state.b_stack.empty() ? "dec" : state.b_stack;
-  if (draw_choice("##stack of B", stack, {"dec", "enc", "cross"}))
+  if (draw_choice("##stack of B", stack, {"dec", "enc", "cross"})) {
     state.b_stack = stack, changed = true;
+  }
   return changed;
 }
 
@@ -197,8 +200,9 @@ bool MapView::draw_text_of_b(const ViewContext& context, MapState& state) {
   for (const KeptText& text : other_texts(context.session())) {
     const std::string id = id_of_text(text);
     ImGui::PushID(id.c_str());
-    if (ImGui::Selectable(name_of_text(text.name, text.words).c_str(), id == state.b_text))
+    if (ImGui::Selectable(name_of_text(text.name, text.words).c_str(), id == state.b_text)) {
       state.b_text = id, changed = true;
+    }
     tooltip(text.name);
     ImGui::PopID();
   }
@@ -219,8 +223,9 @@ bool MapView::draw_b(const ViewContext& context, MapState& state) {
   width_of_next(9);
   if (ImGui::BeginCombo("##B", short_name(session, session.models[now]).c_str())) {
     for (std::size_t i = 0; i < session.models.size(); ++i) {
-      if (ImGui::Selectable(short_name(session, session.models[i]).c_str(), i == now))
+      if (ImGui::Selectable(short_name(session, session.models[i]).c_str(), i == now)) {
         state.b = session.models[i], changed = true;
+      }
       tooltip(session.models[i]);
     }
     ImGui::EndCombo();
@@ -331,8 +336,9 @@ void MapView::draw_one(ViewContext& context, const Scene& scene, std::size_t n, 
   set_token_ticks(context, picture, model);
   widgets::PlotDraw options;
   options.size = room;
-  if (context.state<MapState>().square)
+  if (context.state<MapState>().square) {
     options.size = widgets::squared(ratio(), room, picture.labels);
+  }
   options.texture = &picture.texture;
   options.link_x = &x_, options.link_y = &y_;
   options.notes = false, options.color_scale = false;
@@ -345,9 +351,10 @@ void MapView::draw_one(ViewContext& context, const Scene& scene, std::size_t n, 
     const auto key = static_cast<std::int64_t>(std::floor(at.x));
     const std::string of_query = token_text(context, model, query);
     std::string words = values_at(scene, at);
-    if (!of_query.empty())
+    if (!of_query.empty()) {
       words += (words.empty() ? "query" : "; query") + in_quotes(of_query) + ", key" +
                in_quotes(token_text(context, model, key));
+    }
     return words + (words.empty() || pooled.empty() ? "" : "\n") + pooled;
   };
   options.menu = [&] {
@@ -373,10 +380,11 @@ void MapView::draw_one(ViewContext& context, const Scene& scene, std::size_t n, 
   if (drawn.clicked && drawn.pointer) {
     const auto query = static_cast<std::int64_t>(std::floor(drawn.pointer->y));
     const auto key = static_cast<std::int64_t>(std::floor(drawn.pointer->x));
-    if (is_token_of_a(query) && is_token_of_a(key))
+    if (is_token_of_a(query) && is_token_of_a(key)) {
       select_pair(context, query, key);
-    else
+    } else {
       context.window.say("B reads other tokens there than A: choose the pair in A");
+    }
   }
   if (drawn.double_clicked) show_region(context, {}), applied_tokens_ = 0;
   const int wanted = std::clamp(
@@ -475,8 +483,9 @@ void MapView::draw_side_by_side(ViewContext& context, const Scene& scene, ImVec2
     // A window of its own ends where the map does, and the words with it.
     ImGui::PushID(i);
     if (ImGui::BeginChild("caption", {places.size.x, caption_height()}, ImGuiChildFlags_None,
-                          ImGuiWindowFlags_NoScrollbar))
+                          ImGuiWindowFlags_NoScrollbar)) {
       draw_folded_notes(caption_of(*scene.plots[n]));
+    }
     ImGui::EndChild();
     ImGui::PopID();
     ImGui::EndGroup();
@@ -504,10 +513,11 @@ void MapView::draw_maps(ViewContext& context) {
             ImGui::GetStyle().ItemSpacing.y * 2;
   room.y = std::max(room.y, 80.0F);
   pointer_text_.clear();
-  if (scene.plots.size() == 1)
+  if (scene.plots.size() == 1) {
     draw_single(context, scene, room);
-  else
+  } else {
     draw_side_by_side(context, scene, room);
+  }
   draw_selection(context);
   widgets::draw_notes(notes);
   settle(context, tokens, keys);
@@ -521,8 +531,9 @@ void MapView::draw_selection(ViewContext& context) {
   if (words.empty() && at.query) {
     const auto model = static_cast<std::size_t>(at.model);
     words = "query " + std::to_string(*at.query) + in_quotes(token_text(context, model, *at.query));
-    if (at.key)
+    if (at.key) {
       words += ", key " + std::to_string(*at.key) + in_quotes(token_text(context, model, *at.key));
+    }
   } else if (words.empty()) {
     words = "wheel: zoom   drag: move   double click: all";
     color = widgets::palette().quiet;
@@ -533,14 +544,16 @@ void MapView::draw_selection(ViewContext& context) {
 void MapView::draw_content(ViewContext& context) {
   fit_to_text(context);
   draw_controls(context);
-  if (context.models() == 0)
+  if (context.models() == 0) {
     return widgets::draw_empty("The map of a head will be here. Tick a model, pick a head.");
+  }
   for (const Side& side : sides(context)) {
-    if (side.obstacle.empty())
+    if (side.obstacle.empty()) {
       draw_question(context, question_of(context, side),
                     short_name(context.session(), context.session().models[side.model]));
-    else
+    } else {
       ImGui::TextWrapped("%s", side.obstacle.c_str());
+    }
   }
   draw_maps(context);
 }

@@ -61,8 +61,9 @@ std::string obstacle_of(const MapState& state, const MapView::Shown& first,
   Asked one = a.asked, other = b.asked;
   const bool own_head = state.b_layer >= 0;  // then the heads may differ, and both are to be there
   if (own_head) one.params.erase("head"), other.params.erase("head");
-  if (!alike(one, other) || (own_head && (first.old || second.old)))
+  if (!alike(one, other) || (own_head && (first.old || second.old))) {
     return "A - B is drawn once both maps are there.";
+  }
   return difference_obstacle(a.result, b.result);
 }
 
@@ -93,8 +94,9 @@ std::string command_of_maps(const std::vector<Asked>& asked, const MapLook& look
 
 // Whether one command can subtract them: they were asked the same but for model and head.
 bool can_be_subtracted(const std::vector<Asked>& asked) {
-  if (asked.size() != 2 || !asked[0].params.is_object() || !asked[1].params.is_object())
+  if (asked.size() != 2 || !asked[0].params.is_object() || !asked[1].params.is_object()) {
     return false;
+  }
   Asked one = asked[0], other = asked[1];
   one.params.erase("head"), other.params.erase("head");
   return alike(one, other);
@@ -105,9 +107,11 @@ std::vector<float> largest_of_rows(const Answer<MapResult>& answer) {
   const Grid cells = grid_of(*protocol::find_tensor(answer.tensors, "map"));
   std::vector<float> largest(static_cast<std::size_t>(answer.result.height), std::nanf(""));
   auto cell = cells.values.begin();
-  for (float& row : largest)
-    for (std::int64_t n = 0; n < answer.result.width && cell != cells.values.end(); ++n, ++cell)
+  for (float& row : largest) {
+    for (std::int64_t n = 0; n < answer.result.width && cell != cells.values.end(); ++n, ++cell) {
       if (std::isfinite(*cell) && !(row >= *cell)) row = *cell;
+    }
+  }
   return largest;
 }
 
@@ -242,7 +246,7 @@ void MapView::add_commands(std::vector<Command>& list) const {
   for (const Zoom zoom :
        {Zoom{"map.closer", "Map: zoom in on the selected pair", "Half as many queries and keys",
              ImGuiKey_Equal, 0.5},
-        Zoom{"map.wider", "Map: zoom out", "Twice as many queries and keys", ImGuiKey_Minus, 2}})
+        Zoom{"map.wider", "Map: zoom out", "Twice as many queries and keys", ImGuiKey_Minus, 2}}) {
     list.push_back({zoom.id, zoom.title, zoom.help, ImGuiMod_Alt | zoom.key,
                     [by = zoom.by](ViewContext& context) {
                       const Session& session = context.session();
@@ -251,6 +255,7 @@ void MapView::add_commands(std::vector<Command>& list) const {
                       show_region(context, zoomed(session.region, by, session.selection,
                                                   map->result.tokens, map->result.keys));
                     }});
+  }
   struct Choice {
     const char *word, *title;
     ImGuiKey key;
@@ -258,28 +263,31 @@ void MapView::add_commands(std::vector<Command>& list) const {
   for (const Choice of :
        {Choice{"weight", "Map: weights", ImGuiKey_W}, Choice{"score", "Map: scores", ImGuiKey_S},
         Choice{"content", "Map: content scores", ImGuiKey_C},
-        Choice{"positional", "Map: positional terms", ImGuiKey_P}})
+        Choice{"positional", "Map: positional terms", ImGuiKey_P}}) {
     list.push_back({std::string("map.") + of.word, of.title, "What the attention map shows",
                     ImGuiMod_Alt | of.key, [word = std::string(of.word)](ViewContext& context) {
                       auto state = context.state<MapState>();
                       state.of = word;
                       context.set_state("Show " + word, state);
                     }});
+  }
   for (const Choice show : {Choice{"a", "Map: the selected model alone", ImGuiKey_A},
                             Choice{"both", "Map: two models side by side", ImGuiKey_B},
-                            Choice{"difference", "Map: A, B and their difference", ImGuiKey_D}})
+                            Choice{"difference", "Map: A, B and their difference", ImGuiKey_D}}) {
     list.push_back({std::string("map.show_") + show.word, show.title, "Which maps are shown",
                     ImGuiMod_Alt | show.key, [word = std::string(show.word)](ViewContext& context) {
                       auto state = context.state<MapState>();
                       state.show = word;
                       context.set_state("Compare maps", state);
                     }});
+  }
 }
 
 std::vector<Asked> MapView::asked_of_maps(const ViewContext& context) const {
   std::vector<Asked> asked;
-  for (const Side& side : sides(context))
+  for (const Side& side : sides(context)) {
     if (side.obstacle.empty()) asked.push_back(question_of(context, side).asked());
+  }
   return asked;
 }
 
@@ -288,8 +296,9 @@ std::string MapView::command_line(const ViewContext& context) const {
   const std::vector<Shown> maps = maps_shown(context);
   const auto all = sides(context);
   const bool difference = context.state<MapState>().show == "difference" && all.size() == 2;
-  if (difference && can_be_subtracted(asked))
+  if (difference && can_be_subtracted(asked)) {
     return command_of_map(asked[0], look_to_say(context, maps, true), &asked[1]);
+  }
   return command_of_maps(asked, look_to_say(context, maps, false));
 }
 
@@ -301,8 +310,9 @@ MapLook MapView::look_to_say(const ViewContext& context, const std::vector<Shown
   MapLook look = look_of(context, maps);
   const bool weights = state.of == "weight";
   if (!weights) look.scale = "linear";
-  if (weights && maps.size() == 1 && look.scale != "linear" && look.scale != "log")
+  if (weights && maps.size() == 1 && look.scale != "linear" && look.scale != "log") {
     look.scale = is_thin(*map_figure(context, maps[0]).map) ? "log" : "linear";
+  }
   // Of weights the ends are those of all maps, unless something else was chosen.
   const bool chosen = maps.size() < 2 || subtracts || (weights && !look.leave_out_first);
   if (chosen) look.low = state.look.low, look.high = state.look.high;
@@ -322,9 +332,11 @@ std::string MapView::words_of(const Session& session, const Shown& shown) {
 
 std::vector<std::string> MapView::chosen_heads(const ViewContext& context, std::size_t model) {
   std::vector<std::string> heads;
-  for (const ChosenHead& head : context.state<HeadsState>().chosen)
-    if (head.model == context.session().models[model])
+  for (const ChosenHead& head : context.state<HeadsState>().chosen) {
+    if (head.model == context.session().models[model]) {
       heads.push_back(name_of_head(head.layer, head.head));
+    }
+  }
   return heads;
 }
 
@@ -340,8 +352,9 @@ std::vector<MapView::Side> MapView::sides(const ViewContext& context) const {
   if (state.mean) {
     // Heads of another stack than is on show are not told apart in what is chosen.
     std::vector<std::string> chosen = chosen_heads(context, a);
-    for (std::string& head : chosen)
+    for (std::string& head : chosen) {
       if (!at.stack.empty() && context.has_stacks(session.models[a])) head = at.stack + "." + head;
+    }
     if (chosen.size() > 1) {
       sides[0].heads = std::move(chosen);
       return sides;
@@ -359,13 +372,15 @@ std::vector<MapView::Side> MapView::sides(const ViewContext& context) const {
     side.text.name = own.name, side.text.words = own.words;
     side.text_name = name_of_text(own.name, own.words);
   }
-  if (state.b_layer >= 0)
+  if (state.b_layer >= 0) {
     side.heads = {head_in_stack(context.has_stacks(session.models[b]) ? state.b_stack : "",
                                 state.b_layer, state.b_head)};
-  else
+  } else {
     side.obstacle = head_obstacle(context, b);
-  if (b != a || side.heads != sides[0].heads || !side.text_name.empty())
+  }
+  if (b != a || side.heads != sides[0].heads || !side.text_name.empty()) {
     sides.push_back(std::move(side));
+  }
   return sides;
 }
 
@@ -420,8 +435,9 @@ std::vector<MapView::Shown> MapView::maps_shown(const ViewContext& context) cons
     if (!side.obstacle.empty()) continue;
     const auto& question = question_of(context, side);
     const auto* answer = question.answer();
-    if (answer && protocol::find_tensor(answer->tensors, "map"))
+    if (answer && protocol::find_tensor(answer->tensors, "map")) {
       maps.push_back({answer, side.model, !question.answers_now(), side.text_name});
+    }
   }
   return maps;
 }
@@ -466,9 +482,10 @@ std::vector<Saved> MapView::saved(ViewContext& context) {
                   .provenance = provenance_of(answer.result)};
     output.figures = {plot_of(context, shown, look_of(context, maps))};
     std::string folder = names.file_name(answer.result.model);
-    if (!all.empty() && all[0].folder == folder)
+    if (!all.empty() && all[0].folder == folder) {
       folder += "_" + name_of_head(answer.result.layer, answer.result.head) +
                 (shown.text.empty() ? "" : "_other_text");
+    }
     all.push_back({std::move(folder), std::move(output),
                    command_of_map(answer.asked, look_to_say(context, maps, false))});
   }
@@ -476,8 +493,9 @@ std::vector<Saved> MapView::saved(ViewContext& context) {
   const MapAnswer &a = *maps[0].answer, &b = *maps[1].answer;
   if (!obstacle_of(context.state<MapState>(), maps[0], maps[1]).empty()) return all;
   Output output{.result = {{"a", all[0].output.result}, {"b", all[1].output.result}}};
-  for (const Saved& one : {all[0], all[1]})
+  for (const Saved& one : {all[0], all[1]}) {
     for (const nlohmann::json& made : one.output.provenance) output.provenance.push_back(made);
+  }
   output.figures = {map_difference_figure(a.result, map_of(a), b.result, map_of(b), names)};
   const bool one_command = can_be_subtracted({a.asked, b.asked});
   all.push_back({"difference", std::move(output),
@@ -502,11 +520,12 @@ MapView::Scene MapView::scene_of(ViewContext& context) {
   const MapAnswer &a = *scene.maps[0].answer, &b = *scene.maps[1].answer;
   scene.obstacle = obstacle_of(state, scene.maps[0], scene.maps[1]);
   scene.difference = scene.obstacle.empty();
-  if (scene.difference)
+  if (scene.difference) {
     scene.plots.push_back(&pictures_[2].plot.get(key, [&] {
       return map_difference_figure(a.result, map_of(a), b.result, map_of(b),
                                    names_of(context.session()));
     }));
+  }
   return scene;
 }
 

@@ -9,6 +9,7 @@
 
 #include "app/figures/figures.h"
 #include "protocol/model_reading.h"
+#include "widgets/busy.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -61,8 +62,9 @@ std::string memory_of(const LoadReport& report) {
 
 std::string dtypes_of(const LoadReport& report) {
   std::string line;
-  for (const auto& [dtype, count] : report.dtypes)
+  for (const auto& [dtype, count] : report.dtypes) {
     line += (line.empty() ? "" : ", ") + std::to_string(count) + " tensors " + dtype;
+  }
   return line;
 }
 
@@ -131,8 +133,9 @@ constexpr Stretch kStretches[] = {
 };
 
 const Stretch& stretch_of(const std::string& key) {
-  for (const Stretch& stretch : kStretches)
+  for (const Stretch& stretch : kStretches) {
     if (key == stretch.key) return stretch;
+  }
   return kStretches[0];
 }
 
@@ -187,16 +190,18 @@ void ModelsView::draw_row(ViewContext& context, const ModelSummary& model,
     const int color = names_of(session).color(session.models[static_cast<std::size_t>(place)]);
     ImGui::PushStyleColor(ImGuiCol_CheckMark, widgets::series_vec(color));
   }
-  if (ImGui::Checkbox("##open", &open))
+  if (ImGui::Checkbox("##open", &open)) {
     open ? open_model_or_say(context, model.name) : close_model(context, model.name);
+  }
   if (place >= 0) ImGui::PopStyleColor();
   ImGui::TableNextColumn();
   ImGui::AlignTextToFramePadding();
   const bool selected = place >= 0 && place == session.selection.model;
   const std::string name = listed.short_name(model.name);
   const NameDrawn drawn = draw_row_name(name, selected);
-  if (drawn.clicked)
+  if (drawn.clicked) {
     place >= 0 ? select_model(context, place) : open_model_or_say(context, model.name);
+  }
   const std::string failure = advice_about(context, model.name);
   tooltip((failure.empty() ? "" : failure + "\n") + (drawn.cut ? name + "\n" : "") + model.title +
           (model.note.empty() ? "" : "\n" + model.note) +
@@ -229,8 +234,9 @@ void ModelsView::draw_failure(ViewContext& context, const std::string& model) {
 
 ModelsView::Listed ModelsView::listed(const ViewContext& context) {
   Listed all;
-  if (const auto* answer = context.requests.of(kModels).answer())
+  if (const auto* answer = context.requests.of(kModels).answer()) {
     all.models = answer->result.models;
+  }
   all.models = with_opened(context, std::move(all.models));
   std::vector<std::string> names;
   for (const ModelSummary& model : all.models) names.push_back(model.name);
@@ -242,18 +248,20 @@ ModelsView::Listed ModelsView::listed(const ViewContext& context) {
   const auto number = [](std::int64_t value) {
     return widgets::number_cell_of(value > 0 ? double(value) : widgets::TableCell::kNone);
   };
-  for (const ModelSummary& model : all.models)
+  for (const ModelSummary& model : all.models) {
     all.rows.rows.push_back({widgets::words_cell_of(all.names.short_name(model.name)),
                              widgets::words_cell_of(model.encoding), number(model.context),
                              number(model.parameters)});
+  }
   return all;
 }
 
 void ModelsView::draw_search(ViewContext& context) {
   auto state = context.state<ModelsState>();
   ImGui::SetNextItemWidth(-1);
-  if (ImGui::InputTextWithHint("##search", "Search, or a condition: trained>256", &state.search))
+  if (ImGui::InputTextWithHint("##search", "Search, or a condition: trained>256", &state.search)) {
     context.set_state("Search models", state, "search models");
+  }
 }
 
 // A click on one sorts by it, a third click as they stood.
@@ -308,15 +316,17 @@ void ModelsView::draw_row_menu(ViewContext& context, const std::string& model) {
   if (!ImGui::BeginPopupContextItem()) return;
   const bool open = place_of(context.session(), model) >= 0;
   const auto& recent = context.session().recent;
-  if (ImGui::MenuItem(open ? "Close" : "Open"))
+  if (ImGui::MenuItem(open ? "Close" : "Open")) {
     open ? close_model(context, model) : open_model_or_say(context, model);
+  }
   const bool known = std::ranges::find(recent, model) != recent.end();
-  if (known && !open && ImGui::MenuItem("Forget it (its files stay)"))
+  if (known && !open && ImGui::MenuItem("Forget it (its files stay)")) {
     context.edit.apply("Forget " + model, [&](Session& s) { std::erase(s.recent, model); });
+  }
   ImGui::EndPopup();
 }
 
-// Which numbers, what runs attention and where, of all models together.
+// The worker of another machine, which is offered again from then on; of this one for no name.
 void ModelsView::connect(ViewContext& context, const std::string& host) {
   if (host == context.window.remote) return;
   context.window.connect(host);
@@ -344,11 +354,13 @@ void ModelsView::draw_host(ViewContext& context) {
   if (!ImGui::BeginCombo("host", "", ImGuiComboFlags_NoPreview)) return;
   if (ImGui::Selectable("this machine", context.window.remote.empty())) connect(context, "");
   const std::vector<std::string> hosts = context.state<ModelsState>().hosts;
-  for (const std::string& host : hosts)
+  for (const std::string& host : hosts) {
     if (ImGui::Selectable(host.c_str(), host == context.window.remote)) connect(context, host);
+  }
   ImGui::EndCombo();
 }
 
+// Which numbers, what runs attention and where, of all models together.
 void ModelsView::draw_computing(ViewContext& context) {
   Computing computing = context.session().computing;
   const std::string& host = context.window.remote;
@@ -360,15 +372,15 @@ void ModelsView::draw_computing(ViewContext& context) {
   auto& facts = context.requests.of(kWorkerFacts);
   if (context.window.may_ask) context.requests.ask(facts, protocol::WorkerInfoRequest{});
   std::vector<std::string> devices{"the worker's"};
-  if (facts.answer())
-    for (const auto& device : facts.answer()->result.value("devices", nlohmann::json::array()))
+  if (facts.answer()) {
+    for (const auto& device : facts.answer()->result.value("devices", nlohmann::json::array())) {
       devices.push_back(device.get<std::string>());
+    }
+  }
   std::string device = computing.device.empty() ? devices.front() : computing.device;
   bool changed =
-      draw_choice("numbers", computing.dtype, protocol::choices_of({.choices = protocol::kDtypes}));
-  tooltip(
-      "What weights and activations are converted to; a model stored in bf16 keeps its numbers "
-      "in bf16 and in f32");
+      draw_choice("numbers", computing.dtype, protocol::choices_of(protocol::kComputedInAbout));
+  tooltip(protocol::kComputedInAbout.help);
   changed |=
       draw_choice("attention by", computing.backend, protocol::choices_of(protocol::kBackendAbout));
   tooltip(protocol::kBackendAbout.help);
@@ -384,11 +396,7 @@ void ModelsView::draw_report(const LoadReport& report, const std::string& name) 
   const ModelSummary& model = report.model;
   const auto& colors = widgets::palette();
   ImGui::SeparatorText((name + ": load report").c_str());
-  if (!model.note.empty()) {
-    ImGui::PushTextWrapPos(0.0F);
-    ImGui::TextColored(colors.warn, "%s", model.note.c_str());
-    ImGui::PopTextWrapPos();
-  }
+  widgets::draw_paragraph(model.note, colors.warn);
   if (!ImGui::BeginTable("report", 2)) return;
   ImGui::TableSetupColumn("fact", ImGuiTableColumnFlags_WidthFixed);
   ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch);
@@ -410,10 +418,12 @@ void ModelsView::draw_report(const LoadReport& report, const std::string& name) 
   fact("tied", in_lines(report.tied));
   fact("quirks", in_lines(report.quirks));
   fact("warnings", in_lines(report.warnings), &colors.warn);
-  for (const protocol::RopePlanRow& row : report.rope_plan)
+  for (const protocol::RopePlanRow& row : report.rope_plan) {
     fact(report.rope_plan.size() > 1 ? ("layers " + row.layers).c_str() : "layers", words_of(row));
-  for (const protocol::TensorInfo& tensor : report.flagged)
+  }
+  for (const protocol::TensorInfo& tensor : report.flagged) {
     fact("flagged", tensor.name + ": " + tensor.flag, &colors.bad);
+  }
   ImGui::EndTable();
 }
 
@@ -427,14 +437,17 @@ void ModelsView::draw_reading(ViewContext& context, const std::string& name) {
   std::vector<std::string> titles;
   for (const Stretch& stretch : kStretches) titles.emplace_back(stretch.title);
   std::string title = stretch_of(scaling_).title;
-  if (draw_choice("##scaling", title, titles))
-    for (const Stretch& stretch : kStretches)
+  if (draw_choice("##scaling", title, titles)) {
+    for (const Stretch& stretch : kStretches) {
       if (title == stretch.title) scaling_ = stretch.key;
+    }
+  }
   tooltip(stretch_of(scaling_).help);
   same_line_for("x1.5 vv");
   std::string factor = "x" + amount_;
-  if (draw_choice("##factor", factor, {"x1.5", "x2", "x4", "x8", "x16"}))
+  if (draw_choice("##factor", factor, {"x1.5", "x2", "x4", "x8", "x16"})) {
     amount_ = factor.substr(1);
+  }
   tooltip("How many times longer than trained");
   same_line_for("Open reading");
   const protocol::Settings settings = settings_of(report, scaling_, amount_);
@@ -448,8 +461,9 @@ void ModelsView::draw_check(ViewContext& context, const std::string& name) {
   if (!ImGui::CollapsingHeader("Check against a reference")) return;
   auto state = context.state<ModelsState>();
   ImGui::SetNextItemWidth(-ImGui::GetFontSize() * 5);
-  if (ImGui::InputTextWithHint("##reference", "a .safetensors file", &state.reference))
+  if (ImGui::InputTextWithHint("##reference", "a .safetensors file", &state.reference)) {
     context.set_state("Name a reference", state, "reference");
+  }
   tooltip("Inputs and expected tensors, as phasescope capture or other programs write them");
   ImGui::SameLine();
   auto& question = context.requests.of(kReferenceCheck, name);

@@ -28,8 +28,9 @@ widgets::TableCell cell_of(const Table& table, const json& row, const std::strin
   widgets::TableCell cell{cell_text(table, row, column)};
   const json& value = value_in(row, column);
   if (value.is_number()) cell.number = value.get<double>();
-  if (const json* number = protocol::value_of_interval(value); number && number->is_number())
+  if (const json* number = protocol::value_of_interval(value); number && number->is_number()) {
     cell.number = number->get<double>();
+  }
   if (value.is_object() && value.contains("method")) {
     cell.help = value.value("method", "");
     if (value.contains("n")) cell.help += ", n = " + value["n"].dump();
@@ -44,11 +45,14 @@ void color_models(const Session& session, const Table& table, widgets::TableSpec
   if (column >= spec.columns.size()) return;
   const ModelNames names = names_of(session);
   std::map<std::string, int> colors;
-  for (const std::string& model : session.models)
+  for (const std::string& model : session.models) {
     colors[names.short_name(model)] = names.color(model);
-  for (auto& row : spec.rows)
-    if (const auto found = colors.find(row[column].words); found != colors.end())
+  }
+  for (auto& row : spec.rows) {
+    if (const auto found = colors.find(row[column].words); found != colors.end()) {
       row[column].color = found->second;
+    }
+  }
 }
 
 }  // namespace
@@ -85,8 +89,9 @@ const json* OutputTables::draw(ViewContext& context, const std::string& key, con
       color_models(context.session(), table, made.spec);
       // Dear ImGui keeps the order of columns by their names for as long as a table has one id.
       made.spec.id = "table" + std::to_string(tables_.size());
-      for (const widgets::TableColumn& column : made.spec.columns)
+      for (const widgets::TableColumn& column : made.spec.columns) {
         made.spec.id += "/" + column.title;
+      }
     }
   }
   const json* clicked = nullptr;
@@ -95,10 +100,11 @@ const json* OutputTables::draw(ViewContext& context, const std::string& key, con
     ImGui::PushID(prepared->spec.id.c_str());
     if (!table.title.empty()) ImGui::SeparatorText(table.title.c_str());
     widgets::TableDraw options = options_of_rows(prepared->spec.rows.size(), version);
-    if (is_selected)
+    if (is_selected) {
       options.selected = [&](int row) {
         return is_selected(table.rows[static_cast<std::size_t>(row)]);
       };
+    }
     if (!prepared->spec.rows.empty() && !prepared->spec.columns.empty()) {
       const std::string place = key + "/" + std::to_string(&prepared - tables_.data());
       const auto drawn = draw_kept_table(context, place, prepared->drawn, prepared->spec, options);
@@ -112,11 +118,13 @@ const json* OutputTables::draw(ViewContext& context, const std::string& key, con
 std::vector<std::string> notes_of(const Output& output) {
   std::vector<std::string> notes;
   const auto add = [&](const std::vector<std::string>& more) {
-    for (const std::string& note : more)
+    for (const std::string& note : more) {
       if (!note.empty() && std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
+    }
   };
-  for (const Table& table : output.tables)
+  for (const Table& table : output.tables) {
     if (!table.for_files) add(table.notes);
+  }
   for (const widgets::PlotSpec& figure : output.figures) add(figure.notes);
   return notes;
 }
@@ -126,8 +134,9 @@ widgets::HeatmapTexture* FigureTextures::of(const widgets::PlotSpec& plot, std::
   if (!plot.map) return nullptr;
   while (pictures_.size() <= place) pictures_.push_back(std::make_unique<Picture>());
   Picture& picture = *pictures_[place];
-  if (picture.version != version)
+  if (picture.version != version) {
     picture.texture.set_values(plot.map->rows, plot.map->cols, plot.map->values);
+  }
   picture.version = version;
   return &picture.texture;
 }

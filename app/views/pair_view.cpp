@@ -20,8 +20,9 @@ double PairView::passes_of_a_text(const protocol::PairRequest&, const protocol::
 std::string PairView::obstacle(const ViewContext& context, std::size_t index) const {
   const Selection& at = context.session().selection;
   if (at.head < 0) return "Select one head: the mean of a layer has no pair of its own.";
-  if (at.query && at.key && *at.key > *at.query)
+  if (at.query && at.key && *at.key > *at.query) {
     return "Select a key that the query sees, at or before it.";
+  }
   return head_obstacle(context, index);
 }
 

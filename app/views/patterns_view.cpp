@@ -18,8 +18,9 @@ using widgets::PlotSpec;
 // The wanted layer, or the last one before it that the model has: a state that stays as it was.
 std::int64_t layer_at_most(const std::vector<std::int64_t>& layers, std::int64_t wanted) {
   std::int64_t found = layers.empty() ? wanted : layers.front();
-  for (std::int64_t layer : layers)
+  for (std::int64_t layer : layers) {
     if (layer <= wanted) found = layer;
+  }
   return found;
 }
 
@@ -27,12 +28,14 @@ std::int64_t layer_at_most(const std::vector<std::int64_t>& layers, std::int64_t
 std::vector<PlotSpec> figures_shown(const std::vector<GroupedFigure>& figures,
                                     const PatternsState& state) {
   std::vector<std::int64_t> layers;
-  for (const GroupedFigure& one : figures)
+  for (const GroupedFigure& one : figures) {
     if (one.group == state.figure) layers.push_back(one.layer);
+  }
   const std::int64_t layer = layer_at_most(layers, state.layer);
   std::vector<PlotSpec> plots;
-  for (const GroupedFigure& one : figures)
+  for (const GroupedFigure& one : figures) {
     if (one.group == state.figure && one.layer == layer) plots.push_back(one.plot);
+  }
   return plots;
 }
 
@@ -82,8 +85,9 @@ std::string PatternsView::help_text() const {
 
 // One for each model on show, of what is on show of it.
 std::string PatternsView::command_line(const ViewContext& context) const {
-  if (context.state<PatternsState>().figure == kRopePlan)
+  if (context.state<PatternsState>().figure == kRopePlan) {
     return command_of<protocol::InfoRequest>(asked_of_all(context, kInfo));
+  }
   return command_of<protocol::PatternsRequest>(asked_of_all(context, kPatterns));
 }
 
@@ -103,33 +107,42 @@ const std::vector<GroupedFigure>& PatternsView::figures_of_answer(const ViewCont
   return pictures_[answer.result.model].figures.get(key, [&] {
     const ModelNames names = names_of(context.session());
     auto figures = figures_of(answer.result, answer.tensors, names);
-    for (GroupedFigure& one : more_figures_of(answer.result, answer.tensors, names))
+    for (GroupedFigure& one : more_figures_of(answer.result, answer.tensors, names)) {
       figures.push_back(std::move(one));
+    }
     add_cells(grids_of(answer.result, answer.tensors, names), figures);
     if (!report) return figures;
-    if (auto plan = rope_plan_figure(report->result, names))
+    if (auto plan = rope_plan_figure(report->result, names)) {
       figures.push_back({kRopePlan, -1, std::move(*plan)});
+    }
     return figures;
   });
 }
 
 std::vector<std::string> PatternsView::groups_of_all(const ViewContext& context) {
   std::vector<std::string> groups{context.state<PatternsState>().figure};
-  for (std::size_t i = 0; i < context.models(); ++i)
-    if (const auto* answer = context.of(kPatterns, i).answer())
-      for (const GroupedFigure& one : figures_of_answer(context, *answer))
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    if (const auto* answer = context.of(kPatterns, i).answer()) {
+      for (const GroupedFigure& one : figures_of_answer(context, *answer)) {
         if (std::ranges::find(groups, one.group) == groups.end()) groups.push_back(one.group);
+      }
+    }
+  }
   std::ranges::sort(groups);
   return groups;
 }
 
 std::vector<std::int64_t> PatternsView::layers_of_all(const ViewContext& context) {
   std::set<std::int64_t> layers;
-  for (std::size_t i = 0; i < context.models(); ++i)
-    if (const auto* answer = context.of(kPatterns, i).answer())
-      for (const GroupedFigure& one : figures_of_answer(context, *answer))
-        if (one.group == context.state<PatternsState>().figure && one.layer >= 0)
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    if (const auto* answer = context.of(kPatterns, i).answer()) {
+      for (const GroupedFigure& one : figures_of_answer(context, *answer)) {
+        if (one.group == context.state<PatternsState>().figure && one.layer >= 0) {
           layers.insert(one.layer);
+        }
+      }
+    }
+  }
   return {layers.begin(), layers.end()};
 }
 
@@ -137,8 +150,9 @@ std::vector<std::int64_t> PatternsView::layers_of_all(const ViewContext& context
 Saved PatternsView::saved_drift(const ViewContext& context,
                                 const ShownAnswers<protocol::PatternsResult>& answers) {
   std::vector<Answered<PatternsResult>> all;
-  for (const PatternsAnswer* answer : answers.list)
+  for (const PatternsAnswer* answer : answers.list) {
     all.push_back({answer->result, protocol::to_json_form(answer->result)});
+  }
   Output output = output_of(all);
   output.figures = drift_of(context, answers);
   return {"", std::move(output), command_of<protocol::PatternsRequest>(answers.asked())};
@@ -146,8 +160,9 @@ Saved PatternsView::saved_drift(const ViewContext& context,
 
 std::vector<Saved> PatternsView::saved(ViewContext& context) {
   const auto answers = shown_answers(context, kPatterns);
-  if (context.state<PatternsState>().figure == kDriftWithDepth && answers.list.size() > 1)
+  if (context.state<PatternsState>().figure == kDriftWithDepth && answers.list.size() > 1) {
     return {saved_drift(context, answers)};
+  }
   std::vector<Saved> all;
   for (const auto* answer : answers.list) {
     Output output{.result = protocol::to_json_form(answer->result),
@@ -231,8 +246,9 @@ void PatternsView::draw_model(ViewContext& context, std::size_t index) {
 // that have no such figure in a line each.
 void PatternsView::draw_content(ViewContext& context) {
   draw_controls(context);
-  if (context.models() == 0)
+  if (context.models() == 0) {
     return widgets::draw_empty("Tick a model to see what its encoding does.");
+  }
   const auto state = context.state<PatternsState>();
   std::vector<std::size_t> drawn, silent;
   for (std::size_t i = 0; i < context.models(); ++i) {
@@ -260,8 +276,9 @@ void PatternsView::draw_content(ViewContext& context) {
   for (const std::size_t i : drawn) {
     ImGui::TableNextColumn();
     ImGui::PushID(static_cast<int>(i));
-    if (ImGui::BeginChild("model", {0, height}, ImGuiChildFlags_NavFlattened))
+    if (ImGui::BeginChild("model", {0, height}, ImGuiChildFlags_NavFlattened)) {
       draw_model(context, i);
+    }
     ImGui::EndChild();
     ImGui::PopID();
   }

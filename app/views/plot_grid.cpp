@@ -42,8 +42,9 @@ void draw_folded_notes(const std::vector<std::string>& notes) {
   if (ImGui::CalcTextSize((words + more).c_str()).x > room) {
     while (words.size() > 1 && width() > room) {
       words.pop_back();
-      while (words.size() > 1 && (static_cast<unsigned char>(words.back()) & 0xC0U) == 0x80U)
+      while (words.size() > 1 && (static_cast<unsigned char>(words.back()) & 0xC0U) == 0x80U) {
         words.pop_back();  // no half of a character stays
+      }
     }
     words += "...";
   }

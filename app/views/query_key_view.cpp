@@ -94,14 +94,17 @@ std::vector<Saved> QueryKeyView::saved(ViewContext& context) {
 void QueryKeyView::draw_content(ViewContext& context) {
   fit_to_text(context);
   auto state = context.state<QueryKeyState>();
-  if (draw_choice("##figure", state.figure, {kSelectedPair, kEveryToken}))
+  if (draw_choice("##figure", state.figure, {kSelectedPair, kEveryToken})) {
     context.set_state("Show other channels", state);
+  }
   draw_tools(context);
   const std::string model = selected_model(context.session());
-  if (model.empty())
+  if (model.empty()) {
     return widgets::draw_empty("q and k of the selected head will be here. Tick a model.");
-  if (context.session().selection.head < 0)
+  }
+  if (context.session().selection.head < 0) {
     return widgets::draw_empty("A mean of heads has no q and k: select one head.");
+  }
   auto& question = context.requests.of(kQueryKey, model);
   draw_question(context, question, short_name(context.session(), model));
   const auto* answer = question.answer();

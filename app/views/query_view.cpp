@@ -39,8 +39,9 @@ std::vector<const Answer<QueryResult>*> with_pictures(const QueryAnswers& answer
 
 std::vector<widgets::PlotSpec> query_plots(const QueryAnswers& answers, const ModelNames& names) {
   std::vector<widgets::PlotSpec> plots;
-  for (const auto* answer : with_pictures(answers))
+  for (const auto* answer : with_pictures(answers)) {
     plots.push_back(query_figure(answer->result, grid_of(*weights_of_query(*answer)), names));
+  }
   return plots;
 }
 
@@ -234,12 +235,15 @@ void QueryView::draw_pictures(ViewContext& context, const QueryAnswers& answers,
 void QueryView::draw_content(ViewContext& context) {
   fit_to_text(context);
   draw_controls(context);
-  if (context.models() == 0)
+  if (context.models() == 0) {
     return widgets::draw_empty("Where a token looks in every head will be here. Tick a model.");
+  }
   draw_questions(context, kQuery);
-  if (const auto& query = context.session().selection.query)
-    if (const std::string others = other_tokens_at(context, *query); !others.empty())
+  if (const auto& query = context.session().selection.query) {
+    if (const std::string others = other_tokens_at(context, *query); !others.empty()) {
       widgets::draw_notes({others});
+    }
+  }
   const QueryAnswers answers = shown_answers(context, kQuery);
   if (answers.empty()) return;
   const auto state = context.state<QueryState>();
@@ -249,8 +253,9 @@ void QueryView::draw_content(ViewContext& context) {
   if (state.pictures) draw_pictures(context, answers, below);
   if (!state.table) return;
   std::string key = answers.key(context);
-  for (std::size_t i = 0; i < context.models(); ++i)  // the tokens' texts
+  for (std::size_t i = 0; i < context.models(); ++i) {  // the tokens' texts
     key += serials_of(context.of(kText, i).answer());
+  }
   const Rows& rows = rows_.get(key, [&] { return rows_of(context, answers); });
   if (ImGui::BeginChild("table", {0, below}, ImGuiChildFlags_NavFlattened)) {
     const Dimmed dimmed(answers.old);

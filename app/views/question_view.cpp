@@ -34,8 +34,9 @@ HeadOfRow head_of(const nlohmann::json& row) {
   const auto head = row.find("head"), layer = row.find("layer");
   if (head != row.end() && head->is_string()) {
     long l = 0, h = 0;
-    if (std::sscanf(head->get_ref<const std::string&>().c_str(), "L%ldH%ld", &l, &h) == 2)
+    if (std::sscanf(head->get_ref<const std::string&>().c_str(), "L%ldH%ld", &l, &h) == 2) {
       of.layer = l, of.head = h;
+    }
     return of;
   }
   if (layer != row.end() && layer->is_number_integer()) of.layer = layer->get<std::int64_t>();
@@ -48,9 +49,11 @@ HeadOfRow head_of(const nlohmann::json& row) {
 std::int64_t model_of_row(const Session& session, const nlohmann::json& row) {
   const auto named = row.find("model");
   if (named == row.end() || !named->is_string()) return session.selection.model;
-  for (std::size_t i = 0; i < session.models.size(); ++i)
-    if (short_name(session, session.models[i]) == named->get_ref<const std::string&>())
+  for (std::size_t i = 0; i < session.models.size(); ++i) {
+    if (short_name(session, session.models[i]) == named->get_ref<const std::string&>()) {
       return static_cast<std::int64_t>(i);
+    }
+  }
   return session.selection.model;
 }
 
@@ -73,17 +76,21 @@ void mark_selected_head(const Session& session, const widgets::PlotSpec& plot,
                         widgets::PlotDraw& options) {
   const std::string head = name_of_head(session.selection.layer, session.selection.head);
   const std::string whole = short_name(session, selected_model(session)) + " " + head;
-  for (const widgets::Series& series : plot.series)
-    for (std::size_t n = 0; n < series.names.size(); ++n)
-      if (series.names[n] == head || series.names[n] == whole)
+  for (const widgets::Series& series : plot.series) {
+    for (std::size_t n = 0; n < series.names.size(); ++n) {
+      if (series.names[n] == head || series.names[n] == whole) {
         options.rings.push_back({series.x[n], series.y[n], widgets::palette().warn});
+      }
+    }
+  }
 }
 
 // Pixels that figures need for all names of their rows: fewer would leave every other one out.
 float height_of_rows(const Output& output) {
   std::size_t rows = 0;
-  for (const widgets::PlotSpec& figure : output.figures)
+  for (const widgets::PlotSpec& figure : output.figures) {
     if (!figure.map) rows = std::max(rows, figure.y.ticks.size());
+  }
   return rows == 0 ? 0 : ImGui::GetFontSize() * (static_cast<float>(rows) + kAroundRows);
 }
 
@@ -175,8 +182,9 @@ bool AnyQuestionView::draw_figure_choice(const std::vector<ShownGroup>& groups,
   for (const widgets::PlotSpec& figure : shown->output.figures) titles.push_back(figure.title);
   std::string title = form.figure.empty() ? follow : form.figure;
   const float width = std::min(ImGui::GetContentRegionAvail().x, ImGui::GetFontSize() * 22);
-  if (draw_choice("##figure", title, titles, width))
+  if (draw_choice("##figure", title, titles, width)) {
     form.figure = title == follow ? "" : title, changed = true;
+  }
   return changed;
 }
 
@@ -184,9 +192,11 @@ std::vector<const widgets::PlotSpec*> AnyQuestionView::figures_shown(
     const Session& session, const Output& output, const QuestionForm& form) const {
   const std::string end = figure_of_selection(session.selection);
   std::vector<const widgets::PlotSpec*> figures;
-  for (const widgets::PlotSpec& figure : output.figures)
-    if (form.figure.empty() ? figure.id.ends_with(end) : figure.title == form.figure)
+  for (const widgets::PlotSpec& figure : output.figures) {
+    if (form.figure.empty() ? figure.id.ends_with(end) : figure.title == form.figure) {
       figures.push_back(&figure);
+    }
+  }
   if (figures.empty() && !output.figures.empty()) figures.push_back(&output.figures.front());
   return figures;
 }

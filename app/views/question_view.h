@@ -113,9 +113,11 @@ class QuestionView : public AnyQuestionView {
   std::vector<Saved> saved(ViewContext& context) override;
   std::string command_line(const ViewContext& context) const override {
     std::vector<Asked> all;
-    if (context.models_known())
-      for (std::size_t i = 0; i < context.models(); ++i)
+    if (context.models_known()) {
+      for (std::size_t i = 0; i < context.models(); ++i) {
         if (is_asked(context, i)) all.push_back(asked_now(context, i));
+      }
+    }
     return command_of_all(all);
   }
   // Asks it of every open model, as the form says.
@@ -211,8 +213,9 @@ Request QuestionView<Request, Result, StateType>::request_now(const ViewContext&
       const std::int64_t length = request.reading.length;
       set_text(request.reading, context.text_for(request.model));
       if (length > 0) request.reading.length = length;
-      if constexpr (kReadsMany)
+      if constexpr (kReadsMany) {
         request.reading.texts = Request{}.reading.texts, request.reading.corpus = {};
+      }
     }
   }
   if constexpr (requires { request.chosen.layers; }) {
@@ -262,8 +265,9 @@ std::string QuestionView<Request, Result, StateType>::command_of_all(
   if (asked.empty() || !asked.front().params.is_object()) return "";
   const bool one =
       std::ranges::all_of(asked, [&](const Asked& other) { return alike(asked.front(), other); });
-  if (!one || !joins(protocol::request_of<Request>(asked.front().params)))
+  if (!one || !joins(protocol::request_of<Request>(asked.front().params))) {
     return command_of<Request>(asked);
+  }
   std::vector<std::string> models;
   for (const Asked& each : asked) models.push_back(each.params.value("model", ""));
   return with_models(command_of<Request>({asked.front()}), Request::verb, models);
@@ -303,8 +307,9 @@ void QuestionView<Request, Result, StateType>::keep_answers(ViewContext& context
   for (std::size_t i = 0; i < context.models(); ++i) {
     const auto& question = context.of(asks(), i);
     Timing& timing = timings_[context.session().models[i]];
-    if (question.waiting() && question.begun() && !timing.running)
+    if (question.waiting() && question.begun() && !timing.running) {
       timing.running = true, timing.begun = now;
+    }
     const auto* answer = question.answer();
     const bool there = answer && std::ranges::any_of(kept_, [&](const KeptAnswer& kept) {
                          return kept->serial == answer->serial;
@@ -331,8 +336,9 @@ ShownAnswers<Result> QuestionView<Request, Result, StateType>::shown(
   for (std::size_t i = 0; i < context.models(); ++i) {
     if (!is_asked(context, i)) continue;
     const Asked asked = asked_now(context, i);
-    for (const KeptAnswer& answer : kept_)
+    for (const KeptAnswer& answer : kept_) {
       if (is_answer_to(answer->asked, asked)) shown.list.push_back(answer.get());
+    }
   }
   if (!shown.empty()) return shown;
   shown.old = true;
@@ -353,9 +359,11 @@ ShownAnswers<Result> QuestionView<Request, Result, StateType>::shown(
 template <class Request, class Result, class StateType>
 WhatRan QuestionView<Request, Result, StateType>::kernels(const ViewContext& context) const {
   std::vector<ModelRan> models;
-  for (const Answer<Result>* answer : shown(context).list)
-    for (const protocol::Provenance& made : protocol::provenances(answer->result))
+  for (const Answer<Result>* answer : shown(context).list) {
+    for (const protocol::Provenance& made : protocol::provenances(answer->result)) {
       models.push_back({short_name(context.session(), answer->result.model), what_ran(made)});
+    }
+  }
   return what_ran(std::move(models));
 }
 
@@ -364,12 +372,14 @@ std::vector<ShownGroup> QuestionView<Request, Result, StateType>::groups_of(
     const ViewContext& context, const ShownAnswers<Result>& answers) const {
   const ModelNames names = names_of(context.session());
   std::vector<Answered<Result>> all;
-  for (const Answer<Result>* answer : answers.list)
+  for (const Answer<Result>* answer : answers.list) {
     all.push_back({answer->result, protocol::to_json_form(answer->result), answer->tensors});
+  }
   std::vector<ShownGroup> groups;
   if (all.size() > 1) groups.push_back({"all models", question_output(all, names)});
-  for (const Answered<Result>& one : all)
+  for (const Answered<Result>& one : all) {
     groups.push_back({names.short_name(one.result.model), question_output({one}, names)});
+  }
   return groups;
 }
 
@@ -406,10 +416,12 @@ Expected QuestionView<Request, Result, StateType>::expected(const ViewContext& c
                .texts = 1,
                .tokens = tokens_of_a_text(request, *report),
                .at_least = may_take_longer(request)};
-  if constexpr (kReadsMany)
+  if constexpr (kReadsMany) {
     if (!reads_own_text(context.state<State>())) all.texts = texts_in(request.reading.texts);
-  if constexpr (kReads)
+  }
+  if constexpr (kReads) {
     if (request.reading.length > 0) all.tokens = request.reading.length;
+  }
   all.seconds = seconds_a_token_ * all.passes * static_cast<double>(all.texts * all.tokens);
   return all;
 }
@@ -442,7 +454,7 @@ void QuestionView<Request, Result, StateType>::draw_controls(ViewContext& contex
   if (changed) context.set_state("Change the question", form);
   draw_more(context);
   if (!instant(form)) {
-    next_control(ImGui::CalcTextSize("Run").x + 2 * ImGui::GetStyle().FramePadding.x);
+    next_control(button_width("Run"));
     draw_run(context);
   }
   draw_tools(context);
@@ -464,8 +476,9 @@ void QuestionView<Request, Result, StateType>::draw_run(ViewContext& context) {
   ImGui::BeginDisabled(asked == 0 || answered);
   if (ImGui::Button("Run")) run(context);
   ImGui::EndDisabled();
-  if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip | ImGuiHoveredFlags_AllowWhenDisabled))
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip | ImGuiHoveredFlags_AllowWhenDisabled)) {
     ImGui::SetTooltip("%s", answered ? "It is answered" : words.c_str());
+  }
 }
 
 template <class Request, class Result, class StateType>
@@ -485,18 +498,21 @@ template <class Request, class Result, class StateType>
 void QuestionView<Request, Result, StateType>::draw_content(ViewContext& context) {
   keep_answers(context);
   draw_controls(context);
-  if (const std::string wrong = fault(context); !wrong.empty())
+  if (const std::string wrong = fault(context); !wrong.empty()) {
     ImGui::TextColored(widgets::palette().bad, "%s", wrong.c_str());
-  if (context.models() == 0)
+  }
+  if (context.models() == 0) {
     return widgets::draw_empty(what_it_shows() + "\n\nTick models to ask it of them.");
+  }
   for (std::size_t i = 0; i < context.models(); ++i) {
     if (!concerns(context, i)) continue;
     const std::string why = obstacle(context, i);
-    if (why.empty())
+    if (why.empty()) {
       draw_question(context, context.of(asks(), i),
                     short_name(context.session(), context.session().models[i]));
-    else
+    } else {
       ImGui::TextWrapped("%s", why.c_str());
+    }
   }
   const ShownAnswers<Result> answers = shown(context);
   if (answers.empty()) return draw_nothing_yet(context);

@@ -72,8 +72,9 @@ std::string without_shift(std::string label, std::int64_t by, bool of_all) {
 
 // What a model's encoding declares of shifted ids, and why.
 std::string declared(const ShiftResult& result, const std::string& model) {
-  for (const protocol::ShiftExpectation& one : result.expected)
+  for (const protocol::ShiftExpectation& one : result.expected) {
     if (one.model == model) return shift_words(one.expected) + " under shifted ids: " + one.why;
+  }
   return "";
 }
 
@@ -84,8 +85,9 @@ std::vector<Line> lines_of(const ShiftResult& result) {
       return line.model == row.model && line.method == row.method && line.by == row.by &&
              line.dtype == row.dtype;
     });
-    if (found == lines.end())
+    if (found == lines.end()) {
       found = lines.insert(lines.end(), {row.model, row.method, row.dtype, row.by, {}});
+    }
     found->layers[row.layer] = &row;
     if (found->verdict != "failure" && !row.verdict.empty()) found->verdict = row.verdict;
   }
@@ -96,9 +98,10 @@ widgets::TableCell cell_of_layer(const ShiftRow& row) {
   auto cell = widgets::number_cell_of(row.attention_difference);
   cell.help = with_ends(row.attention_difference, row.attention_low, row.attention_high) +
               ", n = " + std::to_string(row.n) + " " + row.unit;
-  if (row.position_difference)
+  if (row.position_difference) {
     cell.help += "\nPE dot products differ by " +
                  with_ends(*row.position_difference, row.position_low, row.position_high) + " %";
+  }
   return cell;
 }
 
@@ -114,8 +117,9 @@ widgets::TableSpec table_of_lines(const ShiftResult& result, const ModelNames& n
   std::int64_t layers = 0;
   for (const ShiftRow& row : result.rows) layers = std::max(layers, row.layer + 1);
   layers = std::min<std::int64_t>(layers, kMostColumns - 6);
-  for (std::int64_t layer = 0; layer < layers; ++layer)
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
     table.columns.push_back({"L" + std::to_string(layer), "attention difference (1e-2)"});
+  }
   table.columns.push_back({"logits", "largest difference"});
   for (const Line& line : lines_of(result)) {
     auto model = widgets::words_cell_of(names.short_name(line.model), names.color(line.model));
@@ -177,9 +181,11 @@ void ShiftView::draw_table(ViewContext& context, const widgets::TableSpec& spec)
   const ModelNames names = names_of(context.session());
   const auto model_of = [&](int row) {
     const std::string& name = spec.rows[static_cast<std::size_t>(row)][0].words;
-    for (std::size_t i = 0; i < context.models(); ++i)
-      if (names.short_name(context.session().models[i]) == name)
+    for (std::size_t i = 0; i < context.models(); ++i) {
+      if (names.short_name(context.session().models[i]) == name) {
         return static_cast<std::int64_t>(i);
+      }
+    }
     return std::int64_t{-1};
   };
   options.selected = [&](int row) { return model_of(row) == context.session().selection.model; };
@@ -217,22 +223,26 @@ void ShiftView::draw_controls(ViewContext& context) {
 widgets::PlotSpec ShiftView::plot_of(const ViewContext& context, ShiftResult result) const {
   const auto state = context.state<ShiftState>();
   const std::string id = id_of(state.figure);
-  if (id != "shift_by")
+  if (id != "shift_by") {
     std::erase_if(result.rows, [&](const ShiftRow& row) { return row.by != state.shown; });
-  for (widgets::PlotSpec& plot : shift_figures(result, names_of(context.session())))
+  }
+  for (widgets::PlotSpec& plot : shift_figures(result, names_of(context.session()))) {
     if (plot.id == id) {
-      for (widgets::Series& series : plot.series)
+      for (widgets::Series& series : plot.series) {
         series.label = series.quiet ? without_source(series.label)
                                     : without_shift(series.label, state.shown, id == "shift_by");
+      }
       return std::move(plot);
     }
+  }
   return {};
 }
 
 void ShiftView::draw_content(ViewContext& context) {
   draw_controls(context);
-  if (context.models() == 0)
+  if (context.models() == 0) {
     return widgets::draw_empty("Tick models to see what moving a text does to them.");
+  }
   draw_questions(context, kShift);
   const auto answers = shown_answers(context, kShift);
   if (!answers.empty()) draw_results(context, answers);
@@ -254,10 +264,11 @@ void ShiftView::draw_results(ViewContext& context, const ShownAnswers<ShiftResul
   // The table has its rows, but no more than half of the room.
   const float rows = std::clamp(line * (lines * 1.2F + 4.5F), line * 6,
                                 std::max(line * 6, ImGui::GetContentRegionAvail().y * 0.5F));
-  if (plots.empty())
+  if (plots.empty()) {
     widgets::draw_notes(
         {"There is no such figure of this shift: choose one that was measured, or "
          "models with a position state."});
+  }
   grid_.draw(plots, plots_.version(), {.old = answers.old, .below = rows, .titles = false},
              [&](const widgets::PlotSpec& plot, widgets::PlotDraw options) {
                draw_figure(context, plot, std::move(options));

@@ -34,10 +34,12 @@ constexpr std::pair<std::string_view, std::string_view> kSigns[] = {
     {"\u00b7", " "}, {"\u21b5", "\n"}, {"\u23ce", "\n"}, {"\u2192", "\t"}};
 
 std::string without_signs(std::string text) {
-  for (const auto& [sign, plain] : kSigns)
+  for (const auto& [sign, plain] : kSigns) {
     for (std::size_t at = text.find(sign); at != std::string::npos;
-         at = text.find(sign, at + plain.size()))
+         at = text.find(sign, at + plain.size())) {
       text.replace(at, sign.size(), plain);
+    }
+  }
   return text;
 }
 
@@ -78,10 +80,12 @@ struct Measure {
 // What a headline says of a reading: its losses, as far as there are any, and its length.
 std::vector<Measure> measures_of(const TextResult& result) {
   std::vector<Measure> measures;
-  if (std::isfinite(result.bits_per_byte))
+  if (std::isfinite(result.bits_per_byte)) {
     measures.push_back({widgets::short_number(result.bits_per_byte), "bits/byte"});
-  if (std::isfinite(result.loss))
+  }
+  if (std::isfinite(result.loss)) {
     measures.push_back({widgets::short_number(result.loss), "nats/token"});
+  }
   measures.push_back({std::to_string(result.tokens.size()), "tokens"});
   return measures;
 }
@@ -129,8 +133,9 @@ void ask_for_tokens(ViewContext& context) { ask_of_all(context, kText, text_requ
 std::string token_text(const ViewContext& context, std::size_t model, std::int64_t place) {
   if (model >= context.models()) return "";
   const auto* answer = context.of(kText, model).answer();
-  if (!answer || place < 0 || place >= static_cast<std::int64_t>(answer->result.tokens.size()))
+  if (!answer || place < 0 || place >= static_cast<std::int64_t>(answer->result.tokens.size())) {
     return "";
+  }
   return answer->result.tokens[static_cast<std::size_t>(place)].text;
 }
 
@@ -142,8 +147,9 @@ bool same_token(const ViewContext& context, std::size_t a, std::size_t b, std::i
 widgets::Hover marks_on(const ViewContext& context, widgets::Hover marks, std::size_t model) {
   const std::int64_t of = marks.model.value_or(context.session().selection.model);
   const auto owner = static_cast<std::size_t>(std::max<std::int64_t>(0, of));
-  for (std::optional<std::int64_t>* place : {&marks.query, &marks.key, &marks.token})
+  for (std::optional<std::int64_t>* place : {&marks.query, &marks.key, &marks.token}) {
     if (*place && !same_token(context, owner, model, **place)) place->reset();
+  }
   return marks;
 }
 
@@ -161,8 +167,9 @@ std::vector<std::pair<int, int>> tokens_with(const std::vector<TokenReading>& to
     return static_cast<int>(std::ranges::upper_bound(begins, place) - begins.begin()) - 1;
   };
   for (std::size_t at = text.find(words); at != std::string::npos;
-       at = text.find(words, at + words.size()))
+       at = text.find(words, at + words.size())) {
     found.emplace_back(token_at(at), token_at(at + words.size() - 1) + 1);
+  }
   return found;
 }
 
@@ -174,10 +181,11 @@ std::vector<std::vector<std::size_t>> alike_readers(const ViewContext& context) 
       const auto* first = context.of(kText, group.front()).answer();
       return answer && first && same_tokens(first->result, answer->result);
     });
-    if (same == groups.end())
+    if (same == groups.end()) {
       groups.push_back({i});
-    else
+    } else {
       same->push_back(i);
+    }
   }
   return groups;
 }
@@ -211,8 +219,9 @@ void TextView::add_found(const ViewContext& context, const std::string& words,
   for (const auto& [begin, end] : found) {
     std::string around;
     for (int i = std::max(0, begin - kTokensAround);
-         i < std::min(static_cast<int>(tokens.size()), end + kTokensAround); ++i)
+         i < std::min(static_cast<int>(tokens.size()), end + kTokensAround); ++i) {
       around += tokens[static_cast<std::size_t>(i)].text;
+    }
     const auto token = static_cast<std::int64_t>(begin);
     list.push_back({"token.select." + std::to_string(token),
                     "Select token " + std::to_string(token) + ": \"" + words + "\"",
@@ -313,51 +322,6 @@ void TextView::go_to_next(ViewContext& context) {
   context.window.say("\"" + words + "\" is not in what was read");
 }
 
-namespace {
-
-// A line for each token: where the head looked as it was written.
-void draw_looks(const protocol::GenerateResult& written) {
-  if (written.tokens.empty()) return;
-  ImGui::TextDisabled("where %s looked as each token was written", written.head.c_str());
-  for (const protocol::WrittenToken& token : written.tokens) {
-    std::string line = token.text + "  <-";
-    for (std::size_t n = 0; n < token.keys.size(); ++n) {
-      line += "  " + token.words[n] + " (" + std::to_string(token.keys[n]) + ") " +
-              widgets::short_number(token.weights[n]);
-    }
-    if (token.sink) line += "  sink " + widgets::short_number(*token.sink);
-    ImGui::TextUnformatted(line.c_str());
-  }
-}
-
-}  // namespace
-
-void TextView::draw_continuation(ViewContext& context, std::size_t index) {
-  if (!context.state<TextState>().continued) return;
-  auto& question = context.of(kContinued, index);
-  draw_model_name(context.session(), index);
-  draw_question(context, question, "");
-  const auto* answer = question.answer();
-  if (!answer) return;
-  const Dimmed dimmed(!question.answers_now());
-  std::string words = answer->result.text;
-  if (words.empty())
-    for (const std::int64_t id : answer->result.ids) words += std::to_string(id) + " ";
-  ImGui::PushFont(widgets::fonts().mono, 0.0F);
-  ImGui::PushTextWrapPos(0.0F);
-  ImGui::TextColored(widgets::palette().accent, "%s", words.c_str());
-  ImGui::PopTextWrapPos();
-  ImGui::PopFont();
-  draw_looks(answer->result);
-  const bool readable = !answer->result.text.empty() && question.answers_now();
-  ImGui::PushID(static_cast<int>(index));
-  ImGui::BeginDisabled(!readable);
-  if (ImGui::SmallButton("Read it with the text"))
-    read_text(context, TextInput::kTyped, context.session().text.words.str() + answer->result.text);
-  ImGui::EndDisabled();
-  ImGui::PopID();
-}
-
 // A reader of the text in a line: its loss on all of it, the first number alone where there is no
 // room for more, and what is under way. A click selects it.
 void TextView::draw_headline(ViewContext& context, std::size_t index) {
@@ -390,18 +354,20 @@ void TextView::draw_headlines(ViewContext& context, const Readers& readers) {
     const Measure& first = measures.front();
     const std::string words = first.unit == unit ? first.number : first.words();
     unit = first.unit;
-    if (i != readers.front())
+    if (i != readers.front()) {
       next_control(model_name_width(context.session(), i) + ImGui::CalcTextSize(words.c_str()).x +
                    ImGui::GetStyle().ItemSpacing.x);
+    }
     draw_model_name(context.session(), i);
     if (ImGui::IsItemClicked()) select_model(context, static_cast<std::int64_t>(i));
     ImGui::SameLine();
     ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
     tooltip(answer ? headline(measures) : "");
   }
-  for (const std::size_t i : readers)
+  for (const std::size_t i : readers) {
     draw_question(context, context.of(kText, i),
                   short_name(context.session(), context.session().models[i]));
+  }
 }
 
 // What is to be said of their readings, in one line, so that a narrow view has room for the text.
@@ -410,8 +376,9 @@ void TextView::draw_notes_of(const ViewContext& context, const Readers& readers)
   for (const std::size_t i : readers) {
     const auto* answer = context.of(kText, i).answer();
     if (!answer || answer->result.provenance.note.empty()) continue;
-    if (std::ranges::find(notes, answer->result.provenance.note) == notes.end())
+    if (std::ranges::find(notes, answer->result.provenance.note) == notes.end()) {
       notes.push_back(answer->result.provenance.note);
+    }
   }
   draw_folded_notes(notes);
 }
@@ -455,9 +422,11 @@ void TextView::draw_strip(ViewContext& context, const Readers& readers, std::siz
                           bool first) {
   const auto state = context.state<TextState>();
   const Answer<TextResult>* less = nullptr;
-  for (const std::size_t i : readers)
-    if (i != owner && context.session().models[i] == state.less)
+  for (const std::size_t i : readers) {
+    if (i != owner && context.session().models[i] == state.less) {
       less = context.of(kText, i).answer();
+    }
+  }
   auto& question = context.of(kText, owner);
   const auto& result = question.answer()->result;
   Strip& strip = strips_[context.session().models[owner]];
@@ -497,8 +466,9 @@ void TextView::draw_strip(ViewContext& context, const Readers& readers, std::siz
   const bool again = selected.query == taken;
   // A number is a token of the selected model: another one's tokens are selected with that model.
   const auto model = static_cast<std::size_t>(std::max<std::int64_t>(0, at.model));
-  if (!same_token(context, model, owner, taken))
+  if (!same_token(context, model, owner, taken)) {
     select_model(context, static_cast<std::int64_t>(owner));
+  }
   select_query(context, again ? std::nullopt : std::optional<std::int64_t>(taken));
 }
 
@@ -552,16 +522,18 @@ void TextView::draw_guesses(ViewContext& context) {
     next_control(ImGui::CalcTextSize(words.c_str()).x);  // a number that is cut is another one
     ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
     const std::size_t shown = std::min<std::size_t>(5, reading.guesses.size());
-    for (std::size_t k = 0; k < shown; ++k)
+    for (std::size_t k = 0; k < shown; ++k) {
       draw_guess(reading.guesses[k], reading.guesses[k].id == reading.id);
+    }
   }
   ImGui::EndTable();
 }
 
 void TextView::draw_content(ViewContext& context) {
   // The draft may be of a session that was opened, or that an undo brought back.
-  if (const SharedText draft = context.state<TextState>().draft; !editing_ && !draft.empty())
+  if (const SharedText draft = context.state<TextState>().draft; !editing_ && !draft.empty()) {
     draft_ = draft.str(), editing_ = true;
+  }
   draw_input(context);
   if (editing_) draw_editor(context);
   if (context.models() == 0) return widgets::draw_empty("Open a model to read this text with it.");
@@ -574,12 +546,14 @@ void TextView::draw_content(ViewContext& context) {
       about_ + line * (kLinesInSight + 2) > std::min(in_sight, std::max(room, line * kLeastLines));
   hovered_ = -1;
   std::string key;
-  for (std::size_t i = 0; i < context.models(); ++i)
+  for (std::size_t i = 0; i < context.models(); ++i) {
     key += serials_of(context.of(kText, i).answer());
+  }
   const auto& groups = readers_.get(key, [&] { return alike_readers(context); });
   const ImVec2 size{0, std::max(line * kLeastLines, room)};
-  if (ImGui::BeginChild("tokens", size, ImGuiChildFlags_NavFlattened))
+  if (ImGui::BeginChild("tokens", size, ImGuiChildFlags_NavFlattened)) {
     for (const Readers& readers : groups) draw_readers(context, readers, &readers == &groups[0]);
+  }
   ImGui::EndChild();
   reveal_ = -1;
   ImGui::Separator();

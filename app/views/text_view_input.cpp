@@ -28,12 +28,13 @@ std::string bytes_in_words(std::int64_t bytes) {
 
 void read_kept(ViewContext& context, const KeptText& kept) {
   const std::string sample = TextInput::sample_in(kept.name);
-  if (kept.name == TextInput::kTyped)
+  if (kept.name == TextInput::kTyped) {
     read_text(context, kept.name, kept.words.str());
-  else if (!sample.empty())
+  } else if (!sample.empty()) {
     read_sample(context, sample);
-  else
+  } else {
     read_text_file_into(context, kept.name);
+  }
 }
 
 }  // namespace
@@ -42,8 +43,9 @@ std::string name_of_text(const std::string& name, const SharedText& words) {
   if (name != TextInput::kTyped) return name.substr(name.rfind('/') + 1);
   std::string begin = words.str().substr(0, 28);
   std::ranges::replace(begin, '\n', ' ');
-  while (!begin.empty() && (static_cast<unsigned char>(begin.back()) & 0xC0U) == 0x80U)
+  while (!begin.empty() && (static_cast<unsigned char>(begin.back()) & 0xC0U) == 0x80U) {
     begin.pop_back();  // no half of a character stays
+  }
   return "\"" + begin + "\"";
 }
 
@@ -68,8 +70,9 @@ KeptText text_of_id(const Session& session, const std::string& id) {
     if (kept.name == TextInput::kTyped && id_of_text(kept) == id) return kept;
   }
   if (id.starts_with(TextInput::kTyped + std::string(" "))) return {};
-  if (const std::string sample = TextInput::sample_in(id); !sample.empty())
+  if (const std::string sample = TextInput::sample_in(id); !sample.empty()) {
     return {id, words_of_sample(sample)};
+  }
   return {id, formats::read_text_file(id)};
 }
 
@@ -84,8 +87,9 @@ void TextView::draw_editor(ViewContext& context) {
   if (focus_editor_) ImGui::SetKeyboardFocusHere();
   focus_editor_ = false;
   if (ImGui::InputTextMultiline("##draft", &draft_, {-1, ImGui::GetFontSize() * 9},
-                                ImGuiInputTextFlags_WordWrap))
+                                ImGuiInputTextFlags_WordWrap)) {
     keep_draft(context, draft_);
+  }
   const bool keys = ImGui::IsItemFocused() && ImGui::GetIO().KeyCtrl &&
                     ImGui::IsKeyPressed(ImGuiKey_Enter, false);
   ImGui::BeginDisabled(draft_.empty());
@@ -122,8 +126,9 @@ void TextView::draw_choice_of_text(ViewContext& context) {
     tooltip(kept.name);
     ImGui::PopID();
   }
-  if (ImGui::Selectable(TextInput::kBundled, now.untouched()) && !now.untouched())
+  if (ImGui::Selectable(TextInput::kBundled, now.untouched()) && !now.untouched()) {
     read_text(context, TextInput::kBundled, default_session().text.words.str());
+  }
   ImGui::EndCombo();
 }
 
@@ -174,9 +179,10 @@ void TextView::draw_length(ViewContext& context) {
     const protocol::LoadReport* report = context.info(model);
     if (typing_length_ && draft_length_ != now && draft_length_ > 0) {
       auto& question = context.of(kLengthInfo, i);
-      if (context.window.may_ask)
+      if (context.window.may_ask) {
         context.requests.ask(question,
                              protocol::InfoRequest{.model = model, .length = draft_length_});
+      }
       report = question.answers_now() ? &question.answer()->result : nullptr;
     }
     if (!report) continue;
@@ -215,8 +221,9 @@ void fit_to_text(ViewContext& context) {
   if (model.empty() || context.has_stacks(model)) return;
   const auto& question = context.requests.of(kText, model);
   const auto* answer = question.answer();
-  if (answer && question.answers_now() && answer->asked.is_of(context.text_for(model)))
+  if (answer && question.answers_now() && answer->asked.is_of(context.text_for(model))) {
     fit_selection_to_text(context, static_cast<std::int64_t>(answer->result.tokens.size()));
+  }
 }
 
 }  // namespace phasescope::app

@@ -98,10 +98,11 @@ void draw_verdict(const std::string& verdict) {
 void paragraph(const std::string& words, const ImVec4* color = nullptr) {
   if (words.empty()) return;
   ImGui::PushTextWrapPos(0.0F);
-  if (color)
+  if (color) {
     ImGui::TextColored(*color, "%s", words.c_str());
-  else
+  } else {
     ImGui::TextUnformatted(words.c_str());
+  }
   ImGui::PopTextWrapPos();
 }
 
@@ -132,9 +133,11 @@ std::vector<Saved> TheoryView::saved(ViewContext& context) {
     all.checks.insert(all.checks.end(), one.checks.begin(), one.checks.end());
     all.provenance.insert(all.provenance.end(), one.provenance.begin(), one.provenance.end());
   }
-  for (const CheckResult& check : all.checks)
-    for (widgets::PlotSpec& plot : check_figures(check, names_of(context.session())))
+  for (const CheckResult& check : all.checks) {
+    for (widgets::PlotSpec& plot : check_figures(check, names_of(context.session()))) {
       output.figures.push_back(std::move(plot));
+    }
+  }
   output.result = protocol::to_json_form(all);
   output.provenance = provenance_of(all);
   return {{"", std::move(output), command_of<protocol::TheoryRequest>(answers.asked())}};
@@ -144,9 +147,11 @@ std::vector<Saved> TheoryView::saved(ViewContext& context) {
 TheoryView::Checks TheoryView::listed(const ViewContext& context) const {
   const std::string verdict = context.state<TheoryState>().verdict;
   Checks checks;
-  for (const auto* answer : shown_answers(context, kTheory).list)
-    for (const CheckResult& check : answer->result.checks)
+  for (const auto* answer : shown_answers(context, kTheory).list) {
+    for (const CheckResult& check : answer->result.checks) {
       if (verdict.empty() || check.verdict == verdict) checks.push_back(&check);
+    }
+  }
   return checks;
 }
 
@@ -189,26 +194,29 @@ bool TheoryView::draw_choice_of_checks(const ViewContext& context, TheoryState& 
   ImGui::SetNextItemWidth(ImGui::GetFontSize() * 8);
   if (!ImGui::BeginCombo("##checks", words.c_str(), ImGuiComboFlags_HeightLarge)) return false;
   bool changed = false;
-  if (ImGui::Selectable("all checks", chosen.empty(), ImGuiSelectableFlags_NoAutoClosePopups))
+  if (ImGui::Selectable("all checks", chosen.empty(), ImGuiSelectableFlags_NoAutoClosePopups)) {
     chosen.clear(), changed = true;
+  }
   for (const protocol::CheckInfo& check : known->result.checks) {
     const auto found = std::ranges::find(chosen, check.id);
     bool on = found != chosen.end();
     if (ImGui::Checkbox(check.id.c_str(), &on)) {
-      if (on)
+      if (on) {
         chosen.push_back(check.id);
-      else
+      } else {
         chosen.erase(found);
+      }
       changed = true;
     }
     tooltip(check.title + "\n" + check.statement + "\nneeds: " + check.needs);
   }
   ImGui::EndCombo();
   if (!changed) return false;
-  if (chosen.empty())
+  if (chosen.empty()) {
     state.options.erase("check");
-  else
+  } else {
     state.options["check"] = chosen;
+  }
   return true;
 }
 

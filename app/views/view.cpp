@@ -80,14 +80,18 @@ void View::draw(ViewContext& context) {
   if (visible_) {
     ask_what_changed(context);
     figures_drawn_ = 0, focused_figure_.reset();
-    if (ImGui::IsWindowFocused(ImGuiFocusedFlags_RootAndChildWindows))
+    if (ImGui::IsWindowFocused(ImGuiFocusedFlags_RootAndChildWindows)) {
       last_focused_ = ImGui::GetFrameCount();
+    }
     draw_content(context);
     figures_seen_ = figures_drawn_, next_figure_.reset();
   }
   ImGui::End();
-  if (!open)
-    context.edit.apply("Close " + title(), [&](Session& s) { s.closed_views.push_back(id()); });
+  if (!open) close(context);
+}
+
+void View::close(ViewContext& context) const {
+  context.edit.apply("Close " + title(), [&](Session& s) { s.closed_views.push_back(id()); });
 }
 
 void View::ask_what_changed(ViewContext& context) {
@@ -104,9 +108,11 @@ void View::ask_what_changed(ViewContext& context) {
 
 void View::draw_openings(ViewContext& context) {
   if (!about_models()) return;
-  for (std::size_t i = 0; i < context.models(); ++i)
-    if (auto& info = context.of(kInfo, i); info.waiting() && !info.answer())
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    if (auto& info = context.of(kInfo, i); info.waiting() && !info.answer()) {
       draw_question(context, info, short_name(context.session(), context.session().models[i]));
+    }
+  }
 }
 
 void View::copy_command(ViewContext& context) {
@@ -139,8 +145,9 @@ void View::draw_command_tools(ViewContext& context, bool folded) {
   // A long typed text is part of the line: it is made on hover alone, and not in every frame.
   if (ImGui::IsItemHovered(ImGuiHoveredFlags_ForTooltip)) {
     const auto state = std::pair(context.edit.revision(), context.requests.ends());
-    if (std::exchange(hovered_state_, state) != state)
+    if (std::exchange(hovered_state_, state) != state) {
       hovered_command_ = shortened(command_line(context), "a click copies all of it");
+    }
     tooltip("Copy the command line that gives the same:\n" + hovered_command_);
   }
   ImGui::SameLine(0, 0);
@@ -169,8 +176,9 @@ std::optional<FigureLimits> View::limits_of(const ViewContext& context, const st
   };
   const widgets::AxisRanges data = widgets::axis_ranges(plot, 1, 1);
   const FigureLimits& limits = found->second;
-  if (!shows(limits.x, data.x, plot.x.scale) || !shows(limits.y, data.y, plot.y.scale))
+  if (!shows(limits.x, data.x, plot.x.scale) || !shows(limits.y, data.y, plot.y.scale)) {
     return std::nullopt;
+  }
   return limits;
 }
 
@@ -267,9 +275,7 @@ void View::draw_tool_words(ViewContext& context) {
   link("?");
   tooltip(help_text() + (ran.empty() ? "" : "\n\nAttention was run by: " + ran));
   if (fits || !fell_back) return;
-  ImGui::PushTextWrapPos(0.0F);
-  ImGui::TextColored(kernel_color({ran, fell_back}), "%s", ran.c_str());
-  ImGui::PopTextWrapPos();
+  widgets::draw_paragraph(ran, kernel_color({ran, fell_back}));
 }
 
 void View::save(ViewContext& context) {
@@ -312,8 +318,9 @@ Dimmed::~Dimmed() {
 
 bool draw_question(ViewContext& context, Question& question, const std::string& who) {
   widgets::BusySpec spec = context.requests.busy(question);
-  if (spec.state == widgets::BusyState::idle || spec.state == widgets::BusyState::answered)
+  if (spec.state == widgets::BusyState::idle || spec.state == widgets::BusyState::answered) {
     return false;
+  }
   if (!who.empty()) spec.text = who + ": " + spec.text;
   if (question.failed() && question.error().code == protocol::error_code::not_applicable) {
     ImGui::PushStyleColor(ImGuiCol_Text, widgets::palette().quiet);
@@ -321,11 +328,12 @@ bool draw_question(ViewContext& context, Question& question, const std::string& 
     ImGui::PopStyleColor();
     return false;
   }
-  if (question.failed())
+  if (question.failed()) {
     if (const std::string model = unopened_model(context, question); !model.empty()) {
       draw_unopened(context, model, spec.text);
       return false;
     }
+  }
   ImGui::PushID(&question);
   const widgets::BusyAction action = widgets::draw_busy(spec);
   ImGui::PopID();
@@ -348,8 +356,9 @@ void draw_questions(ViewContext& context, const std::vector<Question*>& of_model
     if (one_of_many && &question != shown) continue;
     std::string who = short_name(context.session(), context.session().models[i]);
     if (one_of_many) who += " and " + std::to_string(waiting.size() - 1) + " more";
-    if (draw_question(context, question, who) && one_of_many)
+    if (draw_question(context, question, who) && one_of_many) {
       for (Question* other : waiting) context.requests.cancel(*other);
+    }
   }
 }
 
@@ -363,8 +372,9 @@ WhatRan what_ran(std::vector<ModelRan> models) {
   std::erase_if(models, [](const ModelRan& model) { return model.ran.words.empty(); });
   if (models.empty()) return {};
   const WhatRan& first = models.front().ran;
-  if (std::ranges::all_of(models, [&](const ModelRan& one) { return one.ran == first; }))
+  if (std::ranges::all_of(models, [&](const ModelRan& one) { return one.ran == first; })) {
     return first;
+  }
   std::set<std::string> said;
   WhatRan all;
   for (const ModelRan& model : models) {
@@ -386,9 +396,14 @@ void next_control(float width) {
 
 float choice_width(const std::vector<std::string>& words) {
   float width = 0;
-  for (const std::string& word : words)
+  for (const std::string& word : words) {
     width = std::max(width, ImGui::CalcTextSize(word.c_str()).x);
+  }
   return width + ImGui::GetFrameHeight() + ImGui::GetStyle().FramePadding.x * 2;
+}
+
+float button_width(const char* label) {
+  return ImGui::CalcTextSize(label).x + 2 * ImGui::GetStyle().FramePadding.x;
 }
 
 float checkbox_width(const char* label) {
@@ -462,10 +477,11 @@ void draw_model_name(const Session& session, std::size_t index) {
   const std::string name = names.short_name(model);
   const float room = ImGui::GetContentRegionAvail().x;
   const bool cut = ImGui::CalcTextSize(name.c_str()).x > room + 1;
-  if (cut)
+  if (cut) {
     widgets::draw_line(name, room);
-  else
+  } else {
     ImGui::TextUnformatted(name.c_str());
+  }
   if (cut || name != model) tooltip(model);
 }
 

@@ -117,11 +117,14 @@ class View {
   int last_focused() const { return last_focused_; }
   // The keys are for its next figure from the next frame on, after its last one for its first.
   void focus_next_figure();
+  // It is drawn no more until show_view().
+  void close(ViewContext& context) const;
+  // Asks where and how its figures are to be saved.
+  void save(ViewContext& context);
   // The tab's name for Dear ImGui: shown title and stable id.
   std::string window_name() const { return title() + "###" + id(); }
 
  private:
-  void save(ViewContext& context);
   void copy_picture(ViewContext& context);
   void copy_command(ViewContext& context);
   void draw_tool_menu(ViewContext& context);
@@ -158,8 +161,9 @@ void next_control(float width);
 // Makes it so many letters wide, but never so wide that its end, as the arrow of a choice, is out
 // of sight: in a view, whose width is known, and not in a popup.
 void width_of_next(float letters);
-// What a choice among words and a checkbox take of the line.
+// What a choice among words, a button and a checkbox take of the line.
 float choice_width(const std::vector<std::string>& words);
+float button_width(const char* label);
 float checkbox_width(const char* label);
 // What a choice is called where nobody made one, and the button that goes back to that.
 inline constexpr const char *kAutomatic = "automatic", *kReset = "Reset";
@@ -234,8 +238,9 @@ const ImVec4& kernel_color(const WhatRan& ran);
 inline std::string names_key(const ViewContext& context) {
   const ModelNames names = names_of(context.session());
   std::string key;
-  for (const std::string& model : context.session().models)
+  for (const std::string& model : context.session().models) {
     key += names.short_name(model) + "." + std::to_string(names.color(model)) + "/";
+  }
   return key;
 }
 
@@ -263,15 +268,20 @@ struct ShownAnswers {
 template <class T>
 ShownAnswers<T> shown_answers(const ViewContext& context, const Asks<T>& asks) {
   ShownAnswers<T> shown;
-  for (std::size_t i = 0; i < context.models(); ++i)
-    if (const auto& question = context.of(asks, i); question.answers_now())
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    if (const auto& question = context.of(asks, i); question.answers_now()) {
       shown.list.push_back(question.answer());
+    }
+  }
   if (!shown.empty()) return shown;
   shown.old = true;
-  for (std::size_t i = 0; i < context.models(); ++i)
-    if (const auto* answer = context.of(asks, i).answer())
-      if (shown.empty() || alike(shown.list.front()->asked, answer->asked))
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    if (const auto* answer = context.of(asks, i).answer()) {
+      if (shown.empty() || alike(shown.list.front()->asked, answer->asked)) {
         shown.list.push_back(answer);
+      }
+    }
+  }
   return shown;
 }
 
@@ -279,9 +289,11 @@ ShownAnswers<T> shown_answers(const ViewContext& context, const Asks<T>& asks) {
 template <class T>
 std::vector<Asked> asked_of_all(const ViewContext& context, const Asks<T>& asks) {
   std::vector<Asked> all;
-  for (std::size_t i = 0; i < context.models(); ++i)
-    if (const Asked& asked = context.of(asks, i).asked(); !asked.params.is_null())
+  for (std::size_t i = 0; i < context.models(); ++i) {
+    if (const Asked& asked = context.of(asks, i).asked(); !asked.params.is_null()) {
       all.push_back(asked);
+    }
+  }
   return all;
 }
 
@@ -299,11 +311,12 @@ void draw_questions(ViewContext& context, const Asks<T>& asks) {
 template <class T>
 WhatRan kernels_of(const ViewContext& context, const Asks<T>& asks) {
   std::vector<ModelRan> models;
-  for (const Answer<T>* answer : shown_answers(context, asks).list)
+  for (const Answer<T>* answer : shown_answers(context, asks).list) {
     for (const protocol::Provenance& made : protocol::provenances(answer->result)) {
       const std::string model = made.models.empty() ? "" : made.models.front();
       models.push_back({short_name(context.session(), model), what_ran(made)});
     }
+  }
   return what_ran(std::move(models));
 }
 

@@ -65,8 +65,9 @@ Reply heads_reply(const json& params) {
   const auto request = protocol::request_of<protocol::HeadsRequest>(params);
   protocol::HeadsResult result;
   result.model = request.model, result.layers = kLayers, result.heads = kHeads;
-  for (const char* key : kMetrics)
+  for (const char* key : kMetrics) {
     result.metrics.push_back({.key = key, .title = key, .formula = "-sum_k A ln A"});
+  }
   std::size_t number = seed_of(request.model);
   for (int cell = 0; cell < kLayers * kHeads; ++cell) {
     protocol::HeadRow row{cell / kHeads, cell % kHeads, {}, {}};
@@ -87,8 +88,9 @@ Reply text_reply(const json& params) {
     const auto number = static_cast<std::size_t>(i) + seed_of(result.model);
     protocol::TokenReading token{.id = i, .text = i % 6 ? "word" : "\xe2\x90\xa3", .begin = i};
     token.end = i + 1, token.loss = 6 * scattered(number);
-    for (int guess = 0; guess < 5; ++guess)
+    for (int guess = 0; guess < 5; ++guess) {
       token.guesses.push_back({guess, "guess", scattered(number) / (guess + 1)});
+    }
     result.tokens.push_back(std::move(token));
   }
   return {protocol::to_json_form(result), {}};
@@ -184,15 +186,15 @@ void BenchWorker::work() {
     requests_.pop_front();
     running_ = request.id, stop_running_ = false;
     const auto method = methods().find(request.method);
-    if (method == methods().end())
+    if (method == methods().end()) {
       ended_.push_back([callbacks = request.callbacks] {
         callbacks.on_error({"bad_input", "nothing is measured here", "", ""});
       });
-    else if (!rest(lock, method->second.seconds))
+    } else if (!rest(lock, method->second.seconds)) {
       ended_.push_back([callbacks = request.callbacks] {
         callbacks.on_error({"cancelled", "cancelled", "", ""});
       });
-    else {
+    } else {
       lock.unlock();
       auto reply = std::make_shared<Reply>(method->second.make(request.params));
       lock.lock();

@@ -206,9 +206,10 @@ struct Clicks {
 // Answers about the models that views have taken, but for maps.
 std::uint64_t others_taken(const ViewContext& context) {
   std::uint64_t count = 0;
-  for (std::size_t i = 0; i < context.models(); ++i)
+  for (std::size_t i = 0; i < context.models(); ++i) {
     count +=
         context.of(kInfo, i).ends() + context.of(kHeads, i).ends() + context.of(kText, i).ends();
+  }
   return count;
 }
 
@@ -291,9 +292,11 @@ void add_zoom_row(GlWindow& gl_window, const ZoomBench& zoom, protocol::BenchRes
                   .length = zoom.tokens};
   // The map alone: nothing else is asked of the worker.
   MainWindow main_window(std::move(session), *link, *link);
-  for (const std::string& id : main_window.view_ids())
-    if (id != "map")
+  for (const std::string& id : main_window.view_ids()) {
+    if (id != "map") {
       main_window.edit().apply_silently([&](Session& s) { s.closed_views.push_back(id); });
+    }
+  }
   Frames frames(gl_window, main_window);
   main_window.start_asking();
   ViewContext& context = main_window.context();
@@ -304,8 +307,9 @@ void add_zoom_row(GlWindow& gl_window, const ZoomBench& zoom, protocol::BenchRes
     do {
       frames.draw();
       gl_window.wait(kFramePause);
-      if (main_window.requests().gave_up() || seconds_since(asked) > kPatience)
+      if (main_window.requests().gave_up() || seconds_since(asked) > kPatience) {
         throw formats::internal_error("the map of a bundled model did not come");
+      }
     } while (!question.failed() && (question.waiting() || !question.answers_now()));
     frames.draw();
     if (!question.failed()) return;

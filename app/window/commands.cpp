@@ -69,6 +69,10 @@ void file_commands(std::vector<Command>& list) {
   list.push_back({"file.sessions", "Sessions by name...", "Open one, or keep this one under a name",
                   ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_S,
                   [](ViewContext& context) { context.window.sessions_open = true; }});
+  list.push_back({"file.start_worker", "Start the worker again",
+                  "After it died several times, and no other one is started by itself", 0,
+                  [](ViewContext& context) { context.requests.start_again(); },
+                  [](const ViewContext& context) { return context.requests.gave_up(); }});
   list.push_back({"file.quit", "Quit", "Jobs go on without the window", ImGuiMod_Ctrl | ImGuiKey_Q,
                   [](ViewContext& context) { context.window.quit = true; }});
 }
@@ -132,8 +136,9 @@ void head_commands(std::vector<Command>& list) {
   list.push_back({"model.swap", "Select the next model", "", ImGuiMod_Ctrl | ImGuiKey_M,
                   [](ViewContext& context) {
                     const auto count = static_cast<std::int64_t>(context.models());
-                    if (count > 0)
+                    if (count > 0) {
                       select_model(context, (context.session().selection.model + 1) % count);
+                    }
                   }});
   list.push_back(
       {"model.yarn", "Read the selected model twice as long (YaRN)",
@@ -178,16 +183,18 @@ void add_heads(const ViewContext& context, const std::string& words, std::vector
   const std::string typed = head < 0 ? "" : std::to_string(head);
   std::vector<std::int64_t> heads;
   if (report && layer < layers_of(report->model, context.session().selection)) {
-    for (std::int64_t n = 0; n < report->model.heads; ++n)
+    for (std::int64_t n = 0; n < report->model.heads; ++n) {
       if (std::to_string(n).starts_with(typed)) heads.push_back(n);
+    }
   } else if (!report && head >= 0) {
     heads = {head};
   }
-  for (const std::int64_t n : heads)
+  for (const std::int64_t n : heads) {
     list.push_back(
         {"head.select." + name_of_head(layer, n), "Select head " + name_of_head(layer, n),
          "Of the model", 0,
          [=](ViewContext& c) { select_head(c, c.session().selection.model, layer, n); }});
+  }
 }
 
 }  // namespace
@@ -219,8 +226,9 @@ std::vector<const Command*> matching(const std::vector<Command>& commands,
 std::vector<std::string> bundled_models() {
   std::vector<std::string> names;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(assets_folder() / "models", error))
+  for (const auto& entry : std::filesystem::directory_iterator(assets_folder() / "models", error)) {
     if (entry.is_directory(error)) names.push_back(entry.path().filename().string());
+  }
   std::ranges::sort(names);
   return names;
 }
@@ -238,18 +246,25 @@ std::vector<Command> commands_about(const ViewContext& context, const std::strin
                                     const std::vector<std::string>& openable) {
   std::vector<Command> list;
   const Session& session = context.session();
-  for (std::size_t i = 0; i < session.models.size(); ++i)
+  for (std::size_t i = 0; i < session.models.size(); ++i) {
     list.push_back({"model.select." + session.models[i],
                     "Select " + short_name(session, session.models[i]), "An open model", 0,
                     [i](ViewContext& c) { select_model(c, static_cast<std::int64_t>(i)); }});
-  for (const std::string& name : openable)
+  }
+  for (const std::string& name : session.models) {
+    list.push_back({"model.close." + name, "Close " + short_name(session, name), "An open model", 0,
+                    [name](ViewContext& c) { close_model(c, name); }});
+  }
+  for (const std::string& name : openable) {
     list.push_back({"model.open." + name, "Open " + name, "A model that is not open", 0,
                     [name](ViewContext& c) { open_model_or_say(c, name); }});
+  }
   std::int64_t token = 0;
   add_heads(context, words, list);
-  if (std::sscanf(words.c_str(), " token %" SCNd64, &token) == 1)
+  if (std::sscanf(words.c_str(), " token %" SCNd64, &token) == 1) {
     list.push_back({"token.select", "Select token " + std::to_string(token), "As the query", 0,
                     [=](ViewContext& c) { select_query(c, token); }});
+  }
   return list;
 }
 
@@ -260,8 +275,9 @@ std::string shortcut_text(const Command& command) {
 void open_model(ViewContext& context, const std::string& name) {
   require_utf8(name);
   context.edit.apply("Open " + name, [&](Session& s) {
-    if (std::find(s.models.begin(), s.models.end(), name) == s.models.end())
+    if (std::find(s.models.begin(), s.models.end(), name) == s.models.end()) {
       s.models.push_back(name);
+    }
     const auto place = std::find(s.models.begin(), s.models.end(), name) - s.models.begin();
     s.selection.model = place;
     if (name.find('/') == std::string::npos) return;  // bundled ones are always listed
@@ -349,10 +365,11 @@ void fit_selection_to_text(ViewContext& context, std::int64_t tokens) {
   region.col_end = std::min(region.col_end, tokens);
   if (region.row_begin >= tokens || region.col_begin >= tokens) region = {};
   if (tokens < 1 || (!beyond && region == session.region)) return;
-  if (beyond)
+  if (beyond) {
     context.window.say("Token " + std::to_string(place) + " is not selected any more: " +
                        short_name(session, selected_model(session)) + " reads " +
                        std::to_string(tokens) + (tokens == 1 ? " token" : " tokens"));
+  }
   context.edit.apply_silently([&](Session& s) {
     if (beyond) s.selection.query.reset(), s.selection.key.reset();
     s.region = region;
@@ -378,8 +395,9 @@ void select_marks(ViewContext& context, const widgets::Hover& marks) {
     if (marks.position) at.position = marks.position;
     if (marks.layer) at.layer = *marks.layer;
     if (marks.head) at.head = *marks.head;
-    if (marks.model && *marks.model < static_cast<std::int64_t>(s.models.size()))
+    if (marks.model && *marks.model < static_cast<std::int64_t>(s.models.size())) {
       at.model = *marks.model;
+    }
   });
 }
 
@@ -400,8 +418,9 @@ std::string words_of_sample(const std::string& words) {
   const tasks::NamedSample named = tasks::named_sample(words);
   std::string symbols = named.sample.prompt;
   if (!symbols.empty()) return symbols;
-  for (const std::int64_t id : named.sample.input)
+  for (const std::int64_t id : named.sample.input) {
     symbols += (symbols.empty() ? "" : " ") + named.task->input_symbol(id);
+  }
   return symbols;
 }
 

@@ -21,8 +21,9 @@ void copy_png(const std::string& png) {
   // Both stay behind to hand the picture over: they must not keep our end of the pipe open.
   const auto done = protocol::run_filter({"sh", "-c", line + " >/dev/null 2>&1"}, png);
   if (done.end.exit_status == 0) return;
-  if (done.end.exit_status != kNotFound)
+  if (done.end.exit_status != kNotFound) {
     throw formats::bad_input(program + " did not take the picture");
+  }
   throw formats::bad_input("a picture needs the program " + program + " to be copied", "",
                            "apt install " + std::string(wayland ? "wl-clipboard" : "xclip") +
                                ", or save the figure as PNG");

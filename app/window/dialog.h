@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "widgets/busy.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -36,10 +37,7 @@ inline float list_height(float height, float lines) {
 
 // What went wrong, in as many lines as it takes; nothing where it is empty.
 inline void say_trouble(const std::string& words) {
-  if (words.empty()) return;
-  ImGui::PushTextWrapPos(0.0F);
-  ImGui::TextColored(widgets::palette().bad, "%s", words.c_str());
-  ImGui::PopTextWrapPos();
+  widgets::draw_paragraph(words, widgets::palette().bad);
 }
 
 }  // namespace phasescope::app

@@ -8,6 +8,7 @@
 #include "app/window/dialog.h"
 #include "app/window/session_file.h"
 #include "formats/error.h"
+#include "widgets/busy.h"
 #include "widgets/theme.h"
 
 namespace phasescope::app {
@@ -20,9 +21,7 @@ constexpr const char* kExportTitle = "Save figures";
 constexpr std::int64_t kLeastPixels = 120, kMostPixels = 8000, kLeastDpi = 36, kMostDpi = 1200;
 
 void quiet_words(const std::string& words) {
-  ImGui::PushTextWrapPos(0.0F);
-  ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
-  ImGui::PopTextWrapPos();
+  widgets::draw_paragraph(words, widgets::palette().quiet);
 }
 
 void number_field(const char* label, std::int64_t& value, std::int64_t least, std::int64_t most) {
@@ -45,8 +44,9 @@ void choice(const char* label, std::string& value, const std::vector<std::string
 
 std::vector<const FigureToSave*> ExportDialog::chosen() const {
   std::vector<const FigureToSave*> list;
-  for (std::size_t i = 0; i < request_->figures.size(); ++i)
+  for (std::size_t i = 0; i < request_->figures.size(); ++i) {
     if (which_ < 0 || which_ == static_cast<int>(i)) list.push_back(&request_->figures[i]);
+  }
   return list;
 }
 
@@ -57,8 +57,9 @@ std::vector<std::string> ExportDialog::paths(const FigureForm& form) const {
   for (const FigureToSave* figure : chosen()) {
     const fs::path name = file_name_of(*figure, form);
     fs::path path = folder / name;
-    for (int i = 2; std::ranges::find(all, path.string()) != all.end(); ++i)
+    for (int i = 2; std::ranges::find(all, path.string()) != all.end(); ++i) {
       path = folder / (name.stem().string() + "__" + std::to_string(i) + name.extension().string());
+    }
     all.push_back(path.string());
   }
   return all;
@@ -107,8 +108,9 @@ bool ExportDialog::draw_place(FigureForm& form) {
   int there = 0;
   const auto files = paths(form);
   std::error_code error;
-  for (const std::string& path : files)
+  for (const std::string& path : files) {
     there += fs::exists(path, error) || fs::exists(sidecar_place(path), error);
+  }
   quiet_words(files.size() == 1 ? files.front()
                                 : std::to_string(files.size()) + " files, the first " + files[0]);
   if (there == 0) return false;
@@ -124,8 +126,9 @@ void ExportDialog::write(ViewContext& context, const FigureForm& form) {
   for (const FigureToSave* figure : chosen()) figures.push_back(*figure);
   const std::string folder = whole_folder(form.folder).string();
   context.window.run_aside([=] {
-    for (std::size_t i = 0; i < files.size(); ++i)
+    for (std::size_t i = 0; i < files.size(); ++i) {
       write_figure(formats::real_file_system(), files[i], figures[i], form, session);
+    }
     const std::string what = files.size() == 1 ? files[0] : std::to_string(files.size()) + " files";
     return "Saved " + what + (files.size() == 1 ? "" : " in " + folder);
   });

@@ -27,8 +27,9 @@ std::string svg_in_form(const Figure& figure, const FigureForm& form) {
   const auto theme =
       form.theme == "dark" ? widgets::FigureTheme::dark : widgets::FigureTheme::light;
   const int width = static_cast<int>(form.width), height = static_cast<int>(form.height);
-  if (const auto* plot = std::get_if<PlotSpec>(&figure))
+  if (const auto* plot = std::get_if<PlotSpec>(&figure)) {
     return widgets::svg_of(*plot, {width, height}, theme);
+  }
   return widgets::svg_of(std::get<GridSpec>(figure), width, theme);
 }
 
@@ -39,14 +40,16 @@ json data_of(const Figure& figure) {
 // (cells, rows, columns), where all cells are alike.
 void write_grid_array(formats::FileSystem& files, const fs::path& path, const GridSpec& grid) {
   if (grid.cells.empty()) throw formats::bad_input("there is no picture to write as an array");
-  if (grid.cells.front().plot)
+  if (grid.cells.front().plot) {
     throw formats::bad_input("small plots are not one array", path.string(), "write .csv or .json");
+  }
   const widgets::MapSpec& first = grid.cells.front().map;
   std::vector<float> values;
   for (const widgets::GridCell& cell : grid.cells) {
-    if (cell.map.rows != first.rows || cell.map.cols != first.cols)
+    if (cell.map.rows != first.rows || cell.map.cols != first.cols) {
       throw formats::bad_input("pictures of different sizes are not one array", path.string(),
                                "write .csv or .json");
+    }
     values.insert(values.end(), cell.map.values.begin(), cell.map.values.end());
   }
   const std::vector<std::int64_t> shape{static_cast<std::int64_t>(grid.cells.size()), first.rows,
@@ -67,9 +70,10 @@ void write_plot_array(formats::FileSystem& files, const fs::path& path, const Pl
   std::vector<double> values;
   for (std::size_t s = 0; s < plot.series.size(); ++s) {
     const widgets::Series& series = plot.series[s];
-    for (std::size_t i = 0; i < series.x.size(); ++i)
+    for (std::size_t i = 0; i < series.x.size(); ++i) {
       values.insert(values.end(), {static_cast<double>(s), series.x[i], end_of(series.y, i),
                                    end_of(series.low, i), end_of(series.high, i)});
+    }
   }
   const std::vector<std::int64_t> shape{static_cast<std::int64_t>(values.size() / 5), 5};
   formats::write_npy(files, path, std::span<const double>(values), shape);
@@ -120,11 +124,13 @@ std::string file_name_of(const FigureToSave& figure, const FigureForm& form) {
 
 std::string figure_bytes(const FigureToSave& figure, const FigureForm& form) {
   if (form.format == "svg") return svg_in_form(figure.figure, form);
-  if (form.format == "pdf" || form.format == "png")
+  if (form.format == "pdf" || form.format == "png") {
     return convert_svg(svg_in_form(figure.figure, form), form.format,
                        static_cast<double>(form.dpi) / kPageDpi);
-  if (form.format == "csv")
+  }
+  if (form.format == "csv") {
     return std::visit([](const auto& one) { return widgets::csv_of(one); }, figure.figure);
+  }
   if (form.format == "json") {
     json data = data_of(figure.figure);
     data["provenance"] = sidecar_of(figure.command, figure.provenance);
@@ -145,12 +151,13 @@ fs::path whole_folder(const std::string& typed) {
 void write_figure(formats::FileSystem& files, const fs::path& path, const FigureToSave& figure,
                   const FigureForm& form, const json& session) {
   if (path.has_parent_path()) formats::make_directories(files, path.parent_path());
-  if (form.format != "npy")
+  if (form.format != "npy") {
     formats::write_file_atomically(files, path, std::string_view(figure_bytes(figure, form)));
-  else if (const auto* plot = std::get_if<PlotSpec>(&figure.figure))
+  } else if (const auto* plot = std::get_if<PlotSpec>(&figure.figure)) {
     write_plot_array(files, path, *plot);
-  else
+  } else {
     write_grid_array(files, path, std::get<GridSpec>(figure.figure));
+  }
   json sidecar = sidecar_of(figure.command, figure.provenance);
   sidecar[kSessionOfFigure] = session;
   const std::string text = sidecar.dump(1, ' ', false, json::error_handler_t::replace) + "\n";

@@ -52,17 +52,19 @@ void FileDialog::take_answer(ViewContext& context) {
   if (!answer || answer->serial == far_serial_) return;
   far_serial_ = answer->serial;
   far_ = {answer->result.path, {}};
-  for (const protocol::FolderEntry& entry : answer->result.entries)
+  for (const protocol::FolderEntry& entry : answer->result.entries) {
     far_.entries.push_back({entry.name, entry.folder});
+  }
   path_ = answer->result.path;
 }
 
 void FileDialog::choose(ViewContext& context, const fs::path& path) {
   try {
-    if (context.window.open_dialog == "text")
+    if (context.window.open_dialog == "text") {
       read_text_file_into(context, path.string());
-    else
+    } else {
       open_model(context, path.string());
+    }
     context.window.open_dialog.clear();
     ImGui::CloseCurrentPopup();
   } catch (const formats::Error& error) {
@@ -78,8 +80,9 @@ void FileDialog::draw_entries(ViewContext& context) {
     // A click selects and a second one enters; Enter does both, and the space bar selects alone.
     const bool by_key = ImGui::IsKeyPressed(ImGuiKey_Enter, false) ||
                         ImGui::IsKeyPressed(ImGuiKey_KeypadEnter, false);
-    if (ImGui::Selectable("..", false, ImGuiSelectableFlags_NoAutoClosePopups))
+    if (ImGui::Selectable("..", false, ImGuiSelectableFlags_NoAutoClosePopups)) {
       next = now.folder.parent_path();
+    }
     if (std::exchange(at_first_, false)) ImGui::FocusItem();
     for (const formats::ListedEntry& entry : now.entries) {
       // Its own bytes tell it from one whose name looks the same.
@@ -91,10 +94,11 @@ void FileDialog::draw_entries(ViewContext& context) {
       if (!ImGui::Selectable(label.c_str(), path == path_, flags)) continue;
       path_ = path.string();
       if (!by_key && !ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) continue;
-      if (entry.folder)
+      if (entry.folder) {
         next = path;
-      else
+      } else {
         choose(context, path);
+      }
     }
     at_first_ = !next.empty() && by_key;  // the entry that had the focus is of another folder
     if (!next.empty()) enter(context, next);
@@ -107,12 +111,14 @@ void FileDialog::draw_native(ViewContext& context, bool text) {
   if (!NativeDialog::available() || is_far(context)) return;
   ImGui::SameLine(0, ImGui::GetFontSize() * 2);
   const char* title = text ? "Open a text" : "Open a model";
-  if (ImGui::Button("Desktop's chooser..."))
+  if (ImGui::Button("Desktop's chooser...")) {
     native_.open(NativeDialog::Kind::file, title, here_.folder.string());
+  }
   if (!text) {
     ImGui::SameLine();
-    if (ImGui::Button("... of folders"))
+    if (ImGui::Button("... of folders")) {
       native_.open(NativeDialog::Kind::folder, title, here_.folder.string());
+    }
   }
   context.window.moving = context.window.moving || native_.is_open();
   if (const auto chosen = native_.take(); chosen && !chosen->empty()) choose(context, *chosen);

@@ -152,10 +152,11 @@ bool GlWindow::wait(double seconds) {
     std::unique_lock lock(impl_->mutex);
     impl_->woken_up.wait_for(lock, std::chrono::duration<double>(seconds),
                              [this] { return impl_->woken.load(); });
-  } else if (seconds > 0 && !impl_->woken)
+  } else if (seconds > 0 && !impl_->woken) {
     glfwWaitEventsTimeout(seconds);
-  else
+  } else {
     glfwPollEvents();
+  }
   return impl_->woken.exchange(false) || ImGui::GetCurrentContext()->InputEventsQueue.Size > 0;
 }
 
@@ -186,9 +187,10 @@ widgets::Image GlWindow::picture() const {
   glPixelStorei(GL_PACK_ALIGNMENT, 1);
   glReadPixels(0, 0, image.width, image.height, GL_RGBA, GL_UNSIGNED_BYTE, upward.data());
   image.pixels.resize(upward.size());
-  for (int y = 0; y < image.height; ++y)
+  for (int y = 0; y < image.height; ++y) {
     std::copy_n(upward.begin() + static_cast<std::ptrdiff_t>(image.height - 1 - y) * image.width,
                 image.width, image.pixels.begin() + static_cast<std::ptrdiff_t>(y) * image.width);
+  }
   for (widgets::Rgba& pixel : image.pixels) pixel.a = 255;
   return image;
 }

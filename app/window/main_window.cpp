@@ -6,11 +6,11 @@
 #include <implot_internal.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <iterator>
 #include <limits>
 #include <utility>
 
-#include "app/window/dialog.h"
+#include "app/window/notices.h"
 #include "app/window/opening.h"
 #include "app/window/shortcuts.h"
 #include "widgets/theme.h"
@@ -23,19 +23,6 @@ namespace {
 constexpr double kAnimatedPause = 0.08, kWorkerPause = 1.0;
 // In font sizes: in a narrower window the menus and what the worker does take all of the bar.
 constexpr float kRoomForName = 30;
-// In font sizes: a smaller window has no room for two columns of views, or for six places.
-constexpr ImVec2 kRoomForTwo{36, 16}, kRoomForSix{56, 32};
-
-// By the letters of the style: those of the first frame have their size from the next one on. With
-// letters of the usual size, and in a window that is being hidden, there is room.
-bool has_room_for(ImVec2 letters) {
-  const ImGuiStyle& style = ImGui::GetStyle();
-  if (style.FontScaleDpi <= 1) return true;
-  const float letter = style.FontSizeBase * style.FontScaleDpi * style.FontScaleMain;
-  const ImVec2 room = ImGui::GetMainViewport()->WorkSize;
-  const bool seen = room.x >= letter && room.y >= letter;
-  return !seen || (room.x >= letters.x * letter && room.y >= letters.y * letter);
-}
 
 // Ctrl and a digit for the first nine views, Ctrl+Shift and one for the next, then Ctrl+Alt.
 int shortcut_of_view(std::size_t place) {
@@ -44,18 +31,42 @@ int shortcut_of_view(std::size_t place) {
   return ImGuiMod_Ctrl | kWith[place / 9] | (ImGuiKey_1 + static_cast<int>(place % 9));
 }
 
-// A palette that was open has the focus no more when its command runs.
-void go_to_figure(const std::vector<std::unique_ptr<View>>& views) {
-  const auto front = std::ranges::max_element(
-      views, {}, [](const auto& view) { return view->visible() ? view->last_focused() : -1; });
-  if (front != views.end()) (*front)->focus_next_figure();
+bool is_closed(const Session& session, const std::string& id) {
+  return std::find(session.closed_views.begin(), session.closed_views.end(), id) !=
+         session.closed_views.end();
+}
+
+// The view that had the focus last: a palette that was open has it no more when its command runs.
+View* front_of(const std::vector<std::unique_ptr<View>>& views, const Session& session) {
+  View* front = nullptr;
+  for (const auto& view : views) {
+    if (!view->visible() || is_closed(session, view->id())) continue;
+    if (!front || view->last_focused() > front->last_focused()) front = view.get();
+  }
+  return front;
+}
+
+// What is done to the view in front.
+std::vector<Command> commands_of_front(const std::vector<std::unique_ptr<View>>& views) {
+  const auto with_front = [&views](auto act) {
+    return [&views, act](ViewContext& context) {
+      if (View* front = front_of(views, context.session())) act(context, *front);
+    };
+  };
+  return {{"look.next_figure", "To the next figure", "Of the view in front: the keys are for it",
+           ImGuiMod_Ctrl | ImGuiKey_G,
+           with_front([](ViewContext&, View& front) { front.focus_next_figure(); })},
+          {"look.save_figures", "Save figures...", "Those of the view in front",
+           ImGuiMod_Ctrl | ImGuiKey_E,
+           with_front([](ViewContext& context, View& front) { front.save(context); })},
+          {"look.close_view", "Close the view in front", "The View menu shows it again",
+           ImGuiMod_Ctrl | ImGuiKey_W,
+           with_front([](ViewContext& context, View& front) { front.close(context); })}};
 }
 
 std::vector<Command> commands_of(const std::vector<std::unique_ptr<View>>& views) {
   std::vector<Command> list = window_commands();
-  list.push_back({"look.next_figure", "To the next figure",
-                  "Of the view in front: the keys are for it", ImGuiMod_Ctrl | ImGuiKey_G,
-                  [&views](ViewContext&) { go_to_figure(views); }});
+  std::ranges::move(commands_of_front(views), std::back_inserter(list));
   int key = ImGuiKey_F2;  // of those that run a view's question; F1 is the list of shortcuts
   for (std::size_t place = 0; place < views.size(); ++place) {
     const View& view = *views[place];
@@ -64,8 +75,9 @@ std::vector<Command> commands_of(const std::vector<std::unique_ptr<View>>& views
                     [id = view.id()](ViewContext& context) { show_view(context, id); }});
     const std::size_t before = list.size();
     view.add_commands(list);
-    for (std::size_t i = before; i < list.size(); ++i)
+    for (std::size_t i = before; i < list.size(); ++i) {
       if (list[i].id == view.id() + ".run" && key <= ImGuiKey_F12) list[i].shortcut = key++;
+    }
   }
   return list;
 }
@@ -80,17 +92,13 @@ bool writes_letters(int shortcut) {
 
 bool starts_with(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
 
-bool is_closed(const Session& session, const std::string& id) {
-  return std::find(session.closed_views.begin(), session.closed_views.end(), id) !=
-         session.closed_views.end();
-}
-
 // Where there is no room for all tabs, Dear ImGui leaves that of a window that is focused out of
 // sight.
 void reveal_tab(const std::string& window_name) {
   const ImGuiWindow* window = ImGui::FindWindowByName(window_name.c_str());
-  if (window && window->DockNode && window->DockNode->TabBar)
+  if (window && window->DockNode && window->DockNode->TabBar) {
     window->DockNode->TabBar->NextSelectedTabId = window->TabId;
+  }
 }
 
 // A list of the tabs of a place that has no room for all their titles.
@@ -99,8 +107,9 @@ void offer_tabs(const std::string& window_name) {
   ImGuiDockNode* node = window ? window->DockNode : nullptr;
   if (!node || !node->TabBar) return;
   float room = node->TabBar->BarRect.GetWidth();
-  if (node->HasWindowMenuButton)  // it takes its own from the titles, and must not come and go
+  if (node->HasWindowMenuButton) {  // it takes its own from the titles, and must not come and go
     room += ImGui::GetFontSize() + ImGui::GetStyle().ItemInnerSpacing.x;
+  }
   const bool all = node->TabBar->WidthAllTabsIdeal <= room;
   node->SetLocalFlags(all ? node->LocalFlags | ImGuiDockNodeFlags_NoWindowMenuButton
                           : node->LocalFlags & ~ImGuiDockNodeFlags_NoWindowMenuButton);
@@ -114,18 +123,14 @@ void take_crosses_off(const std::string& window_name) {
   if (window && window->DockNode) window->HasCloseButton = false;
 }
 
-// What Dear ImGui writes of a place whose tab in front is this window's.
-std::string selected_in_layout(const std::string& window_name) {
-  const ImGuiID tab = ImHashStr("#TAB", 0, ImHashStr(window_name.c_str()));
-  char text[24];
-  std::snprintf(text, sizeof text, "Selected=0x%08X", tab);
-  return text;
-}
-
-void scale_nodes(ImGuiDockNode* node, ImVec2 by) {
-  if (!node) return;
-  node->SizeRef = {node->SizeRef.x * by.x, node->SizeRef.y * by.y};
-  for (ImGuiDockNode* child : node->ChildNodes) scale_nodes(child, by);
+// Tab goes on from the item that has the focus. Where none has it, in a view that was just brought
+// forward or whose item is gone, Dear ImGui finds nothing to go on from, however often Tab is
+// pressed: it begins at the first item then, as behind the last one.
+void let_tab_begin() {
+  ImGuiContext& g = *ImGui::GetCurrentContext();
+  const bool forward = g.NavMoveScoringItems && g.NavTabbingDir > 0 &&
+                       (g.NavMoveFlags & ImGuiNavMoveFlags_IsTabbing) != 0;
+  if (forward && g.NavTabbingCounter < 0) g.NavTabbingCounter = 1;
 }
 
 }  // namespace
@@ -136,21 +141,16 @@ MainWindow::MainWindow(Session session, WorkerLink& quick, WorkerLink& slow)
       context_{edit_, requests_, window_},
       views_(all_views()),
       commands_(commands_of(views_)),
+      layout_(views_),
       sessions_(sessions_folder()) {
   window_.copy = [](const std::string& text) { ImGui::SetClipboardText(text.c_str()); };
-  // Dear ImGui takes a layout only before its first frame.
-  const std::string& layout = edit_.session().layout;
-  if (layout.empty()) return;
-  ImGui::LoadIniSettingsFromMemory(layout.c_str(), layout.size());
-  // The window that appears last would have its tab in front, whichever was there.
-  for (const auto& shown : views_)
-    if (layout.find(selected_in_layout(shown->window_name())) != layout.npos)
-      to_focus_.push_back(shown->id());
+  to_focus_ = layout_.load(edit_.session().layout);
 }
 
 const View* MainWindow::view(const std::string& id) const {
-  for (const auto& view : views_)
+  for (const auto& view : views_) {
     if (view->id() == id) return view.get();
+  }
   return nullptr;
 }
 
@@ -195,8 +195,9 @@ void MainWindow::run_shortcuts() {
     if (!command.shortcut) continue;
     const auto flags = ImGuiInputFlags_RouteGlobal | ImGuiInputFlags_RouteOverActive;
     const bool typed = starts_with(command.id, "edit.") || writes_letters(command.shortcut);
-    if (!(typed && ImGui::GetIO().WantTextInput) && ImGui::Shortcut(command.shortcut, flags))
+    if (!(typed && ImGui::GetIO().WantTextInput) && ImGui::Shortcut(command.shortcut, flags)) {
       command.run(context_);
+    }
   }
 }
 
@@ -207,8 +208,9 @@ void MainWindow::draw_command_items(const std::vector<const char*>& prefixes) {
     });
     if (!wanted) continue;
     if (ImGui::MenuItem(command.title.c_str(), shortcut_text(command).c_str(), false,
-                        command.can_run(context_)))
+                        command.can_run(context_))) {
       command.run(context_);
+    }
   }
 }
 
@@ -224,8 +226,9 @@ void MainWindow::draw_file_menu() {
   ImGui::Separator();
   if (ImGui::BeginMenu("Open a recent model", !edit_.session().recent.empty())) {
     const std::vector<std::string> recent = edit_.session().recent;  // opening changes the list
-    for (const std::string& model : recent)
+    for (const std::string& model : recent) {
       if (ImGui::MenuItem(model.c_str())) open_model_or_say(context_, model);
+    }
     ImGui::EndMenu();
   }
   ImGui::EndMenu();
@@ -237,16 +240,20 @@ void MainWindow::draw_view_menu() {
     const bool open = !is_closed(edit_.session(), view->id());
     const auto command = std::ranges::find(commands_, "view." + view->id(), &Command::id);
     if (!ImGui::MenuItem(view->title().c_str(), shortcut_text(*command).c_str(), open)) continue;
-    if (open)
-      close_view(*view);
-    else
+    if (open) {
+      view->close(context_);
+    } else {
       show_view(context_, view->id());
+    }
   }
   ImGui::Separator();
-  for (const Command& command : commands_)
-    if (starts_with(command.id, "look."))
-      if (ImGui::MenuItem(command.title.c_str(), shortcut_text(command).c_str()))
+  for (const Command& command : commands_) {
+    if (starts_with(command.id, "look.")) {
+      if (ImGui::MenuItem(command.title.c_str(), shortcut_text(command).c_str())) {
         command.run(context_);
+      }
+    }
+  }
   ImGui::EndMenu();
 }
 
@@ -260,11 +267,13 @@ void MainWindow::draw_status() {
   const bool recorded = !requests_.recorded().empty();
   if (recorded) words = "recorded", color = colors.warn;
   if (state == protocol::WorkerState::not_started) words = "no worker yet", color = colors.quiet;
-  if (state == protocol::WorkerState::starting)
+  if (state == protocol::WorkerState::starting) {
     words = "worker starting" + host, color = colors.warn;
+  }
   if (state == protocol::WorkerState::dead) words = "worker died", color = colors.bad;
-  if (const int waiting = requests_.waiting(); waiting > 0)
+  if (const int waiting = requests_.waiting(); waiting > 0) {
     words = requests_.doing() + (waiting > 1 ? "  +" + std::to_string(waiting - 1) : "");
+  }
   const float dot = ImGui::GetFontSize() * 0.28F, wanted = ImGui::CalcTextSize(words.c_str()).x;
   const float width = wanted + dot * 6 + 12;
   ImGui::SameLine(std::max(ImGui::GetCursorPosX() + 8, ImGui::GetWindowWidth() - width));
@@ -357,79 +366,6 @@ float MainWindow::draw_banner() {
   return draw_line(widgets::palette().warn, why + ".", kThen, "").height;
 }
 
-// Left: what is read and by what. Middle: heads over extrapolation. Right: map over distance. With
-// large letters left and middle are tabs of one column, or all views are tabs of one place.
-void MainWindow::build_layout(unsigned dock) {
-  ImGui::DockBuilderRemoveNode(dock);
-  ImGui::DockBuilderAddNode(dock, ImGuiDockNodeFlags_DockSpace);
-  ImGui::DockBuilderSetNodeSize(dock, ImGui::GetMainViewport()->WorkSize);
-  ImGuiID left = dock, middle = dock, right = dock;
-  const bool six = has_room_for(kRoomForSix);
-  if (six) ImGui::DockBuilderSplitNode(dock, ImGuiDir_Left, 0.215F, &left, &middle);
-  if (six || has_room_for(kRoomForTwo))
-    ImGui::DockBuilderSplitNode(middle, ImGuiDir_Right, six ? 0.425F : 0.5F, &right, &middle);
-  if (!six) left = middle;
-  ImGuiID left_low = left, middle_low = middle, right_low = right;
-  if (six) {
-    ImGui::DockBuilderSplitNode(left, ImGuiDir_Down, 0.55F, &left_low, &left);
-    ImGui::DockBuilderSplitNode(middle, ImGuiDir_Down, 0.41F, &middle_low, &middle);
-    ImGui::DockBuilderSplitNode(right, ImGuiDir_Down, 0.44F, &right_low, &right);
-  }
-  struct Place {
-    Slot slot;
-    ImGuiID node;
-  };
-  // Views come forward in this order: the last one has the focus.
-  to_focus_.clear();
-  for (const Place& place :
-       {Place{Slot::left_top, left}, Place{Slot::left_bottom, left_low},
-        Place{Slot::middle_bottom, middle_low}, Place{Slot::right_bottom, right_low},
-        Place{Slot::right, right}, Place{Slot::middle, middle}}) {
-    bool first = true;
-    for (const auto& shown : views_) {
-      if (shown->slot() != place.slot) continue;
-      ImGui::DockBuilderDockWindow(shown->window_name().c_str(), place.node);
-      if (first) to_focus_.push_back(shown->id());
-      first = false;
-    }
-  }
-  ImGui::DockBuilderFinish(dock);
-}
-
-// Dear ImGui takes what a smaller window lacks from the middle alone, until nothing is left of it.
-void MainWindow::scale_layout(unsigned dock, float top) {
-  ImGuiDockNode* root = ImGui::DockBuilderGetNode(dock);
-  const ImVec2 now = ImGui::GetMainViewport()->WorkSize;
-  ImVec2 before{layout_width_, layout_height_};
-  if (before.x < 1) before = root->SizeRef;
-  // Of a layout that was read, the root knows the size that it had below the window's top alone.
-  if (before.x < 1 && root->Size.x >= 1) before = {root->Size.x, root->Size.y + top};
-  layout_width_ = now.x, layout_height_ = now.y;
-  if (now.x < 1 || now.y < 1 || before.x < 1 || before.y < 1) return;
-  if (now.x != before.x || now.y != before.y)
-    scale_nodes(root, {now.x / before.x, now.y / before.y});
-}
-
-void MainWindow::draw_dock(float top) {
-  const ImGuiViewport* view = ImGui::GetMainViewport();
-  ImGui::SetNextWindowPos({view->WorkPos.x, view->WorkPos.y + top});
-  ImGui::SetNextWindowSize({view->WorkSize.x, view->WorkSize.y - top});
-  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0, 0});
-  ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 0);
-  const ImGuiWindowFlags flags = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoDocking |
-                                 ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings |
-                                 ImGuiWindowFlags_NoBringToFrontOnFocus |
-                                 ImGuiWindowFlags_NoNavFocus | ImGuiWindowFlags_NoBackground;
-  ImGui::Begin("##dock", nullptr, flags);
-  ImGui::PopStyleVar(2);
-  const ImGuiID dock = ImGui::GetID("dock");
-  if (window_.reset_layout || !ImGui::DockBuilderGetNode(dock)) build_layout(dock);
-  window_.reset_layout = false;
-  scale_layout(dock, top);
-  ImGui::DockSpace(dock);
-  ImGui::End();
-}
-
 // An exception while a part is drawn leaves Dear ImGui in the middle of it: both are brought back
 // to where they were before, and the window goes on.
 void MainWindow::draw_guarded(const std::string& what, const std::function<void()>& draw) {
@@ -450,27 +386,10 @@ void MainWindow::draw_guarded(const std::string& what, const std::function<void(
 double MainWindow::seconds_between_polls() const {
   double least =
       requests_.recorded().empty() ? std::numeric_limits<double>::infinity() : kWorkerPause;
-  for (const auto& view : views_)
+  for (const auto& view : views_) {
     if (view->visible()) least = std::min(least, view->seconds_between_polls());
-  return least;
-}
-
-// A view that the session's layout does not know stands with one of its slot, in place of floating
-// over all others.
-void MainWindow::dock_if_new(const View& view) {
-  if (ImGui::FindWindowByName(view.window_name().c_str()) ||
-      ImGui::FindWindowSettingsByID(ImHashStr(view.window_name().c_str())))
-    return;
-  for (const auto& other : views_) {
-    if (other->slot() != view.slot()) continue;
-    const auto* settings = ImGui::FindWindowSettingsByID(ImHashStr(other->window_name().c_str()));
-    if (!settings || settings->DockId == 0) continue;
-    return ImGui::SetNextWindowDockID(settings->DockId, ImGuiCond_FirstUseEver);
   }
-}
-
-void MainWindow::close_view(const View& view) {
-  edit_.apply("Close " + view.title(), [&](Session& s) { s.closed_views.push_back(view.id()); });
+  return least;
 }
 
 // That of the right button on its tab.
@@ -481,14 +400,14 @@ void MainWindow::draw_tab_menu(const View& view) {
                        ImGui::GetCurrentContext()->HoveredId == window->TabId;
   if (hovered && ImGui::IsMouseReleased(ImGuiMouseButton_Right)) ImGui::OpenPopup(menu.c_str());
   if (!ImGui::BeginPopup(menu.c_str())) return;
-  if (ImGui::MenuItem(("Close " + view.title()).c_str())) close_view(view);
+  if (ImGui::MenuItem(("Close " + view.title()).c_str())) view.close(context_);
   ImGui::EndPopup();
 }
 
 void MainWindow::draw_views() {
   for (const auto& view : views_) {
     if (is_closed(edit_.session(), view->id())) continue;
-    dock_if_new(*view);
+    layout_.dock_if_new(*view);
     draw_guarded(view->title() + " could not be drawn", [&] { view->draw(context_); });
     offer_tabs(view->window_name());
     take_crosses_off(view->window_name());
@@ -503,61 +422,6 @@ void MainWindow::draw_views() {
     reveal_tab(next->window_name());
   }
   to_focus_.erase(to_focus_.begin());
-}
-
-void MainWindow::draw_notices() {
-  const ImGuiViewport* view = ImGui::GetMainViewport();
-  float bottom = view->WorkPos.y + view->WorkSize.y - 14;
-  int dismissed = -1;
-  bool held = false;  // by the pointer, which is reading
-  for (std::size_t i = 0; i < window_.notices.size(); ++i) {
-    const WindowState::Notice& notice = window_.notices[i];
-    ImGui::SetNextWindowPos({view->WorkPos.x + view->WorkSize.x - 14, bottom}, ImGuiCond_Always,
-                            {1, 1});
-    const float widest = view->WorkSize.x * 0.45F;
-    ImGui::SetNextWindowSizeConstraints({0, 0}, {widest, view->WorkSize.y * 0.57F});
-    const ImGuiWindowFlags flags = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoDocking |
-                                   ImGuiWindowFlags_NoMove | ImGuiWindowFlags_AlwaysAutoResize |
-                                   ImGuiWindowFlags_NoSavedSettings |
-                                   ImGuiWindowFlags_NoFocusOnAppearing | ImGuiWindowFlags_NoNav;
-    if (ImGui::Begin(("##notice" + std::to_string(i)).c_str(), nullptr, flags)) {
-      ImGui::PushTextWrapPos(
-          std::min(ImGui::GetFontSize() * 38, widest - ImGui::GetStyle().WindowPadding.x));
-      ImGui::TextColored(
-          notice.error ? widgets::palette().bad : ImGui::GetStyleColorVec4(ImGuiCol_Text), "%s",
-          notice.text.c_str());
-      ImGui::PopTextWrapPos();
-      held = held || ImGui::IsWindowHovered();
-      if (ImGui::IsWindowHovered() && ImGui::IsMouseClicked(ImGuiMouseButton_Left))
-        dismissed = static_cast<int>(i);
-      bottom -= ImGui::GetWindowHeight() + 8;
-    }
-    ImGui::End();
-  }
-  if (dismissed >= 0) window_.notices.erase(window_.notices.begin() + dismissed);
-  window_.drop_old_notices(held);
-}
-
-// What was said, for whom it left too early.
-void MainWindow::draw_messages() {
-  if (std::exchange(window_.messages_open, false)) ImGui::OpenPopup("Messages");
-  place_dialog(46, 26, ImGuiCond_Appearing);
-  bool open = true;
-  if (!ImGui::BeginPopupModal("Messages", &open, ImGuiWindowFlags_NoSavedSettings)) return;
-  if (ImGui::IsKeyPressed(ImGuiKey_Escape)) ImGui::CloseCurrentPopup();
-  if (window_.said.empty()) ImGui::TextDisabled("Nothing was said yet.");
-  if (!window_.said.empty() && ImGui::Button("Copy all")) {
-    std::string all;
-    for (const WindowState::Notice& notice : window_.said) all += notice.text + "\n";
-    window_.copy(all);
-  }
-  for (auto notice = window_.said.rbegin(); notice != window_.said.rend(); ++notice) {
-    ImGui::PushStyleColor(ImGuiCol_Text, notice->error ? widgets::palette().bad
-                                                       : ImGui::GetStyleColorVec4(ImGuiCol_Text));
-    ImGui::TextWrapped("%s", notice->text.c_str());
-    ImGui::PopStyleColor();
-  }
-  ImGui::EndPopup();
 }
 
 void MainWindow::draw(float scale) {
@@ -577,7 +441,12 @@ void MainWindow::draw(float scale) {
   apply_look(scale);
   draw_guarded("The command failed", [this] { run_shortcuts(); });
   draw_guarded("The command failed", [this] { draw_menu(); });
-  draw_guarded("The banner could not be drawn", [this] { draw_dock(draw_banner()); });
+  draw_guarded("The banner could not be drawn", [this] {
+    const float top = draw_banner();
+    const std::vector<std::string> front = layout_.draw(top, window_.reset_layout);
+    if (!front.empty()) to_focus_ = front;
+    window_.reset_layout = false;
+  });
   draw_views();
   draw_guarded("The command failed", [this] {
     palette_.draw(context_, commands_, [this](const std::string& words) {
@@ -592,8 +461,9 @@ void MainWindow::draw(float scale) {
                [this] { sessions_.draw(context_, [this] { return session_to_save(); }); });
   draw_guarded("A message could not be drawn", [this] {
     draw_shortcuts(window_.help_open, commands_);
-    draw_messages(), draw_notices();
+    draw_messages(window_), draw_notices(window_);
   });
+  let_tab_begin();
   requests_.end_frame();
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/views/views.h"
+#include "app/window/dock_layout.h"
 #include "app/window/export_dialog.h"
 #include "app/window/file_dialog.h"
 #include "app/window/palette.h"
@@ -59,17 +60,10 @@ class MainWindow {
   BannerDrawn draw_line(const ImVec4& color, const std::string& what, const std::string& then,
                         const char* button);
   float draw_death();
-  void draw_dock(float top);
-  void build_layout(unsigned dock);
-  void scale_layout(unsigned dock, float top);
-  void dock_if_new(const View& view);
-  void close_view(const View& view);
   void draw_tab_menu(const View& view);
   void draw_views();
   // What an exception says stands behind `what`, as a notice.
   void draw_guarded(const std::string& what, const std::function<void()>& draw);
-  void draw_notices();
-  void draw_messages();
 
   SessionHistory edit_;
   WorkerRequests requests_;
@@ -77,13 +71,13 @@ class MainWindow {
   ViewContext context_;
   std::vector<std::unique_ptr<View>> views_;
   std::vector<Command> commands_;
+  DockLayout layout_;
   CommandPalette palette_;
   FileDialog dialog_;
   ExportDialog export_;
   SessionsDialog sessions_;
   std::string shown_theme_;
   float shown_scale_ = 0;
-  float layout_width_ = 0, layout_height_ = 0;  // of the window that the layout was made for
   std::vector<std::string> to_focus_;  // views to bring forward, a frame after the layout is made
 };
 

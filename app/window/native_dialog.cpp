@@ -28,10 +28,11 @@ void NativeDialog::open(Kind kind, const std::string& title, const std::string& 
   if (impl_->file) impl_->file->kill();
   if (impl_->folder) impl_->folder->kill();
   impl_->file.reset(), impl_->folder.reset();
-  if (kind == Kind::file)
+  if (kind == Kind::file) {
     impl_->file = std::make_unique<pfd::open_file>(title, folder);
-  else
+  } else {
     impl_->folder = std::make_unique<pfd::select_folder>(title, folder);
+  }
 }
 
 bool NativeDialog::is_open() const { return impl_->file || impl_->folder; }
@@ -41,8 +42,9 @@ std::optional<std::string> NativeDialog::take() {
     const std::vector<std::string> chosen = std::exchange(impl_->file, nullptr)->result();
     return chosen.empty() ? "" : chosen.front();
   }
-  if (impl_->folder && impl_->folder->ready(0))
+  if (impl_->folder && impl_->folder->ready(0)) {
     return std::exchange(impl_->folder, nullptr)->result();
+  }
   return std::nullopt;
 }
 

@@ -40,10 +40,12 @@ Openable kind_of(const fs::path& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) return Openable::model;
   const std::string ending = path.extension().string();
-  for (const char* weights : {".safetensors", ".bin", ".gguf", ".pt", ".pth"})
+  for (const char* weights : {".safetensors", ".bin", ".gguf", ".pt", ".pth"}) {
     if (ending == weights) return Openable::model;
-  for (const char* drawing : {".svg", ".png", ".pdf"})
+  }
+  for (const char* drawing : {".svg", ".png", ".pdf"}) {
     if (ending == drawing) return Openable::figure;
+  }
   if (ending == kSessionEnding) return Openable::session;
   return ending == kPlainEnding && holds_session(path) ? Openable::session : Openable::text;
 }
@@ -55,11 +57,12 @@ void open_any(ViewContext& context, const std::string& dropped) {
     if (kind == Openable::model) open_model(context, lasting_name(path));
     if (kind == Openable::session) open_session(context, path);
     if (kind == Openable::text) read_text_file_into(context, path);
-    if (kind == Openable::figure)
+    if (kind == Openable::figure) {
       context.window.say(path +
                              " is a figure without a session beside it: those that the window has "
                              "written open what drew them",
                          true);
+    }
   } catch (const formats::Error& error) {
     context.window.say(error.full_text(), true);
   } catch (const std::exception& error) {  // a folder that cannot be listed, no memory
@@ -83,8 +86,9 @@ std::vector<std::string> session_names(const fs::path& folder) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const fs::path ending = entry.path().extension();
-    if (ending == kSessionEnding || ending == kPlainEnding)
+    if (ending == kSessionEnding || ending == kPlainEnding) {
       names.push_back(entry.path().stem().string());
+    }
   }
   std::ranges::sort(names);
   names.erase(std::ranges::unique(names).begin(), names.end());
@@ -92,9 +96,10 @@ std::vector<std::string> session_names(const fs::path& folder) {
 }
 
 fs::path place_of_session(const fs::path& folder, const std::string& name) {
-  if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos)
+  if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) {
     throw formats::bad_usage(
         "a session's name must not be empty, begin with a dot or contain a slash", name);
+  }
   const fs::path place = folder / (name + kSessionEnding), before = folder / (name + kPlainEnding);
   std::error_code error;
   return !fs::exists(place, error) && fs::exists(before, error) ? before : place;

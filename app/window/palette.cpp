@@ -82,8 +82,9 @@ void CommandPalette::draw(ViewContext& context, const std::vector<Command>& comm
   if (opened || words_ != before) {
     chosen_ = 0;
     all_ = commands;
-    for (auto&& more : {commands_about(context, words_, openable_), about(words_)})
+    for (auto&& more : {commands_about(context, words_, openable_), about(words_)}) {
       all_.insert(all_.end(), more.begin(), more.end());
+    }
   }
   const auto found = matching(all_, words_);
   const int last = std::max(0, static_cast<int>(found.size()) - 1);

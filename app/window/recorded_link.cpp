@@ -18,16 +18,18 @@ protocol::RequestId RecordedLink::submit(const std::string& method, nlohmann::js
                                          protocol::Callbacks callbacks, const std::string& tag) {
   if (is_live_) return live_->submit(method, std::move(params), std::move(callbacks), tag);
   const protocol::RequestId id = ++last_id_;
-  if (const protocol::Reply* reply = recording_->find(method, params))
+  if (const protocol::Reply* reply = recording_->find(method, params)) {
     answered_.push_back({id, reply, std::move(callbacks)});
-  else
+  } else {
     held_.push_back({id, method, std::move(params), std::move(callbacks), tag});
+  }
   return id;
 }
 
 void RecordedLink::cancel(protocol::RequestId id) {
-  if (const auto live = live_ids_.find(id); live != live_ids_.end())
+  if (const auto live = live_ids_.find(id); live != live_ids_.end()) {
     return live_->cancel(live->second);
+  }
   const auto is_it = [&](const auto& request) { return request.id == id; };
   std::erase_if(answered_, is_it);
   const auto held = std::ranges::find_if(held_, is_it);
@@ -45,17 +47,19 @@ std::size_t RecordedLink::drain() {
   if (is_live_) return live_->drain();
   const auto answered = std::exchange(answered_, {});
   for (const Answered& each : answered) each.callbacks.on_result(*each.reply);
-  for (const Held& each : held_)
+  for (const Held& each : held_) {
     if (each.callbacks.on_progress) each.callbacks.on_progress(-1, "waiting for the worker");
+  }
   return answered.size();
 }
 
 void RecordedLink::go_live() {
   is_live_ = true;
   if (started_) live_->start();
-  for (Held& each : std::exchange(held_, {}))
+  for (Held& each : std::exchange(held_, {})) {
     live_ids_[each.id] =
         live_->submit(each.method, std::move(each.params), std::move(each.callbacks), each.tag);
+  }
   for (const Answered& each : std::exchange(answered_, {})) each.callbacks.on_result(*each.reply);
 }
 
@@ -91,12 +95,13 @@ class RecordingLink : public WorkerLink {
   void restart() override { live_->restart(); }
   protocol::RequestId submit(const std::string& method, nlohmann::json params,
                              protocol::Callbacks callbacks, const std::string& tag) override {
-    if (is_worth_keeping(method))
+    if (is_worth_keeping(method)) {
       callbacks.on_result = [recording = recording_, method, params,
                              pass_on = std::move(callbacks.on_result)](protocol::Reply reply) {
         recording->keep(method, params, reply);
         pass_on(std::move(reply));
       };
+    }
     return live_->submit(method, std::move(params), std::move(callbacks), tag);
   }
   void cancel(protocol::RequestId id) override { live_->cancel(id); }

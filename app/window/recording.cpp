@@ -25,8 +25,9 @@ std::string key_of(const std::string& method, json params) {
 }
 
 void replace_all(std::string& text, const std::string& from, const std::string& to) {
-  for (auto at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+  for (auto at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
     text.replace(at, from.size(), to);
+  }
 }
 
 json with_texts_replaced(json value, const std::string& from, const std::string& to) {
@@ -46,9 +47,10 @@ std::string tensor_name(std::size_t answer, const std::string& name) {
 const formats::TensorEntry& entry_of(const formats::SafetensorsFile& file,
                                      const std::string& stored) {
   const formats::TensorEntry* entry = file.find(stored);
-  if (!entry)
+  if (!entry) {
     throw formats::bad_input("the recording lacks its tensor '" + stored + "'",
                              file.path().string());
+  }
   return *entry;
 }
 
@@ -68,9 +70,10 @@ protocol::TensorRef read_tensor(const formats::SafetensorsFile& file, const std:
 
 json read_answers(const formats::SafetensorsFile& file) {
   const std::size_t size = std::stoull(file.metadata().at(kAnswersSize));
-  if (size > kLargestAnswers)
+  if (size > kLargestAnswers) {
     throw std::invalid_argument("its answers are said to be " + std::to_string(size) +
                                 " bytes long");
+  }
   return json::parse(inflated(bytes_of(file, entry_of(file, kAnswers)), size));
 }
 
@@ -115,8 +118,9 @@ Recording Recording::read(const std::filesystem::path& path) {
     for (std::size_t n = 0; n < answers.size(); ++n) {
       protocol::Reply reply{
           with_texts_replaced(answers[n].at("result"), kAssets, assets_folder().string()), {}};
-      for (const std::string name : answers[n].at("tensors"))
+      for (const std::string name : answers[n].at("tensors")) {
         reply.tensors.push_back(read_tensor(file, tensor_name(n, name), name));
+      }
       recording.replies_[answers[n].at("question")] = std::move(reply);
     }
   } catch (const formats::Error&) {

@@ -65,15 +65,17 @@ void give_colors(Session& session) {
   const auto holds = [](const std::vector<std::string>& list, const std::string& name) {
     return std::ranges::find(list, name) != list.end();
   };
-  for (std::string& owner : session.colors)
+  for (std::string& owner : session.colors) {
     if (!holds(session.models, owner)) owner.clear();
+  }
   for (const std::string& model : session.models) {
     if (holds(session.colors, model)) continue;
     const auto free = std::ranges::find(session.colors, "");
-    if (free != session.colors.end())
+    if (free != session.colors.end()) {
       *free = model;
-    else
+    } else {
       session.colors.push_back(model);
+    }
   }
 }
 
@@ -85,11 +87,6 @@ ModelNames names_of(const Session& session) {
 
 std::string short_name(const Session& session, const std::string& model) {
   return names_of(session).short_name(model);
-}
-
-std::string name_of_head(std::int64_t layer, std::int64_t head) {
-  const std::string name = "L" + std::to_string(layer);
-  return head < 0 ? name : name + "H" + std::to_string(head);
 }
 
 std::string lasting_name(const std::string& model) {

@@ -10,6 +10,7 @@
 
 #include "app/figures/model_names.h"
 #include "app/window/view_states.h"
+#include "protocol/head_name.h"
 #include "protocol/json_form.h"
 #include "widgets/hover.h"
 
@@ -88,7 +89,7 @@ struct Region {
 
 // What models are computed in, by what and where; requests have the same by default.
 struct Computing {
-  std::string dtype = "f32", backend = "fused", device;  // device: empty for the worker's
+  std::string dtype = "auto", backend = "fused", device;  // device: empty for the worker's
   template <class V>
   void fields(V& v) {
     v("dtype", dtype), v("backend", backend), v("device", device);
@@ -97,10 +98,11 @@ struct Computing {
   // Into a request that opens or runs a model, where it says nothing else itself.
   template <class Request>
   void put(Request& request) const {
-    if constexpr (requires { request.running.dtype; })
+    if constexpr (requires { request.running.dtype; }) {
       put_into(request.running, Request{}.running);
-    else if constexpr (requires { request.opening.dtype; })
+    } else if constexpr (requires { request.opening.dtype; }) {
       put_into(request.opening, Request{}.opening);
+    }
   }
 
  private:
@@ -108,8 +110,9 @@ struct Computing {
   void put_into(Part& part, const Part& unset) const {
     if (dtype != Computing{}.dtype && part.dtype == unset.dtype) part.dtype = dtype;
     if (!device.empty() && part.device == unset.device) part.device = device;
-    if constexpr (requires { part.backend; })
+    if constexpr (requires { part.backend; }) {
       if (backend != Computing{}.backend && part.backend == unset.backend) part.backend = backend;
+    }
   }
 };
 
@@ -156,8 +159,7 @@ std::string selected_model(const Session& session);
 // bundled one is, whether that is open or not.
 ModelNames names_of(const Session& session);
 std::string short_name(const Session& session, const std::string& model);
-// "L3H5", "L3" for the mean of a layer's heads.
-std::string name_of_head(std::int64_t layer, std::int64_t head);
+using protocol::name_of_head;
 
 // What a model is called in a session: a bundled one by its name, any other by its absolute path,
 // so that the session opens it from wherever the window is started. Settings stay behind it.

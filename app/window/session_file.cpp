@@ -29,8 +29,9 @@ void encode_bytes(json& value) {
     for (json& item : value) encode_bytes(item);
   } else if (value.is_string()) {
     const auto& text = value.get_ref<const std::string&>();
-    if (formats::first_invalid_utf8(text) < text.size())
+    if (formats::first_invalid_utf8(text) < text.size()) {
       value = {{kBase64, formats::base64_of(text)}};
+    }
   }
 }
 
@@ -50,8 +51,9 @@ json from_version_1(json old) {
   for (const char* id :
        {"heads", "map", "patterns", "distance", "shift", "theory", "extrapolation", "jobs"}) {
     if (!old.contains(id)) continue;
-    if (!old[id].is_object())
+    if (!old[id].is_object()) {
       throw formats::bad_input("\"" + std::string(id) + "\" is not an object");
+    }
     views[id] = std::move(old[id]);
     old.erase(id);
   }
@@ -70,9 +72,10 @@ void threshold_to_search(json& form) {
   const auto heads = form["views"].find("heads");
   if (heads == form["views"].end() || !heads->is_object()) return;
   const json least = heads->value("at_least", json()), metric = heads->value("metric", json());
-  if (heads->value("filtered", json(false)) == true && least.is_number())
+  if (heads->value("filtered", json(false)) == true && least.is_number()) {
     (*heads)["search"] =
         (metric.is_string() ? metric.get<std::string>() : "entropy") + ">=" + least.dump();
+  }
   heads->erase("at_least"), heads->erase("filtered");
 }
 
@@ -112,24 +115,27 @@ void choices_to_options(json& form) {
   }
   if (json* shift = state("shift")) into_options(*shift, {"shown", "figure"});
   if (json* eval = state("extrapolation")) into_options(*eval, {"figure", "task"});
-  if (json* jobs = state("jobs"); jobs && jobs->contains("evaluation"))
+  if (json* jobs = state("jobs"); jobs && jobs->contains("evaluation")) {
     into_options((*jobs)["evaluation"], {"task"});
+  }
 }
 
 // Values that no command would ever have set, e.g. edited by hand.
 void check(const Session& session) {
   const Region& region = session.region;
   if (region.row_begin < 0 || region.row_end < 0 || region.col_begin < 0 || region.col_end < 0 ||
-      session.text.length < 0 || session.selection.layer < 0)
+      session.text.length < 0 || session.selection.layer < 0) {
     throw formats::bad_input("it holds a place below 0");
+  }
 }
 
 Session session_of(json form) {
   if (!form.is_object()) throw formats::bad_input("it is not a JSON object");
   const json version = form.value("version", json(Session::kVersion));
   if (version == 1) form = from_version_1(std::move(form));
-  if (version != 1 && version != Session::kVersion)
+  if (version != 1 && version != Session::kVersion) {
     throw formats::bad_input("it was written by another version of the program");
+  }
   form["version"] = Session::kVersion;
   threshold_to_search(form);
   choices_to_options(form);
@@ -151,10 +157,11 @@ fs::path free_place(const formats::FileSystem& files, const fs::path& path) {
 Session read_session(formats::FileSystem& files, const fs::path& path) {
   json form = formats::parse_json(files.read(path), path.string());
   // The file beside a figure has the session that drew it.
-  if (form.is_object() && form.contains(kSessionOfFigure))
+  if (form.is_object() && form.contains(kSessionOfFigure)) {
     form = json(form[kSessionOfFigure]);
-  else if (!form.is_object() || !form.contains("models") || !form.contains("selection"))
+  } else if (!form.is_object() || !form.contains("models") || !form.contains("selection")) {
     throw formats::bad_input("this file holds no session of the window", path.string());
+  }
   try {
     return session_of(std::move(form));
   } catch (const formats::Error& error) {
@@ -204,8 +211,9 @@ fs::path default_session_path() {
     const char* value = std::getenv(name);
     return std::string(value ? value : "");
   };
-  if (const std::string state = environment("XDG_STATE_HOME"); !state.empty())
+  if (const std::string state = environment("XDG_STATE_HOME"); !state.empty()) {
     return fs::path(state) / "phasescope" / "session.json";
+  }
   const std::string home = environment("HOME");
   return fs::path(home.empty() ? "." : home) / ".local" / "state" / "phasescope" / "session.json";
 }

@@ -42,8 +42,9 @@ std::string command_of(const std::vector<Asked>& asked) {
     } else {
       // What was asked of one and of several together names it once.
       auto& named = found->params["models"];
-      for (const auto& model : one.params["models"])
+      for (const auto& model : one.params["models"]) {
         if (std::ranges::find(named, model) == named.end()) named.push_back(model);
+      }
     }
   }
   std::string command;

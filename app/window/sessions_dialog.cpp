@@ -21,14 +21,17 @@ constexpr float kLinesAroundNames = 4.5F;
 
 void SessionsDialog::draw_list(ViewContext& context) {
   if (ImGui::BeginChild("names", {0, list_height(14, kLinesAroundNames)},
-                        ImGuiChildFlags_Borders)) {
+                        ImGuiChildFlags_Borders | ImGuiChildFlags_NavFlattened)) {
+    // A click selects and a second one opens; Enter does both.
+    const bool by_key = ImGui::IsKeyPressed(ImGuiKey_Enter, false) ||
+                        ImGui::IsKeyPressed(ImGuiKey_KeypadEnter, false);
     if (names_.empty()) ImGui::TextDisabled("None has a name yet.");
     for (const std::string& name : names_) {
       const auto flags =
           ImGuiSelectableFlags_AllowDoubleClick | ImGuiSelectableFlags_NoAutoClosePopups;
       if (!ImGui::Selectable(name.c_str(), name == name_, flags)) continue;
       name_ = name, trouble_.clear();
-      if (!ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) continue;
+      if (!by_key && !ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) continue;
       open_any(context, place_of_session(folder_, name).string());
       ImGui::CloseCurrentPopup();
     }

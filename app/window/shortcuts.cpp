@@ -49,9 +49,10 @@ void draw_shortcuts(bool& open, const std::vector<Command>& commands) {
   ImGui::SetNextWindowPos(view->GetCenter(), ImGuiCond_Appearing, {0.5F, 0.5F});
   ImGui::SetNextWindowSizeConstraints({0, 0}, {view->WorkSize.x * 0.95F, view->WorkSize.y * 0.9F});
   bool stays = true;
-  if (!ImGui::BeginPopupModal(kDialog, &stays,
-                              ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoSavedSettings))
+  if (!ImGui::BeginPopupModal(
+          kDialog, &stays, ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoSavedSettings)) {
     return;
+  }
   if (ImGui::IsKeyPressed(ImGuiKey_Escape)) ImGui::CloseCurrentPopup();
   const float font = ImGui::GetFontSize();
   const bool wide = view->WorkSize.x > font * 60;

@@ -54,8 +54,9 @@ protocol::RequestId UrgentLink::submit(const std::string& method, nlohmann::json
 
 void UrgentLink::take_back_for_urgent() {
   for (auto& [id, request] : sent_) {
-    if (request.taken_back || request.stops >= kMostStops || !is_repeatable(request.method))
+    if (request.taken_back || request.stops >= kMostStops || !is_repeatable(request.method)) {
       continue;
+    }
     request.taken_back = true, ++request.stops;
     worker_->cancel(request.with_worker);
   }
@@ -98,8 +99,9 @@ void UrgentLink::on_error(protocol::RequestId id, const protocol::ErrorInfo& err
   auto ended = sent_.extract(id);
   if (!ended) return;
   Request& request = ended.mapped();
-  if (!request.taken_back || error.code != protocol::error_code::cancelled)
+  if (!request.taken_back || error.code != protocol::error_code::cancelled) {
     return request.callbacks.on_error(error);
+  }
   // To its place in the order they came, whichever of several is let go first.
   const auto place = std::ranges::upper_bound(waiting_, id, {}, &Request::id);
   waiting_.insert(place, std::move(request));

@@ -36,8 +36,9 @@ void WindowState::say(std::string text, bool error) {
 
 void WindowState::drop_old_notices(bool held) {
   const auto now = Clock::now();
-  for (Notice& notice : notices)
+  for (Notice& notice : notices) {
     if (held) notice.born = now;
+  }
   std::erase_if(notices, [&](const Notice& notice) {
     return std::chrono::duration<double>(now - notice.born).count() >= notice.seconds();
   });
@@ -96,8 +97,9 @@ bool ViewContext::models_known() const {
   };
   const auto first = static_cast<std::size_t>(std::max<std::int64_t>(0, session().selection.model));
   if (first < models()) ask(first);
-  for (std::size_t i = 0; i < models(); ++i)
+  for (std::size_t i = 0; i < models(); ++i) {
     if (i != first) ask(i);
+  }
   return known;
 }
 

@@ -43,10 +43,11 @@ class ViewStates {
   template <class State>
   void set(const State& state) {
     nlohmann::json form = protocol::to_json_form(state);
-    if (form == protocol::to_json_form(State{}))
+    if (form == protocol::to_json_form(State{})) {
       by_view_.erase(State::kView);
-    else
+    } else {
       put(State::kView, std::move(form));
+    }
   }
   bool operator==(const ViewStates& other) const {
     return std::ranges::equal(by_view_, other.by_view_, [](const auto& a, const auto& b) {

@@ -30,13 +30,15 @@ bool lives(std::int64_t pid) {
 }
 
 std::string words_of(const WorkerBuild& build) {
-  if (build.state == WorkerBuild::kFailed)
+  if (build.state == WorkerBuild::kFailed) {
     return "The worker could not be built; " + build.log + " has the reason";
+  }
   std::string words = "The worker is being built";
-  if (build.total > 0)
+  if (build.total > 0) {
     words += ", " + std::to_string(build.done) + " of " + std::to_string(build.total);
-  else if (!build.step.empty())
+  } else if (!build.step.empty()) {
     words += ": " + build.step;
+  }
   return words;
 }
 

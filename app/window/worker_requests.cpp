@@ -44,8 +44,9 @@ bool counted(const nlohmann::json& value, std::size_t& left) {
   if (left == 0) return false;
   --left;
   if (!value.is_structured()) return true;
-  for (const nlohmann::json& part : value)
+  for (const nlohmann::json& part : value) {
     if (!counted(part, left)) return false;
+  }
   return true;
 }
 
@@ -143,10 +144,11 @@ void Question::on_result(std::uint64_t ticket, protocol::Reply reply) {
   if (ticket != ticket_) return;
   const bool aside = !reads_at_once_ && (hold_ || !at_most(reply.result, kReadAtOnce));
   std::function<Read()> read = reader_of(std::move(reply), asked_);
-  if (aside)
+  if (aside) {
     readings_.push_back({ticket, std::async(std::launch::async, std::move(read))});
-  else
+  } else {
     take_from(ticket, read);
+  }
 }
 
 void Question::begin_frame(bool hold) {
@@ -157,8 +159,9 @@ void Question::begin_frame(bool hold) {
   });
   std::vector<Reading> done(std::move_iterator(ready.begin()), std::move_iterator(ready.end()));
   readings_.erase(ready.begin(), ready.end());
-  for (Reading& one : done)
+  for (Reading& one : done) {
     if (one.ticket == ticket_) take_from(one.ticket, [&one] { return one.answer.get(); });
+  }
 }
 
 void Question::take_from(std::uint64_t ticket, const std::function<Read()>& read) {
@@ -222,8 +225,9 @@ void WorkerRequests::retry(Question& question) {
   for (auto& [key, entry] : questions_) {
     Question& other = *entry.question;
     if (opening && other.failed() && other.error().message == error.message &&
-        other.error().where == error.where)
+        other.error().where == error.where) {
       other.reset();
+    }
   }
   question.reset();
   ++generation_;
@@ -240,8 +244,9 @@ void WorkerRequests::keep_answers_of(const std::vector<std::string>& open) {
     closed_.insert(closed_.begin(), model);
     forget_model(model, Forgets::waiting);  // what nobody looks at holds up no other answer
   }
-  for (; closed_.size() > kClosedKept; closed_.pop_back())
+  for (; closed_.size() > kClosedKept; closed_.pop_back()) {
     forget_model(closed_.back(), Forgets::all);
+  }
   open_ = open;
 }
 
@@ -260,8 +265,9 @@ void WorkerRequests::forget_model(const std::string& model, Forgets which) {
 
 std::uint64_t WorkerRequests::ends_of_info() const {
   std::uint64_t ends = 0;
-  for (const auto& [key, entry] : questions_)
+  for (const auto& [key, entry] : questions_) {
     if (std::get<1>(key) == kInfo.method) ends += entry.question->ends();
+  }
   return ends;
 }
 
@@ -284,8 +290,9 @@ bool WorkerRequests::holds_for_urgent() {
 
 void WorkerRequests::begin_frame() {
   const bool map_first = holds_for_urgent();
-  for (auto& [key, entry] : questions_)
+  for (auto& [key, entry] : questions_) {
     entry.question->begin_frame(map_first && !UrgentLink::is_urgent(entry.question->method()));
+  }
   look_after(quick_);
   look_after(slow_);
   const std::uint64_t ends = ends_of_info();
@@ -301,8 +308,9 @@ void WorkerRequests::end_frame() {
 void WorkerRequests::look_after(Side& side) {
   if (!side.started) return;
   side.link.drain();
-  if (std::exchange(side.recorded, !side.link.recorded().empty()) && !side.recorded)
+  if (std::exchange(side.recorded, !side.link.recorded().empty()) && !side.recorded) {
     ask_the_worker();
+  }
   side.was_ready = side.was_ready || side.link.state() == protocol::WorkerState::ready;
   if (side.link.state() != protocol::WorkerState::dead) {
     side.dead = false;
@@ -318,8 +326,9 @@ void WorkerRequests::look_after(Side& side) {
 
 // What was recorded stands until the worker has answered the same.
 void WorkerRequests::ask_the_worker() {
-  for (auto& [key, entry] : questions_)
+  for (auto& [key, entry] : questions_) {
     if (!entry.question->waiting()) entry.question->reset();
+  }
   ++generation_;
 }
 
@@ -342,8 +351,9 @@ void WorkerRequests::reset_orphans(int below_deaths) {
   for (auto& [key, entry] : questions_) {
     Question& question = *entry.question;
     if (question.failed() && question.error().code == protocol::error_code::worker_died &&
-        question.deaths() < below_deaths)
+        question.deaths() < below_deaths) {
       question.reset();
+    }
   }
   ++generation_;
 }
@@ -353,11 +363,12 @@ void WorkerRequests::start_again() {
   gave_up_ = false;
   death_notice_.clear();
   for (Side* side : {&quick_, &slow_}) side->silent_deaths = 0;
-  for (Side* side : {&quick_, &slow_})
+  for (Side* side : {&quick_, &slow_}) {
     if (side->started && side->link.state() == protocol::WorkerState::dead) {
       side->link.restart();
       side->dead = false;
     }
+  }
   reset_orphans(std::numeric_limits<int>::max());
 }
 
@@ -366,8 +377,9 @@ void WorkerRequests::begin_anew() {
   deaths_.clear();
   gave_up_ = false;
   death_notice_.clear();
-  for (Side* side : {&quick_, &slow_})
+  for (Side* side : {&quick_, &slow_}) {
     side->dead = side->was_ready = side->recorded = false, side->silent_deaths = 0;
+  }
   ++generation_;
 }
 
@@ -390,9 +402,10 @@ widgets::BusySpec WorkerRequests::busy(const Question& question) const {
 int WorkerRequests::waiting() const {
   const bool recorded = !this->recorded().empty();
   int count = 0;
-  for (const auto& [key, entry] : questions_)
+  for (const auto& [key, entry] : questions_) {
     count +=
         entry.question->waiting() && !(entry.polled && (recorded || entry.question->ends() > 0));
+  }
   return count;
 }
 
@@ -400,8 +413,9 @@ std::string WorkerRequests::doing() const {
   const Question* longest = nullptr;
   for (const auto& [key, entry] : questions_) {
     const Question* question = entry.question.get();
-    if (question->waiting() && (!longest || question->asked_at() < longest->asked_at()))
+    if (question->waiting() && (!longest || question->asked_at() < longest->asked_at())) {
       longest = question;
+    }
   }
   return longest ? longest->busy().text : "";
 }

@@ -93,8 +93,9 @@ PackedPlace grouped_place(const StoredTensors& tensors, const std::string& modul
   }
   const std::int64_t groups = t.scales.size(0), outputs = t.scales.size(1);
   const std::int64_t inputs = t.weights.size(0) * (packing.along_inputs ? 8 : 1);
-  if (outputs % 8 != 0)
+  if (outputs % 8 != 0) {
     t.scales.fail("has " + std::to_string(outputs) + " outputs, no whole words");
+  }
   t.weights.require_shape({t.weights.size(0), packing.along_inputs ? outputs : outputs / 8});
   t.zeros.require_shape({groups, outputs / 8});
   PackedPlace place{module + ".weight",

@@ -71,8 +71,9 @@ std::vector<std::int64_t> StoredTensor::integers() const {
 void StoredTensor::require_type(std::initializer_list<std::string_view> names) const {
   if (std::find(names.begin(), names.end(), entry_.dtype_name) != names.end()) return;
   std::string list;
-  for (const std::string_view name : names)
+  for (const std::string_view name : names) {
     list += (list.empty() ? "" : " or ") + std::string(name);
+  }
   fail("has the type " + shortened(entry_.dtype_name) + ", and must be " + list);
 }
 

@@ -31,8 +31,9 @@ class HeaderReader : public JsonEvents {
     if (depth() == 1) {
       begin_entry(name);
     } else if (in_metadata_) {
-      if (header_.metadata.contains(name))
+      if (header_.metadata.contains(name)) {
         refuse("the metadata key " + in_quotes(name) + " is there twice");
+      }
       field_ = name;
     } else {
       begin_field(name);
@@ -110,8 +111,9 @@ class HeaderReader : public JsonEvents {
     in_metadata_ = name == "__metadata__";
     skip_field_ = false;
     field_.clear();
-    if (!names_.insert(name).second)
+    if (!names_.insert(name).second) {
       refuse("the tensor key " + in_quotes(name) + " is there twice");
+    }
     if (in_metadata_) return;
     if (header_.tensors.size() >= kMaxTensors) refuse("the file lists more than 1,000,000 tensors");
     if (header_.tensors.size() % kEntriesBetweenCancelChecks == 0 && options_.cancelled &&
@@ -130,8 +132,9 @@ class HeaderReader : public JsonEvents {
     skip_field_ = it == std::end(kFields);
     if (skip_field_) return;
     const unsigned bit = 1u << (it - std::begin(kFields));
-    if (fields_seen_ & bit)
+    if (fields_seen_ & bit) {
       refuse(in_quotes(name) + " of tensor " + in_quotes(entry_.name) + " is there twice");
+    }
     fields_seen_ |= bit;
     field_ = name;
   }

@@ -25,8 +25,9 @@ int hexadecimal(char c) {
 }  // namespace
 
 std::unique_ptr<SubwordModel> make_subword_model(const JsonFields& fields) {
-  if (!fields.has("type") && fields.has("merges"))
+  if (!fields.has("type") && fields.has("merges")) {
     return make_bpe(fields);  // as older files have it
+  }
   return make_by_type(kModels, fields);
 }
 

@@ -114,8 +114,9 @@ class BackwardBlocks : protected BackwardPanels<V> {
     block.sums = this->key_sums(sums, ranges_.keys);
     FloatParts take_waiting{sums + ranges_.keys * row_floats()};
     for (int n = 0; n < V::kDots; ++n) {
-      if (!holds_sums(n))
+      if (!holds_sums(n)) {
         block.waiting_dq[n] = take_waiting(group_ * shape_.queries * block.dim[n]);
+      }
     }
   }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <limits>
+#include <numbers>
 
 namespace phasescope::kernels {
 namespace {
@@ -123,7 +124,7 @@ BucketSums::BucketSums(const BucketPlan& plan, std::int64_t heads, std::int64_t 
 
 void BucketSums::write(const BucketProbes& buckets) const {
   if (sums_.empty()) return;
-  constexpr double kNatural = 0.6931471805599453;
+  constexpr double kNatural = std::numbers::ln2;
   constexpr double kSquare = kNatural * kNatural;
   double* const to[] = {buckets.weight,     buckets.score,          buckets.score_square,
                         buckets.content,    buckets.content_square, buckets.term,

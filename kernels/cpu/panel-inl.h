@@ -139,8 +139,9 @@ inline void unpack_panel(const float* from, const float* factor, std::int64_t co
   for (std::int64_t n = 0; n < count; n += 4) {
     const std::int64_t rows = std::min<std::int64_t>(4, count - n);
     unpack_rows(from + n, factor + n, rows, dim, values[0], kMaxChannels);
-    for (std::int64_t m = 0; m < rows; ++m)
+    for (std::int64_t m = 0; m < rows; ++m) {
       store_row(values[m], dim, to, batch, head, first + n + m);
+    }
   }
 }
 

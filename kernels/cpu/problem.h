@@ -8,11 +8,9 @@
 #include <numbers>
 
 #include "kernels/attention.h"
+#include "kernels/units.h"
 
 namespace phasescope::kernels {
-
-inline constexpr float kLog2e = std::numbers::log2e_v<float>;
-inline constexpr float kLn2 = std::numbers::ln2_v<float>;
 
 /// In tokens, more than any text has: the window of a call that has none, and the largest there is.
 inline constexpr std::int64_t kNoWindow = std::int64_t{1} << 40;

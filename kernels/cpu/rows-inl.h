@@ -6,6 +6,7 @@
 #define PHASESCOPE_CPU_ROWS_INL_H
 #endif
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -37,6 +38,7 @@ inline float* start_probes(PanelProbes& probes, const RowProbes& wanted, float* 
     probes.window[w] = next(0);
     probes.width[w] = wanted.window_mass[w] ? wanted.windows[w] : 0;
   }
+  probes.widest = *std::max_element(probes.width, probes.width + kMaxWindows);
   probes.bound = probes.best;
   if (!wants_top_keys(wanted)) return at;
   probes.top = at;
@@ -55,7 +57,7 @@ inline void write_lse(const Panel& panel, std::int64_t count, std::int64_t first
     const double l = panel.normaliser[n];
     lse[first + n] =
         l == 0 ? -std::numeric_limits<float>::infinity()
-               : static_cast<float>((panel.reference[n] + std::log2(l)) * 0.6931471805599453);
+               : static_cast<float>((panel.reference[n] + std::log2(l)) * std::numbers::ln2);
   }
 }
 
@@ -124,14 +126,14 @@ inline void write_probes(const Panel& panel, std::int64_t count, std::int64_t fi
     const double inverse = inverses[n] = empty ? 0 : share / l;
     if (out.entropy && share == 1) {
       put(out.entropy, n,
-          empty ? 0 : 0.6931471805599453 * (std::log2(l) - probes.entropy[n] * inverse));
+          empty ? 0 : std::numbers::ln2 * (std::log2(l) - probes.entropy[n] * inverse));
     } else if (out.entropy) {
       const double sum = share * (std::log2(l) - std::log2(share)) - probes.entropy[n] * inverse;
-      put(out.entropy, n, share == 0 ? 0 : 0.6931471805599453 * sum);
+      put(out.entropy, n, share == 0 ? 0 : std::numbers::ln2 * sum);
     }
     if (out.sink_weight) put(out.sink_weight, n, sinks ? sink_weight(panel, n, sinks.of(n)) : 0);
     put(out.max_score, n,
-        empty ? -std::numeric_limits<double>::infinity() : probes.best[n] * 0.6931471805599453);
+        empty ? -std::numeric_limits<double>::infinity() : probes.best[n] * std::numbers::ln2);
     put(out.top1_mass, n, best[n] * inverse);
     put(out.first_key_weight, n, first_key[n] * inverse);
     if (probes.distance) put(out.mean_distance, n, probes.distance[n] * inverse);

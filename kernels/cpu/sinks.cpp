@@ -21,8 +21,9 @@ double dot_of_rows(const InputTensor& a, const InputTensor& b, std::int64_t dim,
   read_numbers(b.storage, row_pointer(b, batch, head, row), dim, y);
   if (gated && gated->gate.data) times_gate(*gated, batch, head, row, dim, y);
   double sum = 0;
-  for (std::int64_t d = 0; d < dim; ++d)
+  for (std::int64_t d = 0; d < dim; ++d) {
     sum += static_cast<double>(x[d]) * static_cast<double>(y[d]);
+  }
   return sum;
 }
 

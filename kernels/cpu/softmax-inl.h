@@ -27,7 +27,8 @@ struct PanelProbes {
   const float* bound;  ///< scores up to this change nothing: the last of `top`, or `best`
   float* first_score;  ///< score of key 0
   float* window[kMaxWindows];
-  std::int64_t width[kMaxWindows];
+  std::int64_t width[kMaxWindows];  ///< 0: not wanted
+  std::int64_t widest;              ///< of them
   float* scores;   ///< where a block's scores are left, rows like its weights'; null: nowhere
   float* content;  ///< likewise its content scores
   /// Sums over a block's keys, of distances below `edge` and from there on: of weights (2 rows),
@@ -237,10 +238,11 @@ inline HWY_NOINLINE void insert_keys(const float* tile, std::int64_t key,
 HWY_INLINE void probe_windows(const TilePlace& place, const float* weights, const Vec (&sum)[kVecs],
                               PanelProbes& probes) {
   const std::int64_t nearest = place.query - place.key - (kTileKeys - 1);
+  if (HWY_LIKELY(nearest >= probes.widest)) return;
   const std::int64_t farthest = place.query + kPanel - 1 - place.key;
   for (int w = 0; w < kMaxWindows; ++w) {
     const std::int64_t width = probes.width[w];
-    if (nearest >= width || farthest <= -width) continue;
+    if (width == 0 || nearest >= width || farthest <= -width) continue;
     const bool inside = farthest < width && nearest > -width;
     for (int v = 0; v < kVecs; ++v) {
       Vec mass = zero();

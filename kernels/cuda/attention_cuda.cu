@@ -1,7 +1,9 @@
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <variant>
 
 #include "kernels/check.h"
@@ -45,6 +47,18 @@ void check_tensor(const Tensor4<Void>& t, const CudaAttention& a) {
           "expected tensors of one 16-bit type");
 }
 
+/// Of a variant's arrays, or of its gradients': the tensors that are there.
+struct CheckTensors {
+  const CudaAttention& attention;
+
+  template <typename Number>
+  void operator()(Number*, std::int64_t) const {}
+  template <typename Void>
+  void operator()(const Tensor4<Void>& tensor, const TensorSize& size) const {
+    if (tensor.data && size.rows > 0) check_tensor(tensor, attention);
+  }
+};
+
 void check_heads(const CudaAttention& a) {
   const CudaHeads heads = cuda_padded_heads(a.shape);
   require(heads.exist(), "expected a value_dim that is a multiple of 8 up to 256");
@@ -86,12 +100,8 @@ void check_device(const CudaAttention& a, bool with_values = true) {
   if (const auto* tape = std::get_if<TapeVariant>(&a.variant)) {
     require(tape->state_dim % 8 == 0 && tape->state_dim <= cuda_padded_heads(s).channels,
             "expected a state_dim that is a multiple of 8 up to the padded head_dim");
-    check_tensor(tape->state, a);
   }
-  if (const auto* clamp = std::get_if<ClampVariant>(&a.variant)) {
-    if (s.queries > 0) check_tensor(clamp->q, a);
-    check_tensor(clamp->k, a);
-  }
+  std::visit([&](const auto& own) { own.arrays(own, s, CheckTensors{a}); }, a.variant);
 }
 
 /// Of sums by distance, whose last launch has a block for each head of the batch.
@@ -100,122 +110,64 @@ void require_few_heads(const CudaAttention& a) {
           "expected fewer than 65536 heads in a batch for sums by distance");
 }
 
-bool is_wide(const CudaAttention& a) { return cuda_padded_heads(a.shape).wide(); }
-
-struct Forward {
-  const CudaAttention& attention;
-  const CudaForwardOutputs& outputs;
-
-  void operator()(const PlainVariant&) const {
-    (attention.tokens.any() ? cuda::forward_plain_tokens
-     : is_wide(attention)   ? cuda::forward_plain_wide
-                            : cuda::forward_plain)(attention, outputs);
-  }
-  void operator()(const TableVariant& table) const {
-    (table.multiplies         ? cuda::forward_table_multiplied
-     : attention.tokens.any() ? cuda::forward_table_tokens
-     : is_wide(attention)     ? cuda::forward_table_wide
-                              : cuda::forward_table)(attention, outputs);
-  }
-  void operator()(const TapaVariant&) const { cuda::forward_tapa(attention, outputs); }
-  void operator()(const TapeVariant&) const {
-    check_tensor(outputs.out_state, attention);
-    cuda::forward_tape(attention, outputs);
-  }
-  void operator()(const FireVariant&) const { cuda::forward_fire(attention, outputs); }
-  void operator()(const QueryTableVariant&) const { cuda::forward_query_table(attention, outputs); }
-  void operator()(const ClampVariant&) const { cuda::forward_clamp(attention, outputs); }
-  void operator()(const CapeVariant&) const {
-    require(is_aligned(outputs.score_workspace),
-            "expected a workspace for cape's scores on a 16-byte boundary");
-    cuda::forward_cape(attention, outputs);
-  }
+/// What launches the passes of a score; null where it has none of its own.
+struct Launchers {
+  cuda::ForwardLauncher* forward;
+  cuda::BackwardLauncher* backward;
+  cuda::SumsLauncher* sums;
+};
+/// In the order of ScoreName: of heads of usual size, and of wide ones.
+constexpr Launchers kLaunchers[] = {
+#define PHASESCOPE_SCORE(name, score, headers, on_cpu, on_cuda) \
+  {PHASESCOPE_PASS(on_cuda, "forward", cuda::forward_##name),   \
+   PHASESCOPE_PASS(on_cuda, "backward", cuda::backward_##name), \
+   PHASESCOPE_PASS(on_cuda, "sums", cuda::sums_##name)},
+#include "kernels/variants/scores.inc"
+#undef PHASESCOPE_SCORE
+};
+constexpr Launchers kWideLaunchers[] = {
+#define PHASESCOPE_SCORE(name, score, headers, on_cpu, on_cuda)    \
+  {PHASESCOPE_PASS(on_cuda, "wide", cuda::forward_##name##_wide),  \
+   PHASESCOPE_PASS(on_cuda, "wide", cuda::backward_##name##_wide), \
+   PHASESCOPE_PASS(on_cuda, "wide", cuda::sums_##name##_wide)},
+#include "kernels/variants/scores.inc"
+#undef PHASESCOPE_SCORE
 };
 
-struct Backward {
-  const CudaAttention& attention;
-  const SavedForward& saved;
-  const CudaGradients& gradients;
+/// A pass by its name in that list. check_heads() was called.
+template <class Launcher>
+Launcher* launcher_of(const CudaAttention& a, const char* name, Launcher* Launchers::*pass) {
+  const auto score = with_pass(score_of(a), &ScoreLine::on_cuda, name);
+  if (!score) throw std::logic_error(std::string("scores.inc names no pass ") + name);
+  const auto n = static_cast<std::size_t>(*score);
+  return (cuda_padded_heads(a.shape).wide() ? kWideLaunchers[n] : kLaunchers[n]).*pass;
+}
 
-  void operator()(const PlainVariant&) const {
-    (attention.tokens.any() ? cuda::backward_plain_tokens
-     : is_wide(attention)   ? cuda::backward_plain_wide
-                            : cuda::backward_plain)(attention, saved, gradients);
-  }
-  void operator()(const TableVariant& table) const {
-    (table.multiplies         ? cuda::backward_table_multiplied
-     : attention.tokens.any() ? cuda::backward_table_tokens
-     : is_wide(attention)     ? cuda::backward_table_wide
-                              : cuda::backward_table)(attention, saved, gradients);
-  }
-  void operator()(const TapaVariant&) const { cuda::backward_tapa(attention, saved, gradients); }
-  void operator()(const TapeVariant&) const {
-    if (const auto* tape = std::get_if<TapeGradients>(&gradients.variant)) {
-      if (tape->d_out_state.data) {
-        check_tensor(saved.out_state, attention);
-        check_tensor(tape->d_out_state, attention);
-      }
-      if (tape->d_state.data) check_tensor(tape->d_state, attention);
-    }
-    cuda::backward_tape(attention, saved, gradients);
-  }
-  void operator()(const FireVariant&) const { cuda::backward_fire(attention, saved, gradients); }
-  void operator()(const QueryTableVariant&) const {
-    cuda::backward_query_table(attention, saved, gradients);
-  }
-  void operator()(const ClampVariant&) const {
-    const auto* far = std::get_if<ClampGradients>(&gradients.variant);
-    require(far, "expected memory for the gradients of the far q and k of clamped distances");
-    if (attention.shape.queries > 0) check_tensor(far->dq, attention);
-    check_tensor(far->dk, attention);
-    cuda::backward_clamp(attention, saved, gradients);
-  }
-  void operator()(const CapeVariant& cape) const {
-    require(cuda_cape_bytes(attention.shape.heads, cape.hidden) <= kCudaSharedBytes,
+/// What single variants ask for besides.
+void check_scores_room(const CudaAttention& a, const void* workspace) {
+  require(!std::holds_alternative<CapeVariant>(a.variant) || is_aligned(workspace),
+          "expected a workspace for cape's scores on a 16-byte boundary");
+}
+void check_own_gradients(const CudaAttention& a, const CudaGradients& gradients) {
+  if (const auto* cape = std::get_if<CapeVariant>(&a.variant)) {
+    require(cuda_cape_bytes(a.shape.heads, cape->hidden) <= kCudaSharedBytes,
             "expected fewer heads or hidden units for cape's gradients, such as 64 and 32");
-    cuda::backward_cape(attention, saved, gradients);
   }
-};
-
-struct SumScores {
-  const CudaAttention& attention;
-  const CudaScoreSums& sums;
-
-  void operator()(const PlainVariant&) const {
-    (attention.tokens.any() ? cuda::sums_plain_tokens
-     : is_wide(attention)   ? cuda::sums_plain_wide
-                            : cuda::sums_plain)(attention, sums);
+  if (std::holds_alternative<ClampVariant>(a.variant)) {
+    const auto* far = std::get_if<ClampGradients>(&gradients.variant);
+    require(far && far->dk.data && (far->dq.data || a.shape.queries == 0),
+            "expected memory for the gradients of the far q and k of clamped distances");
   }
-  void operator()(const TableVariant& table) const {
-    (table.multiplies         ? cuda::sums_table_multiplied
-     : attention.tokens.any() ? cuda::sums_table_tokens
-     : is_wide(attention)     ? cuda::sums_table_wide
-                              : cuda::sums_table)(attention, sums);
-  }
-  void operator()(const TapaVariant&) const { cuda::sums_tapa(attention, sums); }
-  void operator()(const TapeVariant&) const { cuda::sums_plain(attention, sums); }
-  void operator()(const FireVariant&) const { cuda::sums_fire(attention, sums); }
-  void operator()(const QueryTableVariant&) const { cuda::sums_query_table(attention, sums); }
-  void operator()(const ClampVariant&) const { cuda::sums_clamp(attention, sums); }
-  void operator()(const CapeVariant&) const {
-    require(is_aligned(sums.score_workspace),
-            "expected a workspace for cape's scores on a 16-byte boundary");
-    cuda::sums_cape(attention, sums);
-  }
-};
+}
 
 }  // namespace
 
 cuda::OnePass cuda::one_pass(const CudaAttention& a) {
-  const bool with_table = std::holds_alternative<TableVariant>(a.variant);
+  if (a.dq_bytes == 0 || !cuda_score_has(a, "one_pass")) return {};
   const bool with_state = std::holds_alternative<TapeVariant>(a.variant);
-  const bool has_form = with_table || with_state ||
-                        std::holds_alternative<PlainVariant>(a.variant) ||
-                        std::holds_alternative<TapaVariant>(a.variant);
-  if (a.dq_bytes == 0 || a.tokens.any() || !has_form) return {};
   const int bytes = one_pass_bytes(cuda_padded_heads(a.shape).channels, with_state);
   if (bytes == 0 || cuda_shared_bytes() < bytes) return {};
-  return one_pass_plan(a, with_table);
+  return one_pass_plan(a, cuda_score_has(a, "table_gradient"));
 }
 
 namespace {
@@ -246,7 +198,9 @@ void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOut
       attention,
       cuda::wants_content(outputs.buckets) || cuda::wants_term(outputs.buckets) ||
           (wants_top_keys(outputs.rows) && outputs.rows.top_count > CudaHeads::kFewTopKeys));
+  check_scores_room(attention, outputs.score_workspace);
   check_tensor(outputs.out, attention);
+  if (outputs.out_state.data) check_tensor(outputs.out_state, attention);
   if (attention.gate.data && outputs.ungated.data) check_tensor(outputs.ungated, attention);
   if (outputs.buckets.count > 0) {
     require(outputs.lse && is_aligned(outputs.workspace),
@@ -256,7 +210,7 @@ void cuda_attention_forward(const CudaAttention& attention, const CudaForwardOut
   require(outputs.lse || !wants_top_keys(outputs.rows),
           "expected lse for the largest weights of a row");
   if (attention.key_documents) cuda::launch_documents(attention);
-  std::visit(Forward{attention, outputs}, attention.variant);
+  launcher_of(attention, "forward", &Launchers::forward)(attention, outputs);
 }
 
 std::size_t cuda_bucket_workspace(const CudaAttention& attention, const BucketProbes& buckets) {
@@ -284,7 +238,7 @@ std::size_t gradient_workspace(const CudaAttention& attention) {
     floats = cuda::sums_place(s, plan) + plan.floats;
     return static_cast<std::size_t>(floats) * sizeof(float) + plan.flags;
   }
-  if (std::holds_alternative<TableVariant>(attention.variant)) {
+  if (cuda_score_has(attention, "table_gradient")) {
     floats += cuda::table_blocks(attention).floats;
   } else if (std::holds_alternative<FireVariant>(attention.variant)) {
     floats += cuda::diagonals_size(s) + cuda::delta_size(s) + cuda::pieces_size(s);
@@ -320,6 +274,16 @@ void cuda_attention_backward(const CudaAttention& attention, const SavedForward&
   }
   check_tensor(gradients.dk, attention);
   check_tensor(gradients.dv, attention);
+  check_own_gradients(attention, gradients);
+  if (given.out_state.data) check_tensor(given.out_state, attention);
+  std::visit(
+      [&]<class Own>(const Own& own) {
+        if constexpr (!std::is_same_v<Own, std::monostate>) {
+          const auto& of = std::get<typename Own::Of>(attention.variant);
+          Own::arrays(own, of, attention.shape, CheckTensors{attention});
+        }
+      },
+      gradients.variant);
   require(cuda_backward_workspace(attention) == 0 || is_aligned(gradients.workspace),
           "expected a workspace on a 16-byte boundary");
   if (gradients.scores.by_distance && gradients.scores.length > 0) {
@@ -334,7 +298,7 @@ void cuda_attention_backward(const CudaAttention& attention, const SavedForward&
         cuda::launch_gates(attention, given, gradients,
                            static_cast<char*>(gradients.workspace) + gate_place(attention));
   }
-  std::visit(Backward{attention, saved, gradients}, attention.variant);
+  launcher_of(attention, "backward", &Launchers::backward)(attention, saved, gradients);
 }
 
 std::size_t cuda_sums_workspace(const CudaAttention& attention, const ScoreSums& sums) {
@@ -352,7 +316,8 @@ void cuda_attention_score_sums(const CudaAttention& attention, const CudaScoreSu
   require(cuda_sums_workspace(attention, sums) == 0 || is_aligned(sums.workspace),
           "expected a workspace for the sums on a 16-byte boundary");
   if (attention.key_documents) cuda::launch_documents(attention);
-  std::visit(SumScores{attention, sums}, attention.variant);
+  check_scores_room(attention, sums.score_workspace);
+  launcher_of(attention, "sums", &Launchers::sums)(attention, sums);
 }
 
 bool cuda_available(std::string& reason) {

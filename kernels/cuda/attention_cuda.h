@@ -68,14 +68,14 @@ constexpr CudaHeads cuda_padded_heads(const AttentionShape& s) {
 }
 /// Whether a score has a form of wide heads.
 inline bool cuda_has_wide_form(const AttentionInputs& inputs) {
-  return cuda_score_has(inputs, " wide ");
+  return cuda_score_has(inputs, "wide");
 }
 /// Whether it has a forward pass in Hopper form, and a backward pass; of heads that are not wide.
 inline bool cuda_has_hopper_form(const AttentionInputs& inputs) {
-  return cuda_score_has(inputs, " hopper ") && !cuda_padded_heads(inputs.shape).wide();
+  return cuda_score_has(inputs, "hopper") && !cuda_padded_heads(inputs.shape).wide();
 }
 inline bool cuda_has_hopper_backward(const AttentionInputs& inputs) {
-  return cuda_score_has(inputs, " hopper_backward ") && cuda_has_hopper_form(inputs);
+  return cuda_score_has(inputs, "hopper_backward") && cuda_has_hopper_form(inputs);
 }
 
 /// Bytes of the workspace that documents take: 8 for every 64 queries and every 64 keys.

@@ -1,5 +1,7 @@
 #include <cuda_runtime.h>
 
+#include <numbers>
+
 #include "kernels/cuda/buckets_kernel.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/launchers.h"
@@ -70,8 +72,10 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t at = head * buckets.count + blockIdx.x;
   if (buckets.pairs) buckets.pairs[at] = all.pairs;
   if (buckets.weight) buckets.weight[at] = all.weight;
-  if (buckets.score) buckets.score[at] = all.score.sum * kNatural;
-  if (buckets.score_square) buckets.score_square[at] = all.score.square * kNatural * kNatural;
+  if (buckets.score) buckets.score[at] = all.score.sum * std::numbers::ln2;
+  if (buckets.score_square) {
+    buckets.score_square[at] = all.score.square * std::numbers::ln2 * std::numbers::ln2;
+  }
   if (buckets.content) buckets.content[at] = all.content.sum;
   if (buckets.content_square) buckets.content_square[at] = all.content.square;
   if (buckets.term) buckets.term[at] = all.term.sum;

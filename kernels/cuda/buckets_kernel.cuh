@@ -5,14 +5,17 @@
 
 #include <cuda_runtime.h>
 
+#include <numbers>
+
 #include "kernels/cuda/attention_cuda.h"
 #include "kernels/cuda/tile_pair.cuh"
+#include "kernels/units.h"
 
 namespace phasescope::kernels::cuda {
 
-/// From log2 units; for float32 in two parts, whose sum is exact to 2^-53.
-inline constexpr double kNatural = 0.693147180559945309;
-inline constexpr float kNaturalHigh = 0.693147182f, kNaturalLow = -1.90465421e-9f;
+/// From log2 units in float32: two parts, whose sum is exact to 2^-53.
+inline constexpr float kNaturalHigh = kLn2;
+inline constexpr auto kNaturalLow = static_cast<float>(std::numbers::ln2 - kLn2);
 
 /// Of scores, content scores or terms of many tiles, in float64: a deviation is what is left of a
 /// mean square less a squared mean, and would be lost in float32 where a bias is large beside the

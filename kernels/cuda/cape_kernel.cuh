@@ -188,8 +188,9 @@ class CapeWarp {
       heads.set(contents);
 #pragma unroll
       for (int m = 0; m < kTiles; ++m) {
-        if (m < net_.unit_tiles())
+        if (m < net_.unit_tiles()) {
           heads.multiply(net_.weights(kHeadsToUnits, tile, m, lane_), units[m]);
+        }
       }
     }
 #pragma unroll
@@ -218,8 +219,9 @@ class CapeWarp {
     });
 #pragma unroll
     for (int m = 0; m < kTiles; ++m) {
-      if (m < net_.unit_tiles())
+      if (m < net_.unit_tiles()) {
         units_[m].multiply(net_.weights(kUnitsToHeads, tile, m, lane_), scores);
+      }
     }
     for_each_head(tile, [&](int c, int head) {
       Numbers<4> score;

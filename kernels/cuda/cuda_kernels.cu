@@ -1,7 +1,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <new>
+#include <cstddef>
 
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/cuda_kernels.h"
@@ -25,7 +25,12 @@ class Kernels final : public CudaKernels {
   void* allocate(std::size_t bytes) const override {
     void* data = nullptr;
     const cudaError_t status = cudaMalloc(&data, std::max<std::size_t>(bytes, 1));
-    if (status == cudaErrorMemoryAllocation) throw std::bad_alloc();
+    if (status == cudaErrorMemoryAllocation) {
+      static_cast<void>(cudaGetLastError());  // the next launch would be taken for what failed
+      std::size_t free = 0, total = 0;
+      PHASESCOPE_CUDA(cudaMemGetInfo(&free, &total));
+      throw CudaOutOfMemory(status, bytes, free, total);
+    }
     PHASESCOPE_CUDA(status);
     return data;
   }

@@ -12,7 +12,7 @@ namespace phasescope::kernels {
 
 /// Device memory and what attention_cuda.h enqueues, on the current device; copies are made on
 /// its default stream.
-/// Everything but `available` throws like those passes; std::bad_alloc where memory is short.
+/// Everything but `available` throws like those passes; CudaOutOfMemory where its memory is short.
 class CudaKernels {
  public:
   virtual ~CudaKernels() = default;

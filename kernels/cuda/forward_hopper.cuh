@@ -322,11 +322,13 @@ class BlockHopper {
     const bool any = __ballot_sync(0xffffffffu, rose) != 0;
     if (any) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) factor[half] = rescale_row(rows_, half, old[half]);
+      for (int half = 0; half < 2; ++half) {
+        factor[half] = rescale_row<kRows>(chunk, s, rows_, half, old[half]);
+      }
     }
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-      weigh<kRows>(outputs_.rows, chunk, s, half, unit_.of, rows_);
+    const bool near = Probes::kOn && launch_.pass.windows.reach(position(group_) + warp_ * 16, 16,
+                                                                tile * kRows, kRows);
+    weigh<kRows>(launch_.pass.windows, near, chunk, s, unit_.of, rows_);
     return any;
   }
   /// Where no product reads the weights before.

@@ -9,8 +9,9 @@
 //   2. this one: 128 queries a block where the registers do for them, so that what is loaded of a
 //      tile feeds four products; queries from shared memory; values come while the scores are
 //      computed and the next keys while values are averaged, in groups of their own; no rescaling
-//      where no maximum of a warp's rows rose; rows leave by 16 bytes. With probes at 128 channels
-//      by 16 keys at a time: loading the queries again for each costs less than a block of 64 does.
+//      where no maximum of a warp's rows rose; rows leave by 16 bytes. With probes from 128
+//      channels on by 16 keys at a time: loading the queries again for each costs less than a block
+//      of 64 does.
 
 #include <cuda_runtime.h>
 
@@ -64,7 +65,8 @@ class BlockForward {
   using Layout = ForwardLayout<D, Score, kCount, kValueDim>;
   static constexpr int kStateDim = Layout::kStateDim;
   // Keys taken at a time: half a tile or a quarter where the registers would not do for more.
-  static constexpr bool kQuarterTiles = kValueDim == 128 && kCount == 2 && Probes::kOn;
+  static constexpr bool kQuarterTiles =
+      Probes::kOn && (kValueDim > 128 || (kValueDim == 128 && kCount == 2));
   static constexpr bool kHalfTiles = Score::kDots == 2 || kValueDim > 128 ||
                                      (kValueDim == 128 ? kCount == 2 || Score::kState
                                                        : kCount == 2 && Probes::kOn);
@@ -79,6 +81,7 @@ class BlockForward {
   __device__ explicit BlockForward(const ForwardLaunch<Score>& launch)
       : problem_(launch.problem),
         outputs_(launch.outputs),
+        windows_(launch.windows),
         kept_(launch.kept),
         shape_(launch.problem.shape),
         batch_(batch_of(launch.problem)),
@@ -287,22 +290,26 @@ class BlockForward {
 #pragma unroll
       for (int band = Which::kFirst; band < Which::kLast; ++band) {
 #pragma unroll
-        for (int half = 0; half < 2; ++half) rescale(band, half, old[band][half]);
+        for (int half = 0; half < 2; ++half) {
+          const float factor = rescale_row<kWidth>(chunk_of(band, tile, first), s[band],
+                                                   rows_[band], half, old[band][half]);
+          rescale(band, half, factor);
+        }
       }
+    }
+    bool near = false;
+    if constexpr (Probes::kOn) {
+      constexpr int kPositions = (Which::kLast - Which::kFirst - 1) * kRows + 16;
+      near = windows_.reach(position(Which::kFirst) + warp_ * 16, kPositions, tile * kRows + first,
+                            kWidth);
     }
 #pragma unroll
     for (int band = Which::kFirst; band < Which::kLast; ++band) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        weigh<kWidth>(outputs_.rows, chunk_of(band, tile, first), s[band], half, unit_.of,
-                      rows_[band]);
-      }
+      weigh<kWidth>(windows_, near, chunk_of(band, tile, first), s[band], unit_.of, rows_[band]);
     }
   }
 
-  /// Rows' sums from an old maximum to the one of now.
-  __device__ __forceinline__ void rescale(int band, int half, float old) {
-    const float factor = rescale_row(rows_[band], half, old);
+  __device__ __forceinline__ void rescale(int band, int half, float factor) {
     rescale_sums(out_[band], half, factor);
     if constexpr (Score::kState) rescale_sums(state_, half, factor);
   }
@@ -343,6 +350,7 @@ class BlockForward {
 
   const Problem<Score>& problem_;
   const CudaForwardOutputs& outputs_;
+  const RowWindows& windows_;
   float* kept_;
   const AttentionShape& shape_;
   int batch_, head_, first_, warp_, lane_;

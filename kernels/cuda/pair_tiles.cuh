@@ -112,15 +112,17 @@ class PairTiles {
     batch_ = batch;
     pieces_.store(problem_.score, head, first, queries());
 #pragma unroll
-    for (int tile = 0; tile < kRowTiles; ++tile)
+    for (int tile = 0; tile < kRowTiles; ++tile) {
       fetch_tile(batch, head, first + tile * kRows, tile);
+    }
   }
 
   /// Starts copying 64 keys of a kv head.
   __device__ void fetch_keys(int batch, int kv_head, int first) {
 #pragma unroll
-    for (int tile = 0; tile < kKeyTiles; ++tile)
+    for (int tile = 0; tile < kKeyTiles; ++tile) {
       fetch_key_tile(batch, kv_head, first + tile * kRows, tile);
+    }
   }
 
   /// Starts copying the entries of the pair of tiles whose first query and key these are.

@@ -2,10 +2,13 @@
 // Row probes on the device: registers of a thread for its two rows, joined over the four threads of
 // a row at the end.
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/attention.h"
 #include "kernels/cuda/tile.cuh"
+#include "kernels/units.h"
 
 namespace phasescope::kernels::cuda {
 
@@ -24,25 +27,70 @@ struct ChunkRow {
   int query, column;  // positions
 
   __device__ __forceinline__ float at(int n, int e) const { return numbers[n][2 * half + e]; }
+  __device__ __forceinline__ float largest() const {
+    float top = -INFINITY;
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) top = fmaxf(top, fmaxf(at(n, 0), at(n, 1)));
+    return top;
+  }
+};
+
+/// The windows of RowProbes as a launch has them: 0 where one is not wanted.
+struct RowWindows {
+  int length[kMaxWindows] = {};
+  int longest = 0;
+
+  RowWindows() = default;
+  explicit RowWindows(const RowProbes& wanted) {
+    for (std::size_t n = 0; n < kMaxWindows; ++n) {
+      if (wanted.window_mass[n] == nullptr) continue;
+      // Positions are below 2^29 (Limits::positions), and so are distances.
+      const std::int64_t most = std::int64_t{1} << 30;
+      length[n] = static_cast<int>(std::clamp<std::int64_t>(wanted.windows[n], 0, most));
+      longest = std::max(longest, length[n]);
+    }
+  }
+
+  /// Whether one may hold a pair of the positions and keys first .. first + count - 1: false of
+  /// most tiles of a long text.
+  __device__ __forceinline__ bool reach(int position, int positions, int key, int keys) const {
+    return position - (key + keys - 1) < longest && key - (position + positions - 1) < longest;
+  }
 };
 
 /// Off: nothing is kept, nothing is computed.
 struct NoProbes {
   static constexpr bool kOn = false;
 
+  /// Over a thread's part of a row of a chunk.
+  struct Sums {
+    float weight = 0;
+
+    __device__ __forceinline__ void add(float p, float, int) { weight += p; }
+  };
+
   __device__ void rescale(float, float, float) {}
-  template <int kColumns>
-  __device__ void find(const ChunkRow<kColumns>&, float, bool, float, float) {}
-  __device__ void add(float, float, int) {}
-  template <int kColumns>
-  __device__ void add_chunk(const RowProbes&, const ChunkRow<kColumns>&, float) {}
   __device__ void write(const RowProbes&, std::int64_t, const RowEnd&, bool) {}
 };
 
 /// All row probes, relative to the running maximum m (log2 units) and rescaled with it. A weight
-/// takes two products and two sums; what can be is decided for a thread's part of a chunk at once.
+/// takes two products and two sums, and nothing else. What few chunks need is decided once a chunk:
+/// windows and a new maximum for all rows of a warp, masked scores for the two of a thread.
 struct AllProbes {
   static constexpr bool kOn = true;
+
+  struct Sums {
+    float weight = 0;
+    float entropy = 0;  // sum p (t - m); NaN where a score is -infinity
+    float ahead = 0;    // sum p (key - column)
+
+    /// A weight p, x = t - m, of key column + ahead.
+    __device__ __forceinline__ void add(float p, float x, int at) {
+      weight += p;
+      entropy = fmaf(p, x, entropy);
+      ahead = fmaf(p, static_cast<float>(at), ahead);
+    }
+  };
 
   float entropy = 0;   // sum p (t - m)
   float distance = 0;  // sum p lambda
@@ -50,7 +98,6 @@ struct AllProbes {
   std::int32_t best_key = INT32_MAX;
   float first = -INFINITY;  // score of key 0, in the thread that has it
   float window[kMaxWindows] = {};
-  float offset = 0;  // of the chunk so far: sum p (key - column)
 
   /// The maximum moves by `step` = old - new (0 at the first), sums by factor = 2^step; `sum` is
   /// this thread's part of the normaliser before the move.
@@ -60,12 +107,18 @@ struct AllProbes {
     for (float& w : window) w *= factor;
   }
 
-  /// Before the weights: the chunk's scores times `unit`. rises: the row's maximum does, to
-  /// `largest` of the row's scores in the chunk; of this thread's `top` is the largest.
+  /// Of a chunk of the first tile of keys, whose scores times `unit` these are.
   template <int kColumns>
-  __device__ __forceinline__ void find(const ChunkRow<kColumns>& scores, float unit, bool rises,
-                                       float top, float largest) {
+  __device__ __forceinline__ void see_first(const ChunkRow<kColumns>& scores, float unit) {
     if (scores.column == 0) first = fmaxf(first, scores.at(0, 0) * unit);
+  }
+
+  /// Of a chunk with which the row's maximum rises, to that of these scores. All lanes of a warp
+  /// call it.
+  template <int kColumns>
+  __device__ __forceinline__ void find(const ChunkRow<kColumns>& scores, bool rises) {
+    const float top = scores.largest();
+    const float largest = quad_max(top);
     if (!rises) return;
     best_key = INT32_MAX;
     if (top != largest) return;  // else the first one among equals, from the last one on
@@ -78,25 +131,20 @@ struct AllProbes {
     }
   }
 
-  /// A weight p, x = t - m, of key column + ahead. Masked ones are 0 at -inf.
-  __device__ __forceinline__ void add(float p, float x, int ahead) {
-    constexpr float kLeast = -1e30f;
-    entropy = fmaf(p, fmaxf(x, kLeast), entropy);
-    offset = fmaf(p, static_cast<float>(ahead), offset);
+  /// Of a chunk's sums; most: the distance of its query from its column 0.
+  __device__ __forceinline__ void add_distances(const Sums& sums, float most) {
+    distance += fmaf(most, sums.weight, -sums.ahead);
   }
 
-  /// After the weights, whose sum is `sum`. Positions are below 2^29 (Limits::positions), and so
-  /// are distances: 32 bits do.
+  /// Of a chunk that a window may reach.
   template <int kColumns>
-  __device__ __forceinline__ void add_chunk(const RowProbes& wanted,
-                                            const ChunkRow<kColumns>& weights, float sum) {
+  __device__ __forceinline__ void add_windows(const RowWindows& windows,
+                                              const ChunkRow<kColumns>& weights, float sum) {
     const int most = weights.query - weights.column, least = most - (kColumns - 7);
-    distance += fmaf(static_cast<float>(most), sum, -offset);
-    offset = 0;
     const int farthest = max(abs(most), abs(least));
     const int nearest = most >= 0 && least <= 0 ? 0 : min(abs(most), abs(least));
     for (int n = 0; n < kMaxWindows; ++n) {
-      const int length = static_cast<int>(min(wanted.windows[n], std::int64_t{1} << 30));
+      const int length = windows.length[n];
       if (farthest < length) {
         window[n] += sum;
       } else if (nearest < length) {
@@ -105,10 +153,25 @@ struct AllProbes {
     }
   }
 
+  /// Sums::entropy of weights of which some are 0 because their scores are -infinity: by their
+  /// logarithms, which the others' x are to 2^-20.
+  template <int kColumns>
+  __device__ static float entropy_of(const ChunkRow<kColumns>& weights) {
+    float sum = 0;
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const float p = weights.at(n, e);
+        if (p > 0) sum = fmaf(p, __log2f(p), sum);
+      }
+    }
+    return sum;
+  }
+
   /// Joins the row's four threads; the first of them writes.
   __device__ void write(const RowProbes& out, std::int64_t at, const RowEnd& end, bool writes) {
     const float m = end.maximum, l = end.normaliser, share = end.share;
-    constexpr float kNatural = 0.693147180559945309f;
     entropy = quad_sum(entropy);
     distance = quad_sum(distance);
     first = quad_max(first);
@@ -120,10 +183,10 @@ struct AllProbes {
     const float inverse = empty ? 0 : share / l;
     if (out.entropy) {
       const float of_weights = share == 0 ? 0 : share * (log2f(l) - log2f(share));
-      out.entropy[at] = empty ? 0 : kNatural * (of_weights - entropy * inverse);
+      out.entropy[at] = empty ? 0 : kLn2 * (of_weights - entropy * inverse);
     }
     if (out.sink_weight) out.sink_weight[at] = end.sink;
-    if (out.max_score) out.max_score[at] = empty ? -INFINITY : m * kNatural;
+    if (out.max_score) out.max_score[at] = empty ? -INFINITY : m * kLn2;
     if (out.max_key) out.max_key[at] = empty || key == INT32_MAX ? -1 : key;  // NaN alone: none
     if (out.top1_mass) out.top1_mass[at] = empty ? 0 : inverse;
     if (out.first_key_weight) out.first_key_weight[at] = empty ? 0 : exp2f(first - m) * inverse;

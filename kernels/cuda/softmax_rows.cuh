@@ -17,6 +17,7 @@ struct ForwardLaunch {
   Problem<Score> problem;
   CudaForwardOutputs outputs;
   float* kept = nullptr;  // of stored scores whose keys come in several strips: see KeptRows
+  RowWindows windows = RowWindows(outputs.rows);
 };
 
 /// A thread's two rows so far.
@@ -82,15 +83,8 @@ __device__ __forceinline__ ChunkRow<kWidth> row_of(const Chunk<false>& chunk,
 template <int kWidth, class Probes>
 __device__ __forceinline__ void raise(const Chunk<false>& chunk, const float (&s)[kWidth / 8][4],
                                       int half, float unit, RowState<Probes>& row) {
-  float top = -INFINITY;
-#pragma unroll
-  for (int n = 0; n < kWidth / 8; ++n) {
-    top = fmaxf(top, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
-  }
-  const float largest = quad_max(top), old = row.maximum[half];
-  row.maximum[half] = fmaxf(old, largest * unit);
-  row.probes[half].find(row_of<kWidth>(chunk, s, half), unit, row.maximum[half] > old, top,
-                        largest);
+  const float largest = quad_max(row_of<kWidth>(chunk, s, half).largest());
+  row.maximum[half] = fmaxf(row.maximum[half], largest * unit);
 }
 
 /// What weights are relative to: rows without a visible key so far keep -inf, and their weights
@@ -99,9 +93,15 @@ __device__ __forceinline__ float base_of(float maximum) {
   return maximum == -INFINITY ? 0 : maximum;
 }
 
-/// A row's numbers from an old maximum to the one of now; returns the factor of its other sums.
-template <class Probes>
-__device__ __forceinline__ float rescale_row(RowState<Probes>& row, int half, float old) {
+/// A row's numbers from an old maximum to the one of now, which a chunk's scores may have raised;
+/// returns the factor of its other sums. All lanes of a warp call it.
+template <int kWidth, class Probes>
+__device__ __forceinline__ float rescale_row(const Chunk<false>& chunk,
+                                             const float (&s)[kWidth / 8][4], RowState<Probes>& row,
+                                             int half, float old) {
+  if constexpr (Probes::kOn) {
+    row.probes[half].find(row_of<kWidth>(chunk, s, half), row.maximum[half] > old);
+  }
   const float step = old == -INFINITY ? 0 : old - base_of(row.maximum[half]);
   const float factor = old == -INFINITY ? 0 : fast_exp2(step);
   row.probes[half].rescale(factor, step, row.sum[half]);
@@ -117,13 +117,11 @@ __device__ __forceinline__ void rescale_sums(float (&sums)[kCount][4], int half,
   }
 }
 
-/// A row's scores to weights, with its sum and probes.
-template <int kWidth, class Probes>
-__device__ __forceinline__ void weigh(const RowProbes& wanted, const Chunk<false>& chunk,
-                                      float (&s)[kWidth / 8][4], int half, float unit,
-                                      RowState<Probes>& row) {
-  const float base = base_of(row.maximum[half]);
-  float sum = 0;
+/// A thread's scores of one of its rows to weights relative to `maximum`, and their sums.
+template <int kWidth, class Sums>
+__device__ __forceinline__ void weigh_row(float (&s)[kWidth / 8][4], int half, float unit,
+                                          float maximum, Sums& sums) {
+  const float base = base_of(maximum);
 #pragma unroll
   for (int n = 0; n < kWidth / 8; ++n) {
 #pragma unroll
@@ -131,13 +129,48 @@ __device__ __forceinline__ void weigh(const RowProbes& wanted, const Chunk<false
       float& number = s[n][2 * half + e];
       const float x = fmaf(number, unit, -base);
       const float p = fast_exp2(x);
-      sum += p;
-      row.probes[half].add(p, x, 8 * n + e);
+      sums.add(p, x, 8 * n + e);
       number = p;
     }
   }
-  row.sum[half] += sum;
-  row.probes[half].add_chunk(wanted, row_of<kWidth>(chunk, s, half), sum);
+}
+
+/// Both rows' scores to weights, with their sums and probes. near: a window may reach the chunk.
+template <int kWidth, class Probes>
+__device__ __forceinline__ void weigh(const RowWindows& windows, bool near,
+                                      const Chunk<false>& chunk, float (&s)[kWidth / 8][4],
+                                      float unit, RowState<Probes>& row) {
+  typename Probes::Sums sums[2];
+  if constexpr (Probes::kOn) {
+    if (chunk.column == 0) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        row.probes[half].see_first(row_of<kWidth>(chunk, s, half), unit);
+      }
+    }
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    weigh_row<kWidth>(s, half, unit, row.maximum[half], sums[half]);
+    row.sum[half] += sums[half].weight;
+  }
+  if constexpr (Probes::kOn) {
+    const float both = sums[0].entropy + sums[1].entropy;
+    if (near || both != both) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const ChunkRow<kWidth> weights = row_of<kWidth>(chunk, s, half);
+        row.probes[half].add_windows(windows, weights, sums[half].weight);
+        if (both != both) sums[half].entropy = Probes::entropy_of(weights);
+      }
+    }
+    const auto most = static_cast<float>(chunk.row_of(0) - chunk.column_of(0, 0));
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      row.probes[half].entropy += sums[half].entropy;
+      row.probes[half].add_distances(sums[half], most + static_cast<float>(8 * half));
+    }
+  }
 }
 
 /// The 16 rows of a warp, from query `first` on, and the tile of shared memory that they leave
@@ -165,8 +198,7 @@ __device__ __forceinline__ float write_numbers(const Problem<Score>& problem,
                    l == 0 ? (problem.sinks && beside > 0 ? 1.0f : 0.0f) : 1 / (1 + l / beside)};
   state.probes[half].write(outputs.rows, place, end, writes);
   if (writes && outputs.lse) {
-    outputs.lse[place] =
-        l == 0 ? -INFINITY : (state.maximum[half] + log2f(l)) * 0.693147180559945309f;
+    outputs.lse[place] = l == 0 ? -INFINITY : (state.maximum[half] + log2f(l)) * kLn2;
   }
   return l == 0 ? 0 : share / l;
 }

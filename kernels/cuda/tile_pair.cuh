@@ -16,7 +16,6 @@
 namespace phasescope::kernels::cuda {
 
 inline constexpr int kColumns = 32;  // of a chunk: few, to keep registers low
-inline constexpr float kLn2 = 0.693147180559945309f;
 
 /// Blocks of a multiprocessor at least, for kernels over pairs that need few registers: without,
 /// the compiler takes fewer than they need (72 of the 128 that this leaves them) and spills.

@@ -10,10 +10,9 @@
 #include <variant>
 
 #include "kernels/cuda/attention_cuda.h"
+#include "kernels/units.h"
 
 namespace phasescope::kernels::cuda {
-
-inline constexpr float kLog2e = 1.44269504088896341f;
 
 struct DotGradients {
   float dot, phase;

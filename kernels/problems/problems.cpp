@@ -76,40 +76,29 @@ std::vector<float> Random::normal(std::int64_t count, float deviation) {
 
 namespace {
 
+struct KindLine {
+  const char *name, *score;
+};
 // In the order of Kind.
-constexpr const char* kNames[] = {"plain",
-                                  "table",
-                                  "table_signed",
-                                  "table_multiplied",
-                                  "tapa",
-                                  "tapa_linear",
-                                  "tape",
-                                  "fire",
-                                  "cape",
-                                  "cape_concat",
-                                  "cape_add_residual",
-                                  "cape_content",
-                                  "cape_fire",
-                                  "cape_fire_concat",
-                                  "cape_fire_add_residual",
-                                  "forgetting",
-                                  "tokens",
-                                  "table_tokens",
-                                  "query_table",
-                                  "clamp"};
+constexpr KindLine kKinds[] = {
+#define PHASESCOPE_KIND(name, score) {#name, #score},
+#include "kernels/problems/kinds.inc"
+#undef PHASESCOPE_KIND
+};
 
 }  // namespace
 
 const std::vector<Kind>& all_kinds() {
   static const std::vector<Kind> kinds = [] {
     std::vector<Kind> all;
-    for (std::size_t n = 0; n < std::size(kNames); ++n) all.push_back(static_cast<Kind>(n));
+    for (std::size_t n = 0; n < std::size(kKinds); ++n) all.push_back(static_cast<Kind>(n));
     return all;
   }();
   return kinds;
 }
 
-std::string kind_name(Kind kind) { return kNames[static_cast<int>(kind)]; }
+std::string kind_name(Kind kind) { return kKinds[static_cast<int>(kind)].name; }
+std::string kind_score(Kind kind) { return kKinds[static_cast<int>(kind)].score; }
 
 bool is_cape(Kind kind) { return kind >= Kind::cape && kind <= Kind::cape_fire_add_residual; }
 bool has_phase(Kind kind) { return kind == Kind::tapa || kind == Kind::tapa_linear; }

@@ -11,31 +11,16 @@
 
 namespace phasescope::kernels::problems {
 
-/// The list every generated test runs over. A new variant adds a line here and in problems.cpp.
+/// The list every generated test runs over.
 enum class Kind {
-  plain,
-  table,
-  table_signed,
-  table_multiplied,
-  tapa,
-  tapa_linear,
-  tape,
-  fire,  ///< always causal, whatever its shape says
-  cape,
-  cape_concat,
-  cape_add_residual,
-  cape_content,
-  cape_fire,  ///< over FIRE, always causal too; so are the next two
-  cape_fire_concat,
-  cape_fire_add_residual,
-  forgetting,    ///< biases of running sums over the tokens
-  tokens,        ///< any biases of queries and keys, and a factor of each query
-  table_tokens,  ///< the same beside an added table
-  query_table,   ///< a table of each query's own, shorter than the text
-  clamp,         ///< far keys by a second q and k, from another distance on for each head
+#define PHASESCOPE_KIND(name, score) name,
+#include "kernels/problems/kinds.inc"
+#undef PHASESCOPE_KIND
 };
 const std::vector<Kind>& all_kinds();
 std::string kind_name(Kind kind);
+/// The line of variants/scores.inc whose CUDA kernels it runs.
+std::string kind_score(Kind kind);
 /// Whether scores come out of CAPE's network, and whether their biases are FIRE's.
 bool is_cape(Kind kind);
 bool is_on_fire(Kind kind);

@@ -71,8 +71,9 @@ inline HWY_NOINLINE void add_lane_products(const float* x, std::int64_t rows, co
   for (; c + 2 <= columns; c += 2) {
     lane_columns<4, 2>(x, rows, y + c * kBackwardRow, depth, sums + c * kLanes, columns);
   }
-  if (c < columns)
+  if (c < columns) {
     lane_columns<8, 1>(x, rows, y + c * kBackwardRow, depth, sums + c * kLanes, columns);
+  }
 }
 
 /// Adds what add_lane_products() left, in float64.

@@ -26,8 +26,9 @@ Ran ran_on_cuda(const AttentionProgram& program, const at::Tensor& v) {
 }
 
 Ran ran_on_cuda(const AttentionProgram& program, const at::Tensor& v, Backend backend) {
-  return {.implementation = cuda_form_of(program, backend).verified ? kernels::kVerifiedCudaBackend
-                                                                    : kernels::kCudaBackend,
+  return {.implementation = cuda_form_of(program, v, backend).verified
+                                ? kernels::kVerifiedCudaBackend
+                                : kernels::kCudaBackend,
           .device = "cuda",
           .dtype = name_of_dtype(v.scalar_type())};
 }
@@ -138,8 +139,8 @@ namespace {
 AttentionResult run_attention(const AttentionProgram& program, const at::Tensor& v,
                               const AttentionOptions& options) {
   if (options.backend == Backend::plain) return plain_attention(program, v, options);
-  const bool cuda =
-      options.backend == Backend::cuda_unverified || (v.is_cuda() && is_verified_on_cuda(program));
+  const bool cuda = options.backend == Backend::cuda_unverified ||
+                    (v.is_cuda() && is_verified_on_cuda(program, v));
   const std::string obstacle =
       cuda ? cuda_obstacle(program, v, wants_gradients(program, v), options.probes)
            : fused_obstacle(program, v);

@@ -18,6 +18,7 @@
 #include "model/attention/fused_attention.h"
 #include "model/attention/kernel_variant.h"
 #include "model/attention/probe_buffers.h"
+#include "model/checkpoints/tensor_io.h"
 #include "model/host_memory.h"
 
 namespace phasescope::model {
@@ -229,7 +230,7 @@ class ForwardPass final : public CudaPass {
         inputs_(inputs_of(program, v, memory)),
         probes_(request, inputs_.shape, v.device()),
         ran_(ran_on_cuda(program, v, backend)) {
-    inputs_.hopper = cuda_form_of(program, backend).hopper;
+    inputs_.hopper = cuda_form_of(program, v, backend).hopper;
     operand_bytes = memory.bytes();
     const kernels::AttentionShape& shape = inputs_.shape;
     outputs_.out =
@@ -295,7 +296,7 @@ class BackwardPass final : public CudaPass {
       : CudaPass(v), inputs_(inputs_of(program, v, memory)), result_{program, v} {
     // In the form that the forward pass has taken, where there is one. Both say how large the
     // workspace is.
-    inputs_.hopper = cuda_form_of(program, options.backend).hopper;
+    inputs_.hopper = cuda_form_of(program, v, options.backend).hopper;
     inputs_.atomic_dq = options.atomic_dq;
     saved_.out = memory.tokens(forward.out);
     saved_.lse = memory.floats(forward.lse);
@@ -385,11 +386,11 @@ struct NoMemory {
   static constexpr T nothing = 0;
 };
 
-// A program's score, of values as wide as its keys.
-kernels::CudaAttention form_of(const AttentionProgram& program) {
+// A program's score and sizes.
+kernels::CudaAttention form_of(const AttentionProgram& program, const at::Tensor& v) {
   NoMemory memory;
   kernels::CudaAttention inputs;
-  inputs.shape = shape_of(program, program.k);
+  inputs.shape = shape_of(program, v);
   inputs.variant = std::visit(VariantOf<NoMemory>{program, memory}, program.variant);
   inputs.tokens = token_terms_of(program, memory);
   return inputs;
@@ -397,34 +398,34 @@ kernels::CudaAttention form_of(const AttentionProgram& program) {
 
 }  // namespace
 
-std::string cuda_kernel_of(const AttentionProgram& program) {
-  const kernels::CudaAttention form = form_of(program);
+std::string cuda_kernel_of(const AttentionProgram& program, const at::Tensor& v) {
+  const kernels::CudaAttention form = form_of(program, v);
   const bool wide = kernels::cuda_padded_heads(form.shape).wide();
   return std::string(kernels::cuda_score_name(form)) + (wide ? "_wide" : "");
 }
 
-bool is_verified_on_cuda(const AttentionProgram& program) {
+bool is_verified_on_cuda(const AttentionProgram& program, const at::Tensor& v) {
   const kernels::CudaKernels* kernels = cuda_kernels;
   const std::vector<kernels::VerifiedKernel>& list = kernels::verified_kernels();
   return kernels != nullptr && !list.empty() &&
-         kernels::is_verified(list, cuda_kernel_of(program), kernels->capability());
+         kernels::is_verified(list, cuda_kernel_of(program, v), kernels->capability());
 }
 
-CudaForm cuda_form_of(const AttentionProgram& program, Backend backend,
+CudaForm cuda_form_of(const AttentionProgram& program, const at::Tensor& v, Backend backend,
                       const std::vector<kernels::VerifiedKernel>& list, int capability) {
-  const std::string kernel = cuda_kernel_of(program), in_hopper_form = "hopper_" + kernel;
+  const std::string kernel = cuda_kernel_of(program, v), in_hopper_form = "hopper_" + kernel;
   const bool passed = kernels::is_verified(list, kernel, capability);
   const bool hopper_passed = passed && kernels::is_verified(list, in_hopper_form, capability);
-  const bool has_form = capability == 90 && kernels::cuda_has_hopper_form(form_of(program));
+  const bool has_form = capability == 90 && kernels::cuda_has_hopper_form(form_of(program, v));
   if (hopper_passed) return {true, true};
   const bool by_name = backend == Backend::cuda_unverified || !passed;
   return {by_name && has_form, passed && !(by_name && has_form)};
 }
 
-CudaForm cuda_form_of(const AttentionProgram& program, Backend backend) {
+CudaForm cuda_form_of(const AttentionProgram& program, const at::Tensor& v, Backend backend) {
   const kernels::CudaKernels* kernels = cuda_kernels;
   if (kernels == nullptr) return {};
-  return cuda_form_of(program, backend, kernels::verified_kernels(), kernels->capability());
+  return cuda_form_of(program, v, backend, kernels::verified_kernels(), kernels->capability());
 }
 
 bool wants_gradients(const AttentionProgram& program, const at::Tensor& v) {
@@ -454,7 +455,8 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, 
                           const ProbeRequest* probes) {
   const at::ScalarType dtype = v.scalar_type();
   if (dtype != at::kBFloat16 && dtype != at::kHalf) {
-    return std::string(at::toString(dtype)) + " has no form in the CUDA kernels";
+    return name_of_dtype(dtype) +
+           " has no form in the CUDA kernels: with the dtype bf16 or f16 they run";
   }
   if (!in_host_memory(v.device()) && !v.is_cuda()) {
     return "the CUDA kernels read tensors of a CUDA device";
@@ -476,9 +478,7 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, 
     return "a network of more than 63 knots has no form in the CUDA kernels";
   }
   const kernels::CudaHeads padded = kernels::cuda_padded_heads(program.q.size(-1), v.size(-1));
-  if (!padded.exist() ||
-      (padded.wide() &&
-       (program.q.size(-1) <= 128 || !kernels::cuda_has_wide_form(form_of(program)))) ||
+  if (!padded.exist() || (padded.wide() && !kernels::cuda_has_wide_form(form_of(program, v))) ||
       (program.is<CapeProgram>() && v.size(-1) != program.q.size(-1))) {
     return words_of_heads(program.q.size(-1), v.size(-1)) + " have no form in the CUDA kernels";
   }
@@ -505,8 +505,7 @@ AttentionResult cuda_attention(const AttentionProgram& program, const at::Tensor
 
 std::string words_of_atomic_dq(const AttentionProgram& program, const at::Tensor& v) {
   const c10::DeviceGuard guard(v.device());
-  kernels::CudaAttention form = form_of(program);
-  form.shape = shape_of(program, v);
+  kernels::CudaAttention form = form_of(program, v);
   form.atomic_dq = true;
   return cuda_kernels.load()->adds_atomically(form) ? " with atomic dq" : "";
 }

@@ -24,11 +24,11 @@ void use_cuda_kernels(const kernels::CudaKernels* kernels);
 // Throws Error "device_unavailable" where there are none, or no device.
 void require_cuda_kernels();
 
-// The kernel that is a program's, by the name of its sources: "plain", "plain_tokens",
-// "table_multiplied".
-std::string cuda_kernel_of(const AttentionProgram& program);
+// The kernel that is a program's over these values, by the name of its sources: "plain",
+// "plain_tokens", "table_multiplied", "plain_wide".
+std::string cuda_kernel_of(const AttentionProgram& program, const at::Tensor& v);
 // Whether it has passed its tests on a device like the current one (kernels/cuda/verified.h).
-bool is_verified_on_cuda(const AttentionProgram& program);
+bool is_verified_on_cuda(const AttentionProgram& program, const at::Tensor& v);
 
 // The form of a program's passes, and whether all that runs then has passed. The Hopper form
 // ("hopper_plain" of that list) is chosen by itself where it has passed; by the name
@@ -37,10 +37,10 @@ struct CudaForm {
   bool hopper = false;
   bool verified = false;
 };
-CudaForm cuda_form_of(const AttentionProgram& program, Backend backend,
+CudaForm cuda_form_of(const AttentionProgram& program, const at::Tensor& v, Backend backend,
                       const std::vector<kernels::VerifiedKernel>& list, int capability);
 // Of the list and the device that there are.
-CudaForm cuda_form_of(const AttentionProgram& program, Backend backend);
+CudaForm cuda_form_of(const AttentionProgram& program, const at::Tensor& v, Backend backend);
 
 // What ran where that backend was asked for; without one (attention.h), where none was.
 Ran ran_on_cuda(const AttentionProgram& program, const at::Tensor& v, Backend backend);

@@ -52,7 +52,8 @@ void ExchangedBand::before(const LayerInput& input, AttentionProgram& program) {
   if (program.is<PlainProgram>() && !program.transformed) return;  // it reads no distance
   if (program.q.size(2) <= low_ + 1 || high_ - low_ < 2) return;
   input_ = input, given_ = program;
-  at::Tensor bias = at::zeros({program.q.size(1), program.positions.length}, at::kDouble);
+  at::Tensor bias = at::zeros({program.q.size(1), program.positions.length},
+                              program.q.options().dtype(at::kDouble));
   at::Tensor heads = place_.head < 0 ? bias : bias.slice(0, place_.head, place_.head + 1);
   heads.slice(1, low_, high_).fill_(kHidden);
   add_by_distance(program, bias);
@@ -77,12 +78,9 @@ void ExchangedBand::join(const at::Tensor& v, std::int64_t first, std::int64_t c
   // The keys that some of these rows have in the band.
   const std::int64_t from = std::max<std::int64_t>(0, first - high_ + 1);
   const std::int64_t keys = first + count - low_ - from;
-  const at::Device device = given_.q.device();
-  const auto there = [&](const at::Tensor& x) { return x.to(device); };
-  const at::Tensor moved = moved_scores(*input_, given_, there(pairs.row), there(pairs.column),
-                                        there(pairs.distance));  // (H, P)
+  const at::Tensor moved = moved_scores(*input_, given_, pairs);  // (H, P)
   at::Tensor scores = at::full({moved.size(0), count * keys}, kHidden, moved.options());
-  scores.index_copy_(1, there((pairs.row - first) * keys + (pairs.column - from)), moved);
+  scores.index_copy_(1, (pairs.row - first) * keys + (pairs.column - from), moved);
   scores = scores.view({1, moved.size(0), count, keys});
   const auto rows_of = [&](const at::Tensor& x) { return x.slice(2, first, first + count); };
   const at::Tensor rest = rows_of(result.lse).to(scores.scalar_type());

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include "formats/error.h"
+#include "kernels/cuda/attention_cuda.h"
 #include "model/attention/cuda_attention.h"
 #include "model/attention/fused_attention.h"
 #include "model/attention/plain_attention.h"
@@ -45,6 +47,18 @@ ProbeResult fused_probe(const LayerAttention& attention, const ProbeRequest& req
   }
   kernel.forward(buffers.outputs());
   return buffers.take(ran_fused(attention.v()));
+}
+
+// Another pass of the device's kernels, of which nothing is read but what it measures.
+ProbeResult cuda_probe(const LayerAttention& attention, const ProbeRequest& request) {
+  const AttentionProgram& program = attention.program();
+  const Backend backend =
+      is_verified_on_cuda(program, attention.v()) ? Backend::fused : Backend::cuda_unverified;
+  const AttentionResult result =
+      cuda_attention(program, attention.v(), {.backend = backend, .probes = &request});
+  ProbeResult probes = *result.probes;
+  probes.ran = ran_on_cuda(program, attention.v(), backend);
+  return probes;
 }
 
 // The content scores as a program of their own, under the same mask.
@@ -163,6 +177,16 @@ MapResult fused_map(const LayerAttention& attention, const MapRequest& request) 
   const at::Tensor lse = attention.lse().contiguous();
   kernel.map(static_cast<const float*>(lse.const_data_ptr()), kernel_region(region, request.batch),
              outputs);
+  result.ran = ran_fused(attention.v());
+  return result;
+}
+
+// A mean of differences is one of two maps, a maximum is not: scores and content scores come from
+// the kernel region by region.
+MapResult fused_positional_map(const LayerAttention& attention, const MapRequest& request) {
+  MapResult result = pooled_map(attention, request, [&](const Region& region) {
+    return attention.score(region)[request.batch] - attention.content(region)[request.batch];
+  });
   result.ran = ran_fused(attention.v());
   return result;
 }
@@ -303,31 +327,25 @@ at::Tensor LayerAttention::sink_weights() const {
   return on_host(at::exp(sinks - with_sinks()));
 }
 
-ScoreParts LayerAttention::pair_scores(const at::Tensor& batch, const at::Tensor& head,
-                                       const at::Tensor& row, const at::Tensor& column) const {
+ScoreParts LayerAttention::pair_scores(const TokenPairs& pairs) const {
   const at::NoGradGuard no_grad;
   const auto dtype = widened(*this);
-  const AttentionProgram program = dtype ? with_float_tables(program_) : program_;
-  constexpr std::int64_t kStep = 4096;  // all heads of a pair's tokens are gathered
-  std::vector<at::Tensor> score, content, positional;
-  const at::Device device = program.q.device();
-  const at::Tensor of = batch.to(device), heads = head.to(device), rows = row.to(device),
-                   columns = column.to(device);
-  for (std::int64_t begin = 0; begin < row.size(0); begin += kStep) {
-    const std::int64_t end = std::min(row.size(0), begin + kStep);
-    const ScoreParts parts =
-        plain_pair_scores(program, of.slice(0, begin, end), heads.slice(0, begin, end),
-                          rows.slice(0, begin, end), columns.slice(0, begin, end), dtype);
-    score.push_back(parts.score);
-    content.push_back(parts.content);
-    positional.push_back(parts.positional);
-  }
-  if (score.empty()) return {};
-  return with_host_tensors(ScoreParts{at::cat(score), at::cat(content), at::cat(positional)});
+  return with_host_tensors(
+      plain_pair_scores(dtype ? with_float_tables(program_) : program_, pairs, dtype));
 }
 
 bool LayerAttention::ran_on_device() const {
-  return v_.is_cuda() && ran_.implementation != ran_plain(v_).implementation;
+  static_assert(std::string_view(kernels::kCudaBackend).starts_with(kernels::kVerifiedCudaBackend));
+  return v_.defined() && !v_.is_cpu() &&
+         ran_.implementation.starts_with(kernels::kVerifiedCudaBackend);
+}
+
+// Kernels that are not verified run where the pass was by such a one, which somebody asked for.
+bool LayerAttention::measures_on_device(const ProbeRequest& request) const {
+  if (!ran_on_device()) return false;
+  const bool asked_for = ran_.implementation.starts_with(kernels::kCudaBackend);
+  return (asked_for || is_verified_on_cuda(program_, v_)) &&
+         cuda_obstacle(program_, v_, false, &request).empty();
 }
 
 bool LayerAttention::is_fused() const {
@@ -338,6 +356,7 @@ ProbeResult LayerAttention::probe(const ProbeRequest& request) const {
   const at::NoGradGuard no_grad;
   check_probes(request);
   if (measured_.result && measured_.request == request) return with_host_tensors(*measured_.result);
+  if (measures_on_device(request)) return with_host_tensors(cuda_probe(*this, request));
   if (is_fused()) return with_host_tensors(fused_probe(*this, request));
   ProbeResult result = with_host_tensors(plain_probe(*this, request));
   result.ran = ran_by_twin(*this);
@@ -351,10 +370,10 @@ MapResult LayerAttention::map(const MapRequest& request) const {
   if (request.height < 1 || request.width < 1) {
     throw formats::bad_usage("a map needs at least one cell", "size");
   }
-  // A mean of differences is one of two maps, a maximum is not.
-  const bool fused = is_fused() && request.quantity != MapQuantity::positional;
-  MapResult result = fused ? fused_map(*this, request) : plain_map(*this, request);
-  if (!fused) result.ran = ran_by_twin(*this);
+  const bool positional = request.quantity == MapQuantity::positional;
+  const auto fused = positional ? &fused_positional_map : &fused_map;
+  MapResult result = is_fused() ? fused(*this, request) : plain_map(*this, request);
+  if (!is_fused()) result.ran = ran_by_twin(*this);
   HostCopies copies;
   copies.begin_all({&result.mean, &result.maximum, &result.share});
   copies.wait();

@@ -4,12 +4,14 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "model/attention/attention.h"
+#include "model/attention/token_pairs.h"
 
 namespace phasescope::model {
 
@@ -54,8 +56,7 @@ struct MeasuredProbes {
 
 // Everything one layer's attention was computed with, alive as long as somebody holds it. All is
 // lazy: nothing of size N x N is made unless a region that large is asked for. Operands lie where
-// the model does; what is computed from them comes to the host, and chosen pairs may come from
-// there.
+// the model does; what is computed from them comes to the host.
 class LayerAttention {
  public:
   LayerAttention(std::int64_t layer, AttentionProgram program, at::Tensor v, at::Tensor lse,
@@ -100,9 +101,8 @@ class LayerAttention {
   // Sums of the scores, or content scores, of pairs less than `within` apart, in two passes of the
   // kernel, of the device's too; nothing where these have no fused form.
   std::optional<CentredSums> centred_sums(std::int64_t within, bool of_content) const;
-  // Scores of chosen pairs: batch, head, row, column are (P) int64; (P) each in the result.
-  ScoreParts pair_scores(const at::Tensor& batch, const at::Tensor& head, const at::Tensor& row,
-                         const at::Tensor& column) const;
+  // Scores of chosen pairs, (P) each in the result; undefined of none.
+  ScoreParts pair_scores(const TokenPairs& pairs) const;
 
   // What the forward pass has measured already, or another pass. Sums of content scores and terms
   // come back undefined where that pass is fused and q and k were rotated for it.
@@ -112,6 +112,8 @@ class LayerAttention {
  private:
   at::Tensor with_sinks() const;  // normalisers(), where the model is
   bool ran_on_device() const;     // by the CUDA kernels, on tensors that lie there
+  // Whether those measure this in another pass.
+  bool measures_on_device(const ProbeRequest& request) const;
   void check(const Region& region) const;
 
   std::int64_t layer_;
@@ -125,5 +127,9 @@ class LayerAttention {
 // The plain twins of probe and map, by row blocks: reference, documentation, fallback.
 ProbeResult plain_probe(const LayerAttention& attention, const ProbeRequest& request);
 MapResult plain_map(const LayerAttention& attention, const MapRequest& request);
+// The cells pooled of what `values` gives of a region, (heads, rows, columns), whoever made it.
+using RegionValues = std::function<at::Tensor(const Region& region)>;
+MapResult pooled_map(const LayerAttention& attention, const MapRequest& request,
+                     const RegionValues& values);
 
 }  // namespace phasescope::model

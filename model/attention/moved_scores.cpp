@@ -43,8 +43,7 @@ at::Tensor turned_by(const at::Tensor& z, const at::Tensor& angles) {
 
 // The states of both tokens of each pair, what the content did to them kept: the key's is turned by
 // the distance it has less the one it is to have.
-PositionState states_of_pairs(const LayerInput& input, const at::Tensor& row,
-                              const at::Tensor& column, const at::Tensor& distance) {
+PositionState states_of_pairs(const LayerInput& input, const MovedPairs& pairs) {
   StartContext context = input.context;
   context.angle_dtype = at::kDouble;
   const at::Tensor angles = input.encoding->frequencies(context).to(at::kDouble);
@@ -53,40 +52,66 @@ PositionState states_of_pairs(const LayerInput& input, const at::Tensor& row,
     return z.index_select(1, places).transpose(0, 1).unsqueeze(2);
   };
   const Positions& positions = input.context.positions;
-  const at::Tensor own = places_of(positions, row) - places_of(positions, column);
-  const at::Tensor turns = (own - distance).to(at::kDouble).unsqueeze(1) * angles;
+  const at::Tensor own = places_of(positions, pairs.row) - places_of(positions, pairs.column);
+  const at::Tensor turns = (own - pairs.distance).to(at::kDouble).unsqueeze(1) * angles;
   PositionState state;
   state.positions.length = 2, state.positions.device = z.device();
-  state.z = at::cat({of(row), turned_by(of(column), turns)}, 2);
+  state.z = at::cat({of(pairs.row), turned_by(of(pairs.column), turns)}, 2);
   return state;
 }
 
-PositionState placed_pairs(const LayerInput& input, const at::Tensor& row,
-                           const at::Tensor& distance) {
+// The largest |distance| within.
+std::int64_t reach_of(const DistanceRange& within) {
+  return std::max(-within.least, within.greatest);
+}
+
+// What placed_pairs() places queries and keys within. The host measures ids that lie with it, and
+// has tables no longer than they need.
+std::optional<PositionExtent> extent_of_placed(const Positions& own, const MovedPairs& pairs) {
+  if (pairs.row.is_cpu() || !pairs.within) return {};
+  const PositionExtent given = own.measured();
+  const auto [least, greatest] = *pairs.within;
+  const std::int64_t query = std::max(given.greatest, greatest);
+  return PositionExtent{std::min<std::int64_t>(given.least, 0), std::max(query, query - least),
+                        reach_of(*pairs.within)};
+}
+
+PositionState placed_pairs(const LayerInput& input, const MovedPairs& pairs) {
   StartContext context = input.context;
   context.angle_dtype = at::kDouble;
-  const at::Tensor query = at::maximum(places_of(input.context.positions, row), distance);
-  context.positions = {.length = input.context.positions.length,
-                       .ids = at::stack({query, query - distance}, 1),
-                       .device = row.device()};
+  const Positions& own = input.context.positions;
+  const at::Tensor query = at::maximum(places_of(own, pairs.row), pairs.distance);
+  context.positions = {.length = own.length,
+                       .ids = at::stack({query, query - pairs.distance}, 1),
+                       .device = pairs.row.device(),
+                       .extent = extent_of_placed(own, pairs)};
   PositionState state = input.encoding->start(context);
   input.encoding->before_layer(input.layer, state);
   return state;
 }
 
+// What a device's term may take for the ends of the distances that it is asked for.
+void tell_distances(const MovedPairs& moved, AttentionProgram& program) {
+  TermProgram* term = program.term();
+  if (term == nullptr || moved.row.is_cpu() || !moved.within) return;
+  term->score = [score = term->score, within = moved.within](TermRegion region) {
+    region.distances = within;
+    return score(region);
+  };
+}
+
 // Of the encoding with its heads' factors, and nothing else that a reading does.
 at::Tensor scores_of_some(const LayerInput& input, const AttentionProgram& program,
-                          const at::Tensor& row, const at::Tensor& column,
-                          const at::Tensor& distance) {
+                          const MovedPairs& some) {
+  const at::Tensor& row = some.row;
   at::Tensor q = tokens_of(program.q_plain, row);
-  const at::Tensor k = tokens_of(program.k_plain, column);
+  const at::Tensor k = tokens_of(program.k_plain, some.column);
   if (input.log_scale > 0) {
     const at::Tensor factors = (row + 1).to(at::kDouble).log() / std::log(input.log_scale);
     q = q * factors.to(q.scalar_type()).view({-1, 1, 1, 1});
   }
   const bool own_states = program.is<TapeProgram>();
-  const PositionState state = own_states ? states_of_pairs(input, row, column, distance)
-                                         : placed_pairs(input, row, distance);
+  const PositionState state = own_states ? states_of_pairs(input, some) : placed_pairs(input, some);
   AttentionProgram pairs = input.encoding->program(*input.parameters, twice(q), twice(k), state);
   // Of the position that the query has, wherever the pair is read.
   const at::Tensor place = places_of(input.context.positions, row).unsqueeze(1).expand({-1, 2});
@@ -94,20 +119,21 @@ at::Tensor scores_of_some(const LayerInput& input, const AttentionProgram& progr
   scale_bias(input, pairs);
   pairs.scale = program.scale, pairs.gain = program.gain, pairs.soft_cap = program.soft_cap;
   pairs.causal = false;
+  tell_distances(some, pairs);
   const at::Tensor scores = plain_scores(pairs, {0, q.size(1)}, {0, 1}, {1, 2});
   return scores.flatten(1).t();  // (heads, P)
 }
 
 at::Tensor own_moved_scores(const LayerInput& input, const AttentionProgram& program,
-                            const at::Tensor& row, const at::Tensor& column,
-                            const at::Tensor& distance) {
+                            const MovedPairs& pairs) {
   constexpr std::int64_t kBudget = std::int64_t{1} << 22;  // numbers of q
   const std::int64_t size = program.q.size(1) * program.q.size(3) * 2;
   const std::int64_t step = std::max<std::int64_t>(1, kBudget / size);
   std::vector<at::Tensor> parts;
-  for (std::int64_t begin = 0; begin < row.size(0); begin += step) {
+  for (std::int64_t begin = 0; begin < pairs.row.size(0); begin += step) {
     const auto some = [&](const at::Tensor& x) { return x.slice(0, begin, begin + step); };
-    parts.push_back(scores_of_some(input, program, some(row), some(column), some(distance)));
+    parts.push_back(scores_of_some(
+        input, program, {some(pairs.row), some(pairs.column), some(pairs.distance), pairs.within}));
   }
   if (!parts.empty()) return at::cat(parts, 1);
   return at::empty({program.q.size(1), 0},
@@ -166,13 +192,31 @@ std::string no_other_distance(const ModelConfig& config, const Encoding& encodin
   return {};
 }
 
+namespace {
+
+// The pairs with distances past a limit, -1 for none, read at it.
+MovedPairs within_limit(MovedPairs pairs, std::int64_t limit) {
+  if (limit < 0) return pairs;
+  pairs.distance = pairs.distance.clamp(-limit, limit);
+  if (pairs.within) {
+    const auto [least, greatest] = *pairs.within;
+    pairs.within = {std::clamp(least, -limit, limit), std::clamp(greatest, -limit, limit)};
+  }
+  return pairs;
+}
+
+// |distance| of some pairs. A device takes the bound, where one is known: it is not asked.
+BoundedDistances bounded(const at::Tensor& distance, std::optional<std::int64_t> bound) {
+  const at::Tensor sizes = distance.abs();
+  if (bound && !sizes.is_cpu()) return {sizes, *bound};
+  return {sizes, sizes.numel() == 0 ? 0 : sizes.max().item<std::int64_t>()};
+}
+
+}  // namespace
+
 at::Tensor moved_scores(const LayerInput& input, const AttentionProgram& program,
-                        const at::Tensor& row, const at::Tensor& column,
-                        const at::Tensor& distance) {
-  const auto scored_at = [&](const at::Tensor& read) {
-    return own_moved_scores(input, program, row, column, read);
-  };
-  if (input.repairs == nullptr) return scored_at(distance);
+                        const MovedPairs& pairs) {
+  if (input.repairs == nullptr) return own_moved_scores(input, program, pairs);
   const std::vector<std::int64_t> clamps =
       limits_of_layer(input.repairs->clamps, input.layer, program.q.size(1));
   std::map<std::int64_t, at::Tensor> of_limit;  // heads of one limit are scored once
@@ -180,21 +224,23 @@ at::Tensor moved_scores(const LayerInput& input, const AttentionProgram& program
   for (std::size_t head = 0; head < clamps.size(); ++head) {
     const std::int64_t limit = clamps[head];
     at::Tensor& all = of_limit[limit];
-    if (!all.defined()) all = scored_at(limit < 0 ? distance : distance.clamp(-limit, limit));
+    if (!all.defined()) all = own_moved_scores(input, program, within_limit(pairs, limit));
     heads.push_back(all[static_cast<std::int64_t>(head)]);
   }
-  const at::Tensor scores = heads.empty() ? scored_at(distance) : at::stack(heads);
-  // A device is asked how far apart pairs lie only where something goes by it.
+  const at::Tensor scores =
+      heads.empty() ? own_moved_scores(input, program, pairs) : at::stack(heads);
   if (!input.repairs->table.defined() && !has_windows(input)) return scores;
   const Positions& positions = input.context.positions;
-  return with_biases(input, scores, distance.abs(),
-                     (places_of(positions, row) - places_of(positions, column)).abs());
+  const at::Tensor own = places_of(positions, pairs.row) - places_of(positions, pairs.column);
+  const auto reach = pairs.within ? std::optional(reach_of(*pairs.within)) : std::nullopt;
+  return with_biases(input, scores, bounded(pairs.distance, reach),
+                     bounded(own, positions.largest_distance()));
 }
 
 namespace {
 
-using PairScores = at::Tensor (*)(const LayerInput&, const AttentionProgram&, const at::Tensor& row,
-                                  const at::Tensor& column, const at::Tensor& distance);
+using PairScores = at::Tensor (*)(const LayerInput&, const AttentionProgram&,
+                                  const MovedPairs& pairs);
 // A block of one text's scores, which lie on a device.
 struct TextBlock {
   std::int64_t text = 0;
@@ -205,13 +251,14 @@ struct TextBlock {
 // The pairs of a block, on its device; none may be undefined.
 using PairsOfBlock = std::function<MovedPairs(const TextBlock& block)>;
 
-// Those of some pairs on the host that lie in the block, by their columns. The host says how many
-// they are without waiting for a device.
+// Those of some pairs that lie in the block, by their columns. In one that has every key of its
+// rows all do, and their device is asked for nothing.
 MovedPairs in_block(MovedPairs some, const TextBlock& block) {
   const std::int64_t begin = block.corner.column, end = begin + block.columns;
+  if (begin == 0 && end >= block.corner.row + block.rows) return some;
   const at::Tensor kept = ((some.column >= begin) & (some.column < end)).nonzero().squeeze(1);
   for (at::Tensor* places : {&some.row, &some.column, &some.distance}) {
-    *places = places->index_select(0, kept).to(block.device);
+    *places = places->index_select(0, kept);
   }
   return some;
 }
@@ -226,8 +273,10 @@ at::Tensor of_text(const at::Tensor& x, std::int64_t text) {
   return x.defined() && x.size(0) > 1 ? x.slice(0, text, text + 1) : x;
 }
 LayerInput of_text(LayerInput input, std::int64_t text) {
-  at::Tensor& ids = input.context.positions.ids;
-  if (ids.defined() && ids.dim() == 2) ids = of_text(ids, text);
+  Positions& positions = input.context.positions;
+  for (at::Tensor* ids : {&positions.ids, &positions.kept}) {
+    if (ids->defined() && ids->dim() == 2) *ids = of_text(*ids, text);
+  }
   input.state.z = of_text(input.state.z, text);
   return input;
 }
@@ -238,9 +287,13 @@ AttentionProgram of_text(AttentionProgram program, std::int64_t text) {
   return program;
 }
 
+// Whether pairs may be read at the distance that they have, and keep their bits then.
+enum class Moved { all, some };
+
 // Reads pairs of some heads at other distances; `scores_at` says what their scores are there.
-void move_pairs_by(PairScores scores_at, const LayerInput& input, const PairsOfBlock& pairs,
-                   const std::vector<std::int64_t>& heads, AttentionProgram& program) {
+void move_pairs_by(PairScores scores_at, const LayerInput& input, Moved how,
+                   const PairsOfBlock& pairs, const std::vector<std::int64_t>& heads,
+                   AttentionProgram& program) {
   if (program.is<PlainProgram>() && !program.transformed) return;
   const AttentionProgram given = program;
   const bool table =
@@ -253,16 +306,21 @@ void move_pairs_by(PairScores scores_at, const LayerInput& input, const PairsOfB
           pairs({text, corner, scores.size(2), scores.size(3), scores.device()});
       if (some.row.size(0) == 0) continue;
       const at::Tensor moved = table ? exchanged_entries(given.as<TableProgram>()->values, some)
-                                     : scores_at(of_text(input, text), of_text(given, text),
-                                                 some.row, some.column, some.distance);
+                                     : scores_at(of_text(input, text), of_text(given, text), some);
       if (!out.defined()) out = before.clone();
       const at::Tensor row = some.row - corner.row, column = some.column - corner.column;
+      at::Tensor stays;
+      if (how == Moved::some) stays = some.row - some.column == some.distance;
       for (std::int64_t h = 0; h < scores.size(1); ++h) {
         const std::int64_t head = corner.head + h;
         const bool wanted = heads.empty() || std::ranges::find(heads, head) != heads.end();
-        if (wanted) {
-          out[text][h].index_put_({row, column}, moved[head].to(out.scalar_type()), table);
+        if (!wanted) continue;
+        at::Tensor values = moved[head].to(out.scalar_type());
+        if (stays.defined()) {
+          values = table ? values.masked_fill(stays, 0.0)
+                         : at::where(stays, before[text][h].index({row, column}), values);
         }
+        out[text][h].index_put_({row, column}, values, table);
       }
     }
     return out.defined() ? out : before;
@@ -274,13 +332,9 @@ void move_pairs_by(PairScores scores_at, const LayerInput& input, const PairsOfB
 void move_pairs(const LayerInput& input, const PairsOfRows& pairs,
                 const std::vector<std::int64_t>& heads, AttentionProgram& program) {
   const PairsOfBlock of_every_text = [pairs](const TextBlock& block) {
-    MovedPairs some = pairs(block.corner.row, block.rows);
-    // At the distance that it has a pair keeps its bits.
-    const at::Tensor moves = (some.distance != some.row - some.column).nonzero().squeeze(1);
-    for (at::Tensor* x : {&some.row, &some.column, &some.distance}) *x = x->index_select(0, moves);
-    return in_block(some, block);
+    return in_block(pairs(block.corner.row, block.rows), block);
   };
-  move_pairs_by(moved_scores, input, of_every_text, heads, program);
+  move_pairs_by(moved_scores, input, Moved::some, of_every_text, heads, program);
 }
 
 namespace {
@@ -366,6 +420,9 @@ bool clamp_by_far_keys(const LayerInput& input, const std::vector<std::int64_t>&
   return true;
 }
 
+// What far pairs are read at.
+DistanceRange ends_of(std::int64_t limit, bool both) { return {both ? -limit : limit, limit}; }
+
 // Far pairs of consecutive positions, which are triangles of a block: made on its device, and none
 // of their numbers is asked for. `both`: of keys after the query too.
 MovedPairs far_triangles(const TextBlock& block, std::int64_t limit, bool both) {
@@ -380,23 +437,32 @@ MovedPairs far_triangles(const TextBlock& block, std::int64_t limit, bool both) 
     places = at::cat({places, after}, 1);
     distance = at::cat({distance, at::full({after.size(1)}, -limit, whole)});
   }
-  return {places[0] + corner.row, places[1] + corner.column, distance};
+  return {places[0] + corner.row, places[1] + corner.column, distance, ends_of(limit, both)};
 }
 
-// The same of places that were given, (N) or (B, N) on the host.
-MovedPairs far_pairs(const at::Tensor& places, const TextBlock& block, std::int64_t limit,
-                     bool both) {
-  const std::int64_t first = block.corner.row, end = first + block.rows;
-  const at::Tensor own = places.dim() == 2 ? places[places.size(0) > 1 ? block.text : 0] : places;
-  const std::int64_t keys = both ? own.size(0) : end;
-  const at::Tensor distance =
-      own.slice(0, first, end).unsqueeze(1) - own.slice(0, 0, keys).unsqueeze(0);
-  const at::Tensor seen = at::ones({block.rows, keys}, at::kBool);
-  const at::Tensor is_far = both ? distance.abs() > limit : (distance > limit) & seen.tril(first);
-  const at::Tensor pairs = is_far.nonzero();
-  return in_block({pairs.select(1, 0) + first, pairs.select(1, 1),
-                   distance.masked_select(is_far).clamp(-limit, limit)},
-                  block);
+// How far the tokens of a block lie apart by given ids, (N) or (B, N), with 0 where no pair is far:
+// (rows, columns).
+at::Tensor far_distances(const at::Tensor& ids, const TextBlock& block, std::int64_t limit,
+                         bool both) {
+  const ScoreCorner& corner = block.corner;
+  const at::Tensor own = ids.dim() == 2 ? ids[ids.size(0) > 1 ? block.text : 0] : ids;
+  const at::Tensor distance = own.narrow(0, corner.row, block.rows).unsqueeze(1) -
+                              own.narrow(0, corner.column, block.columns).unsqueeze(0);
+  if (both) return distance.masked_fill(distance.abs() <= limit, 0);
+  return distance.masked_fill(distance <= limit, 0).tril(corner.row - corner.column);
+}
+
+// Far pairs by given ids. The host, which has these too, says how many there are: a device would be
+// asked.
+MovedPairs far_pairs(const Positions& positions, const at::Tensor& ids_on_host,
+                     const TextBlock& block, std::int64_t limit, bool both) {
+  const auto apart = [&](const at::Tensor& ids) { return far_distances(ids, block, limit, both); };
+  const at::Tensor distance = apart(positions.ids);
+  const auto count = at::count_nonzero(apart(ids_on_host)).item<std::int64_t>();
+  const at::Tensor far = distance.nonzero_static(count);
+  const at::Tensor row = far.select(1, 0), column = far.select(1, 1);
+  return {row + block.corner.row, column + block.corner.column,
+          distance.index({row, column}).clamp(-limit, limit), ends_of(limit, both)};
 }
 
 // By plain operations, the heads of one limit.
@@ -405,12 +471,12 @@ void clamp_plainly(PairScores scores_at, const LayerInput& input, std::int64_t l
   // Who sees both ways reads keys behind it as far away as those before it.
   const bool both = !program.causal;
   const Positions& positions = input.context.positions;
-  const at::Tensor places = positions.consecutive() ? at::Tensor() : on_host(positions.ids);
+  const at::Tensor here = positions.ids_on_host();
   const PairsOfBlock far = [=](const TextBlock& block) {
-    return places.defined() ? far_pairs(places, block, limit, both)
-                            : far_triangles(block, limit, both);
+    return here.defined() ? far_pairs(positions, here, block, limit, both)
+                          : far_triangles(block, limit, both);
   };
-  move_pairs_by(scores_at, input, far, heads, program);
+  move_pairs_by(scores_at, input, Moved::all, far, heads, program);
 }
 
 void clamp_by(PairScores scores_at, const LayerInput& input,

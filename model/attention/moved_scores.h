@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,20 +23,23 @@ namespace phasescope::model {
 // it is.
 std::string no_other_distance(const ModelConfig& config, const Encoding& encoding);
 
-// The softmax's input, before the mask, of the query at index row and the key at index column of
-// the first text if it stood `distance` tokens before it, each (P) int64: (heads, P) of the
-// program's table dtype. The query keeps its own place, or where the key would stand before 0 both
-// move up. Angles are computed in float64. TAPE keeps what the content did to the states, and
-// exchanges the distance in them.
-at::Tensor moved_scores(const LayerInput& input, const AttentionProgram& program,
-                        const at::Tensor& row, const at::Tensor& column,
-                        const at::Tensor& distance);
-
 // Pairs of tokens by index, and the distances they are to be read at; each (P) int64.
 struct MovedPairs {
   at::Tensor row, column, distance;
+  // What the distances lie within, where it is known without reading them: a device is asked
+  // otherwise.
+  std::optional<DistanceRange> within = {};
 };
-// The pairs of rows [first, first + count), keys at or before their query.
+
+// The softmax's input, before the mask, of the queries at indices `row` and the keys at indices
+// `column` of the first text if each key stood `distance` tokens before its query: (heads, P) of
+// the program's table dtype. The query keeps its own place, or where the key would stand before 0
+// both move up. Angles are computed in float64. TAPE keeps what the content did to the states, and
+// exchanges the distance in them.
+at::Tensor moved_scores(const LayerInput& input, const AttentionProgram& program,
+                        const MovedPairs& pairs);
+
+// The pairs of rows [first, first + count), keys at or before their query, where the layers are.
 using PairsOfRows = std::function<MovedPairs(std::int64_t first, std::int64_t count)>;
 
 // Reads these pairs at other distances, in some heads (all where the list is empty). A program that

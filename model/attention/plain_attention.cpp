@@ -42,6 +42,17 @@ at::Tensor distances(const AttentionProgram& program, Range rows, Range columns)
          ids_of(program, columns).unsqueeze(1);
 }
 
+// The least and the greatest of them by the host's ids, (N) or (B, N).
+DistanceRange range_of_kept(const at::Tensor& ids, Range queries, Range keys) {
+  const auto ends_of = [&ids](Range range) {
+    return ids.slice(-1, range.begin, range.end).aminmax(-1);
+  };
+  const auto [first_query, last_query] = ends_of(queries);
+  const auto [first_key, last_key] = ends_of(keys);
+  return {(first_query - last_key).min().item<std::int64_t>(),
+          (last_query - first_key).max().item<std::int64_t>()};
+}
+
 // The least and the greatest of them, as far as the host knows.
 std::optional<DistanceRange> range_of_distances(const AttentionProgram& program, Range rows,
                                                 Range columns) {
@@ -50,7 +61,11 @@ std::optional<DistanceRange> range_of_distances(const AttentionProgram& program,
     const Range queries = tokens_of_rows(program, rows);
     return DistanceRange{queries.begin - (columns.end - 1), queries.end - 1 - columns.begin};
   }
-  if (program.q.is_cpu() || !positions.extent) return {};
+  if (program.q.is_cpu()) return {};
+  if (positions.kept.defined()) {
+    return range_of_kept(positions.kept, tokens_of_rows(program, rows), columns);
+  }
+  if (!positions.extent) return {};
   const std::int64_t reach = positions.largest_distance();
   return DistanceRange{-reach, reach};
 }
@@ -160,36 +175,34 @@ at::Tensor term_scores(const AttentionProgram& program, Range heads, Range rows,
 }
 
 // A term's scores of single pairs (P), row by row.
-at::Tensor term_pair_scores(const AttentionProgram& program, const at::Tensor& batch,
-                            const at::Tensor& head, const at::Tensor& row,
-                            const at::Tensor& column) {
+at::Tensor term_pair_scores(const AttentionProgram& program, const TokenPairs& pairs) {
+  const auto sorted = [&pairs](const at::Tensor& x) { return x.index_select(0, pairs.by_query()); };
+  const at::Tensor text = sorted(pairs.there().text), head = sorted(pairs.there().head),
+                   key = sorted(pairs.there().key);
   at::Tensor scores =
-      at::empty(row.sizes(), program.q.options().dtype(table_dtype(program.q.scalar_type())));
-  const at::Tensor rows = std::get<0>(at::_unique2(row));
-  for (std::int64_t n = 0; n < rows.size(0); ++n) {
-    const std::int64_t begin = rows[n].item<std::int64_t>();
+      at::empty(key.sizes(), program.q.options().dtype(table_dtype(program.q.scalar_type())));
+  for (const auto& [query, begin, end] : pairs.rows()) {
     const at::Tensor of_row =
-        term_scores(program, {0, program.q.size(1)}, {begin, begin + 1}, {0, program.k.size(2)});
-    const at::Tensor here = (row == begin).nonzero().squeeze(1);
-    scores.index_put_({here}, of_row.squeeze(2).index(
-                                  {batch.index({here}), head.index({here}), column.index({here})}));
+        term_scores(program, {0, program.q.size(1)}, {query, query + 1}, {0, program.k.size(2)});
+    const auto here = [begin, end](const at::Tensor& x) { return x.slice(0, begin, end); };
+    scores.index_put_({here(pairs.by_query())},
+                      of_row.squeeze(2).index({here(text), here(head), here(key)}));
   }
   return scores;
 }
 
 // Scores of single pairs (P) of a program that changes its scores before softmax; it does so by
 // regions.
-at::Tensor edited_pair_scores(const AttentionProgram& program, const at::Tensor& batch,
-                              const at::Tensor& head, const at::Tensor& row,
-                              const at::Tensor& column) {
+at::Tensor edited_pair_scores(const AttentionProgram& program, const TokenPairs& pairs) {
+  const PairIndices& here = pairs.here();
   std::vector<at::Tensor> scores;
-  for (std::int64_t p = 0; p < row.size(0); ++p) {
+  for (std::int64_t p = 0; p < pairs.size(); ++p) {
     const auto one = [p](const at::Tensor& places) {
       const std::int64_t place = places[p].item<std::int64_t>();
       return Range{place, place + 1};
     };
-    scores.push_back(plain_scores(program, one(head), one(row), one(column))
-                         .select(0, batch[p].item<std::int64_t>())
+    scores.push_back(plain_scores(program, one(here.head), one(here.query), one(here.key))
+                         .select(0, here.text[p].item<std::int64_t>())
                          .squeeze());
   }
   return at::stack(scores);
@@ -268,16 +281,15 @@ at::Tensor with_token_terms(const AttentionProgram& program, const at::Tensor& s
 
 // factor (scores + query + key) of single pairs, scores (P).
 at::Tensor with_token_terms_of_pairs(const AttentionProgram& program, const at::Tensor& scores,
-                                     const at::Tensor& batch, const at::Tensor& head,
-                                     const at::Tensor& row, const at::Tensor& column) {
+                                     const PairIndices& pairs) {
   const auto of = [&](const at::Tensor& x, const at::Tensor& token) {
     if (!x.defined()) return x;
-    return x.expand({program.q.size(0), -1, -1}).index({batch, head, token});
+    return x.expand({program.q.size(0), -1, -1}).index({pairs.text, pairs.head, token});
   };
-  const at::Tensor bias =
-      sum_of_biases(of(program.tokens.key, column), of(program.tokens.query, row), scores);
+  const at::Tensor bias = sum_of_biases(of(program.tokens.key, pairs.key),
+                                        of(program.tokens.query, pairs.query), scores);
   const at::Tensor sum = bias.defined() ? scores + bias : scores;
-  return program.tokens.factor.defined() ? sum * of(program.tokens.factor, row) : sum;
+  return program.tokens.factor.defined() ? sum * of(program.tokens.factor, pairs.query) : sum;
 }
 
 // Its entry of |lambda|, 0 where it has none, with each score of (B, heads, rows, columns).
@@ -375,9 +387,23 @@ ScoreParts plain_score_parts(const AttentionProgram& program, Range heads, Range
   return plain_score_parts(program, heads, rows, columns, {});
 }
 
-ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& batch,
-                             const at::Tensor& head, const at::Tensor& row,
-                             const at::Tensor& column, std::optional<at::ScalarType> computed_in) {
+namespace {
+
+// What programs give by regions alone, (P) each of all pairs; undefined where tokens say it.
+struct RegionScores {
+  at::Tensor term, edited;
+
+  RegionScores slice(std::int64_t begin, std::int64_t end) const {
+    const auto some = [=](const at::Tensor& x) { return x.defined() ? x.slice(0, begin, end) : x; };
+    return {some(term), some(edited)};
+  }
+};
+
+// Of so few pairs that all heads of their tokens can be gathered.
+ScoreParts scores_of_pairs(const AttentionProgram& program, const PairIndices& of,
+                           const RegionScores& by_regions,
+                           std::optional<at::ScalarType> computed_in) {
+  const at::Tensor &batch = of.text, &head = of.head, &row = of.query, &column = of.key;
   const Range heads{0, program.q.size(1)};
   const auto taken = [&](const at::Tensor& x, const at::Tensor& token) {
     return in_given_dtype(tokens_of(x, batch, token), computed_in);
@@ -402,8 +428,8 @@ ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& 
     const Operands x = pairs(program.q, program.k);
     score = of_head(program.term()->score({in_table_dtype(products(x.q, x.k) * program.scale),
                                            query_id.view({-1, 1, 1}), key_id.view({-1, 1, 1})}));
-  } else if (program.is<TermProgram>()) {
-    score = term_pair_scores(program, batch, head, row, column);
+  } else if (by_regions.term.defined()) {
+    score = by_regions.term;
   } else {
     score = of_head(open_scores(program, pairs(program.q, program.k),
                                 (query_id - key_id).view({-1, 1, 1}), heads));
@@ -423,15 +449,39 @@ ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& 
     score = in_table_dtype(score) + query_table_entries(values, distance).flatten();
   }
   if (program.tokens.defined()) {
-    score = with_token_terms_of_pairs(program, score, batch, head, row, column);
+    score = with_token_terms_of_pairs(program, score, of);
   }
   score = capped(program, gained(program, score));
-  if (program.edit) score = edited_pair_scores(program, batch, head, row, column);
+  if (by_regions.edited.defined()) score = by_regions.edited;
   if (spreads_padding(program)) score = score.masked_fill(lost_of_pairs(program, batch, row), 0.0);
   parts.score = score.masked_fill(hidden_of_pairs(program, batch, row, column),
                                   -std::numeric_limits<double>::infinity());
   parts.positional = parts.score - parts.content;
   return parts;
+}
+
+}  // namespace
+
+ScoreParts plain_pair_scores(const AttentionProgram& program, const TokenPairs& pairs,
+                             std::optional<at::ScalarType> computed_in) {
+  if (pairs.size() == 0) return {};
+  RegionScores by_regions;
+  if (program.edit) {
+    by_regions.edited = edited_pair_scores(program, pairs);
+  } else if (program.is<TermProgram>()) {
+    by_regions.term = term_pair_scores(program, pairs);
+  }
+  constexpr std::int64_t kStep = 4096;
+  std::vector<at::Tensor> score, content, positional;
+  for (std::int64_t begin = 0; begin < pairs.size(); begin += kStep) {
+    const std::int64_t end = std::min(pairs.size(), begin + kStep);
+    const ScoreParts parts = scores_of_pairs(program, pairs.there().slice(begin, end),
+                                             by_regions.slice(begin, end), computed_in);
+    score.push_back(parts.score);
+    content.push_back(parts.content);
+    positional.push_back(parts.positional);
+  }
+  return {at::cat(score), at::cat(content), at::cat(positional)};
 }
 
 namespace {

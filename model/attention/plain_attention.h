@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "model/attention/attention.h"
+#include "model/attention/token_pairs.h"
 
 // Pieces of the plain form that attention, LayerAttention and the plain probes share.
 
@@ -42,11 +43,9 @@ ScoreParts plain_score_parts(const AttentionProgram& program, Range heads, Range
 // ScoreParts::content alone.
 at::Tensor plain_content(const AttentionProgram& program, Range heads, Range rows, Range columns);
 
-// Scores of single pairs: batch, head, row and column (P) int64; (P) each in the result.
-// computed_in: as above, of the pairs' tokens.
-ScoreParts plain_pair_scores(const AttentionProgram& program, const at::Tensor& batch,
-                             const at::Tensor& head, const at::Tensor& row,
-                             const at::Tensor& column,
+// Scores of single pairs, (P) each in the result; undefined of none. computed_in: as above, of the
+// pairs' tokens.
+ScoreParts plain_pair_scores(const AttentionProgram& program, const TokenPairs& pairs,
                              std::optional<at::ScalarType> computed_in = {});
 
 // CAPE's scores from the content scores and base biases of all heads, (B, H, rows, columns) and (B

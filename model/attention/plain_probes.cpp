@@ -242,7 +242,8 @@ ProbeResult plain_probe(const LayerAttention& attention, const ProbeRequest& req
   return result;
 }
 
-MapResult plain_map(const LayerAttention& attention, const MapRequest& request) {
+MapResult pooled_map(const LayerAttention& attention, const MapRequest& request,
+                     const RegionValues& values_of) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> mean, maximum, share;
   const at::ScalarType dtype = at::promote_types(attention.q().scalar_type(), at::kFloat);
@@ -251,7 +252,7 @@ MapResult plain_map(const LayerAttention& attention, const MapRequest& request) 
     const Range cell = cell_range(y, request.height, request.region.rows.size());
     Region region = request.region;
     region.rows = {request.region.rows.begin + cell.begin, request.region.rows.begin + cell.end};
-    const at::Tensor values = quantity_of(attention, region, request.batch, request.quantity);
+    const at::Tensor values = values_of(region);
     // On the host, where the values are.
     at::Tensor hidden = on_host(hidden_pairs(attention.program(), region.rows, region.columns));
     if (hidden.defined() && hidden.dim() == 4) hidden = hidden[request.batch][0];
@@ -267,6 +268,13 @@ MapResult plain_map(const LayerAttention& attention, const MapRequest& request) 
   result.mean = at::stack(mean, 1).to(dtype);
   if (request.maximum) result.maximum = at::stack(maximum, 1).to(dtype);
   if (request.share) result.share = at::stack(share, 1).to(dtype);
+  return result;
+}
+
+MapResult plain_map(const LayerAttention& attention, const MapRequest& request) {
+  MapResult result = pooled_map(attention, request, [&](const Region& region) {
+    return quantity_of(attention, region, request.batch, request.quantity);
+  });
   result.ran = ran_plain(attention.v());
   return result;
 }

@@ -180,8 +180,9 @@ at::Tensor windows_of(const std::vector<Repairs::Limit>& limits, std::int64_t la
   at::Tensor bias;
   for (const Repairs::Limit& limit : limits) {
     if (limit.layer != layer || limit.distance >= length) continue;
-    if (!bias.defined())
+    if (!bias.defined()) {
       bias = at::zeros({heads, length}, at::TensorOptions(at::kDouble).device(device));
+    }
     bias[limit.head].slice(0, limit.distance).fill_(-std::numeric_limits<double>::infinity());
   }
   return bias;
@@ -294,8 +295,9 @@ at::Tensor layer_factors(const std::vector<Repairs::Factor>& factors, std::int64
   at::Tensor values;
   for (const Repairs::Factor& one : factors) {
     if (one.layer != layer) continue;
-    if (!values.defined())
+    if (!values.defined()) {
       values = at::full({heads}, otherwise, at::TensorOptions(at::kDouble).device(device));
+    }
     values[one.head] = one.value;
   }
   return values;
@@ -440,21 +442,19 @@ void repair(const LayerInput& input, AttentionProgram& program) {
 }
 
 at::Tensor with_biases(const LayerInput& input, const at::Tensor& scores,
-                       const at::Tensor& read_distance, const at::Tensor& own_distance) {
-  if (input.repairs == nullptr || read_distance.numel() == 0) return scores;
+                       const BoundedDistances& read, const BoundedDistances& own) {
+  if (input.repairs == nullptr || read.values.numel() == 0) return scores;
   const Repairs& repairs = *input.repairs;
   at::Tensor out = scores;
   if (repairs.table.defined()) {
-    const at::Tensor own = repairs.table[input.layer].narrow(0, 0, scores.size(0));
-    const at::Tensor entries = by_distance(own.to(scores.device()), repairs.edges,
-                                           read_distance.max().item<std::int64_t>() + 1);
-    out = out + entries.index_select(1, read_distance).to(scores.scalar_type());
+    const at::Tensor table = repairs.table[input.layer].narrow(0, 0, scores.size(0));
+    const at::Tensor entries = by_distance(table.to(scores.device()), repairs.edges, read.most + 1);
+    out = out + entries.index_select(1, read.values).to(scores.scalar_type());
   }
   const at::Tensor windows =
-      windows_of(repairs.windows, input.layer, scores.size(0),
-                 own_distance.max().item<std::int64_t>() + 1, scores.device());
+      windows_of(repairs.windows, input.layer, scores.size(0), own.most + 1, scores.device());
   if (windows.defined()) {
-    out = out + windows.index_select(1, own_distance).to(scores.scalar_type());
+    out = out + windows.index_select(1, own.values).to(scores.scalar_type());
   }
   return out;
 }

@@ -54,10 +54,15 @@ void scale_bias(const LayerInput& input, AttentionProgram& program);
 // Each head's limit in a layer, (heads), -1 for none; empty where no head has one.
 std::vector<std::int64_t> limits_of_layer(const std::vector<Repairs::Limit>& limits,
                                           std::int64_t layer, std::int64_t heads);
+// Distances (P), none negative, and one that none of them exceeds.
+struct BoundedDistances {
+  at::Tensor values;
+  std::int64_t most = 0;
+};
 // What a bias by distance adds to pairs that are read at some distances, and what windows, which
-// go by the places that tokens have, hide of them: scores (H, P), distances (P) each.
+// go by the places that tokens have, hide of them: scores (H, P).
 at::Tensor with_biases(const LayerInput& input, const at::Tensor& scores,
-                       const at::Tensor& read_distance, const at::Tensor& own_distance);
+                       const BoundedDistances& read, const BoundedDistances& own);
 
 // Bounds the weight of key 0; `backend` runs the pass that this needs, but for gradients, which
 // plain operations give.

@@ -40,8 +40,9 @@ AdapterName split_name(const std::string& full) {
 
 void refuse_what_cannot_be_read(const formats::ConfigReader& reader) {
   const std::string type = reader.text_or({"peft_type"}, "LORA");
-  if (type != "LORA")
+  if (type != "LORA") {
     reader.problem("peft_type", "\"" + type + "\" cannot be read, LORA alone can");
+  }
   if (reader.boolean_or({"use_dora"}, false)) {
     reader.problem("use_dora", "adapters with magnitudes of their own cannot be read");
   }

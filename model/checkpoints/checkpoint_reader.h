@@ -69,6 +69,12 @@ class CheckpointReader {
   std::unique_ptr<Contents> contents_;
 };
 
+// The configuration's tokenizer, else a GGUF file's own, else the file beside it; null where there
+// is none. A model whose tokenizer cannot be read still reads ids: `report` gets the fault, as a
+// warning too.
+std::shared_ptr<const formats::Tokenizer> tokenizer_beside(const CheckpointReader& reader,
+                                                           LoadReport& report);
+
 // What open_model would report of it in `dtype`: for models that are not readable().
 LoadReport unread_report(CheckpointReader& reader, at::ScalarType dtype);
 

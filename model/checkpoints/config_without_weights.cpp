@@ -137,6 +137,12 @@ ModelConfig config_without_weights(const std::string& path_or_name,
   return CheckpointReader(path_or_name, cancelled).config();
 }
 
+std::shared_ptr<const formats::Tokenizer> tokenizer_without_weights(
+    const std::string& path_or_name) {
+  CheckpointReader reader(path_or_name);
+  return tokenizer_beside(reader, reader.report());
+}
+
 std::optional<ConfigAlone> config_alone(const std::string& path_or_name) {
   if (!is_config_file(path_or_name)) return std::nullopt;
   return read_alone(path_or_name);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -16,6 +17,11 @@ namespace phasescope::model {
 // it speaks of; whether there is a head says `architectures`. Throws Error "bad_input".
 ModelConfig config_without_weights(const std::string& path_or_name,
                                    const std::function<bool()>& cancelled = {});
+
+// The tokenizer of a model whose weights are not needed: of whatever files open_model opens. Null
+// where it has none, or none that can be read. Throws Error "bad_input".
+std::shared_ptr<const formats::Tokenizer> tokenizer_without_weights(
+    const std::string& path_or_name);
 
 // A configuration by itself, and what can be said of it without its weights: of the report all but
 // sizes, tensors, hash and tokenizer.

@@ -410,8 +410,9 @@ Imported import_products(formats::FileSystem& fs, Read& read, const std::filesys
   out.config.attention.causal = options.causal != "no";
   out.config.encoding = {"imported", {{"tensors", "qk"}, {"tokens", q[0].size(1)}}};
   if (options.causal == "auto") out.notes.push_back("taken to be causal; `causal` no says not");
-  if (read.kinds.contains("v"))
+  if (read.kinds.contains("v")) {
     out.notes.push_back("v was left out: maps and scores have no part of it");
+  }
   write(fs, folder, out.config, layers);
   return out;
 }

@@ -156,8 +156,9 @@ std::vector<std::string> bundled_names() {
   std::vector<std::string> names;
   if (!is_folder(models_folder())) return names;
   for (const fs::directory_entry& entry : fs::directory_iterator(models_folder())) {
-    if (formats::is_file(entry.path() / "config.json"))
+    if (formats::is_file(entry.path() / "config.json")) {
       names.push_back(entry.path().filename().string());
+    }
   }
   std::sort(names.begin(), names.end());
   return names;

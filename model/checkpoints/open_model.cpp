@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <utility>
 
 #include "formats/error.h"
@@ -53,26 +54,6 @@ std::shared_ptr<const formats::Tokenizer> tokenizer_of(const ModelConfig& config
                                                        const std::string& where) {
   if (config.tokenizer.is_null()) return nullptr;
   return formats::make_tokenizer(config.tokenizer, where, config.vocab_size);
-}
-
-// The configuration's, else a GGUF file's own, else the file beside it. A model whose tokenizer
-// cannot be read still reads ids, so that this is a warning until a text is given.
-std::shared_ptr<const formats::Tokenizer> tokenizer_beside(const CheckpointReader& reader,
-                                                           LoadReport& report) {
-  const ModelConfig& config = reader.config();
-  const std::string where = reader.files().config.string();
-  if (!config.tokenizer.is_null()) return tokenizer_of(config, where);
-  const auto file = formats::find_tokenizer_file(reader.files().config);
-  try {
-    if (auto own = formats::make_gguf_tokenizer(reader.gguf_keys(), where, config.vocab_size)) {
-      return own;
-    }
-    return file ? formats::open_tokenizer(*file, config.vocab_size) : nullptr;
-  } catch (const formats::Error& error) {
-    report.tokenizer_fault = error.full_text();
-    report.warnings.push_back("the tokenizer cannot be read: " + report.tokenizer_fault);
-    return nullptr;
-  }
 }
 
 std::shared_ptr<const Model> assembled(LoadReport report, ModelConfig config, Weights weights,
@@ -146,6 +127,41 @@ std::string LoadProgress::words() const {
   const double left = seconds * static_cast<double>(total - done) / static_cast<double>(done);
   std::snprintf(text + std::char_traits<char>::length(text), 32, ", %.0f s left", std::ceil(left));
   return text;
+}
+
+std::shared_ptr<const formats::Tokenizer> tokenizer_beside(const CheckpointReader& reader,
+                                                           LoadReport& report) {
+  const ModelConfig& config = reader.config();
+  const std::string where = reader.files().config.string();
+  if (!config.tokenizer.is_null()) return tokenizer_of(config, where);
+  const auto file = formats::find_tokenizer_file(reader.files().config);
+  try {
+    if (auto own = formats::make_gguf_tokenizer(reader.gguf_keys(), where, config.vocab_size)) {
+      return own;
+    }
+    return file ? formats::open_tokenizer(*file, config.vocab_size) : nullptr;
+  } catch (const formats::Error& error) {
+    report.tokenizer_fault = error.full_text();
+    report.warnings.push_back("the tokenizer cannot be read: " + report.tokenizer_fault);
+    return nullptr;
+  }
+}
+
+at::ScalarType dtype_to_compute_in(const std::string& asked, const at::Device& device,
+                                   const std::string& path_or_name) {
+  if (asked != "auto") return dtype_of_name(asked);
+  if (device.is_cpu() || find_constructed(path_or_name) != nullptr) return at::kFloat;
+  const CheckpointReader reader(path_or_name);
+  std::map<at::ScalarType, std::int64_t> numbers;
+  std::int64_t all = 0;
+  for (const std::string& name : reader.names()) {
+    numbers[reader.stored_dtype(name)] += reader.elements(name);
+    all += reader.elements(name);
+  }
+  for (const at::ScalarType narrow : {at::kBFloat16, at::kHalf}) {
+    if (2 * numbers[narrow] > all) return narrow;
+  }
+  return at::kFloat;
 }
 
 std::shared_ptr<const Model> open_model(const std::string& path_or_name,

@@ -82,6 +82,11 @@ struct WeightsMemory {
   std::int64_t free_bytes = 0;
 };
 
+// What a model is computed in: the dtype of this name, or where that is "auto" float32, but on a
+// device the 16-bit type that most numbers in its files have, if they do. Reads no weights.
+at::ScalarType dtype_to_compute_in(const std::string& asked, const at::Device& device,
+                                   const std::string& path_or_name);
+
 struct OpenModelOptions {
   at::ScalarType dtype = at::kFloat;
   WeightsMemory memory = {};

@@ -258,8 +258,9 @@ at::Tensor* find_place(Weights& weights, const std::string& name) {
 
 at::Tensor drawn(const TensorSpec& spec, const ModelConfig& config, at::Generator& generator) {
   const at::TensorOptions options(at::kFloat);
-  if (spec.start.defined())
+  if (spec.start.defined()) {
     return spec.start.to(at::kFloat).expand(spec.shape).contiguous().clone();
+  }
   const double residual = config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers));
   switch (spec.init) {
     case Init::zeros:

@@ -47,8 +47,9 @@ at::Tensor cope_scores(const at::Tensor& q, const at::Tensor& vectors, const Ter
 class Cope final : public Encoding {
  public:
   Cope(const Json& options, const ModelConfig& model) : Encoding(options, model) {
-    if (!causal_)
+    if (!causal_) {
       throw formats::bad_input("cope counts from a query back, so it needs the causal mask");
+    }
   }
 
   const EncodingInfo& info() const override { return cope_info(); }

@@ -39,8 +39,9 @@ std::vector<ParameterSpec> formula_parameters(const Formula& formula, bool share
     if (p.start == Start::slopes) {
       spec.start = at::tensor(alibi_slopes(formula.sizes.heads), at::kDouble);
     }
-    if (p.start == Start::uniform)
+    if (p.start == Start::uniform) {
       spec.init = Init::uniform, spec.low = p.first, spec.high = p.second;
+    }
     if (p.start == Start::normal) spec.init = Init::normal, spec.low = p.first;
     specs.push_back(std::move(spec));
   }

@@ -114,8 +114,9 @@ at::Tensor FormulaValues::of(int id) const {
     if (!wanted[static_cast<std::size_t>(n)]) continue;
     values[static_cast<std::size_t>(n)] = of_node(f_.at(n), values);
     for (const int arg : f_.at(n).args) {
-      if (--uses[static_cast<std::size_t>(arg)] == 0)
+      if (--uses[static_cast<std::size_t>(arg)] == 0) {
         values[static_cast<std::size_t>(arg)] = at::Tensor();
+      }
     }
   }
   return values.back();
@@ -254,8 +255,10 @@ at::Tensor FormulaValues::of_two(const Node& node, const at::Tensor& a, const at
 at::Tensor FormulaValues::power(const Node& node, const at::Tensor& base,
                                 const at::Tensor& exponent) const {
   const Node& given = f_.at(node.args[1]);
-  if (is_number(given) && given.numbers[0] >= 1 && given.numbers[0] == std::floor(given.numbers[0]))
+  if (is_number(given) && given.numbers[0] >= 1 &&
+      given.numbers[0] == std::floor(given.numbers[0])) {
     return at::pow(base, given.numbers[0]);
+  }
   if (f_.at(node.args[0]).op == Op::number) return at::pow(base, exponent);
   const at::Tensor at_zero = at::pow(at::zeros_like(base), exponent.detach());  // 0, 1 or infinite
   return at::where(base == 0, at_zero, at::pow(off_zero(base), exponent));

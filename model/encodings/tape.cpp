@@ -271,8 +271,9 @@ class Tape final : public Encoding {
     state.z = state.z + by_parts(averaged, [&](const at::Tensor& z, const std::string& part) {
                 const at::Tensor& linear = layer.at("post_attention_linear" + part);
                 const bool rowsum = text("post_attention_linear") == "rowsum";
-                if (form_ == Form::channels)
+                if (form_ == Form::channels) {
                   return rowsum ? z * linear.sum(1) : at::linear(z, linear);
+                }
                 return across_heads(rowsum ? at::diag(linear.sum(1)) : linear, z);
               });
   }
@@ -287,8 +288,9 @@ class Tape final : public Encoding {
     state.z = state.z + by_parts(state.z, [&](const at::Tensor& z, const std::string& part) {
                 const at::Tensor& up = layer.at("up_proj" + part);
                 const at::Tensor& down = layer.at("down_proj" + part);
-                if (form_ == Form::channels)
+                if (form_ == Form::channels) {
                   return at::linear(gate_of_heads(gate) * at::linear(z, up), down);
+                }
                 return flag("equivariance") ? gated_across_heads(gate, up, down, z)
                                             : gated_across_all(gate, up, down, z);
               });

@@ -162,8 +162,9 @@ void FamilyReader::read_head(const std::string& head_tensor, bool tied_by_defaul
   // Inside a wrapper of several kinds of input the library goes by what the wrapper says.
   const formats::ConfigReader whole(input_.config, problems_);
   auto own = reader_.boolean({"tie_word_embeddings"});
-  if (!own && reader_.has_or_null("tie_word_embeddings"))
+  if (!own && reader_.has_or_null("tie_word_embeddings")) {
     own = switch_or("tie_word_embeddings", tied_by_default);
+  }
   const bool tied = whole.boolean({"tie_word_embeddings"}).value_or(own.value_or(tied_by_default));
   if (own && *own != tied) {
     warning("tie_word_embeddings " + Json(tied).dump() + " outside is taken over " +
@@ -318,8 +319,9 @@ EncodingConfig rope_encoding(const formats::RawRope& rope, const char* layout,
     if (rope.partial_rotary_factor != 1.0) {
       options["turning_planes"] = rope.partial_rotary_factor;
     }
-    if (rope.factor.value_or(1) != 1)
+    if (rope.factor.value_or(1) != 1) {
       options["scaling"] = "linear", options["factor"] = *rope.factor;
+    }
     return {"rope", options};
   }
   const std::int64_t trained = rope.original_max_position_embeddings.value_or(context);
@@ -461,8 +463,9 @@ TensorPlace fused_rows(const NameParts& name, std::int64_t in,
   for (const auto& [module, count] : modules) rows += count;
   std::vector<std::int64_t> stored = {rows};
   const bool weight = name.ending == ".weight";
-  if (weight)
+  if (weight) {
     stored = transposed ? std::vector<std::int64_t>{in, rows} : std::vector<std::int64_t>{rows, in};
+  }
   TensorPlace place;
   std::int64_t begin = 0;
   for (const auto& [module, count] : modules) {

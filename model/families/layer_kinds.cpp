@@ -37,8 +37,9 @@ std::optional<std::vector<std::string>> FamilyReader::layer_types(
   for (const std::string& type : *types) {
     if (std::find(known.begin(), known.end(), type) != known.end()) continue;
     std::string list;
-    for (const std::string_view name : known)
+    for (const std::string_view name : known) {
       list += (list.empty() ? "" : ", ") + std::string(name);
+    }
     problem(key,
             formats::in_quotes(type) + " is not a kind of layer that can be read (" + list + ")");
   }

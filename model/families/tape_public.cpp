@@ -176,8 +176,9 @@ void read_tape_shift(const Reading& r, Json& options) {
 
 void tell_of_updates(const Reading& r, bool attention, bool mlp) {
   r.quirk("given position ids are rows of the position state, not angles");
-  if (attention)
+  if (attention) {
     r.quirk("the post-attention linear multiplies by the sum of each row; it mixes nothing");
+  }
   if (mlp) r.quirk("the position MLP's gate reads the MLP's output before the residual");
 }
 
@@ -304,8 +305,9 @@ TensorPlace place(const std::string& name) {
     return {.name = renamed("self_attn.alibi", "slopes"), .convert = &slopes_of};
   }
   for (const Renamed& tensor : kRenamed) {
-    if (name.ends_with("." + std::string(tensor.theirs)))
+    if (name.ends_with("." + std::string(tensor.theirs))) {
       return {renamed(tensor.theirs, tensor.ours)};
+    }
   }
   return llama_place(name);
 }

@@ -67,6 +67,8 @@ struct StepBenchRequest {
   static constexpr const char* verb = "";
   json configs;
   std::vector<std::int64_t> lengths;
+  std::string device, backend;
+  bool forward_only = false;
   std::int64_t runs = 5, threads = 0;
   template <class V>
   void fields(V& v) {
@@ -75,25 +77,32 @@ struct StepBenchRequest {
                     "others are held against"});
     v("lengths", lengths,
       About{.help = "tokens of a window (default: the model's context)", .low = 1});
+    v("device", device, About{.help = "in place of the configurations' own: cpu or cuda[:i]"});
+    v("backend", backend,
+      About{.help = "in place of the configurations' own", .choices = kBackendAbout.choices});
+    v("forward_only", forward_only,
+      About{.help = "no steps, whose optimiser takes three times the weights' memory"});
     v("runs", runs, kRunsAbout), v("threads", threads, kThreadsAbout);
   }
 };
 
 // One training at one length. Times are medians of interleaved runs; what could not be measured is
-// NaN. `over_first` is the step's time over that of the first configuration at the same length.
+// NaN. `over_first` is the step's time over that of the first configuration at the same length;
+// where there are no steps, it and `tokens_per_second` are of the forward pass.
 struct StepBenchRow {
-  std::string name, encoding, kernel;
+  std::string name, encoding, kernel, device = "cpu";
   std::string dtype;  // of the products, ours and the rival's
   std::int64_t parameters = 0, length = 0, windows = 0;
   double forward_ms = 0, step_ms = 0, step_ms_min = 0, step_ms_max = 0;
   double over_first = 0, tokens_per_second = 0;
   double peak_mb = 0;  // held by a step at its peak above what was there before
+  std::int64_t to_device = 0, to_host = 0;  // copies that a step makes; single values among them
   std::string rival;
   double rival_ms = 0, speedup_over_rival = 0;
   template <class V>
   void fields(V& v) {
     v("name", name), v("encoding", encoding), v("kernel", kernel, About{.title = "attention by"});
-    v("dtype", dtype, About{.title = "products in"});
+    v("device", device), v("dtype", dtype, About{.title = "products in"});
     v("parameters", parameters), v("length", length, About{.title = "N", .unit = "tokens"});
     v("windows", windows);
     v("forward_ms", forward_ms, About{.title = "forward", .unit = "ms"});
@@ -102,7 +111,9 @@ struct StepBenchRow {
     v("step_ms_max", step_ms_max, About{.title = "longest", .unit = "ms"});
     v("over_first", over_first, About{.title = "over the first"});
     v("tokens_per_second", tokens_per_second, About{.title = "speed", .unit = "tokens/s"});
-    v("peak_mb", peak_mb, About{.title = "peak", .unit = "MB"}), v("rival", rival);
+    v("peak_mb", peak_mb, About{.title = "peak", .unit = "MB"});
+    v("to_device", to_device, About{.title = "copies to the device"});
+    v("to_host", to_host, About{.title = "copies to the host"}), v("rival", rival);
     v("rival_ms", rival_ms, About{.title = "rival's time", .unit = "ms"});
     v("speedup_over_rival", speedup_over_rival, About{.title = "speedup over rival"});
   }

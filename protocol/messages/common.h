@@ -45,6 +45,13 @@ inline constexpr About kCorpusAbout{
         "folders in it) or a .jsonl file",
     .excludes = "input"};
 inline constexpr const char* kDtypes = "f32|f64|bf16|f16";
+inline constexpr About kComputedInAbout{
+    .help =
+        "number format that the model computes in (auto: f32 on the cpu; on a device the one "
+        "of its file where that is bf16 or f16, which its attention kernels take, and f32 "
+        "otherwise)",
+    .title = "Computed in",
+    .choices = "auto|f32|f64|bf16|f16"};
 
 // Where a worker that is started computes.
 struct Place {
@@ -68,16 +75,13 @@ struct ModelSettings {
 // How a model is opened, where nobody chooses what runs its attention.
 struct Opening {
   Assignments set;
-  std::string dtype = "f32";
+  std::string dtype = "auto";
   std::string device;
   std::int64_t threads = 0;
   template <class V>
   void fields(V& v) {
     v("set", set, kSetAbout);
-    v("dtype", dtype,
-      About{.help = "number format that the model computes in",
-            .title = "Computed in",
-            .choices = kDtypes});
+    v("dtype", dtype, kComputedInAbout);
     v("device", device, kDeviceAbout), v("threads", threads, kThreadsAbout);
   }
 };
@@ -94,6 +98,7 @@ struct Running : Opening {
 
 // How a model is opened that is run in float32 and in float64 both.
 struct RunningInBoth : Running {
+  RunningInBoth() { dtype = "f32"; }
   template <class V>
   void fields(V& v) {
     v("set", set, kSetAbout);

@@ -62,7 +62,8 @@ struct PerplexityOptions : TaskOptions {
   }
   template <class V>
   void list_texts(V& v) {
-    v("input", input, About{.help = "one text in place of many", .of = kOf});
+    v("input", input,
+      About{.help = "one text in place of many", .choices = "text|prompt|sample", .of = kOf});
     About texts = kCorpusAbout;
     texts.of = kOf;
     v("corpus", corpus, texts);

@@ -27,19 +27,25 @@ struct GenerateRequest {
   template <class V>
   void fields(V& v) {
     v("model", model, kModelAbout);
-    reading.fields(v);
+    v("input", reading.input, kInputAbout);
+    v("length", reading.length,
+      About{.help = "tokens read of the prompt (default: the trained context, or of a text that "
+                    "nobody gave what leaves room for the tokens in it, half of it at least)",
+            .unit = "tokens",
+            .low = 1,
+            .high = kMostTokens});
+    v("seed", reading.seed, kSeedAbout);
     running.fields(v);
     v("tokens", tokens,
       About{.help = "how many to add", .title = "Tokens to add", .low = 1, .high = 1e6});
     v("temperature", temperature, About{.help = "0 is greedy", .low = 0});
     v("whole", whole,
-      About{.help = "the whole text is read again for every token, without a cache of keys and "
-                    "values",
+      About{.help = "all that a token is written after is read again for it, without a cache of "
+                    "keys and values",
             .title = "Read all again for each token"});
     v("extend", extend,
-      About{.help = "past the trained context positions go on and each token is read once; "
-                    "otherwise the last tokens that fit are read again for every token, as a text "
-                    "of their own",
+      About{.help = "past the trained context positions go on; otherwise, each time it is full, "
+                    "its last three quarters are read again as a text of their own",
             .title = "Past the trained context"});
     v("head", head,
       About{.help = "where this head looks as each token is written, as it comes: L3H5, or L3 for "
@@ -74,10 +80,14 @@ struct WrittenToken {
 struct GenerateResult {
   std::string model, prompt, text;
   std::vector<std::int64_t> ids;
-  // Whether keys and values of earlier tokens were kept: "yes", "no: " and why, or how far.
+  // Whether keys and values of earlier tokens were kept, "yes" or "no: " and why, and how often the
+  // trained context was full.
   std::string cache;
-  std::int64_t cached = 0;           // of the tokens, so many from the first were written so
-  std::vector<double> seconds;       // of each token; the first one's with the prompt
+  std::int64_t cached = 0;      // tokens that were written so: all, or none
+  std::vector<double> seconds;  // of each token; the first one's with the prompt
+  // Of the tokens, counted from 0, those for which the last three quarters of a full context were
+  // read again.
+  std::vector<std::int64_t> begun_at;
   std::string head;                  // as asked
   std::vector<WrittenToken> tokens;  // where a head was asked for
   Provenance provenance;
@@ -86,6 +96,7 @@ struct GenerateResult {
     v("model", model), v("prompt", prompt), v("text", text), v("ids", ids);
     v("cache", cache), v("cached", cached, About{.title = "tokens written with a cache"});
     v("seconds", seconds, About{.title = "time", .unit = "s"});
+    v("begun_at", begun_at, About{.title = "tokens at which a full context began anew"});
     v("head", head), v("tokens", tokens);
     v("provenance", provenance);
   }

@@ -13,6 +13,9 @@
 
 namespace phasescope::protocol {
 
+// Of random tokens that are written twice: texts of 131072 tokens, which many contexts end at.
+inline constexpr double kLongestPeriod = 1 << 16;
+
 // Every statistic of every head: a HeadsResult.
 struct HeadsRequest {
   static constexpr const char* method = "heads";
@@ -52,7 +55,7 @@ struct HeadsRequest {
             .title = "Repeated after",
             .unit = "tokens",
             .low = 0,
-            .high = kMostTokens});
+            .high = kLongestPeriod});
     v("draws", draws,
       About{.help =
                 "how many random texts are drawn for induction, induction_loss and duplicate_token",

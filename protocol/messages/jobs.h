@@ -49,6 +49,12 @@ struct FormRequest {
   }
 };
 
+inline constexpr About kTrainsOnAbout{
+    .help =
+        "where models live and train: cpu or cuda[:i] (default: what CONFIG has as "
+        "train.device, and otherwise cpu)",
+    .needs = "config"};
+
 // Starts or resumes a job as a process of its own: a JobStatus.
 struct StartRequest {
   static constexpr const char* method = "jobs.start";
@@ -57,6 +63,7 @@ struct StartRequest {
   std::string dir, name;
   json config;
   Assignments set;
+  std::string device;
   bool resume = false, launched = false;
   template <class V>
   void fields(V& v) {
@@ -68,6 +75,7 @@ struct StartRequest {
     v("set", set,
       About{.help = "override of the configuration, e.g. train.steps=100 (may be repeated)",
             .needs = "config"});
+    v("device", device, kTrainsOnAbout);
     v("resume", resume,
       About{.help = "follow a live job, continue a dead one from its newest verified checkpoint"});
     v("launched", launched,

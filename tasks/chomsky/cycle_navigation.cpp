@@ -20,8 +20,9 @@ double cycle_navigation_blind(std::int64_t n) {
   std::array<double, 5> places{1};
   for (std::int64_t step = 0; step < n; ++step) {
     std::array<double, 5> next{};
-    for (std::size_t p = 0; p < 5; ++p)
+    for (std::size_t p = 0; p < 5; ++p) {
       next[p] = (places[p] + places[(p + 1) % 5] + places[(p + 4) % 5]) / 3;
+    }
     places = next;
   }
   return *std::ranges::max_element(places);

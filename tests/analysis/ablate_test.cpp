@@ -381,8 +381,9 @@ TEST(Ablate, WaysAndGroups) {
   const Texts texts = random_texts(2, 30, 32, 3);
   const auto changes = [&](const AblateOptions& options) {
     std::vector<std::string> list;
-    for (const auto& row : ablated_by(model, texts, options).result.rows)
+    for (const auto& row : ablated_by(model, texts, options).result.rows) {
       list.push_back(row.change);
+    }
     return list;
   };
   using List = std::vector<std::string>;

@@ -229,5 +229,18 @@ TEST(AbsentLoss, LogitsThatAreNoNumbersGuessNothing) {
   }
 }
 
+// A difference of numbers that are none is no verdict on a shift.
+TEST(NotFinite, ShiftSaysSoAndGivesNoVerdict) {
+  protocol::NoProgress progress;
+  const auto ids = random_texts(1, 20, 32, 8).items[0].ids;
+  try {
+    analyse_shift(with_a_nan("rope"), ids, {}, progress);
+    ADD_FAILURE() << "no error";
+  } catch (const formats::Error& error) {
+    EXPECT_EQ(error.code(), "bad_input");
+    EXPECT_TRUE(says(error.message(), "numbers that are not finite in f32")) << error.message();
+  }
+}
+
 }  // namespace
 }  // namespace phasescope::analysis

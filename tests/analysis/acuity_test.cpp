@@ -12,6 +12,8 @@
 #include <set>
 
 #include "analysis/questions/treated.h"
+#include "analysis/tensors.h"
+#include "formats/counter_random.h"
 #include "formats/error.h"
 #include "golden_tape.h"
 #include "model/attention/exchanged_band.h"
@@ -52,8 +54,9 @@ TEST_P(OtherDistances, TheOwnDistanceGivesTheScoreThatRan) {
 // In layer 0 a key that truly stands elsewhere has the score that it was said to have there: its
 // position id alone moves, all ids raised so that none is negative.
 TEST_P(OtherDistances, AKeyThatStandsElsewhereHasThatScore) {
-  if (GetParam() == "fire")
+  if (GetParam() == "fire") {
     GTEST_SKIP() << "its normaliser reads the query's place, which is raised";
+  }
   const auto model = exact(GetParam());
   const Ids ids = some_ids();
   const std::int64_t raised = 3000, i = 20, j = 9;
@@ -68,7 +71,7 @@ TEST_P(OtherDistances, AKeyThatStandsElsewhereHasThatScore) {
         const auto at_ = [](std::int64_t x) { return at::full({1}, x, at::kLong); };
         if (moved_) {
           score_ =
-              model::moved_scores(input, program, at_(20), at_(9), at_(distance_)).select(1, 0);
+              model::moved_scores(input, program, {at_(20), at_(9), at_(distance_)}).select(1, 0);
           return;
         }
         const model::LayerAttention attention(0, program, program.q, {}, {}, model::Backend::plain,
@@ -131,9 +134,9 @@ TEST_P(Clamped, IsTheSameAsMovingEveryPair) {
         const auto places = [](std::int64_t n) { return at::full({1}, n, at::kLong); };
         const model::LayerAttention attention(input.layer, fused, fused.q, {}, {},
                                               model::Backend::plain, model::ran_plain(fused.q));
-        EXPECT_NEAR(
-            attention.pair_scores(places(0), places(0), places(20), places(3)).score.item<double>(),
-            there[0][0][20][3].item<double>(), 10 * most);
+        EXPECT_NEAR(attention.pair_scores({{places(0), places(0), places(20), places(3)}, at::kCPU})
+                        .score.item<double>(),
+                    there[0][0][20][3].item<double>(), 10 * most);
         ++layers;
       }
       int layers = 0;
@@ -193,6 +196,32 @@ TEST(Acuity, PermutesWithinRowsAndBands) {
   EXPECT_FALSE(here.equal(permuted_pairs({4, 40}, 1, 3, 50, 1).column));
   EXPECT_FALSE(here.equal(permuted_pairs({4, 40}, 2, 2, 50, 1).column));
   EXPECT_TRUE(here.equal(permuted_pairs({4, 40}, 1, 2, 50, 1).column));
+}
+
+// The order of a row's keys is that of the random numbers that CounterRandom gives them, whatever
+// rows they are made with.
+TEST(Acuity, PermutesByTheNumbersOfCounterRandom) {
+  const std::int64_t text = 5;
+  for (const DistanceBand band : {DistanceBand{0, 3}, DistanceBand{4, 90}, DistanceBand{60, 200}}) {
+    for (const std::int64_t first : {0, 1, 50}) {
+      Ids row, column, distance;
+      for (std::int64_t i = first; i < first + 40; ++i) {
+        const formats::CounterRandom random(9, static_cast<std::uint64_t>((text << 32) + i));
+        std::map<std::uint64_t, std::int64_t> order;
+        for (std::int64_t d = band.low; d < std::min(band.high, i + 1); ++d) {
+          order[random.bits(static_cast<std::uint64_t>(d))] = d;
+        }
+        std::int64_t shown = band.low;
+        for (const auto& [bits, d] : order) {
+          row.push_back(i), column.push_back(i - d), distance.push_back(shown++);
+        }
+      }
+      const model::MovedPairs found = permuted_pairs(band, 9, text, first, 40);
+      EXPECT_EQ(to_vector<std::int64_t>(found.row), row) << band.low << " " << first;
+      EXPECT_EQ(to_vector<std::int64_t>(found.column), column) << band.low << " " << first;
+      EXPECT_EQ(to_vector<std::int64_t>(found.distance), distance) << band.low << " " << first;
+    }
+  }
 }
 
 TEST(Acuity, DefaultBandsAreOctavesToTheTrainedLength) {

@@ -168,8 +168,9 @@ protocol::AddressingResult of_model(const std::string& name, std::int64_t tokens
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
     Random random(seed);
     std::vector<std::int64_t> ids{0};
-    while (static_cast<std::int64_t>(ids.size()) < tokens)
+    while (static_cast<std::int64_t>(ids.size()) < tokens) {
       ids.push_back(1 + random.below(different));
+    }
     passes.push_back(
         std::make_shared<TextPass>(model, ids_tensor(ids), model::ForwardOptions{}, 0));
   }
@@ -217,8 +218,9 @@ TEST(Addressing, ShiftedIdsReadTheSame) {
       model::ForwardOptions options;
       options.shift = shift;
       testing::Passes passes;
-      for (const Text& text : random_texts(2, 24, 32, 5).items)
+      for (const Text& text : random_texts(2, 24, 32, 5).items) {
         passes.push_back(std::make_shared<TextPass>(model, ids_tensor(text.ids), options, 0));
+      }
       protocol::NoProgress progress;
       results.push_back(analyse_addressing(passes, {}, progress));
     }

@@ -1,6 +1,7 @@
 // Duels: the interval that may be looked at after every unit, the order, and what two models read.
 #include "analysis/questions/duel.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "analysis/questions/seed_duel.h"
 #include "analysis/random.h"
 #include "formats/error.h"
+#include "protocol/json_form.h"
 #include "text_passes.h"
 
 namespace phasescope::analysis {
@@ -161,7 +163,7 @@ class MapLog final : public EvalLog {
   }
   void add(const std::string& key, nlohmann::json one) override {
     if (kept.size() == most) throw protocol::Cancelled();
-    kept[key] = std::move(one);
+    kept[key] = nlohmann::json::parse(one.dump());  // as a file gives it back
   }
   std::map<std::string, nlohmann::json> kept;
   std::size_t most = 1000;
@@ -183,6 +185,26 @@ TEST(Duels, GoOnWithTheTextsThatWereRead) {
   EXPECT_EQ(protocol::to_json_form(again.units), protocol::to_json_form(whole.units));
   // Other models' texts are other texts.
   EXPECT_THROW(analyse_duel(b, texts, a, texts, {.log = &log}, silent), protocol::Cancelled);
+}
+
+// A loss that is no number is kept as such, and decides nothing.
+TEST(Duels, GoOnWithLossesThatAreNoNumbers) {
+  const auto a = testing::small_model("rope", 3), broken = testing::small_model("rope", 4);
+  {
+    const at::NoGradGuard no_gradients;
+    at::Tensor(broken->decoder.weights().embedding).fill_(std::nan(""));
+  }
+  const Texts texts = random_texts(9, 24, a->config().vocab_size, 5);
+  protocol::NoProgress silent;
+  MapLog log;
+  const auto whole = analyse_duel(a, texts, broken, texts, {.log = &log}, silent);
+  EXPECT_EQ(whole.verdict, "undecided");
+  EXPECT_EQ(log.kept.size(), 9u);
+  const auto again = analyse_duel(a, texts, broken, texts, {.log = &log}, silent);
+  EXPECT_EQ(again.verdict, whole.verdict);
+  EXPECT_EQ(protocol::to_json_form(again.path), protocol::to_json_form(whole.path));
+  EXPECT_EQ(protocol::to_json_form(again.units), protocol::to_json_form(whole.units));
+  EXPECT_EQ(protocol::to_json_form(again.units).at(0).at("b"), "nan");
 }
 
 // ---- Seeds --------------------------------------------------------------------------------------

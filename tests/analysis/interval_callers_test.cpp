@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
+#include <map>
+#include <string>
 
 #include "analysis/compare.h"
 #include "analysis/distance.h"
@@ -103,6 +106,53 @@ TEST(HeadIntervals, SinkRateIsCountedTextByText) {
   EXPECT_EQ(got.n, 6);
   expect_near(got.low, expected.low);
   expect_near(got.high, expected.high);
+}
+
+// Of two texts Student's t reaches 12.7 standard errors.
+TEST(HeadIntervals, OfTwoTextsStayAmongTheValuesThatThereAre) {
+  const auto model = small_model("none");
+  Passes passes;
+  for (const std::int64_t length : {4, 12}) {
+    passes.push_back(std::make_shared<TextPass>(
+        model,
+        ids_tensor(random_texts(1, length, 32, static_cast<std::uint64_t>(length)).items[0].ids)));
+  }
+  protocol::NoProgress progress;
+  HeadsOptions options;
+  options.metrics = {"entropy",        "entropy_normalised", "sink",
+                     "previous_token", "window_mass_16",     "mean_distance",
+                     "effective_keys", "js_divergence",      "distance_profile"};
+  const protocol::HeadsResult result = analyse_heads(passes, options, progress).result;
+  const std::map<std::string, ValueRange> ranges{{"entropy", {.low = 0}},
+                                                 {"mean_distance", {.low = 0}},
+                                                 {"effective_keys", {.low = 1}},
+                                                 {"js_divergence", {0, std::log(2.0)}}};
+  std::map<std::string, int> known;
+  // The weights of twelve keys sum to 1 but for the rounding of each.
+  constexpr double kRowOfFloats = 12 * std::numeric_limits<float>::epsilon();
+  for (const protocol::HeadRow& row : result.rows) {
+    for (const auto& [key, value] : row.values) {
+      if (!value.known()) continue;
+      const auto own = ranges.find(key);
+      const ValueRange range = own != ranges.end() ? own->second : ValueRange{0, 1};
+      // All keys are among the last sixteen: what the texts differ by is rounding.
+      const double least = key == "window_mass_16" ? 1 - 20 * kRowOfFloats : range.low;
+      EXPECT_GE(*value.low, least) << key;
+      EXPECT_LE(*value.high, range.high + kRowOfFloats) << key;
+      ++known[key];
+    }
+    for (const protocol::ProfileBand& band : row.distance_profile->bands) {
+      if (!band.weight.known()) continue;
+      EXPECT_GE(*band.weight.low, 0);
+      EXPECT_LE(*band.weight.high, 1);
+      ++known["distance_profile"];
+    }
+  }
+  for (const std::string& key : options.metrics) EXPECT_GT(known[key], 0) << key;
+  const Interval& rate = result.model_values.at("sink_rate");
+  EXPECT_EQ(words_of(rate), "too few to tell, n = 2 texts");
+  EXPECT_EQ(rate.low, protocol::IntervalEnd(0));
+  EXPECT_EQ(rate.high, protocol::IntervalEnd(1));
 }
 
 protocol::DistanceModel distance_of(const Passes& passes, bool histogram = false) {

@@ -312,6 +312,79 @@ TEST(Intervals, AShareOfOneTextIsThatOfItsBlocks) {
   expect_interval(positive, 0.5, least, most, "8 blocks of one text");
 }
 
+TEST(Intervals, InsideTheRangeTheyStayAsTheyAre) {
+  const Interval got = mean_interval(std::vector<double>{.4, .5, .6, .45}, draws());
+  for (const ValueRange& range : {kShare, kFromZero, ValueRange{}}) {
+    const Interval same = bounded(range, got);
+    EXPECT_EQ(same.low, got.low);
+    EXPECT_EQ(same.high, got.high);
+    EXPECT_EQ(same.method, got.method);
+  }
+  expect_none(bounded(kShare, mean_interval(std::vector<double>{.5}, draws())));
+  EXPECT_EQ(bounded(kShare, mean_interval(std::vector<double>{1, 1}, draws())).method, "constant");
+}
+
+// Student's t of these four is [-.038, .348]; the numbers are the formula's by other code.
+TEST(Intervals, OfAShareThatLeavesItsRangeIsThatOfTheLogit) {
+  const Interval got =
+      bounded(kShare, mean_interval(std::vector<double>{.1, .2, .02, .3}, draws()));
+  expect_interval(got, .155, .04022372873799666, .44532453093094027, "Student t (logit)");
+  EXPECT_EQ(got.n, 4);
+  // Beyond 1 likewise, and in a range of another place and width.
+  const Interval other =
+      bounded(kShare, mean_interval(std::vector<double>{.9, .8, .98, .7}, draws()));
+  expect_interval(other, .845, 1 - .44532453093094027, 1 - .04022372873799666, "Student t (logit)");
+  const Interval wide =
+      bounded(kDifference, mean_interval(std::vector<double>{.9, .99, .8}, draws()));
+  expect_interval(wide, .8966666666666668, .24517830183776113, .9902547118732175,
+                  "Student t (logit)");
+  // The blocks of one text keep their unit.
+  std::vector<double> rows(64, 0.0);
+  for (int row = 0; row < 8; ++row) rows[static_cast<std::size_t>(row)] = 1;
+  const Interval blocks = bounded(kShare, rows_interval(rows));
+  EXPECT_EQ(words_of(blocks), "8 blocks of one text (logit)");
+}
+
+// A sink rate of 0 in one text and of 15/16 in the other: t of 1 degree is 12.7.
+TEST(Intervals, BeyondBothEndsNothingIsKnown) {
+  const Interval got = bounded(kShare, mean_interval(std::vector<double>{0, .9375}, draws()));
+  expect_interval(got, .46875, 0, 1, "too few to tell");
+  EXPECT_EQ(words_of(got), "too few to tell, n = 2 texts");
+}
+
+TEST(Intervals, WithOneEndTheyAreCutThere) {
+  const Interval whole = mean_interval(std::vector<double>{1, 5}, draws());
+  ASSERT_LT(*whole.low, 0);
+  const Interval got = bounded(kFromZero, whole);
+  expect_interval(got, 3, 0, *whole.high, "Student t");
+}
+
+// Of numbers that are all at an end, but for rounding.
+TEST(Intervals, AMeanAtAnEndStaysWithinItsInterval) {
+  const Interval got = bounded(kShare, {1 + 2e-16, 1 - 1e-15, 1 + 2e-15, 3, "Student t"});
+  EXPECT_LE(*got.low, got.mean);
+  EXPECT_GE(*got.high, got.mean);
+}
+
+// Of rows of float32 weights that sum to 1, and of differences that are 0: made for the logit, the
+// first would reach down to 0 and the second up to 1.
+TEST(Intervals, RoundingAtAnEndIsNoSpread) {
+  const Interval whole = mean_interval(std::vector<double>{1 + 1e-7, 1 - 1.2e-7}, draws());
+  const Interval rows = bounded(kShare, whole);
+  expect_interval(rows, whole.mean, *whole.low, 1, "Student t");
+  EXPECT_GT(*rows.low, 1 - 2e-6);
+  const Interval none =
+      bounded(kShare, mean_interval(std::vector<double>{-1e-17, 1.2e-17}, draws()));
+  EXPECT_EQ(none.low, protocol::IntervalEnd(0));
+  EXPECT_LT(*none.high, 1e-15);
+  // A mean beyond an end stays in its interval, of which no more is beyond.
+  const Interval beyond = bounded(kShare, mean_interval(std::vector<double>{1 + 1e-7, 1}, draws()));
+  EXPECT_EQ(*beyond.high, beyond.mean);
+  // More than rounding.
+  const Interval share = bounded(kShare, mean_interval(std::vector<double>{1, 1 - 1e-4}, draws()));
+  EXPECT_EQ(share.method, "Student t (logit)");
+}
+
 TEST(Intervals, OtherUnitsOfTheValueMoveTheEnds) {
   const Interval got =
       transformed(ratio_interval(kParts, draws()), [](double x) { return std::exp(x); });

@@ -100,8 +100,9 @@ TEST(Map, OfSeveralHeadsIsTheirMean) {
       EXPECT_EQ(mean.result.heads, (std::vector<std::string>{"L1", "L0H1", "L1H0"}));
       const std::int64_t heads = small_model("rope")->config().heads;
       std::vector<MapOutput> single = {map_of({"L0H1"}, of, pool)};
-      for (std::int64_t head = 0; head < heads; ++head)
+      for (std::int64_t head = 0; head < heads; ++head) {
         single.push_back(map_of({"L1H" + std::to_string(head)}, of, pool));
+      }
       for (std::size_t tensor = 0; tensor < 3; ++tensor) {
         const auto got = mean.tensors[tensor].values<float>();
         for (std::size_t i = 0; i < got.size(); ++i) {
@@ -143,9 +144,11 @@ TEST(Map, OfLayersWithDifferentWindowsStillSumsToOne) {
   options.of = "score";
   const MapOutput of_scores = analyse_map(*passes[0], options);
   const auto scores = of_scores.tensors[0].values<float>();
-  for (std::size_t q = 0; q < 24; ++q)
-    for (std::size_t k = 0; k < 24; ++k)
+  for (std::size_t q = 0; q < 24; ++q) {
+    for (std::size_t k = 0; k < 24; ++k) {
       EXPECT_EQ(scores[q * 24 + k] == kMasked, k > q || q - k >= 5) << q << ' ' << k;
+    }
+  }
 }
 
 TEST(Map, RefusesWhatIsNotThere) {

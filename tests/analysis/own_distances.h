@@ -20,7 +20,7 @@ class OwnDistances final : public model::AttentionHook {
     const at::Tensor row = seen.select(1, 0), column = seen.select(1, 1);
     const at::Tensor places = model::position_ids(program.positions);
     const at::Tensor distance = places.index_select(0, row) - places.index_select(0, column);
-    const at::Tensor moved = model::moved_scores(input, program, row, column, distance);
+    const at::Tensor moved = model::moved_scores(input, program, {row, column, distance});
     const model::LayerAttention attention(input.layer, program, program.q, {}, {},
                                           model::Backend::plain, model::ran_plain(program.q));
     const at::Tensor scores = attention.scores(attention.whole()).score[0];

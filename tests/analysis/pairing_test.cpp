@@ -231,7 +231,7 @@ TEST(Heads, ProfilesHaveIntervalsOverTexts) {
       }
       if (part.weight > 0) parts.push_back(part);
     }
-    const Interval want = ratio_interval(parts, Draws());
+    const Interval want = bounded(kShare, ratio_interval(parts, Draws()));
     EXPECT_NEAR(band.weight.mean, want.mean, 1e-6);
     EXPECT_EQ(band.weight.n, want.n);
     ASSERT_EQ(band.weight.low.has_value(), want.low.has_value());

@@ -189,10 +189,34 @@ TEST(Progress, OfQuestionsRises) {
   });
 }
 
+// A pass of a large model takes minutes: it tells of each of its layers, the first pass among them,
+// and not of itself alone.
+TEST(Progress, OfQuestionsIsToldByLayer) {
+  const auto model = small_model("rope");
+  const Texts texts = texts_to_watch(2);
+  const std::int64_t layers = model->config().layers;
+  Rising ablating, moving, treating, asking;
+  const std::int64_t ablated =
+      analyse_ablate(model, texts, {.heads = {"L0H1"}, .maps = "no"}, ablating).result.passes;
+  EXPECT_EQ(ablated, 4);
+  EXPECT_EQ(ablating.reports, ablated * (1 + layers));
+  const std::int64_t moved = analyse_acuity(model, texts, {.seeds = {1}}, moving).passes;
+  EXPECT_GT(moved, 2);
+  EXPECT_EQ(moving.reports, moved * (1 + layers));
+  const Texts longer = random_texts(2, 2 * model->config().context, 32, 5);
+  const std::int64_t treated = analyse_xray(model, longer, {.layers = {0}}, treating).passes;
+  EXPECT_GT(treated, 4);
+  EXPECT_EQ(treating.reports, treated * (1 + layers));
+  // Forward, and where its gradients come.
+  analyse_demand(model, texts, {}, asking);
+  EXPECT_EQ(asking.reports, std::ssize(texts.items) * (1 + 2 * layers));
+}
+
 TEST(Progress, OfProofsRises) {
   expect_rising("copy7", 0.9, [&](protocol::Progress& progress) {
     model::AllRan kernels;
-    prove("proof-copy7", {.dtype = at::kDouble}, kernels, progress);
+    const auto model = model::open_model("proof-copy7", {.dtype = at::kDouble});
+    prove("proof-copy7", model, {.dtype = at::kDouble}, kernels, progress);
   });
 }
 

@@ -152,7 +152,8 @@ TEST_P(Claims, HoldInEveryForm) {
   const auto hold = [&](at::ScalarType dtype, model::Backend backend) {
     protocol::NoProgress progress;
     model::AllRan kernels;
-    const auto claims = prove(GetParam(), {dtype, backend, 3}, kernels, progress);
+    const auto model = model::open_model(GetParam(), {.dtype = dtype});
+    const auto claims = prove(GetParam(), model, {dtype, backend, 3}, kernels, progress);
     EXPECT_GE(claims.size(), 30u);
     std::size_t exact = 0;
     for (const protocol::Claim& claim : claims) {
@@ -175,8 +176,9 @@ TEST_P(Claims, HoldInEveryForm) {
 
 INSTANTIATE_TEST_SUITE_P(Constructed, Claims, ::testing::ValuesIn([] {
                            std::vector<std::string> names;
-                           for (const auto& e : model::constructed_models())
+                           for (const auto& e : model::constructed_models()) {
                              names.push_back(e.name);
+                           }
                            return names;
                          }()),
                          [](const auto& info) {

@@ -57,7 +57,25 @@ TEST(Reading, GenerateIsRepeatable) {
   EXPECT_NE(sampled.ids, generate(*model, prompt, options, progress).ids);
 }
 
-// With a cache, by whole passes, and past the context, where both read the last tokens again.
+// What the model writes where each token is the likeliest after the text before it, of which the
+// last `kept` begin anew each time that it has more than `context` tokens.
+std::vector<std::int64_t> written_by_hand(const model::Model& model, std::vector<std::int64_t> text,
+                                          std::int64_t tokens, std::size_t context,
+                                          std::size_t kept) {
+  const at::NoGradGuard no_gradients;
+  std::vector<std::int64_t> written;
+  for (std::int64_t n = 0; n < tokens; ++n) {
+    if (text.size() > context) {
+      text.erase(text.begin(), text.end() - static_cast<std::ptrdiff_t>(kept));
+    }
+    const at::Tensor logits = model.decoder.forward(ids_tensor(text))[0][-1];
+    written.push_back(logits.argmax().item<std::int64_t>());
+    text.push_back(written.back());
+  }
+  return written;
+}
+
+// With a cache, by whole passes, and past the context, where in both the last tokens begin anew.
 TEST(Reading, TheCacheChangesNoToken) {
   auto config = small_config("rope");
   config.context = 16;
@@ -67,16 +85,19 @@ TEST(Reading, TheCacheChangesNoToken) {
   GenerateOptions options;
   options.tokens = 20;
   const auto kept = generate(*model, prompt, options, progress);
-  // The eighth token is the first that the full context, of 16 tokens, is read for as a whole; the
-  // ninth, for which there are 17, is the first without a cache.
-  EXPECT_TRUE(kept.cache.starts_with("for the first 8 tokens; then the last 16 tokens"))
+  // For the eighth token the context, of 16 tokens, is full; the ninth, for which there are 17, is
+  // written after the last 12, and five tokens later there are 17 again.
+  EXPECT_TRUE(kept.cache.starts_with("yes; 3 times the trained context of 16 tokens was full"))
       << kept.cache;
-  EXPECT_EQ(kept.cached, 8);
+  EXPECT_EQ(kept.begun_at, (std::vector<std::int64_t>{8, 13, 18}));
+  EXPECT_EQ(kept.ids, written_by_hand(*model, prompt.ids, options.tokens, 16, 12));
+  EXPECT_EQ(kept.cached, 20);
   EXPECT_EQ(kept.seconds.size(), 20u);
   options.whole = true;
   const auto whole = generate(*model, prompt, options, progress);
   EXPECT_EQ(whole.ids, kept.ids);
-  EXPECT_EQ(whole.cache, "no: whole passes were asked for");
+  EXPECT_TRUE(whole.cache.starts_with("no: whole passes were asked for; 3 times")) << whole.cache;
+  EXPECT_EQ(whole.begun_at, kept.begun_at);
   EXPECT_EQ(whole.cached, 0);
   options.extend = true;
   const auto far = generate(*model, prompt, options, progress);
@@ -84,12 +105,26 @@ TEST(Reading, TheCacheChangesNoToken) {
   const auto far_kept = generate(*model, prompt, options, progress);
   EXPECT_EQ(far_kept.ids, far.ids);
   EXPECT_EQ(far_kept.cache, "yes");
+  EXPECT_TRUE(far_kept.begun_at.empty());
   // Each token is what the whole text before it leads to.
-  const at::NoGradGuard no_gradients;
-  std::vector<std::int64_t> text = prompt.ids;
-  for (const std::int64_t id : far_kept.ids) {
-    EXPECT_EQ(id, model->decoder.forward(ids_tensor(text))[0][-1].argmax().item<std::int64_t>());
-    text.push_back(id);
+  EXPECT_EQ(far_kept.ids, written_by_hand(*model, prompt.ids, options.tokens, 99, 0));
+}
+
+// Of a prompt of more tokens than the context the last that fit are read.
+TEST(Reading, ALongPromptFillsTheContext) {
+  for (const std::int64_t context : {1, 2, 5}) {
+    SCOPED_TRACE(context);
+    auto config = small_config("alibi");
+    config.context = context;
+    const auto model = model::random_model(config, 3);
+    const Text prompt = random_texts(1, 9, 32, 4).items[0];
+    protocol::NoProgress progress;
+    const auto written = generate(*model, prompt, {.tokens = 6}, progress);
+    const std::vector<std::int64_t> fits(prompt.ids.end() - context, prompt.ids.end());
+    const auto most = static_cast<std::size_t>(context);
+    const std::size_t kept = most == 1 ? 1 : most - 1;
+    EXPECT_EQ(written.ids, written_by_hand(*model, fits, 6, most, kept));
+    EXPECT_EQ(written.begun_at.front(), 1);
   }
 }
 

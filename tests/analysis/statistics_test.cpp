@@ -58,6 +58,10 @@ TEST(Statistics, MomentsOfASmallSample) {
   EXPECT_DOUBLE_EQ(m.share_positive, 1.0 / 3);
   EXPECT_EQ(moments_of(std::vector<double>{2, 2}).skewness, 0);
   EXPECT_TRUE(std::isnan(moments_of({}).mean));
+  const Moments alone = moments_of(std::vector<double>{3});
+  EXPECT_EQ(alone.mean, 3);
+  EXPECT_EQ(alone.share_positive, 1);
+  EXPECT_TRUE(std::isnan(alone.sigma) && std::isnan(alone.skewness));
   // One value that is no number: neither a shape nor a share of the others is known.
   const Moments unknown = moments_of(std::vector<double>{1, -1, std::nan("")});
   EXPECT_TRUE(std::isnan(unknown.skewness));

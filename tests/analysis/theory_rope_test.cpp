@@ -44,8 +44,9 @@ void expect_lemma_row(const Json& row) {
 
 TEST(RopeLemma, SumsAndBoundsAreTheReferences) {
   for (const Json& row : Json(theory_json("rope_sums.json")["rows"])) expect_lemma_row(row);
-  for (const Json& row : Json(theory_json("rope_more.json")["lemma_rows"]["rows"]))
+  for (const Json& row : Json(theory_json("rope_more.json")["lemma_rows"]["rows"])) {
     expect_lemma_row(row);
+  }
 }
 
 TEST(RopeLemma, KnowsTheSmallestSizeThatSpeaks) {

@@ -410,7 +410,7 @@ TEST(TapaHistogram, PairScoresEqualTheReference) {
     const model::LayerAttention attention(0, program, x, {}, {}, model::Backend::plain,
                                           model::ran_plain(x));
     const at::Tensor rows = at::arange(count, at::kLong), none = at::zeros({count}, at::kLong);
-    const auto scores = attention.pair_scores(none, none, rows, rows + count);
+    const auto scores = attention.pair_scores({{none, none, rows, rows + count}, at::kCPU});
     EXPECT_LT(relative_difference(scores.score, get("score_" + phase)), 1e-12) << phase;
     EXPECT_LT(relative_difference(scores.content, get("amplitude")), 1e-12) << phase;
   }

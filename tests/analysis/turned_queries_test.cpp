@@ -67,7 +67,7 @@ class MovingByHand final : public model::AttentionHook {
     const at::Tensor row = at::tensor({19, 19, 7, 3, 12}, at::kLong);
     const at::Tensor column = at::tensor({2, 19, 5, 0, 11}, at::kLong);
     const at::Tensor distance = at::tensor({17, 0, 12, 40, 3}, at::kLong);
-    const at::Tensor moved = model::moved_scores(input, program, row, column, distance);
+    const at::Tensor moved = model::moved_scores(input, program, {row, column, distance});
     for (std::int64_t head = 0; head < config_.heads; ++head) {
       for (std::int64_t n = 0; n < row.size(0); ++n) {
         const auto at = [n](const at::Tensor& x) { return x[n].item<std::int64_t>(); };
@@ -136,7 +136,8 @@ TEST(TurnedQueries, HaveTheirNormInTheContent) {
         EXPECT_NEAR(at(parts.content[0]), expected, most);
         EXPECT_NEAR(at(of_probes), expected, most);
         const at::Tensor zero = at::zeros({1}, at::kLong);
-        const auto pair = attention->pair_scores(zero, zero + head, zero + row, zero + column);
+        const auto pair =
+            attention->pair_scores({{zero, zero + head, zero + row, zero + column}, at::kCPU});
         EXPECT_NEAR(pair.content.item<double>(), expected, most);
         // At its own place a pair has no turn, and layer 0 no temperature.
         if (row != column || layer != 0) continue;

@@ -282,6 +282,17 @@ TEST(BenchGoals, OfAGpuHaveOneClock) {
   EXPECT_EQ(miss_of(bench), "aim");
   bench.processor = "NVIDIA A100";
   EXPECT_EQ(miss_of(bench), "-");
+  bench.processor = "NVIDIA H200";
+  for (const auto& [pass, n, tflops] : {std::tuple{"forward", 8192, 645.0},
+                                        {"forward", 32768, 690.0},
+                                        {"backward", 8192, 545.0},
+                                        {"backward", 32768, 585.0}}) {
+    bench.rows[0].pass = pass, bench.rows[0].n = n;
+    bench.rows[0].gflops = 1e3 * tflops;
+    EXPECT_EQ(miss_of(bench), "") << pass << " " << n;
+    bench.rows[0].gflops = 1e3 * (tflops - 1);
+    EXPECT_EQ(miss_of(bench), "aim") << pass << " " << n;
+  }
 }
 
 TEST(BenchGoals, ListWhatIsMissedUnderTheTables) {

@@ -27,6 +27,7 @@
 #include "formats/error.h"
 #include "protocol/messages/compare.h"
 #include "protocol/messages/generate.h"
+#include "protocol/messages/jobs.h"
 #include "protocol/messages/map.h"
 
 namespace phasescope::app {
@@ -172,6 +173,10 @@ TEST(Options, OfAnInputAreOfOneList) {
   EXPECT_NE(said.find("give --text, --prompt, --ids, --inputs or --sample, not several"),
             std::string::npos)
       << said;
+  const std::string of_texts =
+      complaint({"eval", "perplexity", "rope", "--prompt", "a", "--sample", "passkey"});
+  EXPECT_NE(of_texts.find("give --text, --prompt or --sample, not several"), std::string::npos)
+      << of_texts;
 }
 
 // 17.A10: help is a result too.
@@ -248,13 +253,29 @@ TEST(Verbs, GenerateWithoutATokenizerPrintsIds) {
   generate_verb()->run(run);
   EXPECT_EQ(run.said.back(),
             "3 ms a token (median), 20 ms the first one with the prompt; cache: yes");
-  written.seconds = {0.02, 0.002, 0.04, 0.03, 0.05}, written.cache = "then not";
-  written.cached = 2;
+  // Those that fill the cache again have a median of their own; without a cache all are alike.
+  written.seconds = {0.02, 0.002, 0.04, 0.03, 0.05}, written.cache = "so";
+  written.begun_at = {2, 4}, written.cached = 5;
   run.replies["generate"] = {protocol::to_json_form(written), {}};
   generate_verb()->run(run);
   EXPECT_EQ(run.said.back(),
-            "2 ms a token (median) with the cache, 40 ms without, 20 ms the first one with the "
-            "prompt; cache: then not");
+            "30 ms a token (median), 50 ms each of 2 for which the last tokens of a full context "
+            "were read again, 20 ms the first one with the prompt; cache: so");
+  written.cached = 0;
+  run.replies["generate"] = {protocol::to_json_form(written), {}};
+  generate_verb()->run(run);
+  EXPECT_EQ(run.said.back(),
+            "40 ms a token (median), 20 ms the first one with the prompt; cache: so");
+  // Tenths of twenty tokens behind the first are two each.
+  written.seconds.assign(21, 0.004), written.begun_at.clear();
+  written.seconds[1] = written.seconds[2] = 0.001;
+  written.seconds[10] = written.seconds[11] = 0.002;
+  written.seconds[19] = written.seconds[20] = 0.003;
+  run.replies["generate"] = {protocol::to_json_form(written), {}};
+  generate_verb()->run(run);
+  EXPECT_EQ(run.said.back(),
+            "by token: 1 ms in the first tenth of them, 2 ms in the middle one, 3 ms in the last "
+            "(medians)");
   written.head = "L2H1";
   written.tokens = {{.id = 5,
                      .text = "was",
@@ -268,6 +289,28 @@ TEST(Verbs, GenerateWithoutATokenizerPrintsIds) {
   EXPECT_EQ(output.tables[0].rows[0]["key"], "3 it");
   EXPECT_EQ(output.tables[0].rows[0]["weight"], 0.75);
   EXPECT_EQ(output.tables[0].rows[0]["further"], "0 And (0.125)");
+}
+
+// Of a sweep: every training, and the evals of what is trained.
+TEST(Verbs, TrainAndSweepTakeADevice) {
+  const std::string configs = std::string(PHASESCOPE_SOURCE) + "/sample_configs/";
+  FakeRun run;
+  run.replies["jobs.start"] = {protocol::to_json_form(protocol::JobStatus{}), {}};
+  output_of(run, {"train", configs + "desk/rope.json", "--background", "--device", "cuda:1"},
+            all_verbs());
+  ASSERT_EQ(run.requests.size(), 1u);
+  EXPECT_EQ(run.requests[0].params["device"], "cuda:1");
+  // It ends with what it is answered.
+  EXPECT_THROW(
+      output_of(run, {"sweep", configs + "sweeps/copy.json", "--device", "cuda:1"}, all_verbs()),
+      protocol::RequestError);
+  ASSERT_EQ(run.requests.size(), 2u);
+  const json& cells = run.requests[1].params.at("cells");
+  ASSERT_GT(cells.size(), 1u);
+  for (const json& cell : cells) {
+    EXPECT_EQ(cell.at("config").at("train").at("device"), "cuda:1");
+    EXPECT_EQ(cell.at("eval").at("device"), "cuda:1");
+  }
 }
 
 TEST(Verbs, DistanceSendsEveryModelAndTablesEveryHistogram) {

@@ -109,13 +109,14 @@ class Examples(InAFolder):
 def commands_of(page):
     """The indented lines that call phasescope, continued lines in one, in their order."""
     lines = page.replace("\\\n", "").splitlines()
-    return [line.strip() for line in lines if line.startswith("    phasescope ")]
+    return [line.strip() for line in lines if re.match("    (  )?phasescope ", line)]
 
 
 def shortened(command):
     """The same in seconds: two steps of a training, a sweep's table, what was measured so far."""
     words = shlex.split(command)
-    if words[1] == "train" and "--resume" not in words:
+    before = list(words)
+    if words[1] == "train" and "--resume" not in words and "--background" not in words:
         words += ["--set", "train.steps=2", "--set", "eval.windows=2"]
     if words[1:3] == ["eval", "perplexity"]:
         words += ["--trials", "2"]
@@ -123,7 +124,7 @@ def shortened(command):
         words = [word for word in words if word not in ("--jobs", "2")] + ["--table"]
     if words[1] == "reproduce" and "--budget" in words:
         words = [word for word in words if word not in ("--desk", "--budget", "480")]
-    return shlex.join(words)
+    return command if words == before else shlex.join(words)  # a pipe stays one
 
 
 class Desk(InAFolder):
@@ -170,21 +171,33 @@ class Training(InAFolder):
     ELSEWHERE = ("--slurm",)  # elsewhere_test.py runs them, on a Slurm of its own
 
     def test_the_pages_commands_run(self):
-        os.symlink(SOURCE / "sample_configs", self.folder / "sample_configs")
+        for name in ("sample_configs", "assets"):
+            os.symlink(SOURCE / name, self.folder / name)
+        shutil.copytree(SOURCE / "docs/desk_results", self.folder / "docs/desk_results")
         commands = commands_of((SOURCE / "docs/training.md").read_text(encoding="utf-8"))
-        self.assertGreater(len(commands), 25)
+        self.assertGreater(len(commands), 45)
+        places = "".join(f"export {name}='{self.folder}/{name}'\n" for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME"))
         for command in commands:
             if any(word in command for word in self.ELSEWHERE):
                 continue
             with self.subTest(command=command):
-                done = shell(shortened(command), self.folder)
+                done = shell(places + shortened(command), self.folder)
                 self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_duel_of_a_model_with_itself_decides_nothing(self):
+        done = phasescope("duel", "rope", "rope", "--lengths", "64", folder=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^undecided: 0 \[0, 0\] bits a token")
+        self.assertIn("no difference at all", done.stdout)
+        self.assertNotIn("better", done.stdout)
 
     def test_shortened_ones_are_the_same_commands(self):
         self.assertEqual(shortened("phasescope train a.json --set train.steps=40"),
                          "phasescope train a.json --set train.steps=40 --set train.steps=2 --set eval.windows=2")
         self.assertEqual(shortened("phasescope sweep a.json --jobs 2"), "phasescope sweep a.json --table")
-        self.assertEqual(shortened("phasescope eval copy out/c"), "phasescope eval copy out/c")
+        for as_it_stands in ("phasescope eval copy out/c", "phasescope data copy --json | sort > 'a b'",
+                             "phasescope train a.json --job out/j --background"):
+            self.assertEqual(shortened(as_it_stands), as_it_stands)
 
 
 class Stopping(InAFolder):
@@ -224,6 +237,18 @@ class Stopping(InAFolder):
             drawing.send_signal(number)
             # Drawn are two dozen views, each after its answers: that takes longer than this.
             self.assertEqual(drawing.wait(timeout=2), -number)
+
+    def test_a_cell_that_fails_ends_no_other(self):
+        run = {**self.RUN, "train": {**self.RUN["train"], "steps": 3}}
+        plan = {"base": run, "grid": {"train.learning_rate": [1e300, 0.001]}, "jobs": 1}
+        (self.folder / "sweep.json").write_text(json.dumps(plan), encoding="utf-8")
+        done = subprocess.run([str(PROGRAMS / "phasescope"), "sweep", "sweep.json", "--job", "sweep"],
+                              cwd=self.folder, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
+                              env={**os.environ, "XDG_DATA_HOME": str(self.folder / "data")})
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(sorted(state for state, _ in self.states()), ["done", "failed"])
+        self.assertIn("no finite number any more at step 2", done.stdout)
+        self.assertIn("1 of 2 jobs are done", done.stdout)
 
     def test_what_ends_a_sweep_has_its_jobs_saved(self):
         self.addCleanup(self.end_jobs)

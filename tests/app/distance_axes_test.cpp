@@ -41,17 +41,19 @@ std::vector<PlotSpec> figures_of_distance() {
   plots.push_back(intrinsic_bias_figure(model, 1, names));
   append(plots, head_bias_figures(model, bias, names));
   protocol::AcuityResult acuity{.model = "rope", .trained = 256};
-  for (const std::int64_t low : {0, 1, 9})
+  for (const std::int64_t low : {0, 1, 9}) {
     acuity.bands.push_back({.low = low, .high = low + 1, .change_seen = protocol::Interval{}});
+  }
   append(plots, acuity_figures(acuity, names));
   protocol::CheckResult check{.id = "x", .model = "rope"};
-  for (const bool log : {false, true})
+  for (const bool log : {false, true}) {
     check.curves.push_back({.x_label = "distance",
                             .y_label = log ? "of a log axis" : "score",
                             .log_x = log,
                             .x = {0, 1, 9},
                             .y = {1, 2, 3},
                             .bound = {4, 4, 4}});
+  }
   append(plots, check_figures(check, names));
   return plots;
 }

@@ -31,8 +31,9 @@ class MadeUpSystem {
     std::ofstream(folder_ / name) << text;
   }
   std::string fact(const std::string& what) const {
-    for (const Fact& fact : machine_facts(folder_ / ""))
+    for (const Fact& fact : machine_facts(folder_ / "")) {
       if (fact.what == what) return fact.found;
+    }
     return "no such fact";
   }
 

@@ -195,8 +195,9 @@ TEST(Export, NumbersInCellsHaveRoom) {
 
 // The program rsvg-convert draws the same, byte for byte.
 TEST(Export, APictureIsThatOfRsvgConvert) {
-  if (std::system("rsvg-convert --version >/dev/null 2>&1") != 0)
+  if (std::system("rsvg-convert --version >/dev/null 2>&1") != 0) {
     GTEST_SKIP() << "rsvg-convert is not there";
+  }
   TemporaryFolder folder;
   widgets::PlotSpec plot{.id = "loss", .title = "Loss \u03c3 & <b>"};
   plot.series.push_back({.label = "a", .x = {0, 1, 2}, .y = {3, 2, 1}});

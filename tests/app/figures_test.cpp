@@ -225,9 +225,10 @@ TEST(Figures, ShiftsThatChangeNothingAreNamed) {
     }
   }
   for (const widgets::PlotSpec& plot : shift_figures(result, app::names_in(result))) {
-    for (const widgets::Series& series : plot.series)
+    for (const widgets::Series& series : plot.series) {
       EXPECT_EQ(series.label.ends_with(": exactly 0"), series.label.starts_with("alibi"))
           << plot.id << " " << series.label;
+    }
   }
   EXPECT_EQ(shift_figures(result, app::names_in(result)).size(), 2U);
 }
@@ -573,8 +574,9 @@ TEST(CostFigure, NoModelHidesAnother) {
   ASSERT_EQ(plot.series.size(), 3u);
   for (std::size_t n = 0; n < 3; ++n) {
     EXPECT_EQ(plot.series[n].x, (std::vector<double>{5e9, 1e9}));
-    for (std::size_t part = 0; part < 2; ++part)
+    for (std::size_t part = 0; part < 2; ++part) {
       EXPECT_LT(std::abs(plot.series[n].y[part] - plot.y.ticks.at(part).at), 0.5) << n;
+    }
     for (std::size_t other = 0; other < n; ++other) {
       EXPECT_NE(plot.series[n].points, plot.series[other].points);
       EXPECT_GE(std::abs(plot.series[n].y[0] - plot.series[other].y[0]), 0.25) << n << other;

@@ -35,8 +35,9 @@ TEST(QueryRows, LearnedSinksAreAStripBesideTheRowsOfAQuery) {
   protocol::QueryResult query;
   query.model = "rope", query.layers = 2, query.heads = 2;
   query.tokens = query.keys = query.width = 1;
-  for (const std::int64_t layer : {0, 1})
+  for (const std::int64_t layer : {0, 1}) {
     for (const std::int64_t head : {0, 1}) query.rows.push_back({layer, head, {0}, {1.0}, {}});
+  }
   const Grid cells{{2, 2, 1}, {1, 1, 0.75F, 0.5F}};
   const ModelNames names({"rope"});
   EXPECT_TRUE(query_figure(query, cells, names).map->margin.empty());
@@ -89,8 +90,9 @@ TEST(QueryKey, AreInTheColourOfTheirModel) {
   ASSERT_EQ(before_and_after.size(), 3U);  // the products, q and k
   for (const widgets::PlotSpec& plot : before_and_after) {
     ASSERT_EQ(plot.series.size(), 2U) << plot.id;
-    for (const widgets::Series& series : plot.series)
+    for (const widgets::Series& series : plot.series) {
       EXPECT_EQ(series.color, names.color("tapa")) << plot.id;
+    }
     EXPECT_TRUE(plot.series[0].dashed && !plot.series[1].dashed) << plot.id;
     EXPECT_NE(plot.series[0].points, plot.series[1].points) << plot.id;
     const bool same = std::ranges::count(plot.notes, "the encoding leaves these as they are") > 0;
@@ -229,9 +231,10 @@ TEST(MapVerb, DrawsTheLookThatIsChosen) {
        {std::vector<std::string>{"rope", "--low", "1", "--high", "0.5"},
         {"rope", "--scale", "log", "--low", "0.5"},
         {"rope", "--decades", "3"},
-        {"rope", "--of", "score", "--scale", "log"}})
+        {"rope", "--of", "score", "--scale", "log"}}) {
     EXPECT_THROW(made_by(map_verb(), run, words), formats::Error)
         << ::testing::PrintToString(words);
+  }
 }
 
 TEST(MapVerb, SubtractsAnotherMap) {

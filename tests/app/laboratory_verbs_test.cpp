@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "app/cli/cli.h"
+#include "app/cli/output.h"
 #include "app/verbs/verbs.h"
 #include "formats/error.h"
 #include "protocol/json_form.h"
@@ -155,6 +156,36 @@ TEST(BenchVerb, StepsAreASectionOfThePage) {
   // Measured again it stands in its own place.
   std::ofstream(page) << first;
   EXPECT_EQ(written(), first);
+}
+
+// What is asked of a device, and its columns beside the others.
+TEST(BenchVerb, StepsAreTimedOnADevice) {
+  const TemporaryFolder folder;
+  const std::string config = folder.path() / "rope.json";
+  std::ofstream(config) << R"({"train": {"steps": 5}})";
+  FakeRun run;
+  protocol::StepBench bench{.processor = "Some CPU", .threads = 1, .runs = 1};
+  protocol::StepBenchRow row{.name = "rope", .device = "cuda:0", .dtype = "bf16"};
+  row.kernel = "cuda-unverified", row.to_device = 7, row.to_host = 2;
+  row.step_ms = row.rival_ms = row.speedup_over_rival = std::nan("");
+  bench.rows = {row};
+  run.replies["bench.step"] = {protocol::to_json_form(bench), {}};
+  run.replies["worker.info"] = {json{{"version", "1"}, {"torch", "2"}, {"threads", 1}}, {}};
+  const Output output = output_of(run,
+                                  {"bench", "step", config, "--device", "cuda", "--backend",
+                                   "cuda-unverified", "--passes", "forward"},
+                                  all_verbs());
+  const json& asked = run.requests.at(0).params;
+  EXPECT_EQ(asked["device"], "cuda");
+  EXPECT_EQ(asked["backend"], "cuda-unverified");
+  EXPECT_EQ(asked["forward_only"], true);
+  const std::string page = markdown_of(output.tables.at(0));
+  for (const char* heading : {"copies to the device", "copies to the host", "attention by"}) {
+    EXPECT_NE(page.find(heading), std::string::npos) << page;
+  }
+  EXPECT_NE(page.find("| cuda:0 | cuda-unverified | 7 | 2 |"), std::string::npos) << page;
+  EXPECT_THROW(output_of(run, {"bench", "step", config, "--passes", "backward"}, all_verbs()),
+               formats::Error);
 }
 
 // A worker whose one job has come to `state` when it is asked again.

@@ -23,13 +23,15 @@ Reply demand(const nlohmann::json& params, const MadeUpShape& shape) {
   result.model = model_of(params), result.formula = "D = -dL / db(lambda)";
   result.edges = {0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128};
   result.trained = shape.tokens, result.loss = interval(2);
-  for (int layer = 0; layer < shape.layers; ++layer)
+  for (int layer = 0; layer < shape.layers; ++layer) {
     for (int head = 0; head < shape.heads; ++head) {
       DemandRow row{layer, head, {}};
-      for (std::size_t n = 0; n < result.edges.size(); ++n)
+      for (std::size_t n = 0; n < result.edges.size(); ++n) {
         row.demand.push_back(interval(std::sin(double(n) + head + tint(result.model))));
+      }
       result.rows.push_back(std::move(row));
     }
+  }
   result.texts = {"a text", "another"};
   result.provenance = made_up(shape);
   return {to_json_form(result), {}};
@@ -38,7 +40,7 @@ Reply demand(const nlohmann::json& params, const MadeUpShape& shape) {
 Reply addressing(const nlohmann::json& params, const MadeUpShape& shape) {
   AddressingResult result;
   result.model = model_of(params), result.of = "score", result.formula = "s = r + t + c + e";
-  for (int layer = 0; layer < shape.layers; ++layer)
+  for (int layer = 0; layer < shape.layers; ++layer) {
     for (int head = 0; head < shape.heads; ++head) {
       AddressingRow row{layer, head};
       const double distance = 0.1 + 0.15 * head, key = 0.2 + 0.1 * layer * tint(result.model);
@@ -47,6 +49,7 @@ Reply addressing(const nlohmann::json& params, const MadeUpShape& shape) {
       row.key_first = interval(key + 0.05), row.trend = interval(0.05), row.query = interval(0.1);
       result.rows.push_back(std::move(row));
     }
+  }
   result.texts = {"a text"};
   result.provenance = made_up(shape);
   return {to_json_form(result), {}};
@@ -73,11 +76,14 @@ Reply xray(const nlohmann::json& params, const MadeUpShape& shape) {
   result.treatment = "window", result.verdict = "the loss rises", result.trained = shape.tokens;
   result.limit = shape.tokens, result.plain = interval(4), result.all = interval(2);
   result.returned = interval(2);
-  for (int layer = 0; layer < shape.layers; ++layer)
-    for (int head = 0; head < shape.heads; ++head)
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    for (int head = 0; head < shape.heads; ++head) {
       result.rows.push_back({layer, head, interval(0.1 * head), interval(0.1 * layer), {}});
-  for (std::int64_t begin = 0; begin < 2 * shape.tokens; begin += 32)
+    }
+  }
+  for (std::int64_t begin = 0; begin < 2 * shape.tokens; begin += 32) {
     result.positions.push_back({begin, 2 + 0.01 * double(begin) + tint(result.model), 2, {}});
+  }
   result.texts = {"a text"};
   result.provenance = made_up(shape);
   return {to_json_form(result), {}};
@@ -96,9 +102,10 @@ Reply pair(const nlohmann::json& params, const MadeUpShape& shape) {
   result.phasors = {{1, 0.5}, {0.5, -0.25}, {0.25, 0}};
   result.score = 1.75, result.weight = 0.3;
   result.curve.emplace();
-  for (std::int64_t distance = 0; distance < 400; distance += 4)
+  for (std::int64_t distance = 0; distance < 400; distance += 4) {
     result.curve->push_back({distance, std::cos(double(distance) / 20),
                              0.5 + 0.4 * std::cos(double(distance) / 20 + tint(result.model))});
+  }
   result.provenance = made_up(shape);
   return {to_json_form(result), {}};
 }
@@ -107,13 +114,14 @@ Reply profile(const nlohmann::json& params, const MadeUpShape& shape) {
   ProfileResult result;
   result.model = model_of(params), result.formula = "P and S", result.window = shape.tokens;
   result.samples = 256;
-  for (int layer = 0; layer < shape.layers; ++layer)
+  for (int layer = 0; layer < shape.layers; ++layer) {
     for (int head = 0; head < shape.heads; ++head) {
       ProfileRow row{layer, head};
       row.positional = interval(0.1 * layer + 0.02 * head), row.semantic = interval(0.2 * head);
       row.positional_row = row.positional, row.semantic_share = row.semantic;
       result.rows.push_back(std::move(row));
     }
+  }
   result.texts = {"a text"};
   result.provenance = made_up(shape);
   return {to_json_form(result), {}};
@@ -137,16 +145,20 @@ Reply ablate(const nlohmann::json& params, const MadeUpShape& shape) {
   result.model = model_of(params), result.formula = "loss with the change - loss without";
   result.layers = shape.layers, result.heads = shape.heads, result.loss = interval(1.4);
   AblateRow row;
-  for (const auto& setting : params.value("set", nlohmann::json::array()))
+  for (const auto& setting : params.value("set", nlohmann::json::array())) {
     row.change += (row.change.empty() ? "" : ", ") + setting.get<std::string>();
+  }
   row.reading = result.model + " (" + row.change + ")";
   row.loss = interval(1.6), row.loss_change = interval(0.2);
   row.logits_divergence = interval(0.1), row.guesses_changed = interval(0.05);
-  for (std::int64_t begin = 1; begin < shape.tokens; begin += 32)
+  for (std::int64_t begin = 1; begin < shape.tokens; begin += 32) {
     row.positions.push_back({begin, begin + 32, interval(0.2 + 0.001 * double(begin))});
-  for (int layer = 0; layer < shape.layers; ++layer)
-    for (int head = 0; head < shape.heads; ++head)
+  }
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    for (int head = 0; head < shape.heads; ++head) {
       row.maps.push_back({layer, head, interval(0.02 * layer)});
+    }
+  }
   result.rows = {std::move(row)};
   result.texts = {"a text"};
   result.provenance = made_up(shape);

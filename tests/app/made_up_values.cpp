@@ -46,8 +46,9 @@ ModelSummary summary(const std::string& name, const MadeUpShape& shape) {
 
 Reply models_list(const nlohmann::json&, const MadeUpShape& shape) {
   ModelsResult result;
-  for (const char* name : {"none", "rope", "alibi", "cape_kerple", "tape", "tapa", "tapa_norm"})
+  for (const char* name : {"none", "rope", "alibi", "cape_kerple", "tape", "tapa", "tapa_norm"}) {
     result.models.push_back(summary(name, shape));
+  }
   return {to_json_form(result), {}};
 }
 
@@ -84,8 +85,9 @@ Reply text_read(const nlohmann::json& params, const MadeUpShape& shape) {
     token.id = static_cast<unsigned char>(c);
     token.text = c == ' ' ? "\u00b7" : c == '\n' ? "\u21b5" : std::string(1, c);
     if (i > 0 && shape.losses) token.loss = 3 + 2.5 * std::sin(i * 0.7 + tint(result.model) * 6);
-    if (shape.losses)
+    if (shape.losses) {
       token.guesses = {{token.id, token.text, 0.5}, {101, "e", 0.2}, {116, "t", 0.1}};
+    }
     result.tokens.push_back(std::move(token));
   }
   result.loss = shape.losses ? 1.42 : std::nan("");
@@ -106,22 +108,27 @@ Reply heads(const nlohmann::json& params, const MadeUpShape& shape) {
                     {"mean_distance", "mean distance", "sum A (q - k) / sum A", ""}};
   const int side = shape.thumbnail;
   std::vector<float> cells;
-  for (int layer = 0; layer < shape.layers; ++layer)
+  for (int layer = 0; layer < shape.layers; ++layer) {
     for (int head = 0; head < shape.heads; ++head) {
       const double reach = 1 + 3.0 * head + layer + 8 * tint(result.model);
       HeadRow row;
       row.layer = layer, row.head = head;
       for (const auto& [key, value] :
            {std::pair{"entropy", std::log(reach)}, std::pair{"sink", 0.1 / reach},
-            std::pair{"mean_distance", reach}})
-        if (shape.losses || std::string(key) != "mean_distance")
+            std::pair{"mean_distance", reach}}) {
+        if (shape.losses || std::string(key) != "mean_distance") {
           row.values[key] = {value, {}, {}, 1};
+        }
+      }
       result.rows.push_back(std::move(row));
-      for (int q = 0; q < side; ++q)
-        for (int k = 0; k < side; ++k)
+      for (int q = 0; q < side; ++q) {
+        for (int k = 0; k < side; ++k) {
           cells.push_back(k > q ? kMasked
                                 : static_cast<float>(std::min(1.0, weight_at(q, k, reach))));
+        }
+      }
     }
+  }
   result.provenance = made_up(shape);
   Reply reply{to_json_form(result), {}};
   std::vector<std::int64_t> edges{shape.layers, shape.heads, side, side};
@@ -143,7 +150,7 @@ Reply query(const nlohmann::json& params, const MadeUpShape& shape) {
   const auto asked = params.value("query", std::int64_t{-1});
   result.query = asked < 0 ? shape.tokens - 1 : asked;
   std::vector<float> cells;
-  for (std::int64_t layer = 0; layer < shape.layers; ++layer)
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
       const double reach =
           1 + 3.0 * static_cast<double>(head) + static_cast<double>(layer) + 8 * tint(result.model);
@@ -153,12 +160,14 @@ Reply query(const nlohmann::json& params, const MadeUpShape& shape) {
         row.weights.push_back(0.6 / (reach + static_cast<double>(n)));
       }
       if (shape.sink) row.sink = 0.25;
-      for (std::int64_t k = 0; k < shape.tokens; ++k)
+      for (std::int64_t k = 0; k < shape.tokens; ++k) {
         cells.push_back(k > result.query ? kMasked
                                          : static_cast<float>(std::min(
                                                1.0, weight_at(static_cast<double>(result.query),
                                                               static_cast<double>(k), reach))));
+      }
     }
+  }
   result.provenance = made_up(shape);
   Reply reply{to_json_form(result), {}};
   reply.tensors.push_back(TensorRef::own<float>(
@@ -172,17 +181,20 @@ Reply map(const nlohmann::json& params, const MadeUpShape& shape) {
   const auto heads = params.value("head", std::vector<std::string>{"L0H0"});
   if (heads.size() > 1) result.heads = heads;
   std::string head = heads.size() > 1 ? heads[0].substr(0, heads[0].find('H')) : heads[0];
-  if (const auto dot = head.find('.'); dot != std::string::npos)
+  if (const auto dot = head.find('.'); dot != std::string::npos) {
     result.stack = head.substr(0, dot), head.erase(0, dot + 1);
+  }
   const auto mark = head.find('H');
   result.layer = std::stoll(head.substr(1, mark - 1));
   result.head = mark == std::string::npos ? -1 : std::stoll(head.substr(mark + 1));
   result.tokens = shape.tokens;
   result.row_end = result.column_end = shape.tokens;
-  if (params.contains("rows"))
+  if (params.contains("rows")) {
     result.row_begin = params["rows"][0], result.row_end = params["rows"][1];
-  if (params.contains("cols"))
+  }
+  if (params.contains("cols")) {
     result.column_begin = params["cols"][0], result.column_end = params["cols"][1];
+  }
   result.of = params.value("of", std::string("weight"));
   result.pool = params.value("pool", std::string("max"));
   const auto size = params.value("size", nlohmann::json({256, 256}));
@@ -191,7 +203,7 @@ Reply map(const nlohmann::json& params, const MadeUpShape& shape) {
   result.width = std::min<std::int64_t>(asked, result.column_end - result.column_begin);
   const double reach = 4 + 6.0 * static_cast<double>(result.head + 1) + 20 * tint(result.model);
   std::vector<float> cells, by_row, by_column;
-  for (std::int64_t r = 0; r < result.height; ++r)
+  for (std::int64_t r = 0; r < result.height; ++r) {
     for (std::int64_t c = 0; c < result.width; ++c) {
       const double q = static_cast<double>(result.row_begin +
                                            r * (result.row_end - result.row_begin) / result.height);
@@ -201,10 +213,13 @@ Reply map(const nlohmann::json& params, const MadeUpShape& shape) {
                                                  : 4 * std::cos((q - k) / reach);
       cells.push_back(k > q ? kMasked : static_cast<float>(value));
     }
-  for (std::int64_t r = 0; r < result.height; ++r)
+  }
+  for (std::int64_t r = 0; r < result.height; ++r) {
     by_row.push_back(static_cast<float>(1.0 / (1.0 + static_cast<double>(r))));
-  for (std::int64_t c = 0; c < result.width; ++c)
+  }
+  for (std::int64_t c = 0; c < result.width; ++c) {
     by_column.push_back(static_cast<float>(0.02 + 0.01 * std::sin(0.05 * static_cast<double>(c))));
+  }
   result.low = 0, result.high = 1;
   const auto top = params.value("top", std::int64_t{0});
   for (std::int64_t q = result.row_begin; q < result.row_end && top > 0; ++q) {
@@ -250,10 +265,12 @@ Reply patterns(const nlohmann::json& params, const MadeUpShape& shape) {
     row.layer = layer, row.mean_abs_z = 1 - 0.05 * layer, row.sd_abs_z = 0.02 * layer;
     row.drift = 0.1 * layer;
     std::vector<float> grid;
-    for (int i = 0; i < side; ++i)
-      for (int j = 0; j < side; ++j)
+    for (int i = 0; i < side; ++i) {
+      for (int j = 0; j < side; ++j) {
         grid.push_back(
             static_cast<float>(24 * std::exp(-std::abs(i - j) / 6.0) * std::cos((i - j) * 0.4)));
+      }
+    }
     for (int d = 0; d < side; ++d) row.mean_by_distance.push_back(24 * std::exp(-d / 6.0));
     result.layers.push_back(row);
     reply.tensors.push_back(
@@ -325,8 +342,8 @@ Reply distance(const nlohmann::json& params, const MadeUpShape& shape) {
 
 Reply shift(const nlohmann::json& params, const MadeUpShape& shape) {
   ShiftResult result;
-  for (const char* method : {"ids", "tokens"})
-    for (int by : {1, 3, 16})
+  for (const char* method : {"ids", "tokens"}) {
+    for (int by : {1, 3, 16}) {
       for (int layer = 0; layer < shape.layers; ++layer) {
         const bool tokens = std::string(method) == "tokens";
         ShiftRow row;
@@ -335,6 +352,8 @@ Reply shift(const nlohmann::json& params, const MadeUpShape& shape) {
         row.logits_difference = !shape.losses ? std::nan("") : tokens ? 0.02 : 1e-7;
         result.rows.push_back(row);
       }
+    }
+  }
   result.formula = "mean over heads and queries of sum_j |a_ij - a'_ij|, in 0.01";
   result.provenance = {made_up(shape)};
   return {to_json_form(result), {}};
@@ -378,17 +397,19 @@ Reply capture(const nlohmann::json& params, const MadeUpShape& shape) {
   const std::string layer = std::to_string(params["layers"][0].get<int>());
   const std::string stack = shape.stacks ? params["stack"].get<std::string>() + "." : "";
   const int channels = 8;
-  for (const std::string end : {"", ".rotated"})
+  for (const std::string end : {"", ".rotated"}) {
     for (const bool keys : {false, true}) {
       const std::int64_t heads = keys ? shape.heads : 1;
       std::vector<float> values;
-      for (std::int64_t n = 0; n < heads * shape.tokens * channels; ++n)
+      for (std::int64_t n = 0; n < heads * shape.tokens * channels; ++n) {
         values.push_back(static_cast<float>(std::sin(0.1 * static_cast<double>(n))));
+      }
       const std::string name = stack + (keys ? "k." : "q.") + layer + end;
       result.names.push_back(name);
       reply.tensors.push_back(
           TensorRef::own<float>(name, {1, heads, shape.tokens, channels}, std::move(values)));
     }
+  }
   reply.result = to_json_form(result);
   return reply;
 }
@@ -409,23 +430,28 @@ Reply compare(const nlohmann::json& params, const MadeUpShape& shape) {
     const int layer = n / shape.heads, head = n % shape.heads, other = all - 1 - n;
     result.heads.push_back({layer, head, 0.01 * n, {}, {}, 1, "none"});
     between[static_cast<std::size_t>(n * all + other)] = 0.05;
-    if (params.value("match", false))
+    if (params.value("match", false)) {
       result.matches.push_back(
           {layer, head, other / shape.heads, other % shape.heads, {0.05, 0.04, 0.06, 8, "t"}});
+    }
   }
-  for (int begin = 0; shape.losses && begin < 64; begin += 16)
+  for (int begin = 0; shape.losses && begin < 64; begin += 16) {
     result.positions.push_back({begin, begin + 16, {0.2, 0.1, 0.3, 8, "jackknife t"}});
+  }
   result.provenance = made_up(shape);
   Reply reply{to_json_form(result), {}};
-  if (params.value("match", false))
+  if (params.value("match", false)) {
     reply.tensors.push_back(TensorRef::own<double>("js_between", {all, all}, std::move(between)));
+  }
   return reply;
 }
 
 Reply theory_list(const nlohmann::json&, const MadeUpShape&) {
   std::vector<CheckInfo> checks;
-  for (const char* id : {"tape.shift", "rope.intrinsic_bias", "tapa.histogram", "tape.permutation"})
+  for (const char* id :
+       {"tape.shift", "rope.intrinsic_bias", "tapa.histogram", "tape.permutation"}) {
     checks.push_back({.id = id, .statement = "a statement", .title = id, .needs = "a model"});
+  }
   return {{{"checks", to_json_form(checks)}}, {}};
 }
 
@@ -475,12 +501,13 @@ Reply eval(const nlohmann::json& params, const MadeUpShape& shape) {
   }
   result.positions = {curve};
   const auto models = params.value("models", std::vector<std::string>());
-  for (std::size_t n = 1; n < models.size(); ++n)
+  for (std::size_t n = 1; n < models.size(); ++n) {
     result.differences.push_back({.model = models[n],
                                   .against = models[0],
                                   .per = "byte",
                                   .length = 256,
                                   .difference = {0.25, 0.125, 0.375, 16, "jackknife t"}});
+  }
   result.provenance = {made_up(shape)};
   return {to_json_form(result), {}};
 }
@@ -510,8 +537,9 @@ Provenance made_up(const MadeUpShape& shape) {
 
 std::string model_of(const nlohmann::json& params) {
   if (params.contains("model")) return params["model"].get<std::string>();
-  if (params.contains("models") && !params["models"].empty())
+  if (params.contains("models") && !params["models"].empty()) {
     return params["models"][0].get<std::string>();
+  }
   return "sample";
 }
 

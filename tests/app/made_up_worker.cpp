@@ -39,8 +39,9 @@ protocol::RequestId MadeUpWorker::submit(const std::string& method, nlohmann::js
 }
 
 void MadeUpWorker::cancel(protocol::RequestId id) {
-  for (Request& request : requests_)
+  for (Request& request : requests_) {
     if (request.id == id) request.cancelled = true;
+  }
 }
 
 void MadeUpWorker::finish(const Request& request) {
@@ -68,20 +69,22 @@ std::size_t MadeUpWorker::drain() {
     (hold ? held : now).push_back(std::move(request));
   }
   requests_ = std::move(held);
-  for (const Request& request : requests_)
+  for (const Request& request : requests_) {
     if (request.callbacks.on_progress) request.callbacks.on_progress(0.4, "reading texts");
+  }
   for (const Request& request : now) {
-    if (death_)
+    if (death_) {
       request.callbacks.on_error(death_->error);
-    else if (request.cancelled)
+    } else if (request.cancelled) {
       request.callbacks.on_error({"cancelled", "cancelled", "", ""});
-    else if (manner_of(request) == Manner::fail)
+    } else if (manner_of(request) == Manner::fail) {
       request.callbacks.on_error({"bad_input", "The file is not a model", "config.json",
                                   "choose a folder with a config.json"});
-    else if (manner_of(request) == Manner::unfit)
+    } else if (manner_of(request) == Manner::unfit) {
       request.callbacks.on_error({"not_applicable", "It has no such thing", "", ""});
-    else
+    } else {
       finish(request);
+    }
   }
   return now.size();
 }

@@ -19,8 +19,9 @@ TEST(ModelNames, AreTheShortestEndsThatTellThemApart) {
       "rope",      "llama",           "hf/gpt2", "jobs/gpt2", "a/hf/bert",
       "b/hf/bert", "llama (yarn x2)", "r/x/ck",  "s/x/ck",    "r/x/ck (f=a/b)"};
   const ModelNames names(models);
-  for (std::size_t i = 0; i < models.size(); ++i)
+  for (std::size_t i = 0; i < models.size(); ++i) {
     EXPECT_EQ(names.short_name(models[i]), expected[i]) << models[i];
+  }
   EXPECT_EQ(names.short_name("/not/open"), "open");
 }
 

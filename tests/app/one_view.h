@@ -20,8 +20,9 @@ inline std::vector<std::string> ids_of_views() {
 }
 
 inline std::unique_ptr<View> view_named(const std::string& id) {
-  for (auto& each : all_views())
+  for (auto& each : all_views()) {
     if (each->id() == id) return std::move(each);
+  }
   return nullptr;
 }
 
@@ -29,8 +30,9 @@ inline std::unique_ptr<View> view_named(const std::string& id) {
 inline void press_run(View& view, ViewContext& context) {
   std::vector<Command> commands;
   view.add_commands(commands);
-  for (const Command& command : commands)
+  for (const Command& command : commands) {
     if (command.id == view.id() + ".run") command.run(context);
+  }
 }
 
 // The first model also without a head, and selected so: Intervene is about readings.

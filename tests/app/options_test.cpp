@@ -299,7 +299,7 @@ TEST(Options, OfOtherVerbsAreRefused) {
     }
   }
   EXPECT_GE(refused, 2);
-  for (const char* option : {"--seed", "--dtype", "--threads", "--backend", "--device"}) {
+  for (const char* option : {"--seed", "--dtype", "--threads", "--backend"}) {
     expect_refused("train", option);
   }
   for (const char* option : {"--dtype", "--backend", "--seed"}) expect_refused("view", option);
@@ -369,7 +369,9 @@ TEST(Options, WhatWouldBeDroppedIsRefused) {
       {"view", "rope", "--frames", "7"},
       {"view", "rope", "--record", "out/r"},
       {"reproduce", "2501.00712", "--budget", "1"},
+      {"reproduce", "2501.00712", "--kept", "no/such/folder"},
       {"eval", "perplexity", "rope", "--trials", "0"},
+      {"eval", "perplexity", "rope", "--ids", "out/ids.json"},
       {"eval", "addition", "rope", "--window", "last_k:3"},
       {"eval", "addition", "rope", "--window", "disjoint"},  // as it is by default
       {"eval", "addition", "rope", "--metric", "bits_per_token"},
@@ -458,6 +460,10 @@ TEST(Options, AreThoseOfTheTask) {
     EXPECT_NE(of_perplexity.find(option), std::string::npos) << option;
     EXPECT_NE(of_any.find(option), std::string::npos) << option;
     EXPECT_EQ(of_addition.find(option), std::string::npos) << option;
+  }
+  for (const std::string& help : {of_perplexity, of_addition, of_any}) {  // it reads texts alone
+    EXPECT_EQ(help.find("--ids"), std::string::npos) << help;
+    EXPECT_EQ(help.find("--inputs"), std::string::npos) << help;
   }
   EXPECT_NE(of_any.find("of perplexity: which tokens count"), std::string::npos) << of_any;
   for (const char* option : {"--trials", "--lengths", "--seed", "--backend"}) {

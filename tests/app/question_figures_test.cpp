@@ -123,8 +123,9 @@ TEST(QuestionFigures, HeadsOfAddressingAreToldApartByShapes) {
   for (row.layer = 0; row.layer < 3; ++row.layer) result.rows.push_back(row);
   const auto shapes = [](const widgets::PlotSpec& plot) {
     std::set<widgets::PointShape> all;
-    for (const widgets::Series& series : plot.series)
+    for (const widgets::Series& series : plot.series) {
       if (series.kind == widgets::SeriesKind::scatter) all.insert(series.points);
+    }
     return all;
   };
   EXPECT_EQ(shapes(addressing_figure(result, ModelNames({"a"}))).size(), 3u);
@@ -200,8 +201,9 @@ TEST(QuestionFigures, APairIsInTheColourOfItsModel) {
   result.curve = {{0, 1, 0.5}, {1, 2, 0.5}};
   const auto figures = pair_figures(result, names);
   ASSERT_EQ(figures.size(), 4U);
-  for (const widgets::PlotSpec& plot : figures)
+  for (const widgets::PlotSpec& plot : figures) {
     EXPECT_EQ(plot.series.back().color, names.color("tapa")) << plot.id;
+  }
 }
 
 // The worst head of a metric is its dot; what is undefined on both sides is none.

@@ -327,8 +327,9 @@ TEST(ConfigForm, TakesWhatAFieldTakes) {
   steps.low = 1, steps.high = 1000;
   EXPECT_EQ(typed_value(steps, "30"), json(30));
   EXPECT_EQ(typed_value(steps, "1e2"), json(100));
-  for (const char* wrong : {"0", "1001", "2.5", "many", "", "[1]"})
+  for (const char* wrong : {"0", "1001", "2.5", "many", "", "[1]"}) {
     EXPECT_THROW(typed_value(steps, wrong), protocol::RequestError) << wrong;
+  }
   EXPECT_EQ(typed_value(field_of(0.1), "2e-3"), json(2e-3));
   EXPECT_EQ(typed_value(field_of("desk"), "12"), json("12"));
   EXPECT_EQ(typed_value(field_of(json::array()), "[600, 1200]"), json({600, 1200}));
@@ -401,8 +402,9 @@ TEST(Jobs, TickedOnesAreReadAndDrawnBesideTheOneShown) {
   state.beside = {"jobs/rope"};
   scene.context.set_state("", state);
   scene.frames();
-  for (const char* dir : {"jobs/tapa", "jobs/rope"})
+  for (const char* dir : {"jobs/tapa", "jobs/rope"}) {
     EXPECT_NE(scene.requests.of(kJob, dir).answer(), nullptr) << dir;
+  }
   const auto saved = scene.view.saved(scene.context);
   ASSERT_EQ(saved.size(), 1U);
   EXPECT_EQ(saved[0].output.figures.at(0).series.size(), 2U);

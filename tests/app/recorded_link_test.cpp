@@ -236,8 +236,9 @@ TEST_F(FirstSession, IsRecordedWhole) {
   draw_every_view();
   EXPECT_LE(main_window_.seconds_between_polls(), 1)
       << "the worker is looked for without anybody's input";
-  for (const auto& notice : main_window_.window().notices)
+  for (const auto& notice : main_window_.window().notices) {
     EXPECT_FALSE(notice.error) << notice.text;
+  }
 }
 
 TEST_F(FirstSession, GoesLiveWhenTheWorkerIsThere) {

@@ -44,15 +44,17 @@ std::string letters() {
   for (const char* font : {"/usr/share/fonts/opentype/inter/Inter-Regular.otf",
                            "/usr/share/fonts/opentype/inter/Inter-SemiBold.otf",
                            "/usr/share/fonts/truetype/jetbrains-mono/JetBrainsMono-Regular.ttf",
-                           "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf"})
+                           "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf"}) {
     files += fs::exists(font) ? formats::sha256_of_file(font).substr(0, 8) + " " : "- ";
+  }
   // The library that draws them, with its version, as it is loaded.
   std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);)
+  for (std::string line; std::getline(maps, line);) {
     if (const auto at = line.find("libfreetype"); at != std::string::npos) {
       files += line.substr(at) + " ";
       break;
     }
+  }
   return files + "glibc " + gnu_get_libc_version() +
          (__builtin_cpu_supports("fma") ? ", fma" : ", no fma");
 }
@@ -66,9 +68,11 @@ Looks read_looks() {
   Looks looks;
   std::ifstream file(kHashes);
   std::getline(file, looks.letters);
-  for (std::string line; std::getline(file, line);)
-    if (const auto end = line.rfind(' '); end != std::string::npos)
+  for (std::string line; std::getline(file, line);) {
+    if (const auto end = line.rfind(' '); end != std::string::npos) {
       looks.hashes[line.substr(0, end)] = line.substr(end + 1);
+    }
+  }
   return looks;
 }
 
@@ -124,8 +128,9 @@ class ReferencePictures : public ::testing::TestWithParam<std::string> {
       requests.begin_frame();
       if (frame == 3) press_run(*view, context);
       // Progress is shown of what takes a while.
-      if (frame == 6 && state == "busy")
+      if (frame == 6 && state == "busy") {
         std::this_thread::sleep_for(std::chrono::milliseconds(220));
+      }
       ImGui::SetNextWindowPos({0, 0});
       ImGui::SetNextWindowSize(kSize);
       view->draw(context);
@@ -146,9 +151,10 @@ class ReferencePictures : public ::testing::TestWithParam<std::string> {
 TEST_P(ReferencePictures, AreAsTheyWere) {
   const char* folder = std::getenv("PHASESCOPE_LOOKS");
   const Looks before = read_looks();
-  if (!folder && before.letters != letters())
+  if (!folder && before.letters != letters()) {
     GTEST_SKIP() << "letters look otherwise here: " << letters() << ", there " << before.letters;
-  for (const char* state : kStates)
+  }
+  for (const char* state : kStates) {
     for (const char* theme : kThemes) {
       const std::string name = GetParam() + " " + state + " " + theme;
       const widgets::Image now = picture(state, theme);
@@ -165,6 +171,7 @@ TEST_P(ReferencePictures, AreAsTheyWere) {
           << name << " " << hash_of(now) << "\n";
       std::ofstream(fs::path(folder) / "letters.txt") << letters() << "\n";
     }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ReferencePictures, ::testing::ValuesIn(ids_of_views()),
@@ -187,13 +194,14 @@ TEST(SoftDraw, CoversEachPixelOnce) {
   list->AddRectFilled({7, 3}, {11, 9}, IM_COL32(255, 0, 0, 128));
   gui.end_frame();
   const auto image = soft_drawn(*ImGui::GetDrawData(), {0, 0, 255, 255}, {});
-  for (int y = 0; y < 12; ++y)
+  for (int y = 0; y < 12; ++y) {
     for (int x = 0; x < 16; ++x) {
       const bool inside = x >= 2 && x < 11 && y >= 3 && y < 9;
       const widgets::Rgba expected =
           inside ? widgets::Rgba{128, 0, 127, 255} : widgets::Rgba{0, 0, 255, 255};
       EXPECT_EQ(image.pixels[static_cast<std::size_t>(y) * 16 + x], expected) << x << "," << y;
     }
+  }
 }
 
 // A picture drawn at its own size is itself.
@@ -205,10 +213,12 @@ TEST(SoftDraw, DrawsAPictureAsItIs) {
   ImGui::GetForegroundDrawList()->AddImage(static_cast<ImTextureID>(77), {1, 2}, {4, 4});
   gui.end_frame();
   const auto image = soft_drawn(*ImGui::GetDrawData(), {}, {{77, picture}});
-  for (int y = 0; y < 2; ++y)
-    for (int x = 0; x < 3; ++x)
+  for (int y = 0; y < 2; ++y) {
+    for (int x = 0; x < 3; ++x) {
       EXPECT_EQ(image.pixels[static_cast<std::size_t>(y + 2) * 8 + x + 1],
                 picture.pixels[static_cast<std::size_t>(y) * 3 + x]);
+    }
+  }
 }
 
 }  // namespace

@@ -112,8 +112,9 @@ TEST(SeveralModels, SayOnceWhatHoldsForAll) {
     Answering run;
     const Output output = run_with(std::move(verb), run, std::move(models));
     Notes notes = output.tables.at(0).notes;
-    for (const std::string& note : output.figures.at(0).notes)
+    for (const std::string& note : output.figures.at(0).notes) {
       if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
+    }
     std::erase_if(notes, [](const auto& note) { return note.find(" cut to ") == note.npos; });
     return notes;
   };

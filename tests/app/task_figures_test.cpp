@@ -87,8 +87,9 @@ TEST(TaskFigures, PublishedLengthsHaveTicksWhereThereIsRoom) {
     result.rows.push_back(row);
   }
   std::vector<double> ticks;
-  for (const widgets::AxisTick& tick : eval_figure(result, ModelNames({"a"})).x.ticks)
+  for (const widgets::AxisTick& tick : eval_figure(result, ModelNames({"a"})).x.ticks) {
     ticks.push_back(tick.at);
+  }
   EXPECT_EQ(ticks, (std::vector<double>{40, 80, 500}));
 }
 

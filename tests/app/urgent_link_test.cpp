@@ -29,12 +29,13 @@ class Stage : public WorkerLink {
   std::size_t drain() override {
     auto now = std::exchange(requests, {});
     for (Request& one : now) {
-      if (dead)
+      if (dead) {
         one.callbacks.on_error({"worker_died", "", "", ""});
-      else if (one.cancelled)
+      } else if (one.cancelled) {
         one.callbacks.on_error({"cancelled", "", "", ""});
-      else
+      } else {
         requests.push_back(std::move(one));
+      }
     }
     return now.size();
   }

@@ -59,8 +59,9 @@ class Finding : public OneView {
       const std::string full = window->Name;
       const std::size_t slash = full.rfind('/');
       if (window->Active && slash != std::string::npos &&
-          full.compare(slash + 1, name.size() + 1, name + "_") == 0)
+          full.compare(slash + 1, name.size() + 1, name + "_") == 0) {
         sizes.push_back(window->Size);
+      }
     }
     return sizes;
   }
@@ -220,12 +221,13 @@ TEST_F(Finding, AZoomOfEqualAxesIsInTheSessionAndUndone) {
   widgets::PlotSpec plot{.id = "round", .equal_axes = true};
   plot.series.push_back({.label = "a", .x = {-1, 1}, .y = {-1, 1}});
   const auto frames = [&](int count) {
-    for (int n = 0; n < count; ++n)
+    for (int n = 0; n < count; ++n) {
       frame_in({900, 600}, [&] {
         ImGui::Begin("equal axes");
         view_->draw_figure(context_, plot, {.version = 1});
         ImGui::End();
       });
+    }
   };
   const auto zoomed = [&] { return edit_.session().views.get<FiguresState>().zoomed; };
   const auto up = [] { return first_plot()->YAxis(0).Range; };
@@ -313,8 +315,9 @@ TEST_F(Finding, ALongNameOfAModelIsSaidUnderThePointer) {
   const std::string reading = "rope (yarn x16, base=1000000, original=131072)";
   const auto times = [&](const std::string& words) {
     int count = 0;
-    for (std::size_t at = words.find(reading); at != words.npos; at = words.find(reading, at + 1))
+    for (std::size_t at = words.find(reading); at != words.npos; at = words.find(reading, at + 1)) {
       ++count;
+    }
     return count;
   };
   Session session = default_session();
@@ -370,13 +373,14 @@ TEST_F(Finding, APairThatIsPointedAtHasItsTokens) {
   open("map");
   draw_in({700, 700});
   bool found = false;
-  for (float y = 100; y < 650 && !found; y += 50)
+  for (float y = 100; y < 650 && !found; y += 50) {
     for (float x = 80; x < 650 && !found; x += 50) {
       point_at(x, y);
       draw_in({700, 700}, 2);
       const std::string words = words_in({700, 700});
       found = has(words, "query \"") && has(words, ", key \"");
     }
+  }
   EXPECT_TRUE(found);
 }
 
@@ -437,8 +441,9 @@ TEST_F(FindingOfOtherTokens, AMarkIsOfTheSameToken) {
   EXPECT_EQ(marks_on(context_, marks, 2), marks);
   const widgets::Hover others = marks_on(context_, marks, 1);
   for (const auto of : {widgets::Coordinate::token, widgets::Coordinate::query,
-                        widgets::Coordinate::key, widgets::Coordinate::position})
+                        widgets::Coordinate::key, widgets::Coordinate::position}) {
     EXPECT_FALSE(others.at(of));
+  }
   EXPECT_EQ(others.layer, 2);
   marks.position = 5;  // which is one of every sequence
   EXPECT_EQ(marks_on(context_, marks, 1).at(widgets::Coordinate::position), 5);
@@ -459,8 +464,9 @@ TEST_F(FindingOfOtherTokens, OneQueryMarksNoOtherToken) {
     point_at(-100, -100);
     draw_in(size, 6);
     int vertices = 0;
-    for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists)
+    for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists) {
       for (const ImDrawVert& vertex : list->VtxBuffer) vertices += vertex.col == ink;
+    }
     return vertices;
   };
   const auto of_key = [&](const std::vector<std::string>& models) {

@@ -113,7 +113,7 @@ int ink_of(Rgba color, Rgba on) {
 TEST(OldPictures, AreHalfAsFarFromTheGround) {
   HeadlessImGui gui;
   constexpr Rgba kColor{200, 40, 120, 255};
-  for (const char* theme : {"light", "dark"})
+  for (const char* theme : {"light", "dark"}) {
     for (const bool old : {false, true}) {
       widgets::apply_theme(theme);
       ImVec2 at;
@@ -137,6 +137,7 @@ TEST(OldPictures, AreHalfAsFarFromTheGround) {
       EXPECT_NEAR(pixel(20, 20).b, expected(kColor.b, on.b), 1.5) << theme << old;
       EXPECT_EQ(ink_of(pixel(60, 20), on), 0) << "nothing beside it is touched";
     }
+  }
 }
 
 class OldPicturesOfViews : public Answers {
@@ -253,8 +254,9 @@ TEST(MapOfAnOpenModel, WaitsForNoModelThatIsStillToBeOpened) {
   session.selection.model = 1;
   MainWindow main_window(session, link, link);
   main_window.start_asking();
-  for (int frame = 0; frame < 8; ++frame)
+  for (int frame = 0; frame < 8; ++frame) {
     gui.begin_frame(0.1F), main_window.draw(), gui.end_frame();
+  }
   ASSERT_FALSE(link.asked.empty());
   EXPECT_EQ(link.asked.front(), "rope") << "that of the selected head is the first to be opened";
   EXPECT_TRUE(main_window.context().of(kMap, 1).answers_now());
@@ -386,8 +388,9 @@ TEST_F(Answers, EveryCurveOfACheckHasAFile) {
   link_ = MadeUpWorker({.curves = 3});
   open("theory");
   std::set<std::string> files;
-  for (const widgets::PlotSpec& figure : saved_.at(0).output.figures)
+  for (const widgets::PlotSpec& figure : saved_.at(0).output.figures) {
     EXPECT_TRUE(files.insert(figure.id).second) << figure.id;
+  }
   EXPECT_EQ(files.size(), 2U * 4 * 3);
   EXPECT_FALSE(saved_[0].output.provenance.empty());
 }
@@ -450,12 +453,14 @@ TEST(PicturesOfManyHeads, AreTakenOnceTheyAreMade) {
   answer.serial = next_serial();
   HeadPictures pictures;
   const auto wait = [] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
-  for (int i = 0; i < 20; ++i, wait())
+  for (int i = 0; i < 20; ++i, wait()) {
     EXPECT_EQ(pictures.take(answer, false), HeadPictures::Taken::later);
+  }
   EXPECT_EQ(pictures.texture().rows(), 0);
   auto taken = HeadPictures::Taken::later;
-  for (int i = 0; i < 4000 && taken == HeadPictures::Taken::later; ++i, wait())
+  for (int i = 0; i < 4000 && taken == HeadPictures::Taken::later; ++i, wait()) {
     taken = pictures.take(answer, true);
+  }
   EXPECT_EQ(taken, HeadPictures::Taken::now);
   EXPECT_EQ(pictures.texture().rows(), kLayers * kSide);
   EXPECT_EQ(pictures.marks().masked, 1U);

@@ -59,8 +59,9 @@ template <class... Requests>
 std::vector<std::vector<std::string>> titles_of_forms() {
   const auto titles = []<class Request>(Request request) {
     std::vector<std::string> list;
-    for (const protocol::BoundField& field : protocol::detail::bound_fields(request))
+    for (const protocol::BoundField& field : protocol::detail::bound_fields(request)) {
       list.push_back(title_of(field));
+    }
     return list;
   };
   return {titles(Requests{})...};
@@ -168,8 +169,9 @@ TEST(Pairs, AreZoomedInOnByKeys) {
 
 TEST(Search, FindsWordsAcrossTokens) {
   std::vector<protocol::TokenReading> tokens;
-  for (const char* text : {"the", "\u00b7ca", "t", "\u21b5", "the"})
+  for (const char* text : {"the", "\u00b7ca", "t", "\u21b5", "the"}) {
     tokens.push_back({.text = text});
+  }
   using Ranges = std::vector<std::pair<int, int>>;
   EXPECT_EQ(tokens_with(tokens, "cat"), (Ranges{{1, 3}}));
   EXPECT_EQ(tokens_with(tokens, "the"), (Ranges{{0, 1}, {4, 5}}));
@@ -361,8 +363,9 @@ TEST_F(ChoicesOfStacks, SingleHeadsAreNotChanged) {
   const std::vector<std::string> before = edit_.session().models;
   std::vector<Command> commands;
   view_->add_commands(commands);
-  for (const Command& command : commands)
+  for (const Command& command : commands) {
     if (command.id.starts_with("intervene.")) command.run(context_);
+  }
   EXPECT_EQ(edit_.session().models, before);
 }
 

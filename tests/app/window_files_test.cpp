@@ -179,8 +179,9 @@ TEST_F(WindowFiles, SessionsAreKeptByName) {
   open_session(context_, place_of_session(folder_, "a paper"));
   EXPECT_EQ(edit_.session().selection.layer, 1);
   EXPECT_EQ(edit_.session().layout, "mine") << "the window stays as it is";
-  for (const char* name : {"", ".hidden", "a/b"})
+  for (const char* name : {"", ".hidden", "a/b"}) {
     EXPECT_THROW(place_of_session(folder_, name), formats::Error);
+  }
 }
 
 // --- what is said -------------------------------------------------------------------------------
@@ -316,11 +317,12 @@ TEST(AnIdleWindow, LooksSeldomForJobsWhereNoneRuns) {
    public:
     protocol::RequestId submit(const std::string& method, nlohmann::json params,
                                protocol::Callbacks callbacks, const std::string& tag) override {
-      if (method == "jobs.list")
+      if (method == "jobs.list") {
         callbacks.on_result = [this, take = callbacks.on_result](protocol::Reply reply) {
           for (auto& job : reply.result["jobs"]) job["state"] = state;
           take(std::move(reply));
         };
+      }
       return MadeUpWorker::submit(method, std::move(params), std::move(callbacks), tag);
     }
     std::string state = "done";
@@ -479,12 +481,14 @@ TEST_F(WindowFiles, ThePaletteFindsModelsHeadsAndTokens) {
   EXPECT_TRUE(titles("L2H99").empty()) << "the selected model has no such head";
   const std::int64_t heads = context_.info(selected_model(edit_.session()))->model.heads;
   std::vector<std::string> of_layer;
-  for (std::int64_t head = 0; head < heads; ++head)
+  for (std::int64_t head = 0; head < heads; ++head) {
     of_layer.push_back("Select head L2H" + std::to_string(head));
+  }
   EXPECT_EQ(titles("L2H"), of_layer);
   EXPECT_TRUE(titles("L99H").empty());
-  for (const Command& command : commands_about(context_, "l1h2", {}))
+  for (const Command& command : commands_about(context_, "l1h2", {})) {
     if (command.id.starts_with("head.select")) command.run(context_);
+  }
   EXPECT_EQ(edit_.session().selection.layer, 1);
   EXPECT_EQ(edit_.session().selection.head, 2);
   const auto openable = openable_models(edit_.session());

@@ -84,8 +84,9 @@ std::vector<pid_t> workers() {
     std::getline(line, command, '\0');
     const auto end = words.rfind(')');  // of the program's name, which may hold anything
     if (end == words.npos || !command.ends_with("phasescope-worker")) continue;
-    if (std::atoi(words.c_str() + std::min(words.size(), end + 4)) == getpid())
+    if (std::atoi(words.c_str() + std::min(words.size(), end + 4)) == getpid()) {
       pids.push_back(static_cast<pid_t>(pid));
+    }
   }
   return pids;
 }
@@ -157,8 +158,9 @@ TEST_F(FirstHour, FromAChangedModelToAFigure) {
     ctx->ItemClick("//Save figures/Save");
     const auto file_of = [&](const std::string& ending) {
       std::error_code error;
-      for (const auto& entry : fs::directory_iterator(stage.folder.path() / "figures", error))
+      for (const auto& entry : fs::directory_iterator(stage.folder.path() / "figures", error)) {
         if (entry.path().string().ends_with(ending)) return entry.path();
+      }
       return fs::path();
     };
     IM_CHECK(holds_within(ctx, seconds(20), [&] { return !file_of(".svg.json").empty(); }));

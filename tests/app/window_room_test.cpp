@@ -5,7 +5,9 @@
 
 #include <cmath>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/figures/cost_figures.h"
@@ -88,8 +90,9 @@ TEST(Room, NumbersOfGuessesAreWhole) {
     const ImGuiTable* guesses = ImGui::TableFindByID(view->GetID("guesses"));
     IM_CHECK(guesses != nullptr);
     const float needed = ImGui::CalcTextSize("words 100.0 %").x;
-    for (int column = 0; column < guesses->ColumnsCount; ++column)
+    for (int column = 0; column < guesses->ColumnsCount; ++column) {
       IM_CHECK_GE(guesses->Columns[column].WidthGiven, needed);
+    }
   });
 }
 
@@ -149,7 +152,7 @@ TEST(Room, AFigureIsSeenWholeWithTheLargestLetters) {
   PlotGrid grid;
   const auto scrolled_in = [&](float height) {
     float scrolled = 0;
-    for (int frame = 0; frame < 4; ++frame)
+    for (int frame = 0; frame < 4; ++frame) {
       gui.frame([&] {
         ImGui::SetNextWindowSize({880, height});
         ImGui::Begin("view", nullptr, ImGuiWindowFlags_NoTitleBar);
@@ -158,6 +161,7 @@ TEST(Room, AFigureIsSeenWholeWithTheLargestLetters) {
         scrolled = ImGui::GetScrollMaxY();
         ImGui::End();
       });
+    }
     return scrolled;
   };
   EXPECT_EQ(scrolled_in(560), 0);
@@ -181,6 +185,81 @@ TEST(Room, LargeLettersHaveTwoColumnsOnACommonDisplay) {
     columns.push_back(view);
   }
   EXPECT_LE(columns[0]->Rect().Max.x, columns[1]->Pos.x);
+}
+
+// The window of the test below, by the places that its views stand in.
+struct Lettered {
+  phasescope::testing::HeadlessImGui gui{{1920, 1080}};
+  MadeUpWorker link;
+  MainWindow main_window{session_of({"rope", "tapa_norm"}), link, link};
+
+  void frames(int count) {
+    for (int n = 0; n < count; ++n) gui.begin_frame(), main_window.draw(), gui.end_frame();
+  }
+  // With letters so much larger than usual.
+  void grow(double scale) {
+    main_window.edit().apply("letters", [&](Session& s) { s.scale = scale; });
+    frames(30);
+  }
+  static ImGuiID place(const std::string& id) {
+    const ImGuiWindow* window = ImGui::FindWindowByName(("###" + id).c_str());
+    return window ? window->DockId : 0;
+  }
+  std::size_t places() const {
+    std::set<ImGuiID> all;
+    for (const std::string& id : main_window.view_ids()) all.insert(place(id));
+    return all.size();
+  }
+};
+
+// 24: six places, two of the largest letters, and six again; what is looked at stays in front.
+TEST(Room, TheLayoutFollowsTheLetters) {
+  Lettered stage;
+  stage.frames(30);
+  EXPECT_EQ(stage.places(), 6u);
+  stage.main_window.window().focus_view = "theory";
+  stage.frames(6);
+  for (const auto& [scale, places] : {std::pair{kLargestScale, 2u}, {1.25, 6u}, {3.0, 2u}}) {
+    stage.grow(scale);
+    EXPECT_EQ(stage.places(), places) << scale;
+    EXPECT_TRUE(stage.main_window.view("theory")->visible()) << scale;
+    EXPECT_FALSE(stage.main_window.animated()) << "no view is brought forward for ever";
+  }
+}
+
+// So does that of a session which was kept with other letters.
+TEST(Room, TheLayoutOfASessionFollowsTheLetters) {
+  Session kept;
+  {
+    Lettered stage;
+    stage.frames(30);
+    kept = stage.main_window.session_to_save();
+  }
+  kept.scale = kLargestScale;
+  phasescope::testing::HeadlessImGui gui({1920, 1080});
+  MadeUpWorker link;
+  MainWindow main_window(kept, link, link);
+  for (int n = 0; n < 30; ++n) gui.begin_frame(), main_window.draw(), gui.end_frame();
+  std::set<ImGuiID> places;
+  for (const std::string& id : main_window.view_ids()) places.insert(Lettered::place(id));
+  EXPECT_EQ(places.size(), 2u);
+}
+
+// What somebody has put elsewhere stays there.
+TEST(Room, ALayoutOfOnesOwnStaysAsItIs) {
+  Lettered stage;
+  stage.frames(30);
+  const ImGuiID beside_the_map = Lettered::place("map");
+  ImGui::DockBuilderDockWindow(stage.main_window.view("theory")->window_name().c_str(),
+                               beside_the_map);
+  stage.frames(6);
+  ASSERT_EQ(Lettered::place("theory"), beside_the_map);
+  stage.grow(kLargestScale);
+  EXPECT_EQ(stage.places(), 6u);
+  EXPECT_EQ(Lettered::place("theory"), Lettered::place("map"));
+  stage.main_window.window().reset_layout = true;
+  stage.frames(30);
+  EXPECT_EQ(stage.places(), 2u);
 }
 
 // At the usual size nothing is scrolled away in a small window.
@@ -223,15 +302,17 @@ TEST(Room, NoClickOnALineOfTabsClosesAView) {
     ImGuiTabBar* bar = heads->DockNode->TabBar;
     const ImRect line = bar->BarRect;
     std::vector<float> ends{line.Max.x + 12};
-    for (const ImGuiTabItem& tab : bar->Tabs)
+    for (const ImGuiTabItem& tab : bar->Tabs) {
       ends.push_back(line.Min.x + tab.Offset + tab.Width - 12);
-    for (const float end : ends)
+    }
+    for (const float end : ends) {
       for (int click = 0; click < 2; ++click) {
         ctx->MouseMoveToPos({end, line.GetCenter().y});
         ctx->MouseClick();
         ctx->Yield(3);
         IM_CHECK(closed.empty());
       }
+    }
   });
 }
 
@@ -270,9 +351,11 @@ TEST(Room, ACurveOfAJobCanBeRead) {
     ctx->ScrollToBottom("//###jobs");
     ctx->Yield(3);
     const ImGuiWindow* curves = nullptr;
-    for (const ImGuiWindow* window : ImGui::GetCurrentContext()->Windows)
-      if (window->Active && std::string(window->Name).find("/Curves_") != std::string::npos)
+    for (const ImGuiWindow* window : ImGui::GetCurrentContext()->Windows) {
+      if (window->Active && std::string(window->Name).find("/Curves_") != std::string::npos) {
         curves = window;
+      }
+    }
     IM_CHECK(curves != nullptr);
     // What of it is seen: the line with the choice, and the curve.
     IM_CHECK_GE(curves->InnerClipRect.GetHeight(), 12 * ImGui::GetFontSize());
@@ -359,13 +442,15 @@ TEST_F(RoomOfOne, JobsHaveOneUnitAColumn) {
   session.views.set(JobsState{"jobs/tapa"});
   open("jobs", session);
   const std::string said = words();
-  for (const char* title : {"done (%)", "left (min)", "loss (bits a token)"})
+  for (const char* title : {"done (%)", "left (min)", "loss (bits a token)"}) {
     EXPECT_NE(said.find(title), said.npos) << said;
+  }
   // Of 120 of 200 steps, of 42 s, and of the last of the made-up losses, which are nats.
   const double nats = 2 + 3 * std::exp(-116 / 30.0);
   for (const std::string& number :
-       {std::string("60"), std::string("0.7"), widgets::short_number(nats / std::log(2.0))})
+       {std::string("60"), std::string("0.7"), widgets::short_number(nats / std::log(2.0))}) {
     EXPECT_NE(said.find(number), said.npos) << number << "\n" << said;
+  }
   EXPECT_EQ(said.find("nats"), said.npos) << said;
   EXPECT_EQ(saved_.at(0).output.figures.at(0).y.label, kLossOfJobs);
 }
@@ -409,7 +494,7 @@ TEST(Forms, NameAFieldByItsTitleAndUnit) {
   FieldForm form;
   nlohmann::json chosen = nlohmann::json::object();
   std::string said;
-  for (int frame = 0; frame < 2; ++frame)
+  for (int frame = 0; frame < 2; ++frame) {
     gui.frame([&] {
       FormOfTitles now, defaults;
       said = gui.words_of([&] {
@@ -417,10 +502,13 @@ TEST(Forms, NameAFieldByItsTitleAndUnit) {
                   protocol::detail::bound_fields(defaults));
       });
     });
-  for (const char* words : {"Far end (tokens)", "times over", "automatic"})
+  }
+  for (const char* words : {"Far end (tokens)", "times over", "automatic"}) {
     EXPECT_NE(said.find(words), said.npos) << said;
-  for (const char* words : {"far_end", "rounds", "by itself"})
+  }
+  for (const char* words : {"far_end", "rounds", "by itself"}) {
     EXPECT_EQ(said.find(words), said.npos) << said;
+  }
   EXPECT_TRUE(chosen.empty()) << chosen;
 }
 

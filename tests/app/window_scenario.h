@@ -59,8 +59,9 @@ void play_scenario(ScenarioStep step, std::chrono::seconds limit) {
   for (int i = 0; i < 20; ++i) frame();
   ImGuiTestEngine_QueueTest(engine, test);
   const auto end = std::chrono::steady_clock::now() + limit;
-  while (!ImGuiTestEngine_IsTestQueueEmpty(engine) && std::chrono::steady_clock::now() < end)
+  while (!ImGuiTestEngine_IsTestQueueEmpty(engine) && std::chrono::steady_clock::now() < end) {
     frame();
+  }
   EXPECT_EQ(test->Output.Status, ImGuiTestStatus_Success);
   ImGuiTestEngine_Stop(engine);
   stage.reset();

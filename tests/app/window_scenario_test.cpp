@@ -123,8 +123,9 @@ TEST(Scenario, TheFormHasTheOptionsOfTheTaskAlone) {
       return ctx->ItemInfo(item.c_str(), ImGuiTestOpFlags_NoError).ID != 0;
     };
     ctx->ItemClick("//###extrapolation/###options");
-    for (const char* field : {"trials", "lengths", "window", "metric", "corpus"})
+    for (const char* field : {"trials", "lengths", "window", "metric", "corpus"}) {
       IM_CHECK(has(field));
+    }
     ctx->KeyPress(ImGuiKey_Escape);
     stage.main_window.context().set_state(
         "Another task",
@@ -344,8 +345,9 @@ TEST(Scenario, ArrowsWalkThePaletteAndScrollIt) {
     ctx->Yield(2);
     IM_CHECK(ImGui::GetIO().WantTextInput);  // one can go on typing
     float y = 0;
-    for (const ImGuiWindow* window : ImGui::GetCurrentContext()->Windows)
+    for (const ImGuiWindow* window : ImGui::GetCurrentContext()->Windows) {
       if (std::string(window->Name).find("/found_") != std::string::npos) y = window->Scroll.y;
+    }
     IM_CHECK_GT(y, 0);  // scrolled
   });
 }

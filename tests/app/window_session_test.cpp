@@ -45,9 +45,10 @@ TEST(SessionHistory, UndoAndRedoRestoreTheSession) {
 
 TEST(SessionHistory, MergedChangesAreOneStepAndNoChangeIsNone) {
   SessionHistory edit(default_session());
-  for (int i = 1; i < 5; ++i)
+  for (int i = 1; i < 5; ++i) {
     edit.apply(
         "zoom", [&](Session& s) { s.region.row_end = i; }, "zoom");
+  }
   const auto revision = edit.revision();
   edit.apply("nothing", [](Session&) {});
   EXPECT_EQ(edit.revision(), revision);
@@ -226,8 +227,9 @@ TEST_F(Commands, PaletteFindsByPartsOfNames) {
 TEST_F(Commands, LettersGrowAndShrinkWithinTheirLimits) {
   MainWindow main_window(default_session(), link_, link_);
   const auto scale_after = [&](const std::string& id, int times) {
-    for (const Command& command : main_window.commands())
+    for (const Command& command : main_window.commands()) {
       for (int i = 0; command.id == id && i < times; ++i) command.run(context_);
+    }
     return edit_.session().scale;
   };
   EXPECT_EQ(scale_after("look.larger", 1), 1.25);

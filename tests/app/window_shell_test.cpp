@@ -410,8 +410,7 @@ TEST(WaitingModels, ShareALineWhereTheyAreMany) {
     const std::string said = scene.words();
     EXPECT_EQ(said.find("and 6 more") != said.npos, models.size() == 7) << said;
     int count = 0;
-    for (std::size_t at = said.find("Cancel"); at != said.npos; at = said.find("Cancel", at + 1))
-      ++count;
+    for (auto at = said.find("Cancel"); at != said.npos; at = said.find("Cancel", at + 1)) ++count;
     return count;
   };
   EXPECT_EQ(lines({"rope", "tapa_norm"}), 2);
@@ -452,8 +451,9 @@ TEST(ResultOfAnEval, IsSavedAsItsVerbShowsIt) {
   scene.link.edit = [&](const std::string& method, const std::string&, nlohmann::json& result) {
     if (method != "jobs.show") return;
     result["kind"] = "eval", result["state"] = state, result["curve"] = nlohmann::json::array();
-    if (state == "done")
+    if (state == "done") {
       result["result"] = made_up_reply("eval", {{"models", {"rope"}}}, {}).result;
+    }
   };
   scene.context.set_state("show", JobsState{"jobs/tapa"});
   scene.words();
@@ -466,8 +466,9 @@ TEST(ResultOfAnEval, IsSavedAsItsVerbShowsIt) {
   ASSERT_EQ(saved.size(), 1U);
   EXPECT_EQ(saved[0].command, "phasescope jobs show jobs/tapa");
   ASSERT_FALSE(saved[0].output.figures.empty());
-  for (const widgets::PlotSpec& figure : saved[0].output.figures)
+  for (const widgets::PlotSpec& figure : saved[0].output.figures) {
     EXPECT_FALSE(figure.id.starts_with("job")) << figure.id;
+  }
 }
 
 // As two families have them, whose parts are called otherwise.
@@ -486,8 +487,9 @@ TEST(CostOfManyParts, NamesEveryRow) {
   scene.words();
   int most = 0;
   ImPool<ImPlotPlot>& plots = ImPlot::GetCurrentContext()->Plots;
-  for (int n = 0; n < plots.GetBufSize(); ++n)
+  for (int n = 0; n < plots.GetBufSize(); ++n) {
     most = std::max(most, plots.GetByIndex(n)->YAxis(0).Ticker.TickCount());
+  }
   EXPECT_EQ(most, kParts);
 }
 

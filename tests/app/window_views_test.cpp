@@ -64,8 +64,9 @@ class Views : public ::testing::TestWithParam<std::string> {
   MadeUpWorker link_;
   std::vector<widgets::PlotSpec> figures() const {
     std::vector<widgets::PlotSpec> all;
-    for (const Saved& one : saved_)
+    for (const Saved& one : saved_) {
       all.insert(all.end(), one.output.figures.begin(), one.output.figures.end());
+    }
     return all;
   }
   bool shows(const std::string& said) const { return words_.find(said) != words_.npos; }
@@ -95,8 +96,10 @@ TEST_P(Views, Busy) {
   link_.set_manner("", Manner::hold);
   draw(default_session());
   // Nothing is said of answers that have not come.
-  for (const char* const said : {"Try again", "Tick", "No jobs", "No check", "None of", "running"})
+  for (const char* const said :
+       {"Try again", "Tick", "No jobs", "No check", "None of", "running"}) {
     EXPECT_FALSE(shows(said)) << words_;
+  }
   EXPECT_TRUE(figures().empty());
 }
 
@@ -107,8 +110,9 @@ TEST_P(Views, Failed) {
   draw(default_session());
   // The sentence, its place, what to do, and a button.
   for (const char* const said : {"The file is not a model (config.json)",
-                                 "choose a folder with a config.json", "[ Try again ]"})
+                                 "choose a folder with a config.json", "[ Try again ]"}) {
     EXPECT_TRUE(shows(said)) << words_;
+  }
   EXPECT_FALSE(shows("No jobs")) << words_;
   EXPECT_TRUE(figures().empty());
 }
@@ -129,8 +133,9 @@ TEST_P(Views, Full) {
   session.views.set(JobsState{"jobs/tapa"});
   session.selection.query = 20, session.selection.key = 3;
   const int full = draw(session);
-  for (const char* const said : {"Try again", "Tick ", "No jobs"})
+  for (const char* const said : {"Try again", "Tick ", "No jobs"}) {
     EXPECT_FALSE(shows(said)) << words_;
+  }
   session.models.clear(), session.views = {};
   EXPECT_GT(full, draw(session) * 3 / 2) << "more than the tools that are there without models";
 }
@@ -165,8 +170,9 @@ std::string told_by_color_alone(const widgets::PlotSpec& plot, int& compared) {
       const widgets::Series& other = plot.series[m];
       const auto [thin, thick] = std::minmax(series.width, other.width);
       if (other.color != series.color && !other.x.empty() && look(n) == look(m) &&
-          thick < 1.5 * thin)
+          thick < 1.5 * thin) {
         pairs += plot.id + ": " + other.label + ", " + series.label + "\n";
+      }
     }
   }
   if (static_cast<int>(colors.size()) > widgets::series_count()) return "";
@@ -182,13 +188,16 @@ TEST_P(Views, NoSeriesIsToldApartByItsColorAlone) {
   draw(session);
   int compared = 0;
   for (const Saved& one : saved_) {
-    for (const widgets::PlotSpec& plot : one.output.figures)
+    for (const widgets::PlotSpec& plot : one.output.figures) {
       EXPECT_EQ(told_by_color_alone(plot, compared), "");
-    for (const widgets::GridSpec& grid : one.output.grids)
-      for (const widgets::GridCell& cell : grid.cells)
+    }
+    for (const widgets::GridSpec& grid : one.output.grids) {
+      for (const widgets::GridCell& cell : grid.cells) {
         if (cell.plot) {
           EXPECT_EQ(told_by_color_alone(*cell.plot, compared), "");
         }
+      }
+    }
   }
   if (GetParam() == "distance" || GetParam() == "extrapolation" || GetParam() == "shift") {
     EXPECT_GT(compared, 1) << "there is something to compare";
@@ -229,8 +238,9 @@ TEST_P(Views, WriteTheCommandsThatTheyCopy) {
     draw(session);
     EXPECT_EQ(command_.rfind("phasescope ", 0), 0U);
     EXPECT_EQ(command_.find('\n'), std::string::npos);
-    if (path != nullptr)
+    if (path != nullptr) {
       std::ofstream(path, std::ios::app) << GetParam() << "\t" << command_ << "\n";
+    }
   }
 }
 
@@ -469,8 +479,9 @@ TEST(MainWindowTest, ASessionOpensAsItWasInAnotherSize) {
   frames(gui, again);
   EXPECT_NEAR(window("Heads###heads")->Size.x, heads / 2, 12);
   EXPECT_NEAR(window("Attention map###map")->Size.x, map / 2, 12);
-  for (const char* name : {"Heads###heads", "Attention map###map"})
+  for (const char* name : {"Heads###heads", "Attention map###map"}) {
     EXPECT_EQ(window(name)->DockNode->VisibleWindow, window(name)) << name;
+  }
 }
 
 // Numbers, what runs attention and where are those of every question about a model.
@@ -516,8 +527,9 @@ TEST(MainWindowTest, SettlesAndKeepsItsLayout) {
   main_window.start_asking();
   for (int i = 0; i < 60; ++i) gui.begin_frame(), main_window.draw(), gui.end_frame();
   EXPECT_TRUE(main_window.settled());
-  for (const char* id : {"models", "text", "heads", "map", "extrapolation", "distance"})
+  for (const char* id : {"models", "text", "heads", "map", "extrapolation", "distance"}) {
     EXPECT_TRUE(main_window.view(id)->visible()) << id;
+  }
   EXPECT_NE(main_window.session_to_save().layout.find("[Docking]"), std::string::npos);
 }
 

@@ -60,8 +60,9 @@ TEST_F(WorkerRequestsTest, ALargeAnswerIsReadBesideTheWindow) {
   };
   const auto draw_until_there = [&] {
     const auto begin = std::chrono::steady_clock::now();
-    while (text.waiting() && std::chrono::steady_clock::now() - begin < std::chrono::seconds(60))
+    while (text.waiting() && std::chrono::steady_clock::now() - begin < std::chrono::seconds(60)) {
       requests_.begin_frame();
+    }
     return text.answer();
   };
   ask_for("a");
@@ -92,8 +93,9 @@ TEST_F(WorkerRequestsTest, AnswersWaitForAMapThatIsOnItsWay) {
   EXPECT_TRUE(map.answers_now());
   EXPECT_FALSE(heads().answer());  // the frame of the map is its own
   const auto begin = std::chrono::steady_clock::now();
-  while (heads().waiting() && std::chrono::steady_clock::now() - begin < std::chrono::seconds(60))
+  while (heads().waiting() && std::chrono::steady_clock::now() - begin < std::chrono::seconds(60)) {
     requests_.begin_frame();
+  }
   EXPECT_TRUE(heads().answers_now());
 }
 
@@ -104,8 +106,9 @@ TEST_F(WorkerRequestsTest, AnswersDoNotWaitForAMapForLong) {
   requests_.ask(requests_.of(kMap, "rope"), protocol::MapRequest{.model = "rope"});
   ask("a");
   const auto begin = std::chrono::steady_clock::now();
-  while (heads().waiting() && std::chrono::steady_clock::now() - begin < std::chrono::seconds(60))
+  while (heads().waiting() && std::chrono::steady_clock::now() - begin < std::chrono::seconds(60)) {
     requests_.begin_frame();
+  }
   EXPECT_TRUE(heads().answers_now());
   EXPECT_TRUE(requests_.of(kMap, "rope").waiting());
 }

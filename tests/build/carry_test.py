@@ -19,8 +19,9 @@ import python_cases  # noqa: E402
 
 SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().parents[2]))
 BUILD = os.environ.get("PHASESCOPE_BUILD", "")
-sys.path.insert(0, str(SOURCE / "tools"))
+sys.path[:0] = [str(SOURCE / "tools"), str(SOURCE / "tools" / "device")]
 
+import spills  # noqa: E402
 from dev_tool import bench_import, carry, console  # noqa: E402
 
 
@@ -92,6 +93,50 @@ class Reading(unittest.TestCase):
     def test_a_table_after_other_lines(self):
         self.assertEqual(first_minutes.table_of('a warning\n{"rows": []}\n'), {"rows": []})
         self.assertIsNone(first_minutes.table_of("nothing was measured"))
+
+
+def forward_kernel(score, d=128, name="forward", probes="NS1_8NoProbesE"):
+    """As gcc's and nvcc's ABI has its name."""
+    return f"_ZN10phasescope7kernels4cuda24attention_{name}_kernelI13__nv_bfloat16Li{d}E{probes}NS1_{score}ELi{d}EEEvT_"
+
+
+PLAIN, WRAPPED = "10PlainScore", "10TokenScoreINS1_10PlainScoreEE"
+
+
+class Spills(unittest.TestCase):
+    def test_names_are_read(self):
+        self.assertEqual(spills.kernel_of(forward_kernel(PLAIN)), ("forward", 128, "No", "PlainScore"))
+        self.assertEqual(spills.kernel_of(forward_kernel("9TapaScore", 64, "dq", "")), ("dq", 64, None, "TapaScore"))
+        self.assertEqual(spills.kernel_of(forward_kernel(WRAPPED)).score, "TokenScoreINS1_10PlainScore")
+        self.assertIsNone(spills.kernel_of("_ZN10phasescope7kernels4cuda14documents_hereEv"))
+
+    def test_limits(self):
+        for name, architecture, most in (
+                (forward_kernel(PLAIN), "sm_80", 0), (forward_kernel(PLAIN, 192), "sm_80", 48),
+                (forward_kernel(WRAPPED), "sm_80", None), (forward_kernel("9TapaScore", 128, "distances", ""), "sm_80", 48),
+                (forward_kernel("9TapaScore", 128, "distances", ""), "sm_90a", 0),
+                (forward_kernel("9TapeScore", 128, "dkv", ""), "sm_90a", 1100)):
+            self.assertEqual(spills.most(name, architecture), most, name)
+
+    def test_what_is_listed_is_in_the_sources(self):
+        text = "".join(path.read_text(encoding="utf-8") for path in sorted((SOURCE / "kernels" / "cuda").glob("*.cu*")))
+        for one in spills.LIMITS:
+            for kernel in one.kernels:
+                self.assertIn(f"attention_{kernel}_kernel", text)
+            for score in one.scores:
+                self.assertIn(f"struct {score}", text)
+
+
+class DeviceTests(unittest.TestCase):
+    """A kind that skips a case on every device would never count as verified."""
+    OF_THIS_DEVICE = ("reason;", '"A block of this device has', '"This device has')
+
+    def test_no_case_is_skipped_but_for_what_a_device_lacks(self):
+        files = [*(SOURCE / "tests" / "kernels").glob("cuda_*_test.cpp"), SOURCE / "tests/kernels/cuda_test.cpp",
+                 SOURCE / "tests/kernels/device_case.h"]
+        for path in files:
+            for said in re.findall(r"GTEST_SKIP\(\) << (.*)", path.read_text(encoding="utf-8")):
+                self.assertTrue(said.startswith(self.OF_THIS_DEVICE), f"{path.name}: {said}")
 
 
 class Programs(unittest.TestCase):
@@ -174,6 +219,73 @@ esac
         self.assertEqual({name: one["passed"] for name, one in step["tools"].items()},
                          {"memcheck": True, "racecheck": False, "synccheck": True, "initcheck": True})
 
+    def test_a_sanitizer_that_is_cut_short_has_found_nothing(self):
+        self.write("true")
+        tool = self.folder / "compute-sanitizer"
+        tool.write_text('#!/bin/sh\ncase "$2" in memcheck) exec sleep 60 ;; racecheck) exit 9 ;; '
+                        'synccheck) exit 1 ;; esac\n', encoding="utf-8")
+        tool.chmod(0o755)
+        with mock.patch.object(first_minutes, "program", lambda _: tool):
+            step = first_minutes.run_sanitizers(self.folder, first_minutes.Clock(4 / 60), 0, 80)
+        self.assertEqual({name: one["said"] for name, one in step["tools"].items()},
+                         {"memcheck": "did not finish", "racecheck": "found an error", "synccheck": "ended with status 1",
+                          "initcheck": "passed"})
+        result = good_result() | {"sanitizers": step}
+        self.assertEqual(bench_import.doubts_of(result), [
+            "memcheck did not finish, racecheck found an error, synccheck ended with status 1"])
+
+    def test_those_that_run_at_once_have_the_time_of_all(self):
+        clock = first_minutes.Clock(8 / 60)
+        with mock.patch.object(first_minutes, "AT_ONCE", 4):
+            shares = [clock.share(number, 8, reserved=4) for number in range(8)]
+        for share, expected in zip(shares, (2, 2.3, 2.7, 3.2, 4, 4, 4, 4)):
+            self.assertAlmostEqual(share, expected, delta=0.2)
+
+    def look_at_machine_code(self, functions, usage="", then=""):
+        """What is found where cuobjdump prints these functions: {name: an opcode}."""
+        code = "".join(f"Function : {name}\n        /*0010*/  {opcode} R1, R2 ;\n" for name, opcode in functions.items())
+        (self.folder / "code").write_text(code, encoding="utf-8")
+        tool = self.folder / "cuobjdump"
+        tool.write_text(f'#!/bin/sh\n[ "$1" = -sass ] && {{ {then or ":"} ; cat {self.folder}/code; }}\n{usage or ":"}\n',
+                        encoding="utf-8")
+        tool.chmod(0o755)
+        with mock.patch.object(first_minutes, "program", lambda _: tool):
+            return first_minutes.check_machine_code(self.folder, 86, first_minutes.Clock(2 / 60), 0)
+
+    def test_spills_of_what_may_spill_are_none_of_plain(self):
+        fine = {forward_kernel(PLAIN): "HMMA", forward_kernel(PLAIN, 192): "STL", forward_kernel(WRAPPED): "LDL"}
+        found = self.look_at_machine_code(fine)
+        self.assertEqual((found["passed"], found["spilling"], found["architecture"]), (True, [], "sm_80"))
+        found = self.look_at_machine_code({**fine, forward_kernel(PLAIN, 64): "STL"})
+        self.assertEqual((found["passed"], found["spilling"]), (False, [forward_kernel(PLAIN, 64)]))
+
+    def test_machine_code_that_was_not_looked_at_is_no_spill(self):
+        fine = {forward_kernel(PLAIN): "HMMA"}
+        wrapped = {forward_kernel(WRAPPED): "STL"}
+        for found, why in ((self.look_at_machine_code(fine, then="exec sleep 60"), "cuobjdump -sass ran out of time"),
+                           (self.look_at_machine_code(fine, usage="exit 3"), "resource-usage ended with status 3"),
+                           (self.look_at_machine_code(wrapped), "names no forward kernel of plain")):
+            self.assertIsNone(found["passed"])
+            self.assertIn(why, found["absent"])
+            self.assertEqual(bench_import.doubts_of(good_result() | {"machine_code": found}), [])
+
+    def test_whole_models_run_where_the_worker_does(self):
+        self.assertEqual(first_minutes.run_models(self.folder, {"torch": "2.11.0"}, first_minutes.Clock(1), 0),
+                         {"passed": None, "absent": "the programs hold no worker"})
+        (self.folder / "phasescope-worker").touch()
+        phasescope = self.folder / "phasescope"
+        phasescope.write_text('#!/bin/sh\ncase "$*" in *one_billion*) exit 4 ;; esac\n'
+                              'echo "{\\"rows\\": [{\\"words\\": \\"$*\\"}]}"\n', encoding="utf-8")
+        phasescope.chmod(0o755)
+        with mock.patch.object(first_minutes, "torch_libraries", lambda _: (str(self.folder / "torch" / "lib"), "")):
+            step = first_minutes.run_models(self.folder, {"torch": "2.11.0"}, first_minutes.Clock(1), 0)
+        self.assertFalse(step["passed"])
+        self.assertIn("ended with status 4", step["failures"]["one_billion.json"])
+        words = step["tables"]["desk_rope.json"]["rows"][0]["words"]
+        self.assertTrue(words.startswith("bench step ") and "--device cuda" in words and "cuda-unverified" in words, words)
+        self.assertEqual(set(carry.CONFIGS), set(first_minutes.MODELS))
+        self.assertTrue(all(path.exists() for path in carry.CONFIGS.values()))
+
     def test_what_is_found_in_the_hopper_form_alone_does_not_count_against_the_other(self):
         self.write("true")
         tool = self.folder / "compute-sanitizer"
@@ -230,6 +342,15 @@ class Import(unittest.TestCase):
                 change(result)
                 self.assertEqual(bench_import.doubts_of(result), [sentence.strip()])
 
+    def test_whole_models_are_said(self):
+        row = {"name": "desk_rope", "device": "cuda:0", "tokens_per_second": 12345.6, "to_device": 2, "to_host": 1,
+               "kernel": "cuda-unverified"}
+        said = bench_import.said_of_models({"tables": {"desk_rope.json": {"rows": [row]}},
+                                            "failures": {"one_billion.json": "did not finish: \nmore"}})
+        self.assertEqual(said, ["desk_rope on cuda:0: 12,346 tokens a second, 2 copies to the device and 1 back, attention by "
+                                "cuda-unverified", "one_billion.json did not finish: "])
+        self.assertEqual(bench_import.said_of_models({"passed": None, "absent": "the programs hold no worker"}), [])
+
     def test_the_list_keeps_other_architectures(self):
         empty = bench_import.LIST.read_text(encoding="utf-8")
         names = set(bench_import.KINDS)
@@ -241,9 +362,9 @@ class Import(unittest.TestCase):
         self.assertEqual((both.count(", 80},"), both.count(", 90},")), (len(bench_import.KINDS),) * 2)
 
     def test_every_kernel_of_the_sources_has_kinds_that_test_it(self):
-        text = (SOURCE / "kernels" / "problems" / "problems.cpp").read_text(encoding="utf-8")
-        names = re.search(r"kNames\[\] = {(.+?)}", text, re.DOTALL)[1]
-        self.assertEqual(set().union(*bench_import.KINDS.values()), set(re.findall(r'"(\w+)"', names)))
+        names = re.findall(r"^PHASESCOPE_KIND\((\w+),", bench_import.KIND_LIST.read_text(encoding="utf-8"), re.MULTILINE)
+        self.assertEqual(set().union(*bench_import.KINDS.values()), set(names))
+        self.assertTrue(all(bench_import.KINDS.values()))
         by_hand = {path.stem.removeprefix("forward_") for path in (SOURCE / "kernels" / "cuda").glob("forward_*.cu")}
         self.assertLess(by_hand | {"plain", "plain_wide", "table_tokens"}, set(bench_import.KINDS))
         self.assertEqual(bench_import.HOPPER["hopper_table"], {"hopper_table", "hopper_table_signed"})
@@ -308,8 +429,10 @@ class Bundle(unittest.TestCase):
             # The same tests as on a device: every kernel has its kinds among them.
             self.assertEqual(set(said["tests"]["kinds"]),
                              set().union(*bench_import.KINDS.values(), *bench_import.HOPPER.values()) | {"checks"})
+            self.assertEqual({kind: one for kind, one in said["tests"]["kinds"].items() if not bench_import.whole(one)}, {})
             rows = said["times"]["table"]["rows"]
-            self.assertEqual({row["variant"] for row in rows}, {"plain", "table", "tapa", "tape", "fire", "cape"})
+            forms = (SOURCE / "kernels" / "problems" / "bench_forms.cpp").read_text(encoding="utf-8")
+            self.assertEqual({row["variant"] for row in rows}, set(re.findall(r'\{"(\w+)",', forms)))
             self.assertTrue(all(row["ms"] > 0 for row in rows))
             with self.assertRaisesRegex(console.DevError, "emulation"):
                 bench_import.read(result)

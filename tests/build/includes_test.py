@@ -4,10 +4,11 @@ with the file (17.C17). The builds of ./dev read LibTorch's headers, and through
 before every file of model/, analysis/, training/, worker/ and their tests, and compile most folders' files in
 groups; here the compiler goes over every file alone, headers too, and writes nothing.
 
-A file that asks for all of <ATen/ATen.h>, itself or through a header of ours, has what was precompiled
-anyway and is not looked at. All others take the two cores of a small machine about ten minutes, so that
-is a long test (--all); without it, those that differ from the main branch, or from the last commit. CI
-looks at one part in PARTS of the others too, which one follows from the commit: all of them by and by.
+A file that asks for all of <ATen/ATen.h>, and among the tests for GoogleTest's header too, itself or through a
+header of ours, has what was precompiled anyway and is not looked at. All others take the two cores of a small
+machine about ten minutes, so that is a long test (--all); without it, those that differ from the main branch, or
+from the last commit. CI looks at one part in PARTS of the others too, which one follows from the commit: all of
+them by and by.
 """
 
 import concurrent.futures
@@ -26,8 +27,9 @@ SOURCE = Path(os.environ.get("PHASESCOPE_SOURCE", Path(__file__).resolve().paren
 BUILD = Path(os.environ.get("PHASESCOPE_BUILD", SOURCE / "build/release"))
 FOLDERS = ("formats", "protocol", "model", "analysis", "training", "worker", "widgets", "app")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
-# What is precompiled (cmake/PhasescopePch.cmake), and what includes it whole.
+# What is precompiled (cmake/PhasescopePch.cmake), and what includes it whole; and what is besides for tests.
 PRECOMPILED = re.compile(r"ATen/ATen\.h$|torch/(torch|all|extension|types)\.h$|torch/csrc/autograd/")
+PRECOMPILED_FOR_TESTS = re.compile(r"gtest/gtest\.h$")
 FILE_S = 300
 # The others of a larger change have their turn in CI, or are looked at by the long test.
 MOST_CHANGED = 12
@@ -35,19 +37,25 @@ MOST_CHANGED = 12
 PARTS = 32
 
 
-def includes_precompiled(path, seen=None):
-    """Whether a file reaches <ATen/ATen.h> by includes of ours."""
+def reaches(path, wanted, seen=None):
+    """Whether a file reaches a header of such a name by includes of ours."""
     seen = set() if seen is None else seen
     if path in seen:
         return False
     seen.add(path)
     for name in INCLUDE.findall(path.read_text(encoding="utf-8")):
-        if PRECOMPILED.match(name):
+        if wanted.match(name):
             return True
         inner = next((place / name for place in (SOURCE, path.parent) if (place / name).is_file()), None)
-        if inner and includes_precompiled(inner, seen):
+        if inner and reaches(inner, wanted, seen):
             return True
     return False
+
+
+def includes_precompiled(path):
+    """Whether a file asks for all that is precompiled for files of its folder."""
+    is_test = path.is_relative_to(SOURCE / "tests")
+    return reaches(path, PRECOMPILED) and (not is_test or reaches(path, PRECOMPILED_FOR_TESTS))
 
 
 def commands():

@@ -39,6 +39,7 @@ TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 WINDOW = re.compile(r"^(imgui|implot|imgui_internal|GLFW/|glfw|GL/|GLES|glad|imgui_)", re.IGNORECASE)
 LOADED = re.compile(r"lib(torch|c10|cuda|cudart|cublas|cudnn|nccl|nvrtc|cufft)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+BARE_INTEGER = re.compile(r"(?<![:\w])u?int\d+_t\b")
 # What CMake makes sources of is held too (kernels/scores.cmake).
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".c", ".hpp", ".in"}
 OTHER_FOLDERS = ("bench", "tests", "tools")
@@ -80,6 +81,18 @@ def faults_of(folder, name):
     other = name.split("/")[0]
     if "/" in name and other in DIRECT and other not in reachable(folder):
         yield f"{folder}/ may use {', '.join(sorted(reachable(folder) - {folder})) or 'no other folder'}"
+
+
+def spelling_faults(root):
+    """A sentence for every line of ours that has an integer type of <cstdint> without its namespace."""
+    faults = []
+    for folder in (*DIRECT, *OTHER_FOLDERS):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in SUFFIXES:
+                for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                    faults += [f"{path.relative_to(root).as_posix()}:{number} has {name}, elsewhere std::{name}"
+                               for name in BARE_INTEGER.findall(line.split("//")[0])]
+    return faults
 
 
 def length_faults(root):
@@ -154,6 +167,19 @@ class Sources(unittest.TestCase):
 
     def test_files_are_short(self):
         self.assertEqual(length_faults(SOURCE), [])
+
+    def test_integers_have_one_spelling(self):
+        self.assertEqual(spelling_faults(SOURCE), [])
+
+    def test_bare_integers_are_found(self):
+        lines = {"model/bare.h": "int64_t n;", "tests/app/cast.cpp": "f(static_cast<uint8_t>(n));",
+                 "app/right.cpp": "std::int64_t n;  // no int64_t\nuse(my_int64_t, std::vector<std::uint8_t>());"}
+        with tempfile.TemporaryDirectory() as folder:
+            for name, line in lines.items():
+                (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
+                (Path(folder) / name).write_text(line + "\n", encoding="utf-8")
+            found = {fault.split(":")[0] for fault in spelling_faults(Path(folder))}
+        self.assertEqual(found, {"model/bare.h", "tests/app/cast.cpp"})
 
     def test_long_files_are_found(self):
         lengths = {"model/long.cpp": 601, "tests/app/long_test.py": 700, "kernels/cuda/long.cuh": 601,

@@ -64,12 +64,18 @@ class Roofline(unittest.TestCase):
 
     def test_states_are_those_of_kernels_that_are_there_and_of_tests_that_name_them(self):
         kernels = {*bench_import.KINDS, *bench_import.HOPPER}
-        self.assertLessEqual({*kernel_states.HELD, *kernel_states.OWN_ARRAYS, *kernel_states.COUNTED}, kernels)
+        self.assertLessEqual({*kernel_states.HELD, *kernel_states.CONFLICTS, *kernel_states.COUNTED}, kernels)
+        conflicts = (SOURCE / "tests/kernels/cuda_emulation/bank_conflicts_test.cpp").read_text(encoding="utf-8")
+        for case in set().union(*kernel_states.CONFLICTS.values()):
+            self.assertIn(f"TEST(BankConflicts, {case})", conflicts)
         test = (SOURCE / "tests" / "build" / "cuda_registers_test.py").read_text(encoding="utf-8")
         for kernel, part in kernel_states.HELD.items():
             passes = [part] if part else ["forward", "backward"]
             for unit in [kernel] if kernel.startswith("hopper") else [f"{one}_{kernel}" for one in passes]:
                 self.assertIn(f'"{unit}"', test)
+
+    def test_nothing_is_said_of_a_new_kernel(self):
+        self.assertEqual(kernel_states.row("sparse", {}), "sparse | not yet | not yet | not yet | not yet")
 
     def test_a_kernel_of_the_list_is_measured_on_its_devices(self):
         with tempfile.TemporaryDirectory() as folder, \

@@ -9,8 +9,9 @@ namespace {
 TEST(ListedEntries, AreFoldersFirstWithoutWhatIsHiddenOrNoText) {
   const TemporaryFolder folder;
   FileSystem& fs = real_file_system();
-  for (const char* name : {"b.bin", "a.gguf", ".hidden", "half\xc3"})
+  for (const char* name : {"b.bin", "a.gguf", ".hidden", "half\xc3"}) {
     fs.create(folder / name)->write_text("x");
+  }
   fs.make_directory(folder / "z");
   EXPECT_EQ(listed_entries(folder.path()),
             (std::vector<ListedEntry>{{"z", true}, {"a.gguf", false}, {"b.bin", false}}));

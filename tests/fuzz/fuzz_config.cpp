@@ -45,8 +45,9 @@ class ShardedFolder {
     const auto path = path_ / "model.safetensors.index.json";
     std::ofstream(path, std::ios::binary) << index;
     const TensorArchive archive = TensorArchive::open(path);
-    for (const TensorEntry& entry : archive.tensors())
+    for (const TensorEntry& entry : archive.tensors()) {
       require(entry.name == "a" || entry.name == "b");
+    }
   }
 
  private:
@@ -100,8 +101,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 std::string phasescope::fuzz::seed(std::mt19937& random) {
   const char* const endings[kKinds] = {".json", "config.json", ".tokenizer_section", ".index.json"};
   const unsigned kind = random() % kKinds;
-  if (const auto kept = case_of_tests(random, endings[kind]))
+  if (const auto kept = case_of_tests(random, endings[kind])) {
     return static_cast<char>(kind) + *kept;
+  }
   static const std::vector<std::string> seeds = {
       R"(0{"a": [1, 2.5, -3e-7, null, true, "\u00e9\n"], "b": {"c": {}}})",
       R"(1{"rope_theta": 1e4, "rope_scaling": {"type": "linear", "factor": 2.0}, "auto_map": {}})",

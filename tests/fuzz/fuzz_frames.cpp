@@ -67,12 +67,14 @@ void read_all(std::span<const std::byte> bytes, std::size_t piece) {
 std::string seed_frame(std::uint32_t seed) {
   std::mt19937 random(seed);
   Frame frame{static_cast<FrameType>(1 + random() % 9), random(), {{"method", "map"}}, {}};
-  if (frame.type == FrameType::request || frame.type == FrameType::result)
+  if (frame.type == FrameType::request || frame.type == FrameType::result) {
     frame.tensors.push_back(TensorRef::own<float>("x", {2, 3}, std::vector<float>(6, 1.f)));
+  }
   const auto encoded = encode_frame(frame, {}, std::nullopt);
   std::string bytes = encoded.head;
-  for (auto piece : encoded.payload)
+  for (auto piece : encoded.payload) {
     bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  }
   return bytes + "1234";
 }
 

@@ -130,8 +130,9 @@ std::string phasescope::fuzz::seed(std::mt19937& random) {
   std::string file = safetensors(one.tensors, random);
   // What says the shape of the others comes last.
   const std::string_view last = one.tensors.back().name;
-  if (last == "a.weight_shape")
+  if (last == "a.weight_shape") {
     put(file, std::string_view("\4\0\0\0\0\0\0\0\20\0\0\0\0\0\0\0", 16));
+  }
   if (last.ends_with("nf4")) put(file, R"({"shape": [4, 32], "blocksize": 64})");
   return line + file;
 }

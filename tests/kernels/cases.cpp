@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
+#include <variant>
 
 #include "tests/kernels/half_types.h"
 
@@ -33,7 +35,7 @@ std::string problem_name(const Problem& p) {
                                           : "");
 }
 
-void round_to(Storage storage, std::vector<float>& values) {
+void round_to(Storage storage, std::span<float> values) {
   if (storage == Storage::float32) return;
   for (float& value : values) value = half_type(storage).round(value);
 }
@@ -144,8 +146,8 @@ void Case::make_side_gradients() {
 
 void Case::store_as(Storage storage) {
   if (storage == Storage::float32) return;
-  const auto put = [&](std::vector<float>& values, bool is_result, auto&... tensors) {
-    narrow_.push_back({&values, std::vector<std::uint16_t>(values.size()), is_result});
+  const auto put = [&](std::span<float> values, bool is_result, auto&... tensors) {
+    narrow_.push_back({values, std::vector<std::uint16_t>(values.size()), is_result});
     ((tensors.data = narrow_.back().bits.data(), tensors.storage = storage), ...);
   };
   put(q, false, inputs.q);
@@ -163,28 +165,29 @@ void Case::store_as(Storage storage) {
   put(dq, true, gradients.dq);
   put(dk, true, gradients.dk);
   put(dv, true, gradients.dv);
-  if (auto* tape = std::get_if<TapeVariant>(&inputs.variant)) {
-    auto& wanted = std::get<TapeGradients>(gradients.variant);
-    put(state, false, tape->state);
-    put(d_out_state, false, wanted.d_out_state);
-    put(out_state, true, outputs.out_state, saved.out_state);
-    put(d_state, true, wanted.d_state);
-  }
-  if (auto* clamp = std::get_if<ClampVariant>(&inputs.variant)) {
-    auto& wanted = std::get<ClampGradients>(gradients.variant);
-    put(far_q, false, clamp->q);
-    put(far_k, false, clamp->k);
-    put(d_far_q, true, wanted.dq);
-    put(d_far_k, true, wanted.dk);
-  }
+  if (!out_state.empty()) put(out_state, true, outputs.out_state, saved.out_state);
+  const AttentionShape& s = inputs.shape;
+  const auto put_tensors = [&]<class Array, class Size>(Array& array, const Size& size) {
+    if constexpr (std::is_same_v<Size, TensorSize>) {
+      put(numbers_of(array, s.batch, size), std::is_same_v<Array, OutputTensor>, array);
+    }
+  };
+  std::visit([&](auto& own) { own.arrays(own, s, put_tensors); }, inputs.variant);
+  std::visit(
+      [&]<class Own>(Own& own) {
+        if constexpr (!std::is_same_v<Own, std::monostate>) {
+          Own::arrays(own, std::get<typename Own::Of>(inputs.variant), s, put_tensors);
+        }
+      },
+      gradients.variant);
   write_narrow();
 }
 
 void Case::write_narrow() {
   for (Narrow& one : narrow_) {
-    round_to(storage_, *one.values);
+    round_to(storage_, one.values);
     for (std::size_t n = 0; n < one.bits.size(); ++n) {
-      one.bits[n] = half_type(storage_).to((*one.values)[n]);
+      one.bits[n] = half_type(storage_).to(one.values[n]);
     }
   }
 }
@@ -193,7 +196,7 @@ void Case::read_narrow() {
   for (const Narrow& one : narrow_) {
     if (!one.is_result) continue;
     for (std::size_t n = 0; n < one.bits.size(); ++n) {
-      (*one.values)[n] = half_type(storage_).from(one.bits[n]);
+      one.values[n] = half_type(storage_).from(one.bits[n]);
     }
   }
 }

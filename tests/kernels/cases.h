@@ -1,7 +1,9 @@
 #pragma once
 // Random attention problems (kernels/problems/) with memory for their results.
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,9 +17,18 @@ using namespace problems;
 /// The storages of q, k, v, out and their gradients, for tests to take in turn.
 inline constexpr Storage kStorages[] = {Storage::float32, Storage::bfloat16, Storage::float16};
 /// Rounds each value to what the storage can hold.
-void round_to(Storage storage, std::vector<float>& values);
+void round_to(Storage storage, std::span<float> values);
 
 std::string problem_name(const Problem& problem);
+
+/// The numbers of a float32 tensor of a problem, whose rows lie without gaps in some order.
+template <typename Void>
+std::span<float> numbers_of(const Tensor4<Void>& tensor, std::int64_t batch,
+                            const TensorSize& size) {
+  auto* data = static_cast<float*>(const_cast<void*>(static_cast<const void*>(tensor.data)));
+  const std::int64_t count = data ? batch * size.heads * size.rows * size.channels : 0;
+  return {data, static_cast<std::size_t>(count)};
+}
 
 /// What every implementation is held to.
 inline constexpr std::int64_t kSizes[] = {1, 2, 17, 63, 64, 65, 81, 127, 128, 129};
@@ -82,7 +93,7 @@ class Case : public RandomInputs {
  private:
   /// 16-bit numbers of one of the arrays above.
   struct Narrow {
-    std::vector<float>* values;
+    std::span<float> values;
     std::vector<std::uint16_t> bits;
     bool is_result;
   };

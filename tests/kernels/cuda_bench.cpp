@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/problems/bench_forms.h"
 #include "protocol/bench_results.h"
 #include "tests/kernels/device_probes.h"
 
@@ -40,32 +42,44 @@ std::int64_t heads_of(std::int64_t length) {
   return std::clamp<std::int64_t>((1 << 17) / length, 2, 32);
 }
 
-/// A problem on the device with all that its calls need, and one timed pass over it.
+struct Size {
+  std::int64_t length, dim, heads;
+};
+
+/// Whether there are kernels of its score for more than 128 channels.
+bool has_wide_form(Problem problem) {
+  problem.shape = {1, 1, 1, 1, 1, 8};
+  return cuda_has_wide_form(RandomInputs(problem).inputs);
+}
+
+/// A problem in the host's memory and on the device, which the passes over it share.
+struct Drawn {
+  explicit Drawn(const Problem& problem) : on_host(problem), there(kTypes[0], on_host) {
+    there.attention.hopper = true;  // as what is chosen by the backend's name runs
+    scores = DeviceArray<char>(cuda_score_workspace(there.attention));
+    there.outputs.score_workspace = scores.data();
+  }
+
+  Case on_host;
+  DeviceCase there;
+  DeviceArray<char> scores;
+};
+
+/// One timed pass over a problem.
 class Timed {
  public:
-  struct Size {
-    std::int64_t length, dim, heads;
-  };
-
-  Timed(Kind kind, std::string pass, bool probes, const Size& size) {
-    const auto [length, dim, heads] = size;
-    Problem problem{kind};
-    problem.shape = {1, heads, heads, length, length, dim};
-    problem.hidden = 32;
-    case_ = std::make_unique<Case>(problem);
-    device_ = std::make_unique<DeviceCase>(kTypes[0], *case_);
-    device_->attention.hopper = true;  // as what is chosen by the backend's name runs
-    scores_ = DeviceArray<char>(cuda_score_workspace(device_->attention));
-    device_->outputs.score_workspace = scores_.data();
+  Timed(const BenchForm& form, std::shared_ptr<Drawn> drawn, std::string pass, bool probes)
+      : drawn_(std::move(drawn)), outputs_(drawn_->there.outputs) {
+    const AttentionShape& shape = drawn_->there.attention.shape;
     if (probes) {
-      probes_ = std::make_unique<DeviceProbes>(device_->attention, 0);
-      probes_->put(device_->outputs);
+      probes_ = std::make_unique<DeviceProbes>(drawn_->there.attention, 0);
+      probes_->put(outputs_);
     }
-    row.variant = kind_name(kind), row.pass = std::move(pass), row.dtype = "bf16";
+    row.variant = form.name, row.pass = std::move(pass), row.dtype = "bf16";
     row.probes = probes ? "all" : "none";
     row.ran = protocol::Ran{.implementation = kCudaBackend, .device = "cuda", .dtype = "bf16"};
     row.kernel = row.ran->text();
-    row.heads = heads, row.n = length, row.d = dim;
+    row.heads = shape.heads, row.n = shape.keys, row.d = shape.head_dim;
     row.peak_mb = row.rival_ms = row.speedup_over_rival = std::nan("");
     row.rival_peak_mb = row.cpu_ms = row.rival_cpu_ms = std::nan("");
     prepare();
@@ -86,41 +100,45 @@ class Timed {
 
  private:
   void prepare() {
-    const auto forward = [this] { cuda_attention_forward(device_->attention, device_->outputs); };
+    const auto forward = [this] { cuda_attention_forward(drawn_->there.attention, outputs_); };
+    // What a gate multiplies is kept for the backward pass alone.
+    if (row.pass == "forward") outputs_.ungated = {};
     forward();
     if (row.pass == "forward") {
       call_ = forward;
     } else {
-      workspace_ = DeviceArray<char>(cuda_backward_workspace(device_->attention));
-      call_ = [this, saved = device_->saved(), gradients = device_->gradients(workspace_.data())] {
-        cuda_attention_backward(device_->attention, saved, gradients);
+      DeviceCase& there = drawn_->there;
+      workspace_ = DeviceArray<char>(cuda_backward_workspace(there.attention));
+      call_ = [&there, saved = there.saved(), gradients = there.gradients(workspace_.data())] {
+        cuda_attention_backward(there.attention, saved, gradients);
       };
     }
     call_();
     cuda_kernels().wait();
   }
 
-  std::unique_ptr<Case> case_;
-  std::unique_ptr<DeviceCase> device_;
+  std::shared_ptr<Drawn> drawn_;
   std::unique_ptr<DeviceProbes> probes_;
-  DeviceArray<char> scores_, workspace_;
+  CudaForwardOutputs outputs_;
+  DeviceArray<char> workspace_;
   std::function<void()> call_;
 };
 
-std::vector<std::unique_ptr<Timed>> cases_of(const Timed::Size& size) {
-  std::vector<std::unique_ptr<Timed>> cases;
-  std::vector<Kind> kinds{Kind::plain, Kind::table};
-  if (!cuda_padded_heads(size.dim, size.dim).wide()) {
-    kinds.insert(kinds.end(), {Kind::tapa, Kind::tape, Kind::fire, Kind::cape});
-  }
-  for (const char* pass : {"forward", "backward"}) {
-    for (const Kind kind : kinds) {
-      cases.push_back(std::make_unique<Timed>(kind, pass, false, size));
-      if (kind == Kind::plain && cases.back()->row.pass == "forward") {
-        cases.push_back(std::make_unique<Timed>(kind, pass, true, size));
-      }
+/// The forms at this size, forward and then backward; of plain with all probes too.
+std::vector<std::unique_ptr<Timed>> cases_of(const Size& size) {
+  const bool wide = cuda_padded_heads(size.dim, size.dim).wide();
+  std::vector<std::unique_ptr<Timed>> cases, backward;
+  for (BenchForm& form : bench_forms(size.length, size.dim)) {
+    if (wide && !has_wide_form(form.problem)) continue;
+    form.problem.shape = {1, size.heads, size.heads, size.length, size.length, size.dim};
+    const auto drawn = std::make_shared<Drawn>(form.problem);
+    cases.push_back(std::make_unique<Timed>(form, drawn, "forward", false));
+    if (form.name == "plain") {
+      cases.push_back(std::make_unique<Timed>(form, drawn, "forward", true));
     }
+    backward.push_back(std::make_unique<Timed>(form, drawn, "backward", false));
   }
+  std::ranges::move(backward, std::back_inserter(cases));
   return cases;
 }
 

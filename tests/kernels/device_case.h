@@ -6,7 +6,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "kernels/cuda/attention_cuda.h"
@@ -59,7 +65,7 @@ class DeviceArray {
 class HalfArray {
  public:
   /// Rounds `values` in place, so that a reference reads the same numbers.
-  HalfArray(const HalfType& type, std::vector<float>& values) : type_(type) {
+  HalfArray(const HalfType& type, std::span<float> values) : type_(type) {
     std::vector<std::uint16_t> bits;
     for (float& value : values) {
       bits.push_back(type.to(value));
@@ -100,6 +106,14 @@ inline std::string name_of(const ::testing::TestParamInfo<KindInForm>& info) {
   return (info.param.hopper ? "hopper_" : "") + std::string(kind_name(info.param.kind));
 }
 
+inline std::vector<Kind> kinds_but_cape() {
+  std::vector<Kind> kinds;
+  for (const Kind kind : all_kinds()) {
+    if (!is_cape(kind)) kinds.push_back(kind);
+  }
+  return kinds;
+}
+
 /// Cases of a kind in a form. Other forms follow on the same device.
 class InForm : public ::testing::TestWithParam<KindInForm> {
  protected:
@@ -136,18 +150,8 @@ class DeviceCase {
         q_(type, c.q),
         k_(type, c.k),
         v_(type, c.v),
-        state_(type, c.state),
         out_(type, c.out),
         out_state_(type, c.out_state),
-        table_(c.table),
-        factor_(c.factor),
-        knots_(c.knots),
-        slope_(c.slope),
-        intercept_(c.intercept),
-        w1_(c.w1),
-        b1_(c.b1),
-        w2_(c.w2),
-        b2_(c.b2),
         real_(c.real),
         query_documents_(c.query_documents),
         key_documents_(c.key_documents),
@@ -155,19 +159,9 @@ class DeviceCase {
         sinks_(c.sinks),
         lse_(c.lse.size()),
         d_out_(type, c.d_out),
-        d_out_state_(type, c.d_out_state),
         dq_(type, c.dq),
         dk_(type, c.dk),
         dv_(type, c.dv),
-        d_state_(type, c.d_state),
-        d_table_(c.d_table.size()),
-        d_factor_(c.d_factor.size()),
-        d_slope_(c.d_slope.size()),
-        d_intercept_(c.d_intercept.size()),
-        d_w1_(c.d_w1.size()),
-        d_b1_(c.d_b1.size()),
-        d_w2_(c.d_w2.size()),
-        d_b2_(c.d_b2.size()),
         d_sinks_(c.d_sinks.size()),
         query_bias_(c.query_bias),
         key_bias_(c.key_bias),
@@ -177,12 +171,7 @@ class DeviceCase {
         d_query_factor_(c.d_query_factor.size()),
         gate_(type, c.gate),
         ungated_(type, c.ungated),
-        d_gate_(type, c.d_gate),
-        far_q_(type, c.far_q),
-        far_k_(type, c.far_k),
-        d_far_q_(type, c.d_far_q),
-        d_far_k_(type, c.d_far_k),
-        limits_(c.limits) {
+        d_gate_(type, c.d_gate) {
     attention.hopper = in_hopper_form;
     attention.shape = c.inputs.shape;
     attention.scale = c.inputs.scale;
@@ -201,7 +190,7 @@ class DeviceCase {
       attention.gate_dim = c.inputs.gate_dim;
       outputs.ungated = ungated_.tensor(c.outputs.ungated);
     }
-    attention.variant = variant();
+    put_variant(type);
     outputs.out = out_.tensor(c.outputs.out);
     outputs.out_state = out_state_.tensor(c.outputs.out_state);
     outputs.lse = lse_.data();
@@ -248,26 +237,7 @@ class DeviceCase {
     gradients.dk = dk_.tensor(c_.gradients.dk);
     gradients.dv = dv_.tensor(c_.gradients.dv);
     gradients.workspace = workspace;
-    if (const auto* tape = std::get_if<TapeGradients>(&c_.gradients.variant)) {
-      gradients.variant =
-          TapeGradients{d_out_state_.tensor(tape->d_out_state), d_state_.tensor(tape->d_state)};
-    } else if (const auto* table = std::get_if<TableGradients>(&c_.gradients.variant)) {
-      gradients.variant = TableGradients{d_table_.data(), table->head_stride};
-    } else if (std::holds_alternative<QueryTableGradients>(c_.gradients.variant)) {
-      gradients.variant = QueryTableGradients{d_table_.data()};
-    } else if (const auto* far = std::get_if<ClampGradients>(&c_.gradients.variant)) {
-      gradients.variant = ClampGradients{d_far_q_.tensor(far->dq), d_far_k_.tensor(far->dk)};
-    } else if (const auto* fire = std::get_if<FireGradients>(&c_.gradients.variant)) {
-      gradients.variant = fire_gradients(*fire);
-    } else if (const auto* cape = std::get_if<CapeGradients>(&c_.gradients.variant)) {
-      gradients.variant = CapeGradients{cape->values ? d_table_.data() : nullptr,
-                                        cape->head_stride,
-                                        d_w1_.data(),
-                                        d_b1_.data(),
-                                        d_w2_.data(),
-                                        d_b2_.data(),
-                                        fire_gradients(cape->fire)};
-    }
+    gradients.variant = own_gradients_;
     gradients.sinks = d_sinks_.data();
     if (!c_.gate.empty()) gradients.gate = d_gate_.tensor(c_.gradients.gate);
     gradients.tokens = {d_query_bias_.data(), d_key_bias_.data(), d_query_factor_.data()};
@@ -282,96 +252,88 @@ class DeviceCase {
     c_.dq = dq_.values();
     c_.dk = dk_.values();
     c_.dv = dv_.values();
-    c_.d_state = d_state_.values();
-    c_.d_far_q = d_far_q_.values();
-    c_.d_far_k = d_far_k_.values();
-    if (writes_table()) c_.d_table = d_table_.values();
+    for (const auto& read : own_results_) read();
     c_.d_sinks = d_sinks_.values();
     c_.d_gate = d_gate_.values();
     c_.d_query_bias = d_query_bias_.values();
     c_.d_key_bias = d_key_bias_.values();
     c_.d_query_factor = d_query_factor_.values();
-    c_.d_factor = d_factor_.values();
-    c_.d_slope = d_slope_.values();
-    c_.d_intercept = d_intercept_.values();
-    c_.d_w1 = d_w1_.values();
-    c_.d_b1 = d_b1_.values();
-    c_.d_w2 = d_w2_.values();
-    c_.d_b2 = d_b2_.values();
   }
-  /// Whether the case's variant has gradients in d_table.
-  bool writes_table() const {
-    const auto* cape = std::get_if<CapeGradients>(&c_.gradients.variant);
-    return std::holds_alternative<TableGradients>(c_.gradients.variant) ||
-           std::holds_alternative<QueryTableGradients>(c_.gradients.variant) ||
-           std::holds_alternative<FireGradients>(c_.gradients.variant) ||
-           (cape && (cape->values || cape->fire.distance));
+
+  template <class Array>
+  const Array& keep(Array&& array) {
+    const auto kept = std::make_shared<const Array>(std::move(array));
+    kept_.push_back(kept);
+    return *kept;
   }
-  FireVariant fire_variant(const FireVariant& fire) const {
-    FireVariant result = fire;
-    result.distance = table_.data();
-    result.factor = factor_.data();
-    result.knots = knots_.data();
-    result.slope = slope_.data();
-    result.intercept = intercept_.data();
-    return result;
-  }
-  FireGradients fire_gradients(const FireGradients& fire) const {
-    if (!fire.distance) return {};
-    return {d_table_.data(), d_factor_.data(), d_slope_.data(), d_intercept_.data(),
-            fire.head_stride};
-  }
-  Variant variant() const {
-    if (const auto* table = std::get_if<TableVariant>(&c_.inputs.variant)) {
-      TableVariant result = *table;
-      result.values = table_.data();
-      return result;
+  /// Puts device memory of the same numbers in the place of a variant's arrays.
+  struct Upload {
+    const HalfType& type;
+    DeviceCase& to;
+
+    template <typename Number>
+    void operator()(const Number*& array, std::int64_t count) const {
+      if (!array) return;
+      array = to.keep(DeviceArray<Number>(std::vector<Number>(array, array + count))).data();
     }
-    if (const auto* tapa = std::get_if<TapaVariant>(&c_.inputs.variant)) {
-      TapaVariant result = *tapa;
-      result.power = table_.data();
-      return result;
+    void operator()(InputTensor& tensor, const TensorSize& size) const {
+      if (tensor.data) tensor = halves(tensor, size).tensor(tensor);
     }
-    if (const auto* tape = std::get_if<TapeVariant>(&c_.inputs.variant)) {
-      return TapeVariant{state_.tensor(tape->state), tape->state_dim};
+    const HalfArray& halves(const InputTensor& tensor, const TensorSize& size) const {
+      return to.keep(HalfArray(type, numbers_of(tensor, to.c_.inputs.shape.batch, size)));
     }
-    if (const auto* fire = std::get_if<FireVariant>(&c_.inputs.variant)) {
-      return fire_variant(*fire);
+  };
+  /// Likewise memory for gradients, which read_gradients() brings back.
+  struct MakeRoom : Upload {
+    using Upload::operator();
+
+    void operator()(float*& array, std::int64_t count) const {
+      if (!array) return;
+      const auto& there = to.keep(DeviceArray<float>(static_cast<std::size_t>(count)));
+      read_back(there, array);
+      array = there.data();
     }
-    if (const auto* cape = std::get_if<CapeVariant>(&c_.inputs.variant)) {
-      CapeVariant result = *cape;
-      result.values = cape->values ? table_.data() : nullptr;
-      if (cape->fire) result.fire = fire_variant(*cape->fire);
-      result.w1 = w1_.data();
-      result.b1 = b1_.data();
-      result.w2 = w2_.data();
-      result.b2 = b2_.data();
-      return result;
+    void operator()(OutputTensor& tensor, const TensorSize& size) const {
+      if (!tensor.data) return;
+      const HalfArray& there =
+          halves({tensor.data, tensor.batch, tensor.head, tensor.row, tensor.storage}, size);
+      read_back(there, static_cast<float*>(tensor.data));
+      tensor = there.tensor(tensor);
     }
-    if (const auto* table = std::get_if<QueryTableVariant>(&c_.inputs.variant)) {
-      return QueryTableVariant{table_.data(), table->length};
+    template <class Array>
+    void read_back(const Array& there, float* host) const {
+      to.own_results_.push_back([&there, host] { std::ranges::copy(there.values(), host); });
     }
-    if (const auto* clamp = std::get_if<ClampVariant>(&c_.inputs.variant)) {
-      return ClampVariant{far_q_.tensor(clamp->q), far_k_.tensor(clamp->k), limits_.data()};
-    }
-    return PlainVariant{};
+  };
+  void put_variant(const HalfType& type) {
+    const AttentionShape& s = c_.inputs.shape;
+    attention.variant = c_.inputs.variant;
+    std::visit([&](auto& own) { own.arrays(own, s, Upload{type, *this}); }, attention.variant);
+    own_gradients_ = c_.gradients.variant;
+    std::visit(
+        [&]<class Own>(Own& own) {
+          if constexpr (!std::is_same_v<Own, std::monostate>) {
+            const auto& of = std::get<typename Own::Of>(c_.inputs.variant);
+            Own::arrays(own, of, s, MakeRoom{{type, *this}});
+          }
+        },
+        own_gradients_);
   }
 
   Case& c_;
-  HalfArray q_, k_, v_, state_, out_, out_state_;
-  DeviceArray<float> table_, factor_, knots_, slope_, intercept_, w1_, b1_, w2_, b2_;
+  HalfArray q_, k_, v_, out_, out_state_;
   DeviceArray<std::uint8_t> real_;
   DeviceArray<std::int32_t> query_documents_, key_documents_;
   DeviceArray<char> document_workspace_;
   DeviceArray<float> sinks_, lse_;
-  HalfArray d_out_, d_out_state_, dq_, dk_, dv_, d_state_;
-  DeviceArray<float> d_table_, d_factor_, d_slope_, d_intercept_, d_w1_, d_b1_, d_w2_, d_b2_,
-      d_sinks_;
+  HalfArray d_out_, dq_, dk_, dv_;
+  DeviceArray<float> d_sinks_;
   DeviceArray<double> query_bias_, key_bias_;
   DeviceArray<float> query_factor_, d_query_bias_, d_key_bias_, d_query_factor_;
   HalfArray gate_, ungated_, d_gate_;
-  HalfArray far_q_, far_k_, d_far_q_, d_far_k_;
-  DeviceArray<std::int64_t> limits_;
+  std::vector<std::shared_ptr<const void>> kept_;  // of the variant and its gradients
+  VariantGradients own_gradients_;
+  std::vector<std::function<void()>> own_results_;  // reads them back
 };
 
 }  // namespace phasescope::kernels::testing

@@ -358,6 +358,52 @@ TEST_P(EveryProbe, SumsTheSameWithoutMemoryForWeights) {
   set_kept_bytes(kKeptBytes);
 }
 
+/// The row probes of a case that runs with these of the windows alone.
+struct OfWindows {
+  OfWindows(const Problem& problem, bool narrow, bool wide) : c(problem), probes(c, {0, 1}) {
+    RowProbes& rows = c.outputs.rows;
+    rows.window_mass[0] = nullptr;
+    if (!narrow) rows.window_mass[1] = nullptr;
+    if (!wide) rows.window_mass[2] = nullptr;
+    c.forward();
+  }
+
+  Case c;
+  Probes probes;
+};
+
+TEST(Probes, GiveAWindowTheSameBitsWithoutTheOthers) {
+  Problem problem{Kind::plain};
+  problem.shape = {1, 2, 1, 300, 300, 16};
+  for (const bool causal : {true, false}) {
+    problem.shape.causal = causal;
+    const OfWindows both(problem, true, true), narrow(problem, true, false),
+        wide(problem, false, true);
+    EXPECT_EQ(both.probes.windows[1], narrow.probes.windows[1]);
+    EXPECT_EQ(both.probes.windows[2], wide.probes.windows[2]);
+    EXPECT_NE(both.probes.windows[1], both.probes.windows[2]);
+    const std::vector<float> untouched(narrow.probes.windows[2].size());
+    EXPECT_EQ(narrow.probes.windows[2], untouched);
+    EXPECT_EQ(narrow.probes.entropy, wide.probes.entropy);
+  }
+}
+
+// Two values of scores: every seventh key has the larger one. Of equals the first key is named.
+TEST(Probes, NameTheFirstKeyOfEqualMaxima) {
+  Problem problem{Kind::plain};
+  problem.shape = {1, 1, 1, 200, 200, 16};
+  problem.shape.window = 100;
+  Case c(problem);
+  std::fill(c.q.begin(), c.q.end(), 1.0f);
+  for (std::size_t n = 0; n < c.k.size(); ++n) c.k[n] = n / 16 % 7 == 5 ? 1.0f : 0.0f;
+  const Probes probes(c, {0, 1});
+  c.forward();
+  for (std::int32_t i = 0; i < 200; ++i) {
+    const std::int32_t first = std::max(0, i - 99), large = first + (12 - first % 7) % 7;
+    EXPECT_EQ(probes.max_key[static_cast<std::size_t>(i)], large <= i ? large : first) << i;
+  }
+}
+
 // A content score taken back out of a score of a million would be right to a hundredth at best.
 TEST(Probes, TakeTheContentBeforeALargeBias) {
   Problem problem{Kind::table};

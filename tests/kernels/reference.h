@@ -400,8 +400,9 @@ struct Reference {
     d_query_bias = sized(in.tokens.query ? s.batch * s.heads * s.queries : 0);
     d_key_bias = sized(in.tokens.key ? s.batch * s.heads * s.keys : 0);
     d_query_factor = sized(in.tokens.factor ? s.batch * s.heads * s.queries : 0);
-    if (const auto* t = std::get_if<TableVariant>(&in.variant))
+    if (const auto* t = std::get_if<TableVariant>(&in.variant)) {
       d_table = sized(s.heads * t->length);
+    }
     if (const auto* t = std::get_if<QueryTableVariant>(&in.variant)) {
       d_table = sized(s.batch * s.heads * s.queries * t->length);
     }

@@ -152,8 +152,9 @@ TEST_P(VectorMath, Exp2IsAccurate) {
 
 TEST_P(VectorMath, DiagonalsAreSummed) {
   const auto wrong = PHASESCOPE_SELECT_TARGET(test_diagonals);
-  for (const std::int64_t rows : {0, 1, 3, 4, 8, 15, 16, 17, 48, 128})
+  for (const std::int64_t rows : {0, 1, 3, 4, 8, 15, 16, 17, 48, 128}) {
     EXPECT_EQ(wrong(rows), 0) << rows;
+  }
 }
 
 TEST_P(VectorMath, TanhIsAccurate) {

@@ -1,69 +1,29 @@
 // Encoders of APE's public code: its attention module's own numbers inside a layer, under its
 // names.
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <string>
 
+#include "ape_checkpoint.h"
 #include "formats/error.h"
 #include "golden.h"
 #include "model/checkpoints/open_model.h"
-#include "model/checkpoints/tensor_io.h"
 
 namespace phasescope::model {
 namespace {
 
-constexpr std::int64_t kHeads = 3, kDim = 8, kWidth = 24, kFfn = 20;
+constexpr std::int64_t kHeads = 3, kDim = 8, kWidth = 24;
 constexpr const char* kFile = "papers/ape/self_attention.safetensors";
-
-Json config_of(const Json& encoding, std::int64_t vocab, std::int64_t heads, std::int64_t width) {
-  return {{"model_type", "phasescope"},   {"vocab_size", vocab},
-          {"hidden_size", width},         {"num_hidden_layers", 1},
-          {"num_attention_heads", heads}, {"intermediate_size", kFfn},
-          {"encoding", encoding},         {"attention", {{"causal", true}}}};
-}
-
-// Random tensors of one encoder layer and an embedding, by name.
-std::map<std::string, at::Tensor> layer_tensors(std::int64_t vocab, std::int64_t width) {
-  std::map<std::string, at::Tensor> tensors;
-  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(5);
-  const auto add = [&](const std::string& name, at::IntArrayRef shape) {
-    tensors[name] = at::empty(shape).normal_(0, 0.5, generator);
-  };
-  const auto linear = [&](const std::string& name, std::int64_t out, std::int64_t in) {
-    add(name + ".weight", {out, in});
-    add(name + ".bias", {out});
-  };
-  const std::string at = "encoder.encoder_layers.0.";
-  linear(at + "mha.linear", 3 * width, width);
-  linear(at + "mha.out", width, width);
-  linear(at + "ffn.0", kFfn, width);
-  linear(at + "ffn.2", width, kFfn);
-  for (const char* norm : {"mha_ln", "ffn_ln"}) {
-    add(at + norm + ".weight", {width});
-    add(at + norm + ".bias", {width});
-  }
-  add("embedding.weight", {vocab, width});
-  return tensors;
-}
-
-void write(const TemporaryFolder& folder, const Json& config,
-           const std::map<std::string, at::Tensor>& tensors) {
-  write_tensors(formats::real_file_system(), folder.path() / "model.safetensors",
-                NamedTensors(tensors.begin(), tensors.end()));
-  std::ofstream(folder.path() / "config.json") << config;
-}
 
 TEST(ApeCheckpoint, AnEncoderLayerIsThePublicModuleInItsLayer) {
   if (golden(kFile).empty()) GTEST_SKIP() << "the public module is not here";
   const at::Tensor x = golden_tensor(kFile, "x");  // (2, 21, C), what the module read
   const std::int64_t tokens = x.size(1), vocab = 2 * tokens;
-  std::map<std::string, at::Tensor> tensors = layer_tensors(vocab, kWidth);
+  std::map<std::string, at::Tensor> tensors = ape_tensors(vocab, kWidth);
   const std::string at = "encoder.encoder_layers.0.";
   for (const char* part : {"linear.weight", "linear.bias", "out.weight", "out.bias"}) {
     tensors[at + "mha." + part] = golden_tensor(kFile, part);
@@ -73,7 +33,7 @@ TEST(ApeCheckpoint, AnEncoderLayerIsThePublicModuleInItsLayer) {
   tensors["embedding.weight"] =
       (x.to(at::kDouble).flatten(0, 1) / std::sqrt(static_cast<double>(kWidth)));
   TemporaryFolder folder;
-  write(folder, config_of({{"key", "ape_sequence"}}, vocab, kHeads, kWidth), tensors);
+  write_ape(folder.path(), ape_config({{"key", "ape_sequence"}}, vocab, kHeads, kWidth), tensors);
   const auto model = open_model(folder.path().string(), {.dtype = at::kDouble});
   EXPECT_EQ(model->report.family, "ape_public");
   EXPECT_TRUE(model->report.unexpected.empty());
@@ -99,14 +59,14 @@ TEST(ApeCheckpoint, GridsAndTreesHaveTheirGenerators) {
   for (const std::string name : {"grid", "tree_b2", "tree_b3"}) {
     const std::string file = "papers/ape/" + name + ".safetensors";
     const at::Tensor stored = golden_tensor(file, "_primitives");
-    std::map<std::string, at::Tensor> tensors = layer_tensors(29, name == "grid" ? 32 : 16);
+    std::map<std::string, at::Tensor> tensors = ape_tensors(29, name == "grid" ? 32 : 16);
     tensors["positional_encoder._primitives"] = stored;
     tensors["positional_encoder.identity"] = at::eye(8).view({1, 1, 8, 8});
     const std::int64_t branches = name == "tree_b3" ? 3 : 2;
     Json encoding = {{"key", "ape_grid"}, {"columns", 4}};
     if (name != "grid") encoding = {{"key", "ape_tree"}, {"branches", branches}};
     TemporaryFolder folder;
-    write(folder, config_of(encoding, 29, 2, name == "grid" ? 32 : 16), tensors);
+    write_ape(folder.path(), ape_config(encoding, 29, 2, name == "grid" ? 32 : 16), tensors);
     const auto model = open_model(folder.path().string());
     EXPECT_TRUE(model->report.unexpected.empty()) << name;
     const at::Tensor& generator = model->decoder.weights().encoding.at("generator");
@@ -125,11 +85,11 @@ TEST(ApeCheckpoint, GridsAndTreesHaveTheirGenerators) {
 TEST(ApeCheckpoint, DecodersImagesAndOtherEncodingsAreRefused) {
   const auto error_of = [](const Json& encoding, const std::string& extra,
                            at::IntArrayRef shape = {1}) {
-    std::map<std::string, at::Tensor> tensors = layer_tensors(29, kWidth);
+    std::map<std::string, at::Tensor> tensors = ape_tensors(29, kWidth);
     tensors["positional_encoder._primitives"] = at::zeros({kHeads, kDim, kDim});
     if (!extra.empty()) tensors[extra] = at::zeros(shape);
     TemporaryFolder folder;
-    write(folder, config_of(encoding, 29, kHeads, kWidth), tensors);
+    write_ape(folder.path(), ape_config(encoding, 29, kHeads, kWidth), tensors);
     try {
       open_model(folder.path().string());
     } catch (const formats::Error& error) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <set>
 
+#include "analyses_there.h"
 #include "analysis/ablate.h"
 #include "analysis/compare.h"
 #include "analysis/distance.h"
@@ -27,113 +28,14 @@
 #include "analysis/text_pass.h"
 #include "analysis/texts.h"
 #include "attention_keeper.h"
-#include "formats/error.h"
-#include "golden.h"
 #include "model/attention/moved_scores.h"
 #include "model/host_memory.h"
-#include "other_device.h"
-#include "protocol/progress.h"
 
 namespace phasescope::model {
 namespace {
 
-// What crosses while a layer runs, of passes that tell how far they are: such a pass asks before
-// each layer whether it is cancelled, and tells after it. What a reader of the layer takes to the
-// host is in it too.
-class LayerWatch final : public protocol::Progress {
- public:
-  void progress(double, std::string_view doing) override {
-    if (!in_layer_ || (doing != "reading the text" && doing != "profiling heads")) return;
-    in_layer_ = false, ++layers_;
-    const PhantomCounts now = phantom_counts();
-    to_device_ += now.to_device - before_.to_device;
-    reads_ += now.reads - before_.reads;
-  }
-  bool cancelled() const override {
-    in_layer_ = true, before_ = phantom_counts();
-    return false;
-  }
-
-  std::int64_t layers() const { return layers_; }
-  // Both of all layers together.
-  std::int64_t to_device() const { return to_device_; }
-  std::int64_t reads() const { return reads_; }
-
- private:
-  mutable bool in_layer_ = false;
-  mutable PhantomCounts before_;
-  std::int64_t layers_ = 0, to_device_ = 0, reads_ = 0;
-};
-
 // ---- analyses -----------------------------------------------------------------------------------
 
-std::vector<std::shared_ptr<analysis::TextPass>> passes_of(
-    const std::shared_ptr<const Model>& model) {
-  std::vector<std::shared_ptr<analysis::TextPass>> passes;
-  for (const analysis::Text& text :
-       analysis::random_texts(2, 24, model->config().vocab_size, 5).items) {
-    passes.push_back(std::make_shared<analysis::TextPass>(model, analysis::ids_tensor(text.ids)));
-  }
-  return passes;
-}
-
-// What an analysis gives of a model, or why it has no answer for it.
-template <class Call>
-std::string said(const Call& call, const std::shared_ptr<const Model>& model) {
-  try {
-    return words(call(model));
-  } catch (const formats::Error& error) {
-    return error.full_text();
-  }
-}
-
-// What a reader may have cross within layers.
-enum class Crosses { nothing, reads, both };
-
-class AnalysesThere : public testing::TestWithParam<Variant> {
- protected:
-  AnalysesThere() { at::set_num_threads(1); }
-
-  // The same answer of both; one that there is at all, of encodings that `call` takes for sure.
-  // While a layer runs nothing goes to the device and no value is asked for, but for what
-  // `crosses`.
-  template <class Call>
-  void expect_same(const Call& call, const std::set<std::string>& answered = {"rope", "alibi"},
-                   Crosses crosses = Crosses::nothing) const {
-    const std::string real = said(call, model_);
-    const LayerWatch before = progress_;
-    const std::string found = said(call, device_);
-    if (crosses != Crosses::both) {
-      EXPECT_EQ(progress_.to_device(), before.to_device()) << "copies to the device within layers";
-    }
-    if (crosses == Crosses::nothing) {
-      EXPECT_EQ(progress_.reads(), before.reads()) << "values asked for within layers";
-    }
-    if (rounds_otherwise(GetParam()) && real.starts_with('{') && found.starts_with('{')) {
-      expect_near(Json::parse(found), Json::parse(real), GetParam().name);
-    } else {
-      EXPECT_EQ(found, real);
-    }
-    if (answered.contains(GetParam().name)) {
-      EXPECT_EQ(real.front(), '{') << real;
-    }
-  }
-
-  // Whether some layer's scores are a term's, which gives whole rows: which rows chosen pairs lie
-  // in is asked for (term_pair_scores). FIRE takes each pair for a region.
-  bool reads_pairs_by_rows() const {
-    const at::NoGradGuard no_grad;
-    AttentionKeeper kept;
-    (void)model_->decoder.hidden(random_ids(1, 9, model_->config().vocab_size), {}, &kept);
-    return std::ranges::any_of(kept.layers, [](const auto& layer) {
-      return layer->program().term() != nullptr && layer->program().fire() == nullptr;
-    });
-  }
-
-  const std::shared_ptr<const Model> model_ = tiny_model(GetParam(), at::kFloat);
-  const std::shared_ptr<const Model> device_ = there(model_);
-  mutable LayerWatch progress_;
-};
 INSTANTIATE_TEST_SUITE_P(Registry, AnalysesThere, testing::ValuesIn(variants()),
                          [](const auto& info) { return info.param.name; });
 
@@ -141,9 +43,6 @@ TEST_P(AnalysesThere, HeadsAreTheSame) {
   expect_same([&](const auto& model) {
     return analysis::analyse_heads(passes_of(model), {}, progress_).result;
   });
-  if (GetParam().name == "rope") {
-    EXPECT_GE(progress_.layers(), 2 * 2 * model_->config().layers) << "no layer was watched";
-  }
 }
 
 TEST_P(AnalysesThere, MapsAreTheSame) {
@@ -159,34 +58,26 @@ TEST_P(AnalysesThere, MapsAreTheSame) {
 }
 
 TEST_P(AnalysesThere, DistancesAreTheSame) {
-  expect_same(
-      [&](const auto& model) {
-        return analysis::analyse_distance(passes_of(model), {.per_head = true}, progress_);
-      },
-      {"rope", "alibi"}, reads_pairs_by_rows() ? Crosses::reads : Crosses::nothing);
+  expect_same([&](const auto& model) {
+    return analysis::analyse_distance(passes_of(model), {.per_head = true}, progress_);
+  });
 }
 
 TEST_P(AnalysesThere, PatternsAreTheSame) {
-  // Whether their layers' states are drawn anew or have moved is asked by drawing and comparing.
-  const std::set<std::string> drawn = {"randomized_rope_draw_layer", "tape_start_random_fourier"};
-  expect_same(
-      [&](const auto& model) {
-        return analysis::analyse_patterns(passes_of(model), {}, progress_).result;
-      },
-      {"rope", "alibi"}, drawn.contains(GetParam().name) ? Crosses::both : Crosses::nothing);
+  expect_same([&](const auto& model) {
+    return analysis::analyse_patterns(passes_of(model), {}, progress_).result;
+  });
 }
 
 TEST_P(AnalysesThere, QueriesAndTextsAreTheSame) {
   expect_same([&](const auto& model) {
     const auto pass = passes_of(model)[0];
-    const analysis::Watching watching(*pass, progress_);
     return analysis::analyse_query(*pass, {}).result;
   });
   const analysis::Text text =
       analysis::random_texts(1, 24, model_->config().vocab_size, 5).items[0];
   expect_same([&](const auto& model) {
     const auto pass = passes_of(model)[0];
-    const analysis::Watching watching(*pass, progress_);
     return analysis::analyse_text(*pass, text, 3);
   });
 }
@@ -211,29 +102,26 @@ struct ShiftRows {
 TEST_P(AnalysesThere, ShiftsAreTheSame) {
   const std::vector<std::int64_t> ids =
       analysis::random_texts(1, 24, model_->config().vocab_size, 5).items[0].ids;
-  expect_same([&](const auto& model) {
-    return ShiftRows{analysis::analyse_shift(model, ids, {}, progress_).rows};
-  });
+  const auto shift = [&](const std::string& dtype) {
+    return [&, dtype](const auto& model) {
+      return ShiftRows{analysis::analyse_shift(model, ids, {.dtypes = {dtype}}, progress_).rows};
+    };
+  };
+  expect_same(shift("f32"));
+  // Weights in another dtype are others, which are watched by themselves.
+  const auto doubles = in_dtype(device_, at::kDouble);
+  watch_.add(*doubles);
+  expect_same(shift("f64"), in_dtype(model_, at::kDouble), doubles, {"rope", "alibi"});
 }
 
 // ---- questions, which change layers by hooks ----------------------------------------------------
-
-// Each encoding once, as it comes.
-std::vector<Variant> encodings() {
-  std::vector<Variant> list;
-  std::set<std::string> seen;
-  for (const Variant& variant : variants()) {
-    if (seen.insert(variant.encoding).second) list.push_back(variant);
-  }
-  return list;
-}
 
 class QuestionsThere : public AnalysesThere {
  protected:
   // Longer than the tiny configuration's context, which is what X-ray looks at.
   const analysis::Texts texts_ = analysis::random_texts(2, 40, model_->config().vocab_size, 7);
 };
-INSTANTIATE_TEST_SUITE_P(Registry, QuestionsThere, testing::ValuesIn(encodings()),
+INSTANTIATE_TEST_SUITE_P(Registry, QuestionsThere, testing::ValuesIn(encodings_alone()),
                          [](const auto& info) { return info.param.name; });
 
 TEST_P(QuestionsThere, DemandsAreTheSame) {
@@ -259,17 +147,12 @@ TEST_P(QuestionsThere, AddressingIsTheSame) {
 }
 
 TEST_P(QuestionsThere, ProfilesAreTheSame) {
-  // The pairs are placed anew, and how far apart they lie is read of them (extent_of).
-  const std::set<std::string> reads_extents = {"alibi",      "ape_sequence",   "cape",  "formula",
-                                               "kerple_log", "kerple_power",   "liere", "t5",
-                                               "tapa",       "transformer_xl", "xpos"};
-  const bool reads = reads_extents.contains(GetParam().encoding);
   const auto profile = [&](const auto& model) {
     return analysis::analyse_profile(model, texts_, {.window = 12, .samples = 20}, progress_);
   };
-  expect_same(profile, {"rope", "alibi"}, reads ? Crosses::reads : Crosses::nothing);
-  // Its reader asks within a layer too whether it is cancelled, so that all of the run is counted:
-  // of each text its ids, the two ends of its pairs, and the three of its triplets.
+  expect_same(profile);
+  // Of all that runs: of each text its ids, the two ends of its pairs, and the three of its
+  // triplets.
   reset_phantom_counts();
   (void)said(profile, device_);
   const auto texts = static_cast<std::int64_t>(texts_.items.size());
@@ -323,9 +206,11 @@ TEST_P(QuestionsThere, AblationsAreTheSame) {
     const auto ablated = [&](const auto& model) {
       return analysis::analyse_ablate(model, texts_, options, progress_).result;
     };
-    // Of the two, ALiBi alone has a bias.
-    expect_same(ablated, name == "bias" ? std::set<std::string>{"alibi"}
-                                        : std::set<std::string>{"rope", "alibi"});
+    // Of the two, ALiBi alone has a bias. The rows of resample are drawn on the host.
+    expect_same(
+        ablated,
+        name == "bias" ? std::set<std::string>{"alibi"} : std::set<std::string>{"rope", "alibi"},
+        name == "resample" ? Crosses::something : Crosses::nothing);
   }
 }
 
@@ -374,31 +259,71 @@ class Clamping final : public AttentionHook {
   }
 };
 
-TEST_P(QuestionsThere, NothingCrossesForClamps) {
+// Of two texts, with their positions where these are given.
+void expect_clamped(const Variant& variant, const Model& model, const Model& device,
+                    const at::Tensor& positions) {
   const at::NoGradGuard no_grad;
-  if (!no_other_distance(model_->config(), model_->encoding()).empty()) return;
-  // Their pairs are placed anew, and how far apart they lie is read of them (extent_of).
-  const std::set<std::string> reads_extents = {"ape_sequence", "cape", "tapa", "transformer_xl"};
-  const at::Tensor ids = random_ids(2, 33, model_->config().vocab_size);
+  if (!no_other_distance(model.config(), model.encoding()).empty()) return;
+  const at::Tensor ids = random_ids(2, 33, model.config().vocab_size);
+  const std::int64_t inputs = kInputs + (positions.defined() ? 1 : 0);
   for (const Backend backend : {Backend::fused, Backend::plain}) {
     Clamping clamping;
-    const ForwardOptions options = {.backend = backend, .hook = &clamping};
-    const at::Tensor expected = model_->decoder.forward(ids, options);
-    EXPECT_FALSE(expected.equal(model_->decoder.forward(ids, {.backend = backend})) &&
-                 GetParam().name == "rope")
-        << "nothing was clamped";
+    ForwardOptions options = {.backend = backend};
+    options.position_ids = positions;
+    const at::Tensor own = model.decoder.forward(ids, options);
+    options.hook = &clamping;
+    const at::Tensor expected = model.decoder.forward(ids, options);
+    EXPECT_FALSE(expected.equal(own) && variant.name == "rope") << "nothing was clamped";
     reset_phantom_counts();
-    const at::Tensor found = device_->decoder.forward(ids, options);
+    const at::Tensor found = device.decoder.forward(ids, options);
     const PhantomCounts counts = phantom_counts();
     EXPECT_EQ(counts.to_host, 0);
-    if (!reads_extents.contains(GetParam().encoding)) {
-      EXPECT_EQ(counts.reads, 0);
-    }
-    EXPECT_LE(counts.to_device, kInputs + most_at_start(GetParam(), model_->config()));
-    if (!rounds_otherwise(GetParam())) {
+    EXPECT_EQ(counts.reads, 0);
+    EXPECT_LE(counts.to_device, inputs + most_at_start(variant, model.config()));
+    if (!rounds_otherwise(variant)) {
       EXPECT_TRUE(found.cpu().equal(expected));
     }
   }
+}
+
+TEST_P(QuestionsThere, NothingCrossesForClamps) {
+  expect_clamped(GetParam(), *model_, *device_, {});
+}
+
+TEST_P(QuestionsThere, NothingCrossesForClampsAtGivenPositions) {
+  const at::Tensor token = at::arange(33, at::kLong);
+  const at::Tensor steps = at::stack({(token * token).remainder(3), token.remainder(4)}) + 1;
+  expect_clamped(GetParam(), *model_, *device_, steps.cumsum(1));
+}
+
+// Of passes that are not kept, whose layers run again for each reader.
+TEST_P(QuestionsThere, NothingCrossesForBiasesThatContentCorrects) {
+  if (GetParam().encoding != "cape") return;
+  expect_same(
+      [&](const auto& model) {
+        std::vector<std::shared_ptr<analysis::TextPass>> passes;
+        for (const analysis::Text& text : texts_.items) {
+          passes.push_back(std::make_shared<analysis::TextPass>(
+              model, analysis::ids_tensor(text.ids), ForwardOptions(), 0));
+        }
+        const auto result = analysis::analyse_patterns(passes, {}, progress_).result;
+        EXPECT_FALSE(result.adaptive.empty());
+        return result;
+      },
+      {"cape"});
+}
+
+// Whose scores of single pairs are changed by regions before the softmax.
+TEST_P(QuestionsThere, DistancesOfClampedReadingsAreTheSame) {
+  if (!no_other_distance(model_->config(), model_->encoding()).empty()) return;
+  Variant clamped = GetParam();
+  clamped.options["head_clamps"] = "all:7";
+  const auto model = tiny_model(clamped, at::kFloat), device = there(model);
+  watch_.add(*device);
+  const auto distance = [&](const auto& of) {
+    return analysis::analyse_distance(passes_of(of), {.pairs = 20}, progress_);
+  };
+  expect_same(distance, model, device, {"rope", "alibi"});
 }
 
 TEST(OnADevice, AListIsWrittenOnceAndCopiedNever) {

@@ -8,13 +8,18 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "analyses_there.h"
+#include "analysis/reading.h"
+#include "analysis/texts.h"
 #include "encoding_variants.h"
 #include "formats/file_system.h"
 #include "golden.h"
 #include "model/capture.h"
 #include "model/checkpoints/open_model.h"
 #include "model/feed_forward.h"
+#include "model/key_value_cache.h"
 #include "model/loss.h"
+#include "model/transfers.h"
 #include "next_token_loss.h"
 #include "other_device.h"
 #include "phantom_device.h"
@@ -68,6 +73,29 @@ TEST_P(EncodingsThere, ForwardIsTheSameAndNothingCrosses) {
   }
 }
 
+// What bench step says of a device that counts nothing itself.
+TEST_P(EncodingsThere, TransfersAreThoseThatTheDeviceCounts) {
+  const auto model = tiny_model(GetParam(), at::kFloat);
+  const auto device = there(model);
+  const at::Tensor ids = random_ids(2, 17, model->config().vocab_size);
+  const auto step = [&ids](const Model& of) {
+    const at::Tensor loss = next_token_loss(of.decoder.forward(ids), ids.to(of.decoder.device()));
+    return loss.item<double>();
+  };
+  {
+    const Transfers transfers;
+    step(*model);
+    EXPECT_EQ(transfers.to_device() + transfers.to_host(), 0);
+  }
+  reset_phantom_counts();
+  const Transfers transfers;
+  step(*device);
+  const PhantomCounts counts = phantom_counts();
+  EXPECT_EQ(transfers.to_device(), counts.to_device);
+  EXPECT_EQ(transfers.to_host(), counts.to_host + counts.reads);
+  EXPECT_GE(transfers.to_host(), 1);
+}
+
 TEST_P(EncodingsThere, LossesAreTheSame) {
   const at::NoGradGuard no_grad;
   const auto model = tiny_model(GetParam(), at::kFloat);
@@ -80,6 +108,82 @@ TEST_P(EncodingsThere, LossesAreTheSame) {
   EXPECT_LE(counts.to_device, 2 * kInputs + most_at_start(GetParam(), model->config()));
   EXPECT_EQ(counts.to_host + counts.reads, 0);
   expect_equal(found, expected, GetParam());
+}
+
+// Why a text of `length` tokens is not read in pieces; of which encodings that is true is
+// key_value_cache_test's.
+std::string not_in_pieces(const Variant& v, std::int64_t length) {
+  return cache_obstacle(tiny_model(v, at::kFloat)->decoder, length);
+}
+
+// Of single tokens too, which is what generation reads, in what a device computes in as well.
+TEST_P(EncodingsThere, TextsInPiecesAreTheSameAndNothingCrosses) {
+  const at::NoGradGuard no_grad;
+  const std::vector<std::int64_t> pieces = {20, 1, 1, 7, 1, 3};
+  constexpr std::int64_t kLength = 33;
+  if (const std::string why = not_in_pieces(GetParam(), kLength); !why.empty()) {
+    GTEST_SKIP() << why;
+  }
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    SCOPED_TRACE(at::toString(dtype));
+    const auto model = tiny_model(GetParam(), dtype);
+    const auto device = there(model);
+    const at::Tensor ids = random_ids(2, kLength, model->config().vocab_size);
+    KeyValueCache ours(device->decoder, kLength), real(model->decoder, kLength);
+    for (const std::int64_t size : pieces) {
+      SCOPED_TRACE(std::to_string(size) + " tokens behind " + std::to_string(real.length()));
+      const at::Tensor piece = ids.narrow(1, real.length(), size);
+      AllRan on_device, on_cpu;
+      const at::Tensor expected =
+          model->decoder.forward(piece, {.cache = &real, .kernels = &on_cpu});
+      reset_phantom_counts();
+      const at::Tensor found =
+          device->decoder.forward(piece, {.cache = &ours, .kernels = &on_device});
+      const PhantomCounts counts = phantom_counts();
+      EXPECT_LE(counts.to_device, kInputs + most_at_start(GetParam(), model->config()));
+      EXPECT_EQ(counts.to_host, 0);
+      EXPECT_EQ(counts.reads, 0);
+      if (dtype == at::kFloat) {
+        expect_equal(found, expected, GetParam());
+      } else if (!rounds_otherwise(GetParam())) {
+        EXPECT_TRUE(found.cpu().equal(expected));
+      }
+      EXPECT_EQ(on_device.begin()->implementation, on_cpu.begin()->implementation);
+    }
+  }
+}
+
+// What is written, and where a head looks from the one query that reads what was kept.
+TEST_P(EncodingsThere, GenerateWritesTheSame) {
+  const auto model = tiny_model(GetParam(), at::kFloat);
+  const auto device = there(model);
+  const analysis::Text prompt =
+      analysis::random_texts(1, 9, model->config().vocab_size, 5).items[0];
+  analysis::GenerateOptions options{.tokens = 6, .top = 64};
+  options.head = analysis::HeadName{.layer = 0, .head = 1};
+  protocol::NoProgress progress;
+  const auto answer = [&](const Model& of) {
+    protocol::GenerateResult written;
+    try {
+      written = analysis::generate(of, prompt, options, progress);
+    } catch (const formats::Error& error) {
+      return error.full_text();
+    }
+    written.seconds.clear();
+    return words(written);
+  };
+  const std::string expected = answer(*model);
+  LayerWatch watch(*device);
+  const std::string found = answer(*device);
+  EXPECT_EQ(watch.to_device(), 0) << "copies to the device within layers";
+  EXPECT_EQ(watch.reads(), 0) << "values asked for within layers";
+  if (rounds_otherwise(GetParam())) {
+    expect_near(Json::parse(found), Json::parse(expected), GetParam().name);
+  } else {
+    EXPECT_EQ(found, expected);
+  }
+  EXPECT_EQ(expected.front(), '{') << expected;
+  EXPECT_GE(watch.layers(), options.tokens * model->config().layers);
 }
 
 // All weights after steps of AdamW, by name.

@@ -63,6 +63,7 @@ TEST_P(EveryEncodingOnCuda, LosesNoMoreThanPlainOps) {
                                      {.backend = Backend::cuda_unverified, .kernels = &kernels})
                                .out;
     const std::string obstacle = cuda_obstacle(layer->program(), layer->v(), true);
+    EXPECT_EQ(obstacle, plain_on_cuda(GetParam().name));
     if (!obstacle.empty()) {
       EXPECT_EQ(kernels, AllRan{ran_plain(layer->v(), obstacle)});
       EXPECT_TRUE(
@@ -148,13 +149,16 @@ TEST_F(CudaBackend, AsksForRoomForGradientsWhereTheyAreWanted) {
             "a correction of 199 heads by 64 hidden units has no form in the CUDA kernels");
 }
 
-// Heads as latent attention (192 with values of 128) and Gemma (256) have them. Blocks of the
+// Heads as latent attention (192 with values of 128) and Gemma (256) have them, and narrow ones
+// with wide values. Blocks of the
 // device that the emulation is have 99 KiB, too few for gradients of the latter.
 TEST_F(CudaBackend, RunsWideHeadsOfPlainScoresAndTables) {
   for (const auto& [encoding, width, values] : {std::tuple{"none", 192, 128},
                                                 {"alibi", 192, 128},
                                                 {"none", 256, 256},
-                                                {"alibi", 256, 256}}) {
+                                                {"alibi", 256, 256},
+                                                {"none", 40, 200},
+                                                {"alibi", 40, 200}}) {
     const auto layer =
         first_layer(*tiny_model({encoding, encoding, Json::object()}, at::kBFloat16), 65);
     AttentionProgram program = layer->program();
@@ -168,17 +172,15 @@ TEST_F(CudaBackend, RunsWideHeadsOfPlainScoresAndTables) {
     const at::Tensor v = drawn(program.k.size(1), values);
     const bool gradients = width == 192;
     ASSERT_EQ(cuda_obstacle(program, v, false), "");
-    ASSERT_EQ(cuda_obstacle(program, v, true),
-              gradients
-                  ? ""
-                  : "gradients of heads of 256 channels need blocks with 163 KiB of shared memory");
+    const std::string heads = "heads of " + std::to_string(width) + " channels" +
+                              (values == width ? "" : " with values of " + std::to_string(values));
+    const std::string need = " need blocks with 163 KiB of shared memory";
+    ASSERT_EQ(cuda_obstacle(program, v, true), gradients ? "" : "gradients of " + heads + need);
     ProbeRequest probes{.top_keys = 32};
     EXPECT_EQ(cuda_obstacle(program, v, false, &probes), "");
     probes.top_keys = 33;
     EXPECT_EQ(cuda_obstacle(program, v, false, &probes),
-              gradients ? ""
-                        : "content sums and more than 32 top keys of heads of 256 channels need "
-                          "blocks with 163 KiB of shared memory");
+              gradients ? "" : "content sums and more than 32 top keys of " + heads + need);
     const auto pass = [&](at::ScalarType dtype, Backend backend) {
       AttentionProgram some = in_dtype(program, dtype);
       some.q = some.q.detach().clone().requires_grad_(gradients);
@@ -197,10 +199,7 @@ TEST_F(CudaBackend, RunsWideHeadsOfPlainScoresAndTables) {
     EXPECT_LT(difference(ours.second, exact.second),
               0.03 * exact.second.abs().max().item<double>());
     program.variant = TapaProgram{};
-    EXPECT_EQ(cuda_obstacle(program, v, true),
-              "heads of " + std::to_string(width) + " channels" +
-                  (values == width ? "" : " with values of " + std::to_string(values)) +
-                  " have no form in the CUDA kernels");
+    EXPECT_EQ(cuda_obstacle(program, v, true), heads + " have no form in the CUDA kernels");
   }
 }
 
@@ -381,7 +380,8 @@ TEST_F(CudaBackend, WholeModelsNameWhatRan) {
     return protocol::words_of(protocol::listed(kernels));
   };
   EXPECT_EQ(ran(at::kBFloat16), "cuda-unverified");
-  EXPECT_EQ(ran(at::kFloat), "plain (Float has no form in the CUDA kernels)");
+  EXPECT_EQ(ran(at::kFloat),
+            "plain (f32 has no form in the CUDA kernels: with the dtype bf16 or f16 they run)");
 }
 
 // Training has float32 weights and 16-bit products: attention's are 16-bit on the device too.
@@ -531,7 +531,7 @@ TEST(VerifiedKernels, ChooseTheHopperFormOnceItHasPassed) {
                                                    both = {{"plain", 90}, {"hopper_plain", 90}};
   const auto expect = [&](const std::vector<kernels::VerifiedKernel>& list, Backend backend,
                           int capability, bool hopper, bool verified) {
-    const CudaForm form = cuda_form_of(layer->program(), backend, list, capability);
+    const CudaForm form = cuda_form_of(layer->program(), layer->v(), backend, list, capability);
     EXPECT_EQ(form.hopper, hopper);
     EXPECT_EQ(form.verified, verified);
   };
@@ -547,8 +547,9 @@ TEST(VerifiedKernels, ChooseTheHopperFormOnceItHasPassed) {
 
 TEST(VerifiedKernels, AreNamedAfterTheirSources) {
   const auto kernel_of = [](const char* encoding) {
-    return cuda_kernel_of(
-        first_layer(*tiny_model({encoding, encoding, Json::object()}, at::kFloat), 9)->program());
+    const auto layer =
+        first_layer(*tiny_model({encoding, encoding, Json::object()}, at::kFloat), 9);
+    return cuda_kernel_of(layer->program(), layer->v());
   };
   EXPECT_EQ(kernel_of("rope"), "plain");
   EXPECT_EQ(kernel_of("alibi"), "table");
@@ -557,6 +558,11 @@ TEST(VerifiedKernels, AreNamedAfterTheirSources) {
   EXPECT_EQ(kernel_of("cape"), "cape");
   EXPECT_EQ(kernel_of("fox"), "plain_tokens");
   EXPECT_EQ(kernel_of("relative_logits"), "query_table");
+  // Values beyond 128 channels make a head a wide one, whatever its keys have.
+  const auto layer = first_layer(*tiny_model({"rope", "rope", Json::object()}, at::kFloat), 9);
+  const auto sizes = layer->v().sizes();
+  EXPECT_EQ(cuda_kernel_of(layer->program(), at::zeros({sizes[0], sizes[1], sizes[2], 200})),
+            "plain_wide");
 }
 
 TEST(BackendNames, AreRefusedInWordsWhereNothingRunsThem) {

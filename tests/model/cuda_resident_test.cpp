@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attention_keeper.h"
@@ -21,6 +22,7 @@
 #include "masked_program.h"
 #include "model/attention/cuda_attention.h"
 #include "model/devices.h"
+#include "model/key_value_cache.h"
 #include "next_token_loss.h"
 #include "watched_kernels.h"
 #ifdef PHASESCOPE_CUDA_EMULATION
@@ -155,6 +157,16 @@ void expect_same(const std::vector<at::Tensor>& found, const std::vector<at::Ten
   }
 }
 
+// In the emulation all other operators are the CPU's own: the same bits. On a GPU they round
+// otherwise, in numbers of eight bits through two layers.
+void expect_equal(const at::Tensor& found, const at::Tensor& expected) {
+  if (kEmulated) {
+    EXPECT_TRUE(found.cpu().equal(expected));
+  } else {
+    EXPECT_LT(relative_error(found.cpu(), expected), 0.05);
+  }
+}
+
 class EveryEncodingThere : public ResidentCuda, public testing::WithParamInterface<Variant> {};
 INSTANTIATE_TEST_SUITE_P(Registry, EveryEncodingThere, testing::ValuesIn(variants()),
                          [](const auto& info) { return info.param.name; });
@@ -162,8 +174,9 @@ INSTANTIATE_TEST_SUITE_P(Registry, EveryEncodingThere, testing::ValuesIn(variant
 // 33 tokens: one tile and no more, of which a row is not whole.
 TEST_P(EveryEncodingThere, GivesTheBitsOfOperandsThatAreCopied) {
   const auto layer = first_layer(GetParam(), 33);
-  if (const std::string obstacle = cuda_obstacle(layer->program(), layer->v(), true);
-      !obstacle.empty()) {
+  const std::string obstacle = plain_on_cuda(GetParam().name);
+  EXPECT_EQ(cuda_obstacle(layer->program(), layer->v(), true), obstacle);
+  if (!obstacle.empty()) {
     const auto there = moved(layer->program(), the_device());
     EXPECT_EQ(cuda_obstacle(there, layer->v().to(the_device()), true), obstacle);
     return;
@@ -198,6 +211,72 @@ TEST_F(ResidentCuda, MeasuresWhereOperandsLie) {
   expect_same(found, expected, the_device());
 }
 
+// Probes that the pass has not measured are a pass of the same kernels, whose results come to the
+// host: the bits of one that is asked for them from the start. Content scores are a program of
+// their own.
+TEST_F(ResidentCuda, MeasuresAfterThePassByTheKernels) {
+  const at::NoGradGuard no_grad;
+  ProbeRequest request;
+  request.top_keys = 5, request.mean_distance = true;
+  request.bucket_edges = {0, 1, 4, 70};
+  for (const char* encoding : {"rope", "alibi", "tapa", "tape", "cape"}) {
+    SCOPED_TRACE(encoding);
+    const auto layer = first_layer({encoding, encoding, Json::object()}, 70);
+    const AttentionResult known =
+        attention(layer->program(), layer->v(),
+                  {.backend = Backend::cuda_unverified, .want_lse = true, .probes = &request});
+    const LayerAttention there(0, moved(layer->program(), the_device()),
+                               layer->v().to(the_device()), known.lse.to(the_device()),
+                               at::Tensor(), Backend::cuda_unverified, known.ran);
+    kernels_.asked = kernels_.passes = 0;
+    const ProbeResult found = there.probe(request);
+    EXPECT_EQ(kernels_.passes, 1);
+    EXPECT_EQ(kernels_.asked, 0);
+    EXPECT_EQ(found.ran.text(), "cuda-unverified");
+    EXPECT_EQ(found.ran.device, "cuda");
+    const ProbeResult& expected = *known.probes;
+    for (const auto& [ours, theirs] : {std::pair{found.top_key, expected.top_key},
+                                       {found.top_weight, expected.top_weight},
+                                       {found.mean_distance, expected.mean_distance},
+                                       {found.bucket_score, expected.bucket_score}}) {
+      ASSERT_TRUE(ours.defined());
+      EXPECT_TRUE(ours.is_cpu());
+      EXPECT_TRUE(ours.equal(theirs.cpu()));
+    }
+  }
+}
+
+// A token at a time, behind what is kept: the kernels take one query with an offset, and the bits
+// are those of a model on the CPU whose operands are copied.
+TEST_F(ResidentCuda, ReadsTextsInPieces) {
+  const at::NoGradGuard no_grad;
+  constexpr std::int64_t kLength = 24;
+  for (const char* encoding : {"rope", "alibi", "tapa", "tape", "cape", "fox"}) {
+    SCOPED_TRACE(encoding);
+    const auto model = tiny_model({encoding, encoding, Json::object()}, at::kBFloat16);
+    const auto there = on_device(model, the_device());
+    const at::Tensor ids = random_ids(1, kLength, model->config().vocab_size);
+    KeyValueCache ours(there->decoder, kLength), real(model->decoder, kLength);
+    const int layers = static_cast<int>(model->config().layers);
+    for (const std::int64_t size : {17, 1, 5, 1}) {
+      const at::Tensor piece = ids.narrow(1, real.length(), size);
+      const auto logits = [&](const Model& one, KeyValueCache& cache) {
+        AllRan kernels;
+        const at::Tensor found = one.decoder.forward(
+            piece, {.backend = Backend::cuda_unverified, .cache = &cache, .kernels = &kernels});
+        EXPECT_EQ(protocol::words_of(protocol::listed(kernels)), "cuda-unverified");
+        return found;
+      };
+      const at::Tensor expected = logits(*model, real);
+      kernels_.asked = kernels_.passes = 0;
+      const at::Tensor found = logits(*there, ours);
+      EXPECT_EQ(kernels_.asked, 0);
+      EXPECT_EQ(kernels_.passes, layers);
+      expect_equal(found, expected);
+    }
+  }
+}
+
 TEST_F(ResidentCuda, SumsScoresWhereOperandsLie) {
   for (const char* encoding : {"rope", "alibi", "cape"}) {
     const auto layer = first_layer({encoding, encoding, Json::object()}, 70);
@@ -225,16 +304,6 @@ TEST_F(ResidentCuda, SumsScoresWhereOperandsLie) {
     };
     const std::vector<at::Tensor> expected = sums(at::kCPU);
     expect_same(sums(the_device()), expected, the_device());
-  }
-}
-
-// In the emulation all other operators are the CPU's own: the same bits. On a GPU they round
-// otherwise, in numbers of eight bits through two layers.
-void expect_equal(const at::Tensor& found, const at::Tensor& expected) {
-  if (kEmulated) {
-    EXPECT_TRUE(found.cpu().equal(expected));
-  } else {
-    EXPECT_LT(relative_error(found.cpu(), expected), 0.05);
   }
 }
 

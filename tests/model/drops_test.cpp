@@ -44,8 +44,9 @@ TEST(Drops, AShareOfTheNumbersIsLeftOutAndTheRestIsLarger) {
     for (std::int64_t dim = 0; dim < 3; ++dim) {
       const at::Tensor counts = out.movedim(dim, 0).flatten(1).sum(1, false, at::kDouble);
       const double n = 60'000.0 / static_cast<double>(x.size(dim));
-      for (std::int64_t i = 0; i < x.size(dim); ++i)
+      for (std::int64_t i = 0; i < x.size(dim); ++i) {
         expect_share(counts[i].item<double>(), n, share);
+      }
     }
   }
   EXPECT_TRUE(without_numbers({.seed = 3}, kPlace, 0, x).is_same(x));

@@ -24,6 +24,12 @@ inline void PrintTo(const Variant& v, std::ostream* out) { *out << v.name; }
 // Every encoding as it comes, once for each other choice of each of its options, and more.
 std::vector<Variant> variants();
 
+// Why a variant's attention runs in plain tensor operations, in some layer of tiny_model(); empty
+// for all that the kernels run. These are closed lists, which are held against what runs, so that
+// no encoding slips out of the kernels unseen: of the CPU's kernel, and of CUDA's.
+std::string plain_on_cpu(const std::string& variant);
+std::string plain_on_cuda(const std::string& variant);
+
 // A model of a few small layers with random weights everywhere.
 std::shared_ptr<const Model> tiny_model(const Variant& variant, at::ScalarType dtype);
 

@@ -21,9 +21,9 @@ namespace phasescope::model {
 std::filesystem::path golden(const std::string& path);
 
 // Calls test(model, length) with the tests' small models of families, each with a length that it
-// takes: those that come with the source, and where the references outside of it are there, those
-// of all families, some with experts. Fails where a family of the registry neither ran nor is named
-// with a reason.
+// takes: those that come with the source or are written here, and where the references outside of
+// it are there, those of all families, some with experts. Fails where a family of the registry has
+// not run then.
 using FamilyTest = std::function<void(const std::shared_ptr<const Model>&, std::int64_t)>;
 void for_each_family_model(const FamilyTest& test);
 

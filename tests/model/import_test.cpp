@@ -72,8 +72,9 @@ TEST(ImportedMaps, AreTheMapsOfTheModel) {
   const auto found = maps_of(folder.path() / "m", 11);
   ASSERT_EQ(found.size(), 2U);
   // Float32: a logarithm and its exponential.
-  for (std::size_t n = 0; n < 2; ++n)
+  for (std::size_t n = 0; n < 2; ++n) {
     EXPECT_LT((found[n] - maps[n]).abs().max().item<float>(), 1e-5);
+  }
   EXPECT_THROW(maps_of(folder.path() / "m", 12), formats::Error);
 }
 

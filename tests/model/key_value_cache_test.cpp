@@ -419,7 +419,7 @@ TEST_P(EveryProgramOfLastRows, HasTheResultsOfTheseRows) {
     expect_same(some.weights(some.whole()), all.weights(all.whole()));
     const at::Tensor row = at::arange(kRows), zeros = at::zeros({kRows}, at::kLong);
     const auto pairs = [&](const LayerAttention& of, const at::Tensor& rows) {
-      return of.pair_scores(zeros, zeros, rows, row + kFirst - 4).score;
+      return of.pair_scores({{zeros, zeros, rows, row + kFirst - 4}, at::kCPU}).score;
     };
     EXPECT_TRUE(at::allclose(pairs(some, row), pairs(all, row + kFirst), most, most));
   }

@@ -7,12 +7,15 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "attention_keeper.h"
 #include "boxed_tensors.h"
 #include "encoding_variants.h"
 #include "golden.h"
 #include "model/attention/plain_attention.h"
+#include "model/key_value_cache.h"
 #include "model/loss.h"
 #include "tests/golden_folder.h"
 
@@ -104,6 +107,28 @@ void expect_runs(const std::shared_ptr<const Model>& model, std::int64_t length,
   EXPECT_TRUE(token_losses_of(meta->decoder, hidden, ids).is_meta());
 }
 
+// Read in pieces, as generation does it.
+void expect_runs_in_pieces(const std::shared_ptr<const Model>& model) {
+  const at::NoGradGuard no_grad;
+  const std::vector<std::int64_t> pieces = {9, 1, 4, 1};
+  constexpr std::int64_t kLength = 15;
+  if (!cache_obstacle(model->decoder, kLength).empty()) return;  // key_value_cache_test has a list
+  const auto meta = on_device(model, at::kMeta);
+  const at::Tensor ids = random_ids(2, kLength, model->config().vocab_size);
+  KeyValueCache ours(meta->decoder, kLength), real(model->decoder, kLength);
+  for (const std::int64_t size : pieces) {
+    SCOPED_TRACE(std::to_string(size) + " tokens behind " + std::to_string(real.length()));
+    const at::Tensor piece = ids.narrow(1, real.length(), size);
+    AttentionKeeper there, here;
+    const at::Tensor found = meta->decoder.hidden(piece, {.cache = &ours}, &there);
+    const at::Tensor expected = model->decoder.hidden(piece, {.cache = &real}, &here);
+    EXPECT_TRUE(found.is_meta());
+    EXPECT_EQ(found.sizes(), expected.sizes());
+    EXPECT_EQ(found.scalar_type(), expected.scalar_type());
+    expect_same_shapes(there, here);
+  }
+}
+
 class EncodingsOnMeta : public testing::TestWithParam<Variant> {};
 INSTANTIATE_TEST_SUITE_P(Registry, EncodingsOnMeta, testing::ValuesIn(variants()),
                          [](const auto& info) { return info.param.name; });
@@ -111,6 +136,12 @@ INSTANTIATE_TEST_SUITE_P(Registry, EncodingsOnMeta, testing::ValuesIn(variants()
 TEST_P(EncodingsOnMeta, RunWithoutNumbers) {
   const auto model = tiny_model(GetParam(), at::kFloat);
   for (const Backend backend : {Backend::fused, Backend::plain}) expect_runs(model, 33, backend);
+}
+
+TEST_P(EncodingsOnMeta, RunInPiecesWithoutNumbers) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    expect_runs_in_pieces(tiny_model(GetParam(), dtype));
+  }
 }
 
 TEST_P(EncodingsOnMeta, MeasureOnTheWay) {

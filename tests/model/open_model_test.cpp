@@ -36,6 +36,28 @@ TEST(OpenModel, MissingFilesAndUnknownNamesAreOneSentence) {
             std::string::npos);
 }
 
+// On a device that of the file where attention's kernels take it; here float32, whatever the file
+// has.
+TEST(OpenModel, IsComputedInTheFilesDtypeOnADevice) {
+  const auto model = random_model(tiny_config("rope"), 3);
+  for (const auto& [stored, there] :
+       std::map<at::ScalarType, at::ScalarType>{{at::kFloat, at::kFloat},
+                                                {at::kDouble, at::kFloat},
+                                                {at::kHalf, at::kHalf},
+                                                {at::kBFloat16, at::kBFloat16}}) {
+    SCOPED_TRACE(at::toString(stored));
+    const TemporaryFolder folder;
+    save_model(formats::real_file_system(), folder.path(), model->config(), model->encoding(),
+               model->decoder.weights(), stored);
+    const std::string path = folder.path().string();
+    EXPECT_EQ(dtype_to_compute_in("auto", at::kMeta, path), there);
+    EXPECT_EQ(dtype_to_compute_in("auto", at::kCPU, path), at::kFloat);
+    EXPECT_EQ(dtype_to_compute_in("f64", at::kMeta, path), at::kDouble);
+  }
+  EXPECT_EQ(dtype_to_compute_in("auto", at::kMeta, "proof-sink"), at::kFloat);
+  EXPECT_THROW(dtype_to_compute_in("f12", at::kMeta, "proof-sink"), formats::Error);
+}
+
 TEST(OpenModel, ReportsWhatItFound) {
   const auto model = open_model(golden("hf/models/llama").string());
   EXPECT_EQ(model->report.family, "llama");

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <memory>
+#include <utility>
 
 #include "boxed_tensors.h"
 #include "model/host_memory.h"
@@ -24,6 +25,11 @@ struct Counters {
 Counters& counters() {
   static Counters all;
   return all;
+}
+
+MemoryRead& memory_read() {
+  static MemoryRead told;
+  return told;
 }
 
 at::Device the_device() { return {kType, 0}; }
@@ -85,8 +91,9 @@ at::Tensor alias_of(const at::Tensor& x, const c10::Device& device, c10::Dispatc
 at::Tensor as_cpu(const at::Tensor& x) {
   if (x.is_cpu()) return x;
   // What is to be made larger must own its memory.
-  if (x.numel() == 0)
+  if (x.numel() == 0) {
     return at::empty_strided(x.sizes(), x.strides(), x.options().device(at::kCPU));
+  }
   return alias_of(x, at::kCPU, c10::DispatchKeySet(c10::DispatchKey::CPU));
 }
 
@@ -99,6 +106,7 @@ void run_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       op, stack,
       [&](const at::Tensor& x) {
         (x.is_cpu() ? of_host : of_device) = true;
+        if (!x.is_cpu() && memory_read()) memory_read()(x.storage().data());
         TORCH_CHECK(!x.is_cpu() || x.dim() == 0, "an operand of ", op.schema().name(),
                     " lies on the host, beside a device");
         return as_cpu(x);
@@ -178,5 +186,7 @@ void reset_phantom_counts() {
   Counters& all = counters();
   all.to_device = all.to_host = all.reads = all.allocations = 0;
 }
+
+void watch_phantom_reads(MemoryRead told) { memory_read() = std::move(told); }
 
 }  // namespace phasescope::model

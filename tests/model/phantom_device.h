@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 
 // A second device over the host's memory. Its tensors are of LibTorch's device type PrivateUse1;
 // all operators are the CPU's own, on the same numbers, so that results are equal bit for bit. What
@@ -21,5 +22,10 @@ struct PhantomCounts {
 at::Device phantom_device();
 PhantomCounts phantom_counts();
 void reset_phantom_counts();
+
+// Told of the memory of each of the device's tensors that an operator is given, before it runs; one
+// at a time, and nobody where it is empty. Gradients are made on a thread of the device's own.
+using MemoryRead = std::function<void(const void* memory)>;
+void watch_phantom_reads(MemoryRead told);
 
 }  // namespace phasescope::model

@@ -190,7 +190,7 @@ TEST(ScoreParts, WidenNoTokensButThoseThatTheyRead) {
   {
     const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, memory);
     region = layer.scores({{2, 4}, {4000, 4001}, {3990, 4000}});
-    pairs = layer.pair_scores(at::zeros_like(head), head, row, column);
+    pairs = layer.pair_scores({{at::zeros_like(head), head, row, column}, at::kCPU});
   }
   // One of the four tensors alone would be 2 MB or 4 in float32.
   EXPECT_GT(memory->most, 0);

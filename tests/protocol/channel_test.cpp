@@ -89,10 +89,11 @@ TEST_P(ChannelTransport, ManySendersAndOneReceiverKeepFramesWhole) {
   auto pair = make();
   constexpr int senders = 4, each = 50;
   std::vector<std::thread> threads;
-  for (int sender = 0; sender < senders; ++sender)
+  for (int sender = 0; sender < senders; ++sender) {
     threads.emplace_back([&, sender] {
       for (int i = 0; i < each; ++i) pair.near->send(frame_of(100 + 997 * i, sender));
     });
+  }
   std::vector<int> counts(senders);
   for (int i = 0; i < senders * each; ++i) {
     const auto frame = pair.far->receive(seconds(20));
@@ -250,8 +251,9 @@ TEST(Row28, ClosesAndTellsTheOtherSideWhy) {
   EXPECT_THROW(peer.channel->send(frame_of(1)), ChannelClosed);
   char buffer[4096];
   std::string all;
-  for (ssize_t n; (n = ::recv(peer.raw.in.get(), buffer, sizeof buffer, 0)) > 0;)
+  for (ssize_t n; (n = ::recv(peer.raw.in.get(), buffer, sizeof buffer, 0)) > 0;) {
     all.append(buffer, static_cast<std::size_t>(n));
+  }
   FrameDecoder decoder({});
   const auto frames = decode_all(decoder, all, 4096);
   ASSERT_EQ(frames.size(), 2u);
@@ -272,8 +274,9 @@ TEST(Channel, GivesUpOnASideThatTakesNothing) {
   RawPeer peer;
   EXPECT_THROW(
       {
-        for (int i = 0; i < 100; ++i)
+        for (int i = 0; i < 100; ++i) {
           peer.channel->send({FrameType::result, 1, json(std::string(60'000, 'x')), {}});
+        }
       },
       ChannelClosed);
 }
@@ -402,8 +405,9 @@ TEST(Outbox, TwoSidesThatSendALotDoNotWaitForEachOther) {
   near.start();
   far.start();
   auto take = [](Channel& channel) {
-    for (int i = 0; i < 20; ++i)
+    for (int i = 0; i < 20; ++i) {
       if (!channel.receive(seconds(20))) return false;
+    }
     return true;
   };
   auto other = std::async(std::launch::async, [&] { return take(*pair.near); });

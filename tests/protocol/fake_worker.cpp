@@ -38,8 +38,9 @@ int inherited_files() {
 
 void die(const json& params) {
   // Ended as ssh ends its own lines.
-  for (int line = 0; line < params.value("lines", 0); ++line)
+  for (int line = 0; line < params.value("lines", 0); ++line) {
     std::cerr << "line " << line << "\r\n";
+  }
   std::cerr << std::flush;
   if (params.contains("status")) ::_exit(params["status"].get<int>());
   ::raise(params.value("signal", SIGKILL));
@@ -68,12 +69,15 @@ void answer(Channel& channel, const Frame& request, int inherited) {
     while (true) ::pause();
   }
   if (method == "wait") return channel.send(wait_for_cancel(channel, request));
-  if (method == "steps")
-    for (int i = 0; i < 100; ++i)
+  if (method == "steps") {
+    for (int i = 0; i < 100; ++i) {
       channel.send(
           {FrameType::progress, request.id, {{"fraction", i / 100.0}, {"text", "step"}}, {}});
-  if (method == "inherited")
+    }
+  }
+  if (method == "inherited") {
     return channel.send({FrameType::result, request.id, {{"files", inherited}}, {}});
+  }
   if (method == "fail") {
     const ErrorInfo error{"bad_input", "No such model", "models/x", "See models"};
     return channel.send({FrameType::error, request.id, error, {}});

@@ -160,10 +160,11 @@ TEST(Row28, HeadersThatAreNoHeaders) {
                            R"({"body":{},"tensors":[{"name":"a","dtype":"F32","shape":[0.5]}]})",
                            R"({"body":{},"tensors":[{"name":"a","dtype":"X","shape":[0]}]})",
                            R"({"body":{},"tensors":[{"name":"a","dtype":"F32","shape":[-1]}]})",
-                           R"({"body":{},"tensors":[{"name":1,"dtype":"F32","shape":[0]}]})"})
+                           R"({"body":{},"tensors":[{"name":1,"dtype":"F32","shape":[0]}]})"}) {
     EXPECT_NE(reason_of(raw_frame({protocol_version, FrameType::request, false, 1, 0, 0}, text)),
               "")
         << text;
+  }
   const std::string deep = "{\"body\":" + std::string(100'000, '[') + "}";
   EXPECT_NE(reason_of(raw_frame({protocol_version, FrameType::request, false, 1, 0, 0}, deep))
                 .find("nested deeper than 64"),

@@ -347,6 +347,9 @@ TEST(Reference, ARowThatIsNoExampleIsToldWithItsLine) {
             "an operand has other signs than digits (rows.jsonl, line 4)");
   EXPECT_EQ(checked([](auto& rows) { rows[2]["prompt"] = "12"; }),
             "a prompt of addition is not a+b=: 12 (rows.jsonl, line 3)");
+  EXPECT_EQ(checked([](auto& rows) { rows[2]["prompt"] = 5; }),
+            "a row has not the form of its kind: type must be string, but is number "
+            "(rows.jsonl, line 3)");
   EXPECT_EQ(checked([](auto& rows) {
               rows.back()["rows"] = {0, 9};
             }),

@@ -14,7 +14,8 @@ namespace phasescope::training {
 namespace {
 
 at::Tensor tensor_of(std::vector<float> values) {
-  return at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::kFloat).clone();
+  return at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kFloat)
+      .clone();
 }
 
 AdamW::Parameter parameter_of(const std::string& name, std::vector<float> values, bool decays) {
@@ -59,7 +60,7 @@ TEST(AdamW, FollowsItsDefinition) {
     }
     // 20 float32 steps of size below 1e-2 on values up to 3: half an ulp of 3 each, 2.4e-6 in all.
     for (std::size_t i = 0; i < hands.size(); ++i) {
-      EXPECT_NEAR(parameter.value[static_cast<int64_t>(i)].item<float>(), hands[i].w, 3e-6);
+      EXPECT_NEAR(parameter.value[static_cast<std::int64_t>(i)].item<float>(), hands[i].w, 3e-6);
     }
   }
 }

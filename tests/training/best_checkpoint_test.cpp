@@ -51,15 +51,15 @@ class BestCheckpoint : public testing::Test {
     return dir;
   }
   // Of the validations that metrics.jsonl has.
-  static std::pair<int64_t, double> best_of(const fs::path& dir) {
-    std::pair<int64_t, double> best{0, 1e9};
+  static std::pair<std::int64_t, double> best_of(const fs::path& dir) {
+    std::pair<std::int64_t, double> best{0, 1e9};
     for (const protocol::MetricPoint& point : read_metrics(dir / "metrics.jsonl")) {
       const bool better = point.validation_bits && *point.validation_bits < best.second;
       if (better) best = {point.step, *point.validation_bits};
     }
     return best;
   }
-  static std::vector<int64_t> steps_in(const fs::path& dir) {
+  static std::vector<std::int64_t> steps_in(const fs::path& dir) {
     return checkpoint_steps(formats::real_file_system(), dir / "checkpoints");
   }
 
@@ -74,7 +74,7 @@ TEST_F(BestCheckpoint, StaysIsNamedAndOpens) {
   ASSERT_EQ(run_job(dir), 0) << log_tail(dir, 20);
   const auto [best, bits] = best_of(dir);
   ASSERT_EQ(best, 2);
-  EXPECT_EQ(steps_in(dir), (std::vector<int64_t>{best, 14, 21}));
+  EXPECT_EQ(steps_in(dir), (std::vector<std::int64_t>{best, 14, 21}));
   formats::FileSystem& files = formats::real_file_system();
   EXPECT_EQ(best_checkpoint(files, dir / "checkpoints"), best);
   const Checkpoint kept = verify_checkpoint(files, checkpoint_folder(dir / "checkpoints", best));
@@ -91,7 +91,7 @@ TEST_F(BestCheckpoint, StaysIsNamedAndOpens) {
   without.train.keep_best = "off";
   const fs::path other = job("off", without);
   ASSERT_EQ(run_job(other), 0);
-  EXPECT_EQ(steps_in(other), (std::vector<int64_t>{14, 21}));
+  EXPECT_EQ(steps_in(other), (std::vector<std::int64_t>{14, 21}));
   EXPECT_FALSE(fs::exists(other / "checkpoints/best"));
   const auto a = read_metrics(dir / "metrics.jsonl"), b = read_metrics(other / "metrics.jsonl");
   ASSERT_EQ(a.size(), b.size());
@@ -103,12 +103,12 @@ TEST_F(BestCheckpoint, StaysIsNamedAndOpens) {
 TEST_F(BestCheckpoint, IsRememberedByAResume) {
   const fs::path dir = job("best", run_that_gets_worse());
   ASSERT_EQ(run_job(dir), 0) << log_tail(dir, 20);
-  const int64_t best = best_of(dir).first;
+  const std::int64_t best = best_of(dir).first;
   const fs::path folder = checkpoint_folder(dir / "checkpoints", best);
   fs::remove_all(dir / "checkpoints/step-21");
   fs::remove(dir / "checkpoints/best");  // as if killed before the file was written
   ASSERT_EQ(run_job(dir), 0);
-  EXPECT_EQ(steps_in(dir), (std::vector<int64_t>{best, 14, 21}));
+  EXPECT_EQ(steps_in(dir), (std::vector<std::int64_t>{best, 14, 21}));
   EXPECT_EQ(best_checkpoint(formats::real_file_system(), dir / "checkpoints"), best);
   std::ofstream(folder / "model.safetensors", std::ios::app) << "x";
   fs::remove_all(dir / "checkpoints/step-21");
@@ -128,7 +128,7 @@ TEST_F(BestCheckpoint, MayBeThatOfTheMostTargetsRight) {
   config.eval.every = 1, config.eval.windows = 19;
   const fs::path dir = job("right", config);
   ASSERT_EQ(run_job(dir), 0) << log_tail(dir, 20);
-  int64_t best = 0;
+  std::int64_t best = 0;
   double right = -1;
   for (const protocol::MetricPoint& point : read_metrics(dir / "metrics.jsonl")) {
     if (*point.validation_right <= right) continue;

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 using formats::FaultyFileSystem;
 using formats::UnsyncedData;
 
-std::string content_of(int64_t step) {
+std::string content_of(std::int64_t step) {
   return "weights of step " + std::to_string(step) + std::string(5000, 'w');
 }
 
@@ -27,7 +27,7 @@ void write_synced(formats::FileSystem& files, const fs::path& path, const std::s
   file->close();
 }
 
-SaveOutcome save(formats::FileSystem& files, const fs::path& root, int64_t step,
+SaveOutcome save(formats::FileSystem& files, const fs::path& root, std::int64_t step,
                  CheckpointOptions options = {}) {
   options.state = {{"step", step}};
   return save_checkpoint(
@@ -62,46 +62,46 @@ TEST(Checkpoint, OldOnesGoWhereTheNewestCannotBeNamed) {
   TemporaryFolder folder;
   formats::FileSystem& files = formats::real_file_system();
   fs::create_directories(folder.path() / "latest/somebody's");
-  for (const int64_t step : {10, 20, 30}) {
+  for (const std::int64_t step : {10, 20, 30}) {
     const SaveOutcome outcome = save(files, folder.path(), step);
     EXPECT_EQ(outcome.kind, SaveOutcome::Kind::saved);
     EXPECT_NE(outcome.message.find("tidying up failed"), std::string::npos) << outcome.message;
   }
-  EXPECT_EQ(checkpoint_steps(files, folder.path()), (std::vector<int64_t>{20, 30}));
+  EXPECT_EQ(checkpoint_steps(files, folder.path()), (std::vector<std::int64_t>{20, 30}));
 }
 
 TEST(Checkpoint, KeepsTheNewestTwoAndThoseNamed) {
   TemporaryFolder folder;
   formats::FileSystem& files = formats::real_file_system();
-  for (int64_t step = 10; step <= 60; step += 10) {
+  for (std::int64_t step = 10; step <= 60; step += 10) {
     CheckpointOptions options;
     options.keep_steps = {20};
     EXPECT_EQ(save(files, folder.path(), step, options).message, "");
   }
-  EXPECT_EQ(checkpoint_steps(files, folder.path()), (std::vector<int64_t>{20, 50, 60}));
+  EXPECT_EQ(checkpoint_steps(files, folder.path()), (std::vector<std::int64_t>{20, 50, 60}));
 }
 
 // The one that is the best stays until a better one is there.
 TEST(Checkpoint, KeepsTheBestAndNamesIt) {
   TemporaryFolder folder;
   formats::FileSystem& files = formats::real_file_system();
-  const auto save_with_best = [&](int64_t step, int64_t best) {
+  const auto save_with_best = [&](std::int64_t step, std::int64_t best) {
     CheckpointOptions options;
     options.best = best;
     EXPECT_EQ(save(files, folder.path(), step, options).message, "");
   };
   EXPECT_FALSE(best_checkpoint(files, folder.path()));
   save_with_best(10, 0);
-  for (int64_t step = 20; step <= 60; step += 10) save_with_best(step, 20);
-  EXPECT_EQ(checkpoint_steps(files, folder.path()), (std::vector<int64_t>{20, 50, 60}));
+  for (std::int64_t step = 20; step <= 60; step += 10) save_with_best(step, 20);
+  EXPECT_EQ(checkpoint_steps(files, folder.path()), (std::vector<std::int64_t>{20, 50, 60}));
   EXPECT_EQ(files.read(folder.path() / "best"), "step-20\n");
   // A better one that could not be saved: the old one is the best there is.
   save_with_best(80, 70);
   EXPECT_EQ(best_checkpoint(files, folder.path()), 20);
-  EXPECT_EQ(checkpoint_steps(files, folder.path()), (std::vector<int64_t>{20, 60, 80}));
+  EXPECT_EQ(checkpoint_steps(files, folder.path()), (std::vector<std::int64_t>{20, 60, 80}));
   save_with_best(90, 90);
   EXPECT_EQ(best_checkpoint(files, folder.path()), 90);
-  EXPECT_EQ(checkpoint_steps(files, folder.path()), (std::vector<int64_t>{80, 90}));
+  EXPECT_EQ(checkpoint_steps(files, folder.path()), (std::vector<std::int64_t>{80, 90}));
 }
 
 // Whatever a save that keeps a new best one is cut off by, the file names one that is whole.
@@ -109,12 +109,12 @@ TEST(Checkpoint, TheBestIsWholeAfterAPowerCutAnywhere) {
   for (const auto fate :
        {UnsyncedData::lost, UnsyncedData::names_kept, UnsyncedData::half_written}) {
     bool lost = true;
-    for (int64_t operation = 1; lost; ++operation) {
+    for (std::int64_t operation = 1; lost; ++operation) {
       TemporaryFolder folder;
       FaultyFileSystem files(folder.path());
       CheckpointOptions options;
       options.best = 10;
-      for (const int64_t step : {10, 20, 30}) save(files, folder.path(), step, options);
+      for (const std::int64_t step : {10, 20, 30}) save(files, folder.path(), step, options);
       files.lose_power_after(operation);
       options.best = 40;
       save(files, folder.path(), 40, options);
@@ -183,7 +183,7 @@ TEST(Checkpoint, Row35OneThatCannotBeReadStays_Risk7) {
   save(files, folder.path(), 20);
   Unreadable lost(folder.path(), "step-20");
   EXPECT_EQ(save(lost, folder.path(), 30).kind, SaveOutcome::Kind::saved);
-  EXPECT_EQ(checkpoint_steps(files, folder.path()), (std::vector<int64_t>{10, 20, 30}));
+  EXPECT_EQ(checkpoint_steps(files, folder.path()), (std::vector<std::int64_t>{10, 20, 30}));
   EXPECT_EQ(find_newest_checkpoint(files, folder.path()).newest->step, 30);
   expect_content(files, verify_checkpoint(files, folder.path() / "step-20"));
 }
@@ -228,7 +228,7 @@ TEST(Checkpoint, Row27PowerLossAfterEachOperationLeavesAVerifiedOne) {
   for (const UnsyncedData fate :
        {UnsyncedData::lost, UnsyncedData::names_kept, UnsyncedData::half_written}) {
     bool lost = true;
-    int64_t operation = 1;
+    std::int64_t operation = 1;
     for (; lost; ++operation) {
       TemporaryFolder folder;
       FaultyFileSystem files(folder.path());
@@ -263,7 +263,7 @@ TEST(Checkpoint, Row27PowerLossAfterEachOperationLeavesAVerifiedOne) {
 TEST(Checkpoint, Row26AFailingDiskLeavesOldOnesWholeAndNoLitter) {
   for (const int error : {ENOSPC, EIO, EROFS}) {
     bool failed = true;
-    for (int64_t operation = 1; failed; ++operation) {
+    for (std::int64_t operation = 1; failed; ++operation) {
       TemporaryFolder folder;
       FaultyFileSystem files(folder.path());
       const fs::path root = folder.path() / "checkpoints";
@@ -272,7 +272,7 @@ TEST(Checkpoint, Row26AFailingDiskLeavesOldOnesWholeAndNoLitter) {
       save(files, root, 20);
 
       files.fail_at(operation, error);
-      const int64_t before = files.operations();
+      const std::int64_t before = files.operations();
       const SaveOutcome outcome = save(files, root, 30);
       failed = files.operations() - before >= operation;
       files.clear_faults();
@@ -296,7 +296,7 @@ TEST(Checkpoint, Row26AFailingDiskLeavesOldOnesWholeAndNoLitter) {
 }
 
 TEST(Checkpoint, Row26ADiskThatStaysFullKeepsTheOldOnes) {
-  for (int64_t operation = 1; operation <= 30; ++operation) {
+  for (std::int64_t operation = 1; operation <= 30; ++operation) {
     TemporaryFolder folder;
     FaultyFileSystem files(folder.path());
     const fs::path root = folder.path() / "checkpoints";

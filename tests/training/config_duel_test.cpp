@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "formats/error.h"
 #include "formats/json.h"
+#include "protocol/json_form.h"
 #include "tests/temporary_folder.h"
 #include "tests/training/small_run.h"
 #include "training/jobs/job_folder.h"
@@ -22,7 +24,7 @@ namespace fs = std::filesystem;
 
 class ConfigDuels : public testing::Test {
  protected:
-  ConfigDuel duel_in(const char* name, int64_t steps = 2) const {
+  ConfigDuel duel_in(const char* name, std::int64_t steps = 2) const {
     ConfigDuel duel{.dir = folder_.path() / name,
                     .a = small_run(folder_.path(), steps, {{"key", "none"}}),
                     .b = small_run(folder_.path(), steps, {{"key", "kerple_log"}}),
@@ -34,8 +36,8 @@ class ConfigDuels : public testing::Test {
   }
 
   // The seed of the job that was trained stands in its configuration.
-  static int64_t seed_of(const fs::path& dir) {
-    return formats::json_from_file(dir / "config.json").at("train").at("seed").get<int64_t>();
+  static std::int64_t seed_of(const fs::path& dir) {
+    return formats::json_from_file(dir / "config.json").at("train").at("seed").get<std::int64_t>();
   }
 
   // Two texts; what a seed makes of them is known, and all of it says that A is better.
@@ -87,6 +89,20 @@ TEST_F(ConfigDuels, StopWhenTheSeedsDecideAndGoOnAsTheyWere) {
   EXPECT_EQ(measured_, 3);  // the first seed is not measured twice
   EXPECT_EQ(protocol::to_json_form(cut.path), protocol::to_json_form(whole.path));
   EXPECT_EQ(protocol::to_json_form(cut.units), protocol::to_json_form(whole.units));
+}
+
+TEST_F(ConfigDuels, GoOnWithLossesThatAreNoNumbers) {
+  const MeasureSeed broken = [this](const fs::path&, const fs::path&, protocol::Progress&) {
+    ++measured_;
+    return SeedMeasured{.names = {"x", "y"}, .a = {1, std::nan("")}, .b = {3, 4}};
+  };
+  ConfigDuel duel = duel_in("broken");
+  duel.seeds = {1, 2};
+  const auto whole = duel_of_configs(formats::real_file_system(), duel, broken, silent_);
+  EXPECT_EQ(whole.verdict, "undecided");
+  const auto again = duel_of_configs(formats::real_file_system(), duel, broken, silent_);
+  EXPECT_EQ(measured_, 2);
+  EXPECT_EQ(protocol::to_json_form(again), protocol::to_json_form(whole));
 }
 
 TEST_F(ConfigDuels, RefuseOtherBatchesAndOtherDuels) {

@@ -26,8 +26,8 @@ void write(const fs::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-std::vector<int64_t> ids_in(const std::string& text) {
-  std::vector<int64_t> ids;
+std::vector<std::int64_t> ids_in(const std::string& text) {
+  std::vector<std::int64_t> ids;
   for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
   return ids;
 }
@@ -52,12 +52,12 @@ class TrainingCorpus : public testing::Test {
   void SetUp() override { setenv("XDG_CACHE_HOME", (folder_.path() / "cache").c_str(), 1); }
   void TearDown() override { unsetenv("XDG_CACHE_HOME"); }
 
-  Corpus opened(const fs::path& path, int64_t context = 8,
+  Corpus opened(const fs::path& path, std::int64_t context = 8,
                 const formats::Tokenizer* tokenizer = nullptr) {
     notices_ = 0;
     return Corpus::open(path, data_, context, tokenizer, [this](const auto&) { ++notices_; });
   }
-  static std::vector<int64_t> all_of(const Corpus& corpus) {
+  static std::vector<std::int64_t> all_of(const Corpus& corpus) {
     return corpus.read(0, corpus.tokens());
   }
   // The one file of ids that was prepared.
@@ -78,10 +78,10 @@ TEST_F(TrainingCorpus, ATextFileIsReadAsItStands) {
   write(path, small_text());
   const Corpus file = opened(path, 32), memory(small_text(), data_, 32);
   EXPECT_EQ(file.sha256(), formats::sha256_hex(std::string_view(small_text())));
-  EXPECT_EQ(file.bytes(), static_cast<int64_t>(small_text().size()));
+  EXPECT_EQ(file.bytes(), static_cast<std::int64_t>(small_text().size()));
   EXPECT_EQ(all_of(file), ids_in(small_text()));
   const RunConfig config = small_run(folder_.path(), 20);
-  for (int64_t step = 0; step < 20; ++step) {
+  for (std::int64_t step = 0; step < 20; ++step) {
     const Batch a = file.batch(config.train, 32, step), b = memory.batch(config.train, 32, step);
     EXPECT_EQ(a.inputs, b.inputs);
     EXPECT_EQ(a.targets, b.targets);
@@ -149,7 +149,7 @@ TEST_F(TrainingCorpus, DocumentsAreToldApartWhereThatIsAsked) {
     }
   }
   EXPECT_EQ(part_of(apart, 1, 2).documents,
-            std::vector<int64_t>(apart.documents.begin() + 16, apart.documents.begin() + 32));
+            std::vector<std::int64_t>(apart.documents.begin() + 16, apart.documents.begin() + 32));
   EXPECT_TRUE(Corpus(small_text(), data_, 16).batch(train, 16, 0).documents.empty());
 }
 
@@ -199,7 +199,7 @@ TEST_F(TrainingCorpus, ALongTextIsCutBehindItsLines) {
   options.cache = folder_.path() / "cache";
   options.piece = 8;
   const PreparedCorpus corpus = prepare_corpus(path, options);
-  std::vector<int64_t> expected;
+  std::vector<std::int64_t> expected;
   for (const char* piece : {"abc\n", "defgh\n", "ijk\n", "l mn"}) {
     const auto ids = pairs.encode(piece, formats::Template::leave_out).ids;
     expected.insert(expected.end(), ids.begin(), ids.end());
@@ -250,6 +250,21 @@ TEST_F(TrainingCorpus, PreparingIsEndedBetweenAnyTwoPieces) {
   EXPECT_EQ(ids_after(1'000'000, "ended"), ids_after(1'000'000, "whole"));
 }
 
+// Lines that came between the hash and the ids would stand for the text without them for ever.
+TEST_F(TrainingCorpus, ATextThatChangesWhileItIsPreparedIsNotKept) {
+  const fs::path path = folder_.path() / "texts.jsonl";
+  write(path, "{\"text\": \"one\"}\n");
+  PrepareOptions options;
+  options.cache = folder_.path() / "cache";
+  options.notice = [&path](const auto&) {
+    write(path, "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+  };
+  EXPECT_THROW(prepare_corpus(path, options), formats::Error);
+  EXPECT_TRUE(fs::is_empty(options.cache));
+  options.notice = nullptr;
+  EXPECT_EQ(prepare_corpus(path, options).ids.size(), 7);  // with the id between the two
+}
+
 TEST_F(TrainingCorpus, ATextThatChangesWhileItIsReadIsNotTrainedOn) {
   const fs::path path = folder_.path() / "text.txt";
   write(path, small_text());
@@ -283,9 +298,9 @@ TEST_F(TrainingCorpus, NeedNotFitIntoMemory) {
   const std::int64_t before = peak_bytes();
   const Corpus corpus = opened(path, 256);
   const TrainSection train;
-  for (int64_t step = 0; step < 200; ++step) corpus.batch(train, 256, step);
-  EXPECT_EQ(corpus.tokens(), (int64_t{1} << 30) + 1'000'000);
-  EXPECT_LT(peak_bytes() - before, int64_t{100} << 20);
+  for (std::int64_t step = 0; step < 200; ++step) corpus.batch(train, 256, step);
+  EXPECT_EQ(corpus.tokens(), (std::int64_t{1} << 30) + 1'000'000);
+  EXPECT_LT(peak_bytes() - before, std::int64_t{100} << 20);
 }
 
 }  // namespace

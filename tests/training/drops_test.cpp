@@ -42,14 +42,14 @@ void switch_all_on(TrainSection& train) {
 
 class TrainingDrops : public testing::Test {
  protected:
-  RunConfig text_run(int64_t steps, const Change& change) const {
+  RunConfig text_run(std::int64_t steps, const Change& change) const {
     RunConfig config = small_run(folder_.path(), steps);
     config.train.dtype = "f32";
     change(config.train);
     return config;
   }
   // A task's desk recipe in small.
-  static RunConfig task_run(const std::string& name, int64_t steps, const Change& change) {
+  static RunConfig task_run(const std::string& name, std::int64_t steps, const Change& change) {
     RunConfig config = run_config_from_file(fs::path(PHASESCOPE_SOURCE) / "sample_configs/desk" /
                                             (name + ".json"));
     config.task.batch = 12;
@@ -65,7 +65,7 @@ class TrainingDrops : public testing::Test {
     return Trainer(config, corpus,
                    read_validation_texts(config.data.validation, config.model.context));
   }
-  static std::vector<double> losses_until(Trainer& one, int64_t until) {
+  static std::vector<double> losses_until(Trainer& one, std::int64_t until) {
     std::vector<double> losses;
     while (one.steps_done() < until) losses.push_back(one.step().loss);
     return losses;
@@ -122,7 +122,7 @@ TEST_F(TrainingDrops, PartsOfAStepLeaveOutWhatTheStepDoes) {
   for (const char* task : {"", "addition_rope", "copy_rope", "shapes_ape_grid"}) {
     RunConfig config = *task ? task_run(task, 1, switch_all_on) : text_run(1, switch_all_on);
     const double whole = losses(config).front();
-    for (const int64_t parts : {2, 3, 5}) {
+    for (const std::int64_t parts : {2, 3, 5}) {
       config.train.accumulate = parts;
       EXPECT_NEAR(losses(config).front(), whole, 1e-5) << task << parts;
     }
@@ -171,7 +171,7 @@ TEST_F(TrainingDrops, SmoothedLabelsAreLearntAndNotTold) {
   double count = 0;
   for (std::size_t n = 0; n < batch.targets.size(); ++n) {
     if (batch.targets[n] < 0) continue;
-    const at::Tensor row = chances[static_cast<int64_t>(n)];
+    const at::Tensor row = chances[static_cast<std::int64_t>(n)];
     learnt = learnt - 0.7 * row[batch.targets[n]] - 0.3 * row.mean();
     told = told - row[batch.targets[n]];
     ++count;
@@ -184,7 +184,7 @@ TEST_F(TrainingDrops, SmoothedLabelsAreLearntAndNotTold) {
     if (tensor.grad().defined()) squares += tensor.grad().pow(2).sum(at::kDouble).item<double>();
   }
   ASSERT_GT(squares, 0);
-  for (const int64_t parts : {1, 3}) {
+  for (const std::int64_t parts : {1, 3}) {
     config.train.accumulate = parts;
     const protocol::MetricPoint point = trainer(config).step();
     // Sums of float32.

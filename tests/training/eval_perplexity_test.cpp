@@ -107,7 +107,7 @@ TEST_F(PerplexityTask, WithoutABosTheFirstTokenOfATextIsNotScored) {
   double bits = 0;
   for (std::size_t i = 1; i < text.size(); ++i) {
     const at::Tensor pair =
-        at::tensor({int64_t{text[i - 1]}, int64_t{text[i]}}, at::kLong).view({1, 2});
+        at::tensor({std::int64_t{text[i - 1]}, std::int64_t{text[i]}}, at::kLong).view({1, 2});
     bits += model::token_losses(models_[0].model->decoder, pair, {}).item<double>() / std::log(2);
   }
   const auto result = run({{"lengths", {1}}, {"input", {{"text", text}}}});
@@ -129,8 +129,8 @@ TEST_F(PerplexityTask, Risk1_ALearnedTableServesItsWholeLength) {  // 17.A1
       model::random_model(with_encoding(models_[0].model->config(), "learned", json::object()), 1);
   models_ = {{"learned", model}};
   const std::string text = "the table of positions ends here";
-  ASSERT_EQ(static_cast<int64_t>(text.size()), model->config().context);
-  std::vector<int64_t> ids{model->tokenizer->bos_id().value()};
+  ASSERT_EQ(static_cast<std::int64_t>(text.size()), model->config().context);
+  std::vector<std::int64_t> ids{model->tokenizer->bos_id().value()};
   for (const char byte : text) ids.push_back(static_cast<unsigned char>(byte));
   const at::Tensor all = at::tensor(ids, at::kLong).view({1, -1});
   const at::Tensor logits = model->decoder.forward(all.slice(1, 0, -1));

@@ -53,11 +53,12 @@ std::shared_ptr<const model::Model> model_of_task(const std::string& name) {
   return model::random_model(model, 7);
 }
 
-std::vector<Sample> samples_of(const Task& task, int64_t count) {
+std::vector<Sample> samples_of(const Task& task, std::int64_t count) {
   std::vector<Sample> samples;
   const tasks::Ids length(static_cast<std::size_t>(task.info().dimensions), 4);
-  for (int64_t n = 0; n < count; ++n)
+  for (std::int64_t n = 0; n < count; ++n) {
     samples.push_back(task.draw(2, length, static_cast<std::uint64_t>(n)));
+  }
   return samples;
 }
 
@@ -165,8 +166,8 @@ TEST(EvalSamples, AShareHasWilsonsInterval) {
   EXPECT_NEAR(*found.high, middle + half, 0.006);
 }
 
-protocol::EvalRequest request_of_task(const std::string& task, std::vector<int64_t> lengths,
-                                      int64_t trials) {
+protocol::EvalRequest request_of_task(const std::string& task, std::vector<std::int64_t> lengths,
+                                      std::int64_t trials) {
   protocol::EvalRequest request{.task = task};
   request.perplexity.lengths = std::move(lengths);
   request.perplexity.trials = trials;
@@ -239,7 +240,7 @@ TEST(EvalSamples, DepthsAreTheColumnsOfATextsMap) {
       eval_task("passkey").run(models, request_of_task("passkey", {64}, 30), progress, log);
   ASSERT_EQ(result.rows.size(), 1u);
   EXPECT_EQ(result.rows[0].value, 0);
-  int64_t n = 0;
+  std::int64_t n = 0;
   for (const protocol::EvalCell& cell : result.cells) {
     EXPECT_EQ(cell.row, 64);
     EXPECT_LT(cell.column, 1);
@@ -276,8 +277,8 @@ std::map<char, char> writing(const std::string& first, const std::string& value)
 }
 
 // A seed whose first sample has a value of seven different digits, of which each has one behind it.
-std::pair<int64_t, std::string> seed_and_value(const Task& task, int64_t length) {
-  for (int64_t seed = 0;; ++seed) {
+std::pair<std::int64_t, std::string> seed_and_value(const Task& task, std::int64_t length) {
+  for (std::int64_t seed = 0;; ++seed) {
     const std::string value =
         task.draw(static_cast<std::uint64_t>(seed), {length}, 0).answer.substr(1);
     std::string digits = value;
@@ -335,7 +336,7 @@ TEST(EvalSamples, WrittenAnswersAreRowsLikeOthers) {
   EXPECT_GT(*row.high, row.value);
   // 128 digits hold 122 values of seven.
   EXPECT_DOUBLE_EQ(*row.blind, 122.0 / 9e6);
-  int64_t in_cells = 0;
+  std::int64_t in_cells = 0;
   for (const protocol::EvalCell& cell : result.cells) in_cells += cell.n;
   EXPECT_EQ(in_cells, 20);
   const auto again = eval_task("needle").run(models, request, progress, log);
@@ -365,6 +366,16 @@ TEST(EvalSamples, AModelOfOtherIdsIsRefused) {
                     [](protocol::EvalRequest& r) { r.perplexity.lengths = {5000}; })
                 .find("digits"),
             std::string::npos);
+}
+
+// A model that has no finite loss is evaluated to its end, in as many parts as another.
+TEST(EvalSamples, ALossThatIsNoNumberIsReadBack) {
+  SampleScore score{.correct = 1, .counted = 3, .nats = std::nan("")};
+  score.depth = 0.25, score.contained = true;
+  const SampleScore again = score_of_row(nlohmann::json::parse(written(score).dump()));
+  EXPECT_TRUE(std::isnan(again.nats));
+  score.nats = 0.1;
+  EXPECT_EQ(written(score_of_row(nlohmann::json::parse(written(score).dump()))), written(score));
 }
 
 // A job that was ended after some cells goes on with the others.

@@ -47,7 +47,7 @@ std::vector<std::size_t> sizes_of(const EvalTexts& texts) {
 TEST_F(TextsOfAnEval, AShortTextIsLeftOutOfTheLengthsConcernedAlone) {  // 17.A8
   const EvalTexts texts = eval_texts(entry_, collection({10, 40, 5, 30}), {10, 30});
   EXPECT_EQ(sizes_of(texts), (std::vector<std::size_t>{10, 40, 30}));
-  EXPECT_EQ(texts.lengths, (std::vector<int64_t>{10, 30}));
+  EXPECT_EQ(texts.lengths, (std::vector<std::int64_t>{10, 30}));
   EXPECT_NE(texts.note.find("3 of 4 texts have the 10 tokens"), std::string::npos) << texts.note;
   EXPECT_NE(texts.note.find("2 of 4 texts have the 30 tokens"), std::string::npos) << texts.note;
 }
@@ -73,12 +73,44 @@ TEST_F(TextsOfAnEval, HaveAnIntervalOfTheirOwnAtEachLength) {  // 17.A8
 
 TEST_F(TextsOfAnEval, ALengthThatNoneReachesIsLeftOutAlone) {  // 17.A8
   const EvalTexts texts = eval_texts(entry_, collection({10, 40, 20}), {10, 20, 64, 128});
-  EXPECT_EQ(texts.lengths, (std::vector<int64_t>{10, 20}));
+  EXPECT_EQ(texts.lengths, (std::vector<std::int64_t>{10, 20}));
   EXPECT_EQ(sizes_of(texts), (std::vector<std::size_t>{10, 40, 20}));
   EXPECT_NE(texts.note.find("left out is a length of 64 and 128: the longest text has 40 tokens"),
             std::string::npos)
       << texts.note;
   EXPECT_THROW(eval_texts(entry_, collection({10, 40}), {64}), formats::Error);
+}
+
+// By the tokenizer alone, before there is a model: refused is what a reading refuses.
+TEST_F(TextsOfAnEval, AreCheckedBeforeTheModelIsThere) {
+  const auto same = [](const EvalModel& entry, const EvalSource& source, std::int64_t length) {
+    const auto told = [](auto&& work) -> std::string {
+      try {
+        work();
+      } catch (const formats::Error& error) {
+        return error.full_text();
+      }
+      return "";
+    };
+    const std::vector<std::int64_t> lengths = {length, 2 * length};
+    const std::string read = told([&] { eval_texts(entry, source, lengths); });
+    const formats::Tokenizer* tokenizer = entry.model->tokenizer.get();
+    EXPECT_EQ(told([&] { check_eval_texts(entry.name, tokenizer, source, lengths); }), read);
+    return read;
+  };
+  EXPECT_EQ(same(entry_, collection({10, 40, 20}), 40), "");
+  EXPECT_NE(same(entry_, collection({10, 40, 20}), 41), "");
+  EvalSource given;
+  given.given = {"mine", "twenty bytes of text"};
+  EXPECT_EQ(same(entry_, given, 20), "");
+  EXPECT_NE(same(entry_, given, 21), "");
+  EXPECT_EQ(same(entry_, {}, 4096), "");
+  EXPECT_NE(same(entry_, {}, 1 << 20), "");  // the bundled ones have 39 kB at most
+  model::ModelConfig config = entry_.model->config();
+  config.tokenizer = nullptr;
+  const EvalModel without{"ids", model::random_model(config, 1)};
+  EXPECT_EQ(same(without, {}, 16), "");
+  EXPECT_NE(same(without, given, 16), "");
 }
 
 TEST_F(TextsOfAnEval, AreSpreadOverThoseThatAreLongEnough) {  // 17.A8

@@ -36,7 +36,7 @@ TEST(WindowRule, NamesTheStrideThatIsUsed) {  // 17.A6
 WindowRule rule_of(const json& example) {
   std::string text = example.at("rule");
   if (example.at("stride").is_number()) {
-    text += ":" + std::to_string(example.at("stride").get<int64_t>());
+    text += ":" + std::to_string(example.at("stride").get<std::int64_t>());
   }
   return WindowRule::read(text);
 }
@@ -61,10 +61,10 @@ TEST(WindowRule, WindowsAreThoseOfTheReference) {  // 17.A6
 
 // Each token exactly once, the tail among them.
 TEST(WindowRule, SlidingCountsEachTokenOnce) {  // 17.A6
-  for (const int64_t tokens : {23, 24, 29, 30, 31, 100}) {
+  for (const std::int64_t tokens : {23, 24, 29, 30, 31, 100}) {
     std::vector<int> counted(static_cast<std::size_t>(tokens), 0);
     for (const EvalWindow& window : windows_of(WindowRule::read("sliding:7"), tokens, 23)) {
-      for (int64_t i = window.count_from; i < window.length; ++i) {
+      for (std::int64_t i = window.count_from; i < window.length; ++i) {
         ++counted.at(static_cast<std::size_t>(window.begin + i));
       }
     }

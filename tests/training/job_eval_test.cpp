@@ -14,6 +14,7 @@
 #include "protocol/messages/eval.h"
 #include "tests/temporary_folder.h"
 #include "tests/training/small_run.h"
+#include "training/jobs/eval_rows.h"
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
 #include "training/trainer.h"
@@ -105,6 +106,41 @@ TEST_F(EvalJob, Risk13_PerplexityGoesOnWithItsTexts) {
     EXPECT_EQ(lines_of(dir / "rows.jsonl").size(), lines.size() + 1) << window;
     EXPECT_EQ(lines_of(dir / "rows.jsonl").back(), lines.back()) << window;
   }
+}
+
+// Whichever bit of a line a disk has changed: what stands there is measured again, or is what was
+// measured.
+TEST(RowsOfAnEval, OfWhichABitIsOtherwiseAreNotTaken) {
+  const TemporaryFolder folder;
+  formats::FileSystem& files = formats::real_file_system();
+  const fs::path path = folder.path() / "rows.jsonl";
+  const json one = {{"counted", {1.25, 3}}, {"nan", "nan"}}, other = {0.1, 2e-300, nullptr};
+  {
+    EvalRows rows(files, path);
+    rows.add("one", one), rows.add("other", other);
+  }
+  const auto lines = lines_of(path);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(*EvalRows(files, path).found("one"), one);
+  std::size_t measured_again = 0;
+  for (std::size_t bit = 0; bit < 8 * lines[0].size(); ++bit) {
+    std::string changed = lines[0];
+    changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << (bit % 8)));
+    std::ofstream(path) << changed << "\n" << lines[1] << "\n";
+    const EvalRows rows(files, path);
+    if (rows.found("one") == nullptr) {
+      ++measured_again;
+    } else {
+      EXPECT_EQ(*rows.found("one"), one) << changed;
+    }
+    ASSERT_NE(rows.found("other"), nullptr) << changed;
+    EXPECT_EQ(*rows.found("other"), other);
+  }
+  EXPECT_GT(measured_again, 6 * lines[0].size());
+  // Jobs of before go on with what they have.
+  std::ofstream(path) << R"({"key": "one", "measured": [1]})"
+                      << "\n";
+  EXPECT_EQ(*EvalRows(files, path).found("one"), json({1}));
 }
 
 bool within(int seconds, const std::function<bool()>& condition) {

@@ -26,10 +26,10 @@ namespace fs = std::filesystem;
 using formats::FaultyFileSystem;
 using formats::UnsyncedData;
 
-constexpr int64_t kSteps = 6, kBetweenSaves = 2;
+constexpr std::int64_t kSteps = 6, kBetweenSaves = 2;
 // What everybody runs looks at one operation in so many, from another one with each fault; prime,
 // so that no two faults look at the same places of a save.
-constexpr int64_t kStride = 47;
+constexpr std::int64_t kStride = 47;
 
 class JobFaults : public testing::Test {
  protected:
@@ -96,8 +96,8 @@ class JobFaults : public testing::Test {
   }
 
   // One fault in each job, at the operations from `first` in steps of `stride` until none is hit.
-  void fail_at_each(int error, int64_t first, int64_t stride) {
-    int64_t operation = first;
+  void fail_at_each(int error, std::int64_t first, std::int64_t stride) {
+    std::int64_t operation = first;
     for (bool hit = true; hit; operation += stride) {
       const fs::path dir = write_job("j");
       FaultyFileSystem files(dir);
@@ -119,8 +119,8 @@ class JobFaults : public testing::Test {
     EXPECT_GT(operation - stride, kLeastOperations);
   }
 
-  void lose_power_at_each(UnsyncedData fate, int64_t first, int64_t stride) {
-    int64_t operation = first;
+  void lose_power_at_each(UnsyncedData fate, std::int64_t first, std::int64_t stride) {
+    std::int64_t operation = first;
     for (bool lost = true; lost; operation += stride) {
       const fs::path dir = write_job("j");
       FaultyFileSystem files(dir);
@@ -135,7 +135,7 @@ class JobFaults : public testing::Test {
   }
 
   // Three saves of four files, each created, written, synced, and renamed with its folder.
-  static constexpr int64_t kLeastOperations = 3 * 4 * 3;
+  static constexpr std::int64_t kLeastOperations = 3 * 4 * 3;
   static constexpr UnsyncedData kFates[] = {UnsyncedData::lost, UnsyncedData::names_kept,
                                             UnsyncedData::half_written};
 
@@ -158,7 +158,7 @@ TEST_F(JobFaults, Row26LongAFaultAtEveryOperationCostsNoLoss) {
 
 // reliability.md, row 27.
 TEST_F(JobFaults, Row27PowerLostAnywhereCostsNoLoss) {
-  int64_t first = 3;
+  std::int64_t first = 3;
   for (const UnsyncedData fate : kFates) {
     lose_power_at_each(fate, first, kStride);
     first += 5;

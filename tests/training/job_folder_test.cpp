@@ -26,7 +26,7 @@ using protocol::MetricPoint;
 
 formats::FileSystem& real() { return formats::real_file_system(); }
 
-MetricPoint point_at(int64_t step) {
+MetricPoint point_at(std::int64_t step) {
   MetricPoint point;
   point.step = step;
   point.loss = 1.0 / static_cast<double>(step);
@@ -40,7 +40,7 @@ TEST(MetricsLog, WritesALineAStep) {
   const fs::path path = folder.path() / "metrics.jsonl";
   {
     MetricsLog log(real(), path, 0);
-    for (int64_t step = 1; step <= 3; ++step) log.append(point_at(step));
+    for (std::int64_t step = 1; step <= 3; ++step) log.append(point_at(step));
   }
   const auto points = read_metrics(path);
   ASSERT_EQ(points.size(), 3u);
@@ -84,13 +84,14 @@ TEST(FollowedMetrics, Risk14_ReadsOnFromWhereItEnded) {
     const auto points = followed.read(path), whole = read_metrics(path);
     const MetricsEnd end = ends.read(path);
     ASSERT_EQ(points.size(), whole.size());
-    ASSERT_EQ(end.count, static_cast<int64_t>(whole.size()));
+    ASSERT_EQ(end.count, static_cast<std::int64_t>(whole.size()));
     EXPECT_EQ(protocol::to_json_form(*end.last), protocol::to_json_form(whole.back()));
-    for (std::size_t n = 0; n < whole.size(); ++n)
+    for (std::size_t n = 0; n < whole.size(); ++n) {
       EXPECT_EQ(protocol::to_json_form(points[n]), protocol::to_json_form(whole[n]));
+    }
   };
   std::uintmax_t line = 0;
-  for (int64_t step = 1; step <= 4; ++step) {
+  for (std::int64_t step = 1; step <= 4; ++step) {
     std::ofstream(path, std::ios::app) << metrics_line(point_at(step));
     line = metrics_line(point_at(step)).size();
     same();
@@ -126,15 +127,17 @@ TEST(FollowedMetrics, OfAHundredJobsNoneIsReadAgain) {
   FollowedEnds ends;
   const auto path_of = [&](int job) { return folder.path() / (std::to_string(job) + ".jsonl"); };
   constexpr int kJobs = 100;
-  for (int job = 0; job < kJobs; ++job)
+  for (int job = 0; job < kJobs; ++job) {
     std::ofstream(path_of(job)) << metrics_line(point_at(1)) << metrics_line(point_at(2 + job));
-  for (const bool again : {false, true})
+  }
+  for (const bool again : {false, true}) {
     for (int job = 0; job < kJobs; ++job) {
       const MetricsEnd end = ends.read(path_of(job));
       EXPECT_EQ(end.count, 2);
       EXPECT_EQ(end.last->step, 2 + job);
       EXPECT_EQ(ends.bytes_read() == 0, again) << job;
     }
+  }
 }
 
 // reliability.md, row 26: what a full disk refused is written when there is room.
@@ -148,9 +151,9 @@ TEST(MetricsLog, Row26ALineThatWasHalfWrittenSpoilsNoOther) {
   EXPECT_THROW(log.append(point_at(2)), formats::Error);
   log.append(point_at(3));
   log.append(point_at(4));
-  std::vector<int64_t> steps;
+  std::vector<std::int64_t> steps;
   for (const MetricPoint& point : read_metrics(path)) steps.push_back(point.step);
-  EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 3, 4}));
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{1, 2, 3, 4}));
 }
 
 // A resumed run on a disk without room for the shortened log: the old lines of later steps stay,
@@ -163,7 +166,7 @@ TEST(MetricsLog, ALogThatCannotBeShortenedGoesOnAllTheSame) {  // 17.A6
   formats::FaultyFileSystem files(folder.path());
   files.fail_at(1, ENOSPC);
   MetricsLog log(files, path, 2);
-  for (int64_t step = 3; step <= 5; ++step) log.append(point_at(step));
+  for (std::int64_t step = 3; step <= 5; ++step) log.append(point_at(step));
   std::vector<double> losses;
   for (const MetricPoint& point : read_metrics(path)) losses.push_back(point.loss);
   EXPECT_EQ(losses, (std::vector<double>{1, 1.0 / 2, 1.0 / 3, 1.0 / 4, 1.0 / 5}));
@@ -171,7 +174,7 @@ TEST(MetricsLog, ALogThatCannotBeShortenedGoesOnAllTheSame) {  // 17.A6
 
 TEST(MetricsLog, ThinningKeepsEndsAndValidation) {
   std::vector<MetricPoint> points;
-  for (int64_t step = 1; step <= 5000; ++step) points.push_back(point_at(step));
+  for (std::int64_t step = 1; step <= 5000; ++step) points.push_back(point_at(step));
   points[777].validation_bits = 2.5;
   const auto few = thinned(points, 1000);
   EXPECT_LE(few.size(), 1000u);
@@ -434,9 +437,9 @@ TEST(JobFolder, OfAJobThatDiedWithoutAWordTheLogsEndIsTold) {
 TEST(JobReporter, LinesThatMetricsLackAreWarnedOf) {
   TemporaryFolder folder;
   const fs::path dir = made_job(folder.path() / "j", "running");
-  for (const int64_t there : {5, 3}) {
+  for (const std::int64_t there : {5, 3}) {
     std::ofstream metrics(dir / "metrics.jsonl", std::ios::trunc);
-    for (int64_t step = 1; step <= there; ++step) metrics << metrics_line(point_at(step));
+    for (std::int64_t step = 1; step <= there; ++step) metrics << metrics_line(point_at(step));
     metrics << metrics_line(point_at(there + 1)).substr(0, 9);
     metrics.close();
     JobReporter reporter(real(), dir);

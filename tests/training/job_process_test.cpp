@@ -1,5 +1,6 @@
 // Jobs as processes of their own, and what kill -9 does to them.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -11,10 +12,12 @@
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <sstream>
 #include <thread>
 #include <utility>
 
 #include "formats/error.h"
+#include "formats/json.h"
 #include "tests/temporary_folder.h"
 #include "tests/training/small_run.h"
 #include "tests/training/started_processes.h"
@@ -35,7 +38,7 @@ formats::FileSystem& real() { return formats::real_file_system(); }
 
 std::vector<double> curve_of(const fs::path& dir) {
   std::vector<double> losses;
-  int64_t step = 0;
+  std::int64_t step = 0;
   for (const auto& point : read_metrics(dir / "metrics.jsonl")) {
     EXPECT_EQ(point.step, ++step);  // no step is missing or there twice
     losses.push_back(point.loss);
@@ -179,7 +182,7 @@ TEST_F(JobProcess, RunsToItsEndAndIsFoundAgain) {
 }
 
 // A task's desk recipe in small, with a save every two steps.
-RunConfig small_task(const std::string& name, int64_t steps) {
+RunConfig small_task(const std::string& name, std::int64_t steps) {
   RunConfig config =
       run_config_from_file(fs::path(PHASESCOPE_SOURCE) / "sample_configs/desk" / (name + ".json"));
   config.task.batch = 8;
@@ -188,7 +191,7 @@ RunConfig small_task(const std::string& name, int64_t steps) {
   return config;
 }
 
-RunConfig saving_text(const fs::path& folder, int64_t steps) {
+RunConfig saving_text(const fs::path& folder, std::int64_t steps) {
   RunConfig config = small_run(folder, steps);
   config.train.checkpoint_every = 2;
   return config;
@@ -229,7 +232,7 @@ TEST_F(JobProcess, Row24LongKilledAtFiftyRandomMoments) {
 // ---- Memory that is not there --------------------------------------------------------------------
 
 // Steps of 32 MB of logits, more than a heap keeps: each asks the system for memory.
-RunConfig large_steps(const fs::path& folder, int64_t steps) {
+RunConfig large_steps(const fs::path& folder, std::int64_t steps) {
   RunConfig config = small_run(folder, steps);
   config.train.curriculum.clear();
   config.train.batch_tokens = 32'768, config.train.threads = 1;
@@ -326,7 +329,7 @@ TEST_F(JobProcess, Row21WithoutMemoryTheStepsBeforeAreSaved_Risk9) {
   }
   const auto newest = find_newest_checkpoint(real(), dir / "checkpoints").newest;
   ASSERT_TRUE(newest) << log_tail(dir, 50);
-  EXPECT_EQ(newest->step, static_cast<int64_t>(read_metrics(dir / "metrics.jsonl").size()));
+  EXPECT_EQ(newest->step, static_cast<std::int64_t>(read_metrics(dir / "metrics.jsonl").size()));
   start_training(real(), resume_of(dir));
   ASSERT_TRUE(has_state(dir, "done")) << log_tail(dir, 50);
   EXPECT_EQ(curve_of(dir), curve_of(whole));
@@ -344,7 +347,7 @@ TEST_F(JobProcess, Row33AskedToEndItSavesAndLeaves_Risk10) {
   EXPECT_NE(read_job(dir, CurveDetail::none).message.find("asked to end"), std::string::npos);
   const auto newest = find_newest_checkpoint(real(), dir / "checkpoints").newest;
   ASSERT_TRUE(newest);
-  EXPECT_EQ(newest->step, static_cast<int64_t>(read_metrics(dir / "metrics.jsonl").size()));
+  EXPECT_EQ(newest->step, static_cast<std::int64_t>(read_metrics(dir / "metrics.jsonl").size()));
 }
 
 TEST_F(JobProcess, Row34LosesNoStepBeforeALossThatIsNoNumber_Risk9) {
@@ -357,7 +360,7 @@ TEST_F(JobProcess, Row34LosesNoStepBeforeALossThatIsNoNumber_Risk9) {
   ASSERT_TRUE(has_state(dir, "failed")) << log_tail(dir, 50);
   const auto newest = find_newest_checkpoint(real(), dir / "checkpoints").newest;
   ASSERT_TRUE(newest) << log_tail(dir, 50);
-  EXPECT_EQ(newest->step, static_cast<int64_t>(read_metrics(dir / "metrics.jsonl").size()));
+  EXPECT_EQ(newest->step, static_cast<std::int64_t>(read_metrics(dir / "metrics.jsonl").size()));
 }
 
 // reliability.md, row 24: what a crash or a careless hand left behind costs the steps since the
@@ -372,7 +375,7 @@ TEST_F(JobProcess, Row24DamagedFilesAreNoObstacleToAResume) {
   ASSERT_TRUE(
       within(600, [&] { return checkpoint_steps(real(), dir / "checkpoints").size() >= 2; }));
   kill_job(dir);
-  const std::vector<int64_t> steps = checkpoint_steps(real(), dir / "checkpoints");
+  const std::vector<std::int64_t> steps = checkpoint_steps(real(), dir / "checkpoints");
   const std::string newest = "step-" + std::to_string(steps.back());
   fs::resize_file(dir / "checkpoints" / newest / "model.safetensors", 100);
   std::ofstream(dir / "status.json", std::ios::trunc) << "{\"state\": ";
@@ -435,7 +438,7 @@ TEST_F(JobProcess, PausesResumesAndIsCancelled) {
   // What was done is kept, and the job can go on from there.
   const auto newest = find_newest_checkpoint(real(), dir / "checkpoints").newest;
   ASSERT_TRUE(newest);
-  EXPECT_EQ(newest->step, static_cast<int64_t>(read_metrics(dir / "metrics.jsonl").size()));
+  EXPECT_EQ(newest->step, static_cast<std::int64_t>(read_metrics(dir / "metrics.jsonl").size()));
   control_job(real(), dir, "resume", PHASESCOPE_JOB_RUNNER);
   EXPECT_TRUE(has_state(dir, "running")) << log_tail(dir, 50);
 }
@@ -453,6 +456,72 @@ TEST_F(JobProcess, Row36ResumeFollowsALiveJobAndNamesWhatDiffers) {
   const JobStatus status = start_training(real(), again);
   EXPECT_EQ(status.pid, pid);
   EXPECT_NE(status.message.find("train.seed"), std::string::npos) << status.message;
+}
+
+// Who asks for more steps of what is done, in the job's own file, gets them.
+TEST_F(JobProcess, Row36ADoneJobOfMoreStepsGoesOn) {
+  const fs::path dir = folder_.path() / "longer";
+  RunConfig config = small_run(folder_.path(), 10);
+  start_training(real(), start_of(dir, config));
+  ASSERT_TRUE(has_state(dir, "done")) << log_tail(dir, 50);
+  EXPECT_EQ(start_training(real(), resume_of(dir)).state, "done");
+  json own = formats::json_from_file(dir / job_file::config);
+  own["train"]["steps"] = 15;
+  std::ofstream(dir / job_file::config) << own;
+  start_training(real(), resume_of(dir));
+  ASSERT_TRUE(has_state(dir, "done")) << log_tail(dir, 50);
+  EXPECT_EQ(read_job(dir, CurveDetail::none).step, 15);
+  EXPECT_EQ(curve_of(dir).size(), 15u);
+  EXPECT_NE(
+      log_tail(dir, 50).find("goes on otherwise than it began: train.steps (10 before, now 15)"),
+      std::string::npos)
+      << log_tail(dir, 50);
+}
+
+// A window beside a training stays quick because the training yields, with all of its threads: when
+// it is started, and when it is started again.
+TEST_F(JobProcess, EveryThreadYieldsTheProcessor) {
+  struct Yields {
+    int niceness = -100, policy = -1;
+  };
+  const auto yields_of = [](const fs::path& task) {
+    std::ifstream file(task / "stat");
+    const std::string line{std::istreambuf_iterator<char>(file), {}};
+    // Behind the name in parentheses, which is field 2: the niceness is field 19, the policy 41.
+    std::istringstream words(line.substr(std::min(line.size(), line.rfind(')') + 1)));
+    std::string word;
+    Yields yields;
+    for (int field = 3; words >> word; ++field) {
+      if (field == 19) yields.niceness = std::stoi(word);
+      if (field == 41) yields.policy = std::stoi(word);
+    }
+    return yields;
+  };
+  const Yields own = yields_of("/proc/self");
+  const fs::path dir = folder_.path() / "yields";
+  RunConfig config = small_run(folder_.path(), 1'000'000);
+  config.train.threads = 2, config.train.batch_tokens = 1024;
+  config.train.checkpoint_every = 1'000'000;
+  start_training(real(), start_of(dir, config));
+  for (const bool again : {false, true}) {
+    if (again) kill_job(dir), control_job(real(), dir, "resume", PHASESCOPE_JOB_RUNNER);
+    ASSERT_TRUE(within(60, [&] {
+      const JobStatus now = read_job(dir, CurveDetail::none);
+      return now.state == "running" && now.step > 0;
+    })) << log_tail(dir, 50);
+    const fs::path process = "/proc/" + std::to_string(read_job(dir, CurveDetail::none).pid);
+    int threads = 0;
+    for (const auto& task : fs::directory_iterator(process / "task")) {
+      const Yields thread = yields_of(task.path());
+      if (thread.policy < 0) continue;  // it has ended meanwhile
+      EXPECT_EQ(thread.niceness, std::max(10, own.niceness)) << task.path();
+      EXPECT_EQ(thread.policy, own.policy == SCHED_OTHER ? SCHED_BATCH : own.policy);
+      ++threads;
+    }
+    EXPECT_GE(threads, 2);
+  }
+  EXPECT_EQ(yields_of("/proc/self").niceness, own.niceness);  // whoever starts it stays as it was
+  EXPECT_EQ(yields_of("/proc/self").policy, own.policy);
 }
 
 TEST_F(JobProcess, ResumeWithoutACheckpointBeginsAtStepZero) {

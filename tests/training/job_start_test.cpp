@@ -35,7 +35,7 @@ class JobStarts : public testing::Test {
   ~JobStarts() override { unsetenv("XDG_CACHE_HOME"); }
 
   // No process is started: a launcher would.
-  JobStart launched(const fs::path& dir, int64_t steps) const {
+  JobStart launched(const fs::path& dir, std::int64_t steps) const {
     JobStart start;
     start.dir = dir, start.launched = true;
     start.config = to_json(small_run(folder_.path(), steps));
@@ -53,7 +53,7 @@ TEST_F(JobStarts, OfManyAtOnceOneHasTheFolder_Risk12) {
   const fs::path dir = folder_.path() / "j";
   std::vector<JobStart> starts;
   for (std::size_t n = 0; n < kStarts; ++n) {
-    starts.push_back(launched(dir, 100 + static_cast<int64_t>(n)));
+    starts.push_back(launched(dir, 100 + static_cast<std::int64_t>(n)));
   }
   std::vector<std::string> said(kStarts);
   std::barrier ready(static_cast<std::ptrdiff_t>(kStarts));
@@ -201,7 +201,7 @@ TEST_F(JobStarts, AnEvalIsLookedAtWithoutItsModels) {
     }
     return "";
   };
-  constexpr int64_t kLongest = int64_t{1} << 24;  // windows of perplexity
+  constexpr std::int64_t kLongest = std::int64_t{1} << 24;  // windows of perplexity
   EXPECT_EQ(told({{"task", "perplexity"}, {"lengths", {16, kLongest}}}), "");
   const std::string longer = told({{"task", "perplexity"}, {"lengths", {16, kLongest + 1}}});
   EXPECT_TRUE(longer.starts_with("bad_usage: a window has 16777216 tokens at most, not 16777217"))
@@ -285,6 +285,20 @@ std::string said_in_the_foreground(const nlohmann::json& asked) {
   return "";
 }
 
+// A model of files whose tokenizer lies beside it, as other libraries have it.
+std::string model_with_a_tokenizer(const fs::path& folder) {
+  fs::create_directories(folder);
+  fs::copy_file(
+      fs::path(PHASESCOPE_SOURCE) / "tests/data/hf/tokenizers/llama3_bytelevel/tokenizer.json",
+      folder / "tokenizer.json");
+  model::ModelConfig config = model_config_of(small_run(folder.parent_path(), 1));
+  config.tokenizer = nullptr, config.vocab_size = 600;
+  const auto drawn = model::random_model(config, 1);
+  model::save_model(formats::real_file_system(), folder, config, drawn->encoding(),
+                    drawn->decoder.weights());
+  return folder.string();
+}
+
 // There is no job whose log alone would say it.
 TEST_F(JobStarts, AnEvalThatCannotSuitItsModelsIsRefusedInTheForegroundsWords) {
   JobStart start;
@@ -305,6 +319,9 @@ TEST_F(JobStarts, AnEvalThatCannotSuitItsModelsIsRefusedInTheForegroundsWords) {
   std::ofstream(broken) << "{\"text\": 1}\n";
   const std::string blank = (folder_.path() / "blank.jsonl").string();
   std::ofstream(blank) << "\n";
+  const std::string shorter = (folder_.path() / "shorter.jsonl").string();
+  std::ofstream(shorter) << "{\"text\": \"a text\"}\n{\"text\": \"another text\"}\n";
+  const std::string with_tokenizer = model_with_a_tokenizer(folder_.path() / "beside");
   const auto perplexity = [](const std::string& model, const std::string& corpus) {
     return nlohmann::json{
         {"task", "perplexity"}, {"models", {model}}, {"lengths", {16}}, {"corpus", corpus}};
@@ -319,6 +336,13 @@ TEST_F(JobStarts, AnEvalThatCannotSuitItsModelsIsRefusedInTheForegroundsWords) {
            perplexity("rope", empty),
            perplexity("rope", broken),
            perplexity("rope", blank),
+           perplexity("rope", shorter),
+           perplexity(with_tokenizer, shorter),
+           {{"task", "perplexity"},
+            {"models", {"rope"}},
+            {"lengths", {16}},
+            {"input", {{"text", "short"}}}},
+           {{"task", "perplexity"}, {"models", {"proof-sink"}}, {"lengths", {100'000}}},
            {{"task", "passkey"}, {"models", {"rope"}}}}) {
     const std::string wanted = said_in_the_foreground(asked);
     EXPECT_NE(wanted, "") << asked;

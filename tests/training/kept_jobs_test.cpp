@@ -35,7 +35,7 @@ void write_finished(const fs::path& dir) {
   status.step = status.steps = 100, status.seconds = 12.5;
   status.message = "written to " + dir.string();
   status.blind_bits = 0.25 + 1.0 / 37;  // which is first passed at step 38
-  for (int64_t step = 1; step <= 100; ++step) {
+  for (std::int64_t step = 1; step <= 100; ++step) {
     protocol::MetricPoint point{.step = step, .loss = 1.0 / static_cast<double>(step)};
     if (step % 2 == 0) point.validation_bits = 0.25 + 1.0 / static_cast<double>(step);
     point.time = 1.5 * static_cast<double>(step);

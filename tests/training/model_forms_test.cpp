@@ -32,7 +32,7 @@ ModelConfig small_model(const nlohmann::json& encoding) {
   return config;
 }
 
-at::Tensor some_ids(int64_t rows, int64_t columns, int64_t of) {
+at::Tensor some_ids(std::int64_t rows, std::int64_t columns, std::int64_t of) {
   return (at::arange(rows * columns, at::kLong) * 7 + 3).remainder(of).view({rows, columns});
 }
 
@@ -73,7 +73,7 @@ std::shared_ptr<const model::LayerAttention> cross_of(const model::Model& model,
 TEST(CrossPositions, OfTreesAreTheDefinition) {
   const auto model =
       model::random_model(encoder_decoder({{"key", "ape_tree"}, {"decay", 0.9}}), 3, at::kDouble);
-  const std::vector<int64_t> rows = {0, 1, 2, 3, 5, 11}, columns = {1, 3, 6, 7, 4};
+  const std::vector<std::int64_t> rows = {0, 1, 2, 3, 5, 11}, columns = {1, 3, 6, 7, 4};
   model::ForwardOptions options{.backend = model::Backend::plain};
   options.decoder_ids = some_ids(1, 6, 22);
   options.decoder_position_ids = at::tensor(rows);
@@ -81,17 +81,17 @@ TEST(CrossPositions, OfTreesAreTheDefinition) {
   const auto cross = cross_of(*model, options);
   ASSERT_TRUE(cross);
   const at::Tensor w = orthogonal(model->decoder.weights().encoding.at("generator"));
-  const auto path = [](int64_t node) {
-    std::vector<int64_t> branches;
+  const auto path = [](std::int64_t node) {
+    std::vector<std::int64_t> branches;
     for (; node > 1; node /= 2) branches.insert(branches.begin(), node % 2);
     return branches;
   };
-  const auto matrix = [&](int64_t node) {
+  const auto matrix = [&](std::int64_t node) {
     at::Tensor m = at::eye(8, at::kDouble);
-    for (const int64_t branch : path(node)) m = at::matmul(m, w[branch].transpose(0, 1));
+    for (const std::int64_t branch : path(node)) m = at::matmul(m, w[branch].transpose(0, 1));
     return m;
   };
-  const auto steps = [&](int64_t a, int64_t b) {
+  const auto steps = [&](std::int64_t a, std::int64_t b) {
     const auto from = path(a), to = path(b);
     std::size_t same = 0;
     while (same < from.size() && same < to.size() && from[same] == to[same]) ++same;
@@ -100,17 +100,17 @@ TEST(CrossPositions, OfTreesAreTheDefinition) {
   const at::Tensor scores = cross->scores(cross->whole()).score;
   for (std::size_t n = 0; n < rows.size(); ++n) {
     for (std::size_t m = 0; m < columns.size(); ++m) {
-      for (int64_t head = 0; head < 2; ++head) {
+      for (std::int64_t head = 0; head < 2; ++head) {
         const at::Tensor q =
-            at::matmul(matrix(rows[n]), cross->q()[0][head][static_cast<int64_t>(n)]);
+            at::matmul(matrix(rows[n]), cross->q()[0][head][static_cast<std::int64_t>(n)]);
         const at::Tensor k =
-            at::matmul(matrix(columns[m]), cross->k()[0][head][static_cast<int64_t>(m)]);
+            at::matmul(matrix(columns[m]), cross->k()[0][head][static_cast<std::int64_t>(m)]);
         const double expected =
             q.dot(k).item<double>() / std::sqrt(8.0) * std::pow(0.9, steps(rows[n], columns[m]));
         // float64 of sums of 8 terms below 10.
-        EXPECT_NEAR(
-            scores[0][head][static_cast<int64_t>(n)][static_cast<int64_t>(m)].item<double>(),
-            expected, 1e-12);
+        EXPECT_NEAR(scores[0][head][static_cast<std::int64_t>(n)][static_cast<std::int64_t>(m)]
+                        .item<double>(),
+                    expected, 1e-12);
       }
     }
   }
@@ -120,7 +120,7 @@ TEST(CrossPositions, OfTreesAreTheDefinition) {
 // positions are asked for.
 TEST(CrossPositions, OfRotationsGoByTheDifference) {
   ModelConfig config = encoder_decoder({{"key", "rope"}});
-  const auto scores = [&](const ModelConfig& of, int64_t encoder, int64_t decoder) {
+  const auto scores = [&](const ModelConfig& of, std::int64_t encoder, std::int64_t decoder) {
     const auto model = model::random_model(of, 3, at::kDouble);
     model::ForwardOptions options{.backend = model::Backend::plain};
     options.decoder_ids = some_ids(1, 4, 22);
@@ -147,7 +147,7 @@ TEST(CrossPositions, AreRefusedWhereScoresAreOfOneText) {
 
 // ---- Images --------------------------------------------------------------------------------------
 
-ModelConfig image_model(int64_t side, int64_t kernel, int64_t channels) {
+ModelConfig image_model(std::int64_t side, std::int64_t kernel, std::int64_t channels) {
   ModelConfig config = small_model({{"key", "ape_grid"}, {"columns", 3}});
   config.vocab_size = 5;
   config.attention.causal = false;
@@ -168,7 +168,7 @@ class EmbeddingKeeper final : public model::Observer {
 // convolution whose kernel is the piece, and a 2 x 2 kernel with the largest of its four windows is
 // a convolution with pooling, as torch has them.
 TEST(Images, PiecesAreReadAsAConvolutionReadsThem) {
-  for (const int64_t kernel : {3, 2}) {
+  for (const std::int64_t kernel : {3, 2}) {
     const auto model = model::random_model(image_model(3, kernel, 2), 5);
     const at::NoGradGuard no_gradients;
     const at::Tensor image = at::randn({2, 9, 9, 2});

@@ -19,7 +19,7 @@ namespace {
 using namespace phasescope;
 namespace fs = std::filesystem;
 
-void train(const fs::path& folder, int64_t steps) {
+void train(const fs::path& folder, std::int64_t steps) {
   training::Ranks ranks(training::rank_place());
   const training::RunConfig config = training::small_run(folder, steps);
   auto corpus = std::make_shared<const training::Corpus>(

@@ -91,7 +91,7 @@ class RanksByNccl : public testing::Test {
   }
 
   // Two processes that train; `second` is set for rank 1 alone.
-  std::vector<pid_t> start(int64_t steps, Variables both, const Variables& second) {
+  std::vector<pid_t> start(std::int64_t steps, Variables both, const Variables& second) {
     both.insert({"PHASESCOPE_RANK_TIMEOUT", "120"});
     both.insert({{"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}});
     both.insert({"MASTER_PORT", std::to_string(free_port())});
@@ -166,7 +166,7 @@ TEST_F(RanksByNccl, LeaveGradientsOnTheDevice) {
 // The same batch, whose parts one process reads one after the other: bit for bit, since the sums
 // are taken in the same order.
 TEST_F(RanksByNccl, MakeTheLossesAndWeightsOfOneProcess) {
-  constexpr int64_t kSteps = 12;
+  constexpr std::int64_t kSteps = 12;
   const auto ids = start(kSteps, {}, {});
   ASSERT_EQ(end_of(ids[0]), 0) << said_by(0);
   ASSERT_EQ(end_of(ids[1]), 0) << said_by(1);
@@ -177,7 +177,7 @@ TEST_F(RanksByNccl, MakeTheLossesAndWeightsOfOneProcess) {
   Trainer alone(config, corpus,
                 read_validation_texts(config.data.validation, config.model.context));
   std::ifstream first(folder_ / "losses-0"), second(folder_ / "losses-1");
-  for (int64_t step = 0; step < kSteps; ++step) {
+  for (std::int64_t step = 0; step < kSteps; ++step) {
     const double loss = alone.step().loss;
     std::string told, also;
     ASSERT_TRUE(first >> told && second >> also) << step;

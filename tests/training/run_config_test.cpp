@@ -189,10 +189,10 @@ TEST(RunConfig, WholeNumbersThatAreNotHeldAreProblems) {
   const auto seed = [&](const char* number) {
     return run_config_from_json(seeded(number), "test.json").train.seed;
   };
-  EXPECT_EQ(seed("9223372036854775807"), std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(seed("9223372036854775807"), std::numeric_limits<std::int64_t>::max());
   EXPECT_EQ(seed("0"), 0);
   EXPECT_EQ(seed("2e3"), 2000);
-  EXPECT_EQ(seed("9007199254740992.0"), int64_t{1} << 53);
+  EXPECT_EQ(seed("9007199254740992.0"), std::int64_t{1} << 53);
 }
 
 // As those of every verb are: an unsigned number is made of them.

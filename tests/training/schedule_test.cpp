@@ -45,20 +45,20 @@ TEST(Schedule, WithoutWarmUpBeginsAtTheFullRate) {
 }
 
 TEST(Curriculum, CountsAddUpToTheSteps) {
-  for (const int64_t steps : {1, 7, 10, 200, 2442}) {
+  for (const std::int64_t steps : {1, 7, 10, 200, 2442}) {
     TrainSection train = desk();
     train.steps = steps;
     const auto counts = stage_steps(train);
     EXPECT_EQ(counts.size(), 5u);
-    EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), int64_t{0}), steps);
-    for (const int64_t count : counts) EXPECT_GE(count, 0);
+    EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}), steps);
+    for (const std::int64_t count : counts) EXPECT_GE(count, 0);
   }
 }
 
 TEST(Curriculum, ShortWindowsHaveTheirShareOfTheSteps) {
   TrainSection train = desk();
   train.steps = 1000;
-  EXPECT_EQ(stage_steps(train), (std::vector<int64_t>{150, 150, 150, 150, 400}));
+  EXPECT_EQ(stage_steps(train), (std::vector<std::int64_t>{150, 150, 150, 150, 400}));
   EXPECT_EQ(window_length_at(train, 256, 0), 16);
   EXPECT_EQ(window_length_at(train, 256, 149), 16);
   EXPECT_EQ(window_length_at(train, 256, 150), 32);
@@ -69,7 +69,7 @@ TEST(Curriculum, ShortWindowsHaveTheirShareOfTheSteps) {
 
 TEST(Curriculum, AStepHasTheSameTokensAtEveryLength) {
   const TrainSection train = desk();
-  for (int64_t step = 0; step < train.steps; step += 100) {
+  for (std::int64_t step = 0; step < train.steps; step += 100) {
     EXPECT_EQ(windows_at(train, 256, step) * window_length_at(train, 256, step), 2048) << step;
   }
   EXPECT_EQ(tokens_before(train, 256, train.steps), train.steps * 2048);
@@ -78,8 +78,8 @@ TEST(Curriculum, AStepHasTheSameTokensAtEveryLength) {
 TEST(Curriculum, TokensAreThoseOfTheStepsBefore) {
   TrainSection train = desk();
   train.batch_tokens = 2000;  // no multiple of the lengths
-  int64_t sum = 0;
-  for (int64_t step = 0; step <= 2000; ++step) {
+  std::int64_t sum = 0;
+  for (std::int64_t step = 0; step <= 2000; ++step) {
     if (step % 97 == 0) {
       ASSERT_EQ(tokens_before(train, 256, step), sum) << step;
     }
@@ -116,7 +116,7 @@ TEST(Corpus, WhatAStepReadsDependsOnSeedAndStepAlone) {
   const Corpus corpus(counted_text(10'000), {}, 256);
   TrainSection train = desk();
   const Batch batch = corpus.batch(train, 256, 77);
-  for (int64_t step = 0; step < 50; ++step) corpus.batch(train, 256, step);
+  for (std::int64_t step = 0; step < 50; ++step) corpus.batch(train, 256, step);
   EXPECT_EQ(corpus.batch(train, 256, 77).inputs, batch.inputs);
   EXPECT_NE(corpus.batch(train, 256, 78).inputs, batch.inputs);
   train.seed = 2;
@@ -128,10 +128,10 @@ TEST(Corpus, WindowsAreDrawnFromTheWholeText) {
   const Corpus corpus(counted_text(1000 + 15), {}, 16);
   TrainSection train = desk();
   train.batch_tokens = 16 * 50;
-  std::set<int64_t> seen;
-  for (int64_t step = 0; step < 100; ++step) {
+  std::set<std::int64_t> seen;
+  for (std::int64_t step = 0; step < 100; ++step) {
     const Batch batch = corpus.batch(train, 16, step);
-    for (int64_t row = 0; row < batch.windows; ++row) {
+    for (std::int64_t row = 0; row < batch.windows; ++row) {
       const auto at = static_cast<std::size_t>(row * batch.length);
       seen.insert(batch.targets[at] * 1000 + batch.targets[at + 1]);
     }

@@ -77,7 +77,7 @@ class SlurmArrays : public testing::Test {
   fs::path sweep() const { return folder_.path() / "it's a sweep"; }
 
   // Prepared cells of so many steps.
-  SlurmArray array_of(int cells, int64_t steps) const {
+  SlurmArray array_of(int cells, std::int64_t steps) const {
     SlurmArray array{.folder = sweep(), .at_once = 2, .program = PHASESCOPE_JOB_RUNNER};
     for (int n = 0; n < cells; ++n) {
       array.cells.push_back(sweep() / ("cell-" + std::to_string(n)));

@@ -19,7 +19,7 @@ inline std::string small_text() {
 }
 
 // Writes the text below `folder` and returns a configuration that reads it.
-inline RunConfig small_run(const std::filesystem::path& folder, int64_t steps,
+inline RunConfig small_run(const std::filesystem::path& folder, std::int64_t steps,
                            const nlohmann::json& encoding = {{"key", "rope"}}) {
   const std::filesystem::path text = folder / "text.txt";
   if (!std::filesystem::exists(text)) std::ofstream(text) << small_text();

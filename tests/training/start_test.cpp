@@ -42,7 +42,7 @@ Trainer text_trainer(const RunConfig& config) {
                  read_validation_texts(config.data.validation, config.model.context), from);
 }
 
-std::vector<double> losses_to(Trainer& trainer, int64_t until) {
+std::vector<double> losses_to(Trainer& trainer, std::int64_t until) {
   std::vector<double> losses;
   while (trainer.steps_done() < until) losses.push_back(trainer.step().loss);
   return losses;

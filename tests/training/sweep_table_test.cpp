@@ -95,10 +95,24 @@ TEST(SweepTable, AveragesOverTheSeedsThatAreThere) {
   EXPECT_DOUBLE_EQ(rope.value, 3);
   // Student t with 2 degrees: 4.3027 sd / sqrt(3), sd = sqrt(7).
   EXPECT_NEAR(*rope.high - rope.value, 4.30265 * std::sqrt(7.0 / 3), 1e-4);
-  EXPECT_NEAR(rope.value - *rope.low, 4.30265 * std::sqrt(7.0 / 3), 1e-4);
+  EXPECT_EQ(*rope.low, 1);  // which no perplexity is below
   // One seed says nothing of others.
   EXPECT_EQ(found.eval.rows[1].n, 1);
   EXPECT_FALSE(found.eval.rows[1].low.has_value());
+}
+
+// A training that is done is not all of a cell.
+TEST(SweepTable, SaysWhyAnEvalFailed) {
+  TemporaryFolder folder;
+  write_job(folder.path() / "a", "done");
+  const fs::path eval = folder.path() / "a/eval";
+  write_job(eval, "failed", "eval");
+  protocol::JobStatus status{.kind = "eval", .state = "failed"};
+  status.message = "no text is long enough";
+  write_status(formats::real_file_system(), eval, status);
+  const auto cells = sweep_table({{folder.path() / "a", "rope"}}).cells;
+  EXPECT_EQ(cells.at(0).evaluated, "failed");
+  EXPECT_EQ(cells.at(0).message, "the eval failed: no text is long enough");
 }
 
 // Differences 2, 1 and 6 of seeds 1 to 3, in whatever order the jobs stand; seed 4 is of one group

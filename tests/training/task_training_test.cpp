@@ -36,15 +36,16 @@ std::vector<std::string> task_configs() {
   std::vector<std::string> names;
   for (const fs::directory_entry& entry : fs::directory_iterator(kDesk)) {
     if (entry.path().extension() != ".json") continue;
-    if (!run_config_from_file(entry.path()).of_text())
+    if (!run_config_from_file(entry.path()).of_text()) {
       names.push_back(entry.path().stem().string());
+    }
   }
   std::ranges::sort(names);
   return names;
 }
 
 // Few steps of it.
-RunConfig short_run(const std::string& name, int64_t steps) {
+RunConfig short_run(const std::string& name, std::int64_t steps) {
   RunConfig config = run_config_from_file(kDesk / (name + ".json"));
   config.task.batch = 16;
   config.train.steps = steps;
@@ -58,7 +59,7 @@ Trainer task_trainer(const RunConfig& config) {
   return Trainer(config, std::make_shared<const TaskData>(config));
 }
 
-std::vector<double> losses_until(Trainer& trainer, int64_t until) {
+std::vector<double> losses_until(Trainer& trainer, std::int64_t until) {
   std::vector<double> losses;
   while (trainer.steps_done() < until) losses.push_back(trainer.step().loss);
   return losses;
@@ -197,7 +198,7 @@ TEST(TaskData, CausalTargetsAreThoseThatCount) {
   const std::vector<tasks::Sample> samples = {task.draw(1, {1, 1}, 0), task.draw(1, {3, 2}, 0)};
   const Batch batch = batch_of(task, samples, Counted::in_training);
   ASSERT_EQ(batch.windows, 2);
-  EXPECT_EQ(batch.length, static_cast<int64_t>(samples[1].input.size()));
+  EXPECT_EQ(batch.length, static_cast<std::int64_t>(samples[1].input.size()));
   EXPECT_TRUE(batch.key_mask.empty());  // a causal model never sees what stands behind
   for (std::size_t row = 0; row < 2; ++row) {
     for (std::size_t t = 0; t < static_cast<std::size_t>(batch.length); ++t) {
@@ -219,7 +220,7 @@ TEST(TaskData, PlaceholdersTrainWhatTheMetricDoesNotCount) {
   const Batch tested = batch_of(task, samples, Counted::in_metric);
   EXPECT_EQ(trained.length, 9 + 10);
   const auto counted = [](const Batch& batch) {
-    return std::ranges::count_if(batch.targets, [](int64_t id) { return id >= 0; });
+    return std::ranges::count_if(batch.targets, [](std::int64_t id) { return id >= 0; });
   };
   EXPECT_EQ(counted(trained), 10);
   EXPECT_LT(counted(tested), 10);
@@ -233,7 +234,7 @@ TEST(TaskData, PaddingThatCouldBeSeenIsMasked) {
   const tasks::Task& task = tasks::task_named("seq_copy");
   const std::vector<tasks::Sample> samples = {task.draw(1, {3}, 0), task.draw(1, {5}, 0)};
   const Batch batch = batch_of(task, samples, Counted::in_training);
-  EXPECT_EQ(batch.key_mask, (std::vector<int64_t>{1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(batch.key_mask, (std::vector<std::int64_t>{1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 1}));
   EXPECT_EQ(batch.decoder_length, 6);
   EXPECT_EQ(batch.answers(), 6);
 }
@@ -304,8 +305,8 @@ TEST(TaskData, AnImagesPiecesAreThoseOfTheReference) {
     }
   }
   for (std::size_t n = 0; n < 16; ++n) {
-    EXPECT_EQ(batch.cells[2 * n], static_cast<int64_t>(n / 4));
-    EXPECT_EQ(batch.cells[2 * n + 1], static_cast<int64_t>(n % 4));
+    EXPECT_EQ(batch.cells[2 * n], static_cast<std::int64_t>(n / 4));
+    EXPECT_EQ(batch.cells[2 * n + 1], static_cast<std::int64_t>(n % 4));
   }
 }
 
@@ -342,7 +343,7 @@ TEST(TaskData, APartOfABatchIsTheBatchOfItsSamples) {
     const RunConfig config = short_run(name, 4);
     const Batch whole = TaskData(config).batch(3);
     const Batch part = part_of(whole, 5, 9);
-    const auto rows = [](const auto& values, int64_t width) {
+    const auto rows = [](const auto& values, std::int64_t width) {
       return std::vector(values.begin() + 5 * width, values.begin() + 9 * width);
     };
     EXPECT_EQ(part.windows, 4);
@@ -395,9 +396,9 @@ TEST(TaskData, LengthsAreDrawnAsAsked) {
   RunConfig config = short_run("missing_duplicate_rope", 400);
   config.task.growth = 0, config.task.longest_at_first = 0;
   config.task.shortest = 2, config.task.longest = 5, config.task.batch = 1;
-  std::map<int64_t, int> seen;
+  std::map<std::int64_t, int> seen;
   const TaskData even(config);
-  for (int64_t step = 0; step < 400; ++step) ++seen[even.batch(step).length];
+  for (std::int64_t step = 0; step < 400; ++step) ++seen[even.batch(step).length];
   ASSERT_EQ(seen.size(), 4u);
   // Of 400 draws from 4: 100, five standard errors of 8.7.
   for (const auto& [length, count] : seen) EXPECT_NEAR(count, 100, 44) << length;
@@ -406,7 +407,7 @@ TEST(TaskData, LengthsAreDrawnAsAsked) {
   config.task.batch = 1;
   const TaskData normal(config);
   double sum = 0, squares = 0;
-  for (int64_t step = 0; step < 400; ++step) {
+  for (std::int64_t step = 0; step < 400; ++step) {
     const auto length = static_cast<double>(normal.batch(step).length - 2);  // [SOS] and [EOS]
     sum += length, squares += length * length;
   }
@@ -439,7 +440,7 @@ TEST(TaskAnswers, PaddingChangesNothing) {
     Trainer trainer = task_trainer(config);
     losses_until(trainer, 1);
     const tasks::Task& task = tasks::task_named(config.task.name);
-    const auto at = [&](int64_t n) {
+    const auto at = [&](std::int64_t n) {
       return tasks::Ids(static_cast<std::size_t>(task.info().dimensions), n);
     };
     const std::vector<tasks::Sample> both = {task.draw(3, at(3), 0), task.draw(3, at(6), 0)};

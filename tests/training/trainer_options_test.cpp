@@ -40,7 +40,7 @@ using Change = std::function<void(RunConfig&)>;
 
 class Options : public testing::Test {
  protected:
-  RunConfig run(int64_t steps, const Change& change) const {
+  RunConfig run(std::int64_t steps, const Change& change) const {
     RunConfig config = small_run(folder_.path(), steps);
     config.train.dtype = "f32";
     change(config);
@@ -52,7 +52,7 @@ class Options : public testing::Test {
     return Trainer(config, corpus,
                    read_validation_texts(config.data.validation, config.model.context));
   }
-  std::vector<double> losses(int64_t steps, const Change& change) const {
+  std::vector<double> losses(std::int64_t steps, const Change& change) const {
     Trainer one = trainer(run(steps, change));
     std::vector<double> list;
     while (!one.done()) list.push_back(one.step().loss);
@@ -85,13 +85,15 @@ TEST_F(Options, PartsOfATasksStepGoByTheirTargets) {
       run_config_from_file(fs::path(PHASESCOPE_SOURCE) / "sample_configs/desk/addition_rope.json");
   config.task.batch = 10, config.task.longest_at_first = 0, config.task.growth = 0;
   config.train.steps = 1;
-  const auto first_loss = [&](int64_t parts) {
+  const auto first_loss = [&](std::int64_t parts) {
     config.train.accumulate = parts;
     Trainer one(config, std::make_shared<const TaskData>(config));
     return one.step().loss;
   };
   const double whole = first_loss(1);
-  for (const int64_t parts : {2, 3, 7, 100}) EXPECT_NEAR(first_loss(parts), whole, 1e-5) << parts;
+  for (const std::int64_t parts : {2, 3, 7, 100}) {
+    EXPECT_NEAR(first_loss(parts), whole, 1e-5) << parts;
+  }
 }
 
 TEST_F(Options, LayersThatRunAgainGiveTheSameBits) {
@@ -137,7 +139,7 @@ TEST_F(Options, AllOfThemResumeBitForBit) {
     c.train.learning_rate = 1e-6;  // so that losses stay about their mean
   });
   Trainer unbroken = trainer(config);
-  const auto to = [](Trainer& one, int64_t until) {
+  const auto to = [](Trainer& one, std::int64_t until) {
     std::vector<double> list;
     while (one.steps_done() < until) list.push_back(one.step().loss);
     return list;
@@ -160,7 +162,7 @@ TEST_F(Options, AllOfThemResumeBitForBit) {
 
 // ---- Jumps and an early end ----------------------------------------------------------------------
 
-TrainSection watching(const std::string& spike, int64_t patience) {
+TrainSection watching(const std::string& spike, std::int64_t patience) {
   TrainSection train;
   train.spike = spike, train.patience = patience;
   return train;
@@ -256,7 +258,7 @@ TEST_F(Options, AJumpIsLeftOut) {
   bool seen = false;
   while (!one.done()) {
     const at::Tensor before = one.decoder().weights().embedding.detach().clone();
-    const int64_t skipped = one.skipped();
+    const std::int64_t skipped = one.skipped();
     one.step();
     const bool same = before.equal(one.decoder().weights().embedding);
     EXPECT_EQ(same, one.skipped() > skipped);
@@ -367,8 +369,8 @@ TEST_F(Options, AJobEndsEarlyAndSaysIt) {
 // ---- Other forms of the metrics ------------------------------------------------------------------
 
 // Bit by bit, so that what reads the file shares nothing with what wrote it.
-uint32_t sum_of(std::string_view bytes) {
-  uint32_t crc = 0xffffffffu;
+std::uint32_t sum_of(std::string_view bytes) {
+  std::uint32_t crc = 0xffffffffu;
   for (const char c : bytes) {
     crc ^= static_cast<unsigned char>(c);
     for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82f63b78u : 0);
@@ -389,7 +391,7 @@ TEST(EventRecords, TheSumIsCastagnolis) {
 
 struct ReadEvent {
   double wall = 0;
-  int64_t step = 0;
+  std::int64_t step = 0;
   std::string version;
   bool restart = false;
   std::map<std::string, float> scalars;
@@ -400,11 +402,11 @@ class WireReader {
  public:
   explicit WireReader(std::string_view text) : text_(text) {}
   bool done() const { return at_ >= text_.size(); }
-  uint64_t varint() {
-    uint64_t value = 0;
+  std::uint64_t varint() {
+    std::uint64_t value = 0;
     for (int shift = 0;; shift += 7) {
       const auto byte = static_cast<unsigned char>(text_.at(at_++));
-      value |= uint64_t{byte & 0x7fu} << shift;
+      value |= std::uint64_t{byte & 0x7fu} << shift;
       if (byte < 0x80) return value;
     }
   }
@@ -442,17 +444,17 @@ void read_summary(std::string_view summary, ReadEvent& event) {
 std::vector<ReadEvent> events_of(const std::string& file) {
   std::vector<ReadEvent> events;
   const auto masked = [](std::string_view part) {
-    const uint32_t crc = sum_of(part);
-    return static_cast<uint32_t>((crc >> 15 | crc << 17) + 0xa282ead8u);
+    const std::uint32_t crc = sum_of(part);
+    return static_cast<std::uint32_t>((crc >> 15 | crc << 17) + 0xa282ead8u);
   };
   WireReader records(file);
   while (!records.done()) {
     const std::string_view length = records.take(8);
-    EXPECT_EQ(records.fixed<uint32_t>(), masked(length));
-    uint64_t bytes = 0;
+    EXPECT_EQ(records.fixed<std::uint32_t>(), masked(length));
+    std::uint64_t bytes = 0;
     std::memcpy(&bytes, length.data(), 8);
     const std::string_view data = records.take(bytes);
-    EXPECT_EQ(records.fixed<uint32_t>(), masked(data));
+    EXPECT_EQ(records.fixed<std::uint32_t>(), masked(data));
     ReadEvent& event = events.emplace_back();
     WireReader fields(data);
     while (!fields.done()) {
@@ -461,7 +463,7 @@ std::vector<ReadEvent> events_of(const std::string& file) {
           event.wall = fields.fixed<double>();
           break;
         case 2 << 3 | 0:
-          event.step = static_cast<int64_t>(fields.varint());
+          event.step = static_cast<std::int64_t>(fields.varint());
           break;
         case 3 << 3 | 2:
           event.version = fields.take(fields.varint());
@@ -549,9 +551,9 @@ TEST_F(Options, AMeasuredStepChangesNothing) {
   // A checkpoint's files are those bytes, and headers.
   TemporaryFolder saved;
   one.write_files(formats::real_file_system(), saved.path());
-  int64_t bytes = 0;
+  std::int64_t bytes = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator(saved.path())) {
-    bytes += static_cast<int64_t>(entry.file_size());
+    bytes += static_cast<std::int64_t>(entry.file_size());
   }
   EXPECT_GT(bytes, cost.checkpoint_bytes);
   EXPECT_LT(bytes, cost.checkpoint_bytes + 32768);
@@ -570,7 +572,7 @@ TEST(Needs, AreReckonedFromAStep) {
   EXPECT_TRUE(words.ends_with("checkpoints of 7.2 MB, 6 at once at most, 43.2 MB")) << words;
   EXPECT_EQ(lacking_room(needs, "/"), "");
   Needs large = needs;
-  large.checkpoint_bytes = int64_t{1} << 58;
+  large.checkpoint_bytes = std::int64_t{1} << 58;
   EXPECT_NE(lacking_room(large, "/").find("the checkpoints take"), std::string::npos);
 }
 

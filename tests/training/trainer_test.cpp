@@ -36,7 +36,7 @@ Trainer trainer_of(const RunConfig& config) {
                  read_validation_texts(config.data.validation, config.model.context));
 }
 
-std::vector<double> losses_of(Trainer& trainer, int64_t until) {
+std::vector<double> losses_of(Trainer& trainer, std::int64_t until) {
   std::vector<double> losses;
   while (trainer.steps_done() < until) losses.push_back(trainer.step().loss);
   return losses;
@@ -164,10 +164,10 @@ TEST(Trainer, EveryStepHasAShiftAndADrawOfItsOwn) {
   Trainer trainer = trainer_of(small_run(folder.path(), 4, {{"key", "tape"}}));
   Trainer again = trainer_of(small_run(folder.path(), 4, {{"key", "tape"}}));
   std::set<std::uint64_t> draws;
-  int64_t least = 1000, most = -1;
+  std::int64_t least = 1000, most = -1;
   double sum = 0;
   constexpr int kSteps = 4000;
-  for (int64_t step = 0; step < kSteps; ++step) {
+  for (std::int64_t step = 0; step < kSteps; ++step) {
     const model::ForwardOptions options = trainer.forward_options(step);
     EXPECT_EQ(options.shift, again.forward_options(step).shift);
     EXPECT_EQ(options.draw, again.forward_options(step).draw);
@@ -183,7 +183,7 @@ TEST(Trainer, EveryStepHasAShiftAndADrawOfItsOwn) {
   EXPECT_NEAR(sum / kSteps, 32, 1.5);  // five standard errors of 18.8 / sqrt(4000)
   Trainer still =
       trainer_of(small_run(folder.path(), 4, {{"key", "tape"}, {"train_shift", false}}));
-  for (int64_t step = 0; step < 20; ++step) EXPECT_EQ(still.forward_options(step).shift, 0);
+  for (std::int64_t step = 0; step < 20; ++step) EXPECT_EQ(still.forward_options(step).shift, 0);
 }
 
 // Seen where a shift changes what a model computes: its updates start at zero, so from step 2 on.
@@ -358,7 +358,7 @@ TEST(Job, Row26GoesOnWhenASaveFails) {
   ASSERT_EQ(run_job(folder.path() / "whole"), 0);
   const auto wanted = curve_of(folder.path() / "whole");
   ASSERT_EQ(wanted.size(), 20u);
-  for (const int64_t operation : {12, 30, 60, 70, 80}) {
+  for (const std::int64_t operation : {12, 30, 60, 70, 80}) {
     const fs::path dir = folder.path() / ("failing" + std::to_string(operation));
     write_job(dir, config);
     formats::FaultyFileSystem files(dir);
@@ -419,7 +419,7 @@ TEST(Job, AResumedJobKeepsItsMetricsOnADiskThatRefuses_Risk6) {  // 17.A6
   write_job(folder.path() / "whole", config);
   ASSERT_EQ(run_job(folder.path() / "whole"), 0);
   const auto wanted = curve_of(folder.path() / "whole");
-  for (const int64_t operation : {1, 2, 3, 4, 5, 6, 8, 10, 14, 20}) {
+  for (const std::int64_t operation : {1, 2, 3, 4, 5, 6, 8, 10, 14, 20}) {
     const fs::path dir = folder.path() / ("j" + std::to_string(operation));
     write_job(dir, config);
     formats::FaultyFileSystem files(dir);

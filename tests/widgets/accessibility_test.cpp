@@ -39,8 +39,9 @@ Triple parts(const ImVec4& c) { return {c.x, c.y, c.z}; }
 
 Triple parts(const std::string& hex) {
   Triple out;
-  for (std::size_t i = 0; i < 3; ++i)
+  for (std::size_t i = 0; i < 3; ++i) {
     out[i] = std::stoi(hex.substr(1 + 2 * i, 2), nullptr, 16) / 255.0;
+  }
   return out;
 }
 
@@ -75,8 +76,9 @@ std::vector<NamedColor> texts() {
                                  {"good", parts(p.good)},
                                  {"bad", parts(p.bad)},
                                  {"warn", parts(p.warn)}};
-  for (int i = 0; i < series_count(); ++i)
+  for (int i = 0; i < series_count(); ++i) {
     all.push_back({"model " + std::to_string(i), parts(series_text(i))});
+  }
   return all;
 }
 
@@ -104,8 +106,9 @@ std::vector<NamedColor> grounds() {
                             ImGuiCol_TableRowBg,
                             ImGuiCol_TableRowBgAlt,
                             ImGuiCol_Header,
-                            ImGuiCol_HeaderHovered})
+                            ImGuiCol_HeaderHovered}) {
     all.push_back({ImGui::GetStyleColorName(id), over(c[id], window)});
+  }
   all.push_back({"a plot", over(ImPlot::GetStyle().Colors[ImPlotCol_PlotBg], window)});
   return all;
 }
@@ -114,10 +117,12 @@ TEST(Contrast, OfEveryTextOnWhatItStandsOn) {
   HeadlessImGui gui;
   for (const char* theme : {"light", "dark"}) {
     apply_theme(theme);
-    for (const NamedColor& text : texts())
-      for (const NamedColor& ground : grounds())
+    for (const NamedColor& text : texts()) {
+      for (const NamedColor& ground : grounds()) {
         EXPECT_GE(contrast_of(text.color, ground.color), 4.5)
             << theme << ": " << text.name << " on " << ground.name;
+      }
+    }
   }
 }
 
@@ -129,10 +134,12 @@ TEST(Contrast, OfTextOnWhatIsPressed) {
     const ImVec4* c = ImGui::GetStyle().Colors;
     const Triple text = parts(c[ImGuiCol_Text]);
     for (const ImGuiCol id : {ImGuiCol_ButtonHovered, ImGuiCol_ButtonActive, ImGuiCol_HeaderActive,
-                              ImGuiCol_TextSelectedBg})
-      for (const ImGuiCol below : {ImGuiCol_WindowBg, ImGuiCol_FrameBg, ImGuiCol_Button})
+                              ImGuiCol_TextSelectedBg}) {
+      for (const ImGuiCol below : {ImGuiCol_WindowBg, ImGuiCol_FrameBg, ImGuiCol_Button}) {
         EXPECT_GE(contrast_of(text, over(c[id], parts(c[below]))), 4.5)
             << theme << ": " << ImGui::GetStyleColorName(id);
+      }
+    }
   }
 }
 
@@ -144,17 +151,19 @@ TEST(Contrast, OfMarksAndSelection) {
     const ImVec4* c = ImGui::GetStyle().Colors;
     const Triple window = parts(c[ImGuiCol_WindowBg]);
     for (const ImGuiCol id : {ImGuiCol_CheckMark, ImGuiCol_SliderGrab, ImGuiCol_NavCursor,
-                              ImGuiCol_TabSelectedOverline})
+                              ImGuiCol_TabSelectedOverline}) {
       EXPECT_GE(contrast_of(parts(c[id]), window), 3)
           << theme << ": " << ImGui::GetStyleColorName(id);
+    }
   }
 }
 
 TEST(Contrast, OfWordsInFigures) {
   for (const FigureTheme theme : {FigureTheme::light, FigureTheme::dark}) {
     const FigureInk& ink = figure_ink(theme);
-    for (const std::string& words : {ink.strong, ink.ink, ink.quiet})
+    for (const std::string& words : {ink.strong, ink.ink, ink.quiet}) {
       EXPECT_GE(contrast_of(parts(words), parts(ink.ground)), 4.5) << words;
+    }
   }
 }
 
@@ -187,10 +196,13 @@ TEST(Scale, LinesAndPointsGrowWithLetters) {
     const ImU32 wanted = rgb(ImGui::ColorConvertFloat4ToU32(series_vec(series.color)));
     for (int n = 0; n < 3; ++n) gui.frame([&] { draw_plot(plot, {.version = 1}); });
     float top = 1e9F, bottom = 0;
-    for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists)
-      for (const ImDrawVert& vertex : list->VtxBuffer)
-        if (rgb(vertex.col) == wanted)
+    for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists) {
+      for (const ImDrawVert& vertex : list->VtxBuffer) {
+        if (rgb(vertex.col) == wanted) {
           top = std::min(top, vertex.pos.y), bottom = std::max(bottom, vertex.pos.y);
+        }
+      }
+    }
     return bottom - top;
   };
   const auto grows = [&] { return height_at(3) - height_at(1); };
@@ -209,19 +221,21 @@ TEST(Scale, LinesAndPointsGrowWithLetters) {
 TEST(Room, ALegendLeavesThePlotItsHeight) {
   HeadlessImGui gui;
   PlotSpec plot{.id = "plot"};
-  for (int n = 0; n < 9; ++n)
+  for (int n = 0; n < 9; ++n) {
     plot.series.push_back({.label = "published: model " + std::to_string(n) + ", not equivariant",
                            .x = {0, 1},
                            .y = {0, 1.0 + n}});
+  }
   PlotDrawn drawn;
   const auto legend_in = [&](float width) {
     std::string words;
-    for (int frame = 0; frame < 3; ++frame)
+    for (int frame = 0; frame < 3; ++frame) {
       gui.frame([&] {
         ImGui::BeginChild("place", {width, 260});
         words = gui.words_of([&] { drawn = draw_plot(plot, {.version = 1}); });
         ImGui::EndChild();
       });
+    }
     return words;
   };
   const std::string narrow = legend_in(330);  // an entry a line
@@ -242,17 +256,20 @@ TEST(Room, WordsOfAMarkerStandBesideItsLine) {
   plot.markers = {{.at = 4.5, .label = "layers 1, 4: planes 5-9 stay (0)", .color = 2}};
   const auto farthest_left = [](ImU32 color) {
     float left = 1e9F;
-    for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists)
-      for (const ImDrawVert& vertex : list->VtxBuffer)
+    for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists) {
+      for (const ImDrawVert& vertex : list->VtxBuffer) {
         if (vertex.col == color) left = std::min(left, vertex.pos.x);
+      }
+    }
     return left;
   };
-  for (int frame = 0; frame < 3; ++frame)
+  for (int frame = 0; frame < 3; ++frame) {
     gui.frame([&] {
       ImGui::BeginChild("place", {330, 260});
       draw_plot(plot, {.version = 1});
       ImGui::EndChild();
     });
+  }
   const ImU32 letters = ImGui::ColorConvertFloat4ToU32(series_text(2));
   const ImU32 line = ImGui::ColorConvertFloat4ToU32(series_vec(2));
   ASSERT_LT(farthest_left(line), 330);
@@ -310,8 +327,9 @@ constexpr int kSteps = 16;
 
 std::vector<Triple> steps_of(Colormap map, Ground ground, const Sight& sight) {
   std::vector<Triple> steps;
-  for (int i = 0; i <= kSteps; ++i)
+  for (int i = 0; i <= kSteps; ++i) {
     steps.push_back(lab_of(parts(color_at(map, double(i) / kSteps, ground)), sight));
+  }
   return steps;
 }
 
@@ -325,8 +343,8 @@ TEST(ColorVision, LabOfKnownColours) {
 
 // Weights and viridis get lighter, or darker, all along; a signed map does so on each side of 0.
 TEST(ColorVision, StepsOfEveryMapStayApartInLightness) {
-  for (const Colormap map : {Colormap::weights, Colormap::viridis, Colormap::signed_values})
-    for (const Ground ground : {Ground::light, Ground::dark})
+  for (const Colormap map : {Colormap::weights, Colormap::viridis, Colormap::signed_values}) {
+    for (const Ground ground : {Ground::light, Ground::dark}) {
       for (const Sight& sight : kSights) {
         const std::vector<Triple> steps = steps_of(map, ground, sight);
         const bool two_sides = map == Colormap::signed_values;
@@ -338,15 +356,19 @@ TEST(ColorVision, StepsOfEveryMapStayApartInLightness) {
               << name_of(map) << " step " << i << " sight " << &sight - kSights;
         }
       }
+    }
+  }
 }
 
 TEST(ColorVision, SidesOfASignedMapStayApart) {
-  for (const Ground ground : {Ground::light, Ground::dark})
+  for (const Ground ground : {Ground::light, Ground::dark}) {
     for (const Sight& sight : kSights) {
       const std::vector<Triple> steps = steps_of(Colormap::signed_values, ground, sight);
-      for (std::size_t i = 1; i <= kSteps / 2; ++i)
+      for (std::size_t i = 1; i <= kSteps / 2; ++i) {
         EXPECT_GT(apart(steps[kSteps / 2 - i], steps[kSteps / 2 + i]), 3 * kJustSeen) << i;
+      }
     }
+  }
 }
 
 // On a dark ground they are lighter (theme.h), and so nearer to each other.
@@ -354,12 +376,15 @@ TEST(ColorVision, CurvesOfModelsStayApart) {
   HeadlessImGui gui;
   for (const char* theme : {"light", "dark"}) {
     apply_theme(theme);
-    for (const Sight& sight : kSights)
-      for (int i = 0; i < series_count(); ++i)
-        for (int j = 0; j < i; ++j)
+    for (const Sight& sight : kSights) {
+      for (int i = 0; i < series_count(); ++i) {
+        for (int j = 0; j < i; ++j) {
           EXPECT_GT(apart(lab_of(parts(series_vec(i)), sight), lab_of(parts(series_vec(j)), sight)),
                     3 * kJustSeen)
               << theme << " " << i << " " << j << " sight " << &sight - kSights;
+        }
+      }
+    }
   }
 }
 

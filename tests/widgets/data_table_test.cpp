@@ -81,11 +81,12 @@ class DrawnTable : public ::testing::Test {
  protected:
   int frames(int count = 2) {
     int vertices = 0;
-    for (int i = 0; i < count; ++i)
+    for (int i = 0; i < count; ++i) {
       vertices = gui_.frame([&] {
         at_ = ImGui::GetCursorScreenPos();
         drawn_ = table_.draw(spec_, options_);
       });
+    }
     return vertices;
   }
   void move_to_row(int row) {
@@ -143,13 +144,14 @@ TEST(TableEdge, ShowsWholeNumbersOrNone) {
   float name = 0, number = 0;  // widths of words
   const auto words_at = [&](float width) {
     std::string all;
-    for (int frame = 0; frame < 4; ++frame)
+    for (int frame = 0; frame < 4; ++frame) {
       gui.frame([&] {
         name = ImGui::CalcTextSize("name").x, number = ImGui::CalcTextSize("0.125").x;
         ImGui::BeginChild("room", {width, 300});
         all = gui.words_of([&] { drawn.draw(table, options); });
         ImGui::EndChild();
       });
+    }
     return all;
   };
   const auto has = [](const std::string& words, const char* part) {
@@ -199,9 +201,11 @@ TEST(TableEdge, CutsWordsWithAnEllipsis) {
     const ImVec4 ink = color < 0 ? ImGui::GetStyleColorVec4(ImGuiCol_Text) : series_text(color);
     const ImU32 letters = ImGui::ColorConvertFloat4ToU32(ink);
     float right = 0;
-    for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists)
-      for (const ImDrawVert& vertex : list->VtxBuffer)
+    for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists) {
+      for (const ImDrawVert& vertex : list->VtxBuffer) {
         if (vertex.col == letters) right = std::max(right, vertex.pos.x);
+      }
+    }
     EXPECT_GT(right, at.x) << color;
     EXPECT_LE(right, at.x + width + 1) << color << ": letters are cut through";
     const int before = times();
@@ -253,6 +257,31 @@ TEST_F(DrawnTable, ColumnsHaveRoomForNumbersOutOfSight) {
   const ImGuiTable* table = ImGui::GetCurrentContext()->Tables.TryGetMapData(0);
   ASSERT_NE(table, nullptr);
   EXPECT_GE(table->Columns[1].WidthGiven, ImGui::CalcTextSize(text_of(last).c_str()).x);
+}
+
+// Letters of another size are not all so much wider or narrower: numbers keep their last bracket.
+TEST_F(DrawnTable, ColumnsFitLettersOfEverySize) {
+  options_.width = 900, options_.height = 300;
+  spec_.rows[2][2] = number_cell_of(0.0001836, 0.0001528, 0.0002244);
+  spec_.rows[1][1] = number_cell_of(2.255, 2.068, 2.442);
+  frames(4);
+  for (const float scale : {0.75F, 1.25F, 2.0F, 0.75F, 3.0F, 1.0F}) {
+    apply_theme("light", scale);
+    frames(4);
+    gui_.frame([&] {
+      table_.draw(spec_, options_);
+      const ImGuiTable* table = ImGui::GetCurrentContext()->Tables.TryGetMapData(0);
+      ASSERT_NE(table, nullptr);
+      for (const auto& row : spec_.rows) {
+        for (std::size_t c = 0; c < row.size(); ++c) {
+          const std::string words = text_of(row[c]);
+          EXPECT_GE(table->Columns[static_cast<int>(c)].WidthGiven,
+                    ImGui::CalcTextSize(words.c_str()).x)
+              << words << " at " << scale;
+        }
+      }
+    });
+  }
 }
 
 // As one that is scrolled to: how many rows it has is said above it.

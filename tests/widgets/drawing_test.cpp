@@ -9,7 +9,6 @@
 #include "tests/widgets/headless_imgui.h"
 #include "widgets/arcs.h"
 #include "widgets/busy.h"
-#include "widgets/head_grid.h"
 #include "widgets/plot_draw.h"
 #include "widgets/token_strip.h"
 
@@ -17,11 +16,6 @@ namespace phasescope::widgets {
 namespace {
 
 using phasescope::testing::HeadlessImGui;
-
-int drawn_vertices(HeadlessImGui& gui, const std::function<void()>& draw) {
-  gui.frame(draw);
-  return gui.frame(draw);  // the second frame has settled sizes
-}
 
 PlotSpec full_plot() {
   PlotSpec plot;
@@ -39,8 +33,8 @@ PlotSpec full_plot() {
 
 TEST(DrawPlot, EmptyAndFull) {
   HeadlessImGui gui;
-  const int empty = drawn_vertices(gui, [] { draw_plot(PlotSpec{}, {}); });
-  const int full = drawn_vertices(gui, [] { draw_plot(full_plot(), {}); });
+  const int empty = gui.settled([] { draw_plot(PlotSpec{}, {}); });
+  const int full = gui.settled([] { draw_plot(full_plot(), {}); });
   EXPECT_GT(empty, 0);
   EXPECT_GT(full, empty + 100);
 }
@@ -49,12 +43,12 @@ TEST(DrawPlot, PointsOfEveryShape) {
   HeadlessImGui gui;
   PlotSpec plot;
   plot.series.push_back({.x = {1, 2, 3}, .y = {1, 2, 3}});
-  const int plain = drawn_vertices(gui, [&] { draw_plot(plot, {}); });
+  const int plain = gui.settled([&] { draw_plot(plot, {}); });
   for (const PointShape shape : {PointShape::circle, PointShape::square, PointShape::triangle,
                                  PointShape::diamond, PointShape::wedge, PointShape::cross}) {
     plot.series[0].points = shape;
     // At least a triangle each.
-    EXPECT_GE(drawn_vertices(gui, [&] { draw_plot(plot, {}); }), plain + 9) << int(shape);
+    EXPECT_GE(gui.settled([&] { draw_plot(plot, {}); }), plain + 9) << int(shape);
   }
 }
 
@@ -63,10 +57,13 @@ std::vector<int> opacities_of(const ImVec4& color) {
   constexpr ImU32 kOpacity = ImU32{0xff} << IM_COL32_A_SHIFT;
   const ImU32 wanted = ImGui::ColorConvertFloat4ToU32(color) & ~kOpacity;
   std::vector<int> found;
-  for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists)
-    for (const ImDrawVert& vertex : list->VtxBuffer)
-      if ((vertex.col & ~kOpacity) == wanted)
+  for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists) {
+    for (const ImDrawVert& vertex : list->VtxBuffer) {
+      if ((vertex.col & ~kOpacity) == wanted) {
         found.push_back(static_cast<int>(vertex.col >> IM_COL32_A_SHIFT));
+      }
+    }
+  }
   return found;
 }
 
@@ -74,7 +71,7 @@ std::vector<int> opacities_of(const ImVec4& color) {
 TEST(DrawPlot, BandsAreSeenBelowEveryLine) {
   HeadlessImGui gui;
   PlotSpec plot{.id = "plot"};
-  for (int n = 0; n < 2; ++n)
+  for (int n = 0; n < 2; ++n) {
     plot.series.push_back({.label = "a",
                            .x = {1, 2, 3},
                            .y = {1, 2, 3},
@@ -82,9 +79,10 @@ TEST(DrawPlot, BandsAreSeenBelowEveryLine) {
                            .high = {2, 3, 4},
                            .color = n,
                            .in_legend = false});
+  }
   for (const char* theme : {"light", "dark"}) {
     apply_theme(theme);
-    drawn_vertices(gui, [&] { draw_plot(plot, {}); });
+    gui.settled([&] { draw_plot(plot, {}); });
     for (int n = 0; n < 2; ++n) {
       const std::vector<int> drawn = opacities_of(series_vec(n));
       ASSERT_FALSE(drawn.empty()) << theme;
@@ -97,11 +95,14 @@ TEST(DrawPlot, BandsAreSeenBelowEveryLine) {
     const ImU32 opaque = ImU32{0xff} << IM_COL32_A_SHIFT;
     const ImU32 colors[] = {ImGui::ColorConvertFloat4ToU32(series_vec(0)),
                             ImGui::ColorConvertFloat4ToU32(series_vec(1))};
-    for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists)
-      for (const ImDrawVert& vertex : list->VtxBuffer)
+    for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists) {
+      for (const ImDrawVert& vertex : list->VtxBuffer) {
         if ((vertex.col & opaque) != 0 &&
-            std::ranges::any_of(colors, [&](ImU32 c) { return (vertex.col | opaque) == c; }))
+            std::ranges::any_of(colors, [&](ImU32 c) { return (vertex.col | opaque) == c; })) {
           both.push_back(vertex.col & opaque);
+        }
+      }
+    }
     EXPECT_TRUE(std::ranges::is_partitioned(both, [&](ImU32 color) { return color != opaque; }))
         << theme;
   }
@@ -114,11 +115,13 @@ TEST(DrawPlot, ABandDownToZeroEndsWithALogAxis) {
     PlotSpec plot{.id = "plot", .y = {.scale = Scale::log10, .low = 0.25, .high = 4}};
     const std::vector<double> y(x.size(), NAN), high(x.size(), 2);  // the band without its line
     plot.series.push_back({.x = x, .y = y, .low = low, .high = high});
-    drawn_vertices(gui, [&] { draw_plot(plot, {}); });
+    gui.settled([&] { draw_plot(plot, {}); });
     std::vector<std::pair<float, float>> places;
-    for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists)
-      for (const ImDrawVert& vertex : list->VtxBuffer)
+    for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists) {
+      for (const ImDrawVert& vertex : list->VtxBuffer) {
         places.emplace_back(vertex.pos.x, vertex.pos.y);
+      }
+    }
     return places;
   };
   const auto band = drawn({1, 2, 3}, {0.5, -1, 0.5});
@@ -136,7 +139,7 @@ TEST(DrawPlot, BarsHaveTheOpacityThatFilesHave) {
                          .y = {3, 4},
                          .color = 0,
                          .in_legend = false});
-  drawn_vertices(gui, [&] { draw_plot(plot, {}); });
+  gui.settled([&] { draw_plot(plot, {}); });
   const std::vector<int> drawn = opacities_of(series_vec(0));
   ASSERT_FALSE(drawn.empty());
   EXPECT_NEAR(drawn.front(), 0.5 * 255, 1);  // of a byte's rounding
@@ -147,9 +150,9 @@ TEST(DrawPlot, Row19_LogAxesAndValuesThatAreNotFinite) {
   PlotSpec plot = full_plot();
   plot.x.scale = plot.y.scale = Scale::log10;
   plot.series[0].y = {0, -1, INFINITY};
-  const int all = drawn_vertices(gui, [&] { draw_plot(plot, {}); });
+  const int all = gui.settled([&] { draw_plot(plot, {}); });
   plot.series.clear(), plot.markers.clear();
-  const int none = drawn_vertices(gui, [&] { draw_plot(plot, {}); });
+  const int none = gui.settled([&] { draw_plot(plot, {}); });
   EXPECT_GT(all, none + 50) << "the other series are there";
 }
 
@@ -166,7 +169,7 @@ TEST(DrawPlot, NewDataFitTheAxesAgain) {
     origin = ImGui::GetCursorScreenPos();
     drawn = draw_plot(plot, options);
   };
-  drawn_vertices(gui, draw);
+  gui.settled(draw);
   ImGui::GetIO().AddMousePosEvent(800, 500);
   gui.frame(draw), gui.frame(draw);
   ASSERT_TRUE(drawn.pointer);
@@ -227,13 +230,14 @@ TEST(DrawPlot, AColourScaleStandsInALineOfWords) {
   for (const double t : {0.02, 0.5, 0.98}) {  // in the strip, whose columns are a pixel wide each
     const Rgba wanted = color_at(Colormap::weights, t);
     bool found = false;
-    for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists)
+    for (const ImDrawList* list : ImGui::GetDrawData()->CmdLists) {
       for (const ImDrawVert& vertex : list->VtxBuffer) {
         const ImVec4 drawn = ImGui::ColorConvertU32ToFloat4(vertex.col);
         // Neighbouring columns of the strip differ by less than this.
         found |= std::abs(drawn.x * 255 - wanted.r) < 5 && std::abs(drawn.y * 255 - wanted.g) < 5 &&
                  std::abs(drawn.z * 255 - wanted.b) < 5 && drawn.w == 1;
       }
+    }
     EXPECT_TRUE(found) << t;
   }
 }
@@ -327,12 +331,13 @@ TEST(DrawPlot, NamesOfColumnsDoNotTouch) {
     plot.x.ticks.push_back({n + 0.5, name}), plot.y.ticks.push_back({n + 0.5, name});
   }
   plot.map = MapSpec{.rows = 16, .cols = 16, .values = std::vector<float>(256, 0.5F)};
-  for (int frame = 0; frame < 6; ++frame)
+  for (int frame = 0; frame < 6; ++frame) {
     gui.frame([&] {
       PlotDraw options;
       options.square = true, options.notes = false, options.size = {330, 220};
       draw_plot(plot, options);
     });
+  }
   ImPool<ImPlotPlot>& plots = ImPlot::GetCurrentContext()->Plots;
   ASSERT_EQ(plots.GetBufSize(), 1);
   const ImPlotTicker& ticker = plots.GetByIndex(0)->XAxis(0).Ticker;
@@ -379,7 +384,7 @@ TEST(DrawPlot, LinkedAxesAreSharedWithTheCaller) {
   AxisLink x{10, 20}, y{0, 1};
   PlotDraw options;
   options.link_x = &x, options.link_y = &y;
-  drawn_vertices(gui, [&] { draw_plot(full_plot(), options); });
+  gui.settled([&] { draw_plot(full_plot(), options); });
   EXPECT_DOUBLE_EQ(x.low, 10);
   EXPECT_DOUBLE_EQ(x.high, 20);
 }
@@ -389,119 +394,23 @@ TEST(DrawPlot, AMarginIsDrawnBesideTheMap) {
   HeadlessImGui gui;
   PlotSpec plot{.id = "map"};
   plot.map = MapSpec{.rows = 4, .cols = 4, .values = std::vector<float>(16, 0.5F)};
-  const int without = drawn_vertices(gui, [&] { draw_plot(plot, {}); });
+  const int without = gui.settled([&] { draw_plot(plot, {}); });
   plot.map->margin = {0, 0.25F, 0.5F, 1}, plot.map->margin_name = "learned sink";
-  EXPECT_GE(drawn_vertices(gui, [&] { draw_plot(plot, {}); }), without + 4 * 4);
+  EXPECT_GE(gui.settled([&] { draw_plot(plot, {}); }), without + 4 * 4);
 }
 
 TEST(DrawBusy, SaysNothingBeforeTwoTenthsOfASecond) {
   HeadlessImGui gui;
-  const int idle = drawn_vertices(gui, [] { draw_busy({}); });
-  const int young = drawn_vertices(gui, [] { draw_busy({BusyState::busy, 0.1, 0.1, "x", ""}); });
-  const int old = drawn_vertices(gui, [] { draw_busy({BusyState::busy, 0.1, 0.3, "x", ""}); });
-  const int failed = drawn_vertices(gui, [] {
+  const int idle = gui.settled([] { draw_busy({}); });
+  const int young = gui.settled([] { draw_busy({BusyState::busy, 0.1, 0.1, "x", ""}); });
+  const int old = gui.settled([] { draw_busy({BusyState::busy, 0.1, 0.3, "x", ""}); });
+  const int failed = gui.settled([] {
     draw_busy({BusyState::failed, 0, 0, "no such file", "do y"});
   });
   EXPECT_EQ(young, idle);
   EXPECT_GT(old, idle);
   EXPECT_GT(failed, idle);
-  EXPECT_GT(drawn_vertices(gui, [] { draw_empty("nothing yet"); }), idle);
-}
-
-TEST(HeadGrid, AtlasPutsLayersDownAndHeadsAcross) {
-  // Thumbnails of 1 x 1 cell hold their own number.
-  const HeadAtlas atlas = atlas_of(2, 3, 1, std::vector<float>{0, 1, 2, 3, 4, 5});
-  EXPECT_EQ(atlas.rows, 2);
-  EXPECT_EQ(atlas.cols, 3);
-  EXPECT_EQ(atlas.values, (std::vector<float>{0, 1, 2, 3, 4, 5}));
-  const HeadAtlas wide = atlas_of(1, 2, 2, std::vector<float>{0, 1, 2, 3, 10, 11, 12, 13});
-  EXPECT_EQ(wide.values, (std::vector<float>{0, 1, 10, 11, 2, 3, 12, 13}));
-  EXPECT_THROW(atlas_of(1, 2, 2, std::vector<float>{0, 1}), std::invalid_argument);
-}
-
-TEST(HeadGrid, ClickFindsTheHeadUnderTheMouse) {
-  HeadlessImGui gui;
-  HeatmapTexture atlas;
-  HeadGridSpec grid;
-  grid.layers = 4, grid.heads = 4, grid.side = 8;
-  const HeadGridDraw how{.fit = {100}};
-  HeadGridDrawn drawn;
-  ImVec2 origin;
-  const auto draw = [&] {
-    origin = ImGui::GetCursorScreenPos();
-    drawn = draw_head_grid(grid, atlas, how);
-  };
-  drawn_vertices(gui, draw);
-  EXPECT_EQ(drawn.clicked, -1);
-  const float step = 100 + std::round(ImGui::GetFontSize() * 0.2F);
-  ImGui::GetIO().AddMousePosEvent(origin.x + 2 * step + 50, origin.y + step + 50);
-  gui.frame(draw);
-  EXPECT_EQ(drawn.hovered, 6);  // layer 1, head 2
-  ImGui::GetIO().AddMouseButtonEvent(0, true);
-  gui.frame(draw);
-  ImGui::GetIO().AddMouseButtonEvent(0, false);
-  gui.frame(draw);
-  EXPECT_EQ(drawn.clicked, 6);
-  grid.order = {15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0};
-  gui.frame(draw);
-  EXPECT_NE(drawn.hovered, 6);
-}
-
-TEST(HeadGrid, PicturesFillTheRoomAndAreNeverOutOfReach) {
-  HeadlessImGui gui;
-  gui.begin_frame();
-  HeadGridSpec grid;
-  grid.layers = 4, grid.heads = 4;
-  const float gap = std::round(ImGui::GetFontSize() * 0.2F);
-  // Four lines of four: 100 pixels each with a gap between them.
-  const float side = 4 * 100 + 3 * gap;
-  EXPECT_EQ(fit_head_grid(grid, {}, {side, side}).pixels, 100);
-  // All layers one below the other leave no room in a low panel: sorted ones stand in two lines.
-  EXPECT_LT(fit_head_grid(grid, {}, {8 * 100 + 7 * gap, 2 * 100 + gap}).pixels, 100);
-  for (int cell = 0; cell < 16; ++cell) grid.order.push_back(15 - cell);
-  EXPECT_EQ(fit_head_grid(grid, {}, {8 * 100 + 7 * gap, 2 * 100 + gap}).pixels, 100);
-  // A wide model in a narrow, high panel: its layers take several lines.
-  grid = {};
-  grid.layers = 2, grid.heads = 32;
-  const float wrapped = fit_head_grid(grid, {}, {300, 900}).pixels;
-  EXPECT_GT(wrapped, 300.0F / 32);
-  EXPECT_GE(fit_head_grid(grid, {}, {30, 30}).pixels, grid.smallest_pixels);
-  gui.end_frame();
-}
-
-TEST(HeadGrid, CaptionsAreShownWholeOrShorterOrNotAtAll) {
-  HeadlessImGui gui;
-  gui.begin_frame();
-  HeadGridSpec grid;
-  grid.layers = 1, grid.heads = 1;
-  const CaptionWidths widths = caption_widths({.full = {"L0H0  1.86"}, .brief = {"1.86"}});
-  EXPECT_GT(widths.full, widths.brief);
-  EXPECT_EQ(widths.brief, caption_width("1.86"));
-  const auto captions = [&](float width) {
-    return fit_head_grid(grid, widths, {width, 500}).captions;
-  };
-  EXPECT_EQ(captions(widths.full + 1), HeadCaptions::full);
-  EXPECT_EQ(captions(widths.full - 1), HeadCaptions::brief);
-  EXPECT_EQ(captions(widths.brief - 1), HeadCaptions::none);
-  // Who makes no captions where their edge is too short for one of them misses none.
-  EXPECT_LT(captioned_edge(grid, {widths.brief - 1, 500}), widths.brief);
-  EXPECT_EQ(fit_head_grid(grid, {}, {500, 500}).captions, HeadCaptions::none);
-  // Beside a grid that has room for shorter ones alone.
-  EXPECT_EQ(fit_head_grid(grid, widths, {500, 500}, HeadCaptions::brief).captions,
-            HeadCaptions::brief);
-  EXPECT_EQ(fit_head_grid(grid, widths, {500, 500}, HeadCaptions::none).captions,
-            HeadCaptions::none);
-  gui.end_frame();
-}
-
-TEST(HeadGrid, EmptyIsDrawnToo) {
-  HeadlessImGui gui;
-  HeatmapTexture atlas;
-  HeadGridDrawn drawn{.hovered = 7, .clicked = 7};
-  const int nothing = drawn_vertices(gui, [] {});
-  EXPECT_EQ(drawn_vertices(gui, [&] { drawn = draw_head_grid({}, atlas); }), nothing);
-  EXPECT_EQ(drawn.hovered, -1);
-  EXPECT_EQ(drawn.clicked, -1);
+  EXPECT_GT(gui.settled([] { draw_empty("nothing yet"); }), idle);
 }
 
 // Lines of a thousand tokens: those in sight are drawn, and what the pointer is at is found.
@@ -519,9 +428,9 @@ TEST(Arcs, FindTheTokenUnderThePointerAndDrawWhatIsInSight) {
     origin = ImGui::GetCursorScreenPos();
     drawn = draw_arcs(spec);
   };
-  const int vertices = drawn_vertices(gui, draw);
+  const int vertices = gui.settled(draw);
   spec.tokens = 10;
-  EXPECT_LT(vertices, 20 * drawn_vertices(gui, draw)) << "not all thousand lines";
+  EXPECT_LT(vertices, 20 * gui.settled(draw)) << "not all thousand lines";
   spec.tokens = 1000;
   gui.frame(draw);
   const float line = std::round(ImGui::GetFontSize() * 1.35F);
@@ -545,7 +454,7 @@ TEST(TokenStrip, HoverFindsTheToken) {
     drawn = strip.draw(spec);
   };
   // Four corners of each of the eight letters, at least.
-  EXPECT_GE(drawn_vertices(gui, draw) - drawn_vertices(gui, [] {}), 4 * 8);
+  EXPECT_GE(gui.settled(draw) - gui.settled([] {}), 4 * 8);
   gui.frame(draw);
   ImGui::GetIO().AddMousePosEvent(origin.x + 3, origin.y + 3);
   gui.frame(draw);
@@ -556,7 +465,7 @@ TEST(TokenStrip, HoverFindsTheToken) {
   EXPECT_EQ(drawn.hovered, 4);
   const std::vector<StripToken> none;
   spec.tokens = &none;
-  EXPECT_EQ(drawn_vertices(gui, draw), drawn_vertices(gui, [] {}));
+  EXPECT_EQ(gui.settled(draw), gui.settled([] {}));
   EXPECT_EQ(drawn.hovered, -1);
 }
 
@@ -567,11 +476,11 @@ TEST(TokenStrip, MarksBothTokensOfAPairThatIsPointedAt) {
   const std::vector<StripToken> tokens{{"a", {}}, {"b", {}}, {"c", {}}};
   TokenStripSpec spec{.tokens = &tokens};
   const auto draw = [&] { strip.draw(spec); };
-  const int none = drawn_vertices(gui, draw);
+  const int none = gui.settled(draw);
   spec.pointed = 2;
-  const int one = drawn_vertices(gui, draw);
+  const int one = gui.settled(draw);
   spec.pointed_key = 0;
-  EXPECT_EQ(drawn_vertices(gui, draw) - one, one - none);
+  EXPECT_EQ(gui.settled(draw) - one, one - none);
   EXPECT_GT(one, none);
 }
 

@@ -39,8 +39,9 @@ MapSpec sample_map() {
 
 int count_of(const std::string& text, const std::string& part) {
   int count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
     ++count;
+  }
   return count;
 }
 
@@ -100,14 +101,16 @@ TEST(Colormap, OnADarkGroundMoreIsLighter) {
   const auto weights = color_table(Colormap::weights, Ground::dark);
   EXPECT_LT(light(weights.front()), 30);
   EXPECT_GT(light(weights.back()), 240);
-  for (std::size_t i = 1; i < weights.size(); ++i)
+  for (std::size_t i = 1; i < weights.size(); ++i) {
     EXPECT_GE(light(weights[i]), light(weights[i - 1]) - 0.75);  // a channel is a whole number
+  }
   const auto signed_values = color_table(Colormap::signed_values, Ground::dark);
   EXPECT_LT(light(signed_values[127]), 40);
   EXPECT_GT(signed_values.front().r, signed_values.front().b);
   EXPECT_GT(signed_values.back().b, signed_values.back().r);
-  for (const Colormap map : {Colormap::weights, Colormap::signed_values})
+  for (const Colormap map : {Colormap::weights, Colormap::signed_values}) {
     for (const Rgba& entry : color_table(map, Ground::dark)) EXPECT_NE(entry, kNotFiniteColor);
+  }
   EXPECT_EQ(color_table(Colormap::viridis, Ground::dark), color_table(Colormap::viridis));
 }
 
@@ -277,16 +280,18 @@ TEST(PlotSvg, PointsOfTheirOwnSizesKeepTheirShape) {
   plot.series[0].points = PointShape::square, plot.series[0].sizes = {2, 5};
   const std::string svg = svg_of(plot);
   EXPECT_EQ(count_of(svg, "<circle "), 0);
-  for (const char* width : {"width=\"3.6\"", "width=\"9\"", "width=\"5.76\""})
+  for (const char* width : {"width=\"3.6\"", "width=\"9\"", "width=\"5.76\""}) {
     EXPECT_EQ(count_of(svg, width), 1) << width;
+  }
 }
 
 TEST(PlotSvg, SmallMapsCarryTheirNumbersAndLargeOnesAreSquare) {
   PlotSpec plot;
   plot.map = MapSpec{.rows = 2, .cols = 2, .values = {0.125F, 0.25F, 0.375F, NAN}};
   const std::string small = svg_of(plot);
-  for (const char* number : {">0.125<", ">0.25<", ">0.375<"})
+  for (const char* number : {">0.125<", ">0.25<", ">0.375<"}) {
     EXPECT_NE(small.find(number), std::string::npos) << number;
+  }
   plot.map = MapSpec{.rows = 20, .cols = 20, .values = std::vector<float>(400, 0.3F)};
   const std::string large = svg_of(plot, {720, 420});
   EXPECT_NE(large.find("width=\"578\" height=\"578\""), std::string::npos);

@@ -69,6 +69,11 @@ class HeadlessImGui {
     io.Platform_SetClipboardTextFn = clipboard;
     return logged();
   }
+  // The second of two frames, which has settled sizes.
+  int settled(const std::function<void()>& draw) {
+    frame(draw);
+    return frame(draw);
+  }
   // A frame with one window that `draw` fills; vertices drawn.
   int frame(const std::function<void()>& draw) {
     begin_frame();

@@ -90,8 +90,9 @@ TEST(SeriesMarks, OfALongLineAreAFewOfItsValuesApartFromThoseOfTheOthers) {
       EXPECT_NEAR(y, 100 * plot.series[0].y.at(value), 1e-9);
     }
   }
-  for (const MarkPlace& a : marks[0])
+  for (const MarkPlace& a : marks[0]) {
     for (const MarkPlace& b : marks[1]) EXPECT_GT(std::abs(a.first - b.first), 600.0 / 18 - 2.4);
+  }
 }
 
 // However near one looks: ten times nearer a tenth of the line is seen, with as many marks.
@@ -116,12 +117,13 @@ TEST(SeriesMarks, OfAFewValuesAreAllThatHaveAPlace) {
 // The last bin is a hundredth as high as the highest.
 TEST(SeriesMarks, OfAHistogramStandInTheMiddleOfItsBins) {
   PlotSpec plot;
-  for (int n = 0; n < 2; ++n)
+  for (int n = 0; n < 2; ++n) {
     plot.series.push_back({.label = "a",
                            .kind = SeriesKind::histogram,
                            .x = {0, 1, 2, 4, 6},
                            .y = {1, 3, 0, 0.03},
                            .color = n});
+  }
   const std::vector<MarkPlace> expected{{5, 100}, {15, 300}};
   for (const auto& of_series : marks_in(plot, 10)) EXPECT_EQ(of_series, expected);
 }

@@ -88,16 +88,17 @@ void fill(Image& image, const ImDrawVert* (&corners)[3], const Box& clip, const 
     return static_cast<int>(value >= 0 ? value / kParts : -((-value + kParts - 1) / kParts));
   };
   for (int y = std::max(clip.top, floored(low_y)); y < std::min(clip.bottom, floored(high_y) + 1);
-       ++y)
+       ++y) {
     for (int x = std::max(clip.left, floored(low_x)); x < std::min(clip.right, floored(high_x) + 1);
          ++x) {
       const Point middle{x * kParts + kParts / 2, y * kParts + kParts / 2};
       const std::int64_t weights[3] = {area(at[1], at[2], middle), area(at[2], at[0], middle),
                                        area(at[0], at[1], middle)};
       bool inside = true;
-      for (int i = 0; i < 3; ++i)
+      for (int i = 0; i < 3; ++i) {
         inside = inside && (weights[i] > 0 ||
                             (weights[i] == 0 && owns_edge(at[(i + 1) % 3], at[(i + 2) % 3])));
+      }
       if (!inside) continue;
       double u = 0, v = 0;
       for (int i = 0; i < 3; ++i) {
@@ -116,6 +117,7 @@ void fill(Image& image, const ImDrawVert* (&corners)[3], const Box& clip, const 
            static_cast<std::uint8_t>(channel(IM_COL32_B_SHIFT, texel.b)),
            static_cast<std::uint8_t>(channel(IM_COL32_A_SHIFT, texel.a))});
     }
+  }
 }
 
 void draw_list(Image& image, const ImDrawList& list, const Pictures& pictures) {

@@ -1,11 +1,14 @@
 // bench.step: the plain loop is the same training, and the rows' numbers hang together.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "formats/error.h"
+#include "model/devices.h"
 #include "protocol/messages/bench.h"
 #include "tests/temporary_folder.h"
 #include "tests/training/small_run.h"
@@ -133,6 +136,68 @@ TEST(BenchStep, ABfloat16TrainingHasARival) {
   EXPECT_GT(bench.rows.at(0).rival_ms, 0);
 }
 
+// In float32 a step has what the forward pass has, and more.
+TEST(BenchStep, HasForwardPassesAloneWhereThatIsAskedFor) {
+  const TemporaryFolder folder;
+  const json configs = {{{"name", "rope"}, {"config", to_json(run_in(folder, {{"key", "rope"}}))}}};
+  json params = {{"configs", configs}, {"runs", 2}, {"threads", 1}, {"forward_only", true}};
+  FakeContext context;
+  const auto rows_of = [&](const json& asked) {
+    return protocol::from_json_form<protocol::StepBench>(
+               ask(bench_handlers(), "bench.step", asked, context).result)
+        .rows;
+  };
+  const protocol::StepBenchRow passes = rows_of(params).at(0);
+  params["forward_only"] = false;
+  const protocol::StepBenchRow steps = rows_of(params).at(0);
+  EXPECT_TRUE(std::isnan(passes.step_ms));
+  EXPECT_FALSE(std::isnan(steps.step_ms));
+  EXPECT_EQ(passes.parameters, steps.parameters);
+  EXPECT_EQ(passes.encoding, "rope");
+  EXPECT_EQ(passes.kernel, steps.kernel);
+  EXPECT_EQ(std::pair(passes.length, passes.windows), std::pair(steps.length, steps.windows));
+  EXPECT_GT(passes.forward_ms, 0);
+  const double tokens = static_cast<double>(passes.windows * passes.length);
+  EXPECT_NEAR(passes.tokens_per_second, 1e3 * tokens / passes.forward_ms,
+              1e-6 * passes.tokens_per_second);
+  EXPECT_EQ(passes.over_first, 1);
+  EXPECT_LT(passes.peak_mb, steps.peak_mb);
+  EXPECT_TRUE(passes.rival.empty());
+}
+
+TEST(BenchStep, RunsWhereItIsAskedTo) {
+  const TemporaryFolder folder;
+  RunConfig config = run_in(folder, {{"key", "alibi"}});
+  config.train.device = "cuda:1";
+  json params = {{"configs", {{{"name", "a"}, {"config", to_json(config)}}}}, {"runs", 1}};
+  params["device"] = "cpu", params["backend"] = "plain";
+  FakeContext context;
+  const auto bench = protocol::from_json_form<protocol::StepBench>(
+      ask(bench_handlers(), "bench.step", params, context).result);
+  EXPECT_EQ(bench.rows.at(0).device, "cpu");
+  EXPECT_EQ(bench.rows.at(0).kernel, "plain");
+  EXPECT_EQ(bench.rows.at(0).to_device + bench.rows.at(0).to_host, 0);
+  params["device"] = "gpu";
+  EXPECT_EQ(code_of(bench_handlers(), "bench.step", params), "bad_usage");
+  if (model::cuda_devices() == 0) {
+    params["device"] = "cuda";
+    EXPECT_EQ(code_of(bench_handlers(), "bench.step", params), "device_unavailable");
+  }
+}
+
+// What first_minutes.py times on a device, by the sizes of its parts.
+TEST(BenchStep, TheLargeModelOfADeviceHasABillionParameters) {
+  const RunConfig config =
+      training::run_config_from_file(PHASESCOPE_SOURCE "/tools/device/one_billion.json");
+  const model::ModelConfig sizes = training::model_config_of(config);
+  std::int64_t count = 0;
+  for (const auto& spec : model::tensor_specs(sizes, *model::make_encoding(sizes))) {
+    count += c10::multiply_integers(spec.shape);
+  }
+  const std::int64_t attention = 2 * 2048 * 2048 + 2 * 2048 * 512, mlp = 3 * 2048 * 8192;
+  EXPECT_EQ(count, 128256 * 2048 + 16 * (attention + mlp + 2 * 2048) + 2048);
+}
+
 TEST(BenchStep, ATaskHasItsOwnLengths) {
   json config = {{"model",
                   {{"vocab_size", 19},
@@ -149,6 +214,9 @@ TEST(BenchStep, ATaskHasItsOwnLengths) {
       ask(bench_handlers(), "bench.step", params, context).result);
   EXPECT_TRUE(bench.rows.at(0).rival.empty());
   EXPECT_GT(bench.rows.at(0).step_ms, 0);
+  params["forward_only"] = true;
+  EXPECT_EQ(code_of(bench_handlers(), "bench.step", params), "bad_usage");
+  params["forward_only"] = false;
   params["lengths"] = {16};
   EXPECT_EQ(code_of(bench_handlers(), "bench.step", params), "bad_usage");
   EXPECT_EQ(code_of(bench_handlers(), "bench.step", json::object()), "bad_usage");

@@ -42,8 +42,7 @@ TEST_F(CudaRequests, NameTheKernelsThatMeasuredBesideTheOneOfTheForwardPass) {
   EXPECT_EQ(provenance("heads", {{"metrics", {"entropy"}}, {"thumbnails", 4}})["kernel"], both);
   EXPECT_EQ(provenance("map", json::object())["kernel"], both);
   EXPECT_EQ(provenance("map", {{"of", "content"}, {"pool", "mean"}})["kernel"], both);
-  EXPECT_EQ(provenance("map", {{"of", "positional"}, {"pool", "max"}})["kernel"],
-            both + ", plain");  // the profiles beside the map are means
+  EXPECT_EQ(provenance("map", {{"of", "positional"}, {"pool", "max"}})["kernel"], both);
   EXPECT_EQ(provenance("map", {{"top", 2}})["kernel"], both);
   // One short text is read by rows of plain operations, several by passes over their scores.
   EXPECT_EQ(provenance("distance", json::object())["kernel"], "cuda-unverified");
@@ -53,10 +52,11 @@ TEST_F(CudaRequests, NameTheKernelsThatMeasuredBesideTheOneOfTheForwardPass) {
 
 TEST_F(CudaRequests, SayWhyTheCudaKernelsDidNotRun) {
   const json heads = provenance("heads", {{"metrics", {"entropy"}}, {"dtype", "f32"}});
-  EXPECT_EQ(heads["kernel"],
-            model::fused_kernel_name() + ", plain (Float has no form in the CUDA kernels)");
+  const std::string why =
+      "f32 has no form in the CUDA kernels: with the dtype bf16 or f16 they run";
+  EXPECT_EQ(heads["kernel"], model::fused_kernel_name() + ", plain (" + why + ")");
   EXPECT_EQ(heads["device"], "cpu");
-  EXPECT_EQ(heads["ran"][1]["reason"], "Float has no form in the CUDA kernels");
+  EXPECT_EQ(heads["ran"][1]["reason"], why);
 }
 
 }  // namespace

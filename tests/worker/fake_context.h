@@ -76,8 +76,9 @@ inline std::string model_folder(const std::string& encoding) {
 // The answer of the one of `handlers` that has this name.
 inline protocol::Reply ask(const std::vector<Handler>& handlers, const std::string& method,
                            const nlohmann::json& params, FakeContext& context) {
-  for (const Handler& handler : handlers)
+  for (const Handler& handler : handlers) {
     if (handler.name == method) return handler.run(params, context);
+  }
   throw std::runtime_error("no method " + method);
 }
 

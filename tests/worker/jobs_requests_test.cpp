@@ -224,6 +224,15 @@ TEST_F(JobsRequests, WhatIsWrongIsSaid) {
   config["device"] = "cuda:99";
   EXPECT_EQ(error_code("jobs.start", {{"kind", "eval"}, {"dir", nothing}, {"config", config}}),
             "device_unavailable");
+  // A training's is asked for beside its configuration, an eval's stands among its parameters.
+  const json run = to_json(training::small_run(folder_.path(), 1));
+  EXPECT_EQ(error_code("jobs.start", {{"dir", nothing}, {"config", run}, {"device", "cuda:99"}}),
+            "device_unavailable");
+  EXPECT_EQ(
+      error_code("jobs.start",
+                 {{"kind", "eval"}, {"dir", nothing}, {"config", eval}, {"device", "cuda:99"}}),
+      "bad_usage");
+  EXPECT_EQ(error_code("jobs.start", {{"dir", nothing}, {"device", "cpu"}}), "bad_usage");
   EXPECT_EQ(error_code("jobs.start", {{"dir", nothing}}), "bad_usage");
   EXPECT_EQ(error_code("jobs.start", {{"dir", nothing}, {"config", {{"trian", 1}}}}), "bad_input");
   EXPECT_EQ(
@@ -243,8 +252,9 @@ TEST_F(JobsRequests, AFormDescribesAConfigurationAndSaysWhatWouldNotStart) {
     return protocol::from_json_form<protocol::ConfigForm>(ask("jobs.form", {{"config", config}}));
   };
   const auto field = [](const protocol::ConfigForm& form, const std::string& key) {
-    for (const protocol::ConfigField& one : form.fields_of)
+    for (const protocol::ConfigField& one : form.fields_of) {
       if (one.key == key) return one;
+    }
     return protocol::ConfigField{};
   };
   const auto tapa = form({{"encoding", {{"key", "tapa"}, {"phase_gain", 0.1}}},

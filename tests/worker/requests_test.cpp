@@ -57,6 +57,7 @@ TEST(Requests, BadInputIsSaid) {
             "bad_usage");
   const json entropy = {"entropy"};
   EXPECT_EQ(code_of("heads", rope_with({{"metrics", entropy}, {"period", 8}})), "bad_usage");
+  EXPECT_EQ(code_of("heads", rope_with({{"period", 1'000'000}})), "bad_usage");
   EXPECT_EQ(code_of("heads", rope_with({{"metrics", entropy}, {"draws", 3}})), "bad_usage");
   EXPECT_EQ(code_of("heads", rope_with({{"metrics", entropy}, {"windows", {8}}})), "bad_usage");
   EXPECT_EQ(code_of("heads", {{"model", "/no/such/model"}}), "bad_input");

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "formats/error.h"
+#include "kernels/cuda/cuda_error.h"
 #include "model/checkpoints/open_model.h"
 #include "tests/worker/fake_context.h"
 #include "worker/devices.h"
@@ -29,6 +30,12 @@ Handler failing(int failures, int& runs, const std::string& name = "heads") {
           }};
 }
 
+// Memory that the CUDA kernels' own allocations lack, of a device of 80 GiB with 1.25 GiB left.
+[[noreturn]] void run_out_in_kernels() {
+  constexpr std::size_t kGibi = std::size_t{1} << 30;
+  throw kernels::CudaOutOfMemory(2, 2 * kGibi, kGibi + kGibi / 4, 80 * kGibi);
+}
+
 analysis::Text text_of(std::int64_t tokens) {
   analysis::Text text;
   for (std::int64_t n = 0; n < tokens; ++n) text.ids.push_back(n % 7);
@@ -42,6 +49,33 @@ TEST(Row21, ADeviceThatIsFullIsTriedOnceMore) {
   runs = 0;
   EXPECT_THROW(with_second_try(failing(9, runs)).run({}, context), c10::OutOfMemoryError);
   EXPECT_EQ(runs, 2);
+}
+
+TEST(Row21, TheKernelsOwnMemoryIsTriedOnceMoreToo) {
+  FakeContext context;
+  int runs = 0;
+  const Handler handler{"heads", "",
+                        [&runs](const nlohmann::json&, RequestContext&) -> protocol::Reply {
+                          if (++runs == 1) run_out_in_kernels();
+                          return {nlohmann::json{{"runs", runs}}, {}};
+                        }};
+  EXPECT_EQ(with_second_try(handler).run({}, context).result["runs"], 2);
+}
+
+// Of the device's memory, not of the host's.
+TEST(Row21, TheKernelsOwnMemorySaysWhatTheDeviceHasFree) {
+  try {
+    run_out_in_kernels();
+  } catch (...) {
+    const Failure failure = describe_failure(std::current_exception(), {translate_torch});
+    EXPECT_EQ(failure.error.code, "out_of_memory");
+    EXPECT_FALSE(failure.fatal);
+    EXPECT_EQ(failure.error.message,
+              "CUDA out of memory. Tried to allocate 2.00 GiB. The device has a total capacity of "
+              "80.00 GiB of which 1.25 GiB is free.");
+    EXPECT_TRUE(failure.error.hint.starts_with("about 62 % of what was wanted at once is free"))
+        << failure.error.hint;
+  }
 }
 
 TEST(Row21, NothingElseIsTriedTwice) {

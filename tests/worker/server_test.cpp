@@ -297,8 +297,9 @@ TEST(Row25, GoneWhenTheWindowIsKilled) {
   expect_gone_with_its_window([](const auto& say) {
     WorkerClient client(options());
     client.submit("worker.sleep", {{"seconds", 60}}, {});
-    while (client.state() != protocol::WorkerState::ready)
+    while (client.state() != protocol::WorkerState::ready) {
       std::this_thread::sleep_for(milliseconds(5));
+    }
     say(client.process_id());
   });
 }
@@ -346,8 +347,9 @@ TEST(Failure, ExceptionsHaveTheirCodes) {
 
 TEST(RequestQueue, HasAnEnd) {
   RequestQueue queue;
-  for (std::size_t i = 0; i < RequestQueue::longest; ++i)
+  for (std::size_t i = 0; i < RequestQueue::longest; ++i) {
     EXPECT_EQ(queue.push({i + 1, "m", {}, "", {}}).outcome, RequestQueue::Pushed::queued);
+  }
   EXPECT_EQ(queue.push({9999, "m", {}, "", {}}).outcome, RequestQueue::Pushed::full);
   EXPECT_TRUE(queue.remove(5));
   EXPECT_FALSE(queue.remove(5));

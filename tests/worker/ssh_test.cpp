@@ -41,16 +41,19 @@ class Row29Ssh : public testing::Test {
     char name[] = "/tmp/phasescope_ssh_XXXXXX";
     folder_ = ::mkdtemp(name);
     old_path_ = ::getenv("PATH");
-    for (const char* key : {"host_key", "user_key", "other_key"})
-      if (run("ssh-keygen -q -t ed25519 -N '' -f " + file(key)) != 0)
+    for (const char* key : {"host_key", "user_key", "other_key"}) {
+      if (run("ssh-keygen -q -t ed25519 -N '' -f " + file(key)) != 0) {
         GTEST_SKIP() << "no ssh-keygen";
+      }
+    }
     if (::geteuid() == 0) fs::create_directories("/run/sshd");  // sshd refuses to start without
     write_file(file("ssh"), "#!/bin/sh\nexec /usr/bin/ssh -F " + file("ssh_config") + " \"$@\"\n",
                0700);
     ::setenv("PATH", (folder_ + ":" + old_path_).c_str(), 1);
     configure(PHASESCOPE_SERVING_WORKER, "user_key", "no");
-    if (run("ssh -T -o BatchMode=yes far true </dev/null >/dev/null 2>&1") == 255)
+    if (run("ssh -T -o BatchMode=yes far true </dev/null >/dev/null 2>&1") == 255) {
       GTEST_SKIP() << "sshd does not start here";
+    }
   }
   void TearDown() override {
     if (!old_path_.empty()) ::setenv("PATH", old_path_.c_str(), 1);
@@ -84,8 +87,9 @@ class Row29Ssh : public testing::Test {
   }
   static protocol::DeathNotice death_of(WorkerClient& client) {
     client.start();
-    for (int i = 0; i < 400 && client.state() != protocol::WorkerState::dead; ++i)
+    for (int i = 0; i < 400 && client.state() != protocol::WorkerState::dead; ++i) {
       client.wait(milliseconds(50)), client.drain();
+    }
     return client.death().value_or(protocol::DeathNotice{});
   }
 
@@ -135,8 +139,9 @@ TEST_F(Row29Ssh, ACutLinkEndsBothSides) {
   EXPECT_EQ(::kill(far, 0), 0);
   ::kill(client.process_id(), SIGKILL);
   EXPECT_EQ(death_of(client).how, "was killed by SIGKILL");
-  for (int i = 0; i < 200 && ::kill(far, 0) == 0; ++i)
+  for (int i = 0; i < 200 && ::kill(far, 0) == 0; ++i) {
     std::this_thread::sleep_for(milliseconds(50));
+  }
   EXPECT_NE(::kill(far, 0), 0) << "the far worker still runs";
   client.restart();
   EXPECT_EQ(client.call("worker.echo", {{"a", 2}}).result["a"], 2);

@@ -16,29 +16,23 @@ FORMAT = 1
 # A line has a score's name and, last, its passes on CUDA.
 SCORES = ROOT / "kernels" / "variants" / "scores.inc"
 SCORE = re.compile(r'^PHASESCOPE_SCORE\((\w+),.*"([a-z_ ]*)"\)$', re.MULTILINE)
-# Kinds of kernels/problems/problems.h that run a score's kernels, where they are others than the one of its name.
-OTHER_KINDS = {
-    "plain_tokens": {"forgetting", "tokens"},
-    "table": {"table", "table_signed"},
-    "tapa": {"tapa", "tapa_linear"},
-    "cape": {"cape", "cape_concat", "cape_add_residual", "cape_content", "cape_fire", "cape_fire_concat",
-             "cape_fire_add_residual"},
-}
+# A kind of problems, and the score whose kernels it runs.
+KIND = re.compile(r"^PHASESCOPE_KIND\((\w+), (\w+)\)$", re.MULTILINE)
+KIND_LIST = ROOT / "kernels" / "problems" / "kinds.inc"
 
 
-def with_kinds(has, prefix="", suffix=""):
-    """{kernel: kinds that run it} of the scores whose passes fulfil `has`; a form of its own has kinds of its own, which
-    have its prefix."""
-    passes = {name: words.split() for name, words in SCORE.findall(SCORES.read_text(encoding="utf-8"))}
-    return {prefix + name + suffix: {prefix + kind for kind in OTHER_KINDS.get(name, {name})}
-            for name, words in passes.items() if has(name, words)}
+def with_kinds(*has, prefix="", suffix=""):
+    """{kernel: kinds that run it} of the scores that have one of these passes; a form of its own has kinds of its own,
+    which have its prefix."""
+    kinds = KIND.findall(KIND_LIST.read_text(encoding="utf-8"))
+    return {prefix + name + suffix: {prefix + kind for kind, score in kinds if score == name}
+            for name, words in SCORE.findall(SCORES.read_text(encoding="utf-8")) if set(has) & set(words.split())}
 
 
-# CAPE's kernels are written by hand.
-KINDS = {**with_kinds(lambda name, words: "forward" in words or name == "cape"),
-         **with_kinds(lambda _, words: "wide" in words, suffix="_wide")}
+KINDS = {**with_kinds("forward", "own_forward"), **with_kinds("wide", suffix="_wide")}
 # The Hopper form's likewise; each is verified by its own tests, and is not waited for.
-HOPPER = with_kinds(lambda _, words: "hopper" in words, prefix="hopper_")
+FORM_OF_HOPPER = "hopper_"
+HOPPER = with_kinds("hopper", prefix=FORM_OF_HOPPER)
 
 
 def take(words):
@@ -54,7 +48,17 @@ def take(words):
         write_mark(LIST, with_kernels(LIST.read_text(encoding="utf-8"), capability, names))
         say(f"verified on {result['device']['name']} ({capability / 10:.1f}): {', '.join(sorted(names))}; "
             f"{LIST.relative_to(ROOT)} has them; ./dev roofline lets docs/cuda.md say so")
+    for line in said_of_models(result.get("models", {})):
+        say(line)
     return show(words[0])
+
+
+def said_of_models(step):
+    """A line for each whole model that was timed there, or was not."""
+    rows = [row for table in step.get("tables", {}).values() for row in table["rows"]]
+    return [f"{row['name']} on {row['device']}: {row['tokens_per_second']:,.0f} tokens a second, "
+            f"{row['to_device']} copies to the device and {row['to_host']} back, attention by {row['kernel']}"
+            for row in rows] + [f"{name} {why.splitlines()[0]}" for name, why in step.get("failures", {}).items()]
 
 
 def read(path):
@@ -90,16 +94,22 @@ def doubts_of(result):
     for name in ("tests", "sanitizers", "times"):
         step = result.get(name, {})
         if step.get("passed") is not True:
-            doubts.append(step.get("absent") or f"{name} did not pass")
+            doubts.append(step.get("absent") or said_by_tools(step) or f"{name} did not pass")
     if result.get("machine_code", {}).get("passed") is False:
         doubts.append("the machine code of plain spills")
     return doubts
 
 
+def said_by_tools(step):
+    """Of sanitizers, which of them found an error and which did not come to an end."""
+    return ", ".join(f"{name} {one.get('said', 'did not pass')}" for name, one in step.get("tools", {}).items()
+                     if not one["passed"] and not name.startswith(FORM_OF_HOPPER))
+
+
 def passed_in_hopper_form(result):
     """The kernels whose tests all ran and passed, where the sanitizers found nothing in any."""
     kinds, tools = result["tests"]["kinds"], result["sanitizers"].get("tools", {})
-    found = [one["passed"] for name, one in tools.items() if name.startswith("hopper_")]
+    found = [one["passed"] for name, one in tools.items() if name.startswith(FORM_OF_HOPPER)]
     if not found or not all(found):
         return set()
     return {name for name, wanted in HOPPER.items() if all(whole(kinds.get(kind, {})) for kind in wanted)}

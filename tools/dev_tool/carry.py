@@ -1,7 +1,7 @@
 """What is carried to a GPU machine. `./dev carry` collects into .carry/ what `./dev test --gpu` needs and a
 machine without network may lack: header-only libraries, GoogleTest's sources, and two static C libraries that
 need nothing but libc. `./dev carry --out DIR` makes a bundle of programs, for a machine with a driver and nothing
-else, with the one script that runs them (tools/device/first_minutes.py)."""
+else, with the script that runs them (tools/device/first_minutes.py)."""
 
 import json
 import os
@@ -35,7 +35,10 @@ PROGRAMS = {"kernels_cuda_test": "kernels_cuda_test", "kernels_cuda_bench": "ker
 EMULATED = {"kernels_cuda_test": "cuda_emulation_test", "kernels_cuda_bench": "cuda_bench_emulated"}
 # For the table beside rivals, where the machine has LibTorch.
 WITH_RIVALS = {"phasescope": "phasescope", "phasescope-worker": "phasescope-worker"}
-SCRIPT = ROOT / "tools" / "device" / "first_minutes.py"
+DEVICE = ROOT / "tools" / "device"
+SCRIPTS = (DEVICE / "first_minutes.py", DEVICE / "spills.py")
+# What `bench step` runs there, by the names that first_minutes.py has for them.
+CONFIGS = {"desk_rope.json": ROOT / "sample_configs" / "desk" / "rope.json", "one_billion.json": DEVICE / "one_billion.json"}
 MOST_BYTES = 60_000_000
 
 
@@ -64,8 +67,11 @@ def bundle(out, folder, programs, emulated):
             stripped = Path(scratch) / name
             subprocess.run(["strip", "-o", stripped, folder / source], check=True)
             archive.add(stripped, arcname=name)
+        for name, config in CONFIGS.items() if not emulated else ():
+            archive.add(config, arcname=name)
     (out / "bundle.json").write_text(json.dumps(facts(emulated), indent=1) + "\n", encoding="utf-8")
-    shutil.copy(SCRIPT, out / SCRIPT.name)
+    for script in SCRIPTS:
+        shutil.copy(script, out / script.name)
     size = sum(path.stat().st_size for path in out.iterdir() if path.is_file())
     if size > MOST_BYTES:
         raise DevError(f"{out} has {size / 1e6:.0f} MB, more than the {MOST_BYTES / 1e6:.0f} that a bundle may have")

@@ -10,8 +10,17 @@ NOT_YET, COMPUTED = "not yet", "computed from counts"
 # Kernels whose registers and spills tests/build/cuda_registers_test.py holds; of some one pass alone.
 HELD = {"plain": "", "table": "", "table_multiplied": "forward", "tapa": "", "tape": "backward",
         "plain_wide": "", "table_wide": "", **{name: "" for name in bench_import.HOPPER}}
-# Those that have arrays of their own in shared memory, of which BankConflicts (cuda_emulation_test) computes nothing.
-OWN_ARRAYS = {"fire", "plain_tokens", "table_tokens"}
+# Cases of BankConflicts (cuda_emulation_test) that compute a kernel's accesses of shared memory, all of them: a kernel that
+# is not here has arrays of which nothing is computed (fire and those with numbers of tokens), or is new.
+TILES = ("AreNoneInTiles", "AreNoneWhereAccumulatorsBecomeOperands", "AreNoneInSumsOverDiagonals",
+         "AreTwoWhereAccumulatorsAreStored", "AreNoneAlongRows", "AreNoneInEntriesAndNumbersOfRows")
+TABLES = (*TILES, "AreNoneInTableSums")
+PANELS = (*TILES, "AreNoneWhereBoxesArrive", "AreNoneWhereProductsReadPanels", "AreNoneWhereQueriesAreLoadedFromPanels")
+CONFLICTS = {**dict.fromkeys(("plain", "plain_wide", "tapa", "tape", "query_table", "clamp"), TILES),
+             **dict.fromkeys(("table", "table_wide", "table_multiplied"), TABLES),
+             "cape": (*TILES, "AreNoneInPairsOfCape", "AreTwoInSumsOfCapesWeights", "AreTwoInSumsOfSegments"),
+             **dict.fromkeys(("hopper_plain", "hopper_tapa", "hopper_tape"), PANELS),
+             "hopper_table": (*PANELS, "AreNoneInTableSums")}
 # Whose speed is counted: by roofline.py; of CAPE the traffic of its network, by hand.
 COUNTED = {"plain": "", "hopper_plain": "", "cape": "its network's traffic"}
 
@@ -34,7 +43,7 @@ def computed(kernel, some):
 def row(kernel, devices):
     by_device = f"measured on {devices[kernel]}" if kernel in devices else ""
     return " | ".join([kernel, by_device or NOT_YET, computed(kernel, HELD),
-                       NOT_YET if kernel in OWN_ARRAYS else COMPUTED, by_device or computed(kernel, COUNTED)])
+                       COMPUTED if kernel in CONFLICTS else NOT_YET, by_device or computed(kernel, COUNTED)])
 
 
 def table():

@@ -41,11 +41,11 @@ UNITS = {
                      "hopper one pass": "attention_one_pass_hopper_kernel.*Li{d}E"},
 }
 OTHERS = {
-    "sm_80": {"forward": {64: 518, 128: 810}, "probes": {64: 1148, 128: 1880}, "dq": {64: 896, 128: 1110},
+    "sm_80": {"forward": {64: 518, 128: 810}, "probes": {64: 900, 128: 1428}, "dq": {64: 896, 128: 1110},
               "dkv": {64: 467, 128: 846}, "one pass": {64: 968, 128: 1282}},
-    "sm_90a": {"forward": {64: 531, 128: 722}, "probes": {64: 1098, 128: 1724}, "dq": {64: 900, 128: 1100},
+    "sm_90a": {"forward": {64: 531, 128: 722}, "probes": {64: 840, 128: 1276}, "dq": {64: 900, 128: 1100},
                "dkv": {64: 492, 128: 860}, "one pass": {64: 980, 128: 1282}, "hopper": {64: 308, 128: 364},
-               "hopper probes": {64: 491, 128: 547}, "hopper one pass": {64: 822, 128: 1028}},
+               "hopper probes": {64: 400, 128: 456}, "hopper one pass": {64: 822, 128: 1028}},
 }
 TITLES = {"forward": "plain, forward", "probes": "plain, forward, all probes of a row", "dq": "plain, dq by itself",
           "dkv": "plain, dk and dv, dq by itself", "one pass": "plain, backward",

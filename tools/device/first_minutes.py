@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """The first ten minutes of the CUDA kernels on a device: their tests, compute-sanitizer on small cases,
-their machine code, and their times beside named rivals, all in one JSON file. It lies beside programs.tar.xz
-(`./dev carry --out DIR`) and needs Python 3.9 and a driver, nothing else; what else there is (compute-sanitizer,
-cuobjdump, LibTorch of the right version) is used, and what is not there is said.
+their machine code, their times beside named rivals and those of whole models, all in one JSON file. It lies beside
+programs.tar.xz (`./dev carry --out DIR`) and needs Python 3.9 and a driver, nothing else; what else there is
+(compute-sanitizer, cuobjdump, LibTorch of the right version) is used, and what is not there is said.
 
     python3 first_minutes.py [--out result.json] [--minutes 10]
 
 `./dev bench --import result.json` makes docs/benchmarks.md and the list of verified kernels of it."""
 
 import argparse
+import functools
 import json
 import os
 import platform
@@ -19,7 +20,10 @@ import sys
 import tarfile
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import spills
 
 HERE = Path(__file__).resolve().parent
 FORMAT = 1
@@ -28,11 +32,17 @@ TESTS, BENCH = "kernels_cuda_test", "kernels_cuda_bench"
 LINE = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] (\S+?)(?:, where .*)?(?: \((\d+) ms\))?$")
 BEGUN = re.compile(r"^\[ RUN +\] (\S+)$")
 SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
+FOUND_ERROR = 9  # the status that they are told to end with
+# Processes that share the device, where so many processors make their cases and their float64 truth.
+AT_ONCE = min(4, os.cpu_count() or 1)
 # Few rows and keys, every variant, forward and backward.
 SMALL = "Kernels/Cuda.IsRightWhereRowsSeeNoKey/*:Kernels/Cuda.IsRightWithSinks/*"
 # The Hopper form's, of compute capability 9.0 alone: what fails there says nothing of the Ampere form.
 HOPPER, HOPPER_CAPABILITY = "hopper_", 90
 SMALL_IN_HOPPER_FORM = SMALL.replace("Kernels/", "Hopper/")
+# Run configurations beside the programs, and words of `bench step` with them: one of the size of a bundled model, and one
+# of a billion parameters, whose steps not every device has room for.
+MODELS = {"desk_rope.json": (), "one_billion.json": ("--passes", "forward")}
 OPCODES = ("HMMA", "HGMMA", "LDSM", "LDS", "STS", "LDGSTS", "LDG", "STG", "LDL", "STL", "LD", "ST", "MUFU", "FFMA",
            "FMUL", "FADD", "DFMA", "DADD", "DMUL", "BAR", "SHFL")
 
@@ -45,6 +55,10 @@ class Clock:
 
     def left(self, reserved=0.0):
         return max(0.0, self.end - time.monotonic() - reserved)
+
+    def share(self, number, of, reserved=0.0):
+        """What is left for the run of that number, so that those after it have as much; AT_ONCE run beside it."""
+        return self.left(reserved) * min(1.0, AT_ONCE / (of - number))
 
 
 def run(words, seconds, environment=None):
@@ -60,6 +74,12 @@ def run(words, seconds, environment=None):
         status, output = None, str(error).encode()
     return {"status": status, "seconds": round(time.monotonic() - begin, 2),
             "output": output.decode("utf-8", "replace")}
+
+
+def side_by_side(calls):
+    """The results of some calls, AT_ONCE at a time."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return [future.result() for future in [pool.submit(call) for call in calls]]
 
 
 # ---- what is here ------------------------------------------------------------------------------
@@ -110,8 +130,9 @@ def run_tests(programs, clock, reserved, small):
     for kind in kinds_of(listed):
         filters[kind] = f"*/Cuda.IsRightWhereRowsSeeNoKey/{kind}" if small else f"*/{kind}:-*Long*"
     step = {"kinds": {}, "failures": {}}
-    for kind, chosen in filters.items():
-        done = run([programs / TESTS, f"--gtest_filter={chosen}"], clock.left(reserved))
+    done_of = side_by_side([lambda chosen=chosen: run([programs / TESTS, f"--gtest_filter={chosen}"],
+                                                      clock.left(reserved)) for chosen in filters.values()])
+    for kind, done in zip(filters, done_of):
         results = results_of(done["output"])
         counts = {word: list(results.values()).count(word) for word in ("passed", "failed", "skipped", "unfinished")}
         step["kinds"][kind] = {**counts, "seconds": done["seconds"]}
@@ -130,18 +151,27 @@ def run_sanitizers(programs, clock, reserved, capability):
     tool = program("compute-sanitizer")
     if tool is None:
         return {"passed": False, "absent": "compute-sanitizer is not there"}
-    step = {"tools": {}}
     runs = [(name, name, SMALL) for name in SANITIZERS]
     if capability == HOPPER_CAPABILITY:
         runs += [(HOPPER + name, name, SMALL_IN_HOPPER_FORM) for name in SANITIZERS]
-    for number, (key, name, chosen) in enumerate(runs):
-        seconds = clock.left(reserved) / (len(runs) - number)
-        done = run([tool, "--tool", name, "--error-exitcode", "9", programs / TESTS, f"--gtest_filter={chosen}"], seconds)
-        step["tools"][key] = {"passed": done["status"] == 0, "seconds": done["seconds"]}
-        if done["status"] != 0:
-            step["tools"][key]["output"] = done["output"][-4000:]
+
+    def look(number, name, chosen):
+        done = run([tool, "--tool", name, "--error-exitcode", FOUND_ERROR, programs / TESTS, f"--gtest_filter={chosen}"],
+                   clock.share(number, len(runs), reserved))
+        said = {"passed": done["status"] == 0, "said": verdict_of(done), "seconds": done["seconds"]}
+        return said if said["passed"] else {**said, "output": done["output"][-4000:]}
+
+    looked = side_by_side([lambda number=number, name=name, chosen=chosen: look(number, name, chosen)
+                           for number, (_, name, chosen) in enumerate(runs)])
+    step = {"tools": {key: one for (key, _, _), one in zip(runs, looked)}}
     step["passed"] = all(one["passed"] for key, one in step["tools"].items() if not key.startswith(HOPPER))
     return step
+
+
+def verdict_of(done):
+    """Of a sanitizer: one that was cut short has found nothing, and has not passed either."""
+    words = {None: "did not finish", 0: "passed", FOUND_ERROR: "found an error"}
+    return words.get(done["status"], f"ended with status {done['status']}")
 
 
 # ---- machine code ------------------------------------------------------------------------------
@@ -170,24 +200,37 @@ def resources_of(text):
 
 
 def check_machine_code(programs, capability, clock, reserved):
-    """Of the forward kernel: no local memory in plain, loads of shared memory that are known as such."""
+    """Of the forward kernels of plain scores that are to spill nothing: no local memory. `passed` is None where that could
+    not be looked at."""
     tool = program("cuobjdump")
     if tool is None:
         return {"passed": None, "absent": "cuobjdump is not there"}
     architecture = "sm_90a" if capability == 90 else f"sm_{capability // 10}0"
-    usage = run([tool, "--dump-resource-usage", "-arch", architecture, programs / TESTS], clock.left(reserved))
-    code = run([tool, "-sass", "-arch", architecture, programs / TESTS], clock.left(reserved))
-    kernels = resources_of(usage["output"])
-    for name, counts in counts_of_sass(code["output"]).items():
-        kernels.setdefault(name, {}).update(counts)
-    plain = {name: one for name, one in kernels.items() if "attention_forward_kernel" in name and "PlainScore" in name}
-    spilling = sorted(name for name, one in plain.items() if one.get("LDL", 0) + one.get("STL", 0) > 0)
-    return {"passed": bool(plain) and not spilling and code["status"] == 0, "architecture": architecture,
-            "spilling": spilling, "kernels": kernels}
+    kernels = {}
+    for words, read in (("--dump-resource-usage", resources_of), ("-sass", counts_of_sass)):
+        done = run([tool, words, "-arch", architecture, programs / TESTS], clock.left(reserved))
+        if done["status"] != 0:
+            why = "ran out of time" if done["status"] is None else f"ended with status {done['status']}"
+            return {"passed": None, "absent": f"cuobjdump {words} {why}", "output": done["output"][-4000:]}
+        for name, counts in read(done["output"]).items():
+            kernels.setdefault(name, {}).update(counts)
+    looked_at = {name: one for name, one in kernels.items() if spills_nothing(name, architecture)}
+    spilling = sorted(name for name, one in looked_at.items() if one.get("LDL", 0) + one.get("STL", 0) > 0)
+    found = {"passed": not spilling if looked_at else None, "architecture": architecture, "spilling": spilling,
+             "kernels": kernels}
+    return found if looked_at else {**found, "absent": f"cuobjdump names no forward kernel of plain for {architecture}"}
+
+
+def spills_nothing(name, architecture):
+    """Whether a kernel is one of plain's forward pass by which this is judged."""
+    kernel = spills.kernel_of(name)
+    return bool(kernel) and (kernel.name, kernel.score) == ("forward", "PlainScore") and \
+        spills.most(name, architecture) == 0
 
 
 # ---- times -------------------------------------------------------------------------------------
 
+@functools.lru_cache(maxsize=None)
 def torch_libraries(version):
     """The folder of LibTorch's libraries, of this version's minor number and with a CUDA half; None or why not."""
     said = run(["python3", "-c", "import os, torch; print(torch.__version__, torch.cuda.is_available(), "
@@ -215,9 +258,7 @@ def run_table(programs, bundle, clock, small):
     """The times beside rivals where LibTorch is there, else those of the kernels alone: a length at a time, so that one
     that takes too long loses no other."""
     lengths, dims = (("17",), "16") if small else (("2048", "8192", "32768"), "64,128")
-    folder, why = None, "the programs hold no worker"
-    if (programs / "phasescope-worker").exists():
-        folder, why = torch_libraries(bundle["torch"])
+    folder, why = libraries_of_worker(programs, bundle)
     step = {"without_rivals": why, "absent_lengths": [], "table": None}
     for number, length in enumerate(lengths):
         seconds = clock.left() / (len(lengths) - number)
@@ -239,6 +280,13 @@ def run_table(programs, bundle, clock, small):
     return step
 
 
+def libraries_of_worker(programs, bundle):
+    """The folder of LibTorch's libraries; None or why the worker does not run."""
+    if not (programs / "phasescope-worker").exists():
+        return None, "the programs hold no worker"
+    return torch_libraries(bundle["torch"])
+
+
 def library_path(folder):
     """Where LibTorch's libraries are, and beside them NVIDIA's, of which the worker itself asks for the CUDA runtime."""
     beside = sorted(str(path) for path in Path(folder).parents[1].glob("nvidia/*/lib"))
@@ -246,10 +294,34 @@ def library_path(folder):
 
 
 def rows_beside_rivals(programs, folder, length, dims, seconds):
-    environment = {**os.environ, "LD_LIBRARY_PATH": library_path(folder)}
-    done = run([programs / "phasescope", "bench", "kernels", "--backend", "cuda-unverified", "--heads", "8", "--lengths",
-                length, "--dims", dims, "--runs", "3", "--json"], seconds, environment)
+    done = run_verb(programs, folder, ["kernels", "--heads", "8", "--lengths", length, "--dims", dims], seconds)
     return table_of(done["output"]) if done["status"] == 0 else None
+
+
+def run_verb(programs, folder, words, seconds):
+    environment = {**os.environ, "LD_LIBRARY_PATH": library_path(folder)}
+    return run([programs / "phasescope", "bench", *words, "--backend", "cuda-unverified", "--runs", "3", "--json"], seconds,
+               environment)
+
+
+def run_models(programs, bundle, clock, reserved):
+    """Tokens a second of whole models with random weights, and what crosses to the device and back. No kernel is verified
+    by it."""
+    folder, why = libraries_of_worker(programs, bundle)
+    if not folder:
+        return {"passed": None, "absent": why}
+    step = {"tables": {}, "failures": {}}
+    for number, (name, words) in enumerate(MODELS.items()):
+        done = run_verb(programs, folder, ["step", programs / name, "--device", "cuda", *words],
+                        clock.left(reserved) / (len(MODELS) - number))
+        table = table_of(done["output"]) if done["status"] == 0 else None
+        if table is None:
+            ended = "did not finish" if done["status"] is None else f"ended with status {done['status']}"
+            step["failures"][name] = f"{ended}: {done['output'][-4000:]}"
+        else:
+            step["tables"][name] = table
+    step["passed"] = not step["failures"]
+    return step
 
 
 # ---- all of it ---------------------------------------------------------------------------------
@@ -267,8 +339,9 @@ def measure(programs, bundle, clock, emulated):
 
     step("tests", lambda: run_tests(programs, clock, 0 if emulated else 300, emulated))
     if not emulated:
-        step("sanitizers", lambda: run_sanitizers(programs, clock, 180, result["device"]["capability"]))
-        step("machine_code", lambda: check_machine_code(programs, result["device"]["capability"], clock, 150))
+        step("sanitizers", lambda: run_sanitizers(programs, clock, 210, result["device"]["capability"]))
+        step("machine_code", lambda: check_machine_code(programs, result["device"]["capability"], clock, 180))
+        step("models", lambda: run_models(programs, bundle, clock, 130))
     step("times", lambda: run_table(programs, bundle, clock, emulated))
     return result
 
@@ -294,7 +367,7 @@ def main(words=None):
     partial = Path(asked.out + ".partial")
     partial.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     partial.rename(asked.out)
-    for name in ("tests", "sanitizers", "machine_code", "times"):
+    for name in ("tests", "sanitizers", "machine_code", "models", "times"):
         if name in result:
             word = {True: "passed", False: "did not pass", None: "not looked at"}[result[name]["passed"]]
             print(f"{name}: {word}, {result[name]['seconds']} s {result[name].get('absent', '')}".rstrip())

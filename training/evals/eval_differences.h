@@ -15,8 +15,8 @@ namespace phasescope::training {
 struct TextLosses {
   std::string model;
   Per per = Per::byte;
-  std::vector<std::string> texts;                // what tells them apart, in their order
-  std::map<int64_t, std::vector<TextSum>> sums;  // by length, of each text: nats
+  std::vector<std::string> texts;                     // what tells them apart, in their order
+  std::map<std::int64_t, std::vector<TextSum>> sums;  // by length, of each text: nats
 };
 
 // `other` - `first` at every length that both have: the mean over the texts that both have read of

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <exception>
 #include <iterator>
+#include <memory>
 #include <numbers>
 #include <optional>
 #include <span>
@@ -17,6 +18,8 @@
 #include "analysis/shift.h"
 #include "formats/error.h"
 #include "formats/sha256.h"
+#include "formats/tokenizer.h"
+#include "model/checkpoints/config_without_weights.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/loss.h"
 #include "training/evals/eval_differences.h"
@@ -27,10 +30,10 @@
 namespace phasescope::training {
 namespace {
 
-constexpr int64_t kBatchTokens = 4096;  // read at once
-constexpr int64_t kPositionBuckets = 64;
+constexpr std::int64_t kBatchTokens = 4096;  // read at once
+constexpr std::int64_t kPositionBuckets = 64;
 // Of a window: what a model has for each position is made before a text is looked at.
-constexpr int64_t kLongestWindow = int64_t{1} << 24;
+constexpr std::int64_t kLongestWindow = std::int64_t{1} << 24;
 
 // ---- What was asked for --------------------------------------------------------------------------
 
@@ -52,25 +55,16 @@ Metric metric_of(const std::string& name) {
 }
 
 struct Request {
-  std::vector<int64_t> lengths;  // rising
+  std::vector<std::int64_t> lengths;  // rising
   WindowRule rule;
   Metric metric = Metric::bits_per_byte;
   EvalSource source;
   model::Backend backend = model::Backend::fused;
 };
 
-int64_t longest_context(const std::vector<EvalModel>& models) {
-  int64_t longest = 1;
-  for (const EvalModel& entry : models) longest = std::max(longest, entry.model->config().context);
-  return longest;
-}
-
-std::vector<int64_t> lengths_of(std::vector<int64_t> lengths,
-                                const std::vector<EvalModel>& models) {
-  if (lengths.empty()) {
-    const int64_t context = longest_context(models);
-    return {context, 2 * context, 4 * context};
-  }
+// `context`: the longest of the models.
+std::vector<std::int64_t> lengths_of(std::vector<std::int64_t> lengths, std::int64_t context) {
+  if (lengths.empty()) return {context, 2 * context, 4 * context};
   std::sort(lengths.begin(), lengths.end());
   if (lengths.back() > kLongestWindow) {
     throw formats::bad_usage("a window has " + std::to_string(kLongestWindow) +
@@ -81,8 +75,8 @@ std::vector<int64_t> lengths_of(std::vector<int64_t> lengths,
   return lengths;
 }
 
-Request request_of(const protocol::EvalRequest& asked, const std::vector<EvalModel>& models) {
-  return {.lengths = lengths_of(asked.perplexity.lengths, models),
+Request request_of(const protocol::EvalRequest& asked, std::int64_t context) {
+  return {.lengths = lengths_of(asked.perplexity.lengths, context),
           .rule = WindowRule::read(asked.perplexity.window),
           .metric = metric_of(asked.perplexity.metric),
           .source = source_of(asked, asked.perplexity.trials),
@@ -91,7 +85,7 @@ Request request_of(const protocol::EvalRequest& asked, const std::vector<EvalMod
 
 // ---- Reading -------------------------------------------------------------------------------------
 
-std::optional<int64_t> beginning_id(const model::Model& model) {
+std::optional<std::int64_t> beginning_id(const model::Model& model) {
   return model.tokenizer ? model.tokenizer->bos_id() : std::nullopt;
 }
 
@@ -101,31 +95,32 @@ std::optional<int64_t> beginning_id(const model::Model& model) {
 // none.
 at::Tensor losses_of(const model::Model& model, const EvalText& text,
                      std::span<const EvalWindow> windows, const model::ForwardOptions& options) {
-  const int64_t n = windows.front().length;
+  const std::int64_t n = windows.front().length;
   const auto bos = beginning_id(model);
-  std::vector<int64_t> ids;
+  std::vector<std::int64_t> ids;
   for (const EvalWindow& window : windows) {
-    const auto before = text.ids[static_cast<std::size_t>(std::max<int64_t>(window.begin - 1, 0))];
+    const auto before =
+        text.ids[static_cast<std::size_t>(std::max<std::int64_t>(window.begin - 1, 0))];
     ids.push_back(bos.value_or(before));
     ids.insert(ids.end(), text.ids.begin() + window.begin, text.ids.begin() + window.begin + n);
   }
   const at::Tensor batch =
-      at::from_blob(ids.data(), {static_cast<int64_t>(windows.size()), n + 1}, at::kLong);
+      at::from_blob(ids.data(), {static_cast<std::int64_t>(windows.size()), n + 1}, at::kLong);
   return model::token_losses(model.decoder, batch, options).to(at::kDouble).cpu().contiguous();
 }
 
 // What one model has read in windows of n tokens.
 struct Reading {
   LossSums sums;
-  int64_t n = 0;
-  int64_t left_out = 0;  // tokens of the texts that the window rule does not count
+  std::int64_t n = 0;
+  std::int64_t left_out = 0;  // tokens of the texts that the window rule does not count
 };
 
 // One model in windows of n tokens, text by text.
 class WindowReader {
  public:
-  WindowReader(const EvalModel& entry, const Request& request, Per per, int64_t n, bool positions,
-               const model::ForwardOptions& options, EvalLog& log)
+  WindowReader(const EvalModel& entry, const Request& request, Per per, std::int64_t n,
+               bool positions, const model::ForwardOptions& options, EvalLog& log)
       : entry_(entry),
         request_(request),
         per_(per),
@@ -139,7 +134,7 @@ class WindowReader {
     Reading reading{LossSums(texts.items.size(), n_, per_), n_};
     for (std::size_t t = 0; t < texts.items.size(); ++t) {
       const EvalText& text = texts.items[t];
-      const auto tokens = static_cast<int64_t>(text.ids.size());
+      const auto tokens = static_cast<std::int64_t>(text.ids.size());
       if (tokens < n_) continue;  // no part of this length's mean
       const auto windows = windows_of(request_.rule, tokens, n_);
       reading.left_out += tokens - scored_tokens(windows);
@@ -154,7 +149,7 @@ class WindowReader {
   // What was read, how, and by whom, so that nothing else is taken for it.
   std::string key_of(const EvalText& text) const {
     const std::string_view ids(reinterpret_cast<const char*>(text.ids.data()),
-                               text.ids.size() * sizeof(int64_t));
+                               text.ids.size() * sizeof(std::int64_t));
     return "perplexity, " + request_.rule.name(n_) + " of " + std::to_string(n_) +
            (per_ == Per::byte ? ", bytes" : ", tokens") + (positions_ ? ", by position" : "") +
            ", " + text.name + " " + formats::sha256_hex(ids) + ", " + entry_.name + " " +
@@ -177,15 +172,15 @@ class WindowReader {
   void add_windows(const EvalText& text, const std::vector<EvalWindow>& windows, LossSums& sums,
                    protocol::Progress& progress) const {
     const bool has_bos = beginning_id(*entry_.model).has_value();
-    const auto at_once = static_cast<std::size_t>(std::max<int64_t>(1, kBatchTokens / n_));
+    const auto at_once = static_cast<std::size_t>(std::max<std::int64_t>(1, kBatchTokens / n_));
     for (std::size_t begin = 0; begin < windows.size(); begin += at_once) {
       progress.throw_if_cancelled();
       const auto part =
           std::span(windows).subspan(begin, std::min(at_once, windows.size() - begin));
       const at::Tensor losses = losses_of(*entry_.model, text, part, options_);
       for (std::size_t w = 0; w < part.size(); ++w) {
-        const int64_t first_known = has_bos || part[w].begin > 0 ? 0 : 1;
-        sums.add(0, text, part[w], losses.data_ptr<double>() + static_cast<int64_t>(w) * n_,
+        const std::int64_t first_known = has_bos || part[w].begin > 0 ? 0 : 1;
+        sums.add(0, text, part[w], losses.data_ptr<double>() + static_cast<std::int64_t>(w) * n_,
                  first_known);
       }
     }
@@ -194,7 +189,7 @@ class WindowReader {
   const EvalModel& entry_;
   const Request& request_;
   Per per_;
-  int64_t n_;
+  std::int64_t n_;
   bool positions_;
   const model::ForwardOptions& options_;
   EvalLog& log_;
@@ -215,18 +210,21 @@ double chance_of(const EvalModel& entry, Metric metric) {
   return metric == Metric::perplexity ? ids : std::log2(ids);
 }
 
-int64_t bucket_width(int64_t longest) { return std::max<int64_t>(1, longest / kPositionBuckets); }
+std::int64_t bucket_width(std::int64_t longest) {
+  return std::max<std::int64_t>(1, longest / kPositionBuckets);
+}
 
 // How many of n tokens have a position: fewer than n where a learned table ends.
-int64_t places_for(const model::Model& model, int64_t n) {
+std::int64_t places_for(const model::Model& model, std::int64_t n) {
   return analysis::tokens_that_shift(model, n, {});
 }
 
 // The lengths that have, so that texts are not chosen for others; all where none has: reading them
 // says why.
-std::vector<int64_t> lengths_within(const EvalModel& entry, std::vector<int64_t> lengths) {
-  const std::vector<int64_t> all = lengths;
-  std::erase_if(lengths, [&](int64_t n) { return places_for(*entry.model, n) < n; });
+std::vector<std::int64_t> lengths_within(const EvalModel& entry,
+                                         std::vector<std::int64_t> lengths) {
+  const std::vector<std::int64_t> all = lengths;
+  std::erase_if(lengths, [&](std::int64_t n) { return places_for(*entry.model, n) < n; });
   return lengths.empty() ? all : lengths;
 }
 
@@ -244,9 +242,9 @@ class ModelEvaluation {
         draws_(request.source.seed),
         metric_(texts_.drawn && request.metric == Metric::bits_per_byte ? Metric::bits_per_token
                                                                         : request.metric) {
-    for (const int64_t n : request.lengths) {
+    for (const std::int64_t n : request.lengths) {
       if (std::ranges::find(texts_.lengths, n) != texts_.lengths.end()) continue;
-      const int64_t places = places_for(*entry.model, n);
+      const std::int64_t places = places_for(*entry.model, n);
       if (places < n) {
         notes_ += "; a length of " + std::to_string(n) + " is left out: position " +
                   std::to_string(n - 1) + " lies outside the table of " + std::to_string(places) +
@@ -282,7 +280,7 @@ class ModelEvaluation {
   Per per() const { return metric_ == Metric::bits_per_byte ? Per::byte : Per::token; }
   bool is_first() const { return longest_ == 0; }
 
-  void measure(int64_t n) {
+  void measure(std::int64_t n) {
     if (by_position() && !is_first()) return;
     const auto parts = static_cast<double>(texts_.lengths.size());
     protocol::PartOfProgress part(progress_, done_ / parts, (done_ + 1) / parts);
@@ -310,20 +308,21 @@ class ModelEvaluation {
     }
     for (auto end = texts_.lengths.rbegin(); end != texts_.lengths.rend(); ++end) {
       if (*end > longest_) continue;
-      const int64_t begin = std::max<int64_t>(0, *end - bucket_width(longest_));
+      const std::int64_t begin = std::max<std::int64_t>(0, *end - bucket_width(longest_));
       add_row(*end, reading.sums.between(begin, *end), reading.sums.tokens_between(begin, *end));
       rows_.back().left_out = reading.left_out;
     }
   }
 
-  void add_row(int64_t n, std::vector<TextSum> sums, int64_t tokens) {
+  void add_row(std::int64_t n, std::vector<TextSum> sums, std::int64_t tokens) {
     rows_.push_back(row_of(n, sums, tokens));
     losses_.sums[n] = std::move(sums);
   }
 
-  protocol::EvalRow row_of(int64_t n, const std::vector<TextSum>& sums, int64_t tokens) const {
+  protocol::EvalRow row_of(std::int64_t n, const std::vector<TextSum>& sums,
+                           std::int64_t tokens) const {
     const analysis::Interval interval =
-        analysis::transformed(analysis::ratio_interval(sums, draws_),
+        analysis::transformed(bounded(analysis::kFromZero, analysis::ratio_interval(sums, draws_)),
                               [this](double nats) { return in_unit(nats, metric_); });
     protocol::EvalRow row;
     row.model = entry_.name;
@@ -334,7 +333,7 @@ class ModelEvaluation {
     row.low = interval.low, row.high = interval.high;
     row.n = interval.n, row.method = interval.method;
     row.tokens = tokens;
-    row.seed = static_cast<int64_t>(request_.source.seed);
+    row.seed = static_cast<std::int64_t>(request_.source.seed);
     row.window = request_.rule.name(n);
     return row;
   }
@@ -346,11 +345,13 @@ class ModelEvaluation {
     curve.source = texts_.source;
     curve.trained_length = entry_.model->config().context;
     curve.texts = reading.sums.texts_read();
-    const int64_t width = bucket_width(reading.n);
-    for (int64_t begin = 0; begin < reading.n; begin += width) {
-      const int64_t end = std::min(begin + width, reading.n);
-      const analysis::Interval interval = analysis::transformed(
-          analysis::ratio_interval(reading.sums.between(begin, end), draws_), in_bits);
+    const std::int64_t width = bucket_width(reading.n);
+    for (std::int64_t begin = 0; begin < reading.n; begin += width) {
+      const std::int64_t end = std::min(begin + width, reading.n);
+      const analysis::Interval nats =
+          analysis::ratio_interval(reading.sums.between(begin, end), draws_);
+      const analysis::Interval interval =
+          analysis::transformed(bounded(analysis::kFromZero, nats), in_bits);
       curve.position.push_back(0.5 * static_cast<double>(begin + end - 1));
       curve.bits.push_back(interval.mean);
       curve.low.push_back(interval.low);
@@ -366,7 +367,7 @@ class ModelEvaluation {
     provenance.model_hashes = {entry_.model->report.sha256};
     provenance.dtype = model::name_of_dtype(entry_.model->decoder.dtype());
     provenance.set_ran(protocol::listed(kernels_));
-    provenance.seed = static_cast<int64_t>(request_.source.seed);
+    provenance.seed = static_cast<std::int64_t>(request_.source.seed);
     provenance.note = std::to_string(texts_.items.size()) + " " + texts_.source +
                       "; intervals by text; window rule: " + request_.rule.name(longest_) +
                       left_out_words();
@@ -403,16 +404,43 @@ class ModelEvaluation {
   TextLosses losses_;
   protocol::PositionCurve curve_;
   std::string notes_;
-  int64_t longest_ = 0;  // that the model reads
+  std::int64_t longest_ = 0;  // that the model reads
   double done_ = 0;
 };
 
-void check_request(const protocol::EvalRequest& asked) { request_of(asked, {}); }
+void check_request(const protocol::EvalRequest& asked) { request_of(asked, 1); }
+
+// By the tokenizer that the configuration or the files have. Of a model that is yet to be trained,
+// and gets its tokenizer from a file, nothing is known.
+void check_texts_of(const AskedModel& asked, const Request& request) {
+  const model::ModelConfig& config = asked.config;
+  if (config.tokenizer.is_null() && asked.path.empty()) return;
+  std::shared_ptr<const formats::Tokenizer> tokenizer;
+  if (!config.tokenizer.is_null()) {
+    tokenizer = formats::make_tokenizer(config.tokenizer, asked.name, config.vocab_size);
+  } else {
+    tokenizer = model::tokenizer_without_weights(asked.path);
+  }
+  check_eval_texts(asked.name, tokenizer.get(), request.source, request.lengths);
+}
+
+void check_models(const protocol::EvalRequest& asked, const std::vector<AskedModel>& models) {
+  std::int64_t context = 1;
+  for (const AskedModel& one : models) context = std::max(context, one.config.context);
+  const Request request = request_of(asked, context);
+  for (const AskedModel& one : models) check_texts_of(one, request);
+}
+
+std::int64_t longest_context(const std::vector<EvalModel>& models) {
+  std::int64_t longest = 1;
+  for (const EvalModel& entry : models) longest = std::max(longest, entry.model->config().context);
+  return longest;
+}
 
 protocol::EvalResult evaluate(const std::vector<EvalModel>& models,
                               const protocol::EvalRequest& asked, protocol::Progress& progress,
                               EvalLog& log) {
-  const Request request = request_of(asked, models);
+  const Request request = request_of(asked, longest_context(models));
   protocol::EvalResult result;
   result.task = "perplexity";
   const auto count = static_cast<double>(models.size());
@@ -448,7 +476,8 @@ EvalTask perplexity_task() {
        "window rules of CAPE (arXiv 2405.14722: last_k) and TAPA (arXiv 2509.12635: sliding)",
        protocol::options_of<protocol::PerplexityOptions>()},
       evaluate,
-      check_request};
+      check_request,
+      check_models};
 }
 
 }  // namespace phasescope::training

@@ -27,7 +27,7 @@ using tasks::Sample;
 using tasks::Task;
 
 constexpr std::size_t kTokensAtOnce = 8192;
-constexpr int64_t kTrials = 512, kTrialsOfACell = 100, kTrialsOfATextTask = 20;
+constexpr std::int64_t kTrials = 512, kTrialsOfACell = 100, kTrialsOfATextTask = 20;
 constexpr double kDepths = 10;
 
 // ---- Models that a task can be asked of ----------------------------------------------------------
@@ -46,42 +46,47 @@ std::vector<std::string> symbols_in(const model::ModelConfig& config) {
 
 void require_fit(const std::string& name, const model::ModelConfig& config, const Task& task) {
   const Form form = task.info().form;
-  if (tasks::has_own_ids(task) && symbols_in(config) != tasks::symbols_of(task))
+  if (tasks::has_own_ids(task) && symbols_in(config) != tasks::symbols_of(task)) {
     throw unfit(name, task, "its vocabulary is another");
+  }
   if (!config.head.present) throw unfit(name, task, "it has no head");
-  if ((config.encoder_layers > 0) != (form == Form::encoder_decoder))
+  if ((config.encoder_layers > 0) != (form == Form::encoder_decoder)) {
     throw unfit(
         name, task,
         form == Form::encoder_decoder ? "it is no encoder-decoder" : "it is an encoder-decoder");
-  if ((config.patches.side > 0) != (form == Form::image))
+  }
+  if ((config.patches.side > 0) != (form == Form::image)) {
     throw unfit(name, task, form == Form::image ? "it reads no images" : "it reads images");
-  if (config.attention.causal == tasks::sees_both_ways(task))
+  }
+  if (config.attention.causal == tasks::sees_both_ways(task)) {
     throw unfit(name, task,
                 config.attention.causal ? "it sees no token that comes later"
                                         : "it sees the tokens that it is to answer");
+  }
 }
 
 void require_fit(const EvalModel& entry, const Task& task) {
-  if (!tasks::has_own_ids(task) && !entry.model->tokenizer)
+  if (!tasks::has_own_ids(task) && !entry.model->tokenizer) {
     throw unfit(entry.name, task, "it has no tokenizer to read texts with");
+  }
   require_fit(entry.name, entry.model->config(), task);
 }
 
 // The longest length that a model of the task was trained at; 0 where it does not say.
-int64_t trained_length(const model::ModelConfig& config) {
+std::int64_t trained_length(const model::ModelConfig& config) {
   const json& tokenizer = config.tokenizer;
   if (!tokenizer.is_object() || !tokenizer.contains("trained")) return 0;
   const json& range = tokenizer.at("trained");
   return range.is_array() && range.size() == 2 && range[1].is_number_integer()
-             ? range[1].get<int64_t>()
+             ? range[1].get<std::int64_t>()
              : 0;
 }
 
 // ---- What was asked for --------------------------------------------------------------------------
 
 struct SampleRequest {
-  std::vector<int64_t> lengths;  // rising
-  int64_t trials = 0;
+  std::vector<std::int64_t> lengths;  // rising
+  std::int64_t trials = 0;
   std::uint64_t seed = 0;
   model::Backend backend = model::Backend::fused;
   bool written = false;  // answers are looked for in what a model writes
@@ -92,7 +97,7 @@ struct SampleRequest {
 void check_samples(const protocol::EvalRequest& asked) {
   const Task& task = tasks::task_named(asked.task);
   const protocol::TaskOptions& options = asked.perplexity;
-  for (const int64_t length : options.lengths) {
+  for (const std::int64_t length : options.lengths) {
     const auto dimensions = static_cast<std::size_t>(task.info().dimensions);
     tasks::check_given_length(task, Ids(dimensions, length), "lengths");
   }
@@ -104,8 +109,8 @@ void check_samples(const protocol::EvalRequest& asked) {
 }
 
 // `longest` is that which a model was trained at, 0 where none says.
-std::vector<int64_t> rising_lengths(std::vector<int64_t> lengths, const Task& task,
-                                    int64_t longest) {
+std::vector<std::int64_t> rising_lengths(std::vector<std::int64_t> lengths, const Task& task,
+                                         std::int64_t longest) {
   if (lengths.empty()) {
     if (longest == 0) {
       throw formats::bad_usage(
@@ -119,17 +124,18 @@ std::vector<int64_t> rising_lengths(std::vector<int64_t> lengths, const Task& ta
   return lengths;
 }
 
-void check_models(const protocol::EvalRequest& asked, const std::vector<AskedModel>& models) {
+void check_models_of_samples(const protocol::EvalRequest& asked,
+                             const std::vector<AskedModel>& models) {
   const Task& task = tasks::task_named(asked.task);
-  int64_t longest = 0;
-  for (const auto& [name, config] : models) {
-    require_fit(name, config, task);
-    longest = std::max(longest, trained_length(config));
+  std::int64_t longest = 0;
+  for (const AskedModel& one : models) {
+    require_fit(one.name, one.config, task);
+    longest = std::max(longest, trained_length(one.config));
   }
   rising_lengths(asked.perplexity.lengths, task, longest);
 }
 
-int64_t usual_trials(const tasks::TaskInfo& info) {
+std::int64_t usual_trials(const tasks::TaskInfo& info) {
   if (info.form == Form::text) return kTrialsOfATextTask;
   return info.dimensions > 1 ? kTrialsOfACell : kTrials;
 }
@@ -138,12 +144,13 @@ SampleRequest sample_request(const protocol::EvalRequest& asked, const Task& tas
                              const std::vector<EvalModel>& models) {
   const protocol::TaskOptions& options =
       asked.perplexity;  // the others are refused with the request
-  const int64_t trials = options.trials;
+  const std::int64_t trials = options.trials;
   const bool written = asked.needle.generate;
   check_samples(asked);
-  int64_t longest = 0;
-  for (const EvalModel& entry : models)
+  std::int64_t longest = 0;
+  for (const EvalModel& entry : models) {
     longest = std::max(longest, trained_length(entry.model->config()));
+  }
   return {.lengths = rising_lengths(options.lengths, task, longest),
           .trials = trials > 0 ? trials : usual_trials(task.info()),
           .seed = static_cast<std::uint64_t>(asked.seed),
@@ -153,14 +160,14 @@ SampleRequest sample_request(const protocol::EvalRequest& asked, const Task& tas
 }
 
 // Every length that samples are drawn at: those asked for, or all cells up to the longest.
-std::vector<Ids> drawn_lengths(const Task& task, const std::vector<int64_t>& lengths) {
+std::vector<Ids> drawn_lengths(const Task& task, const std::vector<std::int64_t>& lengths) {
   std::vector<Ids> drawn;
   if (task.info().dimensions == 1) {
-    for (const int64_t length : lengths) drawn.push_back({length});
+    for (const std::int64_t length : lengths) drawn.push_back({length});
     return drawn;
   }
-  for (int64_t a = task.info().shortest; a <= lengths.back(); ++a) {
-    for (int64_t b = task.info().shortest; b <= lengths.back(); ++b) drawn.push_back({a, b});
+  for (std::int64_t a = task.info().shortest; a <= lengths.back(); ++a) {
+    for (std::int64_t b = task.info().shortest; b <= lengths.back(); ++b) drawn.push_back({a, b});
   }
   return drawn;
 }
@@ -202,7 +209,7 @@ class ModelSamples {
     options_.cancelled = [this] { return progress_.cancelled(); };
   }
 
-  void run(const std::map<int64_t, tasks::Chance>& chances, protocol::EvalResult& result) {
+  void run(const std::map<std::int64_t, tasks::Chance>& chances, protocol::EvalResult& result) {
     const std::vector<Ids> lengths = drawn_lengths(task_, request_.lengths);
     lengths_ = static_cast<double>(lengths.size());
     for (std::size_t n = 0; n < lengths.size(); ++n) {
@@ -211,21 +218,21 @@ class ModelSamples {
       measure(lengths[n]);
     }
     if (cells_.empty()) std::rethrow_exception(refused_);
-    for (const int64_t length : request_.lengths) add_row(length, chances.at(length), result);
+    for (const std::int64_t length : request_.lengths) add_row(length, chances.at(length), result);
     add_map(result);
     result.provenance.push_back(provenance());
   }
 
   // The samples of all cells up to a length; none where a cell is missing.
-  std::vector<SampleScore> samples_of(int64_t length) const {
+  std::vector<SampleScore> samples_of(std::int64_t length) const {
     std::vector<SampleScore> samples;
     for (const auto& [drawn, scores] : cells_) {
       const bool own = drawn.size() == 1 ? drawn[0] == length : std::ranges::max(drawn) <= length;
       if (own) samples.insert(samples.end(), scores.begin(), scores.end());
     }
-    const int64_t sides = length - task_.info().shortest + 1;
-    const int64_t cells = task_.info().dimensions == 1 ? 1 : sides * sides;
-    const bool whole = static_cast<int64_t>(samples.size()) == cells * request_.trials;
+    const std::int64_t sides = length - task_.info().shortest + 1;
+    const std::int64_t cells = task_.info().dimensions == 1 ? 1 : sides * sides;
+    const bool whole = static_cast<std::int64_t>(samples.size()) == cells * request_.trials;
     return whole ? samples : std::vector<SampleScore>();
   }
 
@@ -245,7 +252,7 @@ class ModelSamples {
       return;
     }
     std::vector<Sample> samples;
-    for (int64_t n = 0; n < request_.trials; ++n) {
+    for (std::int64_t n = 0; n < request_.trials; ++n) {
       samples.push_back(task_.draw(request_.seed, length, static_cast<std::uint64_t>(n)));
     }
     try {
@@ -269,7 +276,8 @@ class ModelSamples {
     return written_samples(*entry_.model, task_, samples, kernels_, request_.backend, part);
   }
 
-  void add_row(int64_t length, const tasks::Chance& chance, protocol::EvalResult& result) const {
+  void add_row(std::int64_t length, const tasks::Chance& chance,
+               protocol::EvalResult& result) const {
     const std::vector<SampleScore> samples = samples_of(length);
     if (samples.empty()) return;
     const analysis::Interval interval = metric_of(request_.metric, samples, draws_);
@@ -282,11 +290,12 @@ class ModelSamples {
     row.low = interval.low, row.high = interval.high;
     row.n = interval.n, row.method = interval.method;
     for (const SampleScore& one : samples) row.tokens += one.counted;
-    row.seed = static_cast<int64_t>(request_.seed);
+    row.seed = static_cast<std::int64_t>(request_.seed);
     row.exact = exact_share(samples);
     row.uniform = chance.uniform, row.blind = chance.blind;
-    if (const int64_t trained = trained_length(entry_.model->config()); trained > 0)
+    if (const std::int64_t trained = trained_length(entry_.model->config()); trained > 0) {
       row.trained = trained;
+    }
     result.rows.push_back(std::move(row));
   }
 
@@ -297,7 +306,7 @@ class ModelSamples {
         protocol::EvalCell cell{
             .model = entry_.name, .row = static_cast<double>(length[0]), .column = column};
         cell.value = metric_of(request_.metric, part, draws_).mean;
-        cell.n = static_cast<int64_t>(part.size());
+        cell.n = static_cast<std::int64_t>(part.size());
         result.cells.push_back(std::move(cell));
       }
     }
@@ -321,7 +330,7 @@ class ModelSamples {
     provenance.model_hashes = {entry_.model->report.sha256};
     provenance.dtype = model::name_of_dtype(entry_.model->decoder.dtype());
     provenance.set_ran(protocol::listed(kernels_));
-    provenance.seed = static_cast<int64_t>(request_.seed);
+    provenance.seed = static_cast<std::int64_t>(request_.seed);
     provenance.note =
         std::to_string(request_.trials) + " samples at each length" +
         (task_.info().dimensions > 1
@@ -354,9 +363,9 @@ class ModelSamples {
 // ---- The task ------------------------------------------------------------------------------------
 
 // What guessing gets at every length of a row; of two parts the mean over all cells.
-std::map<int64_t, tasks::Chance> chances_of(const Task& task, const SampleRequest& request) {
-  std::map<int64_t, tasks::Chance> chances;
-  for (const int64_t length : request.lengths) {
+std::map<std::int64_t, tasks::Chance> chances_of(const Task& task, const SampleRequest& request) {
+  std::map<std::int64_t, tasks::Chance> chances;
+  for (const std::int64_t length : request.lengths) {
     if (request.written) {
       chances[length] = task.chance_written();
       continue;
@@ -377,7 +386,7 @@ std::map<int64_t, tasks::Chance> chances_of(const Task& task, const SampleReques
   return chances;
 }
 
-using SamplesByLength = std::map<int64_t, std::vector<SampleScore>>;
+using SamplesByLength = std::map<std::int64_t, std::vector<SampleScore>>;
 
 // What `other` is above `first` at each length that both have whole.
 void add_differences(const std::string& metric, const std::vector<EvalModel>& models,
@@ -418,7 +427,7 @@ protocol::EvalResult evaluate_samples(const std::vector<EvalModel>& models,
     ModelSamples own(models[m], task, request, part, log);
     own.run(chances, result);
     SamplesByLength samples;
-    for (const int64_t length : request.lengths) samples[length] = own.samples_of(length);
+    for (const std::int64_t length : request.lengths) samples[length] = own.samples_of(length);
     if (m == 0) {
       first = std::move(samples);
     } else {
@@ -473,7 +482,7 @@ std::vector<EvalTask> sample_tasks() {
                                       : protocol::options_of<protocol::TaskOptions>()},
                     evaluate_samples,
                     check_samples,
-                    check_models});
+                    check_models_of_samples});
   }
   return list;
 }

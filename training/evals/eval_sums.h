@@ -19,11 +19,11 @@ enum class Per { byte, token };
 // Sums by text: of the tokens that count, and of every position of windows of n tokens.
 class LossSums {
  public:
-  LossSums(std::size_t texts, int64_t n, Per per);
+  LossSums(std::size_t texts, std::int64_t n, Per per);
 
   // Losses in nats of the window's tokens from the one at `first_known` on.
   void add(std::size_t text_index, const EvalText& text, const EvalWindow& window,
-           const double* losses, int64_t first_known);
+           const double* losses, std::int64_t first_known);
 
   // The sums of one text, kept by itself, in the place of that text.
   void put(std::size_t text_index, const LossSums& of_text);
@@ -35,16 +35,16 @@ class LossSums {
   // Sums over the tokens that the window rule counts.
   const std::vector<TextSum>& counted() const { return counted_; }
   // Sums over positions [begin, end) in the windows, whatever the rule.
-  std::vector<TextSum> between(int64_t begin, int64_t end) const;
+  std::vector<TextSum> between(std::int64_t begin, std::int64_t end) const;
   // Texts of which tokens count, and these tokens.
-  int64_t texts_read() const;
-  int64_t tokens_counted() const { return tokens_; }
-  int64_t tokens_between(int64_t begin, int64_t end) const;
+  std::int64_t texts_read() const;
+  std::int64_t tokens_counted() const { return tokens_; }
+  std::int64_t tokens_between(std::int64_t begin, std::int64_t end) const;
 
  private:
   Per per_;
-  int64_t tokens_ = 0;
-  std::vector<int64_t> tokens_at_;
+  std::int64_t tokens_ = 0;
+  std::vector<std::int64_t> tokens_at_;
   std::vector<TextSum> counted_;
   std::vector<std::vector<TextSum>> by_position_;
 };

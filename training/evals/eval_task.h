@@ -25,6 +25,7 @@ struct EvalModel {
 struct AskedModel {
   std::string name;
   model::ModelConfig config;
+  std::string path;  // of its files, or its bundled name; empty of one that is yet to be trained
 };
 
 using analysis::EvalLog;
@@ -38,7 +39,8 @@ struct EvalTask : protocol::EvalTaskInfo {
                               EvalLog& log) = nullptr;
   // Throws what run() would of the request alone, of whichever models.
   void (*check)(const protocol::EvalRequest& request) = nullptr;
-  // Throws what run() would of the models' configurations, before weights are read.
+  // Throws what run() would of the models' configurations, and of the texts that they are to read,
+  // before weights are read.
   void (*check_models)(const protocol::EvalRequest& request,
                        const std::vector<AskedModel>& models) = nullptr;
 };

@@ -8,8 +8,8 @@
 namespace phasescope::training {
 namespace {
 
-int64_t number_after(const std::string& text, std::size_t colon, const char* rule) {
-  int64_t value = 0;
+std::int64_t number_after(const std::string& text, std::size_t colon, const char* rule) {
+  std::int64_t value = 0;
   const char* begin = text.data() + colon + 1;
   const auto [end, error] = std::from_chars(begin, text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 1) {
@@ -41,11 +41,11 @@ WindowRule WindowRule::read(const std::string& text) {
   return rule;
 }
 
-int64_t WindowRule::stride_of(int64_t n) const {
+std::int64_t WindowRule::stride_of(std::int64_t n) const {
   return overlapping(kind) ? std::min(stride, n) : n;
 }
 
-std::string WindowRule::name(int64_t n) const {
+std::string WindowRule::name(std::int64_t n) const {
   switch (kind) {
     case Kind::disjoint:
       return "disjoint";
@@ -59,22 +59,22 @@ std::string WindowRule::name(int64_t n) const {
   return "per_position";
 }
 
-std::vector<EvalWindow> windows_of(const WindowRule& rule, int64_t tokens, int64_t n) {
+std::vector<EvalWindow> windows_of(const WindowRule& rule, std::int64_t tokens, std::int64_t n) {
   std::vector<EvalWindow> windows;
   const bool sliding = rule.kind == WindowRule::Kind::sliding;
-  const int64_t stride = rule.stride_of(n);
-  for (int64_t begin = 0; begin + n <= tokens; begin += stride) {
+  const std::int64_t stride = rule.stride_of(n);
+  for (std::int64_t begin = 0; begin + n <= tokens; begin += stride) {
     const bool whole = sliding && begin == 0;
     windows.push_back({begin, n, whole ? 0 : n - stride});
   }
   if (!sliding || windows.empty()) return windows;
-  const int64_t tail = tokens - (windows.back().begin + n);
+  const std::int64_t tail = tokens - (windows.back().begin + n);
   if (tail > 0) windows.push_back({tokens - n, n, n - tail});
   return windows;
 }
 
-int64_t scored_tokens(const std::vector<EvalWindow>& windows) {
-  int64_t tokens = 0;
+std::int64_t scored_tokens(const std::vector<EvalWindow>& windows) {
+  std::int64_t tokens = 0;
   for (const EvalWindow& window : windows) tokens += window.length - window.count_from;
   return tokens;
 }

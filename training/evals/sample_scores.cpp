@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "formats/error.h"
+#include "protocol/json_form.h"
 
 namespace phasescope::training {
 namespace {
@@ -75,17 +76,28 @@ Interval mean_of_parts(const std::vector<double>& parts, double value,
 }  // namespace
 
 nlohmann::json written(const SampleScore& s) {
-  return {s.correct, s.counted, s.nats, s.yes, s.found, s.depth, s.contained};
+  return {s.correct, s.counted,  protocol::detail::write_double(s.nats), s.yes, s.found,
+          s.depth,   s.contained};
 }
 
 SampleScore score_of_row(const nlohmann::json& row) {
   return {.correct = row.at(0).get<std::int64_t>(),
           .counted = row.at(1).get<std::int64_t>(),
-          .nats = row.at(2).get<double>(),
+          .nats = protocol::detail::read_double(row.at(2)),
           .yes = row.at(3).get<std::int64_t>(),
           .found = row.at(4).get<std::int64_t>(),
           .depth = row.at(5).get<double>(),
           .contained = row.size() > 6 && row.at(6).get<bool>()};
+}
+
+analysis::ValueRange range_of(const std::string& metric) {
+  if (metric == "perplexity") return analysis::kFromOne;
+  return metric.starts_with("bits") ? analysis::kFromZero : analysis::kShare;
+}
+
+analysis::ValueRange range_of_difference(const std::string& metric) {
+  // That of perplexities is told in nats an answer.
+  return std::isfinite(range_of(metric).high) ? analysis::kDifference : analysis::ValueRange{};
 }
 
 Interval metric_of(const std::string& metric, std::span<const SampleScore> samples,
@@ -97,14 +109,16 @@ Interval metric_of(const std::string& metric, std::span<const SampleScore> sampl
     // left.
     const bool extreme = balanced.value <= 0 || balanced.value >= 1;
     const auto whole = [&](std::size_t) { return Part{balanced.value, 1}; };
-    interval = extreme ? analysis::share_interval(parts_of(samples.size(), whole), draws)
-                       : mean_of_parts(balanced.parts, balanced.value, draws);
+    interval =
+        extreme ? analysis::share_interval(parts_of(samples.size(), whole), draws)
+                : bounded(range_of(metric), mean_of_parts(balanced.parts, balanced.value, draws));
   } else {
     const auto parts =
         parts_of(samples.size(), [&](std::size_t n) { return part_of(metric, samples[n]); });
     interval = metric == "perplexity"
-                   ? analysis::transformed(analysis::ratio_interval(parts, draws),
-                                           [](double nats) { return std::exp(nats); })
+                   ? analysis::transformed(
+                         bounded(analysis::kFromZero, analysis::ratio_interval(parts, draws)),
+                         [](double nats) { return std::exp(nats); })
                    : analysis::share_interval(parts, draws);
   }
   interval.n = static_cast<std::int64_t>(samples.size());
@@ -131,6 +145,7 @@ Interval metric_difference(const std::string& metric, std::span<const SampleScor
                                                  }),
                                         draws);
   }
+  interval = bounded(range_of_difference(metric), interval);
   interval.n = static_cast<std::int64_t>(first.size());
   return analysis::counted_in("samples", interval);
 }

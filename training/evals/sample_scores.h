@@ -35,6 +35,11 @@ SampleScore score_of_row(const nlohmann::json& row);
 analysis::Interval metric_of(const std::string& metric, std::span<const SampleScore> samples,
                              const analysis::Draws& draws);
 
+// The values that a metric can have: one of texts or of samples.
+analysis::ValueRange range_of(const std::string& metric);
+// Those of a difference of two.
+analysis::ValueRange range_of_difference(const std::string& metric);
+
 // What the metric is above that of `first`, sample by sample of the same samples: what is hard for
 // one model is hard for the other. Of perplexity the difference of the losses, in nats an answer.
 // Throws Error "internal" for another metric, or lists of other lengths.

@@ -11,7 +11,7 @@
 namespace phasescope::training {
 namespace {
 
-at::Tensor rows_tensor(std::vector<int64_t>& values, int64_t rows, int64_t columns) {
+at::Tensor rows_tensor(std::vector<std::int64_t>& values, std::int64_t rows, std::int64_t columns) {
   return at::from_blob(values.data(), {rows, columns}, at::kLong);
 }
 
@@ -20,7 +20,7 @@ at::Tensor rows_tensor(std::vector<int64_t>& values, int64_t rows, int64_t colum
 Answers answers_in(const model::Decoder& decoder, const at::Tensor& hidden, const tasks::Task& task,
                    const tasks::Sample& sample, const model::ForwardOptions& options) {
   const auto first = std::ranges::find(sample.counts, 1) - sample.counts.begin();
-  const auto count = static_cast<int64_t>(sample.target.size());
+  const auto count = static_cast<std::int64_t>(sample.target.size());
   at::Tensor logits = decoder.logits(hidden.slice(0, first, count), options).to(at::kDouble).cpu();
   if (tasks::has_own_ids(task)) logits = logits.slice(-1, 0, task.info().output_symbols);
   const at::Tensor targets = at::tensor(sample.target).slice(0, first);
@@ -30,8 +30,8 @@ Answers answers_in(const model::Decoder& decoder, const at::Tensor& hidden, cons
   const at::Tensor likeliest = logits.argmax(-1).contiguous();
   Answers answers{.ids = tasks::Ids(static_cast<std::size_t>(first), -1),
                   .losses = std::vector<double>(static_cast<std::size_t>(first))};
-  const int64_t known = count - first;
-  const auto* ids = likeliest.data_ptr<int64_t>();
+  const std::int64_t known = count - first;
+  const auto* ids = likeliest.data_ptr<std::int64_t>();
   answers.ids.insert(answers.ids.end(), ids, ids + known);
   const auto* nats = losses.data_ptr<double>();
   answers.losses.insert(answers.losses.end(), nats, nats + known);
@@ -78,8 +78,8 @@ std::vector<Answers> answers_of(const model::Decoder& decoder, const tasks::Task
   const at::Tensor hidden = decoder.pooled(decoder.hidden(read, options), options.key_mask);
   std::vector<Answers> all;
   for (std::size_t n = 0; n < samples.size(); ++n) {
-    const auto place = static_cast<int64_t>(first_answer(task, samples[n]));
-    all.push_back(answers_in(decoder, hidden[static_cast<int64_t>(n)].slice(0, place), task,
+    const auto place = static_cast<std::int64_t>(first_answer(task, samples[n]));
+    all.push_back(answers_in(decoder, hidden[static_cast<std::int64_t>(n)].slice(0, place), task,
                              samples[n], options));
   }
   return all;

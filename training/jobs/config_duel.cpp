@@ -14,6 +14,7 @@
 #include "formats/error.h"
 #include "formats/json.h"
 #include "model/checkpoints/open_model.h"
+#include "protocol/json_form.h"
 #include "training/evals/eval_samples.h"
 #include "training/jobs/eval_rows.h"
 #include "training/jobs/job.h"
@@ -187,14 +188,16 @@ class SeedTrainings {
 // ---- Units ---------------------------------------------------------------------------------------
 
 json row_of(const SeedMeasured& one) {
-  return {{"per", one.per}, {"names", one.names}, {"a", one.a}, {"b", one.b}};
+  using protocol::detail::write_one;
+  return {{"per", one.per}, {"names", one.names}, {"a", write_one(one.a)}, {"b", write_one(one.b)}};
 }
 
 SeedMeasured measured_of(const json& row) {
-  return {.per = row.at("per").get<std::string>(),
-          .names = row.at("names").get<std::vector<std::string>>(),
-          .a = row.at("a").get<std::vector<double>>(),
-          .b = row.at("b").get<std::vector<double>>()};
+  using protocol::detail::read_one;
+  SeedMeasured one{.per = row.at("per").get<std::string>(),
+                   .names = row.at("names").get<std::vector<std::string>>()};
+  read_one(row.at("a"), one.a), read_one(row.at("b"), one.b);
+  return one;
 }
 
 double mean_over(const std::vector<double>& values) {

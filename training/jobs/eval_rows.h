@@ -10,9 +10,9 @@
 
 namespace phasescope::training {
 
-// rows.jsonl of an eval job: a line for each thing measured, {"key", "measured"}, written and
-// synced when it is there. Lines that a kill tore are passed over, and measured again; a disk that
-// refuses is said in the log and does not end the job.
+// rows.jsonl of an eval job: a line for each thing measured, {"key", "measured", "crc32c"}, written
+// and synced when it is there. Lines that a kill tore, or that are not what was written, are passed
+// over, and measured again; a disk that refuses is said in the log and does not end the job.
 class EvalRows final : public EvalLog {
  public:
   // Reads what is there. Throws FileError where the file cannot be read.

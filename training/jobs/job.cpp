@@ -11,7 +11,6 @@
 #include "formats/json.h"
 #include "formats/sha256.h"
 #include "model/checkpoints/open_model.h"
-#include "model/checkpoints/tensor_io.h"
 #include "model/devices.h"
 #include "protocol/error_info.h"
 #include "protocol/json_form.h"
@@ -55,7 +54,7 @@ int status_of_code(const std::string& code) {
 }
 
 // Orders of its data that a training tries when its loss jumps.
-constexpr int64_t kMostOrders = 10;
+constexpr std::int64_t kMostOrders = 10;
 
 // A training alone, or what one of several ranks does of it: all take the same way through this
 // class, and rank 0 alone writes.
@@ -133,7 +132,7 @@ class TrainingJob {
                                "give longer texts, or eval.every=0 and an eval.probe_text");
     }
     if (const std::string note = note_of_atomic_dq(config_.train); !note.empty()) log_line(note);
-    if (const int64_t short_ones = trainer.short_validation_texts(); short_ones > 0) {
+    if (const std::int64_t short_ones = trainer.short_validation_texts(); short_ones > 0) {
       log_line("warning: " + std::to_string(short_ones) +
                " validation texts are shorter than a window of " +
                std::to_string(config_.model.context) + " tokens, and are left out");
@@ -283,7 +282,7 @@ class TrainingJob {
   // A kill may have fallen between the best checkpoint and the file that names it, and a disk may
   // have refused it.
   void look_at_best(const Trainer& trainer) {
-    const int64_t best = trainer.best_step();
+    const std::int64_t best = trainer.best_step();
     if (best == 0) return;
     try {
       verify_checkpoint(files_, checkpoint_folder(checkpoints_, best));
@@ -307,7 +306,7 @@ class TrainingJob {
 
   void one_step(Trainer& trainer) {
     protocol::MetricPoint point;
-    const int64_t skipped = trainer.skipped();
+    const std::int64_t skipped = trainer.skipped();
     try {
       point = trainer.step();
     } catch (const LossSpike& spike) {
@@ -323,7 +322,7 @@ class TrainingJob {
                      std::to_string(trainer.skipped()) + " steps were left out so far");
     }
     const bool at_end = point.step >= config_.train.steps;
-    const int64_t every = config_.eval.every;
+    const std::int64_t every = config_.eval.every;
     if (can_validate(trainer) && (at_end || (every > 0 && point.step % every == 0))) {
       // A cancel is obeyed after the step: a checkpoint without its metrics line would leave a
       // hole. So would one that is saved because this fails.
@@ -335,7 +334,7 @@ class TrainingJob {
       log_line("step " + std::to_string(point.step) + ", loss " + std::to_string(point.loss) +
                ", validation " + in_words(found));
     }
-    const int64_t probe_every = config_.eval.probe_every;
+    const std::int64_t probe_every = config_.eval.probe_every;
     if (writes() && probe_every > 0 && point.step % probe_every == 0) {
       point.heads = trainer.head_values();
     }
@@ -351,7 +350,7 @@ class TrainingJob {
   // A step for which there was no memory is tried once more, in parts of half the rows; alone: of
   // several ranks halve_parts() refuses, and one without memory ends them all.
   bool may_be_smaller(Trainer& trainer, const std::exception& error) {
-    const int64_t step = trainer.steps_done() + 1;
+    const std::int64_t step = trainer.steps_done() + 1;
     if (!says_out_of_memory(error) || !trainer.between_steps() || step == made_smaller_) {
       return false;
     }
@@ -379,7 +378,7 @@ class TrainingJob {
     const std::string jump =
         "step " + std::to_string(spike.step) + ": " + words_of_jump(spike.loss, spike.norm);
     const std::optional<Checkpoint> newest = newest_checkpoint();
-    const int64_t order = trainer.order() + 1;
+    const std::int64_t order = trainer.order() + 1;
     if (!newest || order > kMostOrders) {
       throw formats::bad_input(
           jump + (newest ? ", after " + std::to_string(kMostOrders) + " other orders of the data"
@@ -444,8 +443,8 @@ class TrainingJob {
   JobControl control_;
   Ranks* ranks_;                        // null: alone
   std::optional<JointRequests> joint_;  // of the ranks
-  int64_t told_ = 0;                    // the last step whose metrics are written
-  int64_t made_smaller_ = 0;            // the step that was last made again in smaller parts
+  std::int64_t told_ = 0;               // the last step whose metrics are written
+  std::int64_t made_smaller_ = 0;       // the step that was last made again in smaller parts
   bool ranks_differ_ = false;
   std::string not_saved_;  // why the last checkpoint that was written is not there
 };
@@ -458,9 +457,10 @@ std::vector<EvalModel> opened_models(const protocol::EvalRequest& request, const
     const protocol::ModelReading reading = protocol::model_reading(name);
     model::OpenModelOptions options;
     options.overrides = reading.settings;
-    options.dtype = model::dtype_of_name(request.running.dtype);
-    const auto model = model::open_model(found_from(folder, reading.model), options);
-    models.push_back({name, model::on_device(model, model::device_named(request.running.device))});
+    const std::string path = found_from(folder, reading.model);
+    const at::Device device = model::device_named(request.running.device);
+    options.dtype = model::dtype_to_compute_in(request.running.dtype, device, path);
+    models.push_back({name, model::on_device(model::open_model(path, options), device)});
   }
   return models;
 }

@@ -221,7 +221,7 @@ protocol::JobStatus read_job(const fs::path& dir, CurveDetail detail) {
   if (status.state != "running" && status.state != "paused") status.seconds_left = 0;
   if (status.state == "died" && status.message.empty()) status.message = end_of_log(dir);
   if (config.is_object()) status.config = config;
-  for (const int64_t step :
+  for (const std::int64_t step :
        checkpoint_steps(formats::real_file_system(), dir / job_file::checkpoints)) {
     status.checkpoints.push_back("step-" + std::to_string(step));
   }
@@ -231,7 +231,7 @@ protocol::JobStatus read_job(const fs::path& dir, CurveDetail detail) {
   if (detail == CurveDetail::thinned) {
     points = followed.read(dir / job_file::metrics);
     if (!points.empty()) status.last = points.back();
-    status.curve_of = static_cast<int64_t>(points.size());
+    status.curve_of = static_cast<std::int64_t>(points.size());
   } else {
     MetricsEnd end = ends.read(dir / job_file::metrics);
     status.last = std::move(end.last), status.curve_of = end.count;

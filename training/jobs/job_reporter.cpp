@@ -22,7 +22,7 @@ std::string line_prefix;
 std::FILE* second_log = nullptr;
 
 // Every step has a line; a file that was cut off lacks some for good.
-int64_t steps_lacking(const std::filesystem::path& metrics, int64_t steps_done) {
+std::int64_t steps_lacking(const std::filesystem::path& metrics, std::int64_t steps_done) {
   const auto points = read_metrics(metrics);
   return steps_done - std::ranges::count_if(points, [steps_done](const auto& point) {
            return point.step <= steps_done;
@@ -87,11 +87,11 @@ void JobReporter::fail(const std::string& code, const std::string& message) {
   set_state("failed", message);
 }
 
-void JobReporter::begin_after(int64_t steps_done, double seconds) {
+void JobReporter::begin_after(std::int64_t steps_done, double seconds) {
   status_.step = steps_done;
   status_.seconds = last_time_ = seconds;
   if (writes_ == Writes::all && steps_done > 0) {
-    const int64_t lacking = steps_lacking(dir_ / job_file::metrics, steps_done);
+    const std::int64_t lacking = steps_lacking(dir_ / job_file::metrics, steps_done);
     if (lacking > 0) {
       warn("metrics.jsonl lacks " + std::to_string(lacking) + " of the " +
            std::to_string(steps_done) + " steps so far; the others are kept");
@@ -124,7 +124,7 @@ void JobReporter::point(const protocol::MetricPoint& point) {
 
 void JobReporter::fraction(double done, std::string_view text) {
   if (status_.kind == "train") return;  // its progress is its steps
-  status_.step = static_cast<int64_t>(done * static_cast<double>(status_.steps));
+  status_.step = static_cast<std::int64_t>(done * static_cast<double>(status_.steps));
   status_.message = text;
   write(false);
 }
@@ -160,8 +160,9 @@ void JobControl::look_up() {
 
 void JobControl::wait_while_paused() {
   reporter_.set_state("paused");
-  while (!stop_signal() && read_request(dir_) == JobRequest::pause)
+  while (!stop_signal() && read_request(dir_) == JobRequest::pause) {
     std::this_thread::sleep_for(kPausePoll);
+  }
   if (!cancel_wanted()) reporter_.set_state("running");
 }
 

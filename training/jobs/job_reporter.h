@@ -32,7 +32,7 @@ class JobReporter {
   JobReporter(formats::FileSystem& files, std::filesystem::path dir, Writes writes = Writes::all);
 
   void set_kind(const std::string& kind) { status_.kind = kind; }
-  void set_steps(int64_t steps) { status_.steps = steps; }
+  void set_steps(std::int64_t steps) { status_.steps = steps; }
   // What ran attention; said in the log too, when it changes.
   void set_kernel(const std::string& kernel);
   void set_state(const std::string& state, const std::string& message = {});
@@ -46,7 +46,7 @@ class JobReporter {
   void write_too(const CopyForms& forms) { forms_ = forms; }
   // The steps done before, and the seconds they took: metrics.jsonl goes on from there, without the
   // lines after; lines that it lacks before are warned of.
-  void begin_after(int64_t steps_done, double seconds);
+  void begin_after(std::int64_t steps_done, double seconds);
   void point(const protocol::MetricPoint& point);
   void fraction(double done, std::string_view text);
   void warn(const std::string& text);

@@ -6,10 +6,9 @@
 #include "formats/error.h"
 #include "formats/gathered_errors.h"
 #include "formats/json.h"
-#include "formats/text_input.h"
 #include "model/checkpoints/config_without_weights.h"
 #include "model/checkpoints/constructed.h"
-#include "model/checkpoints/tensor_io.h"
+#include "model/checkpoints/open_model.h"
 #include "model/devices.h"
 #include "model/settings.h"
 #include "protocol/model_reading.h"
@@ -59,7 +58,7 @@ bool dies_now(const fs::path& dir) {
 
 // The folder says that its process is to come, and is found again wherever it lies.
 JobStatus queued(formats::FileSystem& files, const fs::path& dir, const std::string& kind,
-                 int64_t steps) {
+                 std::int64_t steps) {
   clear_request(files, dir);
   JobStatus status;
   status.dir = fs::absolute(dir).string();
@@ -85,7 +84,7 @@ JobStatus process_begun(const fs::path& dir, const fs::path& program) {
 }
 
 JobStatus launch(formats::FileSystem& files, const fs::path& dir, const std::string& kind,
-                 int64_t steps, const fs::path& program) {
+                 std::int64_t steps, const fs::path& program) {
   queued(files, dir, kind, steps);
   return process_begun(dir, program);
 }
@@ -155,7 +154,7 @@ json eval_to_start(protocol::EvalRequest request) {
   if (request.models.empty()) {
     throw formats::bad_usage("an eval needs at least one model", "models");
   }
-  model::dtype_of_name(request.running.dtype);
+  model::dtype_to_compute_in(request.running.dtype, at::kCPU, "");
   for (const std::string& setting : std::exchange(request.running.set.list, {})) {
     const std::size_t equals = setting.find('=');
     if (equals == setting.npos) throw formats::bad_usage("a setting is key=value", setting);
@@ -202,20 +201,18 @@ model::ModelConfig config_of_model(const std::string& model) {
 }
 
 // That models and texts are there and can be read, and that the task can be asked of the models as
-// they are set; what a model's tokenizer makes of the texts, and what is in the weights, the job
-// says.
+// they are set; what is in the weights the job says.
 void require_askable(const protocol::EvalRequest& request, const fs::path& folder) {
   const EvalTask& task = eval_task(request.task);
   std::vector<AskedModel> models;
   for (const std::string& name : request.models) {
     const protocol::ModelReading reading = protocol::model_reading(name);
-    model::ModelConfig config = config_of_model(found_from(folder, reading.model));
+    const std::string path = found_from(folder, reading.model);
+    model::ModelConfig config = config_of_model(path);
     model::set_fields(config, reading.settings);
-    models.push_back({name, std::move(config)});
+    models.push_back({name, std::move(config), path});
   }
   if (task.check_models != nullptr) task.check_models(request, models);
-  const std::string& corpus = request.perplexity.corpus.path;
-  if (!corpus.empty() && corpus != "desk") formats::read_corpus(corpus);
 }
 
 // Throws what can be said of a job's own configuration before there is a process to run it.
@@ -251,7 +248,7 @@ std::string name_of(const JobStart& start, const std::string& fallback) {
 }
 
 JobStatus begun(formats::FileSystem& files, const JobStart& start, const fs::path& dir,
-                int64_t steps) {
+                std::int64_t steps) {
   return start.launched ? queued(files, dir, "train", steps)
                         : launch(files, dir, "train", steps, start.program);
 }
@@ -269,6 +266,12 @@ bool is_done(const formats::FileSystem& files, const fs::path& dir, const JobSta
   }
 }
 
+// Whether the configuration asks for more or fewer steps than when the job ran.
+bool has_another_end(const json& own, const JobStatus& status) {
+  const json::json_pointer steps("/train/steps");
+  return status.steps > 0 && own.contains(steps) && own.at(steps) != status.steps;
+}
+
 JobStatus resume(formats::FileSystem& files, const JobStart& start) {
   const json own = formats::json_from_file(start.dir / job_file::config);
   if (own.is_object() && own.contains("eval_job")) {
@@ -280,7 +283,8 @@ JobStatus resume(formats::FileSystem& files, const JobStart& start) {
   JobStatus status = fs::exists(start.dir / job_file::status)
                          ? read_job(start.dir, CurveDetail::none)
                          : JobStatus{};
-  if (!alive && (start.launched || !is_done(files, start.dir, status))) {
+  const bool ended = is_done(files, start.dir, status) && !has_another_end(own, status);
+  if (!alive && (start.launched || !ended)) {
     const RunConfig config = run_config_from_json(own, (start.dir / job_file::config).string());
     status = begun(files, start, start.dir, config.train.steps);
   }
@@ -330,7 +334,7 @@ void check_eval(const json& request) { eval_alone(request, "model"); }
 void check_eval(const json& request, const std::string& name, const model::ModelConfig& config) {
   const auto eval = protocol::request_of<protocol::EvalRequest>(eval_alone(request, name));
   const EvalTask& task = eval_task(eval.task);
-  if (task.check_models != nullptr) task.check_models(eval, {{name, config}});
+  if (task.check_models != nullptr) task.check_models(eval, {{name, config, ""}});
 }
 
 JobStatus start_training(formats::FileSystem& files, const JobStart& start) {

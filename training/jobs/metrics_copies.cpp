@@ -23,10 +23,11 @@ class PointFields {
 
   template <class T>
   void operator()(const char* name, const T& value, const protocol::About& = {}) {
-    if constexpr (requires(T one) { one->begin(); })
+    if constexpr (requires(T one) { one->begin(); }) {
       return add_heads(name, value);
-    else
+    } else {
       add(name, value);
+    }
   }
 
   std::vector<std::string> names, words;

@@ -54,10 +54,11 @@ void KeptEnd::add(protocol::MetricPoint point) {
   const std::int64_t step = point.step;
   while (!runs.empty() && runs.back().first >= step) runs.pop_back();
   if (!runs.empty()) runs.back().last = std::min(runs.back().last, step - 1);
-  if (!runs.empty() && runs.back().last == step - 1)
+  if (!runs.empty() && runs.back().last == step - 1) {
     runs.back().last = step;
-  else
+  } else {
     runs.push_back({step, step});
+  }
   last = std::move(point);
 }
 
@@ -104,8 +105,9 @@ typename Kept::Seen Followed<Kept>::read(const std::filesystem::path& path) {
   more.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, stream.gcount())));
   bytes_read_ = more.size();
   std::size_t begin = 0;
-  for (std::size_t end = 0; (end = more.find('\n', begin)) != more.npos; begin = end + 1)
+  for (std::size_t end = 0; (end = more.find('\n', begin)) != more.npos; begin = end + 1) {
     add_line(more.substr(begin, end - begin), file.kept);
+  }
   file.read += begin;
   if (begin == more.size()) return file.kept.seen();
   // A last line without its end may be whole or torn; the next read takes it again.
@@ -124,8 +126,9 @@ std::vector<protocol::MetricPoint> thinned(const std::vector<protocol::MetricPoi
   std::vector<protocol::MetricPoint> kept;
   for (std::size_t i = 0; i < points.size(); ++i) {
     const bool last = i + 1 == points.size();
-    if (last || i % stride == 0 || points[i].validation_bits || points[i].heads)
+    if (last || i % stride == 0 || points[i].validation_bits || points[i].heads) {
       kept.push_back(points[i]);
+    }
   }
   while (kept.size() > limit) {
     std::vector<protocol::MetricPoint> fewer;
@@ -142,7 +145,7 @@ std::string metrics_line(const protocol::MetricPoint& point) {
   return protocol::to_json_form(point).dump() + "\n";
 }
 
-MetricsLog::MetricsLog(formats::FileSystem& fs, std::filesystem::path path, int64_t last_step)
+MetricsLog::MetricsLog(formats::FileSystem& fs, std::filesystem::path path, std::int64_t last_step)
     : fs_(fs), path_(std::move(path)), last_step_(last_step) {}
 
 MetricsLog::~MetricsLog() = default;

@@ -93,7 +93,7 @@ class MetricsLog {
   // The first write keeps the lines of steps up to `last_step` and drops the rest, torn ones too: a
   // run that goes on from a checkpoint makes the later steps again. Where the disk is too full for
   // that they stay, overruled.
-  MetricsLog(formats::FileSystem& fs, std::filesystem::path path, int64_t last_step);
+  MetricsLog(formats::FileSystem& fs, std::filesystem::path path, std::int64_t last_step);
   ~MetricsLog();
   // Throws FileError; the line then waits for the next call.
   void append(const protocol::MetricPoint& point);
@@ -107,7 +107,7 @@ class MetricsLog {
 
   formats::FileSystem& fs_;
   std::filesystem::path path_;
-  int64_t last_step_;
+  std::int64_t last_step_;
   std::unique_ptr<formats::WritableFile> file_;
   std::string waiting_;  // whole lines
   bool torn_ = false;    // the last line of the file may be half there

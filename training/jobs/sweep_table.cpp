@@ -8,6 +8,7 @@
 #include "analysis/intervals/intervals.h"
 #include "formats/error.h"
 #include "protocol/json_form.h"
+#include "training/evals/sample_scores.h"
 #include "training/jobs/job_folder.h"
 
 namespace phasescope::training {
@@ -39,10 +40,10 @@ SweepCell cell_of(const SweepPlace& place) {
   return cell;
 }
 
-int64_t seed_of(const std::filesystem::path& dir) {
+std::int64_t seed_of(const std::filesystem::path& dir) {
   const auto config = read_job(dir, CurveDetail::none).config;
   const auto seed = config.value("/train/seed"_json_pointer, nlohmann::json());
-  return seed.is_number_integer() ? seed.get<int64_t>() : 0;
+  return seed.is_number_integer() ? seed.get<std::int64_t>() : 0;
 }
 
 // Rows of one group at one length, a seed each. `over_seeds`: n of the table counts seeds.
@@ -57,7 +58,8 @@ EvalRow row_of_seeds(const std::string& group, const std::vector<EvalRow>& seeds
     exact.push_back(seed.exact.value_or(0));
     row.tokens += seed.tokens;
   }
-  const analysis::Interval interval = analysis::mean_interval(values, analysis::Draws());
+  const analysis::Interval interval =
+      bounded(range_of(row.metric), analysis::mean_interval(values, analysis::Draws()));
   row.value = interval.mean, row.low = interval.low, row.high = interval.high;
   row.n = interval.n, row.method = interval.method;
   if (row.exact) row.exact = analysis::mean_interval(exact, analysis::Draws()).mean;
@@ -65,8 +67,8 @@ EvalRow row_of_seeds(const std::string& group, const std::vector<EvalRow>& seeds
 }
 
 // What a group has at a length, by the seed of its training.
-using BySeed = std::map<int64_t, double>;
-using GroupValues = std::map<std::pair<std::string, int64_t>, BySeed>;
+using BySeed = std::map<std::int64_t, double>;
+using GroupValues = std::map<std::pair<std::string, std::int64_t>, BySeed>;
 
 // Other - first of the seeds that both have.
 std::vector<double> paired(const BySeed& first, const BySeed& other) {
@@ -92,8 +94,9 @@ std::vector<protocol::EvalDifference> differences_by_seed(const std::vector<std:
         const std::vector<double> differences = paired(seeds, found->second);
         if (differences.empty()) continue;
         all.push_back({.model = *other, .against = *own, .metric = metric, .length = at.second});
-        all.back().difference =
-            analysis::counted_in("seeds", analysis::mean_interval(differences, analysis::Draws()));
+        all.back().difference = analysis::counted_in(
+            "seeds", bounded(range_of_difference(metric),
+                             analysis::mean_interval(differences, analysis::Draws())));
       }
     }
   }
@@ -105,7 +108,7 @@ std::vector<protocol::EvalDifference> differences_by_seed(const std::vector<std:
 protocol::SweepResult sweep_table(const std::vector<SweepPlace>& places) {
   protocol::SweepResult result;
   std::vector<std::string> groups;  // in their order
-  std::map<std::pair<std::string, int64_t>, std::vector<EvalRow>> rows;
+  std::map<std::pair<std::string, std::int64_t>, std::vector<EvalRow>> rows;
   GroupValues values;
   std::size_t most_seeds = 0;
   for (const SweepPlace& place : places) {
@@ -114,6 +117,9 @@ protocol::SweepResult sweep_table(const std::vector<SweepPlace>& places) {
     if (const auto dir = place.dir / kEvalFolder; is_job(dir)) {
       const protocol::JobStatus eval = read_job(dir, CurveDetail::thinned);
       cell.evaluated = eval.state;
+      if (eval.state == "failed" && cell.message.empty()) {
+        cell.message = "the eval failed: " + eval.message;
+      }
       if (eval.result.is_object()) {
         auto own = protocol::from_json_form<EvalResult>(eval.result);
         for (EvalRow& row : own.rows) {

@@ -110,10 +110,24 @@ std::string own_address(const RankPlace& place) {
   throw formats::bad_input("this machine has no way to " + place.master, "MASTER_ADDR");
 }
 
-std::string first_line(const std::exception& error) {
+// The first line of what c10d says, without the place in Gloo's source that it begins with:
+// "[/build/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:4711".
+std::string said_in(const std::exception& error) {
   const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
   const std::string text = of_torch ? of_torch->what_without_backtrace() : error.what();
-  return text.substr(0, text.find('\n'));
+  const std::string line = text.substr(0, text.find('\n'));
+  const std::size_t end = line.find("] ");
+  const bool place = line.starts_with('[') && end != line.npos && line.find(".cc:") < end;
+  return place ? line.substr(end + 2) : line;
+}
+
+// Gloo has no kinds of errors, and says in its words alone which of the two it was.
+std::string why_lost(const std::exception& error, std::chrono::seconds patience) {
+  const std::string said = said_in(error);
+  const bool silent = said.find("Timed out") != said.npos || said.find("timeout") != said.npos;
+  return silent ? "it said nothing for " + std::to_string(patience.count()) +
+                      " s (PHASESCOPE_RANK_TIMEOUT)"
+                : "its connection broke (" + said + ")";
 }
 #endif
 
@@ -185,7 +199,7 @@ Ranks::Ranks(RankPlace place) : place_(std::move(place)) {
                                                                std::move(of_group));
   } catch (const std::exception& error) {
     throw formats::bad_input(name() + " did not meet the others at " + place_.master + ", port " +
-                                 std::to_string(place_.port) + ": " + first_line(error),
+                                 std::to_string(place_.port) + ": " + said_in(error),
                              "MASTER_ADDR",
                              "start all ranks at the same time, with the same address and port");
   }
@@ -198,7 +212,8 @@ void Ranks::exchange(Function&& start) const {
   try {
     start(*group_->gloo)->wait();
   } catch (const std::exception& error) {
-    throw formats::Error("worker_died", name() + " has lost another one: " + first_line(error), {},
+    throw formats::Error("worker_died",
+                         name() + " has lost another one: " + why_lost(error, place_.patience), {},
                          "start all ranks again: the job goes on from its last checkpoint");
   }
 }

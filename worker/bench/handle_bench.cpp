@@ -233,13 +233,15 @@ Reply bench_kernels(const protocol::KernelsBenchRequest& asked, RequestContext& 
   request.seed = static_cast<std::uint64_t>(asked.seed);
   request.layout = asked.layout == "model" ? Layout::model : Layout::contiguous;
   std::vector<KernelRequest> requests;
-  for (const std::int64_t h : heads)
-    for (const std::int64_t n : lengths)
+  for (const std::int64_t h : heads) {
+    for (const std::int64_t n : lengths) {
       for (const std::int64_t d : dims) {
         request.size = {h, n, d};
         check_kernel_request(request);
         requests.push_back(request);
       }
+    }
+  }
   protocol::AttentionBench bench = bench_on(request);
   bench.runs = asked.runs;
   bench.layout = asked.layout;
@@ -270,9 +272,11 @@ Reply bench_load(const protocol::LoadBenchRequest& asked, RequestContext& contex
   require_cpu(asked.device.empty() ? context.settings().device : asked.device);
   protocol::BenchResult bench{.device = "cpu"};
   std::vector<std::string> names = asked.models;
-  if (names.empty())
-    for (const model::BundledModel& bundled : model::bundled_models())
+  if (names.empty()) {
+    for (const model::BundledModel& bundled : model::bundled_models()) {
       names.push_back(bundled.name);
+    }
+  }
   for (std::size_t i = 0; i < names.size(); ++i) {
     context.progress(static_cast<double>(i) / static_cast<double>(names.size()), names[i]);
     std::vector<double> ms;

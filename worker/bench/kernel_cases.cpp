@@ -154,14 +154,14 @@ Preparation rival_on_gpu(const KernelProblem& problem, const RivalInfo& info) {
       if (problem.gradients) *sum = sum_of(info.call(*there));
     }
     if (problem.gradients) {
-      return repeated([=] { sum->backward({}, /*retain_graph=*/true); }, wait_for_gpu)();
+      return repeated([=] { sum->backward({}, /*retain_graph=*/true); }, [] { wait_for_gpu(); })();
     }
     return repeated(
         [=] {
           const at::NoGradGuard no_grad;
           info.call(*there);
         },
-        wait_for_gpu)();
+        [] { wait_for_gpu(); })();
   };
 }
 

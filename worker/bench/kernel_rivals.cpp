@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <optional>
 
+#include "kernels/problems/bench_forms.h"
 #include "model/attention/attention.h"
 #include "model/attention/fused_attention.h"
 
@@ -15,9 +17,6 @@ namespace phasescope::worker {
 namespace {
 
 using at::Tensor;
-using kernels::problems::Gates;
-using kernels::problems::Kind;
-using kernels::problems::Sinks;
 
 // Fused attention without the score transforms that only ours knows.
 using Sdpa = std::function<Tensor(const Tensor& q, const Tensor& k, const Tensor& v)>;
@@ -119,10 +118,6 @@ Tensor gpu_efficient(const Tensor& q, const Tensor& k, const Tensor& v) {
 }  // namespace
 
 std::vector<KernelVariant> kernel_variants_at(const KernelSize& size, bool gpu) {
-  // The maps of eager CAPE: inputs of both layers, hidden units before and after the rectifier.
-  constexpr std::int64_t kCapeHidden = 32;
-  constexpr std::int64_t kFireUnits = 32;  // of its network, each of which is a knot
-  const double cape_maps = 8 + 3 * kCapeHidden / static_cast<double>(size.heads);
   const Sdpa flash = gpu ? &gpu_flash : &cpu_flash;
   std::vector<RivalInfo> plain{sdpa_rival("flash", flash), sdpa_rival("math", &math, 3, 6)};
   if (gpu) {
@@ -132,25 +127,28 @@ std::vector<KernelVariant> kernel_variants_at(const KernelSize& size, bool gpu) 
   const std::string biased_form = gpu ? "memory-efficient" : "flash";
   const BiasedSdpa biased_sdpa = gpu ? &gpu_efficient_with : &cpu_flash_with;
   const RivalInfo biased = dense_bias_rival(biased_form, biased_sdpa);
-  return {{"plain", {}, std::move(plain)},
-          {"table", {.kind = Kind::table, .sloping_table = true}, {biased}},
-          {"tapa", {.kind = Kind::tapa}, {eager_rival(9)}, /*halves=*/true},
-          // A state of d numbers a token: d/2 cosines and d/2 sines.
-          {"tape",
-           {.kind = Kind::tape, .state_dim = size.d},
-           {three_calls_rival(flash)},
-           /*halves=*/true},
-          {"cape",
-           {.kind = Kind::cape, .sloping_table = true, .hidden = kCapeHidden},
-           {eager_rival(cape_maps)}},
-          {"fire", {.kind = Kind::fire, .knots = kFireUnits}, {biased}},
-          {"sinks", {.sinks = Sinks::even}, {sink_column_rival(biased_form, biased_sdpa)}},
-          {"gates", {.gates = Gates::by_channel}, {gated_rival("flash", flash)}},
-          {"forgetting", {.kind = Kind::forgetting}, {biased}},
-          // So many near distances that no array of N x N is an input.
-          {"query_table", {.kind = Kind::query_table, .query_distances = 256}, {biased}},
-          // Near and far scores, which of them is meant, and what is made of them.
-          {"clamp", {.kind = Kind::clamp}, {eager_rival(9)}}};
+  const auto rivals_of = [&](const kernels::problems::BenchForm& form) -> std::vector<RivalInfo> {
+    // The maps of eager CAPE: inputs of both layers, hidden units before and after the rectifier.
+    const double cape_maps =
+        8 + 3 * static_cast<double>(form.problem.hidden) / static_cast<double>(size.heads);
+    const std::map<std::string, RivalInfo> own = {
+        {"tapa", eager_rival(9)},
+        {"tape", three_calls_rival(flash)},
+        {"cape", eager_rival(cape_maps)},
+        {"sinks", sink_column_rival(biased_form, biased_sdpa)},
+        {"gates", gated_rival("flash", flash)},
+        // Near and far scores, which of them is meant, and what is made of them.
+        {"clamp", eager_rival(9)}};
+    const auto found = own.find(form.name);
+    return {found == own.end() ? biased : found->second};
+  };
+  std::vector<KernelVariant> variants;
+  for (const kernels::problems::BenchForm& form : kernels::problems::bench_forms(size.n, size.d)) {
+    const bool halves = form.name == "tapa" || form.name == "tape";
+    variants.push_back(
+        {form.name, form.problem, form.name == "plain" ? plain : rivals_of(form), halves});
+  }
+  return variants;
 }
 
 bool rivals_have_gpu() { return at::hasCUDA() && at::detail::getCUDAHooks().deviceCount() > 0; }
@@ -168,15 +166,18 @@ KernelProblem on_gpu(const KernelProblem& problem) {
   return result;
 }
 
-void wait_for_gpu() { at::detail::getCUDAHooks().deviceSynchronize(0); }
+void wait_for_gpu(int index) {
+  at::detail::getCUDAHooks().deviceSynchronize(static_cast<c10::DeviceIndex>(index));
+}
 
-double gpu_peak_mb_of(const std::function<void()>& call) {
+double gpu_peak_mb_of(const std::function<void()>& call, int index) {
+  const auto device = static_cast<c10::DeviceIndex>(index);
   c10::DeviceAllocator& allocator = *c10::getDeviceAllocator(at::kCUDA);
-  const auto allocated = [&allocator] { return allocator.getDeviceStats(0).allocated_bytes[0]; };
-  allocator.resetPeakStats(0);
+  const auto allocated = [&] { return allocator.getDeviceStats(device).allocated_bytes[0]; };
+  allocator.resetPeakStats(device);
   const auto before = allocated().current;
   call();
-  wait_for_gpu();
+  wait_for_gpu(index);
   return static_cast<double>(allocated().peak - before) / (1 << 20);
 }
 

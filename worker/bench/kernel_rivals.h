@@ -1,5 +1,6 @@
 // The list of variants that `bench kernels` times, each with what somebody without our kernels
-// would call. To add a variant: a line in kernel_rivals.cpp with its problem and its rivals.
+// would call. To add a variant: a line of kernels/problems/bench_forms.cpp with its problem, and in
+// kernel_rivals.cpp its rival, where that is not attention with a dense bias.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -39,9 +40,9 @@ std::vector<KernelVariant> kernel_variants_at(const KernelSize& size, bool gpu);
 bool rivals_have_gpu();
 KernelProblem on_gpu(const KernelProblem& problem);
 // Until the GPU has done what was asked of it.
-void wait_for_gpu();
+void wait_for_gpu(int index = 0);
 // What a call holds on the GPU at its peak above what was there before, in MB (2^20 bytes).
-double gpu_peak_mb_of(const std::function<void()>& call);
+double gpu_peak_mb_of(const std::function<void()>& call, int index = 0);
 // GFLOP/s of a large matrix product on the GPU.
 double gpu_product_gflops(at::ScalarType dtype);
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,11 +18,16 @@
 
 #include "formats/counter_random.h"
 #include "formats/error.h"
+#include "model/attention/attention.h"
+#include "model/checkpoints/open_model.h"
+#include "model/devices.h"
+#include "model/transfers.h"
 #include "training/corpus.h"
 #include "training/schedule.h"
 #include "training/task_data.h"
 #include "training/trainer.h"
 #include "worker/bench/bench_timing.h"
+#include "worker/bench/kernel_rivals.h"
 #include "worker/bench/step_rival.h"
 
 namespace phasescope::worker {
@@ -50,30 +56,39 @@ std::int64_t parameter_count_of(const model::Decoder& decoder) {
   return count;
 }
 
-// One training at one length, and where there is one its rival, which makes the same steps.
+// A training's model by itself, with random weights.
+std::shared_ptr<const model::Model> bare_model(const RunConfig& config, const at::Device& device) {
+  return model::on_device(model::random_model(training::model_config_of(config),
+                                              static_cast<std::uint64_t>(config.train.seed)),
+                          device);
+}
+
+// One training at one length, and where there is one its rival, which makes the same steps; or its
+// forward passes alone.
 class StepCase {
  public:
-  StepCase(std::string name, RunConfig config) : config_(std::move(config)) {
-    if (config_.of_text()) {
-      const auto bytes = static_cast<std::size_t>(config_.model.context) * kWindowsOfText;
-      corpus_ = std::make_shared<const training::Corpus>(random_text(bytes), config_.data,
-                                                         config_.model.context);
-      trainer_.emplace(config_, corpus_, std::vector<formats::NamedText>());
-    } else {
-      trainer_.emplace(config_, std::make_shared<const training::TaskData>(config_));
-    }
-    row_.name = std::move(name), row_.encoding = trainer_->decoder().config().encoding.key;
+  StepCase(std::string name, RunConfig config, bool forward_only)
+      : config_(std::move(config)), device_(model::device_named(config_.train.device)) {
+    row_.name = std::move(name), row_.device = device_.str();
     row_.dtype = config_.train.dtype;
-    row_.parameters = parameter_count_of(trainer_->decoder());
-    add_rival();
-    row_.peak_mb = peak_mb_of(timed_whole([this] { one_step(); }));
-    row_.kernel = trainer_->kernel();
+    if (forward_only) {
+      begin_passes();
+    } else {
+      begin_steps();
+    }
+    row_.encoding = decoder().config().encoding.key;
+    row_.parameters = parameter_count_of(decoder());
+    const auto whole = [this] { trainer_ ? one_step() : one_pass(); };
+    row_.peak_mb =
+        device_.is_cuda() ? gpu_peak_mb_of(whole, device_.index()) : peak_mb_of(timed_whole(whole));
+    count_transfers(whole);
+    row_.kernel = trainer_ ? trainer_->kernel() : protocol::words_of(protocol::listed(kernels_));
   }
 
   void run() {
-    step_.push_back(time_of(timed_whole([this] { one_step(); })).wall);
-    if (corpus_) forward_.push_back(time_of(timed_whole([this] { one_pass(); })).wall);
-    if (rival_) rival_times_.push_back(time_of(timed_whole([this] { rival_step(); })).wall);
+    if (trainer_) step_.push_back(time_of([this] { one_step(); }));
+    if (!trainer_ || corpus_) forward_.push_back(time_of([this] { one_pass(); }));
+    if (rival_) rival_times_.push_back(time_of([this] { rival_step(); }));
   }
 
   // Without over_first, which is known when all are.
@@ -82,13 +97,63 @@ class StepCase {
     const Spread step = spread_of(step_);
     row.step_ms = step.median, row.step_ms_min = step.least, row.step_ms_max = step.largest;
     row.forward_ms = spread_of(forward_).median;
-    row.tokens_per_second = 1e3 * static_cast<double>(tokens_) / row.step_ms;
+    row.tokens_per_second = 1e3 * static_cast<double>(tokens_) / whole_ms(row);
     row.rival_ms = spread_of(rival_times_).median;
     row.speedup_over_rival = row.rival_ms / row.step_ms;
     return row;
   }
 
+  // Of a step, or where there are none of a forward pass.
+  static double whole_ms(const StepBenchRow& row) {
+    return std::isnan(row.step_ms) ? row.forward_ms : row.step_ms;
+  }
+
  private:
+  void begin_passes() {
+    if (!config_.of_text()) {
+      throw formats::bad_usage("a task's samples are steps", "forward_only",
+                               "give configurations that read text");
+    }
+    at::set_num_threads(static_cast<int>(config_.train.threads));
+    model_ = bare_model(config_, device_);
+    row_.length = config_.model.context;
+    row_.windows = std::max<std::int64_t>(config_.train.batch_tokens / row_.length, 1);
+    tokens_ = row_.windows * row_.length;
+  }
+
+  void begin_steps() {
+    if (config_.of_text()) {
+      const auto bytes = static_cast<std::size_t>(config_.model.context) * kWindowsOfText;
+      corpus_ = std::make_shared<const training::Corpus>(random_text(bytes), config_.data,
+                                                         config_.model.context);
+      trainer_.emplace(config_, corpus_, std::vector<formats::NamedText>());
+    } else {
+      trainer_.emplace(config_, std::make_shared<const training::TaskData>(config_));
+    }
+    add_rival();
+  }
+
+  const model::Decoder& decoder() const { return trainer_ ? trainer_->decoder() : model_->decoder; }
+
+  // Milliseconds until the device has done it.
+  double time_of(const std::function<void()>& call) const {
+    return worker::time_of(timed_whole([&] {
+             call();
+             wait();
+           }))
+        .wall;
+  }
+  void wait() const {
+    if (device_.is_cuda()) wait_for_gpu(device_.index());
+  }
+
+  void count_transfers(const std::function<void()>& whole) {
+    const model::Transfers transfers;
+    whole();
+    wait();
+    row_.to_device = transfers.to_device(), row_.to_host = transfers.to_host();
+  }
+
   void add_rival() {
     const bool alike = corpus_ && config_.train.accumulate == 1;
     if (!alike || !PlainLoop::obstacle(trainer_->decoder().config()).empty()) return;
@@ -106,11 +171,18 @@ class StepCase {
     row_.windows = row_.length > 0 ? tokens_ / row_.length : 0;
   }
 
-  void one_pass() const {
+  void one_pass() {
     const at::NoGradGuard no_gradients;
     const at::Tensor ids = at::randint(0, std::min<std::int64_t>(256, config_.model.vocab_size),
                                        {row_.windows, row_.length}, at::kLong);
-    trainer_->decoder().forward(ids, trainer_->forward_options(0));
+    decoder().forward(ids, trainer_ ? trainer_->forward_options(0) : options_of_passes());
+  }
+  model::ForwardOptions options_of_passes() {
+    model::ForwardOptions options;
+    options.backend = model::backend_named(config_.train.backend);
+    options.kernels = &kernels_;
+    if (config_.train.dtype == "bf16") options.product_dtype = at::kBFloat16;
+    return options;
   }
 
   void rival_step() {
@@ -120,16 +192,22 @@ class StepCase {
   }
 
   RunConfig config_;
+  at::Device device_;
   std::shared_ptr<const training::Corpus> corpus_;
   std::optional<training::Trainer> trainer_;
+  std::shared_ptr<const model::Model> model_;  // where there is no trainer
+  model::AllRan kernels_;                      // likewise
   std::optional<PlainLoop> rival_;
   StepBenchRow row_;
   std::int64_t tokens_ = 0, tokens_done_ = 0, rival_steps_ = 0;
   std::vector<double> step_, forward_, rival_times_;
 };
 
-RunConfig at_length(RunConfig config, std::int64_t length, std::int64_t threads) {
+RunConfig as_asked(RunConfig config, std::int64_t length, std::int64_t threads,
+                   const protocol::StepBenchRequest& request) {
   config.train.threads = threads;
+  if (!request.device.empty()) config.train.device = request.device;
+  if (!request.backend.empty()) config.train.backend = request.backend;
   config.train.curriculum.clear();
   if (length == 0) return config;
   if (!config.of_text()) {
@@ -172,10 +250,10 @@ class ThreadsAsBefore {
   int before_ = at::get_num_threads();
 };
 
-// The step's time over that of the first configuration at the same place in the list of lengths.
+// The time over that of the first configuration at the same place in the list of lengths.
 void add_ratios(std::vector<StepBenchRow>& rows, std::size_t lengths) {
   for (std::size_t n = 0; n < rows.size(); ++n) {
-    rows[n].over_first = rows[n].step_ms / rows[n % lengths].step_ms;
+    rows[n].over_first = StepCase::whole_ms(rows[n]) / StepCase::whole_ms(rows[n % lengths]);
   }
 }
 
@@ -191,7 +269,8 @@ protocol::Reply bench_step(const protocol::StepBenchRequest& request, RequestCon
     for (const std::int64_t length : lengths) {
       context.progress(0, one.name);
       context.throw_if_cancelled();
-      cases.push_back(std::make_unique<StepCase>(one.name, at_length(one.config, length, threads)));
+      cases.push_back(std::make_unique<StepCase>(
+          one.name, as_asked(one.config, length, threads, request), request.forward_only));
     }
   }
   for (std::int64_t run = 0; run < request.runs; ++run) {

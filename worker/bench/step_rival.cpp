@@ -95,7 +95,8 @@ PlainLoop::PlainLoop(const model::Decoder& decoder, const training::TrainSection
   const double base = config_.encoding.options.value("base", 10000.0);
   const at::Tensor angles = at::outer(at::arange(config_.context, at::kFloat),
                                       model::rope_frequencies(base, config_.head_dim, at::kFloat));
-  cosines_ = angles.cos(), sines_ = angles.sin();
+  const at::Device device = weights_.embedding.device();
+  cosines_ = angles.cos().to(device), sines_ = angles.sin().to(device);
 }
 
 at::Tensor PlainLoop::product(const at::Tensor& x, const at::Tensor& weight) const {
@@ -142,9 +143,11 @@ at::Tensor PlainLoop::loss_of(const at::Tensor& ids, const at::Tensor& targets) 
 double PlainLoop::step(const training::Batch& batch, double rate) {
   optimiser_.clear_gradients();
   auto ids = batch.inputs, answers = batch.targets;  // from_blob() takes what may be written to
-  const at::Tensor loss =
-      loss_of(at::from_blob(ids.data(), {batch.windows, batch.length}, at::kLong),
-              at::from_blob(answers.data(), {batch.windows, batch.length}, at::kLong));
+  const auto there = [&](std::vector<std::int64_t>& tokens) {
+    return at::from_blob(tokens.data(), {batch.windows, batch.length}, at::kLong)
+        .to(weights_.embedding.device());
+  };
+  const at::Tensor loss = loss_of(there(ids), there(answers));
   loss.backward();
   optimiser_.clip_gradients(clip_);
   optimiser_.step(rate);

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cuda/cuda_error.h"
+#include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/mma.cuh"
 
@@ -146,6 +148,21 @@ TEST_F(Emulation, StopsAtReadsPastTheEnd) {
   EXPECT_EQ(data[4095], static_cast<char>(0xFF));
   EXPECT_DEATH(static_cast<void>(data[4096]), "");
   emulation::release(const_cast<char*>(data));
+}
+
+TEST_F(Emulation, MemoryThatRunsOutIsSaidWithWhatIsFree) {
+  try {
+    cuda_kernels().allocate(std::size_t{1} << 60);
+    ADD_FAILURE() << "an exbibyte was there";
+  } catch (const CudaOutOfMemory& error) {
+    EXPECT_EQ(error.code(), cudaErrorMemoryAllocation);
+    EXPECT_STREQ(error.what(),
+                 "CUDA out of memory. Tried to allocate 1073741824.00 GiB. The device has a total "
+                 "capacity of 80.00 GiB of which 3.00 GiB is free.");
+  }
+  void* data = cuda_kernels().allocate(16);
+  EXPECT_NE(data, nullptr);
+  cuda_kernels().release(data);
 }
 
 TEST_F(Emulation, WantsAnNvtxRange) {

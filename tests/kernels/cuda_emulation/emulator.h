@@ -43,7 +43,7 @@
 //   - a write of shared memory that another lane of the same warp has just read
 //   - registers of operands that are written while a product of a warpgroup still reads them
 //   - how tensor cores round: sums of 16 products are exact here and rounded once to float32
-//   - the fast functions' errors: 2^x, log2f, __cosf and __sinf are the C library's
+//   - the fast functions' errors: 2^x, log2f, __log2f, __cosf and __sinf are the C library's
 //   - registers, spills, speed, and what nvcc makes of the source; bank conflicts are computed by
 //     bank_conflicts_test.cpp
 

@@ -190,7 +190,8 @@ TEST(FirePastItsThreshold, GivesSinglePairsAsItGivesRegions) {
     const at::Tensor all = plain_scores(program, {0, kHeads}, {0, 70}, {0, 70});
     const auto some = [](std::int64_t high) { return at::randint(high, {200}, at::kLong); };
     const at::Tensor batch = some(2), head = some(kHeads), row = some(70), column = some(70);
-    const at::Tensor pairs = plain_pair_scores(program, batch, head, row, column).score;
+    const TokenPairs asked({batch, head, row, column}, at::kCPU);
+    const at::Tensor pairs = plain_pair_scores(program, asked).score;
     const at::Tensor want = all.index({batch, head, row, column});
     EXPECT_TRUE(pairs.isfinite().equal(want.isfinite()));
     EXPECT_LT(relative_error(pairs.nan_to_num(0, 0, 0), want.nan_to_num(0, 0, 0)), 1e-12);

@@ -167,8 +167,9 @@ void multiply_group_of_warp(void* const* lanes) {
   const auto& leader = *static_cast<const GroupLane*>(lanes[0]);
   for (int n = 0; n < 32; ++n) {
     const auto& lane = *static_cast<const GroupLane*>(lanes[n]);
-    if (lane.b != leader.b || lane.adds != leader.adds || lane.rows != leader.rows)
+    if (lane.b != leader.b || lane.adds != leader.adds || lane.rows != leader.rows) {
       emulation::fail("multiplies by other tiles");
+    }
     product.sums.push_back(lane.c);
     if constexpr (kRowsInTile) continue;
     const int g = n / 4, t = n % 4;
