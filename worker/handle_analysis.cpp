@@ -290,7 +290,8 @@ analysis::ShiftOptions shift_options(const protocol::ShiftRequest& request) {
                                               : analysis::ShiftMethod::tokens);
   }
   const std::string& dtype = request.running.dtype;
-  options.dtypes = dtype.empty() ? request.dtypes : std::vector<std::string>{dtype};
+  const bool named = !dtype.empty() && dtype != "auto";
+  options.dtypes = named ? std::vector<std::string>{dtype} : request.dtypes;
   options.backend = model::backend_named(request.running.backend);
   options.seed = static_cast<std::uint64_t>(request.reading.seed);
   check_shifts(options);

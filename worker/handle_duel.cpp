@@ -138,7 +138,8 @@ training::SeedMeasured on_texts(const protocol::DuelRequest& request, const fs::
   return measured;
 }
 
-Reply duel_of_configurations(const protocol::DuelRequest& request, RequestContext& context) {
+Reply duel_of_configurations(protocol::DuelRequest request, RequestContext& context) {
+  if (request.running.dtype == "auto") request.running.dtype = "f32";  // as trainings keep weights
   const training::ConfigDuel duel = config_duel_of(request);
   const bool of_text = duel.a.of_text();
   if (!of_text && request.corpus.asked) {

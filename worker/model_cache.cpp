@@ -89,7 +89,7 @@ std::string ModelCache::dtype_of(const std::string& path, const std::string& ask
   if (asked != "auto" || device.is_cpu()) return named();
   auto& [state, dtype] = own_dtypes_[path];
   const std::string now = files_state(path);
-  if (dtype.empty() || state != now) state = now, dtype = named();
+  if (dtype.empty() || state != now) dtype = named(), state = now;
   return dtype;
 }
 

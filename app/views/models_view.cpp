@@ -366,8 +366,9 @@ void ModelsView::draw_computing(ViewContext& context) {
   const std::string& host = context.window.remote;
   const std::string where = (computing.device.empty() ? "" : " on " + computing.device) +
                             (host.empty() ? "" : " at " + host);
+  const std::string dtype = computing.dtype == "auto" ? "the automatic dtype" : computing.dtype;
   const std::string title =
-      "Computed in " + computing.dtype + ", " + computing.backend + where + "###computing";
+      "Computed in " + dtype + ", " + computing.backend + where + "###computing";
   if (!ImGui::CollapsingHeader(title.c_str())) return;
   auto& facts = context.requests.of(kWorkerFacts);
   if (context.window.may_ask) context.requests.ask(facts, protocol::WorkerInfoRequest{});

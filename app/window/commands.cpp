@@ -70,7 +70,8 @@ void file_commands(std::vector<Command>& list) {
                   ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_S,
                   [](ViewContext& context) { context.window.sessions_open = true; }});
   list.push_back({"file.start_worker", "Start the worker again",
-                  "After it died several times, and no other one is started by itself", 0,
+                  "After it died several times, and no other one is started by itself",
+                  ImGuiMod_Ctrl | ImGuiMod_Shift | ImGuiKey_W,
                   [](ViewContext& context) { context.requests.start_again(); },
                   [](const ViewContext& context) { return context.requests.gave_up(); }});
   list.push_back({"file.quit", "Quit", "Jobs go on without the window", ImGuiMod_Ctrl | ImGuiKey_Q,

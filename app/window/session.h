@@ -117,7 +117,7 @@ struct Computing {
 };
 
 struct Session {
-  static constexpr std::int64_t kVersion = 2;
+  static constexpr std::int64_t kVersion = 3;
   std::int64_t version = kVersion;
   // In the order opened; folders and files by their absolute path.
   std::vector<std::string> models;

@@ -120,6 +120,14 @@ void choices_to_options(json& form) {
   }
 }
 
+// float32 was the default, which nobody chose, before it became "auto".
+void let_dtype_be_chosen(json& form) {
+  const auto computing = form.find("computing");
+  if (computing == form.end() || !computing->is_object()) return;
+  const auto dtype = computing->find("dtype");
+  if (dtype != computing->end() && *dtype == "f32") computing->erase(dtype);
+}
+
 // Values that no command would ever have set, e.g. edited by hand.
 void check(const Session& session) {
   const Region& region = session.region;
@@ -133,7 +141,9 @@ Session session_of(json form) {
   if (!form.is_object()) throw formats::bad_input("it is not a JSON object");
   const json version = form.value("version", json(Session::kVersion));
   if (version == 1) form = from_version_1(std::move(form));
-  if (version != 1 && version != Session::kVersion) {
+  if (version == 1 || version == 2) {
+    let_dtype_be_chosen(form);
+  } else if (version != Session::kVersion) {
     throw formats::bad_input("it was written by another version of the program");
   }
   form["version"] = Session::kVersion;

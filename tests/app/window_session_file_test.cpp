@@ -72,11 +72,22 @@ TEST_F(SessionFile, Row38_BytesThatAreNoUtf8ComeBackAsTheyWere) {
 
 TEST_F(SessionFile, MissingIsNoFault) { EXPECT_TRUE(loaded() == default_session()); }
 
+// Version 2 wrote its default, float32, as if it were chosen; the default is "auto" now.
+TEST_F(SessionFile, ADefaultOfTheVersionBeforeIsNoChoice) {
+  write(R"({"version": 2, "computing": {"dtype": "f32", "device": "cuda:1"}})");
+  EXPECT_EQ(loaded().computing.dtype, Computing{}.dtype);
+  EXPECT_EQ(loaded().computing.device, "cuda:1");
+  write(R"({"version": 2, "computing": {"dtype": "bf16"}})");
+  EXPECT_EQ(loaded().computing.dtype, "bf16");
+  write(R"({"version": 3, "computing": {"dtype": "f32"}})");
+  EXPECT_EQ(loaded().computing.dtype, "f32");
+}
+
 // 17.B14: what version 1 of the format wrote still opens, each view as it was.
 TEST_F(SessionFile, OfTheVersionBefore) {
   fs::copy(fs::path(PHASESCOPE_TEST_DATA) / "window/session_1.json", path_);
   const Session session = loaded();
-  EXPECT_EQ(session.version, 2);
+  EXPECT_EQ(session.version, 3);
   EXPECT_EQ(session.models, (std::vector<std::string>{"rope", "/srv/runs/a/checkpoint-1000"}));
   EXPECT_EQ(session.text.words.str(), "In the beginning");
   EXPECT_TRUE(session.selection == (Selection{1, 2, -1, 7, {}}));

@@ -20,6 +20,7 @@
 #include "training/jobs/job.h"
 #include "training/jobs/job_folder.h"
 #include "training/jobs/job_lock.h"
+#include "training/start/start_model.h"
 
 namespace phasescope::training {
 namespace {
