@@ -21,7 +21,7 @@ constexpr auto kCuda = &ScoreLine::on_cuda;
 
 TEST(Scores, HaveThePassesThatTheirLinesName) {
   EXPECT_EQ(find_score("table"), ScoreName::table);
-  EXPECT_EQ(find_score("tabl"), std::nullopt);
+  EXPECT_EQ(find_score("tables"), std::nullopt);
   EXPECT_TRUE(has_word("forward wide", "wide"));
   EXPECT_FALSE(has_word("forward wider", "wide"));
   EXPECT_FALSE(has_word("", ""));

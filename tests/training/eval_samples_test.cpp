@@ -122,7 +122,8 @@ TEST(EvalSamples, TheOracleIsRightAndOneWrongAnswerIsNot) {
 }
 
 // By hand: of four samples of one answer b has 3 right and a 1, b - a = 1, 0, 1, 0: mean 0.5, sd
-// sqrt(1/3), Student t with 3 degrees 3.18244630528 (the jackknife of equal weights).
+// sqrt(1/3), Student t with 3 degrees 3.18244630528 (the jackknife of equal weights). That interval
+// leaves [-1, 1], so it is the logit's of u = (0.5 + 1) / 2: ln 3 with errors 1 / (2 u (1 - u)) as wide.
 TEST(EvalSamples, DifferencesArePairedBySample) {
   const auto scores_of = [](const std::vector<int>& right) {
     std::vector<SampleScore> scores;
@@ -131,10 +132,11 @@ TEST(EvalSamples, DifferencesArePairedBySample) {
   };
   const auto a = scores_of({0, 1, 0, 0}), b = scores_of({1, 1, 1, 0});
   const double half = 3.18244630528 * std::sqrt(1.0 / 3) / 2;
+  const double low = -1 + 2 / (1 + std::exp(half / (2 * 0.75 * 0.25)) / 3);
   for (const char* metric : {"accuracy", "exact_match"}) {
     const auto found = metric_difference(metric, a, b, analysis::Draws());
     EXPECT_NEAR(found.mean, 0.5, 1e-15) << metric;
-    EXPECT_NEAR(*found.low, 0.5 - half, 1e-9) << metric;
+    EXPECT_NEAR(*found.low, low, 1e-9) << metric;
     EXPECT_EQ(found.n, 4);
     EXPECT_EQ(found.unit, "samples");
   }

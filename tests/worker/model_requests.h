@@ -12,13 +12,14 @@
 #include "tests/worker/fake_context.h"
 #include "worker/handle_analysis.h"
 #include "worker/handle_compare.h"
+#include "worker/handle_convert.h"
 #include "worker/handle_models.h"
 
 namespace phasescope::worker {
 
 inline std::vector<Handler> handlers() {
   auto all = models_handlers();
-  for (auto more : {analysis_handlers(), compare_handlers()}) {
+  for (auto more : {convert_handlers(), analysis_handlers(), compare_handlers()}) {
     for (Handler& handler : more) all.push_back(std::move(handler));
   }
   return all;
