@@ -123,7 +123,8 @@ TEST(EvalSamples, TheOracleIsRightAndOneWrongAnswerIsNot) {
 
 // By hand: of four samples of one answer b has 3 right and a 1, b - a = 1, 0, 1, 0: mean 0.5, sd
 // sqrt(1/3), Student t with 3 degrees 3.18244630528 (the jackknife of equal weights). That interval
-// leaves [-1, 1], so it is the logit's of u = (0.5 + 1) / 2: ln 3 with errors 1 / (2 u (1 - u)) as wide.
+// leaves [-1, 1], so it is the logit's of u = (0.5 + 1) / 2: ln 3 with errors 1 / (2 u (1 - u)) as
+// wide.
 TEST(EvalSamples, DifferencesArePairedBySample) {
   const auto scores_of = [](const std::vector<int>& right) {
     std::vector<SampleScore> scores;
