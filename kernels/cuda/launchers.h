@@ -80,7 +80,7 @@ constexpr int one_pass_bytes(std::int64_t padded_dim, bool with_state) {
 }
 /// Multiprocessors of an H100 and an H200, which blocks fill evenly. On fewer than kLeastBlocks of
 /// them the kernels that make dq by itself, which use all, are faster by count, though they compute
-/// more: at 64 channels they take 1.15 times as long (docs/cuda.md).
+/// more: at 64 channels they take 1.21 times as long at most (docs/cuda.md).
 inline constexpr std::int64_t kMultiprocessors = 132, kLeastBlocks = 116;
 
 /// How it is launched, and what it has of the workspace behind delta. A unit is a head of keys of a
@@ -169,6 +169,7 @@ void launch_documents(const CudaAttention& attention);
 using ForwardLauncher = void(const CudaAttention&, const CudaForwardOutputs&);
 using BackwardLauncher = void(const CudaAttention&, const SavedForward&, const CudaGradients&);
 using SumsLauncher = void(const CudaAttention&, const CudaScoreSums&);
+using RegionLauncher = void(const CudaAttention&, const CudaRegion&);
 /// Declares those that there are, and others that a score has not (variants/scores.inc). _wide: of
 /// heads that cuda_padded_heads() calls wide. hopper_: in Hopper form, without the passes that
 /// follow, for what cuda_takes_hopper_form() says; and dq, dk and dv, after delta, for what
@@ -177,6 +178,7 @@ using SumsLauncher = void(const CudaAttention&, const CudaScoreSums&);
   ForwardLauncher forward_##name, forward_##name##_wide;    \
   BackwardLauncher backward_##name, backward_##name##_wide; \
   SumsLauncher sums_##name, sums_##name##_wide;             \
+  RegionLauncher region_##name, region_##name##_wide;       \
   ForwardLauncher hopper_##name;                            \
   BackwardLauncher hopper_backward_##name;
 #include "kernels/variants/scores.inc"

@@ -21,7 +21,7 @@ BUILD = os.environ.get("PHASESCOPE_BUILD", "")
 sys.path[:0] = [str(SOURCE / "tools"), str(SOURCE / "tools" / "device")]
 
 import spills  # noqa: E402
-from dev_tool import machine_code, paths, roofline  # noqa: E402
+from dev_tool import counted, machine_code, paths, roofline  # noqa: E402
 
 FORWARD = "attention_forward_kernel"
 ARCHITECTURES = ("sm_80", "sm_90a")
@@ -119,34 +119,37 @@ class Compiled(unittest.TestCase):
 
     @unittest.skipUnless(paths.NVDISASM.exists(), "nvdisasm of the pinned wheel is not there")
     def test_the_machine_code_has_the_instructions_that_were_counted(self):
-        for unit, kernels in roofline.UNITS.items():
+        for unit, kernels in counted.UNITS.items():
             for architecture in ARCHITECTURES if not unit.startswith("hopper") else ("sm_90a",):
                 with self.subTest(unit=unit, architecture=architecture):
-                    found = self.trips(self.cubin(unit, architecture)[1])
+                    found = self.disassembled(self.cubin(unit, architecture)[1])
                     for kernel, part in kernels.items():
-                        for d in (64, 128):
+                        for d in counted.COUNTED[architecture][kernel]:
                             self.holds_what_was_counted(kernel, d, architecture, found, part.format(d=d))
 
-    def trips(self, cubin):
+    def disassembled(self, cubin):
         with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
             file.write(cubin)
             file.flush()
             code = subprocess.run([paths.NVDISASM, "-c", file.name], capture_output=True, text=True, check=True).stdout
-        return {name: machine_code.trip_of(*one) for name, one in machine_code.functions(code).items()}
+        return machine_code.functions(code)
 
     def holds_what_was_counted(self, kernel, d, architecture, found, part):
         """Of both 16-bit types. Products and matrix loads are those of roofline.py, by a trip; other instructions, which
         this nvcc makes of these sources, are at most those that the page's table goes by, and not much fewer."""
-        mine = {name: trip for name, trip in found.items() if re.search(part, name)}
+        mine = {name: code for name, code in found.items() if re.search(part, name)}
         self.assertEqual(len(mine), 2, part)
         trips = roofline.trips(kernel, d)
-        for name, trip in mine.items():
+        for name, code in mine.items():
             with self.subTest(kernel=name):
-                self.assertEqual((trip.products * trips, trip.loads * trips),
-                                 (roofline.warp_products(kernel, d), roofline.warp_loads(kernel, d)))
-                listed = roofline.OTHERS[architecture][kernel][d]
-                self.assertLessEqual(trip.others * trips, listed)
-                self.assertGreaterEqual(trip.others * trips, 0.9 * listed)
+                products = roofline.warp_products(kernel, d) // trips
+                loads = roofline.warp_loads(kernel, d) // trips
+                trip = machine_code.trip_of(*code, products, loads, "gradient" in kernel)
+                self.assertIsNotNone(trip, f"no way has {products} products")
+                self.assertEqual(trip.loads + counted.KEPT.get((kernel, architecture), 0), loads)
+                for listed, one in zip(counted.counted(kernel, d, architecture), (trip.others, trip.turns, trip.special)):
+                    self.assertLessEqual(one * trips, listed)
+                    self.assertGreaterEqual(one * trips, 0.9 * listed)
 
     def test_the_hopper_form_spills_nothing_and_keeps_its_products_in_flight(self):
         for name in HOPPER_FORMS:
