@@ -2,6 +2,7 @@
 """./dev carry --out, the script of the first ten minutes on a device, and ./dev bench --import: the whole way
 with the kernels' emulation in place of a device, and what is made of programs that fail, hang or say nothing."""
 
+import contextlib
 import importlib.util
 import io
 import json
@@ -9,6 +10,7 @@ import os
 import re
 import sys
 import tempfile
+import threading
 import time
 import unittest
 from pathlib import Path
@@ -235,11 +237,56 @@ esac
             "memcheck did not finish, racecheck found an error, synccheck ended with status 1"])
 
     def test_those_that_run_at_once_have_the_time_of_all(self):
-        clock = first_minutes.Clock(8 / 60)
-        with mock.patch.object(first_minutes, "AT_ONCE", 4):
-            shares = [clock.share(number, 8, reserved=4) for number in range(8)]
+        clock = first_minutes.Clock(8 / 60, at_once=4)
+        shares = [clock.share(number, 8, reserved=4) for number in range(8)]
         for share, expected in zip(shares, (2, 2.3, 2.7, 3.2, 4, 4, 4, 4)):
             self.assertAlmostEqual(share, expected, delta=0.2)
+
+    def measure_with_mode(self, mode):
+        """What is found on a device of that compute mode, a step that runs several programs in place of the tests, and how
+        many of these there were at once."""
+        (self.folder / "nvidia-smi").write_text(
+            f'#!/bin/sh\ncase "$*" in *compute_mode*) echo "NVIDIA H200, 9.0, 580.1, 143771, {mode}" ;; *) exit 2 ;; esac\n',
+            encoding="utf-8")
+        (self.folder / "nvidia-smi").chmod(0o755)
+        running, most, lock = [], [], threading.Lock()
+
+        def program():
+            with lock:
+                running.append(1)
+                most.append(len(running))
+            time.sleep(0.05)
+            with lock:
+                running.pop()
+
+        def steps(_, clock, *rest):
+            clock.side_by_side([program] * 6)
+            return {"passed": True}
+
+        names = ("run_tests", "run_sanitizers", "check_machine_code", "run_models", "run_table")
+        with contextlib.ExitStack() as stack:
+            for name in names:
+                stack.enter_context(mock.patch.object(first_minutes, name, steps if name == "run_tests" else
+                                                      lambda *_: {"passed": True}))
+            stack.enter_context(mock.patch.object(first_minutes, "AT_ONCE", 3))
+            stack.enter_context(mock.patch.dict(os.environ, {"PATH": f"{self.folder}:{os.environ['PATH']}"}))
+            said = stack.enter_context(mock.patch.object(sys, "stderr", io.StringIO()))
+            result = first_minutes.measure(self.folder, {}, first_minutes.Clock(1), False)
+            return result, max(most), said.getvalue()
+
+    def test_a_device_for_one_process_has_one_at_a_time(self):
+        for mode in ("Exclusive_Process", "Exclusive_Thread"):
+            result, most, said = self.measure_with_mode(mode)
+            self.assertEqual((most, result["device"]["compute_mode"]), (1, mode))
+            self.assertIn(f"the device's compute mode is {mode}: one program at a time", said)
+        for mode in ("Default", "[N/A]"):
+            result, most, said = self.measure_with_mode(mode)
+            self.assertEqual((most, result["device"]["compute_mode"]), (3, mode))
+            self.assertNotIn("one program at a time", said)
+
+    def test_a_device_that_takes_no_process_is_refused(self):
+        with self.assertRaisesRegex(SystemExit, "NVIDIA H200 takes no program: its compute mode is Prohibited"):
+            self.measure_with_mode("Prohibited")
 
     def look_at_machine_code(self, functions, usage="", then=""):
         """What is found where cuobjdump prints these functions: {name: an opcode}."""
@@ -362,8 +409,10 @@ class Import(unittest.TestCase):
         self.assertEqual((both.count(", 80},"), both.count(", 90},")), (len(bench_import.KINDS),) * 2)
 
     def test_every_kernel_of_the_sources_has_kinds_that_test_it(self):
-        names = re.findall(r"^PHASESCOPE_KIND\((\w+),", bench_import.KIND_LIST.read_text(encoding="utf-8"), re.MULTILINE)
-        self.assertEqual(set().union(*bench_import.KINDS.values()), set(names))
+        scores = bench_import.SCORE.findall(bench_import.SCORES.read_text(encoding="utf-8"))
+        on_cuda = {name for name, passes in scores if passes}
+        kinds = bench_import.KIND.findall(bench_import.KIND_LIST.read_text(encoding="utf-8"))
+        self.assertEqual(set().union(*bench_import.KINDS.values()), {kind for kind, score in kinds if score in on_cuda})
         self.assertTrue(all(bench_import.KINDS.values()))
         by_hand = {path.stem.removeprefix("forward_") for path in (SOURCE / "kernels" / "cuda").glob("forward_*.cu")}
         self.assertLess(by_hand | {"plain", "plain_wide", "table_tokens"}, set(bench_import.KINDS))
@@ -432,7 +481,9 @@ class Bundle(unittest.TestCase):
             self.assertEqual({kind: one for kind, one in said["tests"]["kinds"].items() if not bench_import.whole(one)}, {})
             rows = said["times"]["table"]["rows"]
             forms = (SOURCE / "kernels" / "problems" / "bench_forms.cpp").read_text(encoding="utf-8")
-            self.assertEqual({row["variant"] for row in rows}, set(re.findall(r'\{"(\w+)",', forms)))
+            # Relative keys have no kernel there.
+            self.assertEqual({row["variant"] for row in rows},
+                             set(re.findall(r'\{"(\w+)",', forms)) - {"relative_keys"})
             self.assertTrue(all(row["ms"] > 0 for row in rows))
             with self.assertRaisesRegex(console.DevError, "emulation"):
                 bench_import.read(result)

@@ -35,6 +35,8 @@ SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
 FOUND_ERROR = 9  # the status that they are told to end with
 # Processes that share the device, where so many processors make their cases and their float64 truth.
 AT_ONCE = min(4, os.cpu_count() or 1)
+# Compute modes in which a device takes one process: a second one that comes meanwhile ends with an error.
+EXCLUSIVE = ("Exclusive_Process", "Exclusive_Thread")
 # Few rows and keys, every variant, forward and backward.
 SMALL = "Kernels/Cuda.IsRightWhereRowsSeeNoKey/*:Kernels/Cuda.IsRightWithSinks/*"
 # The Hopper form's, of compute capability 9.0 alone: what fails there says nothing of the Ampere form.
@@ -48,17 +50,24 @@ OPCODES = ("HMMA", "HGMMA", "LDSM", "LDS", "STS", "LDGSTS", "LDG", "STG", "LDL",
 
 
 class Clock:
-    """What is left of the minutes; every step has to leave some for those after it."""
+    """What is left of the minutes, every step having to leave some for those after it; and how many processes may run
+    beside each other meanwhile."""
 
-    def __init__(self, minutes, begin=None):
+    def __init__(self, minutes, begin=None, at_once=None):
         self.end = (time.monotonic() if begin is None else begin) + 60 * minutes
+        self.at_once = AT_ONCE if at_once is None else at_once
 
     def left(self, reserved=0.0):
         return max(0.0, self.end - time.monotonic() - reserved)
 
     def share(self, number, of, reserved=0.0):
-        """What is left for the run of that number, so that those after it have as much; AT_ONCE run beside it."""
-        return self.left(reserved) * min(1.0, AT_ONCE / (of - number))
+        """What is left for the run of that number, so that those after it have as much; at_once run beside each other."""
+        return self.left(reserved) * min(1.0, self.at_once / (of - number))
+
+    def side_by_side(self, calls):
+        """The results of some calls, at_once at a time."""
+        with ThreadPoolExecutor(self.at_once) as pool:
+            return [future.result() for future in [pool.submit(call) for call in calls]]
 
 
 def run(words, seconds, environment=None):
@@ -76,12 +85,6 @@ def run(words, seconds, environment=None):
             "output": output.decode("utf-8", "replace")}
 
 
-def side_by_side(calls):
-    """The results of some calls, AT_ONCE at a time."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return [future.result() for future in [pool.submit(call) for call in calls]]
-
-
 # ---- what is here ------------------------------------------------------------------------------
 
 def program(name):
@@ -94,15 +97,17 @@ def program(name):
 
 def device_facts(emulated):
     if emulated:
-        return {"name": "emulation", "capability": 80, "driver": "", "memory_mb": 0}
-    said = run(["nvidia-smi", "--query-gpu=name,compute_cap,driver_version,memory.total",
+        return {"name": "emulation", "capability": 80, "driver": "", "memory_mb": 0, "compute_mode": "Default"}
+    said = run(["nvidia-smi", "--query-gpu=name,compute_cap,driver_version,memory.total,compute_mode",
                 "--format=csv,noheader,nounits"], 20)
     lines = said["output"].strip().splitlines()
     if said["status"] != 0 or not lines:
         raise SystemExit(f"nvidia-smi names no device here: {said['output'].strip() or 'it is not there'}")
-    name, capability, driver, memory = [part.strip() for part in lines[0].split(",")]
+    name, capability, driver, memory, mode = [part.strip() for part in lines[0].split(",")]
+    if mode == "Prohibited":
+        raise SystemExit(f"{name} takes no program: its compute mode is Prohibited (nvidia-smi -c DEFAULT changes it)")
     return {"name": name, "capability": int(capability.replace(".", "")), "driver": driver,
-            "memory_mb": int(memory)}
+            "memory_mb": int(memory), "compute_mode": mode}
 
 
 # ---- tests -------------------------------------------------------------------------------------
@@ -130,8 +135,8 @@ def run_tests(programs, clock, reserved, small):
     for kind in kinds_of(listed):
         filters[kind] = f"*/Cuda.IsRightWhereRowsSeeNoKey/{kind}" if small else f"*/{kind}:-*Long*"
     step = {"kinds": {}, "failures": {}}
-    done_of = side_by_side([lambda chosen=chosen: run([programs / TESTS, f"--gtest_filter={chosen}"],
-                                                      clock.left(reserved)) for chosen in filters.values()])
+    done_of = clock.side_by_side([lambda chosen=chosen: run([programs / TESTS, f"--gtest_filter={chosen}"],
+                                                            clock.left(reserved)) for chosen in filters.values()])
     for kind, done in zip(filters, done_of):
         results = results_of(done["output"])
         counts = {word: list(results.values()).count(word) for word in ("passed", "failed", "skipped", "unfinished")}
@@ -163,8 +168,8 @@ def run_sanitizers(programs, clock, reserved, capability):
         said = {"passed": done["status"] == 0, "said": verdict_of(done), "seconds": done["seconds"]}
         return said if said["passed"] else {**said, "output": done["output"][-4000:]}
 
-    looked = side_by_side([lambda number=number, name=name, chosen=chosen: look(number, name, chosen)
-                           for number, (_, name, chosen) in enumerate(runs)])
+    looked = clock.side_by_side([lambda number=number, name=name, chosen=chosen: look(number, name, chosen)
+                                 for number, (_, name, chosen) in enumerate(runs)])
     step = {"tools": {key: one for (key, _, _), one in zip(runs, looked)}}
     step["passed"] = all(one["passed"] for key, one in step["tools"].items() if not key.startswith(HOPPER))
     return step
@@ -332,6 +337,10 @@ def measure(programs, bundle, clock, emulated):
     result = {"format": FORMAT, "bundle": bundle, "date": time.strftime("%Y-%m-%d", time.gmtime()),
               "host": {"system": platform.platform(), "processors": os.cpu_count()},
               "device": device_facts(emulated), "emulated": emulated}
+    mode = result["device"]["compute_mode"]
+    if mode in EXCLUSIVE:
+        print(f"the device's compute mode is {mode}: one program at a time", file=sys.stderr, flush=True)
+        clock.at_once = 1
 
     def step(name, call):
         begin = time.monotonic()
