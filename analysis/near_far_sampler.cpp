@@ -137,12 +137,17 @@ class ModelSamples {
     return placed_on(model_.decoder.device(), layers);
   }
 
+  // What the control of a text shuffles its positions by.
+  TokenOrder order_of(std::int64_t tokens, std::size_t text_index) const {
+    return shuffled_order(tokens, seed_ + text_index, model_.decoder.device());
+  }
+
   void add(const model::LayerAttention& attention, const PlacedSamples& samples,
-           std::size_t text_index) {
+           const TokenOrder& order, std::size_t text_index) {
     if (samples.size() == 0) return;
     const NearFarDeltas deltas = near_far_deltas(attention, samples);
     std::optional<model::LayerAttention> control;
-    if (out_.shuffled) control = with_positions_shuffled(model_, attention, seed_ + text_index);
+    if (out_.shuffled) control = with_positions_shuffled(model_, attention, order);
     if (!control) out_.shuffled.reset();
     NearFarDeltas without;
     if (control) without = near_far_deltas(*control, samples);
@@ -192,8 +197,9 @@ NearFarSamples sample_near_far(const std::shared_ptr<const model::Model>& model,
     TextPass pass(model, ids_tensor(texts.items[t].ids), options);
     const Watching watching(pass, part);
     const std::vector<PlacedSamples> layers = samples.placed(drawn);
+    const TokenOrder order = samples.order_of(tokens[t], t);
     pass.visit_layers_with_maps([&](const AttentionPointer& attention) {
-      samples.add(*attention, layers[static_cast<std::size_t>(attention->layer())], t);
+      samples.add(*attention, layers[static_cast<std::size_t>(attention->layer())], order, t);
     });
   }
   return samples.take();

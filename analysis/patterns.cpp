@@ -488,9 +488,7 @@ class PatternsAnalysis {
       const Watching watching(pass_, cancelling);
       const auto layer = pass_.layer(first_layer_with_maps(pass_.model().config()));
       const model::AttentionProgram& program = layer->program();
-      added_ = {program.is<model::TableProgram>(), program.is<model::CapeProgram>() ||
-                                                       program.is<model::QueryTableProgram>() ||
-                                                       program.term() != nullptr};
+      added_ = {program.is<model::TableProgram>(), model::adds_by_query(program)};
     }
     return *added_;
   }

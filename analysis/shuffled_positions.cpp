@@ -4,26 +4,38 @@
 #include <ATen/core/grad_mode.h>
 
 #include "analysis/random.h"
-#include "model/host_memory.h"
 
 namespace phasescope::analysis {
 namespace {
 
-at::Tensor ids_of(const model::Positions& positions) {
+// The position ids of a text's tokens, (N) int64, where the model is and on the host.
+struct TokenIds {
+  at::Tensor there, here;
+};
+
+TokenIds ids_of(const model::Positions& positions) {
   if (positions.consecutive()) {
-    return at::arange(positions.shift, positions.shift + positions.length,
-                      positions.options(at::kLong));
+    const auto ids_on = [&positions](const at::Device& device) {
+      return at::arange(positions.shift, positions.shift + positions.length,
+                        at::TensorOptions(at::kLong).device(device));
+    };
+    return {ids_on(positions.device), ids_on(at::kCPU)};
   }
-  return positions.ids.dim() == 2 ? positions.ids[0] : positions.ids;
+  const auto of_first = [](const at::Tensor& ids) { return ids.dim() == 2 ? ids[0] : ids; };
+  return {of_first(positions.ids), of_first(positions.ids_on_host())};
 }
 
-model::LayerAttention at_positions(const model::Model& model,
-                                   const model::LayerAttention& attention, const at::Tensor& ids) {
+TokenIds in_order(const TokenIds& ids, const TokenOrder& order) {
+  return {ids.there.index_select(0, order.there), ids.here.index_select(0, order.here)};
+}
+
+model::LayerAttention at_ids(const model::Model& model, const model::LayerAttention& attention,
+                             const TokenIds& ids) {
   const model::Encoding& encoding = model.decoder.encoding_of(attention.layer());
   model::StartContext context = start_context(model.decoder, attention.length(), at::kFloat);
-  context.positions.kept = ids;
-  context.positions.ids = ids.to(context.positions.device);
-  context.positions.extent = model::extent_of(ids);
+  context.positions.kept = ids.here;
+  context.positions.ids = ids.there;
+  context.positions.extent = model::extent_of(ids.here);
   model::PositionState state = encoding.start(context);
   encoding.before_layer(attention.layer(), state);
   const auto layer = static_cast<std::size_t>(attention.layer());
@@ -43,27 +55,27 @@ at::Tensor some_scores(const model::LayerAttention& attention) {
   return attention.scores(rows).score.to(at::kDouble);
 }
 
-at::Tensor shuffled(const at::Tensor& ids, std::uint64_t seed) {
-  const std::vector<std::int64_t> order = Random(seed).permutation(ids.size(0));
-  return ids.index_select(0, at::tensor(order, at::kLong));
-}
-
 }  // namespace
+
+TokenOrder shuffled_order(std::int64_t tokens, std::uint64_t seed, const at::Device& device) {
+  const at::Tensor order = at::tensor(Random(seed).permutation(tokens), at::kLong);
+  return {order, order.to(device)};
+}
 
 std::optional<model::LayerAttention> with_positions_shuffled(const model::Model& model,
                                                              const model::LayerAttention& attention,
-                                                             std::uint64_t seed) {
+                                                             const TokenOrder& order) {
   const at::NoGradGuard no_gradients;
-  const at::Tensor ids = model::on_host(ids_of(attention.program().positions));
+  const TokenIds ids = ids_of(attention.program().positions);
   const at::Tensor own = some_scores(attention);
-  const at::Tensor again = some_scores(at_positions(model, attention, ids));
+  const at::Tensor again = some_scores(at_ids(model, attention, ids));
   const at::Tensor seen = own.isfinite();  // a window hides the others
   if (!seen.any().item<bool>()) return std::nullopt;
   // Two ways of rounding a float32 score, or a float64 one.
   const at::Tensor size = own.masked_select(seen).abs().max();
   const at::Tensor off = (own - again).masked_select(seen).abs().max();
   if (!(off.item<double>() <= 1e-4 * size.item<double>())) return std::nullopt;
-  return at_positions(model, attention, shuffled(ids, seed));
+  return at_ids(model, attention, in_order(ids, order));
 }
 
 }  // namespace phasescope::analysis

@@ -4,8 +4,8 @@
 // queries x keys ever exists, nor a float32 copy of a 16-bit input. (The backward pass sums dk and
 // dv in float32 before it stores them.)
 //
-// Sections: tensors, shape, variants, probes, forward, backward, regions of the map, sums of
-// scores.
+// Sections: variants, probes, forward, backward, regions of the map, sums of scores. Tensors and
+// shapes are those of tensors.h.
 //
 // Words: query i (row), key j (column), score s (before softmax), weight p (after), distance
 // lambda = (i + query_offset) - j. All functions are re-entrant, run on OpenMP's threads, and give
@@ -17,52 +17,10 @@
 #include <optional>
 #include <variant>
 
+#include "kernels/tensors.h"
 #include "kernels/variants/scores.h"
 
 namespace phasescope::kernels {
-
-// ---- Tensors -----------------------------------------------------------------------------------
-
-/// Widest row of any tensor.
-inline constexpr std::int64_t kMaxChannels = 512;
-
-/// How the numbers of a tensor are stored: IEEE 754 binary32, its upper half, or binary16.
-enum class Storage : std::uint8_t { float32, bfloat16, float16 };
-
-/// A (B, H, N, d) tensor owned by the caller: strides in elements, channels contiguous (stride 1).
-/// A stride may be 0 (broadcast) for inputs. Tensors of one call may be stored differently; results
-/// are computed in float32 and rounded to nearest even once, when they are stored. A backward pass
-/// reads the `out` that was stored, so gradients of 16-bit tensors carry its rounding.
-template <typename Void>
-struct Tensor4 {
-  Void* data = nullptr;
-  std::int64_t batch = 0;
-  std::int64_t head = 0;
-  std::int64_t row = 0;
-  Storage storage = Storage::float32;
-};
-using InputTensor = Tensor4<const void>;
-using OutputTensor = Tensor4<void>;
-
-// ---- Shape -------------------------------------------------------------------------------------
-
-/// Sizes and mask. Query head h reads key/value head h / (heads / kv_heads).
-struct AttentionShape {
-  std::int64_t batch = 1;
-  std::int64_t heads = 1;
-  std::int64_t kv_heads = 1;  ///< divides heads
-  std::int64_t queries = 0;
-  std::int64_t keys = 0;
-  std::int64_t head_dim = 0;   ///< of q and k, 1..512
-  std::int64_t value_dim = 0;  ///< of v and out; 0 means head_dim
-  /// Causal: query i sees the keys j <= i + query_offset. Rows that see no key give out = 0,
-  /// lse = -inf and no gradient.
-  bool causal = true;
-  /// Index of query 0 among the keys (keys - queries aligns both at their ends). May be negative.
-  std::int64_t query_offset = 0;
-  /// Above 0: a query sees the keys with |lambda| < window. Others cost nothing.
-  std::int64_t window = 0;
-};
 
 // ---- Variants ----------------------------------------------------------------------------------
 
@@ -117,6 +75,34 @@ struct QueryTableVariant {
   template <class Self, class Each>
   static void arrays(Self& self, const AttentionShape& s, const Each& each) {
     each(self.values, s.batch * s.heads * s.queries * self.length);
+  }
+};
+
+/// s = scale * q.k + r_i . P[lambda]: a vector of each query times a table of vectors by distance,
+/// the relative keys of Shaw et al. (arXiv 1803.02155) and of Transformer-XL (arXiv 1901.02860).
+/// keys: (rank, length) float32 and contiguous, of distances first_distance .. first_distance +
+/// length - 1, finite. Other distances add nothing or, with `clips`, what the nearest of these
+/// does. The products are made tile by tile, so that none of N x N or N x length is kept. Not on
+/// CUDA, where QueryTableVariant takes those from distance 0 on that do not clip, of a limited
+/// length and without numbers of tokens.
+struct RelativeKeysVariant {
+  InputTensor r;  ///< (B, heads, queries, rank)
+  std::int64_t rank = 0;
+  const float* keys = nullptr;
+  std::int64_t head_stride = 0;  ///< from one head's keys to the next, rank * length; 0: all share
+  std::int64_t length = 0;
+  std::int64_t first_distance = 0;
+  bool clips = false;
+
+  ScoreName score() const { return ScoreName::relative_keys; }
+  /// Numbers of `keys`.
+  std::int64_t size(const AttentionShape& s) const {
+    return (head_stride == 0 ? 1 : s.heads) * rank * length;
+  }
+  template <class Self, class Each>
+  static void arrays(Self& self, const AttentionShape& s, const Each& each) {
+    each(self.r, TensorSize{s.heads, s.queries, self.rank});
+    each(self.keys, self.size(s));
   }
 };
 
@@ -249,10 +235,10 @@ inline constexpr std::int64_t kCapePieces = std::int64_t{1} << 18;
 
 /// The list of variants. A new one adds its struct here and its score in kernels/variants/.
 using Variant = std::variant<PlainVariant, TableVariant, TapaVariant, TapeVariant, CapeVariant,
-                             FireVariant, QueryTableVariant, ClampVariant>;
+                             FireVariant, QueryTableVariant, ClampVariant, RelativeKeysVariant>;
 
-/// Numbers of single tokens in the scores of a plain variant or of an added table: its score s of
-/// query i and key j becomes
+/// Numbers of single tokens in the scores of a plain variant, an added table or relative keys: its
+/// score s of query i and key j becomes
 ///   factor[i] (s + query[i] + key[j])
 /// before the cap. Forgetting attention (arXiv 2503.02130) has query = c and key = -c, c the
 /// running sum of its gates' logarithms; a temperature by position is a factor. Biases are float64
@@ -414,6 +400,20 @@ struct QueryTableGradients {
   }
 };
 
+/// Of RelativeKeysVariant's arrays; keys: like them, sums over batch and queries, and over the
+/// heads that share them.
+struct RelativeKeysGradients {
+  using Of = RelativeKeysVariant;
+  OutputTensor dr;  ///< (B, heads, queries, rank), required
+  float* keys = nullptr;
+
+  template <class Self, class Each>
+  static void arrays(Self& self, const Of& of, const AttentionShape& s, const Each& each) {
+    each(self.dr, TensorSize{s.heads, s.queries, of.rank});
+    each(self.keys, of.size(s));
+  }
+};
+
 struct TapeGradients {
   using Of = TapeVariant;
   InputTensor d_out_state;  ///< gradient that comes in for out_state; data null: zero
@@ -487,8 +487,9 @@ struct ClampGradients {
   }
 };
 
-using VariantGradients = std::variant<std::monostate, TableGradients, TapeGradients, CapeGradients,
-                                      FireGradients, QueryTableGradients, ClampGradients>;
+using VariantGradients =
+    std::variant<std::monostate, TableGradients, TapeGradients, CapeGradients, FireGradients,
+                 QueryTableGradients, ClampGradients, RelativeKeysGradients>;
 
 /// dL/ds of the softmax's input s (behind the cap, before the mask) of any variant, summed over the
 /// pairs of a head with |lambda| = 0 .. length - 1: (B, heads, length) contiguous, float64. Farther

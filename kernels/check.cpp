@@ -97,6 +97,23 @@ struct CheckVariant {
             "expected the queries' tables but their pointer is null");
   }
 
+  void operator()(const RelativeKeysVariant& relative) const {
+    const std::int64_t most = require.limits.channels;
+    require(relative.rank >= 1 && relative.rank <= most, "expected relative keys of 1 to " +
+                                                             number(most) + " channels but got " +
+                                                             number(relative.rank));
+    require(relative.length >= 1, "expected a length of the relative keys of at least 1 but got " +
+                                      number(relative.length));
+    require(
+        relative.head_stride == 0 || relative.head_stride == relative.rank * relative.length,
+        "expected relative keys that heads share or that lie head by head but got a head_stride "
+        "of " +
+            number(relative.head_stride));
+    require(relative.keys, "expected the relative keys but their pointer is null");
+    require(relative.r.data || inputs.shape.queries == 0,
+            "expected the queries' vectors for relative keys but their pointer is null");
+  }
+
   void operator()(const ClampVariant& clamp) const {
     require(clamp.limits, "expected the heads' limits of distances but their pointer is null");
     for (std::int64_t h = 0; h < inputs.shape.heads && require.limits.reads_arrays; ++h) {
@@ -219,8 +236,9 @@ void check_inputs(const AttentionInputs& inputs, const Limits& limits) {
   require(empty || (inputs.q.data && inputs.k.data), "expected q and k but a pointer is null");
   require(empty || !inputs.query_documents == !inputs.key_documents,
           "expected the documents of both queries and keys, or of neither");
-  require(!inputs.tokens.any() || takes_token_terms(inputs.variant),
-          "expected numbers of tokens beside a plain variant or an added table alone");
+  require(
+      !inputs.tokens.any() || takes_token_terms(inputs.variant),
+      "expected numbers of tokens beside a plain variant, an added table or relative keys alone");
   const std::int64_t gates = inputs.gate.data ? inputs.gate_dim : 1;
   require(gates == 1 || gates == value_dim(inputs.shape),
           "expected a gate of 1 or " + number(value_dim(inputs.shape)) +
@@ -267,6 +285,10 @@ void check_backward(const AttentionInputs& inputs, const SavedForward& saved,
   const auto& got = gradients.variant;
   require(std::visit(GradientsFit{inputs.variant}, got),
           "expected the variant's own kind of gradients");
+  const auto* relative = std::get_if<RelativeKeysGradients>(&got);
+  require(!std::holds_alternative<RelativeKeysVariant>(inputs.variant) || no_rows ||
+              (relative && relative->dr.data),
+          "expected the gradient of the queries' vectors of relative keys but its pointer is null");
   if (const auto* tape = std::get_if<TapeGradients>(&got)) {
     require(!tape->d_out_state.data || saved.out_state.data || no_rows,
             "expected tape's out_state with its gradient but its pointer is null");
@@ -274,9 +296,9 @@ void check_backward(const AttentionInputs& inputs, const SavedForward& saved,
 }
 
 void check_region(const AttentionInputs& inputs, const float* lse, const Region& region,
-                  bool needs_lse) {
-  const Requirements require(kCpuLimits);
-  check_inputs(inputs);
+                  bool needs_lse, const Limits& limits) {
+  const Requirements require(limits);
+  check_inputs(inputs, limits);
   const AttentionShape& s = inputs.shape;
   require(region.batch >= 0 && region.batch < s.batch,
           "expected a batch entry below " + number(s.batch) + " but got " + number(region.batch));

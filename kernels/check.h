@@ -28,7 +28,7 @@ void check_forward(const AttentionInputs& inputs, const ForwardOutputs& outputs,
 void check_backward(const AttentionInputs& inputs, const SavedForward& saved,
                     const Gradients& gradients, const Limits& limits = kCpuLimits);
 void check_region(const AttentionInputs& inputs, const float* lse, const Region& region,
-                  bool needs_lse);
+                  bool needs_lse, const Limits& limits = kCpuLimits);
 void check_sums(const AttentionInputs& inputs, const ScoreSums& sums,
                 const Limits& limits = kCpuLimits);
 void check_map(const Region& region, const MapOutputs& outputs);

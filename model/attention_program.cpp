@@ -35,4 +35,12 @@ TermProgram* AttentionProgram::term() {
   return const_cast<TermProgram*>(std::as_const(*this).term());
 }
 
+bool adds_by_query(const AttentionProgram& program) {
+  bool found = program.is<CapeProgram>() || program.term() != nullptr;
+  for_each_added(program, [&found](const TensorInfo& info, const at::Tensor&) {
+    found = found || info.query_dim >= 0;
+  });
+  return found;
+}
+
 }  // namespace phasescope::model

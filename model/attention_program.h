@@ -21,15 +21,20 @@ enum class Numbers {
   table,    // the table_dtype() of the model's; kernels read float32
   sums,     // float64, running sums over a text, of which differences count; kernels read it so
 };
+// Caches, gains, factors of biases and temperatures go by the last three.
 struct TensorInfo {
   const char* name;
   Numbers numbers = Numbers::table;
   bool differentiable = true;
+  int query_dim = -1;  // the dimension that has an entry for each query; -1: none has
+  int head_dim = -1;   // for each head, of what adds and of what is multiplied by head
+  bool adds = false;   // what is added to q.k is in proportion to it
 };
 
 // Each of the structs below is one way to a score. It has a name and lists its tensors once:
 // tensors(self, each) calls each(TensorInfo, tensor) for all of them, undefined ones too. Casts,
-// copies to a device, autograd and gradients go by that list.
+// copies to a device, autograd and gradients go by that list, as does what readings and caches make
+// of programs.
 
 // The score is scale * q.k.
 struct PlainProgram {
@@ -48,7 +53,7 @@ struct TableProgram {
   static constexpr const char* kName = "table";
   template <class Self, class Each>
   static void tensors(Self& self, const Each& each) {
-    each(TensorInfo{"values"}, self.values);
+    each(TensorInfo{.name = "values", .head_dim = 0, .adds = !self.multiplies}, self.values);
   }
 };
 // scale * q.k + values[b][h][i][lambda] for 0 <= lambda < L, scale * q.k elsewhere: values (B or 1,
@@ -59,7 +64,25 @@ struct QueryTableProgram {
   static constexpr const char* kName = "query table";
   template <class Self, class Each>
   static void tensors(Self& self, const Each& each) {
-    each(TensorInfo{"values"}, self.values);
+    each(TensorInfo{.name = "values", .query_dim = 2, .head_dim = 1, .adds = true}, self.values);
+  }
+};
+// scale * q.k + r_i . keys[h][:][lambda - first_distance]: a vector of each query, r (B or 1, H, N,
+// rank), times a table of vectors by distance, keys (H or 1, rank, L). Distances outside the table
+// add nothing or, with `clips`, what the nearest of its does.
+struct RelativeKeysProgram {
+  at::Tensor r, keys;
+  std::int64_t first_distance = 0;
+  bool clips = false;
+
+  static constexpr const char* kName = "relative keys";
+  template <class Self, class Each>
+  static void tensors(Self& self, const Each& each) {
+    each(
+        TensorInfo{
+            .name = "r", .numbers = Numbers::tokens, .query_dim = 2, .head_dim = 1, .adds = true},
+        self.r);
+    each(TensorInfo{"relative_keys"}, self.keys);
   }
 };
 // scale * q.k for lambda <= limits[h], scale * far q.k beyond: keys farther away than a limit are
@@ -72,7 +95,8 @@ struct ClampProgram {
   static constexpr const char* kName = "clamp";
   template <class Self, class Each>
   static void tensors(Self& self, const Each& each) {
-    each(TensorInfo{"far_q", Numbers::tokens}, self.q);
+    each(TensorInfo{.name = "far_q", .numbers = Numbers::tokens, .query_dim = 2, .head_dim = 1},
+         self.q);
     each(TensorInfo{"far_k", Numbers::tokens}, self.k);
   }
 };
@@ -146,10 +170,10 @@ struct FireProgram {
   template <class Self, class Each>
   static void tensors(Self& self, const Each& each) {
     each(TensorInfo{"distance"}, self.distance);
-    each(TensorInfo{"factor"}, self.factor);
+    each(TensorInfo{.name = "factor", .query_dim = 0}, self.factor);
     each(TensorInfo{"knots", Numbers::table, false}, self.knots);
-    each(TensorInfo{"slope"}, self.slope);
-    each(TensorInfo{"intercept"}, self.intercept);
+    each(TensorInfo{.name = "slope", .head_dim = 0, .adds = true}, self.slope);
+    each(TensorInfo{.name = "intercept", .head_dim = 0, .adds = true}, self.intercept);
   }
 };
 // The correction of all heads of a pair; forms and shapes as in kernels/attention.h.
@@ -170,7 +194,12 @@ struct CapeProgram {
     each(TensorInfo{"b1", Numbers::weights}, self.b1);
     each(TensorInfo{"w2", Numbers::weights}, self.w2);
     each(TensorInfo{"b2", Numbers::weights}, self.b2);
-    if (self.fire) FireProgram::tensors(*self.fire, each);
+    // Its network makes the scores of all heads together.
+    const auto of_fire = [&each](TensorInfo info, auto& tensor) {
+      info.adds = false;
+      each(info, tensor);
+    };
+    if (self.fire) FireProgram::tensors(*self.fire, of_fire);
   }
 };
 
@@ -184,9 +213,12 @@ struct TokenTerms {
 
   template <class Self, class Each>
   static void tensors(Self& self, const Each& each) {
-    each(TensorInfo{"query_bias", Numbers::sums}, self.query);
-    each(TensorInfo{"key_bias", Numbers::sums}, self.key);
-    each(TensorInfo{"query_factor"}, self.factor);
+    TensorInfo info{"query_bias", Numbers::sums};
+    info.query_dim = 2, info.head_dim = 1, info.adds = true;
+    each(info, self.query);
+    each(TensorInfo{.name = "key_bias", .numbers = Numbers::sums, .head_dim = 1, .adds = true},
+         self.key);
+    each(TensorInfo{.name = "query_factor", .query_dim = 2, .head_dim = 1}, self.factor);
   }
 };
 
@@ -204,8 +236,8 @@ struct AttentionProgram {
   at::Tensor q_normed, k_normed;
   bool transformed = false;  // whether q and k are others than these
   double scale = 1;          // of q.k; also of the content score where the variant is not tapa
-  std::variant<PlainProgram, TableProgram, QueryTableProgram, ClampProgram, TapaProgram,
-               TapeProgram, CapeProgram, FireProgram, TermProgram>
+  std::variant<PlainProgram, TableProgram, QueryTableProgram, RelativeKeysProgram, ClampProgram,
+               TapaProgram, TapeProgram, CapeProgram, FireProgram, TermProgram>
       variant;
   Positions positions;
   TokenTerms tokens = {};
@@ -214,7 +246,7 @@ struct AttentionProgram {
   bool causal = true;
   std::int64_t window = 0;  // a query sees keys less than this many tokens away; 0: all
   // Row i is the text's token query_offset + i: masks, positions and documents are those of tokens.
-  // Only the queries of q, `tokens`, a query table and fire's factor count rows.
+  // Only what has a query_dim counts rows.
   std::int64_t query_offset = 0;
   at::Tensor key_mask = {};    // (B, M) bool, false for padding, which nothing sees
   bool padding_added = false;  // AttentionConfig::padding is "added"
@@ -275,14 +307,35 @@ struct AttentionProgram {
 // undefined ones too; those before the transform are not among them.
 template <class Program, class Each>
 void for_each_tensor(Program& program, const Each& each) {
-  each(TensorInfo{"q", Numbers::tokens}, program.q);
+  each(TensorInfo{.name = "q", .numbers = Numbers::tokens, .query_dim = 2, .head_dim = 1},
+       program.q);
   each(TensorInfo{"k", Numbers::tokens}, program.k);
   std::visit([&each](auto& variant) { variant.tensors(variant, each); }, program.variant);
   each(TensorInfo{"sinks", Numbers::weights}, program.sinks);
-  each(TensorInfo{"gate", Numbers::tokens}, program.gate);
+  each(TensorInfo{.name = "gate", .numbers = Numbers::tokens, .query_dim = 2, .head_dim = 1},
+       program.gate);
   each(TensorInfo{"distance_bias", Numbers::sums}, program.distance_bias);
   program.tokens.tensors(program.tokens, each);
 }
+
+// Calls each(TensorInfo, tensor) for those of its variant that what it adds to q.k is in proportion
+// to, and for those of its tokens' numbers.
+template <class Program, class Each>
+void for_each_added(Program& program, const Each& each) {
+  const auto added = [&each](const TensorInfo& info, auto& tensor) {
+    if (info.adds && tensor.defined()) each(info, tensor);
+  };
+  std::visit([&added](auto& variant) { variant.tensors(variant, added); }, program.variant);
+}
+template <class Program, class Each>
+void for_each_added_of_tokens(Program& program, const Each& each) {
+  program.tokens.tensors(program.tokens, [&each](const TensorInfo& info, auto& tensor) {
+    if (info.adds && tensor.defined()) each(info, tensor);
+  });
+}
+
+// Whether what its variant adds to q.k goes by the query too, and not by the distance alone.
+bool adds_by_query(const AttentionProgram& program);
 
 // Those of them that are defined and that gradients flow to, each(tensor), in the same order.
 template <class Program, class Each>

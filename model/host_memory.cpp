@@ -12,6 +12,7 @@ namespace phasescope::model {
 namespace {
 
 std::atomic<at::DeviceType> other_type = at::DeviceType::CPU;
+std::atomic<void (*)(bool)> told_of_access = nullptr;
 
 // The lists that devices have, the latest last. A text asks for few of them: older ones may go.
 class KeptLists {
@@ -52,7 +53,39 @@ class KeptLists {
   std::deque<Kept> lists_;
 };
 
+// The copies that devices have of tensors which somebody still holds.
+class KeptCopies {
+ public:
+  at::Tensor get(const at::Tensor& tensor, const at::Device& device) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(copies_, [](const Kept& one) { return one.from.expired(); });
+    for (const Kept& one : copies_) {
+      if (one.there.device() == device && one.of == tensor.unsafeGetTensorImpl()) return one.there;
+    }
+    copies_.push_back(
+        {Weak(tensor.getIntrusivePtr()), tensor.unsafeGetTensorImpl(), tensor.to(device)});
+    return copies_.back().there;
+  }
+
+ private:
+  using Weak = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+  struct Kept {
+    Weak from;  // which keeps the address from being another tensor's
+    const c10::TensorImpl* of;
+    at::Tensor there;
+  };
+
+  std::mutex mutex_;
+  std::deque<Kept> copies_;
+};
+
 }  // namespace
+
+at::Tensor kept_on(const at::Tensor& tensor, const at::Device& device) {
+  if (!tensor.defined() || tensor.device() == device) return tensor;
+  static auto* copies = new KeptCopies;  // never taken down, as below
+  return copies->get(tensor, device);
+}
 
 at::Tensor list_on(const std::vector<std::int64_t>& values, const at::Device& device) {
   if (device.is_cpu()) return at::tensor(values, at::kLong);
@@ -65,7 +98,18 @@ bool in_host_memory(const at::Device& device) {
   return device.is_cpu() || device.type() == other_type.load();
 }
 
-void reads_host_memory(at::DeviceType type) { other_type = type; }
+void reads_host_memory(at::DeviceType type, void (*told)(bool)) {
+  other_type = type;
+  told_of_access = told;
+}
+
+KernelAccess::KernelAccess() {
+  if (const auto told = told_of_access.load()) told(true);
+}
+
+KernelAccess::~KernelAccess() {
+  if (const auto told = told_of_access.load()) told(false);
+}
 
 at::Tensor on_host(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.to(at::kCPU) : tensor;

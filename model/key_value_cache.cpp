@@ -27,12 +27,10 @@ void keep_last(at::Tensor& x, std::int64_t dim, std::int64_t count) {
 // A whole text's program for the queries of its last tokens alone.
 void keep_last_queries(AttentionProgram& program, std::int64_t count) {
   program.query_offset = program.q.size(2) - count;
-  keep_last(program.q, 2, count);
   keep_last(program.q_plain, 2, count);
-  keep_last(program.tokens.query, 2, count);
-  keep_last(program.tokens.factor, 2, count);
-  if (auto* table = program.as<QueryTableProgram>()) keep_last(table->values, 2, count);
-  if (FireProgram* fire = program.fire()) keep_last(fire->factor, 0, count);
+  for_each_tensor(program, [count](const TensorInfo& info, at::Tensor& x) {
+    if (info.query_dim >= 0) keep_last(x, info.query_dim, count);
+  });
 }
 
 }  // namespace

@@ -69,6 +69,7 @@ void forward_all(const at::Tensor& x, const at::Tensor& weight, double eps, at::
                  at::Tensor& out) {
   const std::int64_t width = x.size(-1);
   const std::int64_t rows = x.numel() / width;
+  const KernelAccess access;
   at::parallel_for(0, rows, kChunk, [&](std::int64_t begin, std::int64_t end) {
     forward_rows(x.const_data_ptr<float>(), weight.const_data_ptr<float>(), eps, begin, end, width,
                  inverse.mutable_data_ptr<float>(), out.mutable_data_ptr<Out>());
@@ -101,14 +102,18 @@ class RmsNorm : public torch::autograd::Function<RmsNorm> {
     const std::int64_t chunks = (rows + kChunk - 1) / kChunk;
     const at::Tensor dx = at::empty_like(x);
     const at::Tensor dw = at::zeros({chunks, width}, x.options());
-    at::parallel_for(0, chunks, 1, [&](std::int64_t begin, std::int64_t end) {
+    const auto run = [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t chunk = begin; chunk < end; ++chunk) {
         backward_rows(x.const_data_ptr<float>(), saved[1].const_data_ptr<float>(),
                       saved[2].const_data_ptr<float>(), dy.const_data_ptr<float>(), chunk * kChunk,
                       std::min(rows, (chunk + 1) * kChunk), width, dx.mutable_data_ptr<float>(),
                       dw.mutable_data_ptr<float>() + chunk * width);
       }
-    });
+    };
+    {
+      const KernelAccess access;
+      at::parallel_for(0, chunks, 1, run);
+    }
     return {dx, dw.sum(0), at::Tensor(), at::Tensor()};
   }
 };

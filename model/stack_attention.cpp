@@ -13,6 +13,7 @@
 #include "model/attention/turned.h"
 #include "model/encodings/rotation.h"
 #include "model/feed_forward.h"
+#include "model/host_memory.h"
 #include "model/linear_attention.h"
 #include "model/rms_norm.h"
 #include "model/stack_pass.h"
@@ -27,14 +28,10 @@ void add_gain(AttentionProgram& program, std::int64_t layer) {
   if (program.is<CapeProgram>() || program.term() != nullptr) {
     program.scale /= gain;
     program.gain = gain;
-  } else if (auto* table = program.as<TableProgram>(); table != nullptr && !table->multiplies) {
-    table->values = table->values * gain;
-  } else if (auto* own = program.as<QueryTableProgram>()) {
-    own->values = own->values * gain;
+  } else {
+    for_each_added(program, [gain](const TensorInfo&, at::Tensor& x) { x = x * gain; });
   }
-  for (at::Tensor* bias : {&program.tokens.query, &program.tokens.key}) {
-    if (bias->defined()) *bias = *bias * gain;
-  }
+  for_each_added_of_tokens(program, [gain](const TensorInfo&, at::Tensor& x) { x = x * gain; });
 }
 
 constexpr double kLatentEps = 1e-6;  // of latent attention's norms, whatever the model's eps is
@@ -238,7 +235,9 @@ at::Tensor StackPass::attend(std::int64_t index, const LayerWeights& w, const at
                                       .want_entropy = observed,
                                       .probes = probes,
                                       .kernels = options_.kernels});
-  result.out = ablated(repairs_of(index), index, result.out);
+  result.out =
+      ablated(repairs_of(index), index, result.out,
+              resampled_.empty() ? at::Tensor() : resampled_[static_cast<std::size_t>(index)]);
   if (options_.hook != nullptr) options_.hook->after(index, program, v, result);
   const at::Tensor averaged =
       result.state.defined() ? result.state.to(state.z.scalar_type()) : result.state;
@@ -255,6 +254,20 @@ at::Tensor StackPass::attend(std::int64_t index, const LayerWeights& w, const at
 
 const Repairs& StackPass::repairs_of(std::int64_t index) const {
   return model::repairs_of(encoding_of(index), stack_.encoding);
+}
+
+void StackPass::place_repairs(std::int64_t tokens) {
+  if (device_.is_cpu()) return;
+  std::vector<at::Tensor> rows;
+  std::vector<std::int64_t> heads;
+  for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
+    const Repairs& repairs = repairs_of(layer);
+    for (const at::Tensor& numbers : {repairs.table, repairs.means}) kept_on(numbers, device_);
+    rows.push_back(resampled_rows(repairs, layer, tokens));
+    heads.push_back(rows.back().size(0));
+  }
+  const at::Tensor all = at::cat(rows);
+  if (all.size(0) > 0) resampled_ = all.to(device_).split_with_sizes(heads);
 }
 
 void StackPass::change(std::int64_t index, const PositionState& state,
@@ -293,7 +306,7 @@ void StackPass::narrow_for_cuda(AttentionProgram& program, at::Tensor& v) const 
 void StackPass::place_across(std::int64_t index, const LayerWeights& w, const PositionState& state,
                              AttentionProgram& program) const {
   const Encoding& encoding = encoding_of(index);
-  StartContext context = start_context(program.k.size(2), stack_.weights.encoding, index);
+  StartContext context = start_context(state.positions.length, stack_.weights.encoding, index);
   context.positions = {program.k.size(2), 0, memory_.position_ids, {}, device_, memory_.extent};
   const PositionState of_keys = encoding.start(context);
   const AttentionProgram queries = encoding.program(w.encoding, program.q, program.q, state);

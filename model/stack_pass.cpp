@@ -76,12 +76,12 @@ StackPass::StackPass(const Decoder& decoder, const Stack& stack, const ForwardOp
       extent_(extent_of_given(given_ids_)) {
   if (memory_.key_mask.defined()) memory_.key_mask = memory_.key_mask.to(device_);
   if (memory_.position_ids.defined()) {
-    memory_.extent = extent_of(memory_.position_ids);
+    memory_.extent = extent_of(on_host(memory_.position_ids));
     memory_.position_ids = memory_.position_ids.to(device_);
   }
   if (!options.key_mask.defined()) return;
-  given_mask_ = options.key_mask.ne(0);
-  key_mask_ = given_mask_.to(device_);
+  given_mask_ = on_host(options.key_mask).ne(0);
+  key_mask_ = device_.is_cpu() ? given_mask_ : options_.key_mask.ne(0);
   const AttentionConfig& a = config_.attention;
   if (a.padding == "added") loses_rows_ = leaves_rows_empty(given_mask_, a.causal);
 }
@@ -102,6 +102,7 @@ at::Tensor StackPass::run(const at::Tensor& given) {
     states.groups.push_back(group ? start_of(*group, ids.size(1), no_parameters())
                                   : PositionState());
   }
+  place_repairs(ids.size(1));
   report(0, x, states);
   for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
     if (options_.cancelled && options_.cancelled()) throw formats::cancelled();
@@ -200,28 +201,53 @@ PositionState StackPass::start_of(const Encoding& encoding, std::int64_t tokens,
 StartContext StackPass::start_context(std::int64_t length, const Parameters& shared,
                                       std::int64_t layer) const {
   StartContext context;
-  context.positions = {
-      length,  options_.shift, options_.position_ids, options_.axis_positions, device_,
-      extent_, given_ids_};
-  if (!options_.position_ids.defined()) map_positions(context.positions, layer);
-  if (config_.positions_skip_padding && key_mask_.defined() && !options_.position_ids.defined()) {
-    const at::Tensor text = given_mask_.to(at::kLong);
-    const at::Tensor places = text.cumsum(1) * text - 1;
-    const at::Tensor& drawn = context.positions.ids;  // (N), where the map draws
-    context.positions.ids =
-        drawn.defined() ? drawn.index({places.clamp_min(0)}) : places + context.positions.shift;
-  }
-  if (!options_.position_ids.defined() && !context.positions.consecutive()) {
-    context.positions.extent = extent_of(context.positions.ids);
-    context.positions.kept = context.positions.ids;
-    context.positions.ids = context.positions.kept.to(device_);
-  }
+  context.positions = positions_of(length, layer);
   context.dtype = dtype_;
   context.angle_dtype = options_.angle_dtype.value_or(at::promote_types(dtype_, at::kFloat));
   context.shared = &shared;
   context.layer_ids = options_.layer_position_ids;
   context.draw = options_.draw;
   return context;
+}
+
+const Positions& StackPass::positions_of(std::int64_t length, std::int64_t layer) const {
+  std::vector<Positions>& layers = positions_[length];
+  if (layers.empty()) layers = placed_positions(length);
+  return layers.size() > 1 ? layers[static_cast<std::size_t>(layer)] : layers[0];
+}
+
+std::vector<Positions> StackPass::placed_positions(std::int64_t length) const {
+  if (options_.position_ids.defined()) {
+    return {{length, options_.shift, options_.position_ids, options_.axis_positions, device_,
+             extent_, given_ids_}};
+  }
+  std::vector<Positions> layers;
+  std::vector<at::Tensor> ids;
+  const std::int64_t count = draws_by_layer(length) ? config_.layers : 1;
+  for (std::int64_t layer = 0; layer < count; ++layer) {
+    layers.push_back(host_positions(length, layer));
+    if (!layers.back().consecutive()) ids.push_back(layers.back().kept);
+  }
+  if (device_.is_cpu() || ids.empty()) return layers;
+  const std::vector<at::Tensor> there = at::stack(ids).to(device_).unbind(0);
+  TORCH_INTERNAL_ASSERT(there.size() == layers.size());  // all are drawn, or none
+  for (std::size_t n = 0; n < there.size(); ++n) layers[n].ids = there[n];
+  return layers;
+}
+
+Positions StackPass::host_positions(std::int64_t length, std::int64_t layer) const {
+  Positions positions = {length, options_.shift, {}, options_.axis_positions, device_};
+  map_positions(positions, layer);
+  if (config_.positions_skip_padding && given_mask_.defined()) {
+    const at::Tensor text = given_mask_.to(at::kLong);
+    const at::Tensor places = text.cumsum(1) * text - 1;
+    const at::Tensor& drawn = positions.ids;  // (N), where the map draws
+    positions.ids = drawn.defined() ? drawn.index({places.clamp_min(0)}) : places + positions.shift;
+  }
+  if (positions.consecutive()) return positions;
+  positions.extent = extent_of(positions.ids);
+  positions.kept = positions.ids;
+  return positions;
 }
 
 std::int64_t StackPass::range_of_draws() const {

@@ -3,6 +3,7 @@
 // functions. Sections: what a pass gets, the pass.
 
 #include <array>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -106,6 +107,13 @@ class StackPass : public std::enable_shared_from_this<StackPass> {
                          const Parameters& shared) const;
   StartContext start_context(std::int64_t length, const Parameters& shared,
                              std::int64_t layer = 0) const;
+
+  // Where tokens of this length stand in a layer. All layers' positions are made at once, at the
+  // first call, so that a device gets them before its layers run, in one copy.
+  const Positions& positions_of(std::int64_t length, std::int64_t layer) const;
+  std::vector<Positions> placed_positions(std::int64_t length) const;
+  // The same of one layer, with the ids on the host.
+  Positions host_positions(std::int64_t length, std::int64_t layer) const;
   std::int64_t range_of_draws() const;
   bool draws_positions(std::int64_t length) const;
   bool draws_by_layer(std::int64_t length) const;
@@ -217,6 +225,9 @@ class StackPass : public std::enable_shared_from_this<StackPass> {
   // The model's own, also in local layers, whose encoding may have some too.
   const Repairs& repairs_of(std::int64_t index) const;
 
+  // Sends a device what the layers' readings hold in numbers, before the layers run.
+  void place_repairs(std::int64_t tokens);
+
   // What the encoding's options and the caller do to a layer's scores.
   void change(std::int64_t index, const PositionState& state, AttentionProgram& program) const;
 
@@ -250,11 +261,15 @@ class StackPass : public std::enable_shared_from_this<StackPass> {
   std::int64_t before_;                   // tokens that a cache holds
   at::Tensor given_ids_;                  // options_.position_ids, on the host
   std::optional<PositionExtent> extent_;  // of these
-  at::Tensor given_mask_, key_mask_;      // (B, N) bool, as it was given and where the model is
+  at::Tensor given_mask_, key_mask_;      // (B, N) bool, on the host and where the model is
   std::optional<bool> loses_rows_;        // AttentionProgram::loses_rows
   // Keys and values of the last layer with its own: of layers that are not local, and that are.
   mutable std::array<HeadTensors, 2> last_own_;
   at::Tensor layer_inputs_;  // (B, N, layers, P); undefined where layers read none of their own
+  // By length: of each layer where they differ, else once.
+  mutable std::map<std::int64_t, std::vector<Positions>> positions_;
+  // resampled_rows() of each layer, on the model's device; none where layers draw them themselves.
+  std::vector<at::Tensor> resampled_;
 };
 
 }  // namespace phasescope::model

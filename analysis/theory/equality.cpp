@@ -41,19 +41,27 @@ std::int64_t layer_terms(const model::Decoder& decoder, std::int64_t tokens) {
   return terms;
 }
 
-// The units of an MLP or of an expert, whose sum is what it gives; a layer of experts alone has no
+// The units of every MLP and expert, whose sum is what it gives; a layer of experts alone has no
 // MLP.
-template <class Units>
-void reorder_units(Units& units, Random& random) {
-  if (!units.up.defined()) return;
-  const auto order = random.permutation(units.up.size(0));
-  at::Tensor index = at::empty({units.up.size(0)}, at::kLong);
-  std::copy(order.begin(), order.end(), index.data_ptr<std::int64_t>());
-  index = index.to(units.up.device());
-  for (at::Tensor* rows : {&units.gate, &units.up, &units.gate_bias, &units.up_bias}) {
-    if (rows->defined()) *rows = rows->index_select(0, index);
+template <class Visitor>
+void visit_units(model::Weights& weights, const Visitor& visitor) {
+  const auto visit = [&visitor](auto& units) {
+    if (units.up.defined()) visitor(units);
+  };
+  for (model::LayerWeights& layer : weights.layers) {
+    visit(layer);
+    for (model::ExpertWeights& expert : layer.experts) visit(expert);
+    for (model::ExpertWeights& expert : layer.shared_experts) visit(expert);
+    visit(layer.shared_expert);
   }
-  units.down = units.down.index_select(1, index);
+}
+
+template <class Units>
+void reorder_units(Units& units, const at::Tensor& order) {
+  for (at::Tensor* rows : {&units.gate, &units.up, &units.gate_bias, &units.up_bias}) {
+    if (rows->defined()) *rows = rows->index_select(0, order);
+  }
+  units.down = units.down.index_select(1, order);
 }
 
 }  // namespace
@@ -101,12 +109,17 @@ std::shared_ptr<const model::Model> reordered(const std::shared_ptr<const model:
   const at::NoGradGuard no_gradients;
   Random random(seed);
   model::Weights weights = model->decoder.weights();
-  for (model::LayerWeights& layer : weights.layers) {
-    reorder_units(layer, random);
-    for (model::ExpertWeights& expert : layer.experts) reorder_units(expert, random);
-    for (model::ExpertWeights& expert : layer.shared_experts) reorder_units(expert, random);
-    reorder_units(layer.shared_expert, random);
-  }
+  std::vector<std::int64_t> orders, sizes;
+  visit_units(weights, [&](const auto& units) {
+    const auto order = random.permutation(units.up.size(0));
+    orders.insert(orders.end(), order.begin(), order.end());
+    sizes.push_back(units.up.size(0));
+  });
+  // A device gets all of them at once.
+  const std::vector<at::Tensor> there =
+      at::tensor(orders, at::kLong).to(model->decoder.device()).split_with_sizes(sizes);
+  std::size_t next = 0;
+  visit_units(weights, [&](auto& units) { reorder_units(units, there[next++]); });
   return with_weights(*model, std::move(weights));
 }
 

@@ -75,7 +75,8 @@ class BackwardBlocks : protected BackwardPanels<V> {
   }
 
   std::int64_t buffer_size() const {
-    return kPanels * this->run_floats(false) + kKeyBlock * (1 + V::kDots) * kQueryBlock +
+    constexpr std::int64_t kSums = kKeyDots<V> + 1;
+    return kPanels * this->run_floats(false) + kKeyBlock * kSums * kQueryBlock +
            kKeyBlock * this->channels() + variant_.scratch_size() + score_floats();
   }
 
@@ -96,17 +97,15 @@ class BackwardBlocks : protected BackwardPanels<V> {
     const auto clear = [&](float* rows, std::int64_t width) {
       std::fill_n(rows + first * width, count * width, 0.0f);
     };
-    for (int n = 0; n < V::kDots; ++n) clear(block.sums.dk[n], padded(dots_[n].dim));
+    for (int n = 0; n < kKeyDots<V>; ++n) clear(block.sums.dk[n], padded(dots_[n].dim));
     for (int n = 0; n < V::kValues; ++n) clear(block.sums.dv[n], padded(values_[n].dim));
   }
 
   void place_buffers(Block& block, float* sums, float* buffer) const {
     FloatParts take{buffer};
     this->place_runs(block.runs, false, take);
-    for (int n = 0; n < V::kDots; ++n) {
-      block.dim[n] = dots_[n].dim;
-      block.d_dots[n] = take(kQueryBlock * kKeyBlock);
-    }
+    for (int n = 0; n < V::kDots; ++n) block.dim[n] = dots_[n].dim;
+    for (int n = 0; n < kKeyDots<V>; ++n) block.d_dots[n] = take(kQueryBlock * kKeyBlock);
     block.weights = take(kQueryBlock * kKeyBlock);
     block.spare = take(kKeyBlock * this->channels());
     block.scratch = take(variant_.scratch_size());
@@ -173,7 +172,7 @@ class BackwardBlocks : protected BackwardPanels<V> {
       spare += kKeyBlock * dim;
       return float_rows(tensor, block.batch, block.kv_head, key, count, dim, to);
     };
-    for (int n = 0; n < V::kDots; ++n) block.k[n] = load(dots_[n].k, dots_[n].dim);
+    for (int n = 0; n < kKeyDots<V>; ++n) block.k[n] = load(dots_[n].k, dots_[n].dim);
     for (int n = 0; n < V::kValues; ++n) block.v[n] = load(values_[n].v, values_[n].dim);
   }
 
@@ -224,10 +223,27 @@ class BackwardBlocks : protected BackwardPanels<V> {
                       visited - skip, sums + (run.row + shape_.query_offset - key - skip));
       }
     }
-    for (int n = 0; n < V::kDots && block.wants_queries; ++n) {
+    if constexpr (V::kRelativeDots) add_relative(block, p, key + skip, end - key - skip, skip);
+    for (int n = 0; n < kKeyDots<V> && block.wants_queries; ++n) {
       this->add_to_queries(run, n, block.k[n].at(key + skip), block.k[n].row,
                            block.d_dots[n] + skip * kQueryBlock + p * kPanel, kQueryBlock,
                            end - key - skip);
+    }
+  }
+
+  /// What `count` keys from `key`, those of the block's row `row` and up, give a panel's second dq
+  /// and the variant's vectors by distance.
+  void add_relative(const Block& block, int p, std::int64_t key, std::int64_t count,
+                    std::int64_t row) const {
+    const Run& run = block.runs[p];
+    const std::int64_t lambda = run.row + shape_.query_offset - key;
+    const float* d_score = block.d_dots[0] + row * kQueryBlock + p * kPanel;
+    if (block.wants_queries) {
+      variant_.add_to_queries(block.variant_head, lambda, d_score, kQueryBlock, count,
+                              run.dq_lanes[1]);
+    }
+    if (block.wants_sums) {
+      variant_.add_to_keys(lambda, d_score, kQueryBlock, count, run.q_lanes[1], block.scratch);
     }
   }
 
@@ -235,7 +251,7 @@ class BackwardBlocks : protected BackwardPanels<V> {
   void clear_rows(Block& block, int p, std::int64_t from, std::int64_t to) const {
     for (std::int64_t r = from; r < to; ++r) {
       fill_panel(block.weights + r * kQueryBlock + p * kPanel, 0);
-      for (int n = 0; n < V::kDots; ++n) {
+      for (int n = 0; n < kKeyDots<V>; ++n) {
         fill_panel(block.d_dots[n] + r * kQueryBlock + p * kPanel, 0);
       }
     }
@@ -248,7 +264,7 @@ class BackwardBlocks : protected BackwardPanels<V> {
     HWY_ALIGN float slopes[kTileKeys * kPanel];
     const Run& run = block.runs[p];
     const float* q[2] = {run.q_lanes[0], run.q_lanes[1]};
-    dot_tiles<V>(place, q, block.k, block.dim, t, second);
+    dot_tiles(variant_, block.variant_head, place, q, block.k, block.dim, t, second);
     if constexpr (V::kReadsDots) {
       for (int r = 0; r < kTileKeys; ++r) {
         for (int v = 0; v < kVecs; ++v) store(t[r][v], first_dot + r * kPanel + v * kLanes);
@@ -295,7 +311,7 @@ class BackwardBlocks : protected BackwardPanels<V> {
         const DotGradients d =
             variant_.gradient(block.variant_head, tile, place, r, v, d_score, a, b, block.scratch);
         store(d.first, block.d_dots[0] + here);
-        if constexpr (V::kDots == 2) store(d.second, block.d_dots[1] + here);
+        if constexpr (kKeyDots<V> == 2) store(d.second, block.d_dots[1] + here);
       }
     }
   }
@@ -324,7 +340,7 @@ class BackwardBlocks : protected BackwardPanels<V> {
     const std::int64_t skip = first * kPanel, at = key - block.first_key;
     const std::int64_t queries =
         std::min<std::int64_t>((end - first) * kPanel, shape_.queries - run.row);
-    for (int n = 0; n < V::kDots; ++n) {
+    for (int n = 0; n < kKeyDots<V>; ++n) {
       this->add_to_keys(block.d_dots[n] + skip, kQueryBlock, run.q_rows[n], queries, dots_[n].dim,
                         block.sums.dk[n] + at * padded(dots_[n].dim), count);
     }

@@ -88,7 +88,7 @@ class BackwardPanels {
   /// Floats of one key's sums.
   std::int64_t row_floats() const {
     std::int64_t floats = 0;
-    for (int n = 0; n < V::kDots; ++n) floats += padded(dots_[n].dim);
+    for (int n = 0; n < kKeyDots<V>; ++n) floats += padded(dots_[n].dim);
     for (int n = 0; n < V::kValues; ++n) floats += padded(values_[n].dim);
     return floats;
   }
@@ -110,7 +110,7 @@ class BackwardPanels {
     for (int n = 0; n < V::kDots; ++n) {
       place(&Run::q_lanes, n, dots_[n].dim);
       if (!either) place(&Run::dq_lanes, n, dots_[n].dim);
-      place(&Run::q_rows, n, padded(dots_[n].dim));
+      if (n < kKeyDots<V>) place(&Run::q_rows, n, padded(dots_[n].dim));
       for (Run& run : runs) run.dq_lanes[n] = either ? run.q_rows[n] : run.dq_lanes[n];
     }
     for (int n = 0; n < V::kValues; ++n) {
@@ -127,7 +127,7 @@ class BackwardPanels {
     for (int n = 0; n < V::kDots; ++n) {
       const DotStream& dot = dots_[n];
       pack_rows(run, dot.q, dot.dim, n == 0 ? dot.scale * unit : dot.scale, run.q_lanes[n],
-                dot.scale, for_keys ? run.q_rows[n] : nullptr, spare);
+                dot.scale, for_keys && n < kKeyDots<V> ? run.q_rows[n] : nullptr, spare);
     }
     for (int n = 0; n < V::kValues; ++n) {
       pack_rows(run, d_out(n), values_[n].dim, 1, run.d_out_lanes[n], 1, run.d_out_rows[n], spare,
@@ -207,7 +207,7 @@ class BackwardPanels {
   KeySums key_sums(float* at, std::int64_t keys) const {
     FloatParts take{at};
     KeySums sums{};
-    for (int n = 0; n < V::kDots; ++n) sums.dk[n] = take(keys * padded(dots_[n].dim));
+    for (int n = 0; n < kKeyDots<V>; ++n) sums.dk[n] = take(keys * padded(dots_[n].dim));
     for (int n = 0; n < V::kValues; ++n) sums.dv[n] = take(keys * padded(values_[n].dim));
     return sums;
   }
@@ -231,7 +231,7 @@ class BackwardPanels {
     };
     const auto* tape = std::get_if<TapeGradients>(&gradients_.variant);
     const OutputTensor d_values[2] = {gradients_.dv, tape ? tape->d_state : OutputTensor{}};
-    for (int n = 0; n < V::kDots; ++n) write(sums.dk[n], dk_[n], dots_[n].dim);
+    for (int n = 0; n < kKeyDots<V>; ++n) write(sums.dk[n], dk_[n], dots_[n].dim);
     for (int n = 0; n < V::kValues; ++n) write(sums.dv[n], d_values[n], values_[n].dim);
   }
 

@@ -2,6 +2,8 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/fma_peak.cpp"
 #include "kernels/cpu/targets.h"
 // After the list of targets.
+#include <algorithm>
+#include <chrono>
 #include <ctime>
 #include <numeric>
 #include <thread>
@@ -16,6 +18,16 @@ HWY_BEFORE_NAMESPACE();
 namespace phasescope::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+
+/// `rounds` of one chain; see below.
+double multiply_add_chain(long rounds, float& keep) {
+  const hn::ScalableTag<float> tag;
+  const auto factor = hn::Set(tag, 0.999f), addend = hn::Set(tag, 1e-3f);
+  auto a = hn::Iota(tag, 0);
+  for (long n = 0; n < rounds; ++n) a = hn::MulAdd(a, factor, addend);
+  keep = hn::GetLane(hn::SumOfLanes(tag, a));
+  return 2.0 * static_cast<double>(rounds) * static_cast<double>(hn::Lanes(tag));
+}
 
 /// `rounds` of 12 independent chains; returns the operations done, and a sum that keeps them alive.
 double multiply_add(long rounds, float& keep) {
@@ -78,7 +90,32 @@ double thread_rate() {
   return operations / passed;
 }
 
+/// The least seconds of an operation, in short runs.
+double seconds_of_operation(double (*run)(long, float&), long rounds) {
+  constexpr int kRuns = 40;
+  double least = 1;
+  volatile float sink = 0;
+  for (int n = 0; n < kRuns; ++n) {
+    float keep = 0;
+    const auto begin = std::chrono::steady_clock::now();
+    const double operations = run(rounds, keep);
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+    sink = keep;
+    least = std::min(least, passed.count() / operations);
+  }
+  static_cast<void>(sink);
+  return least;
+}
+
 }  // namespace
+
+double fma_vectors_a_cycle() {
+  constexpr double kLatency = 4;  // cycles
+  constexpr long kSteps = 20'000;
+  const auto chain = PHASESCOPE_SELECT_TARGET(multiply_add_chain);
+  const auto chains = PHASESCOPE_SELECT_TARGET(multiply_add);
+  return seconds_of_operation(chain, kSteps) / seconds_of_operation(chains, kSteps / 3) / kLatency;
+}
 
 double fma_peak(int threads) {
   std::vector<double> rates(static_cast<std::size_t>(threads));

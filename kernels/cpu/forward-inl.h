@@ -132,7 +132,7 @@ class ForwardPass : private ForwardPanels<kProbes, kKeyBlock> {
       return float_rows(tensor, item.batch, item.kv_head, block.begin, block.end - block.begin, dim,
                         to);
     };
-    for (int n = 0; n < V::kDots; ++n) item.k[n] = load(dots_[n].k, dots_[n].dim);
+    for (int n = 0; n < kKeyDots<V>; ++n) item.k[n] = load(dots_[n].k, dots_[n].dim);
     for (int n = 0; n < V::kValues; ++n) item.v[n] = load(values_[n].v, values_[n].dim);
     float* to = item.packed;
     for (int n = 0; n < V::kValues && tuning_.packs_values; ++n) {
@@ -171,7 +171,7 @@ class ForwardPass : private ForwardPanels<kProbes, kKeyBlock> {
     const std::int64_t end =
         std::min(item.next.begin + (share + 1) * kKeyBlock / kShares, item.next.end);
     for (std::int64_t row = begin; row < end; ++row) {
-      for (int n = 0; n < V::kDots; ++n) fetch_row(item, dots_[n].k, dots_[n].dim, row);
+      for (int n = 0; n < kKeyDots<V>; ++n) fetch_row(item, dots_[n].k, dots_[n].dim, row);
       for (int n = 0; n < V::kValues; ++n) fetch_row(item, values_[n].v, values_[n].dim, row);
     }
   }
@@ -278,7 +278,7 @@ class ForwardPass : private ForwardPanels<kProbes, kKeyBlock> {
                            const Use& use, FirstVector<kFirst> first) const {
     Vec t[kTileKeys][kVecs];
     Vec second[kTileKeys][kVecs];
-    dot_tiles<V, kFirst>(place, item.q[p], item.k, item.dim, t, second);
+    dot_tiles<kFirst>(variant_, item.variant_head, place, item.q[p], item.k, item.dim, t, second);
     if constexpr (kProbes) {
       float* content = item.runs[p].panel.probes.content;
       if (content) store_tile(t, content + (place.key - key) * kPanel);

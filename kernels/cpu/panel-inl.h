@@ -170,12 +170,13 @@ HWY_INLINE void tile_rows(const TilePlace& place, const FloatRows& keys,
 /// The dot products of one tile against one panel. q[n]: packed queries of dot n (dim[n], kPanel);
 /// k[n]: the keys of its block. `second` is set by variants with two dots alone. Vectors of queries
 /// before kFirst are left at 0.
-template <class V, int kFirst = 0>
-HWY_INLINE void dot_tiles(const TilePlace& place, const float* const (&q)[2],
-                          const FloatRows (&k)[2], const std::int64_t (&dim)[2],
-                          Vec (&first)[kTileKeys][kVecs], Vec (&second)[kTileKeys][kVecs]) {
+template <int kFirst = 0, class V>
+HWY_INLINE void dot_tiles(const V& variant, const typename V::Head& head, const TilePlace& place,
+                          const float* const (&q)[2], const FloatRows (&k)[2],
+                          const std::int64_t (&dim)[2], Vec (&first)[kTileKeys][kVecs],
+                          Vec (&second)[kTileKeys][kVecs]) {
   const float* rows[kTileKeys];
-  for (int n = V::kDots - 1; n >= 0; --n) {
+  for (int n = kKeyDots<V> - 1; n >= 0; --n) {
     tile_rows(place, k[n], rows);
     Vec(&acc)[kTileKeys][kVecs] = n == 1 ? second : first;
     for (int r = 0; r < kTileKeys; ++r) {
@@ -183,6 +184,7 @@ HWY_INLINE void dot_tiles(const TilePlace& place, const float* const (&q)[2],
     }
     dot_tile<kFirst>(rows, q[n], dim[n], acc);
   }
+  if constexpr (V::kRelativeDots) variant.relative_dots(head, place, q[1], second);
 }
 
 /// The documents of the tile's keys.

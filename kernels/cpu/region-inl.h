@@ -60,7 +60,7 @@ class HeadScores {
   void compute(std::int64_t key, std::int64_t count) {
     const float* q[2] = {packed_[0].data(), packed_[1].data()};
     FloatRows k[2];
-    for (int n = 0; n < V::kDots; ++n) {
+    for (int n = 0; n < kKeyDots<V>; ++n) {
       k[n] = float_rows(dots_[n].k, batch_, kv_head_, key, count, dim_[n], spare_[n].data());
     }
     for (std::int64_t n = 0; n < count; n += kTileKeys) {
@@ -73,7 +73,7 @@ class HeadScores {
       }
       Vec t[kTileKeys][kVecs];
       Vec second[kTileKeys][kVecs];
-      dot_tiles<V>(place_, q, k, dim_, t, second);
+      dot_tiles(variant_, head_, place_, q, k, dim_, t, second);
       variant_.score(head_, place_, t, second);
       cap_tile(cap_, t);
       if (is_masked(place_)) mask_tile(place_, t);

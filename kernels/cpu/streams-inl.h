@@ -70,7 +70,10 @@ concept HeadVariant = requires(V& v, std::int64_t i, const typename V::Head& hea
                                float* scratch, const KeyRange& keys, const TilePlace& place, Vec x,
                                Vec (&tile)[kTileKeys][kVecs], const Gradients& gradients) {
   requires std::constructible_from<V, const AttentionInputs&>;
-  { V::kDots } -> std::convertible_to<int>;    // 1 or 2
+  { V::kDots } -> std::convertible_to<int>;  // 1 or 2
+  // Whether the keys of the second are vectors by distance, which the variant has: it makes these
+  // dots and their gradients itself (relative_keys-inl.h), and dot(1).k is not read.
+  { V::kRelativeDots } -> std::convertible_to<bool>;
   { V::kValues } -> std::convertible_to<int>;  // 1 or 2
   { v.dot(0) } -> std::same_as<DotStream>;
   { v.value(0) } -> std::same_as<ValueStream>;
@@ -108,10 +111,15 @@ concept HeadVariant = requires(V& v, std::int64_t i, const typename V::Head& hea
   { v.dot_gradient_k(gradients, 0) } -> std::same_as<OutputTensor>;
 };
 
+/// Dots whose keys are those of the call.
+template <class V>
+inline constexpr int kKeyDots = V::kRelativeDots ? 1 : V::kDots;
+
 /// No-op defaults: one dot product, one value stream, the score is the dot product.
 class VariantDefaults {
  public:
   static constexpr int kDots = 1;
+  static constexpr bool kRelativeDots = false;
   static constexpr int kValues = 1;
   static constexpr bool kReadsDots = false;
   static constexpr bool kSumsByDistance = false;
@@ -130,10 +138,9 @@ class VariantDefaults {
   template <class H>
   HWY_INLINE void score(const H&, const TilePlace&, Vec (&)[kTileKeys][kVecs],
                         const Vec (&)[kTileKeys][kVecs]) const {}
-  /// One vector of what score() makes of its first dot product, where it reads no other: of row r
-  /// and vector v of the tile.
+  /// One vector of what score() makes of its dot products: of row r and vector v of the tile.
   template <class H>
-  HWY_INLINE Vec score_of(const H&, const TilePlace&, int, int, Vec dot) const {
+  HWY_INLINE Vec score_of(const H&, const TilePlace&, int, int, Vec dot, Vec) const {
     return dot;
   }
   Tile tile(const TilePlace&) const { return {}; }

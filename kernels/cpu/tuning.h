@@ -14,7 +14,19 @@ struct ForwardTuning {
   bool packs_values = false;
 };
 
-/// By the processor, for values whose rows are row_bytes apart; 0: of 16 bits.
+/// What the choice goes by.
+struct Processor {
+  std::int64_t vector_bytes = 0;  ///< of the instruction set in use
+  double vectors_a_cycle = 0;     ///< fma_vectors_a_cycle(); 0: not measured
+  std::int64_t l1_way = 4096;     ///< bytes: lines of a first-level cache so far apart share a set
+};
+/// The one at hand, measured once for each instruction set. Only one with vectors of 64 bytes is
+/// asked for its multiply-adds: no other has as many as the choice wants.
+Processor this_processor();
+
+/// By a processor, for values whose rows are row_bytes apart; 0: of 16 bits.
+ForwardTuning forward_tuning(const Processor& processor, std::int64_t row_bytes);
+/// By the one at hand.
 ForwardTuning forward_tuning(std::int64_t row_bytes);
 
 /// For tests and benchmarks: what forward_tuning() says from now on; nothing: what it says by

@@ -114,14 +114,16 @@ void require_few_heads(const CudaAttention& a) {
 struct Launchers {
   cuda::ForwardLauncher* forward;
   cuda::BackwardLauncher* backward;
-  cuda::SumsLauncher* sums;
+  cuda::SumsLauncher* sums;  // and regions, of the same files
+  cuda::RegionLauncher* region;
 };
 /// In the order of ScoreName: of heads of usual size, and of wide ones.
 constexpr Launchers kLaunchers[] = {
 #define PHASESCOPE_SCORE(name, score, headers, on_cpu, on_cuda) \
   {PHASESCOPE_PASS(on_cuda, "forward", cuda::forward_##name),   \
    PHASESCOPE_PASS(on_cuda, "backward", cuda::backward_##name), \
-   PHASESCOPE_PASS(on_cuda, "sums", cuda::sums_##name)},
+   PHASESCOPE_PASS(on_cuda, "sums", cuda::sums_##name),         \
+   PHASESCOPE_PASS(on_cuda, "sums", cuda::region_##name)},
 #include "kernels/variants/scores.inc"
 #undef PHASESCOPE_SCORE
 };
@@ -129,7 +131,8 @@ constexpr Launchers kWideLaunchers[] = {
 #define PHASESCOPE_SCORE(name, score, headers, on_cpu, on_cuda)    \
   {PHASESCOPE_PASS(on_cuda, "wide", cuda::forward_##name##_wide),  \
    PHASESCOPE_PASS(on_cuda, "wide", cuda::backward_##name##_wide), \
-   PHASESCOPE_PASS(on_cuda, "wide", cuda::sums_##name##_wide)},
+   PHASESCOPE_PASS(on_cuda, "wide", cuda::sums_##name##_wide),     \
+   PHASESCOPE_PASS(on_cuda, "wide", cuda::region_##name##_wide)},
 #include "kernels/variants/scores.inc"
 #undef PHASESCOPE_SCORE
 };
@@ -318,6 +321,19 @@ void cuda_attention_score_sums(const CudaAttention& attention, const CudaScoreSu
   if (attention.key_documents) cuda::launch_documents(attention);
   check_scores_room(attention, sums.score_workspace);
   launcher_of(attention, "sums", &Launchers::sums)(attention, sums);
+}
+
+void cuda_attention_region(const CudaAttention& attention, const CudaRegion& wanted) {
+  const cuda::NvtxRange range("phasescope region of scores");
+  const Region& region = wanted.region;
+  check_region(attention, wanted.lse, region, wanted.weights != nullptr, kCudaLimits);
+  check_device(attention, false);
+  check_scores_room(attention, wanted.score_workspace);
+  const bool empty = region.head_count == 0 || region.row_begin == region.row_end ||
+                     region.col_begin == region.col_end;
+  if (empty || !(wanted.scores || wanted.weights)) return;
+  if (attention.key_documents) cuda::launch_documents(attention);
+  launcher_of(attention, "sums", &Launchers::region)(attention, wanted);
 }
 
 bool cuda_available(std::string& reason) {

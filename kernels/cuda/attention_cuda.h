@@ -182,6 +182,20 @@ std::size_t cuda_sums_workspace(const CudaAttention& attention, const ScoreSums&
 /// those by key, one for those by distance. v is not read. Throws like the forward pass.
 void cuda_attention_score_sums(const CudaAttention& attention, const CudaScoreSums& sums);
 
+/// A region of the map, in device memory: see attention_region(). lse: the forward's.
+struct CudaRegion {
+  Region region;
+  const float* lse = nullptr;  ///< (B, heads, queries), needed for weights
+  float* scores = nullptr;     ///< (head_count, rows, columns), null: off
+  float* weights = nullptr;    ///< likewise
+  /// CAPE alone: cuda_score_workspace() bytes on a 16-byte boundary.
+  void* score_workspace = nullptr;
+};
+
+/// Enqueues attention_region(), at the cost of the tiles of 64 x 64 pairs that hold the region;
+/// CAPE's scores of all heads. v is not read. Throws like the forward pass.
+void cuda_attention_region(const CudaAttention& attention, const CudaRegion& region);
+
 /// Whether the current device can be used; if not, `reason` says why in one sentence.
 bool cuda_available(std::string& reason);
 

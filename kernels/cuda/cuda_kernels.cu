@@ -53,6 +53,9 @@ class Kernels final : public CudaKernels {
   void score_sums(const CudaAttention& attention, const CudaScoreSums& sums) const override {
     cuda_attention_score_sums(attention, sums);
   }
+  void region(const CudaAttention& attention, const CudaRegion& region) const override {
+    cuda_attention_region(attention, region);
+  }
   std::size_t sums_workspace(const CudaAttention& attention, const ScoreSums& sums) const override {
     return cuda_sums_workspace(attention, sums);
   }

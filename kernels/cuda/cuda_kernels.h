@@ -38,6 +38,7 @@ class CudaKernels {
   virtual void backward(const CudaAttention& attention, const SavedForward& saved,
                         const CudaGradients& gradients) const = 0;
   virtual void score_sums(const CudaAttention& attention, const CudaScoreSums& sums) const = 0;
+  virtual void region(const CudaAttention& attention, const CudaRegion& region) const = 0;
   virtual std::size_t sums_workspace(const CudaAttention& attention,
                                      const ScoreSums& sums) const = 0;
   virtual std::size_t score_workspace(const CudaAttention& attention) const = 0;

@@ -1,6 +1,7 @@
 #pragma once
 // From run-time values to the instantiations of a score, for every pass.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -12,6 +13,7 @@
 #include "kernels/cuda/forward_kernel.cuh"
 #include "kernels/cuda/one_pass_kernel.cuh"
 #include "kernels/cuda/problem_of.cuh"
+#include "kernels/cuda/region_kernel.cuh"
 #include "kernels/cuda/score_sums_kernel.cuh"
 #include "kernels/cuda/top_keys_kernel.cuh"
 
@@ -149,6 +151,41 @@ void sums_with(const CudaAttention& a, const CudaScoreSums& sums, const Score& s
                                                       static_cast<unsigned>(a.shape.batch));
   });
   join_sums(a, sums);
+}
+
+/// Scores and weights of a region, of which a strip has these rows and keys where scores are
+/// stored.
+template <typename T, int D, DeviceScore Score>
+void launch_region(const CudaAttention& a, const CudaRegion& wanted,
+                   const Problem<Score>& problem) {
+  const Region& region = wanted.region;
+  BackwardLaunch<Score> pairs = pairs_of(problem, {});
+  pairs.saved.lse = wanted.lse;
+  Stretch queries{static_cast<int>(region.row_begin / kRows),
+                  static_cast<int>(tiles_of(region.row_end))};
+  Stretch keys{static_cast<int>(region.col_begin / kRows),
+               static_cast<int>(tiles_of(region.col_end))};
+  if constexpr (Score::kStored) {
+    const Strip& strip = problem.score.strip;
+    queries = {std::max(queries.first, static_cast<int>(strip.first / kRows)),
+               std::min(queries.last, static_cast<int>(tiles_of(strip.last)))};
+    keys = {std::max(keys.first, static_cast<int>(strip.first_key / kRows)),
+            std::min(keys.last, static_cast<int>(tiles_of(strip.last_key)))};
+  }
+  if (queries.first >= queries.last || keys.first >= keys.last) return;
+  const auto blocks = static_cast<unsigned>((queries.last - queries.first) *
+                                            static_cast<std::int64_t>(keys.last - keys.first));
+  launch("region", &attention_region_kernel<T, D, Score>,
+         dim3{blocks, static_cast<unsigned>(region.head_count), 1}, kThreads,
+         PairLayout<D, Score, false>::kBytes, a.stream,
+         RegionLaunch<Score>{pairs, region, wanted.scores, wanted.weights, keys, queries.first});
+}
+
+template <class Heads = UsualHeads, DeviceScore Score>
+void region_with(const CudaAttention& a, const CudaRegion& region, const Score& score) {
+  with_type_and_dim<Heads>(a, [&](auto type, auto dim) {
+    launch_region<decltype(type), decltype(dim)::value>(a, region, problem_of(a, score));
+  });
 }
 
 template <typename T>

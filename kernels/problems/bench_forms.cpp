@@ -20,6 +20,11 @@ std::vector<BenchForm> bench_forms(std::int64_t tokens, std::int64_t head_dim) {
           {"forgetting", {.kind = Kind::forgetting}},
           {"query_table",
            {.kind = Kind::query_table, .query_distances = std::min(kQueryDistances, tokens)}},
+          // The same with the products that make such a table in the kernel.
+          {"relative_keys",
+           {.kind = Kind::relative_keys,
+            .query_distances = std::min(kQueryDistances, tokens),
+            .rank = 16}},
           {"clamp", {.kind = Kind::clamp}}};
 }
 

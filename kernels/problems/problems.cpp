@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 namespace phasescope::kernels::problems {
 namespace {
@@ -100,12 +101,24 @@ const std::vector<Kind>& all_kinds() {
 std::string kind_name(Kind kind) { return kKinds[static_cast<int>(kind)].name; }
 std::string kind_score(Kind kind) { return kKinds[static_cast<int>(kind)].score; }
 
+bool is_on_cuda(Kind kind) {
+  const std::optional<ScoreName> score = find_score(kind_score(kind));
+  return score && with_pass(*score, &ScoreLine::on_cuda, "forward");
+}
+std::vector<Kind> kinds_on_cuda() {
+  std::vector<Kind> kinds = all_kinds();
+  std::erase_if(kinds, [](Kind kind) { return !is_on_cuda(kind); });
+  return kinds;
+}
+
 bool is_cape(Kind kind) { return kind >= Kind::cape && kind <= Kind::cape_fire_add_residual; }
 bool has_phase(Kind kind) { return kind == Kind::tapa || kind == Kind::tapa_linear; }
 bool is_on_fire(Kind kind) {
   return kind == Kind::fire || (kind >= Kind::cape_fire && kind <= Kind::cape_fire_add_residual);
 }
-bool has_tokens(Kind kind) { return kind >= Kind::forgetting && kind <= Kind::table_tokens; }
+bool has_tokens(Kind kind) {
+  return kind >= Kind::forgetting && kind <= Kind::relative_keys_tokens;
+}
 
 RandomInputs::RandomInputs(const Problem& problem) {
   Random random(problem.seed);
@@ -196,6 +209,10 @@ void RandomInputs::make_variant(const Problem& problem, Random& random) {
       inputs.variant = QueryTableVariant{table.data(), own};
       return;
     }
+    case Kind::relative_keys:
+    case Kind::relative_keys_tokens:
+      inputs.variant = make_relative_keys(problem, random);
+      return;
     case Kind::clamp:
       inputs.variant = make_clamp(problem, random);
       return;
@@ -244,6 +261,25 @@ TapeVariant RandomInputs::make_tape(const Problem& problem, Random& random) {
   state = random.normal(s.batch * s.kv_heads * s.keys * dim);
   d_out_state = random.normal(s.batch * s.heads * s.queries * dim);
   return {interleaved(state, s.kv_heads, s.keys, dim), dim};
+}
+
+/// Their scores are as large as those of q and k.
+RelativeKeysVariant RandomInputs::make_relative_keys(const Problem& problem, Random& random) {
+  const AttentionShape& s = inputs.shape;
+  const bool clips = problem.kind == Kind::relative_keys_tokens;
+  RelativeKeysVariant relative;
+  relative.rank = problem.rank;
+  relative.clips = clips;
+  relative.first_distance = clips ? -3 : problem.query_distances > 0 ? 0 : -(s.keys / 4);
+  relative.length = clips                         ? 9
+                    : problem.query_distances > 0 ? problem.query_distances
+                                                  : s.keys / 4 + s.keys / 2 + 1;
+  relative.head_stride = clips ? 0 : relative.rank * relative.length;
+  far_q = random.normal(s.batch * s.heads * s.queries * relative.rank);
+  table = random.normal(relative.size(s), 1 / std::sqrt(static_cast<float>(relative.rank)));
+  relative.r = interleaved(far_q, s.heads, s.queries, relative.rank);
+  relative.keys = table.data();
+  return relative;
 }
 
 /// The first head's limit is 0, the second's a third of the keys, the third's none, and so on.

@@ -21,6 +21,9 @@ const std::vector<Kind>& all_kinds();
 std::string kind_name(Kind kind);
 /// The line of variants/scores.inc whose CUDA kernels it runs.
 std::string kind_score(Kind kind);
+/// Whether CUDA has kernels of it, and the kinds of which it has.
+bool is_on_cuda(Kind kind);
+std::vector<Kind> kinds_on_cuda();
 /// Whether scores come out of CAPE's network, and whether their biases are FIRE's.
 bool is_cape(Kind kind);
 bool is_on_fire(Kind kind);
@@ -61,6 +64,7 @@ struct Problem {
   /// half.
   std::int64_t state_dim = 0;
   std::int64_t query_distances = 0;  ///< of a query's own table; 0: about half of the keys
+  std::int64_t rank = 11;            ///< of relative keys; not a multiple of any tile
   Storage storage = Storage::float32;
 };
 
@@ -94,7 +98,7 @@ class RandomInputs {
   std::vector<float> sinks;                            ///< empty where there are none
   std::vector<double> query_bias, key_bias;  ///< of tokens; empty where there are none, as below
   std::vector<float> query_factor;
-  std::vector<float> far_q, far_k;   ///< of clamped distances
+  std::vector<float> far_q, far_k;   ///< of clamped distances; of relative keys far_q is r
   std::vector<std::int64_t> limits;  ///< likewise
   std::vector<float> gate;           ///< empty where there is none
 
@@ -105,6 +109,7 @@ class RandomInputs {
   TableVariant make_table(const Problem& problem, Random& random);
   TapaVariant make_tapa(const Problem& problem);
   TapeVariant make_tape(const Problem& problem, Random& random);
+  RelativeKeysVariant make_relative_keys(const Problem& problem, Random& random);
   ClampVariant make_clamp(const Problem& problem, Random& random);
   FireVariant make_fire(const Problem& problem, Random& random);
   CapeVariant make_cape(const Problem& problem, Random& random);

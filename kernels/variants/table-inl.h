@@ -55,7 +55,8 @@ class TableScore : public VariantDefaults {
     }
   }
 
-  HWY_INLINE Vec score_of(const Head& head, const TilePlace& place, int r, int v, Vec dot) const {
+  HWY_INLINE Vec score_of(const Head& head, const TilePlace& place, int r, int v, Vec dot,
+                          Vec) const {
     return hn::Add(dot, load_unaligned(head.bias + (place.query - place.key - r + v * kLanes)));
   }
 

@@ -118,14 +118,28 @@ class TokenScore : public Base {
     float* of_query = scratch + tile.query + v * kLanes;
     Vec d = d_score;
     if (head.factor) {
-      const Vec before =
-          hn::MulAdd(Base::score_of(head.base, place, r, v, a), set(kLn2), bias(head, place, r, v));
+      const Vec before = hn::MulAdd(Base::score_of(head.base, place, r, v, a, b), set(kLn2),
+                                    bias(head, place, r, v));
       add_at(of_query + kQueryBlock, hn::Mul(d, before));
       d = hn::Mul(d, load_unaligned(head.factor + place.query + v * kLanes));
     }
     add_at(of_query, d);
     add_at(scratch + kOfKeys + (tile.key + r) * kLanes, d);
     return Base::gradient(head.base, tile.base, place, r, v, d, a, b, scratch + kOwn);
+  }
+
+  /// Where the second dots are Base's own (VariantDefaults::kRelativeDots).
+  HWY_INLINE void relative_dots(const Head& head, const TilePlace& place, const float* r,
+                                Vec (&dots)[kTileKeys][kVecs]) const {
+    Base::relative_dots(head.base, place, r, dots);
+  }
+  void add_to_queries(const Head& head, std::int64_t lambda, const float* d_score,
+                      std::int64_t pitch, std::int64_t count, float* dr) const {
+    Base::add_to_queries(head.base, lambda, d_score, pitch, count, dr);
+  }
+  void add_to_keys(std::int64_t lambda, const float* d_score, std::int64_t pitch,
+                   std::int64_t count, const float* r, float* scratch) const {
+    Base::add_to_keys(lambda, d_score, pitch, count, r, scratch + kOwn);
   }
 
   float* by_distance(float* scratch) const { return Base::by_distance(scratch + kOwn); }

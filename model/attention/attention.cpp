@@ -100,10 +100,15 @@ std::string kernel_obstacle(const AttentionProgram& program, const at::Tensor& v
     return "a position state of more than " + std::to_string(kernels::kMaxChannels) +
            " numbers a head has no fused form";
   }
+  const auto* relative = program.as<RelativeKeysProgram>();
+  if (relative != nullptr && relative->keys.size(1) > kernels::kMaxChannels) {
+    return "relative keys of more than " + std::to_string(kernels::kMaxChannels) +
+           " channels have no fused form";
+  }
   if (program.gain != 1.0) return "a gain by layer has no fused form";
   const auto* table = program.as<TableProgram>();
   const bool adds = table != nullptr && !table->multiplies;
-  if (program.tokens.defined() && !adds && !program.is<PlainProgram>()) {
+  if (program.tokens.defined() && !adds && relative == nullptr && !program.is<PlainProgram>()) {
     return std::string("numbers of tokens in the scores have no fused form with ") + program.name();
   }
   return {};

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <atomic>
@@ -15,9 +14,11 @@
 
 #include "formats/error.h"
 #include "kernels/cuda/verified.h"
+#include "model/attention/device_memory.h"
 #include "model/attention/fused_attention.h"
 #include "model/attention/kernel_variant.h"
 #include "model/attention/probe_buffers.h"
+#include "model/attention/relative_keys.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/host_memory.h"
 
@@ -25,149 +26,6 @@ namespace phasescope::model {
 namespace {
 
 std::atomic<const kernels::CudaKernels*> cuda_kernels = nullptr;
-
-// Device memory of one call, of tokens in a 16-bit type. Tensors that lie on a device stay there,
-// and so does what is made of them: no copy, and memory of LibTorch's allocator on its current
-// device. Those of the CPU are copied there, and what is to come back is written into the host's
-// memory by finish().
-class DeviceMemory : public TypedNumbers<DeviceMemory> {
- public:
-  DeviceMemory(at::ScalarType type, const at::Device& device)
-      : cuda_(*cuda_kernels.load()), type_(type), device_(device) {}
-  ~DeviceMemory() {
-    for (void* data : allocated_) cuda_.release(data);
-  }
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-
-  const kernels::CudaKernels& cuda() const { return cuda_; }
-
-  void* allocate(std::size_t bytes) {
-    if (resident()) {
-      kept_.push_back(at::empty({static_cast<std::int64_t>(bytes)}, options(at::kByte)));
-      return kept_.back().mutable_data_ptr();
-    }
-    allocated_.push_back(nullptr);  // room first: what was allocated must not be lost
-    allocated_.back() = cuda_.allocate(bytes);
-    bytes_ += bytes;
-    return allocated_.back();
-  }
-  // The bytes of all that was allocated.
-  std::size_t bytes() const { return bytes_; }
-
-  // What the kernels are enqueued on: LibTorch's current stream, on which its operators made what
-  // lies on the device; for copies of the host's tensors the default one.
-  void* stream() const {
-    if (!device_.is_cuda()) return nullptr;
-    const c10::impl::VirtualGuardImpl guard(device_.type());
-    return guard.getStreamNativeHandle(guard.getStream(device_));
-  }
-
-  template <typename T>
-  const T* copy(const T* host, std::int64_t count) {
-    const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
-    void* data = allocate(bytes);
-    cuda_.upload(data, host, bytes);
-    return static_cast<const T*>(data);
-  }
-
-  // A copy of the host's array, or the device's own; null for null.
-  template <typename T>
-  const T* given(const T* host, std::int64_t count) {
-    return host == nullptr || resident() ? host : copy(host, count);
-  }
-  // A copy of the host's array that comes back into it, or the device's own; null for null.
-  template <typename T>
-  T* mirror(T* host, std::int64_t count) {
-    if (host == nullptr || resident()) return host;
-    T* data = const_cast<T*>(copy<T>(host, count));
-    returning_.push_back({host, data, static_cast<std::size_t>(count) * sizeof(T)});
-    return data;
-  }
-
-  const std::int64_t* integers(const std::vector<std::int64_t>& values) {
-    if (!resident()) return copy(values.data(), static_cast<std::int64_t>(values.size()));
-    kept_.push_back(list_on(values, device_));
-    return static_cast<const std::int64_t*>(kept_.back().const_data_ptr());
-  }
-
-  // The tensor's numbers in a dtype, T in the kernels' words, contiguous.
-  template <typename T>
-  const T* numbers(const at::Tensor& tensor, at::ScalarType dtype) {
-    const at::Tensor values = tensor.to(dtype).contiguous();
-    const T* data = static_cast<const T*>(values.const_data_ptr());
-    if (!resident()) return copy(data, values.numel());
-    kept_.push_back(values);
-    return data;
-  }
-
-  at::TensorOptions options(at::ScalarType dtype) const {
-    return at::TensorOptions(dtype).device(device_);
-  }
-
-  // A (B, H, N, d) tensor in the 16-bit type.
-  kernels::InputTensor tokens(const at::Tensor& tensor) {
-    const at::Tensor values = tensor.to(type_).contiguous();
-    return {numbers<std::uint16_t>(values, type_), values.stride(0), values.stride(1),
-            values.stride(2), storage()};
-  }
-
-  // One to write to, where the operands are, as (B, N, H, d), so that joining the heads is free.
-  kernels::OutputTensor output(at::Tensor& host, at::IntArrayRef sizes) {
-    host = at::empty({sizes[0], sizes[2], sizes[1], sizes[3]}, options(type_)).transpose(1, 2);
-    if (resident()) {
-      return {host.mutable_data_ptr(), host.stride(0), host.stride(1), host.stride(2), storage()};
-    }
-    const std::size_t bytes = static_cast<std::size_t>(host.numel()) * sizeof(std::uint16_t);
-    void* data = allocate(bytes);
-    returning_.push_back({host.mutable_data_ptr(), data, bytes});
-    return {data, host.stride(0), host.stride(1), host.stride(2), storage()};
-  }
-
-  // Waits for the kernels and brings back what they made.
-  void finish() {
-    for (const Returning& one : returning_) cuda_.download(one.host, one.device, one.bytes);
-  }
-
- private:
-  struct Returning {
-    void* host;
-    const void* device;
-    std::size_t bytes;
-  };
-
-  kernels::Storage storage() const {
-    return type_ == at::kHalf ? kernels::Storage::float16 : kernels::Storage::bfloat16;
-  }
-
-  bool resident() const { return !device_.is_cpu(); }
-
-  const kernels::CudaKernels& cuda_;
-  at::ScalarType type_;  // of tokens
-  at::Device device_;    // of the operands
-  std::vector<at::Tensor> kept_;
-  std::vector<void*> allocated_;
-  std::vector<Returning> returning_;
-  std::size_t bytes_ = 0;
-};
-
-// Memory for gradients there, which come back.
-struct DeviceGradientMemory {
-  DeviceMemory& memory;
-
-  float* floats(at::Tensor& tensor) const {
-    tensor = at::empty(tensor.sizes(), memory.options(at::kFloat));
-    return memory.mirror(tensor.mutable_data_ptr<float>(), tensor.numel());
-  }
-  double* doubles(at::Tensor& tensor) const {
-    tensor = at::empty(tensor.sizes(), memory.options(at::kDouble));
-    return memory.mirror(tensor.mutable_data_ptr<double>(), tensor.numel());
-  }
-  kernels::OutputTensor tokens(at::Tensor& tensor) const {
-    const std::vector<std::int64_t> sizes = tensor.sizes().vec();
-    return memory.output(tensor, sizes);
-  }
-};
 
 kernels::CudaAttention inputs_of(const AttentionProgram& program, const at::Tensor& v,
                                  DeviceMemory& memory) {
@@ -211,7 +69,8 @@ void add_probes(const kernels::ForwardOutputs& host, const kernels::CudaAttentio
 // What both passes have: operands that were copied to the device, results that come back from it.
 class CudaPass {
  public:
-  explicit CudaPass(const at::Tensor& v) : guard(v.device()), memory(v.scalar_type(), v.device()) {}
+  explicit CudaPass(const at::Tensor& v)
+      : guard(v.device()), memory(*cuda_kernels.load(), v.scalar_type(), v.device()) {}
   virtual ~CudaPass() = default;
   virtual void enqueue() const = 0;
 
@@ -340,11 +199,12 @@ ProgramGradients run_backward(const AttentionProgram& program, const at::Tensor&
 
 }  // namespace
 
-void cuda_score_sums(const AttentionProgram& program, const at::Tensor& v,
+void cuda_score_sums(const AttentionProgram& given, const at::Tensor& v,
                      const kernels::ScoreSums& sums) {
   const at::NoGradGuard no_grad;
+  const AttentionProgram program = in_device_form(given);
   const c10::DeviceGuard guard(v.device());
-  DeviceMemory memory(v.scalar_type(), v.device());
+  DeviceMemory memory(*cuda_kernels.load(), v.scalar_type(), v.device());
   const kernels::CudaAttention inputs = inputs_of(program, v, memory);
   const kernels::AttentionShape& shape = inputs.shape;
   const std::int64_t heads = shape.batch * shape.heads, rows = heads * shape.queries;
@@ -359,6 +219,33 @@ void cuda_score_sums(const AttentionProgram& program, const at::Tensor& v,
   there.score_workspace = memory.allocate(memory.cuda().score_workspace(inputs));
   memory.cuda().score_sums(inputs, there);
   memory.finish();
+}
+
+at::Tensor cuda_region(const AttentionProgram& given, const at::Tensor& v, kernels::Region region,
+                       const at::Tensor& lse) {
+  const at::NoGradGuard no_grad;
+  const AttentionProgram program = in_device_form(given);
+  const c10::DeviceGuard guard(v.device());
+  DeviceMemory memory(*cuda_kernels.load(), v.scalar_type(), v.device());
+  const kernels::CudaAttention inputs = inputs_of(program, v, memory);
+  const at::Tensor result =
+      at::empty({inputs.shape.batch, region.head_count, region.row_end - region.row_begin,
+                 region.col_end - region.col_begin},
+                memory.options(at::kFloat));
+  kernels::CudaRegion there;
+  const bool of_weights = lse.defined();
+  at::Tensor known = of_weights ? lse.contiguous() : at::Tensor();
+  if (of_weights) there.lse = memory.floats(known);
+  there.score_workspace = memory.allocate(memory.cuda().score_workspace(inputs));
+  for (region.batch = 0; region.batch < inputs.shape.batch; ++region.batch) {
+    const at::Tensor one = result[region.batch];
+    float* to = memory.mirror(static_cast<float*>(one.mutable_data_ptr()), one.numel());
+    (of_weights ? there.weights : there.scores) = to;
+    there.region = region;
+    memory.cuda().region(inputs, there);
+  }
+  memory.finish();
+  return result;
 }
 
 void use_cuda_kernels(const kernels::CudaKernels* kernels) { cuda_kernels = kernels; }
@@ -392,6 +279,10 @@ kernels::CudaAttention form_of(const AttentionProgram& program, const at::Tensor
   kernels::CudaAttention inputs;
   inputs.shape = shape_of(program, v);
   inputs.variant = std::visit(VariantOf<NoMemory>{program, memory}, program.variant);
+  if (const auto* relative = std::get_if<kernels::RelativeKeysVariant>(&inputs.variant)) {
+    // in_device_form() without its products, whose address is not looked at.
+    inputs.variant = kernels::QueryTableVariant{relative->keys, relative->length};
+  }
   inputs.tokens = token_terms_of(program, memory);
   return inputs;
 }
@@ -461,7 +352,9 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, 
   if (!in_host_memory(v.device()) && !v.is_cuda()) {
     return "the CUDA kernels read tensors of a CUDA device";
   }
-  if (std::string obstacle = kernel_obstacle(program, v); !obstacle.empty()) return obstacle;
+  for (std::string obstacle : {kernel_obstacle(program, v), device_form_obstacle(program)}) {
+    if (!obstacle.empty()) return obstacle;
+  }
   const std::int64_t heads = program.q.size(1);
   if (const auto* cape = program.as<CapeProgram>()) {
     const std::int64_t units = cape->w1.size(0);
@@ -500,7 +393,7 @@ std::string cuda_obstacle(const AttentionProgram& program, const at::Tensor& v, 
 
 AttentionResult cuda_attention(const AttentionProgram& program, const at::Tensor& v,
                                const AttentionOptions& options) {
-  return run_passes({&run_forward, &run_backward}, program, v, options);
+  return run_passes({&run_forward, &run_backward}, in_device_form(program), v, options);
 }
 
 std::string words_of_atomic_dq(const AttentionProgram& program, const at::Tensor& v) {
@@ -517,12 +410,14 @@ CudaCall::~CudaCall() = default;
 CudaCall::CudaCall(const AttentionProgram& program, const at::Tensor& v,
                    const ProbeRequest* probes) {
   const at::NoGradGuard no_grad;
-  pass_ = std::make_unique<ForwardPass>(program, v, probes != nullptr ? *probes : ProbeRequest{},
+  pass_ = std::make_unique<ForwardPass>(in_device_form(program), v,
+                                        probes != nullptr ? *probes : ProbeRequest{},
                                         Backend::cuda_unverified);
 }
 
-CudaCall CudaCall::backward(const AttentionProgram& program, const at::Tensor& v, bool atomic_dq) {
+CudaCall CudaCall::backward(const AttentionProgram& given, const at::Tensor& v, bool atomic_dq) {
   const at::NoGradGuard no_grad;
+  const AttentionProgram program = in_device_form(given);
   const AttentionOptions options{
       .backend = Backend::cuda_unverified, .atomic_dq = atomic_dq, .want_ungated = true};
   const AttentionResult forward = run_forward(program, v, options);

@@ -67,6 +67,12 @@ AttentionResult cuda_attention(const AttentionProgram& program, const at::Tensor
 void cuda_score_sums(const AttentionProgram& program, const at::Tensor& v,
                      const kernels::ScoreSums& sums);
 
+// A region of every batch entry, (B, heads, rows, columns) in float32, where v lies: its scores, or
+// its weights where there is a log-sum-exp, (B, H, N) and in float32 too. Of what cuda_obstacle()
+// lets run.
+at::Tensor cuda_region(const AttentionProgram& program, const at::Tensor& v, kernels::Region region,
+                       const at::Tensor& lse = {});
+
 class CudaPass;
 
 // One pass over operands that stay in device memory, so that it alone can be repeated and timed.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "model/attention/probe_buffers.h"
+#include "model/host_memory.h"
 
 namespace phasescope::model {
 namespace {
@@ -247,26 +248,36 @@ KernelInputs::KernelInputs(const AttentionProgram& program, const at::Tensor& v)
 }
 
 void KernelInputs::forward(const kernels::ForwardOutputs& outputs) const {
-  if (has_numbers_) kernels::attention_forward(inputs_, outputs);
+  if (!has_numbers_) return;
+  const KernelAccess access;
+  kernels::attention_forward(inputs_, outputs);
 }
 
 void KernelInputs::backward(const kernels::SavedForward& saved,
                             const kernels::Gradients& gradients) const {
-  if (has_numbers_) kernels::attention_backward(inputs_, saved, gradients);
+  if (!has_numbers_) return;
+  const KernelAccess access;
+  kernels::attention_backward(inputs_, saved, gradients);
 }
 
 void KernelInputs::map(const float* lse, const kernels::Region& region,
                        const kernels::MapOutputs& outputs) const {
-  if (has_numbers_) kernels::attention_map(inputs_, lse, region, outputs);
+  if (!has_numbers_) return;
+  const KernelAccess access;
+  kernels::attention_map(inputs_, lse, region, outputs);
 }
 
 void KernelInputs::region(const float* lse, const kernels::Region& region, float* scores,
                           float* weights) const {
-  if (has_numbers_) kernels::attention_region(inputs_, lse, region, scores, weights);
+  if (!has_numbers_) return;
+  const KernelAccess access;
+  kernels::attention_region(inputs_, lse, region, scores, weights);
 }
 
 void KernelInputs::score_sums(const kernels::ScoreSums& sums) const {
-  if (has_numbers_) kernels::attention_score_sums(inputs_, sums);
+  if (!has_numbers_) return;
+  const KernelAccess access;
+  kernels::attention_score_sums(inputs_, sums);
 }
 
 kernels::InputTensor HostOperands::tokens(const at::Tensor& tensor) {

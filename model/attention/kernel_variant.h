@@ -40,6 +40,18 @@ struct VariantOf {
         .values = memory.floats(table.values.expand({batch, -1, -1, -1})),
         .length = table.values.size(3)};
   }
+  kernels::Variant operator()(const RelativeKeysProgram& relative) const {
+    const at::Tensor& keys = relative.keys;
+    const at::Tensor r = relative.r.expand({program.q.size(0), program.q.size(1), -1, -1});
+    return kernels::RelativeKeysVariant{
+        .r = memory.tokens(r),
+        .rank = keys.size(1),
+        .keys = memory.floats(keys),
+        .head_stride = keys.size(0) == 1 ? 0 : keys.size(1) * keys.size(2),
+        .length = keys.size(2),
+        .first_distance = relative.first_distance,
+        .clips = relative.clips};
+  }
   kernels::Variant operator()(const ClampProgram& clamp) const {
     return kernels::ClampVariant{memory.tokens(clamp.q), memory.tokens(clamp.k),
                                  memory.integers(clamp.limits)};
@@ -131,6 +143,9 @@ struct GradientsOf {
   kernels::VariantGradients operator()(QueryTableProgram& table) const {
     return kernels::QueryTableGradients{floats(table.values)};
   }
+  kernels::VariantGradients operator()(RelativeKeysProgram& relative) const {
+    return kernels::RelativeKeysGradients{memory.tokens(relative.r), floats(relative.keys)};
+  }
   kernels::VariantGradients operator()(ClampProgram& clamp) const {
     return kernels::ClampGradients{memory.tokens(clamp.q), memory.tokens(clamp.k)};
   }
@@ -172,6 +187,9 @@ inline void expand_operands(AttentionProgram& program) {
   }
   if (auto* table = program.as<QueryTableProgram>()) {
     table->values = table->values.expand({batch, heads, -1, -1});
+  }
+  if (auto* relative = program.as<RelativeKeysProgram>()) {
+    relative->r = relative->r.expand({batch, heads, -1, -1});
   }
   const auto expand_rows = [=](const TensorInfo&, at::Tensor& x) {
     if (x.defined()) x = x.expand({batch, heads, -1});

@@ -49,11 +49,16 @@ ProbeResult fused_probe(const LayerAttention& attention, const ProbeRequest& req
   return buffers.take(ran_fused(attention.v()));
 }
 
+// As what the CUDA kernels run a layer that they have run before.
+Backend device_backend(const LayerAttention& attention) {
+  return is_verified_on_cuda(attention.program(), attention.v()) ? Backend::fused
+                                                                 : Backend::cuda_unverified;
+}
+
 // Another pass of the device's kernels, of which nothing is read but what it measures.
 ProbeResult cuda_probe(const LayerAttention& attention, const ProbeRequest& request) {
   const AttentionProgram& program = attention.program();
-  const Backend backend =
-      is_verified_on_cuda(program, attention.v()) ? Backend::fused : Backend::cuda_unverified;
+  const Backend backend = device_backend(attention);
   const AttentionResult result =
       cuda_attention(program, attention.v(), {.backend = backend, .probes = &request});
   ProbeResult probes = *result.probes;
@@ -263,6 +268,9 @@ void LayerAttention::check(const Region& region) const {
 at::Tensor LayerAttention::score(const Region& region) const {
   const at::NoGradGuard no_grad;
   check(region);
+  if (has_regions_on_device(program_)) {
+    return on_host(cuda_region(program_, v_, kernel_region(region, 0)));
+  }
   if (is_fused()) return on_host(fused_region(program_, v_, region));
   return on_host(plain_scores(program_, region.heads, region.rows, region.columns));
 }
@@ -270,7 +278,13 @@ at::Tensor LayerAttention::score(const Region& region) const {
 at::Tensor LayerAttention::content(const Region& region) const {
   const at::NoGradGuard no_grad;
   check(region);
-  if (is_fused()) return on_host(fused_region(with_every_pair(content_of(program_)), v_, region));
+  if (is_fused() || ran_on_device()) {
+    const AttentionProgram content = with_every_pair(content_of(program_));
+    if (has_regions_on_device(content)) {
+      return on_host(cuda_region(content, v_, kernel_region(region, 0)));
+    }
+    if (is_fused()) return on_host(fused_region(content, v_, region));
+  }
   return on_host(plain_content(program_, region.heads, region.rows, region.columns));
 }
 
@@ -296,6 +310,9 @@ ScoreParts LayerAttention::scores(const Region& region) const {
 at::Tensor LayerAttention::weights(const Region& region) const {
   const at::NoGradGuard no_grad;
   check(region);
+  if (has_regions_on_device(program_)) {
+    return on_host(cuda_region(program_, v_, kernel_region(region, 0), lse_));
+  }
   if (is_fused()) return on_host(fused_region(program_, v_, region, lse_));
   const at::Tensor scores = plain_scores(program_, region.heads, region.rows, region.columns);
   const at::Tensor lse = with_sinks()
@@ -341,11 +358,17 @@ bool LayerAttention::ran_on_device() const {
 }
 
 // Kernels that are not verified run where the pass was by such a one, which somebody asked for.
+bool LayerAttention::may_run_on_device(const AttentionProgram& program) const {
+  return ran_on_device() && (ran_.implementation.starts_with(kernels::kCudaBackend) ||
+                             is_verified_on_cuda(program, v_));
+}
+
 bool LayerAttention::measures_on_device(const ProbeRequest& request) const {
-  if (!ran_on_device()) return false;
-  const bool asked_for = ran_.implementation.starts_with(kernels::kCudaBackend);
-  return (asked_for || is_verified_on_cuda(program_, v_)) &&
-         cuda_obstacle(program_, v_, false, &request).empty();
+  return may_run_on_device(program_) && cuda_obstacle(program_, v_, false, &request).empty();
+}
+
+bool LayerAttention::has_regions_on_device(const AttentionProgram& program) const {
+  return may_run_on_device(program) && cuda_obstacle(program, v_, false).empty();
 }
 
 bool LayerAttention::is_fused() const {
@@ -371,9 +394,23 @@ MapResult LayerAttention::map(const MapRequest& request) const {
     throw formats::bad_usage("a map needs at least one cell", "size");
   }
   const bool positional = request.quantity == MapQuantity::positional;
-  const auto fused = positional ? &fused_positional_map : &fused_map;
-  MapResult result = is_fused() ? fused(*this, request) : plain_map(*this, request);
-  if (!is_fused()) result.ran = ran_by_twin(*this);
+  const bool of_content = request.quantity == MapQuantity::content;
+  MapResult result;
+  if (!positional && ran_on_device() &&
+      has_regions_on_device(of_content ? with_every_pair(content_of(program_)) : program_)) {
+    result = pooled_map(*this, request, [&](const Region& region) {
+      const bool of_weights = request.quantity == MapQuantity::weight;
+      return (of_content   ? content(region)
+              : of_weights ? weights(region)
+                           : score(region))[request.batch];
+    });
+    result.ran = ran_on_cuda(program_, v_, device_backend(*this));
+  } else if (is_fused()) {
+    result = positional ? fused_positional_map(*this, request) : fused_map(*this, request);
+  } else {
+    result = plain_map(*this, request);
+    result.ran = ran_by_twin(*this);
+  }
   HostCopies copies;
   copies.begin_all({&result.mean, &result.maximum, &result.share});
   copies.wait();

@@ -90,7 +90,8 @@ class LayerAttention {
   Region whole() const;
   // (B, heads, rows, columns) of the region; plain ops, so that parts add up.
   ScoreParts scores(const Region& region) const;
-  // The same of the score and of the content alone, by the kernel where passes run fused.
+  // The same of the score and of the content alone, by the kernel where passes run fused, and by
+  // the device's where the pass ran by these.
   at::Tensor score(const Region& region) const;
   at::Tensor content(const Region& region) const;
   // exp(score - lse), the sinks in that sum; masked pairs have weight 0. By the kernel likewise.
@@ -112,8 +113,10 @@ class LayerAttention {
  private:
   at::Tensor with_sinks() const;  // normalisers(), where the model is
   bool ran_on_device() const;     // by the CUDA kernels, on tensors that lie there
-  // Whether those measure this in another pass.
+  // Whether those measure this in another pass, and give regions of a program of its tensors.
   bool measures_on_device(const ProbeRequest& request) const;
+  bool has_regions_on_device(const AttentionProgram& program) const;
+  bool may_run_on_device(const AttentionProgram& program) const;
   void check(const Region& region) const;
 
   std::int64_t layer_;

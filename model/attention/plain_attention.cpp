@@ -11,6 +11,7 @@
 
 #include "model/attention/attention.h"
 #include "model/attention/plain_mask.h"
+#include "model/attention/relative_keys.h"
 #include "model/attention/row_blocks.h"
 #include "model/host_memory.h"
 
@@ -349,6 +350,11 @@ at::Tensor scores_of(const AttentionProgram& program, Range heads, Range rows, R
     scores =
         in_table_dtype(scores) + query_table_entries(values, distances(program, rows, columns));
   }
+  if (const auto* relative = program.as<RelativeKeysProgram>()) {
+    scores = in_table_dtype(scores);
+    scores = scores + relative_scores(*relative, heads, rows, distances(program, rows, columns),
+                                      scores.scalar_type());
+  }
   if (program.tokens.defined()) {
     scores = with_token_terms(program, scores, heads, rows, columns);
   }
@@ -448,6 +454,11 @@ ScoreParts scores_of_pairs(const AttentionProgram& program, const PairIndices& o
     const at::Tensor distance = (query_id - key_id).view({-1, 1, 1});
     score = in_table_dtype(score) + query_table_entries(values, distance).flatten();
   }
+  if (const auto* relative = program.as<RelativeKeysProgram>()) {
+    score = in_table_dtype(score);
+    score = score + relative_scores_of_pairs(*relative, batch, head, row, query_id - key_id,
+                                             score.scalar_type());
+  }
   if (program.tokens.defined()) {
     score = with_token_terms_of_pairs(program, score, of);
   }
@@ -536,6 +547,9 @@ std::int64_t block_arrays(const AttentionProgram& program) {
   const std::int64_t batch = program.q.size(0);
   const std::int64_t arrays = 8 * batch * program.q.size(1);
   if (const TermProgram* term = program.term()) return arrays + batch * term->arrays;
+  // The products with the keys of all distances, up to twice as many as columns, and what the
+  // scores take of them.
+  if (program.is<RelativeKeysProgram>()) return arrays + 5 * batch * program.q.size(1);
   const auto* cape = program.as<CapeProgram>();
   if (cape == nullptr) return arrays;
   return arrays + batch * (4 * program.q.size(1) + 3 * cape->w1.size(0));

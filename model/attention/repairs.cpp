@@ -17,6 +17,7 @@
 #include "model/attention/row_blocks.h"
 #include "model/checkpoints/tensor_io.h"
 #include "model/encodings/rotation.h"
+#include "model/host_memory.h"
 #include "model/layers.h"
 
 namespace phasescope::model {
@@ -310,28 +311,21 @@ void scale_bias(const LayerInput& input, AttentionProgram& program) {
   const at::Tensor factors = layer_factors(input.repairs->bias_scales, input.layer,
                                            program.q.size(1), 1, program.q.device());
   if (!factors.defined()) return;
-  auto* table = program.as<TableProgram>();
-  auto* fire = program.as<FireProgram>();
-  const bool adds = table != nullptr && !table->multiplies;
-  auto* of_queries = program.as<QueryTableProgram>();
-  if (!adds && fire == nullptr && of_queries == nullptr && !program.is<TermProgram>()) {
+  bool adds = program.is<TermProgram>();
+  for_each_added(program, [&adds](const TensorInfo&, at::Tensor&) { adds = true; });
+  if (!adds) {
     throw formats::Error("not_applicable",
                          input.encoding->info().key +
                              " adds no bias of its own to the score that could be multiplied",
                          "head_bias_scales");
   }
-  const auto times = [&factors](at::Tensor& x) {
-    if (x.defined()) x = x * factors.to(x.scalar_type()).unsqueeze(1);
+  const auto times = [&factors](const TensorInfo& info, at::Tensor& x) {
+    std::vector<std::int64_t> sizes(static_cast<std::size_t>(x.dim()), 1);
+    sizes[static_cast<std::size_t>(info.head_dim)] = -1;
+    x = x * factors.to(x.scalar_type()).view(sizes);
   };
-  if (adds) times(table->values);
-  if (of_queries != nullptr) {
-    at::Tensor& values = of_queries->values;
-    values = values * factors.to(values.scalar_type()).view({1, -1, 1, 1});
-  }
-  if (fire != nullptr) times(fire->slope), times(fire->intercept);
-  for (at::Tensor* bias : {&program.tokens.query, &program.tokens.key}) {
-    if (bias->defined()) *bias = *bias * factors.to(bias->scalar_type()).view({1, -1, 1});
-  }
+  for_each_added(program, times);
+  for_each_added_of_tokens(program, times);
   TermProgram* term = program.term();
   if (term == nullptr) return;
   term->score = [score = term->score, factors](const TermRegion& region) {
@@ -434,8 +428,8 @@ void repair(const LayerInput& input, AttentionProgram& program) {
   const std::vector<std::int64_t> clamps = limits_of_layer(repairs.clamps, input.layer, heads);
   if (!clamps.empty()) clamp_own_distances(input, clamps, program);
   if (repairs.table.defined()) {
-    const at::Tensor own = repairs.table[input.layer].narrow(0, 0, heads);
-    add_by_distance(program, by_distance(own.to(device), repairs.edges, length));
+    const at::Tensor own = kept_on(repairs.table, device)[input.layer].narrow(0, 0, heads);
+    add_by_distance(program, by_distance(own, repairs.edges, length));
   }
   const at::Tensor windows = windows_of(repairs.windows, input.layer, heads, length, device);
   if (windows.defined()) add_by_distance(program, windows);
@@ -447,8 +441,9 @@ at::Tensor with_biases(const LayerInput& input, const at::Tensor& scores,
   const Repairs& repairs = *input.repairs;
   at::Tensor out = scores;
   if (repairs.table.defined()) {
-    const at::Tensor table = repairs.table[input.layer].narrow(0, 0, scores.size(0));
-    const at::Tensor entries = by_distance(table.to(scores.device()), repairs.edges, read.most + 1);
+    const at::Tensor table =
+        kept_on(repairs.table, scores.device())[input.layer].narrow(0, 0, scores.size(0));
+    const at::Tensor entries = by_distance(table, repairs.edges, read.most + 1);
     out = out + entries.index_select(1, read.values).to(scores.scalar_type());
   }
   const at::Tensor windows =
@@ -486,7 +481,19 @@ double sink_cap(const LayerInput& input, std::int64_t head) {
   return cap;
 }
 
-at::Tensor ablated(const Repairs& repairs, std::int64_t layer, const at::Tensor& out) {
+at::Tensor resampled_rows(const Repairs& repairs, std::int64_t layer, std::int64_t tokens) {
+  std::vector<at::Tensor> rows;
+  for (const Repairs::Ablation& one : repairs.ablations) {
+    if (one.layer != layer || one.how != Repairs::How::resample) continue;
+    rows.push_back(drawn_rows(tokens, repairs.seed, layer, one.head));
+  }
+  return rows.empty() ? at::empty({0, tokens}, at::kLong) : at::stack(rows);
+}
+
+at::Tensor ablated(const Repairs& repairs, std::int64_t layer, const at::Tensor& out,
+                   const at::Tensor& rows) {
+  at::Tensor drawn = rows;
+  std::int64_t next = 0;  // of them
   std::vector<at::Tensor> heads;
   for (const Repairs::Ablation& one : repairs.ablations) {
     if (one.layer != layer) continue;
@@ -500,10 +507,13 @@ at::Tensor ablated(const Repairs& repairs, std::int64_t layer, const at::Tensor&
                                  "ablation_means",
                                  "phasescope ablate --how mean --out FILE.safetensors writes one");
       }
-      head = repairs.means[layer][one.head].to(head.options()).expand_as(head);
+      const at::Tensor means = kept_on(repairs.means, head.device());
+      head = means[layer][one.head].to(head.options()).expand_as(head);
     } else {
-      const at::Tensor rows = drawn_rows(head.size(1), repairs.seed, layer, one.head);
-      head = head.index_select(1, rows.to(head.device()));
+      if (!drawn.defined()) {
+        drawn = resampled_rows(repairs, layer, head.size(1)).to(head.device());
+      }
+      head = head.index_select(1, drawn[next++]);
     }
   }
   return heads.empty() ? out : at::stack(heads, 1);

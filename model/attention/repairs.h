@@ -70,9 +70,13 @@ void cap_sinks(const LayerInput& input, Backend backend, AttentionProgram& progr
 // The bound on a head's weight on key 0; 1 where there is none.
 double sink_cap(const LayerInput& input, std::int64_t head);
 
-// What they say of a layer's heads' outputs, (B, H, N, d). The row that `resample` puts in place of
-// row i is drawn from 0..i, the same for the same seed, layer, head and row. Throws Error
-// "bad_input" for a mean that no file gave.
-at::Tensor ablated(const Repairs& repairs, std::int64_t layer, const at::Tensor& out);
+// The rows that `resample` puts in place of those of a layer's heads, of the heads that it names in
+// their order: (heads, N) int64 on the host. Row i takes one that is drawn from 0..i, the same for
+// the same seed, layer, head and row.
+at::Tensor resampled_rows(const Repairs& repairs, std::int64_t layer, std::int64_t tokens);
+// What they say of a layer's heads' outputs, (B, H, N, d). `rows` are resampled_rows() where `out`
+// lies; undefined: they are drawn here. Throws Error "bad_input" for a mean that no file gave.
+at::Tensor ablated(const Repairs& repairs, std::int64_t layer, const at::Tensor& out,
+                   const at::Tensor& rows = {});
 
 }  // namespace phasescope::model

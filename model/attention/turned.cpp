@@ -20,16 +20,21 @@ at::Tensor temperatures(const AttentionConfig& a, const at::Tensor& ids, at::Sca
 
 void multiply_queries(const AttentionConfig& a, const at::Tensor& factors,
                       AttentionProgram& program) {
-  auto* table = program.as<QueryTableProgram>();
+  // What a variant alone adds by the query is multiplied where it is; else the whole score is.
   const bool whole = a.temperature_smooth && !program.is<PlainProgram>();
-  if (whole && table == nullptr) {
+  bool by_query = false;
+  for_each_added(program, [&](const TensorInfo& info, at::Tensor& x) {
+    if (!whole || info.query_dim < 0 || program.tokens.defined()) return;
+    by_query = true;
+    x = (x * factors).to(x.scalar_type());
+  });
+  if (whole && !by_query) {
     const at::Tensor rows = factors.squeeze(-1);
     at::Tensor& factor = program.tokens.factor;
     const at::Tensor own = rows.dim() == 1 ? rows.view({1, 1, -1}) : rows;
     factor = factor.defined() ? factor * own : own.expand({-1, program.q.size(1), -1});
     return;
   }
-  if (whole) table->values = (table->values * factors).to(table->values.scalar_type());
   program.q = (program.q * factors).to(program.q.scalar_type());
   program.transformed = true;
 }

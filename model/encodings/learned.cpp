@@ -52,6 +52,7 @@ class Learned final : public Encoding {
     StartContext below = context;
     const at::Tensor places = position_ids(context).to(at::kDouble) * step_;
     below.positions.ids = places.floor().to(at::kLong);
+    below.positions.kept = at::Tensor();  // the host has none of these
     const PositionExtent ends = context.positions.measured();
     const auto place_of = [this](std::int64_t id) {
       return static_cast<std::int64_t>(std::floor(static_cast<double>(id) * step_));

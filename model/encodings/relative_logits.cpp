@@ -40,20 +40,15 @@ at::Tensor with_relative_logits(const at::Tensor& r, const at::Tensor& table, do
   return content + found.masked_fill(outside, 0.0);
 }
 
-// Distances up to here are kept for each query, whose table is then no larger than a few heads.
-constexpr std::int64_t kKeptDistances = 1024;
-
-// r.P[lambda] of the distances 0, 1, .. of a text of `length` tokens that have a row of P: (B, H,
-// N, L), of `dtype`.
-at::Tensor products_by_distance(const at::Tensor& r, const at::Tensor& table, double step,
-                                std::int64_t length, at::ScalarType dtype) {
+// P of the distances 0, 1, .. of a text of `length` tokens that have a row of it: (1, rank, L).
+at::Tensor keys_by_distance(const at::Tensor& table, double step, std::int64_t length) {
   // Places grow with distance; how many have a row is known to the host.
   const auto known = whole_places(at::arange(length, at::kLong), step)
                          .lt(table.size(1))
                          .sum()
                          .item<std::int64_t>();
-  const at::Tensor rows = whole_places(at::arange(known, r.options().dtype(at::kLong)), step);
-  return at::matmul(r.to(dtype), table.to(dtype).index_select(1, rows));
+  const at::Tensor rows = whole_places(at::arange(known, table.options().dtype(at::kLong)), step);
+  return table.index_select(1, rows).unsqueeze(0);
 }
 
 class RelativeLogits final : public Encoding {
@@ -80,10 +75,9 @@ class RelativeLogits final : public Encoding {
     if (state.read.empty()) return program;
     // Interpolated, keys just after a query round to its own place.
     const bool one_sided = causal_ || step_ == 1.0;
-    if (state.positions.consecutive() && one_sided && integer("extent") <= kKeptDistances) {
-      program.variant = QueryTableProgram{products_by_distance(state.read[0], layer.at("proj"),
-                                                               step_, state.positions.length,
-                                                               table_dtype(q.scalar_type()))};
+    if (state.positions.consecutive() && one_sided) {
+      program.variant = RelativeKeysProgram{
+          state.read[0], keys_by_distance(layer.at("proj"), step_, state.positions.length)};
       return program;
     }
     TermProgram term;

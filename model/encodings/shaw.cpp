@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "formats/error.h"
 #include "model/encoding_cost.h"
 
@@ -22,17 +25,20 @@ const EncodingInfo& shaw_info() {
   return info;
 }
 
-// q (B, H, N, d), table (2w + 1, d).
-at::Tensor shaw_scores(const at::Tensor& q, const at::Tensor& table, double scale, double step,
-                       const TermRegion& region) {
-  const at::Tensor& content = region.content;
+// Distances from -reach to reach, beyond which all have the place of these.
+std::int64_t reach_of(std::int64_t window, double step, const Positions& positions) {
+  const auto reach = static_cast<std::int64_t>(std::ceil(static_cast<double>(window) / step)) + 1;
+  return positions.consecutive() ? std::min(reach, std::max<std::int64_t>(1, positions.length))
+                                 : reach;
+}
+
+// Relative keys of the distances -reach .. reach, query less key: (1, d, 2 reach + 1). table (2w +
+// 1, d).
+at::Tensor keys_by_distance(const at::Tensor& table, std::int64_t reach, double step) {
   const std::int64_t window = table.size(0) / 2;
-  const at::Tensor rows = q.slice(1, region.first_head, region.first_head + content.size(1))
-                              .slice(2, region.first_row, region.first_row + content.size(2));
-  const at::Tensor by_distance = at::matmul(rows, table.t()) * scale;  // (B, heads, rows, 2w + 1)
-  const at::Tensor distance = whole_places(region.key_id - region.query_id, step);
-  const at::Tensor index = distance.clamp(-window, window) + window;
-  return content + by_distance.gather(-1, index.unsqueeze(1).expand(content.sizes()));
+  const at::Tensor distance = at::arange(-reach, reach + 1, table.options().dtype(at::kLong));
+  const at::Tensor rows = whole_places(-distance, step).clamp(-window, window) + window;
+  return table.index_select(0, rows).t().unsqueeze(0);
 }
 
 class Shaw final : public Encoding {
@@ -53,19 +59,18 @@ class Shaw final : public Encoding {
   AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
-    TermProgram term;
-    term.arrays = 3 * heads_;
-    term.score = [q, table = layer.at("table"), scale = scale_,
-                  step = step_](const TermRegion& region) {
-      return shaw_scores(q, table, scale, step, region);
-    };
-    program.variant = std::move(term);
+    const at::Tensor table = layer.at("table").to(table_dtype(q.scalar_type())) * scale_;
+    const std::int64_t reach = reach_of(integer("window"), step_, state.positions);
+    program.variant = RelativeKeysProgram{.r = q,
+                                          .keys = keys_by_distance(table, reach, step_),
+                                          .first_distance = -reach,
+                                          .clips = true};
     return program;
   }
 
   std::vector<EncodingCost> cost(const CostSizes& s) const override {
-    const double keys = 2 * number("window") + 1;
-    return {token_cost("products with relative keys", s, s.heads * keys * s.head_dim)};
+    // Tiles beyond an end multiply with it as others do.
+    return {pair_cost("products with relative keys", s, s.heads * s.head_dim)};
   }
 };
 

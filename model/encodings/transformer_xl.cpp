@@ -30,6 +30,20 @@ struct RelativeTerm {
   at::Tensor u, v;  // (H, d)
   double base = 0, scale = 1, step = 1;
 
+  // v . W_R r of every distance of a text, and u.k of every key: what does not go by q alone.
+  RelativeKeysProgram keys_by_distance(std::int64_t length, bool causal) const {
+    const at::ScalarType dtype = table_dtype(q.scalar_type());
+    const std::int64_t first = causal ? 0 : 1 - length;
+    const at::Tensor all = at::arange(first, length, q.options().dtype(at::kLong));
+    return {.r = q.to(dtype) + v.to(dtype).unsqueeze(1),
+            .keys = relative_keys(all, dtype).permute({1, 2, 0}) * scale,
+            .first_distance = first};
+  }
+  at::Tensor key_bias() const {
+    const at::ScalarType dtype = table_dtype(q.scalar_type());
+    return at::matmul(k.to(dtype), u.to(dtype).unsqueeze(-1)).squeeze(-1) * scale;
+  }
+
   at::Tensor operator()(const TermRegion& region) const {
     const at::Tensor& content = region.content;
     const auto heads = [&](const at::Tensor& x, std::int64_t dim) {
@@ -89,9 +103,15 @@ class TransformerXl final : public Encoding {
   AttentionProgram program(const Parameters& layer, const at::Tensor& q, const at::Tensor& k,
                            const PositionState& state) const override {
     AttentionProgram program = unrotated(q, k, state);
+    const RelativeTerm term{
+        q, k, layer.at("r_proj"), layer.at("u"), layer.at("v"), number("base"), scale_, step_};
+    if (state.positions.consecutive()) {
+      program.variant = term.keys_by_distance(state.positions.length, causal_);
+      program.tokens.key = term.key_bias();
+      return program;
+    }
     program.variant =
-        TermProgram{.score = RelativeTerm{q, k, layer.at("r_proj"), layer.at("u"), layer.at("v"),
-                                          number("base"), scale_, step_},
+        TermProgram{.score = term,
                     .arrays = 5 * heads_,
                     .no_table = "a product of each query with a key of every distance"};
     return program;

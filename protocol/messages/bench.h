@@ -25,8 +25,8 @@ struct KernelsBenchRequest {
   void fields(V& v) {
     v("variants", variants,
       About{.help = "plain, table, tapa, tape, cape, fire, sinks, gates, forgetting (a bias by "
-                    "token), query_table, clamp; layer, heads: all statistics of a layer's and of "
-                    "a 12-layer model's heads"});
+                    "token), query_table, relative_keys, clamp; layer, heads: all statistics of a "
+                    "layer's and of a 12-layer model's heads"});
     v("passes", passes, About{.help = "forward, backward"});
     v("lengths", lengths, About{.help = "tokens", .low = 1});
     v("dims", dims, About{.help = "head dimensions", .low = 1});

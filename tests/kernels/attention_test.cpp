@@ -38,9 +38,11 @@ double largest(const std::vector<float>& values) {
 }
 
 /// What d score is multiplied by on its way to FIRE's distances, and to the entries of a table that
-/// multiplies content scores (of about three deviations); 1 for others, whose table is added.
+/// multiplies content scores (of about three deviations), or by queries' vectors to relative keys;
+/// 1 for others, whose table is added.
 double table_factor(const Problem& problem, const Case& c) {
   if (problem.kind == Kind::table_multiplied) return 3;
+  if (!c.far_q.empty()) return std::max(1.0, largest(c.far_q));
   return c.slope.empty() ? 1 : std::max(1.0, largest(c.slope) * largest(c.factor));
 }
 

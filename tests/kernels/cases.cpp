@@ -109,6 +109,11 @@ void Case::make_gradients() {
   } else if (std::holds_alternative<QueryTableVariant>(inputs.variant)) {
     d_table.resize(table.size());
     gradients.variant = QueryTableGradients{d_table.data()};
+  } else if (const auto* relative = std::get_if<RelativeKeysVariant>(&inputs.variant)) {
+    d_far_q.resize(far_q.size());
+    d_table.resize(table.size());
+    gradients.variant = RelativeKeysGradients{
+        contiguous<OutputTensor>(d_far_q, s.heads, s.queries, relative->rank), d_table.data()};
   } else if (std::holds_alternative<ClampVariant>(inputs.variant)) {
     d_far_q.resize(far_q.size());
     d_far_k.resize(far_k.size());

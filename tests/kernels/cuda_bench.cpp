@@ -129,7 +129,7 @@ std::vector<std::unique_ptr<Timed>> cases_of(const Size& size) {
   const bool wide = cuda_padded_heads(size.dim, size.dim).wide();
   std::vector<std::unique_ptr<Timed>> cases, backward;
   for (BenchForm& form : bench_forms(size.length, size.dim)) {
-    if (wide && !has_wide_form(form.problem)) continue;
+    if (!is_on_cuda(form.problem.kind) || (wide && !has_wide_form(form.problem))) continue;
     form.problem.shape = {1, size.heads, size.heads, size.length, size.length, size.dim};
     const auto drawn = std::make_shared<Drawn>(form.problem);
     cases.push_back(std::make_unique<Timed>(form, drawn, "forward", false));

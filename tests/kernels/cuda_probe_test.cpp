@@ -68,7 +68,7 @@ TEST_P(CudaProbes, GiveTheSameBitsEveryTime) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, CudaProbes, ::testing::ValuesIn(all_kinds()),
+INSTANTIATE_TEST_SUITE_P(Kernels, CudaProbes, ::testing::ValuesIn(kinds_on_cuda()),
                          [](const auto& info) { return kind_name(info.param); });
 
 class CudaTopKeys : public CudaProbes {};

@@ -150,7 +150,7 @@ TEST_P(CudaSums, OfGradientsAreRight) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, CudaSums, ::testing::ValuesIn(all_kinds()),
+INSTANTIATE_TEST_SUITE_P(Kernels, CudaSums, ::testing::ValuesIn(kinds_on_cuda()),
                          [](const auto& info) { return kind_name(info.param); });
 
 TEST(CudaChecks, SumsOfNothingAreZero) {

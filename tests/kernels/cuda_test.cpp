@@ -482,7 +482,8 @@ TEST_P(Cuda, LongIsRightInLongTexts) {
 
 const std::vector<Kind> kHopperKinds = {Kind::plain, Kind::table,       Kind::table_signed,
                                         Kind::tapa,  Kind::tapa_linear, Kind::tape};
-INSTANTIATE_TEST_SUITE_P(Kernels, Cuda, ::testing::ValuesIn(in_form(false, all_kinds())), name_of);
+INSTANTIATE_TEST_SUITE_P(Kernels, Cuda, ::testing::ValuesIn(in_form(false, kinds_on_cuda())),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(Hopper, Cuda, ::testing::ValuesIn(in_form(true, kHopperKinds)), name_of);
 
 /// CAPE's pairs go through a network, whatever is masked.

@@ -108,7 +108,7 @@ inline std::string name_of(const ::testing::TestParamInfo<KindInForm>& info) {
 
 inline std::vector<Kind> kinds_but_cape() {
   std::vector<Kind> kinds;
-  for (const Kind kind : all_kinds()) {
+  for (const Kind kind : kinds_on_cuda()) {
     if (!is_cape(kind)) kinds.push_back(kind);
   }
   return kinds;

@@ -65,6 +65,9 @@ struct Reference {
       far_q = Rows<Real>(clamp->q, s.batch, s.heads, s.queries, s.head_dim);
       far_k = Rows<Real>(clamp->k, s.batch, s.kv_heads, s.keys, s.head_dim);
     }
+    if (const auto* relative = std::get_if<RelativeKeysVariant>(&in.variant)) {
+      far_q = Rows<Real>(relative->r, s.batch, s.heads, s.queries, relative->rank);
+    }
     pairs = s.queries * s.keys;
     score.assign(static_cast<std::size_t>(s.batch * s.heads * pairs), 0);
     weight = score;
@@ -173,6 +176,23 @@ struct Reference {
     return lambda < 0 || lambda >= t.length ? -1 : row(b, h, i) * t.length + lambda;
   }
 
+  /// Where the first channel of a pair's relative key is; -1 where it has none.
+  std::int64_t relative_key(const RelativeKeysVariant& t, std::int64_t h, std::int64_t i,
+                            std::int64_t j) const {
+    std::int64_t n = distance(i, j) - t.first_distance;
+    if (t.clips) n = std::clamp<std::int64_t>(n, 0, t.length - 1);
+    return n < 0 || n >= t.length ? -1 : h * t.head_stride + n;
+  }
+  Real relative_dot(const RelativeKeysVariant& t, std::int64_t b, std::int64_t h, std::int64_t i,
+                    std::int64_t j) const {
+    const std::int64_t key = relative_key(t, h, i, j);
+    Real sum = 0;
+    for (std::int64_t d = 0; d < t.rank && key >= 0; ++d) {
+      sum += far_q.at(b, h, i)[d] * Real(t.keys[key + d * t.length]);
+    }
+    return sum;
+  }
+
   /// The number of FIRE's knots below u.
   static std::int64_t segment(const FireVariant& fire, Real u) {
     std::int64_t n = 0;
@@ -268,6 +288,8 @@ struct Reference {
         } else if (const auto* own = std::get_if<QueryTableVariant>(&in.variant)) {
           const std::int64_t entry = query_entry(*own, b, h, i, j);
           if (entry >= 0) to += Real(own->values[entry]);
+        } else if (const auto* relative = std::get_if<RelativeKeysVariant>(&in.variant)) {
+          to += relative_dot(*relative, b, h, i, j);
         }
       }
       if (in.tokens.any() && visible(b, i, j)) {
@@ -395,8 +417,8 @@ struct Reference {
     if (in.sinks) d_sinks = sized(s.heads);
     d_gate = sized(in.gate.data ? s.batch * s.heads * s.queries * in.gate_dim : 0);
     d_scores = std::vector<Real>(score.size());
-    d_far_q = sized(far_q.dim() > 0 ? s.batch * s.heads * s.queries * s.head_dim : 0);
-    d_far_k = sized(far_q.dim() > 0 ? s.batch * s.kv_heads * s.keys * s.head_dim : 0);
+    d_far_q = sized(s.batch * s.heads * s.queries * far_q.dim());
+    d_far_k = sized(far_k.dim() > 0 ? s.batch * s.kv_heads * s.keys * s.head_dim : 0);
     d_query_bias = sized(in.tokens.query ? s.batch * s.heads * s.queries : 0);
     d_key_bias = sized(in.tokens.key ? s.batch * s.heads * s.keys : 0);
     d_query_factor = sized(in.tokens.factor ? s.batch * s.heads * s.queries : 0);
@@ -406,6 +428,7 @@ struct Reference {
     if (const auto* t = std::get_if<QueryTableVariant>(&in.variant)) {
       d_table = sized(s.batch * s.heads * s.queries * t->length);
     }
+    if (const auto* t = std::get_if<RelativeKeysVariant>(&in.variant)) d_table = sized(t->size(s));
     if (const auto* t = std::get_if<TapeVariant>(&in.variant)) {
       d_state = sized(s.batch * s.kv_heads * s.keys * t->state_dim);
     }
@@ -500,6 +523,9 @@ struct Reference {
 
   void far_gradient(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j, Real g);
 
+  void relative_gradient(const RelativeKeysVariant& t, std::int64_t b, std::int64_t h,
+                         std::int64_t i, std::int64_t j, Real g);
+
   /// Sums of d_scores over the pairs of each head at |distance| 0 .. length - 1: (B, heads,
   /// length).
   std::vector<double> score_gradients(std::int64_t length) const {
@@ -529,7 +555,7 @@ struct Reference {
   const AttentionInputs& in;
   const AttentionShape& s;
   Rows<Real> q, k, v, state;  ///< `state` of the tape variant alone
-  Rows<Real> far_q, far_k;    ///< of clamped distances
+  Rows<Real> far_q, far_k;    ///< of clamped distances; of relative keys far_q is r
   Rows<Real> gate;            ///< of dimension 0 where there is none, as what follows is empty
   std::vector<Real> ungated, d_gate;
   std::vector<Real> d_scores;  ///< like `score`, of the softmax's input

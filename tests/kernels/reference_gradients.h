@@ -40,6 +40,8 @@ void Reference<Real>::pair_gradient(std::int64_t b, std::int64_t i, std::int64_t
     } else if (const auto* own = std::get_if<QueryTableVariant>(&in.variant)) {
       const std::int64_t entry = query_entry(*own, b, h, i, j);
       if (entry >= 0) d_table[static_cast<std::size_t>(entry)] += g;
+    } else if (const auto* relative = std::get_if<RelativeKeysVariant>(&in.variant)) {
+      relative_gradient(*relative, b, h, i, j, g);
     }
   }
 }
@@ -56,6 +58,17 @@ void Reference<Real>::far_gradient(std::int64_t b, std::int64_t h, std::int64_t 
 }
 
 template <typename Real>
+void Reference<Real>::relative_gradient(const RelativeKeysVariant& t, std::int64_t b,
+                                        std::int64_t h, std::int64_t i, std::int64_t j, Real g) {
+  const std::int64_t key = relative_key(t, h, i, j);
+  Real* d_query = d_far_q.data() + row(b, h, i) * t.rank;
+  for (std::int64_t d = 0; d < t.rank && key >= 0; ++d) {
+    d_query[d] += g * Real(t.keys[key + d * t.length]);
+    d_table[static_cast<std::size_t>(key + d * t.length)] += g * far_q.at(b, h, i)[d];
+  }
+}
+
+template <typename Real>
 Real Reference<Real>::token_gradient(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j,
                                      Real g) {
   const TokenTerms& t = in.tokens;
@@ -64,6 +77,9 @@ Real Reference<Real>::token_gradient(std::int64_t b, std::int64_t h, std::int64_
     Real before = Real(in.scale) * dot(b, h, i, j, 0, s.head_dim) + token_bias(b, h, i, j);
     if (const auto* table = std::get_if<TableVariant>(&in.variant)) {
       before += Real(table_value(*table, h, distance(i, j)));
+    }
+    if (const auto* relative = std::get_if<RelativeKeysVariant>(&in.variant)) {
+      before += relative_dot(*relative, b, h, i, j);
     }
     d_query_factor[query] += g * before;
     g *= Real(t.factor[query]);

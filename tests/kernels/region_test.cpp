@@ -267,7 +267,7 @@ TEST_P(EveryRegion, HasColumnSums) {
 void expect_nan_on(const Problem& problem) {
   Case c(problem);
   c.q[40 * 2 * 16] = std::numeric_limits<float>::quiet_NaN();  // row 40 of head 0
-  if (!c.far_q.empty()) c.far_q[40 * 2 * 16] = c.q[40 * 2 * 16];
+  if (!c.far_q.empty()) c.far_q[40 * (c.far_q.size() / 70)] = c.q[40 * 2 * 16];
   c.forward();
   for (const MapQuantity quantity : {MapQuantity::weight, MapQuantity::score}) {
     std::vector<float> mean(70 * 7), maximum(70 * 7);

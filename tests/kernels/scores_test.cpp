@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <stdexcept>
 #include <type_traits>
 #include <variant>
 #include <vector>
@@ -92,7 +93,19 @@ TEST_P(EveryKind, ListsTheArraysOfItsVariantAndOfItsGradients) {
 TEST_P(EveryKind, RunsTheKernelsThatItsLineNames) {
   const Problem problem{.kind = GetParam(), .shape = {1, 2, 1, 9, 9, 16}};
   const problems::RandomInputs drawn(problem);
-  EXPECT_EQ(cuda_score_name(drawn.inputs), kind_score(GetParam()));
+  if (is_on_cuda(GetParam())) {
+    EXPECT_EQ(cuda_score_name(drawn.inputs), kind_score(GetParam()));
+  } else {
+    EXPECT_THROW(cuda_score_name(drawn.inputs), std::logic_error);
+    EXPECT_EQ(line_of(score_of(drawn.inputs)).name, kind_score(GetParam()));
+  }
+}
+
+// Models give a device some of these in another form (model/attention/relative_keys.h).
+TEST(Scores, OfRelativeKeysAloneAreNotOnCuda) {
+  for (const Kind kind : all_kinds()) {
+    EXPECT_EQ(is_on_cuda(kind), !kind_score(kind).starts_with("relative_keys")) << kind_name(kind);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, EveryKind, ::testing::ValuesIn(all_kinds()),

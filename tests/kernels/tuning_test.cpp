@@ -40,6 +40,33 @@ TEST_P(EveryTuning, GivesTheSameBits) {
   }
 }
 
+// What was measured to pay, or not to, on the two processors of tuning.cpp.
+TEST(Tuning, IsThatOfTheProcessorsThatWereMeasured) {
+  const Processor intel_6_207{64, 2, 49152 / 12}, amd_25_17{64, 1, 32768 / 8};
+  for (const std::int64_t row_bytes : {0, 512, 4095, 4096, 16384}) {
+    const ForwardTuning intel = forward_tuning(intel_6_207, row_bytes);
+    EXPECT_TRUE(intel.fetches_ahead) << row_bytes;
+    EXPECT_EQ(intel.packs_values, row_bytes >= 4096) << row_bytes;
+    const ForwardTuning amd = forward_tuning(amd_25_17, row_bytes);
+    EXPECT_FALSE(amd.fetches_ahead || amd.packs_values) << row_bytes;
+  }
+  // Two units of half the width, and a processor of which nothing is known.
+  EXPECT_FALSE(forward_tuning({32, 2, 4096}, 16384).fetches_ahead);
+  EXPECT_FALSE(forward_tuning({}, 16384).fetches_ahead);
+}
+
+// A speed, of which a test asks for no more than that it is one: another thread of the core may
+// multiply all the while.
+TEST(Tuning, FindsWhatTheProcessorAtHandHas) {
+  const Processor here = this_processor();
+  EXPECT_GE(here.l1_way, 1024);
+  if (here.vector_bytes == 0) {
+    EXPECT_EQ(here.vectors_a_cycle, 0);
+    GTEST_SKIP() << "its vectors are narrower than any that are measured";
+  }
+  EXPECT_GT(here.vectors_a_cycle, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Kernels, EveryTuning, ::testing::ValuesIn(all_kinds()),
                          [](const auto& info) { return kind_name(info.param); });
 

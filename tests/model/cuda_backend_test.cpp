@@ -498,6 +498,7 @@ class NoDevice final : public kernels::CudaKernels {
   void backward(const kernels::CudaAttention&, const kernels::SavedForward&,
                 const kernels::CudaGradients&) const override {}
   void score_sums(const kernels::CudaAttention&, const kernels::CudaScoreSums&) const override {}
+  void region(const kernels::CudaAttention&, const kernels::CudaRegion&) const override {}
   std::size_t sums_workspace(const kernels::CudaAttention&,
                              const kernels::ScoreSums&) const override {
     return 0;

@@ -246,6 +246,49 @@ TEST_F(ResidentCuda, MeasuresAfterThePassByTheKernels) {
   }
 }
 
+// Regions are the kernels' where the pass was, and come to the host: the numbers of the CPU's
+// kernels from the same 16-bit operands. Both sum in float32, in another order; CAPE's network has
+// 16-bit products on tensor cores.
+TEST_F(ResidentCuda, GivesRegionsByTheKernels) {
+  const at::NoGradGuard no_grad;
+  const Region region{{1, 2}, {10, 70}, {3, 69}};
+  for (const char* encoding : {"rope", "alibi", "tapa", "tape", "cape", "relative_logits"}) {
+    SCOPED_TRACE(encoding);
+    const double most = std::string(encoding) == "cape" ? 1e-2 : 1e-5;
+    const auto layer = first_layer({encoding, encoding, Json::object()}, 70);
+    const AttentionResult known = attention(
+        layer->program(), layer->v(), {.backend = Backend::cuda_unverified, .want_lse = true});
+    const LayerAttention there(0, moved(layer->program(), the_device()),
+                               layer->v().to(the_device()), known.lse.to(the_device()),
+                               at::Tensor(), Backend::cuda_unverified, known.ran);
+    const LayerAttention here(0, layer->program(), layer->v(), known.lse, at::Tensor(),
+                              Backend::fused, {});
+    kernels_.asked = kernels_.passes = 0;
+    for (const auto& [found, expected] : {std::pair{there.score(region), here.score(region)},
+                                          {there.content(region), here.content(region)},
+                                          {there.weights(region), here.weights(region)}}) {
+      ASSERT_TRUE(found.is_cpu());
+      ASSERT_EQ(found.sizes(), expected.sizes());
+      const at::Tensor seen = expected.isfinite();
+      ASSERT_TRUE(found.isfinite().equal(seen));
+      EXPECT_LT(relative_error(found.where(seen, 0), expected.where(seen, 0)), most);
+    }
+    // A call of the kernels for each text of two.
+    EXPECT_EQ(kernels_.passes, 6);
+    EXPECT_EQ(kernels_.asked, 0);
+    for (const MapQuantity quantity :
+         {MapQuantity::weight, MapQuantity::score, MapQuantity::content}) {
+      const MapRequest request{
+          .batch = 1, .region = region, .height = 7, .width = 11, .quantity = quantity};
+      const MapResult found = there.map(request), expected = here.map(request);
+      EXPECT_EQ(found.ran.text(), "cuda-unverified");
+      const at::Tensor seen = expected.mean.isfinite();
+      ASSERT_TRUE(found.mean.isfinite().equal(seen));
+      EXPECT_LT(relative_error(found.mean.where(seen, 0), expected.mean.where(seen, 0)), most);
+    }
+  }
+}
+
 // A token at a time, behind what is kept: the kernels take one query with an offset, and the bits
 // are those of a model on the CPU whose operands are copied.
 TEST_F(ResidentCuda, ReadsTextsInPieces) {

@@ -99,14 +99,13 @@ const std::map<std::string, std::set<std::string>>& without_fused_form() {
        {"ape_grid", "ape_grid_distance_manhattan", "ape_grid_start_identity",
         "ape_grid_start_public_rope", "ape_tree", "ape_tree_numbering_depth_first",
         "ape_tree_paths_public", "ape_tree_start_identity", "ape_tree_start_public_rope",
-        "ape_tree_steps_public", "cape_conv_fire", "cape_form_conv", "shaw", "tape_circuit"}},
+        "ape_tree_steps_public", "cape_conv_fire", "cape_form_conv", "tape_circuit"}},
       {"a distance that is counted from the scores of all keys between", {"cope"}},
       {"a formula that is neither a table of distances nor a known form",
        {"formula_of_heads", "formula_term"}},
       {"a map that was read from a file", {"imported_tensors_maps"}},
       {"a product of matrices of all tokens between a key and its query", {"path"}},
       {"a piece of what the keys nearer to the query have left", {"stick_breaking"}},
-      {"a product of each query with a key of every distance", {"transformer_xl"}},
   };
   return list;
 }
@@ -124,6 +123,13 @@ std::string plain_on_cuda(const std::string& variant) {
   // Its queries and keys have a fourth of a head's channels, of which the tiny model has eight.
   if (variant == "tape_tensor_form_L4R1") {
     return "heads of 2 channels with values of 8 have no form in the CUDA kernels";
+  }
+  // Those that go by nothing but r, of few distances, are a table of each query's own there.
+  if (variant == "shaw") {
+    return "relative keys of either side have no form in the CUDA kernels";
+  }
+  if (variant == "transformer_xl") {
+    return "numbers of tokens beside relative keys have no form in the CUDA kernels";
   }
   return plain_on_cpu(variant);
 }

@@ -507,8 +507,7 @@ TEST(PlainForms, SayWhatHasNoFusedForm) {
   const std::vector<std::pair<const char*, const char*>> reasons = {
       {"path", "a product of matrices of all tokens between a key and its query"},
       {"cope", "a distance that is counted from the scores of all keys between"},
-      {"stick_breaking", "a piece of what the keys nearer to the query have left"},
-      {"transformer_xl", "a product of each query with a key of every distance"}};
+      {"stick_breaking", "a piece of what the keys nearer to the query have left"}};
   for (const auto& [key, what] : reasons) {
     const auto model = random_model(tiny_config(key), 5);
     AllRan kernels;

@@ -362,6 +362,7 @@ AttentionProgram from_row(AttentionProgram program, std::int64_t first) {
   cut(program.q, 2), cut(program.q_plain, 2), cut(program.gate, 2);
   cut(program.tokens.query, 2), cut(program.tokens.factor, 2);
   if (auto* table = program.as<QueryTableProgram>()) cut(table->values, 2);
+  if (auto* relative = program.as<RelativeKeysProgram>()) cut(relative->r, 2);
   if (FireProgram* fire = program.fire()) cut(fire->factor, 0);
   program.query_offset = first;
   return program;

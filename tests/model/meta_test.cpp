@@ -7,61 +7,22 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "attention_keeper.h"
-#include "boxed_tensors.h"
 #include "encoding_variants.h"
 #include "golden.h"
+#include "meta_device.h"
 #include "model/attention/plain_attention.h"
 #include "model/key_value_cache.h"
 #include "model/loss.h"
+#include "next_token_loss.h"
 #include "tests/golden_folder.h"
 
 namespace phasescope::model {
 namespace {
-
-at::Tensor zeros_like_it(const at::Tensor& x) {
-  if (!x.is_meta()) return x;
-  return at::zeros(x.sizes(), x.options().device(at::kCPU));
-}
-
-void shapes_of_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const auto as_meta = [](const at::Tensor& x) {
-    return at::empty_strided(x.sizes(), x.strides(), x.options().device(at::kMeta));
-  };
-  // What was given to be filled, as abs does, may have another size now.
-  for (const Stand& one : run_on_cpu(op, stack, &zeros_like_it, as_meta)) {
-    if (one.given.sizes() != one.stand_in.sizes()) one.given.resize_(one.stand_in.sizes());
-  }
-}
-
-torch::CppFunction shapes() { return torch::CppFunction::makeFromBoxedFunction<&shapes_of_cpu>(); }
-
-// LibTorch knows shapes of many operators in Python alone; there the CPU's kernel says them, on
-// zeros. What depends on values has no shape.
-class OnMeta : public testing::Environment {
- public:
-  void SetUp() override {
-    library_ = std::make_unique<torch::Library>(torch::Library::IMPL, "aten",
-                                                c10::DispatchKey::Meta, __FILE__, __LINE__);
-    const auto knows_shapes = [](const c10::OperatorHandle& op) {
-      using Key = c10::DispatchKey;
-      return op.hasKernelForDispatchKey(Key::Meta) ||
-             op.hasKernelForDispatchKey(Key::CompositeImplicitAutograd) ||
-             op.hasKernelForDispatchKey(Key::CompositeExplicitAutograd) ||
-             op.hasKernelForDispatchKey(Key::CompositeExplicitAutogradNonFunctional);
-    };
-    register_for(*library_, &shapes, [&](const c10::OperatorHandle& op) {
-      return !reads_values(op.schema().name()) && !knows_shapes(op);
-    });
-  }
-
- private:
-  std::unique_ptr<torch::Library> library_;
-};
-const testing::Environment* const on_meta = testing::AddGlobalTestEnvironment(new OnMeta);
 
 // What a pass shows, where it is and of which shape.
 void expect_same_shapes(const AttentionKeeper& meta, const AttentionKeeper& cpu) {
@@ -141,6 +102,36 @@ TEST_P(EncodingsOnMeta, RunWithoutNumbers) {
 TEST_P(EncodingsOnMeta, RunInPiecesWithoutNumbers) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     expect_runs_in_pieces(tiny_model(GetParam(), dtype));
+  }
+}
+
+// A step of training: gradients where the weights are, of their shapes.
+TEST_P(EncodingsOnMeta, TrainWithoutNumbers) {
+  const auto meta = on_device(tiny_model(GetParam(), at::kFloat), at::kMeta);
+  const NamedTensors weights =
+      named_tensors(meta->config(), meta->encoding(), meta->decoder.weights());
+  // FIRE's threshold lies with the host, which its decisions are made on: so does its gradient.
+  std::optional<ZerosOfMeta> zeros;
+  for (const auto& [name, tensor] : weights) {
+    tensor.set_requires_grad(true);
+    if (!tensor.is_meta() && !zeros) zeros.emplace();
+  }
+  const auto real = tiny_model(GetParam(), at::kFloat);
+  const NamedTensors known =
+      named_tensors(real->config(), real->encoding(), real->decoder.weights());
+  ASSERT_EQ(known.size(), weights.size());
+  for (const auto& [name, tensor] : known) tensor.set_requires_grad(true);
+  const at::Tensor ids = random_ids(2, 17, meta->config().vocab_size);
+  for (const auto& model : {real, meta}) {
+    next_token_loss(model->decoder.forward(ids), ids).backward();
+  }
+  EXPECT_TRUE(meta->decoder.weights().embedding.grad().defined());
+  for (std::size_t n = 0; n < weights.size(); ++n) {
+    const auto& [name, tensor] = weights[n];
+    EXPECT_EQ(tensor.grad().defined(), known[n].second.grad().defined()) << name;
+    if (!tensor.grad().defined()) continue;
+    EXPECT_EQ(tensor.grad().device(), tensor.device()) << name;
+    EXPECT_EQ(tensor.grad().sizes(), tensor.sizes()) << name;
   }
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "boxed_tensors.h"
+#include "guarded_memory.h"
 #include "model/host_memory.h"
 
 namespace phasescope::model {
@@ -53,16 +54,61 @@ struct PhantomHooks final : at::PrivateUse1HooksInterface {
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
 };
 
-// Memory of the CPU's own allocator.
+// While one lives, the device works on its memory, of which this thread allocates more.
+class AtWork {
+ public:
+  AtWork() {
+    GuardedMemory::shared().open();
+    ++depth();
+  }
+  ~AtWork() {
+    --depth();
+    GuardedMemory::shared().close();
+  }
+  AtWork(const AtWork&) = delete;
+  AtWork& operator=(const AtWork&) = delete;
+  static bool here() { return depth() > 0; }
+
+ private:
+  static int& depth() {
+    static thread_local int count = 0;
+    return count;
+  }
+};
+
+// The CPU's own allocator, but for what operators of the device allocate while its memory is
+// guarded: their results are the device's.
+class HostAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    return AtWork::here() && GuardedMemory::shared().guards() ? guarded(bytes, at::kCPU)
+                                                              : own_->allocate(bytes);
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return own_->raw_deleter(); }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+  static c10::DataPtr guarded(std::size_t bytes, c10::Device device) {
+    void* memory = GuardedMemory::shared().allocate(bytes);
+    return {memory, memory, [](void* given) { GuardedMemory::shared().free(given); }, device};
+  }
+
+ private:
+  c10::Allocator* const own_ = c10::GetCPUAllocator();
+};
+
+// Memory of the CPU's own allocator, or guarded memory.
 class PhantomAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
     ++counters().allocations;
+    if (GuardedMemory::shared().guards()) return HostAllocator::guarded(bytes, the_device());
     c10::DataPtr memory = c10::GetCPUAllocator()->allocate(bytes);
     return {memory.get(), memory.release_context(), memory.get_deleter(), the_device()};
   }
   c10::DeleterFnPtr raw_deleter() const override { return c10::GetCPUAllocator()->raw_deleter(); }
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    const AtWork at_work;
     default_copy_data(to, from, bytes);
   }
 };
@@ -100,6 +146,7 @@ at::Tensor as_cpu(const at::Tensor& x) {
 at::Tensor as_phantom(const at::Tensor& x) { return alias_of(x, the_device(), kKeys); }
 
 void run_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const AtWork at_work;
   if (reads_values(op.schema().name())) ++counters().reads;
   bool of_host = false, of_device = false;
   const std::vector<Stand> stands = run_on_cpu(
@@ -138,6 +185,7 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
 }
 
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
+  const AtWork at_work;
   if (from.is_cpu() != to.is_cpu()) ++(from.is_cpu() ? counters().to_device : counters().to_host);
   as_cpu(to).copy_(as_cpu(from));
   return to;
@@ -145,6 +193,7 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
 
 at::Scalar local_scalar(const at::Tensor& x) {
   ++counters().reads;
+  const AtWork at_work;
   return as_cpu(x).item();
 }
 
@@ -164,7 +213,9 @@ void register_phantom() {
                                      "aten::_local_scalar_dense"};
   register_for(*library, &boxed,
                [&own](const c10::OperatorHandle& op) { return !own.contains(op.schema().name()); });
-  reads_host_memory(kType);
+  reads_host_memory(kType, [](bool begins) {
+    begins ? GuardedMemory::shared().open() : GuardedMemory::shared().close();
+  });
 }
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, PhantomGuard);
@@ -186,6 +237,16 @@ void reset_phantom_counts() {
   Counters& all = counters();
   all.to_device = all.to_host = all.reads = all.allocations = 0;
 }
+
+GuardedPhantom::GuardedPhantom() {
+  (void)phantom_device();
+  static HostAllocator host;
+  static const bool taken = (c10::SetCPUAllocator(&host, /*priority=*/1), true);
+  (void)taken;
+  GuardedMemory::shared().guard(true);
+}
+
+GuardedPhantom::~GuardedPhantom() { GuardedMemory::shared().guard(false); }
 
 void watch_phantom_reads(MemoryRead told) { memory_read() = std::move(told); }
 

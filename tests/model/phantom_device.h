@@ -28,4 +28,14 @@ void reset_phantom_counts();
 using MemoryRead = std::function<void(const void* memory)>;
 void watch_phantom_reads(MemoryRead told);
 
+// As long as it lives, what the device allocates lies where nobody may read or write but its
+// operators and the CPU's kernels: host code that does dies by SIGSEGV. One at a time.
+class GuardedPhantom {
+ public:
+  GuardedPhantom();
+  ~GuardedPhantom();
+  GuardedPhantom(const GuardedPhantom&) = delete;
+  GuardedPhantom& operator=(const GuardedPhantom&) = delete;
+};
+
 }  // namespace phasescope::model

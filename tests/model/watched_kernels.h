@@ -47,6 +47,11 @@ class WatchedKernels final : public kernels::CudaKernels {
     ++passes;
     real_.score_sums(attention, sums);
   }
+  void region(const kernels::CudaAttention& attention,
+              const kernels::CudaRegion& region) const override {
+    ++passes;
+    real_.region(attention, region);
+  }
   std::size_t sums_workspace(const kernels::CudaAttention& attention,
                              const kernels::ScoreSums& sums) const override {
     return real_.sums_workspace(attention, sums);

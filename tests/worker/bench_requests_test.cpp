@@ -73,6 +73,7 @@ TEST(BenchKernels, HasARowForEveryVariantPassAndRival) {
       "gates/forward/none/PyTorch SDPA, flash, times the gate",
       "forgetting/forward/none/PyTorch SDPA, flash, with a dense bias made before",
       "query_table/forward/none/PyTorch SDPA, flash, with a dense bias made before",
+      "relative_keys/forward/none/PyTorch SDPA, flash, with a dense bias made before",
       "clamp/forward/none/eager tensor operations",
       "plain/backward/none/PyTorch SDPA, flash",
       "plain/backward/none/PyTorch SDPA, math",
@@ -85,6 +86,7 @@ TEST(BenchKernels, HasARowForEveryVariantPassAndRival) {
       "gates/backward/none/PyTorch SDPA, flash, times the gate",
       "forgetting/backward/none/PyTorch SDPA, flash, with a dense bias made before",
       "query_table/backward/none/PyTorch SDPA, flash, with a dense bias made before",
+      "relative_keys/backward/none/PyTorch SDPA, flash, with a dense bias made before",
       "clamp/backward/none/eager tensor operations"};
   EXPECT_EQ(seen, want);
   EXPECT_TRUE(spread);

@@ -74,6 +74,13 @@ struct ProgramOf {
   Variant operator()(const kernels::QueryTableVariant& table) const {
     return model::QueryTableProgram{tensor_of(drawn.table, {1, size.heads, size.n, table.length})};
   }
+  Variant operator()(const kernels::RelativeKeysVariant& relative) const {
+    const std::int64_t tables = relative.head_stride == 0 ? 1 : size.heads;
+    return model::RelativeKeysProgram{
+        rows_of(drawn.far_q, size, dtype, layout),
+        tensor_of(drawn.table, {tables, relative.rank, relative.length}), relative.first_distance,
+        relative.clips};
+  }
   Variant operator()(const kernels::ClampVariant&) const {
     return model::ClampProgram{rows_of(drawn.far_q, size, dtype, layout),
                                rows_of(drawn.far_k, size, dtype, layout), drawn.limits};
