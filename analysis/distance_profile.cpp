@@ -205,13 +205,18 @@ std::vector<protocol::DistancePoint> ProfileGroup::points(const Sampled& sampled
     mean(&weights, point.weight_mean, point.weight_low, point.weight_high, kShare);
     mean(&contents, point.content_mean, point.content_low, point.content_high);
     mean(&terms, point.positional_mean, point.positional_low, point.positional_high);
-    point.score_sd = deviation(sums.score_square[b] / n, point.score_mean);
-    point.content_sd = deviation(total_.content_square[b] / n, point.content_mean);
+    // One pair says nothing of how far others would lie from it.
+    const auto spread = [&](const std::vector<double>& squares, double of) {
+      return point.count < 2 ? std::numeric_limits<double>::quiet_NaN()
+                             : deviation(squares[b] / n, of);
+    };
+    point.score_sd = spread(sums.score_square, point.score_mean);
+    point.content_sd = spread(total_.content_square, point.content_mean);
     if (!total_.weight_square.empty()) {
-      point.weight_sd = deviation(total_.weight_square[b] / n, point.weight_mean);
+      point.weight_sd = spread(total_.weight_square, point.weight_mean);
     }
     if (!total_.term_square.empty()) {
-      point.positional_sd = deviation(total_.term_square[b] / n, point.positional_mean);
+      point.positional_sd = spread(total_.term_square, point.positional_mean);
     }
   }
   return points;

@@ -155,6 +155,10 @@ class FieldChecker {
     } else if constexpr (std::is_arithmetic_v<T>) {
       const auto number = static_cast<double>(value);
       if (!(number >= about.low && number <= about.high)) problems_.add(key, range_words(about));
+    } else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) {
+      for (std::size_t i = 0; i < value.size(); ++i) {
+        (*this)((name + ("[" + std::to_string(i) + "]")).c_str(), value[i], about);
+      }
     } else if constexpr (std::is_same_v<T, std::string>) {
       const auto choices = protocol::choices_of(about);
       const bool known = choices.empty() || std::ranges::find(choices, value) != choices.end();

@@ -292,7 +292,8 @@ struct TrainSection {
             .high = 1e8});
     v("checkpoint_every", checkpoint_every, About{.help = "steps", .low = 1});
     v("keep_checkpoints", keep_checkpoints, About{.help = "the newest ones", .low = 2});
-    v("keep_steps", keep_steps, About{.help = "checkpoints of these steps are never deleted"});
+    v("keep_steps", keep_steps,
+      About{.help = "checkpoints of these steps are never deleted", .low = 1});
     v("keep_best", keep_best,
       About{.help = "a checkpoint at the best validation so far too, which stays until a better "
                     "one and which checkpoints/best names: by fewest bits, or most targets right",

@@ -9,12 +9,14 @@
 #include <string>
 
 #include "widgets/map_colors.h"
+#include "widgets/scaled.h"
 #include "widgets/theme.h"
 
 namespace phasescope::widgets {
 namespace {
 
 constexpr float kSmall = 0.87F;
+constexpr float kGap = 4;  // pixels between colours, numbers and title
 
 // Upwards, in the middle of the height; what has no room is cut off.
 void draw_scale_title(std::string words, ImVec2 at, float height) {
@@ -51,7 +53,7 @@ void draw_color_scale(const MapSpec& map, float height, bool titled) {
   float widest = 0;
   const auto label = [&](double value, float y) {
     const std::string words = short_number(value);
-    list->AddText(ImGui::GetFont(), font, {at.x + width + 4, y},
+    list->AddText(ImGui::GetFont(), font, {at.x + width + scaled(kGap), y},
                   ImGui::ColorConvertFloat4ToU32(palette().quiet), words.c_str());
     widest = std::max(widest, ImGui::GetFont()->CalcTextSizeA(font, 1e9F, 0, words.c_str()).x);
   };
@@ -59,7 +61,9 @@ void draw_color_scale(const MapSpec& map, float height, bool titled) {
   label(value_at_place(map, 0.5), at.y + (height - font) / 2);
   label(value_at_place(map, 0), at.y + height - font);
   titled = titled && !map.value_label.empty();
-  if (titled) draw_scale_title(map.value_label, {at.x + width + 4 + widest + 4, at.y}, height);
+  if (titled) {
+    draw_scale_title(map.value_label, {at.x + width + widest + 2 * scaled(kGap), at.y}, height);
+  }
   ImGui::Dummy({width + font * (titled ? 4.2F : 3.2F), height});
   if (!map.value_label.empty() && ImGui::IsItemHovered()) {
     ImGui::SetTooltip("%s: %s", map.value_label.c_str(), scale_text(map).c_str());

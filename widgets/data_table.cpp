@@ -18,6 +18,7 @@
 #include "widgets/focus_keys.h"
 #include "widgets/plot_spec.h"
 #include "widgets/plot_table.h"
+#include "widgets/scaled.h"
 #include "widgets/theme.h"
 
 namespace phasescope::widgets {
@@ -185,7 +186,9 @@ bool draw_at_the_left(const std::string& words, const ImVec4& color) {
 bool draw_box(const TableCell& cell) {
   bool ticked = *cell.box;
   ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, {0, 0});
+  ImGui::PushItemFlag(ImGuiItemFlags_NoNav, true);  // keys tick it from its row
   const bool clicked = ImGui::Checkbox("##box", &ticked);
+  ImGui::PopItemFlag();
   ImGui::PopStyleVar();
   if (!cell.help.empty()) ImGui::SetItemTooltip("%s", cell.help.c_str());
   return clicked;
@@ -201,6 +204,51 @@ void draw_words(const TableColumn& column, const TableCell& cell) {
     help = cell.words + (help.empty() ? "" : "\n") + help;
   }
   if (!help.empty()) ImGui::SetItemTooltip("%s", help.c_str());
+}
+
+// ---- A table by keys ----------------------------------------------------------------------------
+
+// The rows of the next table are among what the focus goes through in its window, and not behind a
+// door that Enter opens.
+void let_keys_into_next_table() {
+  if (ImGui::GetCurrentWindow()->SkipItems) return;  // the table would leave it to another window
+  ImGuiNextWindowData& next = ImGui::GetCurrentContext()->NextWindowData;
+  next.HasFlags |= ImGuiNextWindowDataFlags_HasChildFlags;
+  next.ChildFlags = ImGuiChildFlags_NavFlattened;
+}
+
+bool pressed_by_key(ImGuiID item) {
+  const ImGuiContext& g = *ImGui::GetCurrentContext();
+  return g.NavActivateId == item || g.NavActivatePressedId == item;
+}
+
+constexpr float kCellFrame = 2;
+
+// Of the row that has the focus by keys, the cell that they would tick or copy.
+void draw_frame_of_cell(int column) {
+  if (!ImGui::GetCurrentContext()->NavCursorVisible) return;
+  const ImRect cell = ImGui::TableGetCellBgRect(ImGui::GetCurrentTable(), column);
+  ImGui::GetWindowDrawList()->AddRect(cell.Min, cell.Max, ImGui::GetColorU32(ImGuiCol_NavCursor), 0,
+                                      scaled(kCellFrame));
+}
+
+// What the pointer would be told there.
+void tell_of_cell(const TableColumn& column, const TableCell& cell) {
+  if (!ImGui::GetCurrentContext()->NavHighlightItemUnderNav) return;
+  if (!cell.help.empty()) ImGui::SetItemTooltip("%s: %s", column.title.c_str(), cell.help.c_str());
+}
+
+// Scrolls sideways to where a column is in sight beside those that stay.
+void scroll_to_column(int column) {
+  const ImGuiTable* table = ImGui::GetCurrentTable();
+  ImRect cell = ImGui::TableGetCellBgRect(table, column);
+  const int frozen = table->FreezeColumnsCount;
+  if (table->Columns[column].DisplayOrder < frozen) return;
+  if (frozen > 0) {
+    const int last = table->DisplayOrderToIndex[frozen - 1];
+    cell.Min.x -= table->Columns[last].MaxX - table->InnerRect.Min.x;
+  }
+  ImGui::ScrollToRect(table->InnerWindow, cell, ImGuiScrollFlags_KeepVisibleEdgeX);
 }
 
 // Of every column of numbers the longest text, among as many rows as are looked at in no time.
@@ -362,7 +410,9 @@ void DataTable::draw_titles(const TableSpec& table) {
   }
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     if (!ImGui::TableSetColumnIndex(static_cast<int>(i))) continue;
+    ImGui::PushItemFlag(ImGuiItemFlags_NoTabStop, i > 0);  // arrows go on to the others
     ImGui::TableHeader(table.columns[i].title.c_str());
+    ImGui::PopItemFlag();
     // Dear ImGui knows no row that it does not draw.
     ImGuiTableColumn& column = ImGui::GetCurrentTable()->Columns[static_cast<int>(i)];
     const float wide = column.WorkMinX + ImGui::CalcTextSize(widest_[i].c_str()).x;
@@ -405,15 +455,31 @@ void DataTable::draw_row(const TableSpec& table, const TableDraw& options, int r
   const bool selected = options.selected && options.selected(row);
   const auto flags = ImGuiSelectableFlags_SpanAllColumns | ImGuiSelectableFlags_AllowOverlap |
                      ImGuiSelectableFlags_AllowDoubleClick;
-  if (ImGui::Selectable("##row", selected, flags)) {
+  ImGui::PushItemFlag(ImGuiItemFlags_NoTabStop, row != tab_row_);
+  const bool pressed = ImGui::Selectable("##row", selected, flags);
+  ImGui::PopItemFlag();
+  const ImGuiID item = ImGui::GetItemID();
+  const bool focused = has_focus(item);
+  if (focused) tab_row_ = row, move_cell(step_aside(item));
+  if (row == tab_row_) tab_row_drawn_ = true;
+  if (pressed && pressed_by_key(item) && cells[static_cast<std::size_t>(cell_)].box) {
+    drawn.box = row;
+  } else if (pressed) {
     drawn.clicked = row;
     if (ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) drawn.double_clicked = row;
   }
   if (ImGui::IsItemHovered()) drawn.hovered = row;
-  const bool by_key = asks_for_menu(ImGui::GetItemID());
+  const bool by_key = asks_for_menu(item);
   if (by_key || ImGui::IsItemClicked(ImGuiMouseButton_Right)) {
-    menu_row_ = row, menu_column_ = by_key ? 0 : std::max(0, ImGui::TableGetHoveredColumn());
+    menu_row_ = row, menu_column_ = by_key ? cell_ : std::max(0, ImGui::TableGetHoveredColumn());
     drawn.hovered = row;
+    // Below the cell: the row may begin far outside of what is in sight.
+    menu_at_.reset();
+    if (by_key) menu_at_ = ImGui::TableGetCellBgRect(ImGui::GetCurrentTable(), cell_).GetBL();
+  }
+  if (focused) {
+    tell_of_cell(table.columns[static_cast<std::size_t>(cell_)],
+                 cells[static_cast<std::size_t>(cell_)]);
   }
   if (row == options.hovered) {
     ImGui::TableSetBgColor(ImGuiTableBgTarget_RowBg0, ImGui::GetColorU32(ImGuiCol_HeaderHovered));
@@ -421,6 +487,7 @@ void DataTable::draw_row(const TableSpec& table, const TableDraw& options, int r
   ImGui::SameLine(0, 0);
   for (std::size_t c = 0; c < cells.size(); ++c) {
     if (!ImGui::TableSetColumnIndex(static_cast<int>(c))) continue;
+    if (focused && static_cast<int>(c) == cell_) draw_frame_of_cell(cell_);
     if (!cells[c].box) {
       draw_words(table.columns[c], cells[c]);
     } else if (draw_box(cells[c])) {
@@ -430,7 +497,29 @@ void DataTable::draw_row(const TableSpec& table, const TableDraw& options, int r
   ImGui::PopID();
 }
 
+// The cell of keys is one that is seen: of a column that was hidden it goes to the first shown.
+void DataTable::leave_hidden_cell() {
+  const ImGuiTable* table = ImGui::GetCurrentTable();
+  for (int place = 0; place < table->ColumnsCount && !table->Columns[cell_].IsEnabled; ++place) {
+    const int column = table->DisplayOrderToIndex[place];
+    if (table->Columns[column].IsEnabled) cell_ = column;
+  }
+}
+
+// In the order shown; columns that are hidden are passed over.
+void DataTable::move_cell(int step) {
+  const ImGuiTable* table = ImGui::GetCurrentTable();
+  int place = table->Columns[cell_].DisplayOrder + step;
+  for (; step != 0 && place >= 0 && place < table->ColumnsCount; place += step) {
+    const int column = table->DisplayOrderToIndex[place];
+    if (!table->Columns[column].IsEnabled) continue;
+    cell_ = column;
+    return scroll_to_column(column);
+  }
+}
+
 void DataTable::draw_menu(const TableSpec& table, const TableDraw& options) {
+  if (menu_at_) ImGui::SetNextWindowPos(*menu_at_, ImGuiCond_Appearing);
   if (!ImGui::BeginPopup("table menu")) return;
   const bool known = menu_row_ >= 0 && menu_row_ < static_cast<int>(table.rows.size()) &&
                      menu_column_ < static_cast<int>(table.columns.size());
@@ -464,10 +553,13 @@ TableDrawn DataTable::draw(const TableSpec& table, const TableDraw& options) {
                      ImGuiTableFlags_NoSavedSettings;
   const int columns = static_cast<int>(table.columns.size());
   menu_row_ = ImGui::IsPopupOpen("table menu") ? menu_row_ : -1;
+  if (cell_ >= columns) cell_ = 0;
+  if (columns > 0) let_keys_into_next_table();
   if (columns > 0 &&
       ImGui::BeginTable("table", columns, flags,
                         {std::max(0.0F, options.width), std::max(0.0F, options.height)})) {
     draw_titles(table);
+    leave_hidden_cell();
     take_sorting();
     order_rows(table, options);
     // Letters are whole pixels wide: of another size they are not all so much larger or smaller.
@@ -476,6 +568,9 @@ TableDrawn DataTable::draw(const TableSpec& table, const TableDraw& options) {
     if (std::exchange(fit_columns_, false)) {
       ImGui::TableSetColumnWidthAutoAll(ImGui::GetCurrentTable());
     }
+    // Tab stops at one row, where the focus was last or else at the first, and goes on from there:
+    // thousands of rows would be no way through a window.
+    if (!std::exchange(tab_row_drawn_, false)) tab_row_ = order_.empty() ? -1 : order_.front();
     ImGuiListClipper clipper;
     clipper.Begin(static_cast<int>(order_.size()));
     while (clipper.Step()) {

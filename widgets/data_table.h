@@ -1,5 +1,7 @@
 #pragma once
-// A table that is sorted, searched, clicked and copied, of as many rows as there are.
+// A table that is sorted, searched, clicked and copied, of as many rows as there are. By keys: Tab
+// goes to a row, up and down to others, left and right along its cells, Space or Enter clicks the
+// row or ticks the cell's box, the menu key copies the cell.
 #include <imgui.h>
 
 #include <cstdint>
@@ -101,6 +103,8 @@ class DataTable {
   void order_rows(const TableSpec& table, const TableDraw& options);
   void draw_row(const TableSpec& table, const TableDraw& options, int row, TableDrawn& drawn);
   void draw_menu(const TableSpec& table, const TableDraw& options);
+  void move_cell(int step);
+  void leave_hidden_cell();
 
   TableArrangement arrangement_, arranged_;
   std::uint64_t version_ = 0;
@@ -110,6 +114,9 @@ class DataTable {
   std::vector<std::string> widest_;  // text of each column
   float letter_ = 0;                 // that the columns were made for
   int menu_row_ = -1, menu_column_ = 0;
+  std::optional<ImVec2> menu_at_;  // below a cell, where keys asked for it
+  int tab_row_ = -1, cell_ = 0;    // where keys are: a row and a column of the spec
+  bool tab_row_drawn_ = false;
 };
 
 }  // namespace phasescope::widgets

@@ -13,11 +13,11 @@ constexpr double kCloser = 0.8, kStep = 0.1;
 
 constexpr KeyHelp kHelp[] = {
     {"Tab, Shift+Tab", "To the next control, figure or text; Space or Enter presses it"},
-    {"Enter, Escape", "In a table: to its rows, and away from them"},
     {"+  -", "In a figure: zoom in, zoom out"},
     {"Arrow keys",
      "In a figure: move what it shows. In Text: select the token beside. In Arcs: up "
-     "and down the query, left and right the key. In Heads: select the head beside"},
+     "and down the query, left and right the key. In Heads: select the head beside. In a table: to "
+     "the row above and below, from the first to the titles, which sort; to the cell beside"},
     {"0", "In a figure: show all again"},
     {"Menu, Shift+F10", "The context menu of a figure, a head or a row of a table"},
 };
@@ -27,6 +27,19 @@ bool is_typed(char wanted) {
   return std::ranges::any_of(ImGui::GetIO().InputQueueCharacters, [wanted](ImWchar typed) {
     return typed == static_cast<ImWchar>(wanted);
   });
+}
+
+ArrowStep pressed_arrows(ImGuiID item) {
+  if (!has_focus(item) || (ImGui::GetIO().KeyMods & ImGuiMod_Mask_) != 0) return {};
+  const auto pressed = [](ImGuiKey key) { return ImGui::IsKeyPressed(key) ? 1 : 0; };
+  return {pressed(ImGuiKey_RightArrow) - pressed(ImGuiKey_LeftArrow),
+          pressed(ImGuiKey_DownArrow) - pressed(ImGuiKey_UpArrow)};
+}
+
+// What the keys of this frame would do to the focus they do not.
+void keep_focus() {
+  ImGui::NavMoveRequestCancel();
+  ImGui::SetNavCursorVisible(true);
 }
 
 }  // namespace
@@ -56,13 +69,14 @@ bool asks_for_menu(ImGuiID item) {
 }
 
 ArrowStep arrow_step(ImGuiID item) {
-  if (!has_focus(item) || (ImGui::GetIO().KeyMods & ImGuiMod_Mask_) != 0) return {};
-  const auto pressed = [](ImGuiKey key) { return ImGui::IsKeyPressed(key) ? 1 : 0; };
-  const ArrowStep step{pressed(ImGuiKey_RightArrow) - pressed(ImGuiKey_LeftArrow),
-                       pressed(ImGuiKey_DownArrow) - pressed(ImGuiKey_UpArrow)};
-  if (step == ArrowStep{}) return step;
-  ImGui::NavMoveRequestCancel();
-  ImGui::SetNavCursorVisible(true);
+  const ArrowStep step = pressed_arrows(item);
+  if (step != ArrowStep{}) keep_focus();
+  return step;
+}
+
+int step_aside(ImGuiID item) {
+  const int step = pressed_arrows(item).right;
+  if (step != 0) keep_focus();
   return step;
 }
 

@@ -33,6 +33,8 @@ struct ArrowStep {
   bool operator==(const ArrowStep&) const = default;
 };
 ArrowStep arrow_step(ImGuiID item);
+// The same of left and right alone: up and down move the focus.
+int step_aside(ImGuiID item);
 
 // What is asked of a figure in this frame.
 struct FigureKeys {

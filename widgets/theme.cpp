@@ -159,7 +159,7 @@ void set_colors(const Shades& s) {
   c[ImGuiCol_ModalWindowDimBg] = rgb(0x000000, 0.35F);
 }
 
-void set_plot_colors(const Shades& s) {
+void set_plot_look(const Shades& s, float scale) {
   ImPlotStyle& style = ImPlot::GetStyle();
   ImVec4* c = style.Colors;
   c[ImPlotCol_FrameBg] = rgb(s.panel, 0);
@@ -170,10 +170,8 @@ void set_plot_colors(const Shades& s) {
   c[ImPlotCol_AxisTick] = rgb(s.rule);
   c[ImPlotCol_InlayText] = rgb(s.text);
   c[ImPlotCol_Crosshairs] = rgb(s.quiet, 0.8F);
-  style.PlotPadding = {4, 4};
-  style.LabelPadding = {4, 4};
-  style.MajorTickLen = {4, 4};
-  style.MinorTickLen = {2, 2};
+  style.PlotPadding = style.LabelPadding = style.MajorTickLen = {4 * scale, 4 * scale};
+  style.MinorTickLen = {2 * scale, 2 * scale};
   style.MinorAlpha = 0.0F;
 }
 
@@ -237,7 +235,7 @@ void apply_theme(const std::string& name, float scale) {
   s.dark ? ImGui::StyleColorsDark() : ImGui::StyleColorsLight();
   set_shape(scale);
   set_colors(shades);
-  if (ImPlot::GetCurrentContext()) set_plot_colors(shades);
+  if (ImPlot::GetCurrentContext()) set_plot_look(shades, scale);
   s.palette = {rgb(shades.quiet),
                rgb(shades.accent),
                rgb(s.dark ? 0x53c28b : 0x1d6d47),

@@ -27,9 +27,10 @@ std::vector<HeadMetric> metrics_before_windows() {
        mean_entropy},
       {{"entropy_normalised", "Entropy, normalised",
         "mean over q >= 1 of (-sum_k A ln A) / ln(q + 1)",
-        "1 for uniform rows; a causal row q has q + 1 keys"},
+        "1 for uniform rows; a causal row q has q + 1 keys; row 1 of a head with a learned sink is "
+        "divided by 2/e, the most that it can have"},
        kText,
-       kShare,  // but that a row of two keys beside a sink may have 2 / (e ln 2) = 1.06
+       kShare,
        mean_normalised_entropy,
        true},
       {{"sink", "Sink", "mean_q A[q, 0]", "a head counts as a sink above 0.3 (arXiv 2410.10781)"},

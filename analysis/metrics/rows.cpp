@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <numeric>
 
 namespace phasescope::analysis {
@@ -16,6 +17,13 @@ double mean_over_rows(const HeadReading& reading, std::int64_t first, F value) {
   double sum = 0;
   for (std::int64_t q = first; q < reading.tokens; ++q) sum += value(static_cast<std::size_t>(q));
   return sum / static_cast<double>(reading.tokens - first);
+}
+
+// The most that -sum A ln A of so many keys can be. Beside a sink their weights sum to some s <= 1,
+// and s ln(keys) - s ln s is largest at s = keys / e, which two keys alone have below 1.
+double most_entropy(std::size_t keys, bool beside_sink) {
+  if (beside_sink && keys == 2) return 2 / std::numbers::e;
+  return std::log1p(static_cast<double>(keys - 1));
 }
 
 double mean_of(const std::vector<double>& values) {
@@ -32,8 +40,9 @@ double mean_entropy(const MetricInput& input) {
 
 double mean_normalised_entropy(const MetricInput& input) {
   const HeadReading& r = *input.text;
-  return mean_over_rows(
-      r, 1, [&r](std::size_t q) { return r.entropy[q] / std::log1p(static_cast<double>(q)); });
+  return mean_over_rows(r, 1, [&r](std::size_t q) {
+    return r.entropy[q] / most_entropy(q + 1, !r.sink_weight.empty());
+  });
 }
 
 double sink(const MetricInput& input) { return mean_of(input.text->first_key_weight); }

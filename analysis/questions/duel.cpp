@@ -167,7 +167,7 @@ void Duel::tell(protocol::DuelResult& result) const {
   result.method = interval.method;
   result.verdict = kWords[static_cast<int>(verdict_)];
   result.why = why(verdict_);
-  result.skewness = moments_of(values_).skewness;
+  if (values_.size() > 1) result.skewness = moments_of(values_).skewness;
   result.margin = margin_;
   result.path = path_;
   if (verdict_ == Verdict::undecided && values_.size() > 1) {

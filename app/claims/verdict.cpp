@@ -86,18 +86,22 @@ class NeededRows {
   std::map<std::string, std::map<std::ptrdiff_t, json>> rows_;
 };
 
-IntervalEnd end_of(const json& object, const char* name) {
-  IntervalEnd end;
-  if (object.contains(name)) protocol::detail::Form<IntervalEnd>::read(object.at(name), end);
-  return end;
+MeasuredNumber with_interval(const std::string& name, const json& form) {
+  const auto interval = protocol::from_json_form<protocol::Interval>(form);
+  return {.name = name,
+          .value = interval.mean,
+          .low = interval.low,
+          .high = interval.high,
+          .n = interval.n};
 }
 
-MeasuredNumber with_interval(const std::string& name, double value, const json& object) {
-  return {.name = name,
-          .value = value,
-          .low = end_of(object, "low"),
-          .high = end_of(object, "high"),
-          .n = object.value("n", std::int64_t{0})};
+// The number of a row whose interval stands beside it, as a number that has it itself.
+json with_what_is_beside(const json& row, const json& value) {
+  json form{{"value", value}};
+  for (const char* part : {"low", "high", "n"}) {
+    if (row.contains(part)) form[part] = row.at(part);
+  }
+  return form;
 }
 
 MeasuredNumber exact(const std::string& name, double value) {
@@ -117,12 +121,10 @@ std::optional<MeasuredNumber> number_in(const json& row, const std::string& name
     }
     return exact(name, protocol::detail::read_double(*value));
   }
-  if (const json* number = protocol::value_of_interval(*value)) {
-    return with_interval(name, protocol::detail::read_double(*number), *value);
-  }
+  if (protocol::value_of_interval(*value) != nullptr) return with_interval(name, *value);
   if (!value->is_number()) return std::nullopt;
   const bool beside = !field.starts_with("/") && row.contains("low") && row.contains("high");
-  return beside ? with_interval(name, value->get<double>(), row)
+  return beside ? with_interval(name, with_what_is_beside(row, *value))
                 : exact(name, value->get<double>());
 }
 

@@ -52,6 +52,10 @@ Table states_of(std::string title, const std::vector<protocol::PatternsLayer>& l
 
 }  // namespace
 
+std::string counted(std::int64_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
 Table table_of(std::string title, const json& rows, std::vector<std::string> columns) {
   Table table{.title = std::move(title), .columns = std::move(columns), .rows = rows};
   for (json& row : table.rows) {

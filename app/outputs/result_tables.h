@@ -30,6 +30,9 @@ std::set<std::string> given(const R& request) {
   return keys;
 }
 
+// "1 thread", "2 threads".
+std::string counted(std::int64_t count, const std::string& what);
+
 // These keys of `rows`, in that order.
 Table table_of(std::string title, const nlohmann::json& rows, std::vector<std::string> columns);
 // These keys of `rows`, JSON forms of Row, headed by the titles and units of its fields.

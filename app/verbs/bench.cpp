@@ -184,9 +184,10 @@ class BenchVerb : public Verb {
   Output steps(Run& run) const {
     if (!page_.empty()) page_before();
     protocol::StepBenchRequest asked{.runs = request_.runs, .threads = request_.threads};
-    const std::set<std::string> options = given(request_);
-    if (options.contains("lengths")) asked.lengths = request_.lengths;
-    if (options.contains("backend")) asked.backend = request_.backend;
+    // Windows are as long as each configuration has them, and run as it says, unless asked for.
+    const protocol::KernelsBenchRequest unasked;
+    if (request_.lengths != unasked.lengths) asked.lengths = request_.lengths;
+    if (request_.backend != unasked.backend) asked.backend = request_.backend;
     asked.device = request_.device;
     asked.forward_only = request_.passes == std::vector<std::string>{"forward"};
     if (!request_.passes.empty() && !asked.forward_only) {

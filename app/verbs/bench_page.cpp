@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <set>
 
+#include "app/outputs/result_tables.h"
 #include "app/verbs/bench_goals.h"
 #include "formats/error.h"
 #include "formats/json.h"
@@ -46,7 +47,8 @@ A *dense bias made before* is in neither the rival's time nor its memory, and no
 for.
 
 *Sinks* and *gates* (a number a channel) stand beside plain scores, *forgetting* is a bias by token, *query_table* a
-table of 256 near distances for each query, *clamp* a second q and k for far keys: of three heads one has all keys
+table of 256 near distances for each query, *relative_keys* the same made in the kernel, of a vector of 16 numbers of
+each query and one of each distance, *clamp* a second q and k for far keys: of three heads one has all keys
 far, one those past a third of the text, one none. A section without these rows is older than they are.
 
 *Probes: all* are entropy, largest score and its key, largest weight, weight on key 0 and within three
@@ -160,10 +162,6 @@ std::string conditions_of(const AttentionBench& bench, const std::string& date) 
 }
 
 }  // namespace
-
-std::string counted(std::int64_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
 
 std::string bench_device(const AttentionBench& bench) {
   const std::string dtype = dtype_of(bench) == "f32" ? "" : ", " + dtype_of(bench);

@@ -8,9 +8,6 @@
 
 namespace phasescope::app {
 
-// "1 thread", "2 threads"
-std::string counted(std::int64_t count, const std::string& what);
-
 // What it ran on: "AMD EPYC, avx3, 2 threads", "NVIDIA H200, cuda-unverified, bf16".
 std::string bench_device(const protocol::AttentionBench& bench);
 // One line for figures and tables: processor, threads, build, sizes in common, runs, `date`

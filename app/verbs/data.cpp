@@ -153,11 +153,13 @@ class DataVerb : public Verb {
                                                          .metrics = check.metrics,
                                                          .differences = check.differences});
     output.text =
-        task.info().key + ": " + std::to_string(check.examples) + " examples, " +
-        std::to_string(check.metrics) + " metrics, " +
-        (check.differences.empty() ? "all equal"
-                                   : std::to_string(check.differences.size()) +
-                                         " rows differ; the first: " + check.differences.front()) +
+        task.info().key + ": " + counted(check.examples, "example") + ", " +
+        counted(check.metrics, "metric") + ", " +
+        (check.differences.empty()
+             ? "all equal"
+             : "of which " + std::to_string(check.differences.size()) +
+                   (check.differences.size() == 1 ? " differs: " : " differ; the first: ") +
+                   check.differences.front()) +
         "\n";
     output.status = check.differences.empty() ? 0 : 1;
     return output;

@@ -74,6 +74,7 @@ Table duel_table(const protocol::DuelResult& duel, const ModelNames& names) {
        {"path", "units", "provenance", "by_text", "two_way", "shared", "not_shared"}) {
     cells.erase(many);
   }
+  if (!duel.skewness) cells["skewness"] = "too few to tell";
   table.rows.push_back(std::move(cells));
   table.notes.push_back(verdict_in_words(duel, names));
   if (!duel.why.empty()) table.notes.push_back(duel.why);

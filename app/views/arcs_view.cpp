@@ -147,7 +147,7 @@ void ArcsView::draw_words(const ViewContext& context, const MapAnswer& answer,
   const bool cross = answer.result.stack == "cross";
   const auto words = [&](bool of_query, int at) {
     return token_words(of_query ? "query" : "key", at,
-                       !of_query && cross ? "" : token_text(context, model, at));
+                       !of_query && cross ? "" : token_text(context, model, at, answer.asked));
   };
   ImGui::TextUnformatted(words(query, place).c_str());
   std::vector<Arc> arcs;
@@ -172,7 +172,9 @@ void ArcsView::draw_answer(ViewContext& context, const MapAnswer& answer) {
   const auto model = static_cast<std::size_t>(at.model);
   widgets::ArcsSpec spec{.arcs = &arcs};
   spec.tokens = static_cast<int>(std::max(answer.result.tokens, answer.result.keys));
-  spec.query_text = [&](std::int64_t place) { return token_text(context, model, place); };
+  spec.query_text = [&](std::int64_t place) {
+    return token_text(context, model, place, answer.asked);
+  };
   if (answer.result.stack != "cross") spec.key_text = spec.query_text;
   spec.query = static_cast<int>(at.query.value_or(-1));
   spec.key = static_cast<int>(at.key.value_or(-1));

@@ -1,5 +1,9 @@
 #include "app/views/cost_view.h"
 
+#include <algorithm>
+#include <string>
+#include <utility>
+
 namespace phasescope::app {
 namespace {
 
@@ -24,8 +28,12 @@ void CostView::draw_more(ViewContext& context) {
   const bool held = tokens_ > 0;
   int tokens =
       held ? tokens_ : static_cast<int>(std::min<std::int64_t>(asked, kMostTokensOfSlider));
-  next_control(ImGui::GetFontSize() * 15);
-  ImGui::SetNextItemWidth(ImGui::GetFontSize() * 11);
+  const float font = ImGui::GetFontSize(), spacing = ImGui::GetStyle().ItemInnerSpacing.x;
+  const float beside =
+      ImGui::CalcTextSize((std::to_string(kMostTokensOfSlider) + " tokens").c_str()).x + spacing;
+  next_control(11 * font + beside);
+  const float room = ImGui::GetContentRegionAvail().x - beside;
+  ImGui::SetNextItemWidth(std::clamp(room, 3 * font, 11 * font));
   // The number stands beside it: the handle would cover it.
   const std::string label = std::to_string(tokens) + " tokens###tokens";
   if (ImGui::SliderInt(label.c_str(), &tokens, 1, kMostTokensOfSlider, "",

@@ -232,12 +232,12 @@ void JobsView::draw_bar(ViewContext& context) {
     state.form = !state.form, changed = true;
   }
   tooltip("A form over the whole run configuration");
-  ImGui::SameLine();
+  next_control(button_width("Evaluate"));
   ImGui::BeginDisabled(context.requests.of(kStart).waiting() || context.models() == 0);
   if (ImGui::Button("Evaluate")) start_eval(context);
   tooltip("Perplexity of the open models, as a job");
   ImGui::EndDisabled();
-  ImGui::SameLine();
+  next_control(button_width("Options *"));
   changed |= form_.draw(state.evaluation, JobsState{}.evaluation);
   if (changed) context.set_state("Change the form", state, "form");
   draw_tools(context);

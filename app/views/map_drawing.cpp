@@ -306,10 +306,10 @@ double MapView::ratio() const {
 
 // The texts of the tokens where each has room for its own, by the size of the axes in the frame
 // before.
-void MapView::set_token_ticks(const ViewContext& context, Picture& picture,
-                              std::size_t model) const {
-  picture.x_ticks = token_ticks(context, model, x_, picture.axes.x, false);
-  picture.y_ticks = token_ticks(context, model, y_, picture.axes.y, true);
+void MapView::set_token_ticks(const ViewContext& context, Picture& picture, std::size_t model,
+                              const Asked& about) const {
+  picture.x_ticks = token_ticks(context, model, about, x_, picture.axes.x, false);
+  picture.y_ticks = token_ticks(context, model, about, y_, picture.axes.y, true);
 }
 
 // What several maps have at one place: the pointer is over one of them alone.
@@ -333,7 +333,8 @@ void MapView::draw_one(ViewContext& context, const Scene& scene, std::size_t n, 
     picture.texture.set_values(plot.map->rows, plot.map->cols, plot.map->values);
     picture.texture_version = picture.plot.version();
   }
-  set_token_ticks(context, picture, model);
+  const Asked& about = scene.maps[n < scene.maps.size() ? n : 0].answer->asked;
+  set_token_ticks(context, picture, model, about);
   widgets::PlotDraw options;
   options.size = room;
   if (context.state<MapState>().square) {
@@ -349,11 +350,11 @@ void MapView::draw_one(ViewContext& context, const Scene& scene, std::size_t n, 
   options.more_words = [&](widgets::PlotPointer at) {
     const auto query = static_cast<std::int64_t>(std::floor(at.y));
     const auto key = static_cast<std::int64_t>(std::floor(at.x));
-    const std::string of_query = token_text(context, model, query);
+    const std::string of_query = token_text(context, model, query, about);
     std::string words = values_at(scene, at);
     if (!of_query.empty()) {
       words += (words.empty() ? "query" : "; query") + in_quotes(of_query) + ", key" +
-               in_quotes(token_text(context, model, key));
+               in_quotes(token_text(context, model, key, about));
     }
     return words + (words.empty() || pooled.empty() ? "" : "\n") + pooled;
   };

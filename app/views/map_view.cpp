@@ -207,14 +207,14 @@ PlotSpec map_profile(const Answer<MapResult>& answer, bool upright) {
 }
 
 std::vector<widgets::AxisTick> token_ticks(const ViewContext& context, std::size_t model,
-                                           const widgets::AxisLink& axis, float pixels,
-                                           bool upright) {
+                                           const Asked& about, const widgets::AxisLink& axis,
+                                           float pixels, bool upright) {
   std::vector<widgets::AxisTick> ticks;
   const double span = axis.high - axis.low;
   if (span > kMostNamed || pixels / span < (upright ? ImGui::GetFontSize() : 6.0)) return ticks;
   float widest = 0;
   for (auto place = static_cast<std::int64_t>(std::floor(axis.low)); place < axis.high; ++place) {
-    const std::string token = token_text(context, model, place);
+    const std::string token = token_text(context, model, place, about);
     if (token.empty()) continue;
     ticks.push_back({static_cast<double>(place) + 0.5, token});
     widest = std::max(widest, ImGui::CalcTextSize(token.c_str()).x);

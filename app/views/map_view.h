@@ -55,11 +55,11 @@ Region zoomed(const Region& now, double by, const Selection& selection, std::int
 // Beside a map: the mean of each column of cells, or (upright) the largest weight of each row of
 // cells, whose mean says nothing, and of other quantities its mean.
 widgets::PlotSpec map_profile(const Answer<protocol::MapResult>& answer, bool upright);
-// The texts of the tokens on [axis.low, axis.high] as labels in the middle of their cells; none
-// where a cell of so many pixels has no room for one.
+// The texts of the tokens on [axis.low, axis.high] as labels in the middle of their cells, of the
+// text that an answer is about; none where a cell of so many pixels has no room for one.
 std::vector<widgets::AxisTick> token_ticks(const ViewContext& context, std::size_t model,
-                                           const widgets::AxisLink& axis, float pixels,
-                                           bool upright);
+                                           const Asked& about, const widgets::AxisLink& axis,
+                                           float pixels, bool upright);
 
 // The attention map of the selected head, from the whole down to single pairs; two models side by
 // side or their difference.
@@ -138,7 +138,8 @@ class MapView : public View {
   void draw_one(ViewContext& context, const Scene& scene, std::size_t plot, ImVec2 room,
                 std::size_t model);
   static std::string values_at(const Scene& scene, widgets::PlotPointer at);
-  void set_token_ticks(const ViewContext& context, Picture& picture, std::size_t model) const;
+  void set_token_ticks(const ViewContext& context, Picture& picture, std::size_t model,
+                       const Asked& about) const;
   void draw_title(ViewContext& context);
   void draw_single(ViewContext& context, const Scene& scene, ImVec2 room);
   void draw_side_by_side(ViewContext& context, const Scene& scene, ImVec2 room);

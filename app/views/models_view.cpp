@@ -367,9 +367,14 @@ void ModelsView::draw_computing(ViewContext& context) {
   const std::string where = (computing.device.empty() ? "" : " on " + computing.device) +
                             (host.empty() ? "" : " at " + host);
   const std::string dtype = computing.dtype == "auto" ? "the automatic dtype" : computing.dtype;
-  const std::string title =
-      "Computed in " + dtype + ", " + computing.backend + where + "###computing";
-  if (!ImGui::CollapsingHeader(title.c_str())) return;
+  const std::string words = "Computed in " + dtype + ", " + computing.backend + where;
+  const float arrow = ImGui::GetFontSize() + 3 * ImGui::GetStyle().FramePadding.x;
+  const bool fits =
+      ImGui::CalcTextSize(words.c_str()).x + arrow <= ImGui::GetContentRegionAvail().x;
+  const bool open =
+      ImGui::CollapsingHeader(((fits ? words : "Computing") + "###computing").c_str());
+  tooltip(fits ? "" : words);
+  if (!open) return;
   auto& facts = context.requests.of(kWorkerFacts);
   if (context.window.may_ask) context.requests.ask(facts, protocol::WorkerInfoRequest{});
   std::vector<std::string> devices{"the worker's"};
@@ -434,9 +439,9 @@ void ModelsView::draw_reading(ViewContext& context, const std::string& name) {
   if (!options.contains("scaling") || !options.contains("base")) return;
   ImGui::AlignTextToFramePadding();
   ImGui::TextColored(widgets::palette().quiet, "read it with");
-  ImGui::SameLine();
   std::vector<std::string> titles;
   for (const Stretch& stretch : kStretches) titles.emplace_back(stretch.title);
+  next_control(choice_width(titles));
   std::string title = stretch_of(scaling_).title;
   if (draw_choice("##scaling", title, titles)) {
     for (const Stretch& stretch : kStretches) {

@@ -187,7 +187,7 @@ void PatternsView::draw_controls(ViewContext& context) {
     std::vector<std::string> words;
     for (std::int64_t layer : layers) words.push_back(layer_words(state.figure, layer));
     std::string shown = layer_words(state.figure, layer_at_most(layers, state.layer));
-    ImGui::SameLine();
+    next_control(choice_width(words));
     if (draw_choice("##layer", shown, words)) {
       const auto place = std::find(words.begin(), words.end(), shown) - words.begin();
       state.layer = layers[static_cast<std::size_t>(place)];

@@ -119,9 +119,10 @@ QueryView::Rows QueryView::rows_of(const ViewContext& context, const QueryAnswer
       const bool looks = !head.keys.empty();
       const std::int64_t key = looks ? head.keys[0] : -1;
       // Keys of cross attention are the encoder's tokens.
-      const std::string token = result.stack == "cross" || model < 0
-                                    ? ""
-                                    : token_text(context, static_cast<std::size_t>(model), key);
+      const std::string token =
+          result.stack == "cross" || model < 0
+              ? ""
+              : token_text(context, static_cast<std::size_t>(model), key, answer->asked);
       rows.places.push_back(
           {model, head.layer, head.head, looks ? std::optional(key) : std::nullopt, result.query});
       rows.spec.rows.push_back(
@@ -202,9 +203,10 @@ void QueryView::draw_one(ViewContext& context, const widgets::PlotSpec& plot,
   options.more_words = [&](widgets::PlotPointer at) {
     const auto [layer, head] = head_at(at.y);
     const auto key = static_cast<std::int64_t>(std::floor(at.x));
-    const std::string token = result.stack == "cross" || model < 0
-                                  ? ""
-                                  : token_text(context, static_cast<std::size_t>(model), key);
+    const std::string token =
+        result.stack == "cross" || model < 0
+            ? ""
+            : token_text(context, static_cast<std::size_t>(model), key, shown[own]->asked);
     return name_of_head(layer, head) + ", key " + with_token(key, token);
   };
   std::optional<std::size_t> own_tokens;

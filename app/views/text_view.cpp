@@ -120,6 +120,17 @@ void draw_guess(const protocol::Guess& guess, bool hit) {
   ImGui::TextColored(widgets::palette().quiet, "%s", words);
 }
 
+// Of `text` alone: the tokens that are known may be of the text before, whose words would stand
+// beside numbers of this one.
+std::string token_in(const ViewContext& context, std::size_t model, std::int64_t place,
+                     const SharedText& text) {
+  const auto* answer = context.of(kText, model).answer();
+  if (!answer || answer->asked.text.serial() != text.serial()) return "";
+  const auto& tokens = answer->result.tokens;
+  if (place < 0 || place >= static_cast<std::int64_t>(tokens.size())) return "";
+  return tokens[static_cast<std::size_t>(place)].text;
+}
+
 }  // namespace
 
 protocol::TextRequest text_request(const std::string& model, const TextInput& text) {
@@ -132,11 +143,12 @@ void ask_for_tokens(ViewContext& context) { ask_of_all(context, kText, text_requ
 
 std::string token_text(const ViewContext& context, std::size_t model, std::int64_t place) {
   if (model >= context.models()) return "";
-  const auto* answer = context.of(kText, model).answer();
-  if (!answer || place < 0 || place >= static_cast<std::int64_t>(answer->result.tokens.size())) {
-    return "";
-  }
-  return answer->result.tokens[static_cast<std::size_t>(place)].text;
+  return token_in(context, model, place, context.text_for(context.session().models[model]).words);
+}
+
+std::string token_text(const ViewContext& context, std::size_t model, std::int64_t place,
+                       const Asked& about) {
+  return model < context.models() ? token_in(context, model, place, about.text) : "";
 }
 
 bool same_token(const ViewContext& context, std::size_t a, std::size_t b, std::int64_t place) {
@@ -333,6 +345,7 @@ void TextView::draw_headline(ViewContext& context, std::size_t index) {
     const std::vector<Measure> measures = measures_of(answer->result);
     const std::string whole = headline(measures);
     const bool fits = ImGui::CalcTextSize(whole.c_str()).x <= ImGui::GetContentRegionAvail().x;
+    const Dimmed dimmed(!question.answers_now());
     ImGui::TextColored(widgets::palette().quiet, "%s",
                        (fits ? whole : measures.front().words()).c_str());
     if (!fits) tooltip(whole);
@@ -361,7 +374,10 @@ void TextView::draw_headlines(ViewContext& context, const Readers& readers) {
     draw_model_name(context.session(), i);
     if (ImGui::IsItemClicked()) select_model(context, static_cast<std::int64_t>(i));
     ImGui::SameLine();
-    ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
+    {
+      const Dimmed dimmed(answer && !context.of(kText, i).answers_now());
+      ImGui::TextColored(widgets::palette().quiet, "%s", words.c_str());
+    }
     tooltip(answer ? headline(measures) : "");
   }
   for (const std::size_t i : readers) {
@@ -551,7 +567,7 @@ void TextView::draw_content(ViewContext& context) {
   }
   const auto& groups = readers_.get(key, [&] { return alike_readers(context); });
   const ImVec2 size{0, std::max(line * kLeastLines, room)};
-  if (ImGui::BeginChild("tokens", size, ImGuiChildFlags_NavFlattened)) {
+  if (ImGui::BeginChild("read", size, ImGuiChildFlags_NavFlattened)) {
     for (const Readers& readers : groups) draw_readers(context, readers, &readers == &groups[0]);
   }
   ImGui::EndChild();

@@ -52,9 +52,12 @@ inline constexpr Asks<protocol::LoadReport> kLengthInfo{"text", protocol::InfoRe
 // The question of the tokens as every view asks it: it is one question.
 protocol::TextRequest text_request(const std::string& model, const TextInput& text);
 void ask_for_tokens(ViewContext& context);
-// The text of a token as the session's i-th model reads it, with visible whitespace; empty before
-// that is known.
+// The text of a token as the session's i-th model reads the text, with visible whitespace; empty
+// before that is known.
 std::string token_text(const ViewContext& context, std::size_t model, std::int64_t place);
+// The same of the text that an answer is about, which may be that of before, or another one.
+std::string token_text(const ViewContext& context, std::size_t model, std::int64_t place,
+                       const Asked& about);
 // Whether two models have the same token at a place of the text, as far as their tokens are known:
 // those that cut it into other tokens have another word there.
 bool same_token(const ViewContext& context, std::size_t a, std::size_t b, std::int64_t place);

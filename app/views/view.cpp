@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "app/views/text_view.h"
@@ -63,11 +64,18 @@ std::string unopened_model(const ViewContext& context, const Question& question)
 void draw_unopened(ViewContext& context, const std::string& model, const std::string& why) {
   const std::string words =
       short_name(context.session(), model) + " could not be opened: Models says why";
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const ImVec2 size =
+      ImGui::CalcTextSize(words.c_str(), nullptr, false, ImGui::GetContentRegionAvail().x);
+  ImGui::PushID(model.c_str());
+  const bool pressed = ImGui::InvisibleButton("##why", size, ImGuiButtonFlags_EnableNav);
+  ImGui::PopID();
+  tooltip(why);
+  ImGui::SetCursorScreenPos(at);
   ImGui::PushStyleColor(ImGuiCol_Text, widgets::palette().quiet);
   ImGui::TextWrapped("%s", words.c_str());
   ImGui::PopStyleColor();
-  if (ImGui::IsItemClicked()) show_view(context, "models");
-  tooltip(why);
+  if (pressed) show_view(context, "models");
 }
 
 }  // namespace
@@ -321,6 +329,7 @@ bool draw_question(ViewContext& context, Question& question, const std::string& 
   if (spec.state == widgets::BusyState::idle || spec.state == widgets::BusyState::answered) {
     return false;
   }
+  if (question.waiting()) spec.text = with_short_names(context.session(), spec.text);
   if (!who.empty()) spec.text = who + ": " + spec.text;
   if (question.failed() && question.error().code == protocol::error_code::not_applicable) {
     ImGui::PushStyleColor(ImGuiCol_Text, widgets::palette().quiet);
@@ -461,6 +470,21 @@ constexpr float kMarkGap = 0.6F;  // of the mark's side
 float model_name_width(const Session& session, std::size_t index) {
   const std::string name = short_name(session, session.models[index]);
   return mark_side() * (1 + kMarkGap) + ImGui::CalcTextSize(name.c_str()).x;
+}
+
+std::string with_short_names(const Session& session, std::string words) {
+  std::vector<std::string> models = session.models;
+  // A reading before its model, whose name it begins with.
+  std::ranges::sort(models, std::greater(), [](const std::string& name) { return name.size(); });
+  for (const std::string& model : models) {
+    const std::string name = short_name(session, model);
+    if (model.empty() || name == model) continue;
+    for (std::size_t at = words.find(model); at != words.npos;
+         at = words.find(model, at + name.size())) {
+      words.replace(at, model.size(), name);
+    }
+  }
+  return words;
 }
 
 void draw_model_name(const Session& session, std::size_t index) {

@@ -176,6 +176,8 @@ bool draw_named_choice(const char* label, std::string& value, const std::vector<
                        const WordsOf& words_of, float width = 0);
 // "bits per byte" for "bits_per_byte".
 std::string words_of_key(std::string key);
+// What a worker says, with the short names of the open models in place of their paths.
+std::string with_short_names(const Session& session, std::string words);
 // The colour of the session's i-th model as a small square, then its short name; the whole on
 // hover.
 void draw_model_name(const Session& session, std::size_t index);

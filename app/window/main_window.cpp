@@ -272,7 +272,8 @@ void MainWindow::draw_status() {
   }
   if (state == protocol::WorkerState::dead) words = "worker died", color = colors.bad;
   if (const int waiting = requests_.waiting(); waiting > 0) {
-    words = requests_.doing() + (waiting > 1 ? "  +" + std::to_string(waiting - 1) : "");
+    words = with_short_names(edit_.session(), requests_.doing()) +
+            (waiting > 1 ? "  +" + std::to_string(waiting - 1) : "");
   }
   const float dot = ImGui::GetFontSize() * 0.28F, wanted = ImGui::CalcTextSize(words.c_str()).x;
   const float width = wanted + dot * 6 + 12;

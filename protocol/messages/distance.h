@@ -64,8 +64,8 @@ struct DistanceRequest {
 };
 
 // A distance, or the distances [distance, distance_end) of long texts; count: pairs. sd: standard
-// deviation over the pairs, of the positional term where content score and score were seen
-// together.
+// deviation over the pairs, NaN of a single one; of the positional term where content score and
+// score were seen together.
 struct DistancePoint {
   std::int64_t distance = 0, distance_end = 0, count = 0;
   double score_mean = 0, score_sd = 0, weight_mean = 0;

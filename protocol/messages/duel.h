@@ -91,7 +91,7 @@ struct DuelResult {
   std::string verdict = "undecided";  // A better, B better, equal within, undecided
   std::string why;
   std::optional<std::int64_t> n_to_decide;
-  double skewness = 0;
+  std::optional<double> skewness;  // of two differences and more
   double margin = 0;
   std::vector<DuelStep> path;
   std::vector<DuelUnit> units;

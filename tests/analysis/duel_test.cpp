@@ -104,7 +104,12 @@ TEST(Duels, DecideNothingOfSkewedDifferences) {
   const auto result = told_of(differences, 1000);  // within which they would be equal
   EXPECT_EQ(result.verdict, "undecided");
   EXPECT_EQ(result.why, "differences too skewed for this interval");
-  EXPECT_GT(result.skewness, kTooSkewed);
+  EXPECT_GT(result.skewness.value(), kTooSkewed);
+}
+
+TEST(Duels, OfASingleDifferenceSayNoSkewness) {
+  EXPECT_FALSE(told_of({0.5}).skewness);
+  EXPECT_EQ(told_of({0.5, 1.5}).skewness, 0);
 }
 
 TEST(Duels, OfOneWithItselfHaveNoDifference) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <functional>
+#include <numbers>
 
 #include "analysis/metrics/registry.h"
 #include "analysis/metrics/repeated.h"
@@ -70,6 +71,25 @@ TEST(Metrics, UniformRows) {
   EXPECT_NEAR(text_value("mean_distance_without_first", map, n), without_first / rest, 1e-4);
   EXPECT_NEAR(text_value("window_mass_64", map, n), window, 1e-6);
   EXPECT_NEAR(text_value("effective_keys", map, n), static_cast<double>(n + 1) / 2, 1e-3);
+}
+
+// Row q beside a learned sink of weight s: where its keys share the rest evenly, its entropy is
+// (1 - s) (ln(q + 1) - ln(1 - s)), which of two keys alone is more than ln 2, at most 2/e.
+TEST(Metrics, EntropyBesideALearnedSinkStaysAShare) {
+  const auto value = [](std::int64_t tokens, double sink) {
+    const auto map =
+        map_of(tokens, [&](auto q, auto) { return (1 - sink) / static_cast<double>(q + 1); });
+    HeadReading reading = reading_of_map(map, tokens);
+    reading.sink_weight.assign(static_cast<std::size_t>(tokens), sink);
+    return value_of("entropy_normalised", {&reading, nullptr, 0});
+  };
+  EXPECT_NEAR(value(2, 1 - 2 / std::numbers::e), 1, 1e-12);  // 1.06 of ln 2
+  EXPECT_NEAR(value(2, 0), std::numbers::ln2 * std::numbers::e / 2, 1e-12);
+  const double kept = 0.9, expected = (kept * std::log(2 / kept) * std::numbers::e / 2 +
+                                       kept * std::log(3 / kept) / std::log(3)) /
+                                      2;
+  EXPECT_NEAR(value(3, 1 - kept), expected, 1e-12);
+  for (int n = 0; n < 100; ++n) EXPECT_LE(value(2, 0.01 * n), 1) << n;
 }
 
 TEST(Metrics, PureSink) {

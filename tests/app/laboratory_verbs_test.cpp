@@ -15,6 +15,7 @@
 #include "formats/error.h"
 #include "protocol/json_form.h"
 #include "protocol/messages/bench.h"
+#include "protocol/messages/duel.h"
 #include "protocol/messages/jobs.h"
 #include "protocol/messages/sweep.h"
 #include "tests/app/fake_run.h"
@@ -126,6 +127,46 @@ TEST(DataVerb, SamplesAndTheCheckOfAFileHaveTheirFields) {
   EXPECT_EQ(check["differences"], nlohmann::json::array());
   EXPECT_GT(check["examples"], 0);
   EXPECT_EQ(check.size(), 4u);
+}
+
+TEST(DataVerb, CountsOfOneAreSingular) {
+  const TemporaryFolder folder;
+  const std::string one = folder.path() / "one.jsonl";
+  FakeRun run;
+  const auto said_of_first = [&](bool right) {
+    std::ifstream whole(PHASESCOPE_TEST_DATA "/tasks/even_pairs.jsonl");
+    std::ofstream part(one);
+    for (std::string line; std::getline(whole, line);) {
+      auto row = json::parse(line);
+      if (row["kind"] == "task") part << line << "\n";
+      if (row["kind"] != "example") continue;
+      if (!right) row["target"][0] = 1 - row["target"][0].get<int>();
+      part << row.dump() << "\n";
+      break;
+    }
+    part.close();
+    return output_of(run, {"data", "even_pairs", "--check", one}, all_verbs());
+  };
+  EXPECT_EQ(said_of_first(true).text, "even_pairs: 1 example, 0 metrics, all equal\n");
+  const Output wrong = said_of_first(false);
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_TRUE(wrong.text.starts_with("even_pairs: 1 example, 0 metrics, of which 1 differs: "))
+      << wrong.text;
+}
+
+// One difference has no shape, which the table says in words and JSON by leaving it out.
+TEST(DuelVerb, OfOneDifferenceSaysThatItIsTooFew) {
+  FakeRun run;
+  protocol::DuelResult duel{.a = "rope", .b = "alibi", .n = 1, .texts = 1, .mean = 0.25};
+  const auto said = [&] {
+    run.replies[protocol::DuelRequest::method] = {protocol::to_json_form(duel), {}};
+    return output_of(run, {"duel", "rope", "alibi"}, all_verbs());
+  };
+  const Output one = said();
+  EXPECT_EQ(one.tables.at(0).rows.at(0).at("skewness"), "too few to tell");
+  EXPECT_FALSE(one.result.contains("skewness"));
+  duel.n = 2, duel.skewness = 0.5;
+  EXPECT_EQ(said().tables.at(0).rows.at(0).at("skewness"), 0.5);
 }
 
 // A page's section: the numbers, the line that measured them, and nothing where a row has nothing.

@@ -35,6 +35,12 @@ using phasescope::testing::soft_drawn;
 constexpr ImVec2 kSize{760, 520};
 constexpr const char* kStates[] = {"empty", "busy", "failed", "full"};
 constexpr const char* kThemes[] = {"light", "dark"};
+
+// Of letters and all that goes with them; another one to look at, which nothing is compared with.
+float scale_to_draw() {
+  const char* scale = std::getenv("PHASESCOPE_LOOKS_SCALE");
+  return scale ? std::stof(scale) : 1;
+}
 const fs::path kHashes = fs::path(PHASESCOPE_TEST_DATA) / "app" / "reference_pictures.txt";
 
 // What decides how letters and curves look: two machines that differ in it draw different pictures.
@@ -107,7 +113,7 @@ class ReferencePictures : public ::testing::TestWithParam<std::string> {
   // One view alone in a window, when it has come to rest.
   widgets::Image picture(const std::string& state, const std::string& theme) {
     HeadlessImGui gui(kSize);
-    widgets::apply_theme(theme);
+    widgets::apply_theme(theme, scale_to_draw());
     pictures_.clear();
     MadeUpWorker link;
     if (state == "busy") link.set_manner("", MadeUpWorker::Manner::hold);

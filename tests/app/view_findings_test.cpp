@@ -1,5 +1,4 @@
-// What tours of the window found wanting in the views of heads, maps and measures, each as it is
-// now: what is squeezed, what is named, and which head is asked for.
+// What tours of the window found wanting in its views: what is squeezed, named, and asked for.
 #include <gtest/gtest.h>
 #include <implot.h>
 #include <implot_internal.h>
@@ -358,8 +357,9 @@ TEST_F(Finding, TokensStandOnTheAxesWhereTheyHaveRoom) {
   open("map");
   std::vector<widgets::AxisTick> few, many;
   frame_in({700, 700}, [&] {
-    few = token_ticks(context_, 0, {0, 16}, 16 * 20, false);
-    many = token_ticks(context_, 0, {0, 256}, 400, false);
+    const Asked& about = context_.of(kMap, 0).answer()->asked;
+    few = token_ticks(context_, 0, about, {0, 16}, 16 * 20, false);
+    many = token_ticks(context_, 0, about, {0, 256}, 400, false);
   });
   ASSERT_EQ(few.size(), 16U);
   for (std::size_t n = 0; n < few.size(); ++n) {

@@ -91,6 +91,35 @@ TEST_F(Answers, TheTableOfExtrapolationHasIntervals) {
   EXPECT_TRUE(has(said, "4.137 [4.013, 4.261]")) << said;
 }
 
+// A map that came before its tokens had those of the text before on its axes.
+TEST_F(Answers, TokensAreOfTheTextThatTheAnswerIsAbout) {
+  open("map");
+  ASSERT_NE(token_text(context_, 0, 1), "");
+  const Asked before = context_.of(kMap, 0).answer()->asked;
+  link_.set_manner(protocol::TextRequest::method, Manner::hold);
+  read_text(context_, TextInput::kTyped, "another text");
+  draw();
+  const Asked after = context_.of(kMap, 0).answer()->asked;
+  EXPECT_NE(after, before);
+  EXPECT_EQ(token_text(context_, 0, 1), "");
+  EXPECT_EQ(token_text(context_, 0, 1, after), "");
+  EXPECT_NE(token_text(context_, 0, 1, before), "");
+  link_.set_manner(protocol::TextRequest::method, Manner::answer);
+  draw();
+  EXPECT_NE(token_text(context_, 0, 1, after), "");
+  EXPECT_EQ(token_text(context_, 0, 1, before), "");
+}
+
+// Of a long path nothing else of what the worker was doing stood in its line.
+TEST(Progress, CallsModelsByTheirShortNames) {
+  Session session = default_session();
+  session.models = {"/runs/long/one", "/runs/long/one (encoding.base=5e4)", "rope"};
+  const std::string reading = short_name(session, session.models[1]);
+  ASSERT_LT(reading.size(), session.models[1].size());
+  EXPECT_EQ(with_short_names(session, session.models[1] + " at 1024"), reading + " at 1024");
+  EXPECT_EQ(with_short_names(session, "/runs/long/one at 8, rope"), "one at 8, rope");
+}
+
 // ---- what an old picture looks like ----
 
 using phasescope::testing::Pictures;

@@ -207,6 +207,71 @@ TEST(Keys, ATokenIsReachedWithoutAClick) {
   });
 }
 
+TEST(Keys, ATextIsChosen) {
+  play_keys([](ImGuiTestContext* ctx) {
+    const TextInput& text = stage_in<Keyed>(ctx).session().text;
+    IM_CHECK(text.untouched());
+    run_command(ctx, "show text");
+    IM_CHECK(tabbed_to(ctx, "//###text/Sample..."));
+    ctx->KeyPress(ImGuiKey_Space);
+    ctx->Yield(3);
+    IM_CHECK(tabbed_to(ctx, "//$FOCUSED/Read"));
+    ctx->KeyPress(ImGuiKey_Space);
+    ctx->Yield(3);
+    IM_CHECK(!TextInput::sample_in(text.name).empty());
+    // Typed, and read by the keys that the field takes for it.
+    IM_CHECK(tabbed_to(ctx, "//###text/Edit"));
+    ctx->KeyPress(ImGuiKey_Space);
+    ctx->Yield(3);
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_A);
+    ctx->KeyChars("by keys");
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_Enter);
+    ctx->Yield(3);
+    IM_CHECK_EQ(text.words.str(), "by keys");
+    // The one that the program opens on, from the list of those that were read.
+    IM_CHECK(tabbed_to(ctx, "//###text/##text"));
+    ctx->KeyPress(ImGuiKey_Space);
+    ctx->Yield(3);
+    ctx->KeyPress(ImGuiKey_DownArrow);  // the sample, and below it the last one
+    ctx->KeyPress(ImGuiKey_DownArrow);
+    ctx->KeyPress(ImGuiKey_Enter);
+    ctx->Yield(3);
+    IM_CHECK(text.untouched());
+    // Its length has an id of its own.
+    IM_CHECK(tabbed_to(ctx, "//###text/tokens"));
+    ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_A);
+    ctx->KeyChars("12");
+    ctx->KeyPress(ImGuiKey_Enter);
+    ctx->Yield(3);
+    IM_CHECK_EQ(text.length, 12);
+  });
+}
+
+// A model that cannot be opened, beside one that can.
+struct Unopened : Keyed {
+  Unopened() {
+    link.set_manner("", MadeUpWorker::Manner::fail);
+    link.set_manner(protocol::ModelsRequest::method, MadeUpWorker::Manner::answer);
+  }
+};
+
+TEST(Keys, WhyAModelCouldNotBeOpenedIsReached) {
+  play_scenario<Unopened>(
+      [](ImGuiTestContext* ctx) {
+        auto& stage = stage_in<Unopened>(ctx);
+        run_command(ctx, "show models");
+        ctx->KeyPress(ImGuiMod_Ctrl | ImGuiKey_W);
+        ctx->Yield(4);
+        IM_CHECK(!stage.session().closed_views.empty());
+        run_command(ctx, "show attention map");
+        IM_CHECK(tabbed_to(ctx, "//###map/**/##why"));
+        ctx->KeyPress(ImGuiKey_Space);
+        ctx->Yield(4);
+        IM_CHECK(stage.session().closed_views.empty());
+      },
+      std::chrono::seconds(60));
+}
+
 TEST(Keys, ATrainingIsStarted) {
   play_keys([](ImGuiTestContext* ctx) {
     Keyed& stage = stage_in<Keyed>(ctx);

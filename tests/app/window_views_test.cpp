@@ -310,6 +310,30 @@ TEST(WhatRan, WarnsOfWhatRanPlainForWantOfAFusedForm) {
   EXPECT_TRUE(fell_back({in_double, in_place}));
 }
 
+// With the largest letters, or in a narrow column, what has no room beside the control before it
+// goes on in a line of its own, and does not run past the edge.
+TEST_P(Views, ControlsStayWithinANarrowView) {
+  width_ = 760;
+  widgets::apply_theme("light", static_cast<float>(kLargestScale));
+  Session session = default_session();
+  session.views.set(JobsState{"jobs/tapa"});
+  draw(session);
+  const ImGuiWindow* view = ImGui::FindWindowByName(("###" + GetParam()).c_str());
+  ASSERT_NE(view, nullptr);
+  bool has_controls = false;
+  for (const ImGuiWindow* window : ImGui::GetCurrentContext()->Windows) {
+    const bool controls = std::string(window->Name).find("/controls_") != std::string::npos;
+    if (!window->WasActive || window->RootWindow != view || (window != view && !controls)) continue;
+    has_controls = has_controls || controls;
+    // The pixels between two controls are part of a line that another one has left.
+    const float most = window->WorkRect.GetWidth() + ImGui::GetStyle().ItemSpacing.x;
+    EXPECT_LE(window->ContentSize.x, most) << window->Name;
+  }
+  if (GetParam() == "map") {
+    EXPECT_TRUE(has_controls) << "no view's controls are looked at";
+  }
+}
+
 TEST_P(Views, OneTokenModelOfOneHead) {
   link_ = MadeUpWorker({1, 1, 1, 1});
   draw(default_session());

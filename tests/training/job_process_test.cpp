@@ -476,6 +476,13 @@ TEST_F(JobProcess, Row36ADoneJobOfMoreStepsGoesOn) {
       log_tail(dir, 50).find("goes on otherwise than it began: train.steps (10 before, now 15)"),
       std::string::npos)
       << log_tail(dir, 50);
+  // So does who asks for it by "jobs resume", of a job that is done by its own file too.
+  EXPECT_THROW(control_job(real(), dir, "resume", PHASESCOPE_JOB_RUNNER), formats::Error);
+  own["train"]["steps"] = 18;
+  std::ofstream(dir / job_file::config) << own;
+  EXPECT_EQ(control_job(real(), dir, "resume", PHASESCOPE_JOB_RUNNER).steps, 18);
+  ASSERT_TRUE(has_state(dir, "done")) << log_tail(dir, 50);
+  EXPECT_EQ(read_job(dir, CurveDetail::none).step, 18);
 }
 
 // A window beside a training stays quick because the training yields, with all of its threads: when

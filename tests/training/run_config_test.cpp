@@ -79,6 +79,7 @@ TEST(RunConfig, WhatAFieldDoesNotTakeIsSaid) {
     EXPECT_NE(problem_with({{section, values}}).find(words), std::string::npos) << values;
   };
   says("train", {{"steps", 0}}, "must be at least 1");
+  says("train", {{"keep_steps", {5, -3}}}, "train.keep_steps[1]: must be at least 1");
   says("train", {{"threads", -1}}, "must be 0 to 1024");
   says("train", {{"batch_tokens", 1e15}}, "must be 1 to 100000000");
   says("eval", {{"windows", 1e12}}, "must be 1 to 1000000");

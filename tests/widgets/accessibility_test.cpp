@@ -277,6 +277,24 @@ TEST(Room, WordsOfAMarkerStandBesideItsLine) {
   EXPECT_GE(farthest_left(letters), farthest_left(line));
 }
 
+// Beside letters three times as large the four pixels between an axis, its numbers and its title
+// were hardly a gap.
+TEST(Room, GapsOfAnAxisGrowWithItsLetters) {
+  HeadlessImGui gui;
+  PlotSpec plot{.id = "plot", .y = {.label = "y"}, .legend = false};
+  plot.series.push_back({.label = "a", .x = {0, 1}, .y = {0, 1}});
+  const auto beside_the_plot = [&](float scale) {
+    apply_theme("light", scale);
+    PlotDrawn drawn;
+    for (int frame = 0; frame < 3; ++frame) {
+      gui.frame([&] { drawn = draw_plot(plot, {.size = {900, 600}, .version = 1}); });
+    }
+    return 900 - drawn.plot_size.x;
+  };
+  // Letters have whole pixels of width. Of four gaps, 8 pixels each would be missing.
+  EXPECT_NEAR(beside_the_plot(3), 3 * beside_the_plot(1), 8);
+}
+
 // --- colours ------------------------------------------------------------------------------------
 
 // Linear RGB as it looks without one kind of cones (Machado, Oliveira and Fernandes, "A

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/widgets/headless_imgui.h"
@@ -85,6 +86,8 @@ class DrawnTable : public ::testing::Test {
       vertices = gui_.frame([&] {
         at_ = ImGui::GetCursorScreenPos();
         drawn_ = table_.draw(spec_, options_);
+        ImGui::Button("behind");
+        behind_ = ImGui::IsItemFocused();
       });
     }
     return vertices;
@@ -101,7 +104,114 @@ class DrawnTable : public ::testing::Test {
   TableDraw options_;
   TableDrawn drawn_;
   ImVec2 at_{0, 0};
+  bool behind_ = false;  // the button below the table has the focus
 };
+
+// A table with a box, and keys for it.
+class KeyedTable : public DrawnTable {
+ protected:
+  KeyedTable() {
+    spec_.rows[1][2] = box_cell_of(false, "a box");
+    options_.searchable = false;
+    frames(3);
+  }
+  // What one key does, in the frame of its press or in the next one.
+  TableDrawn after(ImGuiKey key, bool shift = false) {
+    ImGuiIO& io = ImGui::GetIO();
+    io.AddKeyEvent(ImGuiMod_Shift, shift);
+    io.AddKeyEvent(key, true);
+    frames(1);
+    const TableDrawn first = drawn_;
+    io.AddKeyEvent(key, false);
+    io.AddKeyEvent(ImGuiMod_Shift, false);
+    frames(1);
+    drawn_.clicked = std::max(drawn_.clicked, first.clicked);
+    drawn_.box = std::max(drawn_.box, first.box);
+    return drawn_;
+  }
+  // By the titles.
+  void to_rows() { after(ImGuiKey_Tab), after(ImGuiKey_Tab); }
+  std::string copied_cell() {
+    after(ImGuiKey_F10, /*shift=*/true);
+    frames(3);
+    after(ImGuiKey_Enter);
+    frames(2);
+    return ImGui::GetClipboardText();
+  }
+};
+
+TEST_F(KeyedTable, ARowIsClickedAndItsBoxTicked) {
+  to_rows();
+  EXPECT_EQ(after(ImGuiKey_Space).clicked, 0) << "without Enter first";
+  after(ImGuiKey_DownArrow);
+  EXPECT_EQ(after(ImGuiKey_Space).clicked, 1);
+  after(ImGuiKey_RightArrow), after(ImGuiKey_RightArrow);
+  const TableDrawn ticked = after(ImGuiKey_Space);
+  EXPECT_EQ(ticked.box, 1);
+  EXPECT_EQ(ticked.clicked, -1);
+  after(ImGuiKey_LeftArrow);
+  EXPECT_EQ(after(ImGuiKey_Space).clicked, 1);
+}
+
+TEST_F(KeyedTable, ACellIsCopied) {
+  to_rows();
+  EXPECT_EQ(copied_cell(), "L0H0");
+  after(ImGuiKey_DownArrow), after(ImGuiKey_DownArrow), after(ImGuiKey_RightArrow);
+  EXPECT_EQ(copied_cell(), "10");
+}
+
+TEST_F(KeyedTable, TheCellIsNoneOfAHiddenColumn) {
+  to_rows(), after(ImGuiKey_DownArrow), after(ImGuiKey_RightArrow), after(ImGuiKey_RightArrow);
+  ASSERT_EQ(after(ImGuiKey_Space).box, 1);
+  ImGui::GetCurrentContext()->Tables.TryGetMapData(0)->Columns[2].IsUserEnabledNextFrame = false;
+  frames();
+  const TableDrawn pressed = after(ImGuiKey_Space);
+  EXPECT_EQ(pressed.box, -1);
+  EXPECT_EQ(pressed.clicked, 1);
+}
+
+// Of a table that is scrolled sideways the menu stood where the row begins, over other views.
+TEST_F(KeyedTable, TheMenuStandsBelowTheCell) {
+  for (int n = 0; n < 30; ++n) {
+    spec_.columns.push_back({"a column " + std::to_string(n)});
+    for (auto& row : spec_.rows) row.push_back(number_cell_of(n));
+  }
+  ++options_.version, options_.width = 400;
+  frames(3);
+  to_rows();
+  for (int n = 0; n < 30; ++n) after(ImGuiKey_RightArrow);
+  after(ImGuiKey_F10, /*shift=*/true);
+  frames(2);
+  const ImGuiWindow* menu = ImGui::GetCurrentContext()->NavWindow;
+  ASSERT_TRUE(menu->Flags & ImGuiWindowFlags_Popup);
+  EXPECT_GE(menu->Pos.x, at_.x);
+  EXPECT_LE(menu->Pos.x, at_.x + 400);
+}
+
+TEST_F(KeyedTable, ItsTitlesSort) {
+  to_rows();
+  after(ImGuiKey_UpArrow), after(ImGuiKey_RightArrow);
+  after(ImGuiKey_Space);
+  frames(2);
+  EXPECT_EQ(table_.arrangement().column, 1);
+  EXPECT_EQ(table_.order(), (Rows{2, 0, 3, 1}));
+}
+
+// However many rows and columns there are, Tab stops at the titles and at one row, and comes back
+// to the row where it was.
+TEST_F(KeyedTable, TabPassesItInTwoSteps) {
+  for (int n = 0; n < 200; ++n) spec_.rows.push_back(spec_.rows[0]);
+  ++options_.version, options_.height = 200;
+  frames(3);
+  to_rows();
+  EXPECT_FALSE(behind_);
+  after(ImGuiKey_DownArrow);
+  after(ImGuiKey_Tab);
+  EXPECT_TRUE(behind_);
+  after(ImGuiKey_Tab, /*shift=*/true);
+  EXPECT_FALSE(behind_);
+  EXPECT_EQ(after(ImGuiKey_Space).clicked, 1);
+}
 
 TEST_F(DrawnTable, AClickFindsTheRowInTheOrderShown) {
   table_.arrange({.column = 1});

@@ -102,6 +102,7 @@ def parser():
     verbs.add_parser("pictures", help="draw the pictures of the documents again, each by the command above it")
     one = verbs.add_parser("looks", help="draw every view in software and show which look otherwise than before")
     one.add_argument("--update", action="store_true", help="take the looks of now for right")
+    one.add_argument("--scale", type=float, default=1, help="draw them so large, 0.75 to 3, to be looked at alone")
     verbs.add_parser("record", help="make the recording anew that the window shows before it has a worker")
     one = verbs.add_parser("new", help="the files, lines and test of a new thing, to be filled in")
     one.add_argument("kind", choices=new.KINDS)
@@ -212,7 +213,7 @@ VERBS = {
     "guards": lambda options: guards.guards(options.only, options.again),
     "house": lambda _: house.draw(),
     "pictures": lambda _: pictures.draw(),
-    "looks": lambda options: looks.looks(options.update),
+    "looks": lambda options: looks.looks(options.update, options.scale),
     "record": lambda _: record(),
     "new": lambda options: new.new(options.kind, options.name, options.remove),
     "package": lambda _: package.package(),

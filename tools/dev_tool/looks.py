@@ -18,16 +18,25 @@ STYLE = """body { font: 14px Inter, sans-serif; margin: 24px; }
 mix-blend-mode: difference; } .none { color: #777; }"""
 
 
-def looks(update):
-    """Draws all pictures; writes a page of those that differ, or takes all of them for right."""
+def looks(update, scale):
+    """Draws all pictures; writes a page of those that differ, or takes all of them for right. At another scale they
+    are drawn to be looked at."""
+    if not 0.75 <= scale <= 3:
+        raise DevError("--scale takes 0.75 to 3", 2)
+    if update and scale != 1:
+        raise DevError("pictures of another scale are not compared: leave out --update or --scale", 2)
     program = build.build("release", ["window_test"]) / "bin" / "window_test"
     folder = OUT / "looks"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     done = subprocess.run([program, "--gtest_filter=*ReferencePictures*", "--gtest_brief=1"], stdin=subprocess.DEVNULL,
-                          env={**os.environ, "PHASESCOPE_LOOKS": str(folder)}, stdout=sys.stderr.fileno())
+                          env={**os.environ, "PHASESCOPE_LOOKS": str(folder), "PHASESCOPE_LOOKS_SCALE": str(scale)},
+                          stdout=sys.stderr.fileno())
     if done.returncode:
         raise DevError("the views could not be drawn")
+    if scale != 1:
+        say(f"drew every view at scale {scale:g}: {folder}")
+        return 0
     now = hashes_of(folder / "hashes.txt")
     letters = (folder / "letters.txt").read_text().strip()
     return take(now, letters, folder) if update else compare(now, letters, folder)

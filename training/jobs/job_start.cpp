@@ -272,6 +272,12 @@ bool has_another_end(const json& own, const JobStatus& status) {
   return status.steps > 0 && own.contains(steps) && own.at(steps) != status.steps;
 }
 
+// Whether there is nothing to resume, whoever asks.
+bool has_ended(const formats::FileSystem& files, const fs::path& dir, const JobStatus& status) {
+  return is_done(files, dir, status) &&
+         !has_another_end(formats::json_from_file(dir / job_file::config), status);
+}
+
 JobStatus resume(formats::FileSystem& files, const JobStart& start) {
   const json own = formats::json_from_file(start.dir / job_file::config);
   if (own.is_object() && own.contains("eval_job")) {
@@ -283,8 +289,7 @@ JobStatus resume(formats::FileSystem& files, const JobStart& start) {
   JobStatus status = fs::exists(start.dir / job_file::status)
                          ? read_job(start.dir, CurveDetail::none)
                          : JobStatus{};
-  const bool ended = is_done(files, start.dir, status) && !has_another_end(own, status);
-  if (!alive && (start.launched || !ended)) {
+  if (!alive && (start.launched || !has_ended(files, start.dir, status))) {
     const RunConfig config = run_config_from_json(own, (start.dir / job_file::config).string());
     status = begun(files, start, start.dir, config.train.steps);
   }
@@ -296,7 +301,9 @@ JobStatus resume(formats::FileSystem& files, const JobStart& start) {
 JobStatus resumed(formats::FileSystem& files, const fs::path& dir, const JobStatus& before,
                   const fs::path& program) {
   check_job(dir);
-  JobStatus status = launch(files, dir, before.kind, before.steps, program);
+  const json own = formats::json_from_file(dir / job_file::config);
+  const std::int64_t steps = own.value("/train/steps"_json_pointer, before.steps);
+  JobStatus status = launch(files, dir, before.kind, steps, program);
   if (status.state == "failed") {
     throw formats::Error(status.code.value_or("internal"), status.message, dir.string());
   }
@@ -403,7 +410,7 @@ JobStatus control_job(formats::FileSystem& files, const fs::path& dir, const std
     return status;
   }
   const bool done =
-      wanted == JobRequest::resume ? is_done(files, dir, status) : status.state == "done";
+      wanted == JobRequest::resume ? has_ended(files, dir, status) : status.state == "done";
   if (done) throw formats::bad_usage("the job is done", dir.string());
   if (wanted == JobRequest::resume) return resumed(files, dir, status, program);
   if (wanted == JobRequest::pause) {
