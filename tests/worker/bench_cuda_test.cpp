@@ -40,7 +40,7 @@ TEST_F(BenchCuda, HasRowsForEveryVariantWithTheDeviceNamed) {
   EXPECT_FALSE(result.processor.empty());
   EXPECT_EQ(result.kernel, "cuda-unverified");
   // Four forms of SDPA for plain, one rival for each other variant, and three rows of probes.
-  EXPECT_EQ(result.rows.size(), 2u * (4 + 10) + 3);
+  EXPECT_EQ(result.rows.size(), 2u * (4 + 11) + 3);
   for (const protocol::AttentionBenchRow& row : result.rows) {
     EXPECT_EQ(row.kernel, "cuda-unverified");
     EXPECT_EQ(row.dtype, "bf16");

@@ -221,7 +221,7 @@ TEST(BenchKernels, TimesSixteenBitNumbers) {
                              {"runs", 1},
                              {"dtype", "bf16"},
                              {"passes", {"forward", "backward"}}});
-  EXPECT_EQ(result.rows.size(), 29u);
+  EXPECT_EQ(result.rows.size(), 31u);
   for (const protocol::AttentionBenchRow& row : result.rows) {
     EXPECT_EQ(row.dtype, "bf16");
     EXPECT_GT(row.ms, 0);
