@@ -187,6 +187,18 @@ TEST(MetricsLog, ThinningKeepsEndsAndValidation) {
   EXPECT_EQ(thinned(few, 5000).size(), few.size());
 }
 
+// When a loss fell below a guesser's is asked of them: others make room.
+TEST(MetricsLog, ThinningKeepsEveryValidationThatFits) {
+  std::vector<MetricPoint> points;
+  for (std::int64_t step = 1; step <= 3000; ++step) points.push_back(point_at(step));
+  for (std::size_t i = 99; i < points.size(); i += 100) points[i].validation_bits = 2.5;
+  const auto few = thinned(points, 1000);
+  EXPECT_LE(few.size(), 1000u);
+  EXPECT_EQ(std::count_if(few.begin(), few.end(),
+                          [](const MetricPoint& p) { return p.validation_bits.has_value(); }),
+            30);
+}
+
 // ---- The folder ----------------------------------------------------------------------------------
 
 JobStatus status_of(const std::string& state) {

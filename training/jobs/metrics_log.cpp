@@ -122,13 +122,17 @@ template class Followed<KeptEnd>;
 std::vector<protocol::MetricPoint> thinned(const std::vector<protocol::MetricPoint>& points,
                                            std::size_t limit) {
   if (points.size() <= limit || limit == 0) return points;
-  const std::size_t stride = (points.size() + limit - 1) / limit;
+  const auto is_rare = [](const protocol::MetricPoint& point) {
+    return point.validation_bits || point.heads;
+  };
+  // Room for these first: which of them a loss is below is asked of the curve.
+  const auto rare = static_cast<std::size_t>(std::ranges::count_if(points, is_rare)) + 1;
+  const std::size_t others = rare < limit ? limit - rare : 1;
+  const std::size_t stride = (points.size() + others - 1) / others;
   std::vector<protocol::MetricPoint> kept;
   for (std::size_t i = 0; i < points.size(); ++i) {
     const bool last = i + 1 == points.size();
-    if (last || i % stride == 0 || points[i].validation_bits || points[i].heads) {
-      kept.push_back(points[i]);
-    }
+    if (last || i % stride == 0 || is_rare(points[i])) kept.push_back(points[i]);
   }
   while (kept.size() > limit) {
     std::vector<protocol::MetricPoint> fewer;
