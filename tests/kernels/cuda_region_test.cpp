@@ -18,17 +18,7 @@
 namespace phasescope::kernels::testing {
 namespace {
 
-class CudaRegions : public ::testing::TestWithParam<Kind> {
- protected:
-  void SetUp() override {
-    std::string reason;
-    if (!cuda_available(reason)) GTEST_SKIP() << reason;
-  }
-  const HalfType& next_type() { return kTypes[turn_++ % 2]; }
-
- private:
-  std::size_t turn_ = static_cast<std::size_t>(GetParam());
-};
+class CudaRegions : public KindOnDevice {};
 
 std::int64_t rows_of(const Region& region) { return region.row_end - region.row_begin; }
 std::int64_t columns_of(const Region& region) { return region.col_end - region.col_begin; }

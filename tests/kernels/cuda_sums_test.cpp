@@ -19,17 +19,7 @@ namespace {
 
 constexpr std::int64_t kLength = 60;  // some distances are farther
 
-class CudaSums : public ::testing::TestWithParam<Kind> {
- protected:
-  void SetUp() override {
-    std::string reason;
-    if (!cuda_available(reason)) GTEST_SKIP() << reason;
-  }
-  const HalfType& next_type() { return kTypes[turn_++ % 2]; }
-
- private:
-  std::size_t turn_ = static_cast<std::size_t>(GetParam());
-};
+class CudaSums : public KindOnDevice {};
 
 /// Keys on both sides of their queries, groups of heads, tiles of one pair; then all kinds of masks
 /// with rows that see no key, of two texts.

@@ -30,6 +30,19 @@ struct HalfType : HalfFormat {
 inline const HalfType kTypes[] = {{half_type(Storage::bfloat16), "bfloat16", Storage::bfloat16},
                                   {half_type(Storage::float16), "float16", Storage::float16}};
 
+/// Tests of a kind of problem on the device, in both 16-bit types by turns.
+class KindOnDevice : public ::testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override {
+    std::string reason;
+    if (!cuda_available(reason)) GTEST_SKIP() << reason;
+  }
+  const HalfType& next_type() { return kTypes[turn_++ % 2]; }
+
+ private:
+  std::size_t turn_ = static_cast<std::size_t>(GetParam());
+};
+
 /// Device memory of some values.
 template <typename T>
 class DeviceArray {

@@ -35,4 +35,10 @@ inline std::vector<std::shared_ptr<analysis::TextPass>> passes_of(
   return passes;
 }
 
+// What evals of so small a model are asked, of a training's corpus and of a task.
+inline std::vector<Json> small_evals(const std::string& corpus) {
+  return {{{"task", "perplexity"}, {"corpus", corpus}, {"lengths", {16, 32}}, {"trials", 2}},
+          {{"task", "passkey"}, {"lengths", {64}}, {"trials", 2}}};
+}
+
 }  // namespace phasescope::model

@@ -28,6 +28,7 @@
 #include "analysis/text_pass.h"
 #include "analysis/texts.h"
 #include "attention_keeper.h"
+#include "masked_program.h"
 #include "model/attention/moved_scores.h"
 #include "model/host_memory.h"
 
@@ -216,14 +217,7 @@ TEST_P(QuestionsThere, AblationsAreTheSame) {
 
 TEST_P(QuestionsThere, NothingCrossesForProbes) {
   const at::NoGradGuard no_grad;
-  const ProbeRequest request = {.entropy = true,
-                                .max_score = true,
-                                .mean_distance = true,
-                                .windows = {4, 16},
-                                .bucket_edges = {0, 1, 4, 16, 64},
-                                .content = true,
-                                .term = true,
-                                .top_keys = 3};
+  const ProbeRequest request = all_probes();
   const at::Tensor ids = random_ids(2, 33, model_->config().vocab_size);
   for (const Backend backend : {Backend::fused, Backend::plain}) {
     AttentionKeeper real, ours;

@@ -425,11 +425,8 @@ TEST(EvalsThere, AnswersAreTheSame) {
   at::set_num_threads(1);
   const TemporaryFolder folder;
   const std::string corpus = training::small_run(folder.path(), 1).data.corpus;
-  const std::vector<Json> asked = {
-      {{"task", "perplexity"}, {"corpus", corpus}, {"lengths", {16, 32}}, {"trials", 2}},
-      {{"task", "passkey"}, {"lengths", {64}}, {"trials", 2}}};
   for (const char* encoding : {"rope", "alibi", "fire", "cape", "tapa", "tape"}) {
-    for (const Json& options : asked) {
+    for (const Json& options : small_evals(corpus)) {
       SCOPED_TRACE(encoding + (" " + options.dump()));
       expect_no_layer_crosses([&](std::int64_t layers) {
         ModelConfig config = tiny_config(encoding);

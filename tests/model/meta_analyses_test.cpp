@@ -33,6 +33,7 @@
 #include "analysis/theory/check.h"
 #include "attention_keeper.h"
 #include "golden.h"
+#include "masked_program.h"
 #include "meta_device.h"
 #include "model/capture.h"
 #include "protocol/json_form.h"
@@ -151,14 +152,7 @@ Json measured(const LayerAttention& layer, const ProbeRequest& request) {
 
 std::string probed(const Models& model) {
   const at::NoGradGuard no_gradients;
-  const ProbeRequest request = {.entropy = true,
-                                .max_score = true,
-                                .mean_distance = true,
-                                .windows = {4, 16},
-                                .bucket_edges = {0, 1, 4, 16, 64},
-                                .content = true,
-                                .term = true,
-                                .top_keys = 3};
+  const ProbeRequest request = all_probes();
   Json sizes = Json::object();
   for (const Backend backend : {Backend::fused, Backend::plain}) {
     AttentionKeeper keeper;
@@ -435,11 +429,8 @@ TEST(EvalsOnMeta, LayersAskForNothing) {
   at::set_num_threads(1);
   const TemporaryFolder folder;
   const std::string corpus = training::small_run(folder.path(), 1).data.corpus;
-  const std::vector<Json> asked = {
-      {{"task", "perplexity"}, {"corpus", corpus}, {"lengths", {16, 32}}, {"trials", 2}},
-      {{"task", "passkey"}, {"lengths", {64}}, {"trials", 2}}};
   for (const Variant& variant : encodings_alone()) {
-    for (const Json& options : asked) {
+    for (const Json& options : small_evals(corpus)) {
       SCOPED_TRACE(variant.name + " " + options.dump());
       ModelConfig config = tiny_config(variant.encoding, variant.options);
       config.vocab_size = 256;
